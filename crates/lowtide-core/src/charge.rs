@@ -1,0 +1,108 @@
+//! Charging: taking pages from a budget, and what to do when there are none.
+//!
+//! [`Charge`] is the charge path of `reclaim.md` §7.1 as a value: the driver asks it what to do next, does
+//! that, and reports back. A charge retries for free as long as reclaim makes progress; without progress it survives one draining of
+//! caches and sixteen retries, which belong to the charge and are not refilled. Reclaim that finds nothing
+//! is a result, not an error; what the driver makes of [`Next::Failed`] (wait, or a typed error) is its own affair.
+
+use crate::engine::Engine;
+use crate::limits::{MAX_RECLAIM_RETRIES, SWAP_CLUSTER_MAX};
+use crate::reclaim::{Reason, Reclaim};
+use crate::units::{MemcgId, Task};
+
+/// Pages up to which progress of any size is enough to try again.
+const PAGE_ALLOC_COSTLY: u64 = 8;
+
+/// One charge in progress.
+#[derive(Debug)]
+pub struct Charge {
+    memcg: MemcgId,
+    pages: u64,
+    retries: u32,
+    drained: bool,
+}
+
+/// What to do next about a charge.
+#[derive(Debug)]
+pub enum Next {
+    /// The pages are charged.
+    Charged,
+    /// Run this reclaim to its end, then report what it reclaimed.
+    Reclaim(Box<Reclaim>),
+    /// Nothing could be reclaimed in all tries; nothing is charged.
+    Failed,
+}
+
+impl Charge {
+    /// A charge of some pages to a group.
+    #[must_use]
+    pub const fn new(memcg: MemcgId, pages: u64) -> Self {
+        Self { memcg, pages, retries: MAX_RECLAIM_RETRIES, drained: false }
+    }
+
+    /// Tries to charge. `reclaimed` is the result of the reclaim that the last call asked for.
+    pub fn next(&mut self, engine: &mut Engine, task: Task, reclaimed: Option<u64>) -> Next {
+        if let Some(reclaimed) = reclaimed
+            && !self.try_again(engine, reclaimed)
+        {
+            engine.memcgs[self.memcg.index()].limits.oom += 1;
+            return Next::Failed;
+        }
+        match engine.try_charge(self.memcg, self.pages) {
+            Ok(()) => Next::Charged,
+            Err(over) => {
+                engine.memcgs[over.index()].limits.max += 1;
+                let goal = self.pages.max(SWAP_CLUSTER_MAX);
+                Next::Reclaim(Box::new(Reclaim::new(over, goal, Reason::Direct, task)))
+            }
+        }
+    }
+
+    fn try_again(&mut self, engine: &Engine, reclaimed: u64) -> bool {
+        if engine.memcgs[self.memcg.index()].margin() >= self.pages {
+            return true;
+        }
+        if !std::mem::replace(&mut self.drained, true) {
+            return true;
+        }
+        if reclaimed > 0 && self.pages <= PAGE_ALLOC_COSTLY {
+            return true;
+        }
+        let left = self.retries > 0;
+        self.retries = self.retries.saturating_sub(1);
+        left
+    }
+}
+
+impl Engine {
+    /// Charges pages to a group and its ancestors, or names the one that is full.
+    ///
+    /// # Errors
+    /// The first group on the way up whose limit would be exceeded. Nothing is charged then.
+    pub fn try_charge(&mut self, memcg: MemcgId, pages: u64) -> Result<(), MemcgId> {
+        let mut at = Some(memcg);
+        while let Some(id) = at {
+            let group = &self.memcgs[id.index()];
+            if group.margin() < pages {
+                return Err(id);
+            }
+            at = group.parent;
+        }
+        self.for_ancestors(memcg, |group| group.usage += pages);
+        Ok(())
+    }
+
+    /// Gives pages back to a group and its ancestors: for a charge whose folio never came to be.
+    pub fn uncharge(&mut self, memcg: MemcgId, pages: u64) {
+        self.for_ancestors(memcg, |group| group.usage -= pages);
+    }
+
+    fn for_ancestors(&mut self, memcg: MemcgId, mut each: impl FnMut(&mut crate::memcg::Memcg)) {
+        let mut at = Some(memcg);
+        while let Some(id) = at {
+            let group = &mut self.memcgs[id.index()];
+            each(group);
+            at = group.parent;
+        }
+    }
+}

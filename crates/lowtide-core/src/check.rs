@@ -1,0 +1,108 @@
+//! `validate()`: recounts everything from scratch and compares it with the incremental counters (`reclaim.md` §10).
+
+use crate::engine::Engine;
+use crate::folio::Flags;
+use crate::limits::{MAX_NR_GENS, MIN_NR_GENS};
+use crate::policy::Lists;
+use crate::units::{LruType, MemcgId};
+
+impl Engine {
+    /// Checks all structural invariants. Cost: O(frames); for tests and for runs that ask for it.
+    ///
+    /// # Errors
+    /// A sentence that names the first invariant that does not hold.
+    pub fn validate(&mut self) -> Result<(), String> {
+        for index in 0..self.memcgs.len() {
+            self.validate_group(MemcgId(index as u16)).map_err(|e| format!("group {index}: {e}"))?;
+        }
+        Ok(())
+    }
+
+    fn validate_group(&mut self, memcg: MemcgId) -> Result<(), String> {
+        let group = &self.memcgs[memcg.index()];
+        let mut resident = [0; 2];
+        let (mut dirty, mut writeback, mut unevictable, mut off_list) = (0, 0, 0, 0);
+        let mut by_gen = [[0; 2]; MAX_NR_GENS as usize];
+        let mut by_activity = [[0; 2]; 2];
+        for (id, f) in self.folios.iter().filter(|(_, f)| f.memcg == memcg) {
+            let (flags, pages, t) = (f.flags, f.pages(), f.lru_type());
+            resident[t as usize] += pages;
+            if flags.contains(Flags::DIRTY) && t == LruType::File {
+                dirty += pages;
+            }
+            if flags.contains(Flags::WRITEBACK) {
+                writeback += pages;
+            }
+            if flags.contains(Flags::CULLED) {
+                unevictable += pages;
+            } else if !flags.intersects(Flags::LRU | Flags::ADD_BATCH) {
+                off_list += pages;
+            }
+            if let Some(gen_slot) = flags.generation() {
+                expect(flags.contains(Flags::LRU), || format!("{id:?} has a generation but is isolated"))?;
+                expect(!flags.contains(Flags::ACTIVE), || format!("{id:?} is active on a generation list"))?;
+                by_gen[gen_slot][t as usize] += pages;
+            } else if flags.contains(Flags::LRU) {
+                by_activity[t as usize][usize::from(flags.contains(Flags::ACTIVE))] += pages;
+            }
+        }
+        same("resident pages", resident, group.resident)?;
+        same("dirty pages", dirty, group.file_dirty)?;
+        same("pages under writeback", writeback, group.file_writeback)?;
+        same("unevictable pages", unevictable, group.lruvec.unevictable)?;
+        same("isolated pages", off_list, group.lruvec.isolated)?;
+        expect(group.usage <= group.max, || format!("usage {} is above max {}", group.usage, group.max))?;
+        let resident: u64 = resident.iter().sum();
+        expect(group.usage >= resident, || format!("usage {} is below {resident} resident", group.usage))?;
+        same("generation sizes", by_gen, group.lruvec.gens.nr_pages)?;
+        let e = &group.events;
+        same("pgscan", e.pgscan_direct + e.pgscan_kswapd + e.pgscan_proactive, e.pgscan)?;
+        same("pgsteal", e.pgsteal_direct + e.pgsteal_kswapd + e.pgsteal_proactive, e.pgsteal)?;
+        expect(e.pgsteal <= e.pgscan, || format!("pgsteal {} is above pgscan {}", e.pgsteal, e.pgscan))?;
+        for t in LruType::ALL {
+            let n = group.lruvec.gens.count(t);
+            expect((MIN_NR_GENS..=MAX_NR_GENS).contains(&n), || format!("{t:?} has {n} generations"))?;
+            for active in [false, true] {
+                let size = group.lruvec.classical.size(t, active);
+                same("a classical list's size", by_activity[t as usize][usize::from(active)], size)?;
+            }
+        }
+        self.validate_lists(memcg)
+    }
+
+    fn validate_lists(&mut self, memcg: MemcgId) -> Result<(), String> {
+        let lists = self.policy.lists();
+        let lru = self.locked(memcg);
+        let mut linked = 0;
+        for t in LruType::ALL {
+            let heads: Vec<_> = match lists {
+                Lists::MultiGen => lru.lv.gens.lists.iter().map(|pair| pair[t as usize]).collect(),
+                Lists::Classical => [false, true].map(|a| lru.lv.classical.list(t, a)).to_vec(),
+            };
+            for head in heads {
+                for id in lru.folios.walk(head) {
+                    let f = &lru.folios[id];
+                    let fits =
+                        f.lru_type() == t && f.flags.contains(Flags::LRU | Flags::HEAD) && f.memcg == memcg;
+                    expect(fits, || format!("{id:?} is on a list of {t:?} with flags {:?}", f.flags))?;
+                    linked += 1;
+                }
+            }
+        }
+        let on_lists =
+            self.folios.iter().filter(|(_, f)| f.memcg == memcg && f.flags.contains(Flags::LRU)).count();
+        same("folios on lists", linked, on_lists)?;
+        let waiting: usize = self.cpus.iter().map(|c| c.adding().len()).sum();
+        let flagged = self.folios.iter().filter(|(_, f)| f.flags.contains(Flags::ADD_BATCH)).count();
+        same("folios in add batches", waiting, flagged)
+    }
+}
+
+fn expect(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the callers have values")]
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, recounted: T, kept: T) -> Result<(), String> {
+    expect(recounted == kept, || format!("{what}: recounted {recounted:?}, kept {kept:?}"))
+}

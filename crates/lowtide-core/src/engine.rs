@@ -1,0 +1,369 @@
+//! The engine: all folios and groups of one pool, and everything that may happen to them.
+//!
+//! An [`Engine`] is a value. It does no I/O, reads no clock and starts no thread; whoever owns it (a runtime behind a mutex, or a simulator) is
+//! its *driver* and tells it what happens:
+//!
+//! | the driver | calls |
+//! |---|---|
+//! | needs memory | [`Charge`](crate::Charge), which may ask for a [`Reclaim`](crate::Reclaim) |
+//! | brings a page in | [`Engine::insert`] |
+//! | sees an access through the descriptor | [`AccessCounts::record`], [`Engine::mark_accessed`] |
+//! | sees an access through a mapping | nothing: it sets a young bit, and answers [`Facts`](crate::Facts) |
+//! | dirties, writes | [`Engine::set_dirty`], [`Engine::start_writeback`], [`Engine::end_writeback`] |
+//! | drops a page by itself | [`Engine::remove`] |
+//! | has a timer | [`Engine::publish`] |
+//!
+//! Every call is O(1) unless it says otherwise.
+
+use crate::batches::Batches;
+use crate::folio::{AccessCounts, Flags, Folio, FolioTable};
+use crate::limits::{MAX_ORDER, MIN_BUDGET};
+use crate::lruvec::{Locked, Shadow, SwapFacts};
+use crate::memcg::Memcg;
+use crate::policy::{Lists, Policy};
+use crate::stat::MemoryStat;
+use crate::units::{FolioId, LruType, MemcgId, Owner, SpaceId, Task};
+use std::sync::Arc;
+
+/// What an engine is made from.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Base-page frames there are: folio numbers are below this.
+    pub frames: u32,
+    /// Budget in base pages, at most `frames`.
+    pub max: u64,
+    /// Bytes of a base page: for `memory.stat`, and for the classical inactive ratio, which depends on gibibytes.
+    pub page_bytes: u64,
+    /// The policy.
+    pub policy: Policy,
+    /// CPUs that have batches of their own.
+    pub cpus: u16,
+}
+
+/// A configuration that no engine can be made from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The budget cannot hold what one batch of reclaim takes.
+    #[error("a budget of {pages} pages is too small: at least {MIN_BUDGET} pages are needed")]
+    BudgetTooSmall {
+        /// The budget asked for.
+        pages: u64,
+    },
+    /// More budget than frames.
+    #[error("a budget of {pages} pages is larger than the {frames} frames there are")]
+    BudgetTooLarge {
+        /// The budget asked for.
+        pages: u64,
+        /// The frames given.
+        frames: u32,
+    },
+}
+
+/// All folios and groups of one pool. See the module documentation.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) policy: Policy,
+    pub(crate) page_bytes: u64,
+    pub(crate) folios: FolioTable,
+    pub(crate) memcgs: Vec<Memcg>,
+    pub(crate) cpus: Vec<Batches>,
+    pub(crate) accesses: Arc<AccessCounts>,
+    spaces: Vec<Option<MemcgId>>,
+    swap: SwapFacts,
+}
+
+impl Engine {
+    /// Makes an engine with one group, [`MemcgId::ROOT`]. Cost: O(frames).
+    ///
+    /// # Errors
+    /// [`ConfigError`] when the budget is impossible.
+    pub fn new(config: &EngineConfig) -> Result<Self, ConfigError> {
+        if config.max < MIN_BUDGET {
+            return Err(ConfigError::BudgetTooSmall { pages: config.max });
+        }
+        if config.max > u64::from(config.frames) {
+            return Err(ConfigError::BudgetTooLarge { pages: config.max, frames: config.frames });
+        }
+        let mut folios = FolioTable::new(config.frames);
+        let root = Memcg::new(None, config.max, &mut folios);
+        let classical = config.policy.lists() == Lists::Classical;
+        Ok(Self {
+            policy: config.policy,
+            page_bytes: config.page_bytes,
+            folios,
+            memcgs: vec![root],
+            cpus: (0..config.cpus.max(1)).map(|_| Batches::default()).collect(),
+            accesses: Arc::new(AccessCounts::new(config.frames as usize, classical)),
+            spaces: Vec::new(),
+            swap: SwapFacts::default(),
+        })
+    }
+
+    /// The policy in force.
+    #[must_use]
+    pub const fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// The lock-free access notes, to be shared with readers.
+    #[must_use]
+    pub fn accesses(&self) -> Arc<AccessCounts> {
+        Arc::clone(&self.accesses)
+    }
+
+    /// Bytes that the engine's tables take: for folios, list heads and access notes.
+    #[must_use]
+    pub fn metadata_bytes(&self) -> usize {
+        self.folios.bytes() + self.accesses.bytes()
+    }
+
+    /// The folio whose first frame is `id`, if there is one.
+    #[must_use]
+    pub fn folio(&self, id: FolioId) -> Option<&Folio> {
+        self.folios.get(id)
+    }
+
+    /// Pages charged to a group.
+    #[must_use]
+    pub fn usage(&self, memcg: MemcgId) -> u64 {
+        self.memcgs[memcg.index()].usage
+    }
+
+    /// Budget of a group in pages.
+    #[must_use]
+    pub fn max(&self, memcg: MemcgId) -> u64 {
+        self.memcgs[memcg.index()].max
+    }
+
+    /// Dirty pages of a group that nobody writes yet.
+    #[must_use]
+    pub fn dirty(&self, memcg: MemcgId) -> u64 {
+        self.memcgs[memcg.index()].file_dirty
+    }
+
+    /// Adds a space whose translations belong to a group; aging walks visit it from now on.
+    pub fn add_space(&mut self, memcg: MemcgId) -> SpaceId {
+        let free = self.spaces.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.spaces.push(None);
+            self.spaces.len() - 1
+        });
+        self.spaces[index] = Some(memcg);
+        let id = SpaceId(index as u32);
+        self.memcgs[memcg.index()].lruvec.walk.add_space(id);
+        id
+    }
+
+    /// Removes a space. Its folios must have been removed before; its number may be used again.
+    pub fn remove_space(&mut self, id: SpaceId) {
+        if let Some(memcg) = self.spaces[id.0 as usize].take() {
+            self.memcgs[memcg.index()].lruvec.walk.remove_space(id);
+        }
+    }
+
+    /// The lruvec of a group, as if its lock were taken.
+    #[inline]
+    pub(crate) fn locked(&mut self, memcg: MemcgId) -> Locked<'_> {
+        let group = &mut self.memcgs[memcg.index()];
+        Locked {
+            lv: &mut group.lruvec,
+            folios: &mut self.folios,
+            events: &mut group.events,
+            accesses: &self.accesses,
+            policy: self.policy,
+            swap: self.swap,
+        }
+    }
+
+    /// Brings a folio into memory that has been charged: counts a refault if there is a shadow, and queues it for its list.
+    ///
+    /// `order` is log2 of its base pages, `id` a multiple of that. A driver may insert the folio before its contents
+    /// have arrived, if it answers [`FolioState::locked`](crate::FolioState::locked) until then.
+    ///
+    /// # Panics
+    /// When a frame of the folio is in use or out of range: the driver's frame allocator is wrong.
+    #[expect(clippy::too_many_arguments, reason = "each is a separate fact about the folio")]
+    pub fn insert(
+        &mut self,
+        id: FolioId,
+        owner: Owner,
+        order: u8,
+        lru_type: LruType,
+        memcg: MemcgId,
+        shadow: Option<Shadow>,
+        task: Task,
+    ) {
+        assert!(order <= MAX_ORDER, "order {order} is above {MAX_ORDER}");
+        let kind = if lru_type == LruType::Anon { Flags::ANON } else { Flags::empty() };
+        self.folios.create(id, owner, order, memcg, kind);
+        self.accesses.reset(id);
+        self.memcgs[memcg.index()].resident[lru_type as usize] += 1 << order;
+        let mut lru = self.locked(memcg);
+        if let Some(shadow) = shadow {
+            lru.workingset_refault(id, shadow, task.in_lru_fault);
+        }
+        if lru.policy.lists() == Lists::MultiGen {
+            lru.before_insertion(id, task.in_lru_fault);
+        }
+        self.batch_add(task.cpu, id);
+    }
+
+    /// Takes a folio out of memory that the driver drops by itself (truncated, closed, or never filled), and uncharges it.
+    /// No shadow remains. Cost: O(batch size).
+    ///
+    /// Returns false, changing nothing, if a reclaim in progress has isolated the folio: finish that step and try again.
+    ///
+    /// # Panics
+    /// When the folio does not exist.
+    #[must_use]
+    pub fn remove(&mut self, id: FolioId) -> bool {
+        let f = *self.folios.get(id).expect("only an existing folio can be removed");
+        let mut lru = self.locked(f.memcg);
+        if f.flags.contains(Flags::LRU) {
+            lru.take_off_list(id);
+        } else if f.flags.contains(Flags::CULLED) {
+            lru.lv.unevictable -= f.pages();
+        } else if !f.flags.contains(Flags::ADD_BATCH) {
+            return false;
+        }
+        self.forget_in_batches(id);
+        self.release(id);
+        true
+    }
+
+    /// Ends the life of a folio that is on no list.
+    pub(crate) fn release(&mut self, id: FolioId) {
+        let f = self.folios[id];
+        let group = &mut self.memcgs[f.memcg.index()];
+        let pages = f.pages();
+        if f.flags.contains(Flags::DIRTY) && f.lru_type() == LruType::File {
+            group.file_dirty -= pages;
+        }
+        if f.flags.contains(Flags::WRITEBACK) {
+            group.file_writeback -= pages;
+        }
+        group.resident[f.lru_type() as usize] -= pages;
+        self.folios[id].flags.remove(Flags::LRU);
+        self.folios.destroy(id);
+        self.uncharge(f.memcg, pages);
+    }
+
+    /// One access through the descriptor, told directly (see [`AccessCounts`] for the way around the lock).
+    pub fn mark_accessed(&mut self, id: FolioId, task: Task) {
+        let Some(f) = self.folios.get(id) else { return };
+        let memcg = f.memcg;
+        if self.locked(memcg).mark_accessed(id) {
+            self.batch_activate(task.cpu, id);
+        }
+    }
+
+    /// Counts a page fault, and whether it had to read.
+    pub fn count_fault(&mut self, memcg: MemcgId, major: bool) {
+        let events = &mut self.memcgs[memcg.index()].events;
+        events.pgfault += 1;
+        events.pgmajfault += u64::from(major);
+    }
+
+    /// The folio's contents are newer than its backing store. Returns whether that is news.
+    pub fn set_dirty(&mut self, id: FolioId) -> bool {
+        let f = &mut self.folios[id];
+        if f.flags.contains(Flags::DIRTY) {
+            return false;
+        }
+        f.flags.insert(Flags::DIRTY);
+        if f.lru_type() == LruType::File {
+            self.memcgs[f.memcg.index()].file_dirty += f.pages();
+        }
+        true
+    }
+
+    /// The driver begins to write the folio: dirty becomes writeback. Returns false, changing nothing, if it is not
+    /// dirty or is being written already.
+    pub fn start_writeback(&mut self, id: FolioId) -> bool {
+        let f = &mut self.folios[id];
+        if !f.flags.contains(Flags::DIRTY) || f.flags.contains(Flags::WRITEBACK) {
+            return false;
+        }
+        f.flags.remove(Flags::DIRTY);
+        f.flags.insert(Flags::WRITEBACK);
+        let group = &mut self.memcgs[f.memcg.index()];
+        if f.lru_type() == LruType::File {
+            group.file_dirty -= f.pages();
+        }
+        group.file_writeback += f.pages();
+        true
+    }
+
+    /// The write ended. A folio that reclaim was waiting for moves to the eviction end, unless it is dirty again. After a failed
+    /// write the folio is dirty as before: it is not dropped and not forgotten.
+    pub fn end_writeback(&mut self, id: FolioId, written: bool, task: Task) {
+        let f = &mut self.folios[id];
+        debug_assert!(f.flags.contains(Flags::WRITEBACK));
+        f.flags.remove(Flags::WRITEBACK);
+        self.memcgs[f.memcg.index()].file_writeback -= f.pages();
+        if !written {
+            self.set_dirty(id);
+        }
+        let flags = &mut self.folios[id].flags;
+        if flags.contains(Flags::RECLAIM) {
+            flags.remove(Flags::RECLAIM);
+            if flags.contains(Flags::LRU) && !flags.intersects(Flags::DIRTY | Flags::MLOCKED) {
+                self.batch_rotate(task.cpu, id);
+            }
+        }
+    }
+
+    /// Forbids or allows the eviction of a folio. It leaves its list when a scan meets it, and comes back at once.
+    pub fn set_unevictable(&mut self, id: FolioId, unevictable: bool) {
+        let f = &mut self.folios[id];
+        let (memcg, pages, was) = (f.memcg, f.pages(), f.flags.contains(Flags::MLOCKED));
+        if was == unevictable {
+            return;
+        }
+        f.flags.set(Flags::MLOCKED, unevictable);
+        if !unevictable && f.flags.contains(Flags::CULLED) {
+            f.flags.remove(Flags::CULLED);
+            let mut lru = self.locked(memcg);
+            lru.lv.unevictable -= pages;
+            lru.add(id, false);
+        }
+    }
+
+    /// Publishes group statistics to where classical reclaim reads them. Drivers call this every
+    /// [`PUBLISH_INTERVAL_NS`](crate::limits::PUBLISH_INTERVAL_NS).
+    pub fn publish(&mut self) {
+        for id in 0..self.memcgs.len() {
+            self.locked(MemcgId(id as u16)).publish();
+        }
+    }
+
+    /// How willingly anonymous memory is taken (0..=200, or 201 for nothing else). Ignored without swap.
+    pub fn set_swappiness(&mut self, memcg: MemcgId, swappiness: u32) {
+        self.memcgs[memcg.index()].lruvec.swappiness = swappiness.min(crate::limits::SWAPPINESS_ANON_ONLY);
+    }
+
+    /// One consistent snapshot of a group.
+    #[must_use]
+    pub fn stat(&self, memcg: MemcgId) -> MemoryStat {
+        let group = &self.memcgs[memcg.index()];
+        let lists = self.policy.lists();
+        let (inactive_anon, active_anon) = group.lruvec.sizes(lists, LruType::Anon);
+        let (inactive_file, active_file) = group.lruvec.sizes(lists, LruType::File);
+        MemoryStat {
+            page_bytes: self.page_bytes,
+            current: group.usage,
+            max: group.max,
+            anon: group.resident[LruType::Anon as usize],
+            file: group.resident[LruType::File as usize],
+            file_dirty: group.file_dirty,
+            file_writeback: group.file_writeback,
+            inactive_anon,
+            active_anon,
+            inactive_file,
+            active_file,
+            unevictable: group.lruvec.unevictable,
+            events: group.events,
+            limits: group.limits,
+        }
+    }
+}

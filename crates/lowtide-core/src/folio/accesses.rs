@@ -1,0 +1,107 @@
+//! Accesses through the descriptor, recorded without a lock.
+//!
+//! The kernel counts an access through a descriptor by changing the folio's flag word atomically. Here the
+//! flag word belongs to the engine alone, and a reader only notes *that* it came: one byte per frame,
+//! written with plain loads and stores. The engine takes the note and applies it ("absorbs" it) whenever
+//! it is about to look at the folio's flags, and never in between; since multi-gen accesses change nothing but flags,
+//! applying them late gives exactly what applying them at once would have given. A note that is lost to a
+//! race between two readers is an access that was not counted, which a heuristic can bear.
+//!
+//! The classical lists move a folio at its second access, so there the reader has to tell the engine, at most
+//! until the folio is active and referenced; from then on the byte says "settled" and nothing is done.
+
+use crate::units::FolioId;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+/// More accesses than this in a row have no further effect (`reclaim.md` §1.2).
+const SATURATED: u8 = 5;
+/// Classical lists: no access has an effect until the engine says otherwise.
+const SETTLED: u8 = 0xff;
+
+/// One byte per frame, shared between the engine and the threads that read.
+#[derive(Debug)]
+pub struct AccessCounts {
+    notes: Box<[AtomicU8]>,
+    tell_engine: bool,
+}
+
+impl AccessCounts {
+    pub(crate) fn new(frames: usize, classical: bool) -> Self {
+        Self { notes: (0..frames).map(|_| AtomicU8::new(0)).collect(), tell_engine: classical }
+    }
+
+    /// Notes one access through the descriptor. Two relaxed memory operations at most.
+    ///
+    /// Returns whether the caller must also call
+    /// [`Engine::mark_accessed`](crate::Engine::mark_accessed): never with the multi-gen LRU, at most a
+    /// few times per residency with the classical lists.
+    #[inline]
+    #[must_use]
+    pub fn record(&self, folio: FolioId) -> bool {
+        let note = &self.notes[folio.index()];
+        let n = note.load(Relaxed);
+        if self.tell_engine {
+            return n != SETTLED;
+        }
+        if n < SATURATED {
+            note.store(n + 1, Relaxed);
+        }
+        false
+    }
+
+    /// Takes what was noted since the last time (0..=5).
+    #[inline]
+    pub(crate) fn take(&self, folio: FolioId) -> u8 {
+        let note = &self.notes[folio.index()];
+        let n = note.load(Relaxed);
+        if n == 0 || n == SETTLED {
+            return 0;
+        }
+        note.store(0, Relaxed);
+        n
+    }
+
+    /// Classical lists: whether further accesses to the folio can still change anything.
+    #[inline]
+    pub(crate) fn settle(&self, folio: FolioId, settled: bool) {
+        if self.tell_engine {
+            self.notes[folio.index()].store(if settled { SETTLED } else { 0 }, Relaxed);
+        }
+    }
+
+    /// Forgets everything about a frame that got a new folio.
+    #[inline]
+    pub(crate) fn reset(&self, folio: FolioId) {
+        self.notes[folio.index()].store(0, Relaxed);
+    }
+
+    /// Bytes of memory that the notes take.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.notes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_saturate_and_are_taken_once() {
+        let a = AccessCounts::new(2, false);
+        for _ in 0..9 {
+            assert!(!a.record(FolioId(1)));
+        }
+        assert_eq!((a.take(FolioId(1)), a.take(FolioId(1)), a.take(FolioId(0))), (5, 0, 0));
+    }
+
+    #[test]
+    fn classical_readers_tell_the_engine_until_it_is_settled() {
+        let a = AccessCounts::new(1, true);
+        assert!(a.record(FolioId(0)));
+        a.settle(FolioId(0), true);
+        assert!(!a.record(FolioId(0)));
+        a.settle(FolioId(0), false);
+        assert!(a.record(FolioId(0)));
+    }
+}

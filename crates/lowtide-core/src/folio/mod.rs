@@ -1,0 +1,13 @@
+//! Folios: what the engine keeps for each piece of resident memory.
+
+mod accesses;
+mod flags;
+mod list;
+mod table;
+
+pub use accesses::AccessCounts;
+pub use flags::Flags;
+pub(crate) use flags::tier_of_refs;
+pub(crate) use list::ListHead;
+pub use table::Folio;
+pub(crate) use table::FolioTable;

@@ -1,0 +1,165 @@
+//! What an access does to a folio.
+//!
+//! There are two kinds of access. One *through the descriptor* counts: one, two to three, four, five accesses are
+//! the tiers. One *through a mapping* sets a young bit that somebody has to find: the aging
+//! walk (`update_gen`, promotes to the youngest generation), or the evictor's reference check
+//! (`set_refs`, keeps or activates). Both take two sightings to promote. A hit of the reference check
+//! also looks around: the neighbours in the same table are checked at once, because finding one young entry makes
+//! others likely and one visit of a table is cheaper than many.
+//!
+//! Source: `reclaim.md` §1.2, 1.3, 2.6.
+
+use super::Locked;
+use super::generation::slot;
+use crate::folio::Flags;
+use crate::limits::ENTRIES_PER_LINE;
+use crate::policy::{Lists, Switches};
+use crate::units::{FolioId, TableKey};
+
+/// What the evictor's reference check found, young bits cleared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct References {
+    /// Young translations of the folio. Those of mappings without recency (opened for random or
+    /// sequential access in the kernel's sense) do not count.
+    pub young: u32,
+    /// The folio is file memory mapped with permission to execute.
+    pub exec: bool,
+}
+
+/// What a driver says about a folio whose fate is being decided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FolioState {
+    /// Locked by somebody else, for example because it is still being read: leave it alone.
+    pub locked: bool,
+    /// Some translation leads to it.
+    pub mapped: bool,
+}
+
+/// What look-around examined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// The table that the hit is in.
+    pub table: TableKey,
+    /// Entries examined, empty ones included (at most [`LOOK_AROUND_MAX`](crate::limits::LOOK_AROUND_MAX)).
+    pub entries: u64,
+}
+
+/// The driver's answers about translations. Called under the engine's lock: no I/O, no waiting.
+pub trait Facts {
+    /// The folio's state, for the shrinker.
+    fn state(&mut self, folio: FolioId) -> FolioState;
+
+    /// Clears the young bits of the folio and says how many there were.
+    fn references(&mut self, folio: FolioId) -> References;
+
+    /// Examines the entries around the folio's translation: at most 64, within its table, centred where the
+    /// table is longer. For each *young* entry other than the folio's own, calls `visit` with the folio it leads to
+    /// (its first frame) and clears the young bit if the answer is true. `None` if there is no window to look at.
+    fn look_around(&mut self, folio: FolioId, visit: &mut dyn FnMut(FolioId) -> bool) -> Option<Window>;
+
+    /// Drops the translations of a dirty folio that reclaim met and does not write. A driver whose translations
+    /// cost nothing to keep may do nothing.
+    fn unmap_dirty(&mut self, _folio: FolioId) {}
+}
+
+impl Locked<'_> {
+    /// Applies what readers noted about a folio since the engine last looked.
+    #[inline]
+    pub(crate) fn absorb(&mut self, id: FolioId) {
+        for _ in 0..self.accesses.take(id) {
+            self.folios[id].flags.mark_accessed();
+        }
+    }
+
+    /// One access through the descriptor.
+    ///
+    /// Returns whether the folio is to enter the activation batch (classical lists, second access).
+    pub(crate) fn mark_accessed(&mut self, id: FolioId) -> bool {
+        if self.policy.lists() == Lists::MultiGen {
+            self.folios[id].flags.mark_accessed();
+            return false;
+        }
+        self.mark_accessed_classical(id)
+    }
+
+    /// A young bit found by the aging walk, or by look-around in a thread that walks.
+    pub(super) fn update_gen(&mut self, id: FolioId, exec: bool) {
+        self.absorb(id);
+        let youngest = slot(self.lv.gens.max_seq);
+        let flags = &mut self.folios[id].flags;
+        let exec = exec && self.policy.has(Switches::EXEC);
+        if !flags.intersects(Flags::REFERENCED | Flags::WORKINGSET) && !exec {
+            flags.mark_accessed();
+            return;
+        }
+        if flags.generation().is_some() {
+            flags.clear_refs();
+            flags.insert(Flags::WORKINGSET);
+            self.set_generation(id, Some(youngest));
+        }
+    }
+
+    /// A young bit found by the evictor. Returns whether the folio is to be activated rather than kept.
+    pub(crate) fn set_refs(&mut self, id: FolioId, exec: bool) -> bool {
+        self.absorb(id);
+        let flags = &mut self.folios[id].flags;
+        if !flags.intersects(Flags::REFERENCED | Flags::WORKINGSET) {
+            if exec && self.policy.has(Switches::EXEC) {
+                flags.clear_refs();
+                flags.insert(Flags::WORKINGSET);
+                return true;
+            }
+            flags.mark_accessed();
+            return false;
+        }
+        if self.policy.has(Switches::PROMOTION) && flags.refs() <= 1 {
+            flags.mark_accessed();
+        } else {
+            flags.clear_refs();
+            flags.insert(Flags::WORKINGSET);
+        }
+        true
+    }
+
+    /// Looks at the neighbours of a folio that the reference check found young.
+    ///
+    /// `walking`: this thread owns a walk context, so neighbours are promoted as by the aging walk. Otherwise they are
+    /// treated as by the reference check, and those to activate are pushed to `activate`.
+    pub(crate) fn look_around<F: Facts>(
+        &mut self,
+        id: FolioId,
+        hit: References,
+        walking: bool,
+        facts: &mut F,
+        activate: &mut Vec<FolioId>,
+    ) {
+        let memcg = self.folios[id].memcg;
+        let mut young = if self.policy.has(Switches::WINDOW) { u64::from(hit.young) } else { 1 };
+        let mut last = None;
+        let window = facts.look_around(id, &mut |neighbour| {
+            let Some(f) = self.folios.get(neighbour) else { return false };
+            if f.memcg != memcg || f.flags.generation().is_none() {
+                return false;
+            }
+            young += 1;
+            // The entries of one folio are one sighting.
+            if last.replace(neighbour) == Some(neighbour) {
+                return true;
+            }
+            if walking {
+                self.update_gen(neighbour, false);
+            } else if self.set_refs(neighbour, false)
+                && self.folios[neighbour].flags.generation() != Some(slot(self.lv.gens.max_seq))
+            {
+                activate.push(neighbour);
+            }
+            true
+        });
+        if let Some(window) = window
+            && young * ENTRIES_PER_LINE >= window.entries
+        {
+            let seq = self.lv.gens.max_seq;
+            self.lv.walk.remember(seq, window.table);
+        }
+    }
+}

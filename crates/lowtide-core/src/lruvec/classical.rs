@@ -1,0 +1,190 @@
+//! The classical lists: active and inactive, for each type.
+//!
+//! New folios enter at the head of the inactive list and leave at its tail, unless a second access moves them to
+//! the active list. The active list gives folios back when the inactive one is low, or when refaults say that the workingset changes.
+//!
+//! What reclaim sees of sizes is a *published* copy, up to two seconds old (`reclaim.md` §5.6). That is no detail: with
+//! exact counters nearly every invocation would find "the workingset changes" and deactivate. The driver's timer calls
+//! [`Engine::publish`](crate::Engine::publish); list lengths used as scan counts are exact.
+//!
+//! Source: `reclaim.md` §5.1, 5.4, 5.6.
+
+use super::Locked;
+use crate::folio::{Flags, FolioTable, ListHead};
+use crate::units::{FolioId, LruType};
+
+/// The four lists of one lruvec, by type and activity.
+#[derive(Debug)]
+pub(crate) struct ClassicalLists {
+    lists: [[ListHead; 2]; 2],
+    size: [[u64; 2]; 2],
+    /// Counts evictions and activations: the clock of refault distances.
+    pub(super) nonresident_age: u64,
+    /// Published workingset activations at the end of the last invocation.
+    activations_seen: [u64; 2],
+}
+
+/// What readers of group statistics see (`reclaim.md` §5.6).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Published {
+    size: [[u64; 2]; 2],
+    activations: [u64; 2],
+    pub(super) rotated: [u64; 2],
+    pub(super) io: [u64; 2],
+}
+
+impl Published {
+    pub(crate) fn active(&self, t: LruType) -> u64 {
+        self.size[t as usize][1]
+    }
+
+    pub(crate) fn inactive(&self, t: LruType) -> u64 {
+        self.size[t as usize][0]
+    }
+
+    /// Pages on all four lists.
+    pub(crate) fn lru_size(&self) -> u64 {
+        self.size.iter().flatten().sum()
+    }
+}
+
+impl ClassicalLists {
+    pub(super) fn new(folios: &mut FolioTable) -> Self {
+        Self {
+            lists: std::array::from_fn(|_| std::array::from_fn(|_| folios.new_list())),
+            size: Default::default(),
+            nonresident_age: 0,
+            activations_seen: [0; 2],
+        }
+    }
+
+    pub(super) fn inactive_active(&self, t: LruType) -> (u64, u64) {
+        (self.size[t as usize][0], self.size[t as usize][1])
+    }
+
+    pub(crate) fn list(&self, t: LruType, active: bool) -> ListHead {
+        self.lists[t as usize][usize::from(active)]
+    }
+
+    pub(crate) fn size(&self, t: LruType, active: bool) -> u64 {
+        self.size[t as usize][usize::from(active)]
+    }
+}
+
+impl Locked<'_> {
+    /// Puts a folio on the list that its flags name: at the head, or at the tail of the inactive list.
+    pub(crate) fn add_to_classical(&mut self, id: FolioId, tail: bool) {
+        if tail {
+            self.folios[id].flags.remove(Flags::ACTIVE);
+        }
+        self.folios[id].flags.insert(Flags::LRU);
+        self.classical_resize(id, true);
+        let f = &self.folios[id];
+        let active = f.flags.contains(Flags::ACTIVE);
+        let list = self.lv.classical.list(f.lru_type(), active);
+        if tail {
+            self.folios.push_old(list, id);
+        } else {
+            self.folios.push_young(list, id);
+        }
+        self.settle_accesses(id);
+    }
+
+    /// Counts a folio's pages into, or out of, the list that its flags name.
+    pub(super) fn classical_resize(&mut self, id: FolioId, add: bool) {
+        let f = &self.folios[id];
+        let active = usize::from(f.flags.contains(Flags::ACTIVE));
+        let size = &mut self.lv.classical.size[f.lru_type() as usize][active];
+        if add {
+            *size += f.pages();
+        } else {
+            *size -= f.pages();
+        }
+    }
+
+    fn settle_accesses(&mut self, id: FolioId) {
+        let settled = self.folios[id].flags.contains(Flags::ACTIVE | Flags::REFERENCED);
+        self.accesses.settle(id, settled);
+    }
+
+    /// One access through the descriptor (`reclaim.md` §1.2). Returns whether to enter the activation batch.
+    pub(super) fn mark_accessed_classical(&mut self, id: FolioId) -> bool {
+        let pages = self.folios[id].pages();
+        let flags = &mut self.folios[id].flags;
+        if flags.contains(Flags::MLOCKED) {
+            return false;
+        }
+        if !flags.contains(Flags::REFERENCED) {
+            flags.insert(Flags::REFERENCED);
+            self.settle_accesses(id);
+            return false;
+        }
+        if flags.contains(Flags::ACTIVE) {
+            self.settle_accesses(id);
+            return false;
+        }
+        // The age moves and the mark goes at once; the move to the active list waits for the batch.
+        flags.remove(Flags::REFERENCED);
+        let waits = flags.contains(Flags::ADD_BATCH);
+        if waits {
+            flags.insert(Flags::ACTIVE);
+        }
+        self.lv.classical.nonresident_age += pages;
+        !waits && self.folios[id].flags.contains(Flags::LRU)
+    }
+
+    /// A folio was put back active: the nonresident age moves (`reclaim.md` §5.4).
+    pub(crate) fn age_by_putback(&mut self, id: FolioId) {
+        if self.folios[id].flags.contains(Flags::ACTIVE) {
+            self.lv.classical.nonresident_age += self.folios[id].pages();
+        }
+    }
+
+    /// Takes up to `folios` folios from the tail of a list; appends them to `out`, oldest first. Returns their pages.
+    pub(crate) fn isolate_classical(
+        &mut self,
+        t: LruType,
+        active: bool,
+        folios: u64,
+        out: &mut Vec<FolioId>,
+    ) -> u64 {
+        let list = self.lv.classical.list(t, active);
+        let mut taken = 0;
+        while taken < folios {
+            let Some(id) = self.folios.oldest(list) else { break };
+            self.take_off_list(id);
+            taken += self.folios[id].pages();
+            out.push(id);
+        }
+        self.lv.isolated += taken;
+        taken
+    }
+
+    /// Whether the inactive list of a type should grow (`reclaim.md` §5.1), by published sizes.
+    pub(crate) fn inactive_is_low(&self, t: LruType, page_bytes: u64) -> bool {
+        let p = &self.lv.published;
+        let gib = ((p.inactive(t) + p.active(t)) * page_bytes) >> 30;
+        let ratio = if gib == 0 { 1 } else { (10 * gib).isqrt() };
+        p.inactive(t) * ratio < p.active(t)
+    }
+
+    /// Whether published refaults say that the workingset of a type changed since the last invocation.
+    pub(crate) fn workingset_changes(&self, t: LruType) -> bool {
+        self.lv.published.activations[t as usize] != self.lv.classical.activations_seen[t as usize]
+    }
+
+    /// Closes an invocation: the published activations have now been acted upon.
+    pub(crate) fn snapshot_activations(&mut self) {
+        self.lv.classical.activations_seen = self.lv.published.activations;
+    }
+
+    /// Copies the exact counters to where classical reclaim reads them.
+    pub(crate) fn publish(&mut self) {
+        self.lv.published = Published {
+            size: self.lv.classical.size,
+            activations: LruType::ALL.map(|t| self.events.activations(t)),
+            rotated: self.lv.cost.rotated,
+            io: self.lv.cost.io,
+        };
+    }
+}

@@ -1,0 +1,146 @@
+//! What reclaim of each type has cost, and how scans are balanced between the types by it.
+//!
+//! A page that is written or comes back costs 32, a page that was looked at in vain costs 1. The type that costs more is scanned less:
+//! each cost is weighted between one third and two thirds before swappiness. Costs decay, both by half, when they exceed a
+//! quarter of the lists.
+//!
+//! Until 7.2 the events were added as they happened; since 7.3 reclaim pulls *published* counters when it prepares a
+//! pass, so costs move in steps of two seconds. Source: `reclaim.md` §5.2 step 1, 5.3.
+
+use super::Locked;
+use crate::limits::{DEF_PRIORITY, MAX_SWAPPINESS, SWAP_CLUSTER_MAX, SWAPPINESS_ANON_ONLY};
+use crate::policy::Switches;
+use crate::units::LruType;
+
+/// Accumulated cost of each type.
+#[derive(Debug, Default)]
+pub(crate) struct CostModel {
+    cost: [u64; 2],
+    /// Pages looked at in vain, ever.
+    pub(super) rotated: [u64; 2],
+    /// Pages that came back, or were written by reclaim, ever.
+    pub(super) io: [u64; 2],
+    rotated_pulled: [u64; 2],
+    io_pulled: [u64; 2],
+}
+
+/// How the scan of one pass is shared between the types.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Balance {
+    /// Each list by its size.
+    Equal,
+    Only(LruType),
+    /// By these shares.
+    Fraction {
+        share: [u64; 2],
+        of: u64,
+    },
+}
+
+/// What one pass over the classical lists has decided beforehand (`reclaim.md` §5.2).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Preparation {
+    pub(crate) may_deactivate: [bool; 2],
+    pub(crate) balance: Balance,
+}
+
+impl Locked<'_> {
+    /// Reclaim looked at `rotated` pages of a type in vain.
+    pub(crate) fn cost_of_rotation(&mut self, t: LruType, rotated: u64) {
+        self.lv.cost.rotated[t as usize] += rotated;
+        self.cost_event(t, rotated);
+    }
+
+    /// A page of the workingset had to be read again.
+    pub(super) fn cost_of_refault(&mut self, t: LruType, pages: u64) {
+        self.lv.cost.io[t as usize] += pages;
+        self.cost_event(t, pages * SWAP_CLUSTER_MAX);
+    }
+
+    fn cost_event(&mut self, t: LruType, cost: u64) {
+        if self.policy.has(Switches::COST) {
+            return;
+        }
+        let limit = self.lv.published.lru_size() / 4;
+        let c = &mut self.lv.cost.cost;
+        c[t as usize] += cost;
+        if c[0] + c[1] > limit {
+            *c = [c[0] / 2, c[1] / 2];
+        }
+    }
+
+    fn pull_costs(&mut self) {
+        if !self.policy.has(Switches::COST) {
+            return;
+        }
+        let p = self.lv.published;
+        let c = &mut self.lv.cost;
+        for t in 0..2 {
+            c.cost[t] += (p.io[t] - c.io_pulled[t]) * SWAP_CLUSTER_MAX + (p.rotated[t] - c.rotated_pulled[t]);
+        }
+        (c.io_pulled, c.rotated_pulled) = (p.io, p.rotated);
+        while c.cost[0] + c.cost[1] > p.lru_size() / 4 {
+            c.cost = [c.cost[0] / 2, c.cost[1] / 2];
+        }
+    }
+
+    /// Decides what a pass at `priority` may deactivate and how it shares its scan.
+    pub(crate) fn prepare_pass(
+        &mut self,
+        priority: u32,
+        force_deactivate: bool,
+        page_bytes: u64,
+    ) -> Preparation {
+        self.pull_costs();
+        let may_deactivate = LruType::ALL
+            .map(|t| force_deactivate || self.workingset_changes(t) || self.inactive_is_low(t, page_bytes));
+        let trim = self.lv.published.inactive(LruType::File) >> priority != 0
+            && !may_deactivate[LruType::File as usize];
+        Preparation { may_deactivate, balance: self.balance(priority, trim) }
+    }
+
+    fn balance(&self, priority: u32, trim_cache: bool) -> Balance {
+        let s = self.lv.swappiness;
+        if s == SWAPPINESS_ANON_ONLY && self.policy.has(Switches::ANONONLY) {
+            return Balance::Only(LruType::Anon);
+        }
+        if !self.can_swap() || s == 0 {
+            return Balance::Only(LruType::File);
+        }
+        if priority == 0 {
+            return Balance::Equal;
+        }
+        if trim_cache {
+            return Balance::Only(LruType::File);
+        }
+        let s = u64::from(s.min(MAX_SWAPPINESS));
+        let [anon, file] = self.lv.cost.cost;
+        let total = anon + file;
+        let (a, f) = (total + anon, total + file);
+        let sum = a + f;
+        let anon_share = s * (sum + 1) / (a + 1);
+        let file_share = (u64::from(MAX_SWAPPINESS) - s) * (sum + 1) / (f + 1);
+        Balance::Fraction { share: [anon_share, file_share], of: anon_share + file_share }
+    }
+
+    /// Pages to scan of each list, by type and activity. No small number is rounded up (`reclaim.md` §5.3).
+    pub(crate) fn scan_targets(&self, priority: u32, balance: Balance) -> [[u64; 2]; 2] {
+        debug_assert!(priority <= DEF_PRIORITY);
+        LruType::ALL.map(|t| {
+            [false, true].map(|active| {
+                let scan = self.lv.classical.size(t, active) >> priority;
+                match balance {
+                    Balance::Equal => scan,
+                    Balance::Only(only) => {
+                        if only == t {
+                            scan
+                        } else {
+                            0
+                        }
+                    }
+                    Balance::Fraction { share, of } => scan * share[t as usize] / of.max(1),
+                }
+            })
+        })
+    }
+}

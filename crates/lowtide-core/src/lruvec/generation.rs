@@ -1,0 +1,240 @@
+//! Generations: where folios enter, and how the window of generations slides.
+//!
+//! ```text
+//!   min_seq                                   max_seq
+//!     |  oldest   ...            ...   youngest |
+//!     v                                         v
+//!   [slot s%4] [slot (s+1)%4] [..] [slot (s+3)%4]      at least 2, at most 4 generations a type
+//!     ^ scans take from here      ^^^^^^^^^^^^^ the two youngest are never evicted
+//! ```
+//!
+//! Aging opens generation `max_seq + 1`, eviction empties generation `min_seq`; the two are coupled by nothing
+//! but this window. `max_seq` is common to both types, `min_seq` is per type. A generation is a list and a size;
+//! the *size* follows the folio's generation field at once, the *list* only when the evictor or a forced advance
+//! meets the folio, so list and field may disagree for promoted folios. Whoever disagrees, the field is right.
+//!
+//! Under one lock for everything, sizes are exact at all times (the kernel's may lag and go negative).
+//! Source: `reclaim.md` §2.1, 2.3, 2.4, 2.5, 2.7.
+
+use super::Locked;
+use crate::folio::{Flags, FolioTable, ListHead};
+use crate::limits::{GENS, MAX_LRU_BATCH, MAX_NR_GENS, MIN_NR_GENS};
+use crate::policy::Switches;
+use crate::units::{FolioId, LruType};
+
+/// Ring slot of a generation.
+#[inline]
+pub(crate) const fn slot(seq: u64) -> usize {
+    (seq % MAX_NR_GENS) as usize
+}
+
+/// The ring of generations of one lruvec.
+#[derive(Debug)]
+pub(crate) struct Generations {
+    pub(crate) max_seq: u64,
+    pub(crate) min_seq: [u64; 2],
+    /// Driver time at which each slot was opened.
+    pub(crate) born: [u64; GENS],
+    pub(crate) lists: [[ListHead; 2]; GENS],
+    pub(crate) nr_pages: [[u64; 2]; GENS],
+}
+
+impl Generations {
+    pub(crate) fn new(folios: &mut FolioTable) -> Self {
+        Self {
+            max_seq: MAX_NR_GENS - 1,
+            min_seq: [0; 2],
+            born: [0; GENS],
+            lists: std::array::from_fn(|_| std::array::from_fn(|_| folios.new_list())),
+            nr_pages: [[0; 2]; GENS],
+        }
+    }
+
+    /// Generations that a type has: 2..=4.
+    #[inline]
+    pub(crate) const fn count(&self, t: LruType) -> u64 {
+        self.max_seq - self.min_seq[t as usize] + 1
+    }
+
+    /// Pages of a type in all of its generations, the protected young ones included.
+    pub(crate) fn pages(&self, t: LruType) -> u64 {
+        (self.min_seq[t as usize]..=self.max_seq).map(|seq| self.nr_pages[slot(seq)][t as usize]).sum()
+    }
+
+    pub(super) fn inactive_active(&self, t: LruType) -> (u64, u64) {
+        let young = self.max_seq - 1;
+        let size = |seq| self.nr_pages[slot(seq)][t as usize];
+        let inactive = (self.min_seq[t as usize]..young).map(size).sum();
+        (inactive, size(young) + size(self.max_seq))
+    }
+
+    fn recount(&mut self, t: LruType, pages: u64, from: Option<usize>, to: Option<usize>) {
+        if let Some(slot) = from {
+            self.nr_pages[slot][t as usize] -= pages;
+        }
+        if let Some(slot) = to {
+            self.nr_pages[slot][t as usize] += pages;
+        }
+    }
+}
+
+impl Locked<'_> {
+    /// Sets the generation field of a folio and moves its pages between the sizes. Links stay.
+    #[inline]
+    pub(super) fn set_generation(&mut self, id: FolioId, to: Option<usize>) {
+        let f = &mut self.folios[id];
+        let (t, pages, from) = (f.lru_type(), f.pages(), f.flags.generation());
+        f.flags.set_generation(to);
+        self.lv.gens.recount(t, pages, from, to);
+    }
+
+    /// The placement rule (`reclaim.md` §2.3): how many generations from the young end, 1 the youngest.
+    fn depth(&self, flags: Flags, tail: bool) -> u64 {
+        let workingset = u64::from(flags.contains(Flags::WORKINGSET));
+        if flags.contains(Flags::ACTIVE) {
+            2 - workingset
+        } else if tail {
+            4
+        } else if (flags.contains(Flags::ANON) && !flags.contains(Flags::SWAPCACHE))
+            || (flags.contains(Flags::RECLAIM) && flags.intersects(Flags::DIRTY | Flags::WRITEBACK))
+        {
+            2
+        } else if self.policy.has(Switches::PLACEMENT) {
+            4 - u64::from(flags.intersects(Flags::WORKINGSET | Flags::REFERENCED))
+        } else {
+            4 - workingset
+        }
+    }
+
+    /// The generation that a folio would be placed in now.
+    pub(crate) fn placement(&self, id: FolioId, tail: bool) -> u64 {
+        let f = &self.folios[id];
+        let gens = &self.lv.gens;
+        (gens.max_seq + 1).saturating_sub(self.depth(f.flags, tail)).max(gens.min_seq[f.lru_type() as usize])
+    }
+
+    /// Puts an isolated or new folio into its generation; consumes *active*.
+    pub(crate) fn add_to_generation(&mut self, id: FolioId, tail: bool) {
+        self.absorb(id);
+        let seq = self.placement(id, tail);
+        let t = self.folios[id].lru_type();
+        self.folios[id].flags.remove(Flags::ACTIVE);
+        self.folios[id].flags.insert(Flags::LRU);
+        self.set_generation(id, Some(slot(seq)));
+        let list = self.lv.gens.lists[slot(seq)][t as usize];
+        if tail {
+            self.folios.push_old(list, id);
+        } else {
+            self.folios.push_young(list, id);
+        }
+    }
+
+    /// Step before a new folio enters the add batch (`reclaim.md` §2.3, "pre-insertion").
+    pub(crate) fn before_insertion(&mut self, id: FolioId, in_lru_fault: bool) {
+        if !in_lru_fault {
+            return;
+        }
+        let flags = &mut self.folios[id].flags;
+        if !self.policy.has(Switches::PLACEMENT) || flags.contains(Flags::WORKINGSET) {
+            flags.insert(Flags::ACTIVE);
+        } else if !flags.contains(Flags::REFERENCED) {
+            flags.mark_accessed();
+        }
+    }
+
+    /// Moves a folio of the oldest generation one up, forgetting its accesses; one that was promoted
+    /// earlier keeps its generation. Returns the ring slot it is in. Links stay.
+    pub(super) fn inc_gen(&mut self, id: FolioId, t: LruType) -> usize {
+        let min = self.lv.gens.min_seq[t as usize];
+        let now = self.folios[id].flags.generation().expect("a folio on a list has a generation");
+        if now != slot(min) {
+            return now;
+        }
+        self.folios[id].flags.clear_refs();
+        self.set_generation(id, Some(slot(min + 1)));
+        slot(min + 1)
+    }
+
+    /// Retires empty oldest generations ("voluntary flush", `reclaim.md` §2.7). Returns whether any was.
+    pub(crate) fn retire_empty(&mut self) -> bool {
+        let types = self.evictable_types();
+        let max = self.lv.gens.max_seq;
+        let mut candidate = self.lv.gens.min_seq;
+        for &t in types {
+            let c = &mut candidate[t as usize];
+            while *c + MIN_NR_GENS <= max && self.folios.is_empty(self.lv.gens.lists[slot(*c)][t as usize]) {
+                *c += 1;
+            }
+        }
+        if candidate == self.lv.gens.min_seq {
+            return false;
+        }
+        if types.len() == 2 {
+            // Keep the types within one generation of each other.
+            let bound = max.saturating_sub(MIN_NR_GENS);
+            for t in LruType::ALL {
+                if candidate[t as usize] > bound && candidate[t.other() as usize] < bound {
+                    candidate[t as usize] = bound;
+                }
+            }
+        }
+        let mut any = false;
+        for &t in types {
+            if candidate[t as usize] > self.lv.gens.min_seq[t as usize] {
+                self.lv.tiers[t as usize].carry_over();
+                self.lv.gens.min_seq[t as usize] = candidate[t as usize];
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Frees a slot of the ring for a type that fills it, at most [`MAX_LRU_BATCH`] folios at a time.
+    /// Returns whether it is done.
+    fn advance_min_seq(&mut self, t: LruType) -> bool {
+        let min = self.lv.gens.min_seq[t as usize];
+        if self.evictable_types().contains(&t) {
+            let list = self.lv.gens.lists[slot(min)][t as usize];
+            let mut quota = MAX_LRU_BATCH;
+            while let Some(id) = self.folios.oldest(list) {
+                if quota == 0 {
+                    return false;
+                }
+                quota -= 1;
+                self.absorb(id);
+                let (flags, pages) = (self.folios[id].flags, self.folios[id].pages());
+                let promoted = flags.generation() != Some(slot(min));
+                let to = self.inc_gen(id, t);
+                // One that was promoted since counts as the last tier, whatever its flags say now.
+                if promoted || !flags.saturated() {
+                    let tier = if promoted { crate::limits::MAX_NR_TIERS - 1 } else { flags.tier() };
+                    self.lv.tiers[t as usize].protect(tier, pages);
+                    self.events.protected += pages;
+                }
+                self.folios.unlink(id);
+                self.folios.push_old(self.lv.gens.lists[to][t as usize], id);
+            }
+        }
+        // A type that may not be evicted is not moved: its oldest folios now alias the youngest slot.
+        self.lv.tiers[t as usize].carry_over();
+        self.lv.gens.min_seq[t as usize] += 1;
+        true
+    }
+
+    /// Opens generation `seq + 1`. `None`: the quota of one lock hold is used up, call again.
+    pub(super) fn inc_max_seq(&mut self, seq: u64, now: u64) -> Option<bool> {
+        if self.lv.gens.max_seq != seq {
+            return Some(false);
+        }
+        for t in LruType::ALL {
+            if self.lv.gens.count(t) == MAX_NR_GENS && !self.advance_min_seq(t) {
+                return None;
+            }
+        }
+        let gens = &mut self.lv.gens;
+        gens.max_seq += 1;
+        gens.born[slot(gens.max_seq)] = now;
+        self.events.aging += 1;
+        Some(true)
+    }
+}

@@ -1,0 +1,98 @@
+//! A lruvec: the lists of one memory control group, and everything that decides about their order.
+//!
+//! [`Lruvec`] is the data. [`Locked`] is a lruvec whose lock is held, together with the things that
+//! every list operation needs (folio table, counters, policy); all algorithms of this folder are methods of it, one file for each concept:
+//!
+//! | file | concept | sheet |
+//! |---|---|---|
+//! | `generation.rs` | where a folio enters, how generations open and close | §2.1-2.5, 2.7 |
+//! | `access.rs` | what an access does to a folio | §1.2, 1.3, 2.6 |
+//! | `aging.rs` | the walk that makes a new generation | §2.5 |
+//! | `bloom.rs` | which tables of translations are worth walking | §2.5 |
+//! | `scan.rs` | scanning, sorting, isolating | §2.8 |
+//! | `tier.rs` | refault feedback: which type, which tiers | §2.9 |
+//! | `swappiness.rs` | which types may be evicted at all | §2.2 |
+//! | `classical.rs`, `cost.rs` | the active and inactive lists and their balance | §5 |
+//! | `workingset.rs` | shadow entries and refaults | §6 |
+
+mod access;
+mod aging;
+mod bloom;
+mod classical;
+mod cost;
+mod generation;
+mod scan;
+mod swappiness;
+mod tier;
+mod workingset;
+
+pub use access::{Facts, FolioState, References, Window};
+pub(crate) use aging::AgeEnd;
+pub use aging::AgeJob;
+pub use workingset::Shadow;
+
+pub(crate) use aging::WalkState;
+pub(crate) use classical::{ClassicalLists, Published};
+pub(crate) use cost::CostModel;
+pub(crate) use generation::Generations;
+pub(crate) use swappiness::SwapFacts;
+pub(crate) use tier::TierControl;
+
+use crate::folio::{AccessCounts, FolioTable};
+use crate::policy::{Lists, Policy};
+use crate::stat::Events;
+use crate::units::LruType;
+
+/// The lists of one group and their bookkeeping.
+#[derive(Debug)]
+pub(crate) struct Lruvec {
+    pub(crate) gens: Generations,
+    pub(crate) tiers: [TierControl; 2],
+    pub(crate) walk: WalkState,
+    pub(crate) classical: ClassicalLists,
+    pub(crate) cost: CostModel,
+    pub(crate) published: Published,
+    /// Pages taken off the lists because they may not be evicted.
+    pub(crate) unevictable: u64,
+    /// Pages isolated and not yet put back or freed.
+    pub(crate) isolated: u64,
+    /// Everything a pass met was dirty or under writeback for the second time (`reclaim.md` §4.4).
+    pub(crate) congested: bool,
+    /// 0..=200: how willingly anonymous memory is taken rather than file memory.
+    pub(crate) swappiness: u32,
+}
+
+impl Lruvec {
+    pub(crate) fn new(folios: &mut FolioTable) -> Self {
+        Self {
+            gens: Generations::new(folios),
+            tiers: Default::default(),
+            walk: WalkState::new(),
+            classical: ClassicalLists::new(folios),
+            cost: CostModel::default(),
+            published: Published::default(),
+            unevictable: 0,
+            isolated: 0,
+            congested: false,
+            swappiness: crate::limits::DEFAULT_SWAPPINESS,
+        }
+    }
+
+    /// Pages of a type by (inactive, active), whichever lists are kept.
+    pub(crate) fn sizes(&self, lists: Lists, t: LruType) -> (u64, u64) {
+        match lists {
+            Lists::MultiGen => self.gens.inactive_active(t),
+            Lists::Classical => self.classical.inactive_active(t),
+        }
+    }
+}
+
+/// A lruvec under its lock, with what its algorithms need.
+pub(crate) struct Locked<'a> {
+    pub(crate) lv: &'a mut Lruvec,
+    pub(crate) folios: &'a mut FolioTable,
+    pub(crate) events: &'a mut Events,
+    pub(crate) accesses: &'a AccessCounts,
+    pub(crate) policy: Policy,
+    pub(crate) swap: SwapFacts,
+}

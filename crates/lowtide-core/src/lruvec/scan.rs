@@ -1,0 +1,175 @@
+//! Scanning: taking folios from the old end, sorting away those that belong elsewhere, isolating the rest.
+//!
+//! The lists are sorted lazily: promotion changes a folio's generation field and nothing else, and only here,
+//! when the scan meets it, does the folio move to the list it belongs on. What is left after sorting is
+//! isolated: taken off its list and out of the sizes, so that its fate can be settled without the lock.
+//! Source: `reclaim.md` §2.8 and 1.4.
+
+use super::Locked;
+use super::generation::slot;
+use crate::folio::Flags;
+use crate::limits::{MIN_LRU_BATCH, MIN_NR_GENS};
+use crate::policy::Switches;
+use crate::units::{FolioId, LruType};
+
+/// What one scan did, in base pages.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Scan {
+    pub(crate) scanned: u64,
+    pub(crate) isolated: u64,
+    /// The folio budget was used up.
+    pub(crate) exhausted: bool,
+    /// Dirty file pages met, and those of them not yet under writeback (for the rule of before S11).
+    pub(crate) file_taken: u64,
+    pub(crate) unqueued_dirty: u64,
+}
+
+/// Where the sorter sent a folio.
+enum Sorted {
+    Away,
+    NotIsolatable,
+    Isolate,
+}
+
+impl Locked<'_> {
+    /// Scans the oldest generation of a type; appends the isolated folios to `out`, oldest first.
+    ///
+    /// `folios` is a number of *folios*, everything counted in the answer is pages (`reclaim.md` §3.4).
+    pub(crate) fn scan(
+        &mut self,
+        t: LruType,
+        tier_limit: usize,
+        folios: u64,
+        out: &mut Vec<FolioId>,
+    ) -> Scan {
+        let mut scan = Scan::default();
+        if self.lv.gens.count(t) == MIN_NR_GENS {
+            return scan;
+        }
+        let mut left = folios;
+        let mut sorted = 0;
+        let mut skipped = Vec::new();
+        let mut skipped_pages = 0;
+        let oldest = self.lv.gens.lists[slot(self.lv.gens.min_seq[t as usize])][t as usize];
+        while let Some(id) = self.folios.oldest(oldest) {
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+            let pages = self.folios[id].pages();
+            scan.scanned += pages;
+            match self.sort(id, t, tier_limit, &mut scan) {
+                Sorted::Away => sorted += pages,
+                Sorted::Isolate => {
+                    self.isolate(id);
+                    out.push(id);
+                    scan.isolated += pages;
+                }
+                Sorted::NotIsolatable => {
+                    self.folios.unlink(id);
+                    skipped.push(id);
+                    skipped_pages += pages;
+                }
+            }
+            if scan.isolated.max(skipped_pages) >= MIN_LRU_BATCH {
+                break;
+            }
+        }
+        for id in skipped {
+            self.folios.push_young(oldest, id);
+        }
+        scan.exhausted = left == 0;
+        self.events.pgrefill += sorted;
+        scan
+    }
+
+    fn sort(&mut self, id: FolioId, t: LruType, tier_limit: usize, scan: &mut Scan) -> Sorted {
+        self.absorb(id);
+        let gens = &self.lv.gens;
+        let min = gens.min_seq[t as usize];
+        let f = &self.folios[id];
+        let (flags, pages) = (f.flags, f.pages());
+        if flags.contains(Flags::MLOCKED) {
+            if self.policy.has(Switches::UNEVICTABLE) {
+                return Sorted::Isolate;
+            }
+            self.cull(id);
+            return Sorted::Away;
+        }
+        if let Some(gen_slot) = flags.generation()
+            && gen_slot != slot(min)
+        {
+            self.move_young(id, gen_slot, t);
+            return Sorted::Away;
+        }
+        if flags.tier() > tier_limit || flags.saturated() {
+            let to = self.inc_gen(id, t);
+            self.move_young(id, to, t);
+            if !flags.saturated() {
+                self.lv.tiers[t as usize].protect(flags.tier(), pages);
+                self.events.protected += pages;
+            }
+            return Sorted::Away;
+        }
+        let file_dirty = t == LruType::File && flags.contains(Flags::DIRTY);
+        if file_dirty {
+            scan.file_taken += pages;
+            if !flags.contains(Flags::WRITEBACK) {
+                scan.unqueued_dirty += pages;
+            }
+        }
+        if !self.policy.has(Switches::S10) && (flags.contains(Flags::WRITEBACK) || file_dirty) {
+            let to = self.inc_gen(id, t);
+            self.folios[id].flags.insert(Flags::RECLAIM);
+            self.move_young(id, to, t);
+            return Sorted::Away;
+        }
+        let needs_swap = flags.contains(Flags::ANON) && !flags.contains(Flags::SWAPCACHE);
+        if !self.policy.has(Switches::S9) && needs_swap && !self.can_swap() {
+            return Sorted::NotIsolatable;
+        }
+        Sorted::Isolate
+    }
+
+    fn move_young(&mut self, id: FolioId, gen_slot: usize, t: LruType) {
+        self.folios.unlink(id);
+        self.folios.push_young(self.lv.gens.lists[gen_slot][t as usize], id);
+    }
+
+    /// Takes a folio off its generation for reclaim (`reclaim.md` §1.4).
+    fn isolate(&mut self, id: FolioId) {
+        self.folios.unlink(id);
+        self.set_generation(id, None);
+        let flags = &mut self.folios[id].flags;
+        flags.remove(Flags::LRU);
+        if !flags.contains(Flags::REFERENCED) {
+            flags.set_refs_field(0);
+        }
+        if !self.policy.has(Switches::S10) {
+            flags.remove(Flags::RECLAIM);
+        }
+        self.lv.isolated += self.folios[id].pages();
+    }
+
+    /// Takes an unevictable folio off the lists for as long as it is one.
+    pub(crate) fn cull(&mut self, id: FolioId) {
+        let pages = self.folios[id].pages();
+        if self.folios[id].flags.contains(Flags::LRU) {
+            self.take_off_list(id);
+        }
+        self.folios[id].flags.remove(Flags::ACTIVE);
+        self.folios[id].flags.insert(Flags::CULLED);
+        self.lv.unevictable += pages;
+    }
+
+    /// Takes a folio off whatever list it is on, out of the sizes too.
+    pub(crate) fn take_off_list(&mut self, id: FolioId) {
+        self.folios.unlink(id);
+        if self.folios[id].flags.generation().is_some() {
+            self.set_generation(id, None);
+        } else {
+            self.classical_resize(id, false);
+        }
+        self.folios[id].flags.remove(Flags::LRU);
+    }
+}

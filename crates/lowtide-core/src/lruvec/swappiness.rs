@@ -1,0 +1,49 @@
+//! Which types of memory may be evicted at all (`reclaim.md` §2.2).
+
+use super::Locked;
+use crate::limits::{MIN_SWAP_PAGES, SWAPPINESS_ANON_ONLY};
+use crate::policy::Switches;
+use crate::units::LruType;
+
+/// What the engine knows of swap. Without swap, anonymous memory stays where it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SwapFacts {
+    /// Pages of swap that this group may still use.
+    pub(crate) free_pages: u64,
+}
+
+impl Locked<'_> {
+    /// The swappiness in force: 0 (file only) to 200, or 201 (anonymous only).
+    pub(crate) fn effective_swappiness(&self) -> u32 {
+        let s = self.lv.swappiness;
+        if self.policy.has(Switches::ANONONLY) && s == SWAPPINESS_ANON_ONLY {
+            return s;
+        }
+        if self.swap.free_pages < MIN_SWAP_PAGES { 0 } else { s }
+    }
+
+    /// The types that the multi-gen LRU may evict.
+    pub(crate) fn evictable_types(&self) -> &'static [LruType] {
+        match self.effective_swappiness() {
+            0 => &[LruType::File],
+            SWAPPINESS_ANON_ONLY => &[LruType::Anon],
+            _ => &LruType::ALL,
+        }
+    }
+
+    /// Oldest generation of any type that may be evicted.
+    pub(crate) fn evictable_min_seq(&self) -> u64 {
+        let mins = self.evictable_types().iter().map(|&t| self.lv.gens.min_seq[t as usize]);
+        mins.min().expect("at least one type is evictable")
+    }
+
+    /// Pages of all types that may be evicted, protected young generations included.
+    pub(crate) fn evictable_size(&self) -> u64 {
+        self.evictable_types().iter().map(|&t| self.lv.gens.pages(t)).sum()
+    }
+
+    /// Whether anonymous memory can go anywhere.
+    pub(crate) fn can_swap(&self) -> bool {
+        self.swap.free_pages > 0
+    }
+}

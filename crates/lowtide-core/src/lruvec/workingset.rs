@@ -1,0 +1,199 @@
+//! Workingset detection: what is remembered of an evicted page, and what its return means.
+//!
+//! When a page is evicted, a *shadow* takes the place that its translation had: 30 bits that say when it left and
+//! how it stood. When the page comes back, the shadow tells whether it was gone for so short a time that it would
+//! have been a hit in a slightly bigger memory (a *recent* refault), and so whether it deserves a place among the
+//! active.
+//!
+//! The clock differs. Classical lists count evictions and activations ("nonresident age"): the difference
+//! between two readings is the refault distance, a lower bound of the page's reuse distance; if it is no more than the size of the lists that
+//! the page would have to compete with, the refault is recent. The multi-gen LRU uses the oldest generation's number:
+//! recent means evicted at most three generations ago.
+//!
+//! ```text
+//!   29 28        19 18                                        1 0
+//!  | 1 | memcg (10) | multi-gen: min_seq (16), refs-1 (2)      |ws|
+//!  |   |            | classical: age >> bucket_order (18)      |  |
+//! ```
+//!
+//! A shadow lives in the driver's translation entry, where the frame number was; it costs no memory of its own
+//! and is never reclaimed (the kernel's shadow shrinker, §6.3, has nothing to do here). The price is
+//! that the classical age is kept in buckets of `2^bucket_order` pages where memory exceeds 2^18 base pages.
+//!
+//! Source: `reclaim.md` §6.1, 6.2.
+
+use super::Locked;
+use crate::folio::{Flags, tier_of_refs};
+use crate::limits::MAX_NR_GENS;
+use crate::policy::{Lists, Switches};
+use crate::units::{FolioId, LruType, MemcgId};
+
+const WORKINGSET: u32 = 1;
+const TOKEN_SHIFT: u32 = 1;
+const TOKEN_BITS: u32 = 18;
+const MEMCG_SHIFT: u32 = TOKEN_SHIFT + TOKEN_BITS;
+const MEMCG_BITS: u32 = 10;
+const PRESENT: u32 = 1 << (MEMCG_SHIFT + MEMCG_BITS);
+const TOKEN_MASK: u64 = (1 << TOKEN_BITS) - 1;
+const SEQ_MASK: u64 = TOKEN_MASK >> 2;
+
+/// What is remembered of an evicted page: a nonzero number of 30 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Shadow(u32);
+
+const _: () = assert!(PRESENT == 1 << (Shadow::BITS - 1));
+
+impl Shadow {
+    /// Bits that a shadow needs in a translation entry.
+    pub const BITS: u32 = 30;
+    /// Groups that a shadow can tell apart.
+    pub const MEMCGS_MAX: u16 = 1 << MEMCG_BITS;
+
+    fn new(memcg: MemcgId, token: u64, workingset: bool) -> Self {
+        let group = u32::from(memcg.0) << MEMCG_SHIFT;
+        Self(PRESENT | group | ((token & TOKEN_MASK) as u32) << TOKEN_SHIFT | u32::from(workingset))
+    }
+
+    /// The number to store: nonzero, below `2^30`.
+    #[must_use]
+    pub const fn to_bits(self) -> u32 {
+        self.0
+    }
+
+    /// The inverse of [`Shadow::to_bits`]; `None` for zero and for numbers that are no shadow.
+    #[must_use]
+    pub const fn from_bits(bits: u32) -> Option<Self> {
+        if bits & PRESENT != 0 && bits >> Self::BITS == 0 { Some(Self(bits)) } else { None }
+    }
+
+    const fn token(self) -> u64 {
+        (self.0 >> TOKEN_SHIFT) as u64 & TOKEN_MASK
+    }
+
+    const fn memcg(self) -> MemcgId {
+        MemcgId((self.0 >> MEMCG_SHIFT & ((1 << MEMCG_BITS) - 1)) as u16)
+    }
+
+    const fn workingset(self) -> bool {
+        self.0 & WORKINGSET != 0
+    }
+}
+
+/// Pages per step of the classical clock, as a power of two, in a memory of that many base pages.
+fn bucket_order(frames: u32) -> u32 {
+    (u32::BITS - (frames - 1).leading_zeros()).saturating_sub(TOKEN_BITS)
+}
+
+impl Locked<'_> {
+    /// A folio leaves memory: returns what is to be remembered, and counts the eviction.
+    pub(crate) fn workingset_eviction(&mut self, id: FolioId) -> Shadow {
+        self.absorb(id);
+        let f = &self.folios[id];
+        let (flags, pages, t, memcg) = (f.flags, f.pages(), f.lru_type(), f.memcg);
+        let token = match self.policy.lists() {
+            Lists::MultiGen => {
+                self.lv.tiers[t as usize].evict(flags.tier(), pages);
+                let min = self.lv.gens.min_seq[t as usize];
+                (min & SEQ_MASK) << 2 | u64::from(flags.refs().saturating_sub(1))
+            }
+            Lists::Classical => {
+                let age = self.lv.classical.nonresident_age;
+                self.lv.classical.nonresident_age += pages;
+                age >> bucket_order(self.folios.frames())
+            }
+        };
+        Shadow::new(memcg, token, flags.contains(Flags::WORKINGSET))
+    }
+
+    /// A folio comes in over a shadow: counts the refault and marks the folio by how recent it is.
+    pub(crate) fn workingset_refault(&mut self, id: FolioId, shadow: Shadow, in_lru_fault: bool) {
+        match self.policy.lists() {
+            Lists::MultiGen => self.refault_multi_gen(id, shadow, in_lru_fault),
+            Lists::Classical => self.refault_classical(id, shadow),
+        }
+    }
+
+    fn refault_multi_gen(&mut self, id: FolioId, shadow: Shadow, in_lru_fault: bool) {
+        let f = &self.folios[id];
+        let (pages, t) = (f.pages(), f.lru_type());
+        if shadow.memcg() != f.memcg {
+            return;
+        }
+        *self.events.refault(t) += pages;
+        let age = (self.lv.gens.max_seq & SEQ_MASK).wrapping_sub(shadow.token() >> 2) & SEQ_MASK;
+        if age >= MAX_NR_GENS {
+            return;
+        }
+        let refs = (shadow.token() & 3) as u8 + 1;
+        let workingset = shadow.workingset();
+        let tier = if workingset { crate::limits::MAX_NR_TIERS - 1 } else { tier_of_refs(refs) };
+        self.lv.tiers[t as usize].refault(tier, pages);
+        if in_lru_fault && (workingset || !self.policy.has(Switches::ACTIVATE)) {
+            *self.events.activate(t) += pages;
+        }
+        let flags = &mut self.folios[id].flags;
+        if workingset {
+            flags.insert(Flags::WORKINGSET);
+            *self.events.restore(t) += pages;
+        } else {
+            flags.set_refs_field(u32::from(refs) - 1);
+        }
+    }
+
+    fn refault_classical(&mut self, id: FolioId, shadow: Shadow) {
+        let f = &self.folios[id];
+        let (pages, t) = (f.pages(), f.lru_type());
+        *self.events.refault(t) += pages;
+        let order = bucket_order(self.folios.frames());
+        let now = self.lv.classical.nonresident_age >> order;
+        let distance = (now.wrapping_sub(shadow.token()) & TOKEN_MASK) << order;
+        if distance > self.refault_competitors(t) {
+            return;
+        }
+        self.folios[id].flags.insert(Flags::ACTIVE);
+        self.lv.classical.nonresident_age += pages;
+        *self.events.activate(t) += pages;
+        if shadow.workingset() {
+            self.folios[id].flags.insert(Flags::WORKINGSET);
+            *self.events.restore(t) += pages;
+            self.cost_of_refault(t, pages);
+        }
+    }
+
+    /// Pages that a returning page competes with, as last published (`reclaim.md` §6.1 step 3).
+    fn refault_competitors(&self, t: LruType) -> u64 {
+        let p = &self.lv.published;
+        let mut size = p.active(LruType::File);
+        if t == LruType::Anon {
+            size += p.inactive(LruType::File);
+        }
+        if self.can_swap() {
+            size += p.active(LruType::Anon);
+            if t == LruType::File {
+                size += p.inactive(LruType::Anon);
+            }
+        }
+        size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shadow_fits_thirty_bits_and_comes_back_whole() {
+        let s = Shadow::new(MemcgId(1023), TOKEN_MASK, true);
+        assert!(s.to_bits() < 1 << Shadow::BITS);
+        let back = Shadow::from_bits(s.to_bits()).unwrap();
+        assert_eq!((back.memcg(), back.token(), back.workingset()), (MemcgId(1023), TOKEN_MASK, true));
+        assert_eq!(Shadow::from_bits(0), None);
+        assert!(Shadow::new(MemcgId(0), 0, false).to_bits() != 0);
+    }
+
+    #[test]
+    fn the_classical_clock_is_exact_up_to_a_gibibyte_of_pages() {
+        assert_eq!((bucket_order(1), bucket_order(1 << 18), bucket_order((1 << 18) + 1)), (0, 0, 1));
+        assert_eq!(bucket_order(1 << 20), 2);
+    }
+}

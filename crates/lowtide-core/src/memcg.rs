@@ -1,0 +1,47 @@
+//! Memory control groups: who pays, and how much there is to spend.
+//!
+//! A group has a counter with a limit, a lruvec and its statistics. Charging walks from the group towards the root, so groups
+//! already form a tree in which only the root exists. This file and `charge.rs` are the only writers of *usage*.
+
+use crate::folio::FolioTable;
+use crate::lruvec::Lruvec;
+use crate::stat::{Events, MemcgEvents};
+use crate::units::MemcgId;
+
+/// One budget.
+#[derive(Debug)]
+pub(crate) struct Memcg {
+    pub(crate) parent: Option<MemcgId>,
+    /// Pages charged here and below.
+    pub(crate) usage: u64,
+    /// Pages that may be charged.
+    pub(crate) max: u64,
+    pub(crate) lruvec: Lruvec,
+    pub(crate) events: Events,
+    pub(crate) limits: MemcgEvents,
+    /// Resident pages by type.
+    pub(crate) resident: [u64; 2],
+    pub(crate) file_dirty: u64,
+    pub(crate) file_writeback: u64,
+}
+
+impl Memcg {
+    pub(crate) fn new(parent: Option<MemcgId>, max: u64, folios: &mut FolioTable) -> Self {
+        Self {
+            parent,
+            usage: 0,
+            max,
+            lruvec: Lruvec::new(folios),
+            events: Events::default(),
+            limits: MemcgEvents::default(),
+            resident: [0; 2],
+            file_dirty: 0,
+            file_writeback: 0,
+        }
+    }
+
+    /// Pages that may still be charged.
+    pub(crate) fn margin(&self) -> u64 {
+        self.max.saturating_sub(self.usage)
+    }
+}

@@ -1,0 +1,269 @@
+//! Policies by name, and the switches they are made of.
+//!
+//! Three policies are built in: `mglru` (Linux 7.3), `mglru-7.1` (before the reclaim-loop series) and `lru`
+//! (the classical active and inactive lists, as of 7.3). The two multi-gen policies differ by exactly the switches
+//! below, one for each patch of the series (`reclaim.md` §3.5) and one for each later change. A
+//! policy's name may be followed by any number of `+SWITCH` and `-SWITCH`:
+//!
+//! ```
+//! use lowtide_core::{Policy, Switches};
+//! let p: Policy = "mglru-7.1+S10+S11".parse()?;
+//! assert!(p.has(Switches::S10) && !p.has(Switches::S7));
+//! assert_eq!(p.to_string(), "mglru-7.1+S10+S11");
+//! # Ok::<(), lowtide_core::PolicyError>(())
+//! ```
+//!
+//! Each switch is read in one place only, named in its documentation.
+
+use std::fmt;
+use std::str::FromStr;
+
+bitflags::bitflags! {
+    /// One bit for each change between Linux 7.1 and 7.3. A set bit is the later behaviour.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+    pub struct Switches: u32 {
+        /// One helper computes the evictable size. No effect on behaviour.
+        const S1 = 1 << 1;
+        /// Names only. No effect on behaviour.
+        const S2 = 1 << 2;
+        /// The batch cap moves from the scanner to its callers. No effect on behaviour.
+        const S3 = 1 << 3;
+        /// The scan budget is fixed once per lruvec and always shifted by the priority; aging is decided apart from
+        /// it. Read in `reclaim/mglru_loop.rs` (`turn`).
+        const S4 = 1 << 4;
+        /// The scanner returns exactly what it scanned, and empty generations are retired before
+        /// and after it. Read in `reclaim/evict.rs` (`isolate`).
+        const S5 = 1 << 5;
+        /// The other type is tried only if nothing was scanned. Read in `reclaim/evict.rs` (`next_type`).
+        const S6 = 1 << 6;
+        /// A batch scans at most 64 folios instead of 4096. Read in `reclaim/mglru_loop.rs` (`batch_cap`).
+        const S7 = 1 << 7;
+        /// Aging, successful or not, no longer ends the loop. Read in `reclaim/mglru_loop.rs` (`aged`).
+        const S8 = 1 << 8;
+        /// Folios that need swap are isolated even where swap may not be used. Read in
+        /// `lruvec/scan.rs` (`sort`).
+        const S9 = 1 << 9;
+        /// Dirty folios and those under writeback are isolated and activated by the common
+        /// shrinker instead of being sorted away. Read in `lruvec/scan.rs` (`sort`, `isolate`).
+        const S10 = 1 << 10;
+        /// Flushers are woken after each batch that is all dirty, not at the end of the loop.
+        /// Read in `reclaim/throttle.rs`.
+        const S11 = 1 << 11;
+        /// A dead argument goes. No effect on behaviour.
+        const S12 = 1 << 12;
+        /// A dead counter goes. No effect on behaviour.
+        const S13 = 1 << 13;
+        /// A dead counter goes. No effect on behaviour.
+        const S14 = 1 << 14;
+        /// Writeback statistics of a pass are kept, so that congestion can throttle. Read in
+        /// `reclaim/throttle.rs`.
+        const S15 = 1 << 15;
+        /// \[7.2x\] New and referenced folios are placed one generation older when they come in
+        /// through a fault, one younger when they come in referenced. Read in `lruvec/generation.rs` (`depth`, `before_insertion`).
+        const PLACEMENT = 1 << 16;
+        /// \[7.2x\] The second sighting by the evictor promotes without entering the workingset.
+        /// Read in `lruvec/access.rs` (`set_refs`).
+        const PROMOTION = 1 << 17;
+        /// \[7.2x\] `workingset_activate` counts refaults of the workingset only. Read in
+        /// `lruvec/workingset.rs`.
+        const ACTIVATE = 1 << 18;
+        /// \[7.2x\] Unevictable folios are isolated and culled at put-back, not by the scanner.
+        /// Read in `lruvec/scan.rs` (`sort`).
+        const UNEVICTABLE = 1 << 19;
+        /// \[7.3\] Executable mappings are promoted at first sight. Read in `lruvec/access.rs`.
+        const EXEC = 1 << 20;
+        /// \[7.3\] A look-around hit counts all pages of its folio. Read in `lruvec/access.rs` (`look_around`).
+        const WINDOW = 1 << 21;
+        /// \[7.3\] The cost model of the classical lists pulls counters instead of being told events.
+        /// Read in `lruvec/cost.rs`.
+        const COST = 1 << 22;
+        /// \[7.3\] Swappiness 201 is honoured before anything else, and finds nothing when there is no
+        /// swap. Read in `lruvec/swappiness.rs`.
+        const ANONONLY = 1 << 23;
+    }
+}
+
+/// Which lists a policy keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Lists {
+    /// Generations.
+    MultiGen,
+    /// Active and inactive.
+    Classical,
+}
+
+/// A reclaim policy: a kind of lists and a set of switches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Policy {
+    base: &'static Builtin,
+    switches: Switches,
+}
+
+#[derive(PartialEq, Eq, Debug, Hash)]
+struct Builtin {
+    name: &'static str,
+    about: &'static str,
+    lists: Lists,
+    switches: Switches,
+}
+
+// Longest names first: a name is recognised by its prefix.
+static BUILTIN: [Builtin; 3] = [
+    Builtin {
+        name: "mglru-7.1",
+        about: "multi-gen LRU of Linux 7.1, before the reclaim-loop series",
+        lists: Lists::MultiGen,
+        switches: Switches::empty(),
+    },
+    Builtin {
+        name: "mglru",
+        about: "multi-gen LRU of Linux 7.3, with the reclaim-loop series and what followed",
+        lists: Lists::MultiGen,
+        switches: Switches::all(),
+    },
+    Builtin {
+        name: "lru",
+        about: "classical active and inactive lists of Linux 7.3",
+        lists: Lists::Classical,
+        switches: Switches::all(),
+    },
+];
+
+impl Policy {
+    /// Linux 7.3 behaviour.
+    pub const MGLRU: Self = Self { base: &BUILTIN[1], switches: Switches::all() };
+    /// Linux 7.1 behaviour.
+    pub const MGLRU_7_1: Self = Self { base: &BUILTIN[0], switches: Switches::empty() };
+    /// Classical lists.
+    pub const LRU: Self = Self { base: &BUILTIN[2], switches: Switches::all() };
+
+    /// The built-in policies in the order in which they are usually compared, each with a line about it.
+    pub fn builtin() -> impl Iterator<Item = (Self, &'static str)> {
+        [Self::MGLRU, Self::MGLRU_7_1, Self::LRU].into_iter().map(|p| (p, p.base.about))
+    }
+
+    /// The names of all switches, as they are written after a `+` or `-`.
+    pub fn switch_names() -> impl Iterator<Item = String> {
+        Switches::all().iter_names().map(|(name, _)| spelled(name))
+    }
+
+    /// Whether a change is in force.
+    #[inline]
+    #[must_use]
+    pub const fn has(self, switch: Switches) -> bool {
+        self.switches.contains(switch)
+    }
+
+    /// Which lists are kept.
+    #[inline]
+    #[must_use]
+    pub const fn lists(self) -> Lists {
+        self.base.lists
+    }
+
+    /// This policy with some switches set or cleared.
+    #[must_use]
+    pub fn with(mut self, switches: Switches, on: bool) -> Self {
+        self.switches.set(switches, on);
+        self
+    }
+}
+
+fn spelled(flag: &str) -> String {
+    if flag.starts_with('S') && flag[1..].bytes().all(|b| b.is_ascii_digit()) {
+        flag.to_owned()
+    } else {
+        flag.to_ascii_lowercase()
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.base.name)?;
+        for (name, bit) in (self.switches ^ self.base.switches).iter_names() {
+            let sign = if self.switches.contains(bit) { '+' } else { '-' };
+            write!(f, "{sign}{}", spelled(name))?;
+        }
+        Ok(())
+    }
+}
+
+/// A policy that cannot be understood.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// No built-in policy has this name.
+    #[error(
+        "unknown policy `{0}`: choose mglru, mglru-7.1 or lru, optionally followed by switches such as +S10 or -S7"
+    )]
+    UnknownName(String),
+    /// No switch has this name.
+    #[error("unknown switch `{switch}` in policy `{policy}`: the switches are {}", Policy::switch_names().collect::<Vec<_>>().join(", "))]
+    UnknownSwitch {
+        /// The whole text.
+        policy: String,
+        /// The part that is not a switch.
+        switch: String,
+    },
+}
+
+impl FromStr for Policy {
+    type Err = PolicyError;
+
+    fn from_str(text: &str) -> Result<Self, PolicyError> {
+        let starts_switches = |rest: &str| rest.is_empty() || rest.starts_with(['+', '-']);
+        let (base, mut rest) = BUILTIN
+            .iter()
+            .find_map(|b| {
+                text.strip_prefix(b.name).filter(|rest| starts_switches(rest)).map(|rest| (b, rest))
+            })
+            .ok_or_else(|| PolicyError::UnknownName(text.to_owned()))?;
+        let mut policy = Self { base, switches: base.switches };
+        while let Some(sign) = rest.chars().next() {
+            let end = rest[1..].find(['+', '-']).map_or(rest.len(), |i| i + 1);
+            let name = &rest[1..end];
+            let (_, bit) =
+                Switches::all().iter_names().find(|(flag, _)| flag.eq_ignore_ascii_case(name)).ok_or_else(
+                    || PolicyError::UnknownSwitch { policy: text.to_owned(), switch: name.to_owned() },
+                )?;
+            policy.switches.set(bit, sign == '+');
+            rest = &rest[end..];
+        }
+        Ok(policy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_single_switch_can_be_turned_on_and_off() {
+        for name in Policy::switch_names() {
+            let on: Policy = format!("mglru-7.1+{name}").parse().unwrap();
+            let off: Policy = format!("mglru-{name}").parse().unwrap();
+            assert_eq!(
+                (on.switches | off.switches, on.switches & off.switches),
+                (Switches::all(), Switches::empty())
+            );
+            assert_eq!(on.to_string(), format!("mglru-7.1+{name}"));
+            assert_eq!(off.to_string(), format!("mglru-{name}"));
+        }
+    }
+
+    #[test]
+    fn the_two_multi_gen_policies_differ_by_all_switches() {
+        let all = format!("mglru-7.1+{}", Policy::switch_names().collect::<Vec<_>>().join("+"));
+        let policy: Policy = all.parse().unwrap();
+        assert_eq!(policy.switches, Policy::MGLRU.switches);
+    }
+
+    #[test]
+    fn unknown_names_are_told_apart_from_unknown_switches() {
+        assert!(matches!("fifo".parse::<Policy>(), Err(PolicyError::UnknownName(_))));
+        assert!(matches!("mglru7".parse::<Policy>(), Err(PolicyError::UnknownName(_))));
+        let Err(PolicyError::UnknownSwitch { switch, .. }) = "mglru-S7+S99".parse::<Policy>() else {
+            panic!("S99 is not a switch")
+        };
+        assert_eq!(switch, "S99");
+    }
+}

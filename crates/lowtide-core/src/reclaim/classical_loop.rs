@@ -1,0 +1,192 @@
+//! The lruvec loop of the classical lists.
+//!
+//! A pass first decides what it may deactivate and how to share the scan between the types, then goes round the four lists, 32
+//! pages at a time, until the counts are used up or, the goal being met, what is left has been brought back into proportion. Small numbers are not rounded up: a
+//! list of 10,000 pages gives 2 pages at priority 12. Source: `reclaim.md` §5.2-5.4.
+
+use super::invocation::{At, Reclaim};
+use super::shrink::Fate;
+use super::throttle::ThrottleReason;
+use crate::engine::Engine;
+use crate::folio::Flags;
+use crate::limits::SWAP_CLUSTER_MAX;
+use crate::lruvec::{Facts, Locked};
+use crate::units::{FolioId, LruType};
+
+/// The lists in the order in which a round visits them.
+const ROUND: [(LruType, bool); 4] =
+    [(LruType::Anon, false), (LruType::Anon, true), (LruType::File, false), (LruType::File, true)];
+
+/// State of one run through the loop.
+#[derive(Debug, Default)]
+pub(super) struct ClassicalLoop {
+    may_deactivate: [bool; 2],
+    targets: [[u64; 2]; 2],
+    left: [[u64; 2]; 2],
+    /// Position in the round.
+    at: usize,
+    /// The shares were brought back into proportion already.
+    adjusted: bool,
+    /// Pages reclaimed before this pass began.
+    reclaimed_before: u64,
+    waited_for_isolated: bool,
+}
+
+impl ClassicalLoop {
+    fn sum(&self, t: LruType) -> u64 {
+        self.left[t as usize].iter().sum()
+    }
+
+    /// Active anonymous pages alone do not keep the loop going.
+    fn work_left(&self) -> bool {
+        self.left[LruType::Anon as usize][0] > 0 || self.sum(LruType::File) > 0
+    }
+
+    /// Spends `n` pages of a list's count and moves on to the next list.
+    fn take(&mut self, t: LruType, active: bool, n: u64) {
+        self.left[t as usize][usize::from(active)] -= n;
+        self.at += 1;
+    }
+
+    /// The goal is met with work left on both types: ends the smaller, and shortens the larger to the same proportion.
+    fn bring_into_proportion(&mut self) {
+        let (anon, file) = (self.sum(LruType::Anon), self.sum(LruType::File));
+        let (small, large) =
+            if file > anon { (LruType::Anon, LruType::File) } else { (LruType::File, LruType::Anon) };
+        let original: u64 = self.targets[small as usize].iter().sum();
+        let percent = self.sum(small) * 100 / (original + 1);
+        self.left[small as usize] = [0; 2];
+        for a in 0..2 {
+            let target = self.targets[large as usize][a];
+            let scanned = target - self.left[large as usize][a];
+            self.left[large as usize][a] = (target * (100 - percent.min(100)) / 100).saturating_sub(scanned);
+        }
+        self.adjusted = true;
+    }
+}
+
+impl Reclaim {
+    pub(super) fn begin_classical(&mut self, engine: &mut Engine) {
+        let page_bytes = engine.page_bytes;
+        let mut lru = engine.locked(self.target);
+        let prep = lru.prepare_pass(self.priority, self.force_deactivate, page_bytes);
+        let targets = lru.scan_targets(self.priority, prep.balance);
+        self.classical = ClassicalLoop {
+            may_deactivate: prep.may_deactivate,
+            targets,
+            left: targets,
+            reclaimed_before: self.reclaimed,
+            ..ClassicalLoop::default()
+        };
+        self.at = At::Turn;
+    }
+
+    /// Visits lists until a batch is isolated or the loop is over.
+    pub(super) fn classical_turn<F: Facts>(&mut self, engine: &mut Engine, facts: &mut F) {
+        loop {
+            if self.classical.at == ROUND.len() {
+                self.classical.at = 0;
+                let reclaimed = self.reclaimed - self.classical.reclaimed_before;
+                if reclaimed >= self.goal && !self.classical.adjusted {
+                    if self.classical.sum(LruType::File) == 0 || self.classical.sum(LruType::Anon) == 0 {
+                        break;
+                    }
+                    self.classical.bring_into_proportion();
+                }
+            }
+            if self.classical.at == 0 && !self.classical.work_left() {
+                break;
+            }
+            let (t, active) = ROUND[self.classical.at];
+            let n = self.classical.left[t as usize][usize::from(active)].min(SWAP_CLUSTER_MAX);
+            if n == 0 {
+                self.classical.at += 1;
+                continue;
+            }
+            if active {
+                self.classical.take(t, active, n);
+                if self.classical.may_deactivate[t as usize] {
+                    shrink_active(&mut engine.locked(self.target), t, n, facts);
+                } else {
+                    self.skipped_deactivate = true;
+                }
+                continue;
+            }
+            if self.too_many_isolated(engine, t) {
+                if !std::mem::replace(&mut self.classical.waited_for_isolated, true) {
+                    self.nap(ThrottleReason::Isolated);
+                    return;
+                }
+                // Waited once in vain: leave this list alone in this pass.
+                self.classical.left[t as usize][0] = 0;
+                continue;
+            }
+            self.classical.take(t, active, n);
+            let mut out = Vec::new();
+            let looked_at = engine.locked(self.target).isolate_classical(t, false, n, &mut out);
+            self.count_scan(&mut engine.memcgs[self.target.index()].events, looked_at);
+            if !out.is_empty() {
+                self.batch.fill(t, looked_at, out);
+                self.at = At::Settle;
+                return;
+            }
+        }
+        self.age_anon(engine, facts);
+        self.at = At::LruvecEnd;
+    }
+
+    fn too_many_isolated(&self, engine: &mut Engine, t: LruType) -> bool {
+        let lru = engine.locked(self.target);
+        lru.lv.isolated > lru.lv.classical.size(t, false) >> 3 && lru.lv.isolated > SWAP_CLUSTER_MAX
+    }
+
+    fn age_anon<F: Facts>(&self, engine: &mut Engine, facts: &mut F) {
+        let page_bytes = engine.page_bytes;
+        let mut lru = engine.locked(self.target);
+        if lru.can_swap() && lru.inactive_is_low(LruType::Anon, page_bytes) {
+            shrink_active(&mut lru, LruType::Anon, SWAP_CLUSTER_MAX, facts);
+        }
+    }
+
+    /// Puts the rejects of an inactive batch back, oldest first, each to the head of its list.
+    pub(super) fn classical_put_back(&mut self, engine: &mut Engine) {
+        let mut lru = engine.locked(self.target);
+        for entry in std::mem::take(&mut self.batch.entries) {
+            if entry.fate != Fate::Freed {
+                put_back(&mut lru, entry.folio);
+            }
+        }
+        let reclaimed = self.batch.stat.reclaimed;
+        self.count_steal(lru.events, reclaimed);
+        lru.cost_of_rotation(self.batch.lru_type, self.batch.scanned.saturating_sub(reclaimed));
+        self.at = At::Turn;
+    }
+}
+
+fn put_back(lru: &mut Locked<'_>, id: FolioId) {
+    lru.lv.isolated -= lru.folios[id].pages();
+    lru.age_by_putback(id);
+    lru.add(id, false);
+}
+
+/// Moves folios from the tail of an active list to the head of the inactive one; only referenced executable file
+/// memory stays (`reclaim.md` §5.4).
+fn shrink_active<F: Facts>(lru: &mut Locked<'_>, t: LruType, pages: u64, facts: &mut F) {
+    let mut batch = Vec::new();
+    let looked_at = lru.isolate_classical(t, true, pages, &mut batch);
+    lru.events.pgrefill += looked_at;
+    let mut rotated = 0;
+    for id in batch {
+        let refs = facts.references(id);
+        let f = &mut lru.folios[id];
+        if refs.young > 0 && refs.exec && t == LruType::File {
+            rotated += f.pages();
+        } else if !f.flags.contains(Flags::MLOCKED) {
+            f.flags.remove(Flags::ACTIVE);
+            f.flags.insert(Flags::WORKINGSET);
+            lru.events.pgdeactivate += f.pages();
+        }
+        put_back(lru, id);
+    }
+    lru.cost_of_rotation(t, rotated);
+}

@@ -1,0 +1,261 @@
+//! One invocation of reclaim, as a state machine that the driver steps.
+//!
+//! ```text
+//!            ┌───────────────────────────────────────── next priority ──────────────────────────┐
+//!            ▼                                                                                  │
+//!          Pass ──► Turn ──► (Walk ──► WalkEnd) ──► Settle ──► Unmapped ──► PutBack ──► LruvecEnd
+//!                    ▲ ▲                              ▲  the driver drops      │ │              │
+//!                    │ └───────── next batch ─────────┼──── translations ──────┘ │              ▼
+//!                    │                                └─── clean retry ──────────┘            Done
+//! ```
+//!
+//! The machine holds no reference to the engine: each [`Reclaim::step`] borrows it for as long as the lock is held, so other
+//! threads run between steps. An invocation starts at priority 12, where a pass may scan 1/4096 of the lists, and ends when its
+//! goal is met or priority 0 has been tried. If nothing at all was reclaimed it starts over, once for each thing that it had spared.
+//! Source: `reclaim.md` §3.6.
+
+use super::classical_loop::ClassicalLoop;
+use super::mglru_loop::MglruLoop;
+use super::shrink::{Batch, Freed, Victim};
+use super::throttle::{PassCounts, ThrottleReason};
+use crate::engine::Engine;
+use crate::limits::DEF_PRIORITY;
+use crate::lruvec::{AgeEnd, AgeJob, Facts};
+use crate::policy::Lists;
+use crate::stat::Events;
+use crate::units::{MemcgId, Task};
+use std::collections::VecDeque;
+
+/// Who reclaims, for the counters and for what it may wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// A task that found no free page.
+    Direct,
+    /// The background reclaimer.
+    Kswapd,
+    /// Somebody asked for it.
+    Proactive,
+}
+
+/// What the driver has to do before the next step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Feed young bits to [`Reclaim::age_job`] until its [`AgeJob::next_space`] is `None`.
+    Walk,
+    /// For each of [`Reclaim::victims`]: drop its translations unless somebody uses it, and set the outcome.
+    Unmap,
+    /// [`Reclaim::freed`] are gone: store their shadows and reuse their frames. They are uncharged already.
+    Freed,
+    /// Dirty pages stand in the way: wake whoever writes them.
+    WakeFlushers,
+    /// Sleep for at most so many nanoseconds.
+    Throttle(ThrottleReason, u64),
+    /// Release the lock for a moment.
+    Yield,
+    /// The invocation is over: [`Reclaim::reclaimed`] has the result.
+    Done,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum At {
+    Pass,
+    Turn,
+    WalkEnd,
+    Settle,
+    Unmapped,
+    PutBack,
+    LruvecEnd,
+    Done,
+}
+
+/// One invocation of reclaim. See the module documentation.
+#[derive(Debug)]
+pub struct Reclaim {
+    pub(super) target: MemcgId,
+    pub(super) goal: u64,
+    pub(super) reason: Reason,
+    pub(super) task: Task,
+    pub(super) priority: u32,
+    pub(super) reclaimed: u64,
+    /// This thread owns a walk context: look-around promotes as the aging walk does.
+    pub(super) walking: bool,
+    full_walk: bool,
+    pub(super) force_deactivate: bool,
+    pub(super) skipped_deactivate: bool,
+    pub(super) at: At,
+    pub(super) pending: VecDeque<Step>,
+    pub(super) job: Option<AgeJob>,
+    pub(super) batch: Batch,
+    pub(super) pass: PassCounts,
+    pub(super) mglru: MglruLoop,
+    pub(super) classical: ClassicalLoop,
+}
+
+impl Reclaim {
+    /// An invocation that is to free `goal` pages of a group.
+    #[must_use]
+    pub fn new(target: MemcgId, goal: u64, reason: Reason, task: Task) -> Self {
+        Self {
+            target,
+            goal,
+            reason,
+            task,
+            priority: DEF_PRIORITY,
+            reclaimed: 0,
+            walking: false,
+            full_walk: false,
+            force_deactivate: false,
+            skipped_deactivate: false,
+            at: At::Pass,
+            pending: VecDeque::new(),
+            job: None,
+            batch: Batch::default(),
+            pass: PassCounts::default(),
+            mglru: MglruLoop::default(),
+            classical: ClassicalLoop::default(),
+        }
+    }
+
+    /// Pages reclaimed so far.
+    #[must_use]
+    pub const fn reclaimed(&self) -> u64 {
+        self.reclaimed
+    }
+
+    /// The aging job to feed after [`Step::Walk`].
+    ///
+    /// # Panics
+    /// When the last step was another one.
+    pub fn age_job(&mut self) -> &mut AgeJob {
+        self.job.as_mut().expect("there is an aging job after Step::Walk only")
+    }
+
+    /// The folios to unmap after [`Step::Unmap`].
+    pub fn victims(&mut self) -> &mut [Victim] {
+        &mut self.batch.victims
+    }
+
+    /// The folios freed, after [`Step::Freed`].
+    #[must_use]
+    pub fn freed(&self) -> &[Freed] {
+        &self.batch.freed
+    }
+
+    /// Goes on until the driver has something to do. `now` is the driver's time in nanoseconds.
+    ///
+    /// After [`Step::Done`] every further step is `Done`.
+    pub fn step<F: Facts>(&mut self, engine: &mut Engine, facts: &mut F, now: u64) -> Step {
+        loop {
+            if let Some(step) = self.pending.pop_front() {
+                return step;
+            }
+            match self.at {
+                At::Pass => self.begin_pass(engine),
+                At::Turn => match engine.policy.lists() {
+                    Lists::MultiGen => {
+                        if self.mglru_turn(engine) {
+                            self.at = At::WalkEnd;
+                            return Step::Walk;
+                        }
+                    }
+                    Lists::Classical => self.classical_turn(engine, facts),
+                },
+                At::WalkEnd => match self.job.as_ref().map(|job| job.end(engine, now)) {
+                    Some(AgeEnd::Again) => return Step::Yield,
+                    end => {
+                        self.job = None;
+                        self.aged(engine, end == Some(AgeEnd::Done(true)));
+                    }
+                },
+                At::Settle => {
+                    self.at = At::Unmapped;
+                    if self.judge(engine, facts) {
+                        return Step::Unmap;
+                    }
+                }
+                At::Unmapped => {
+                    self.at = At::PutBack;
+                    if self.conclude(engine) {
+                        return Step::Freed;
+                    }
+                }
+                At::PutBack => match engine.policy.lists() {
+                    Lists::MultiGen => self.put_back(engine),
+                    Lists::Classical => self.classical_put_back(engine),
+                },
+                At::LruvecEnd => self.end_pass(engine),
+                At::Done => return Step::Done,
+            }
+        }
+    }
+
+    fn begin_pass(&mut self, engine: &mut Engine) {
+        self.pass = PassCounts::default();
+        self.skipped_deactivate &= engine.policy.lists() == Lists::Classical;
+        engine.drain(self.task.cpu);
+        self.walking = self.reason != Reason::Direct;
+        match engine.policy.lists() {
+            Lists::MultiGen => self.begin_mglru(engine),
+            Lists::Classical => self.begin_classical(engine),
+        }
+    }
+
+    fn end_pass(&mut self, engine: &mut Engine) {
+        self.throttle_after_pass(engine);
+        let lowest = u32::from(self.reason == Reason::Kswapd);
+        self.at = At::Pass;
+        if self.reclaimed >= self.goal || self.priority == lowest {
+            self.end_invocation(engine);
+        } else {
+            self.priority -= 1;
+        }
+    }
+
+    fn end_invocation(&mut self, engine: &mut Engine) {
+        let classical = engine.policy.lists() == Lists::Classical;
+        let mut lru = engine.locked(self.target);
+        if classical {
+            lru.snapshot_activations();
+        }
+        lru.lv.congested = false;
+        self.priority = DEF_PRIORITY;
+        self.at = At::Pass;
+        if self.reclaimed > 0 {
+            self.at = At::Done;
+        } else if !self.full_walk {
+            self.full_walk = true;
+        } else if self.skipped_deactivate && !self.force_deactivate {
+            self.force_deactivate = true;
+        } else {
+            self.at = At::Done;
+        }
+    }
+
+    /// Whether the lruvec loop has done enough.
+    pub(super) fn abort(&self) -> bool {
+        const COMPACT_GAP: u64 = 2;
+        self.reclaimed >= self.goal.max(COMPACT_GAP)
+    }
+
+    pub(super) fn count_scan(&self, events: &mut Events, pages: u64) {
+        events.pgscan += pages;
+        *match self.reason {
+            Reason::Direct => &mut events.pgscan_direct,
+            Reason::Kswapd => &mut events.pgscan_kswapd,
+            Reason::Proactive => &mut events.pgscan_proactive,
+        } += pages;
+    }
+
+    pub(super) fn count_steal(&self, events: &mut Events, pages: u64) {
+        events.pgsteal += pages;
+        *match self.reason {
+            Reason::Direct => &mut events.pgsteal_direct,
+            Reason::Kswapd => &mut events.pgsteal_kswapd,
+            Reason::Proactive => &mut events.pgsteal_proactive,
+        } += pages;
+    }
+
+    pub(super) fn nap(&mut self, reason: ThrottleReason) {
+        self.pending.push_back(Step::Throttle(reason, reason.timeout_ns()));
+    }
+}

@@ -1,0 +1,127 @@
+//! The lruvec loop of the multi-gen LRU: how much to scan, when to age, when to stop.
+//!
+//! Before the series the budget was asked for again at every turn, and the answer could be "aging is needed", whereupon the
+//! caller that aged left the loop and the caller that found somebody else aging got a budget of zero: it left with nothing
+//! done, and sixteen such visits make an out-of-memory kill with gigabytes of clean pages at hand. Since then the budget is fixed once
+//! (size shifted by priority, no lower bound), aging is decided apart from it, and the loop goes on whatever
+//! aging says. Source: `reclaim.md` §3.1-3.3, 4.5.
+
+use super::invocation::{At, Reclaim, Step};
+use crate::engine::Engine;
+use crate::limits::{DEF_PRIORITY, MAX_LRU_BATCH, MIN_LRU_BATCH, MIN_NR_GENS};
+use crate::lruvec::Locked;
+use crate::policy::Switches;
+
+/// State of one run through the loop.
+#[derive(Debug, Default)]
+pub(super) struct MglruLoop {
+    /// Pages of the budget: what is left (S4), or what this turn asked for (before).
+    budget: u64,
+    /// Pages scanned in this loop (before S4).
+    scanned: u64,
+}
+
+/// Generations of the oldest type that may be evicted.
+fn generations(lru: &Locked<'_>) -> u64 {
+    lru.lv.gens.max_seq - lru.evictable_min_seq() + 1
+}
+
+impl Reclaim {
+    pub(super) fn begin_mglru(&mut self, engine: &mut Engine) {
+        self.mglru = MglruLoop::default();
+        self.at = At::Turn;
+        if engine.policy.has(Switches::S4) {
+            self.mglru.budget = engine.locked(self.target).evictable_size() >> self.priority;
+            if self.mglru.budget == 0 {
+                self.leave_mglru(engine);
+            }
+        }
+    }
+
+    /// One turn, up to the isolation of a batch. Returns whether an aging walk comes first.
+    pub(super) fn mglru_turn(&mut self, engine: &mut Engine) -> bool {
+        let lru = engine.locked(self.target);
+        let n = generations(&lru);
+        let age = if lru.policy.has(Switches::S4) {
+            // With three generations there is something to evict, so the first pass goes without aging.
+            n <= MIN_NR_GENS || (n == MIN_NR_GENS + 1 && self.priority < DEF_PRIORITY)
+        } else {
+            self.mglru.budget = if n <= MIN_NR_GENS { 0 } else { lru.evictable_size() >> self.priority };
+            n <= MIN_NR_GENS + 1 && self.priority < DEF_PRIORITY
+        };
+        if age {
+            self.age(engine)
+        } else {
+            self.evict_or_leave(engine);
+            false
+        }
+    }
+
+    /// Begins aging. Returns whether there is a walk to make.
+    fn age(&mut self, engine: &mut Engine) -> bool {
+        let mut lru = engine.locked(self.target);
+        let seq = lru.lv.gens.max_seq;
+        self.job = lru.age_begin(self.target, seq);
+        if self.job.is_none() {
+            self.aged(engine, false);
+        }
+        self.job.is_some()
+    }
+
+    /// Aging was tried; `opened` tells whether this thread opened the new generation.
+    pub(super) fn aged(&mut self, engine: &mut Engine, opened: bool) {
+        // A walk context exists from the first aging to the end of the loop.
+        self.walking |= opened || self.at == At::WalkEnd;
+        self.at = At::Turn;
+        if !engine.policy.has(Switches::S8) {
+            self.leave_mglru(engine);
+            return;
+        }
+        if !engine.policy.has(Switches::S4) {
+            self.mglru.budget = engine.locked(self.target).evictable_size() >> self.priority;
+        }
+        self.evict_or_leave(engine);
+    }
+
+    fn evict_or_leave(&mut self, engine: &mut Engine) {
+        if self.mglru.budget == 0 {
+            self.leave_mglru(engine);
+            return;
+        }
+        let folios = self.mglru.budget.min(batch_cap(engine));
+        self.isolate(engine, folios);
+        if self.batch.isolated() {
+            self.at = At::Settle;
+        } else {
+            self.after_batch(engine);
+        }
+    }
+
+    /// A batch is done; decides whether there is another.
+    pub(super) fn after_batch(&mut self, engine: &mut Engine) {
+        self.at = At::Turn;
+        let scanned = self.batch.scanned;
+        let more = if engine.policy.has(Switches::S4) {
+            self.mglru.budget = self.mglru.budget.saturating_sub(scanned);
+            self.mglru.budget > 0
+        } else {
+            self.mglru.scanned += scanned;
+            self.mglru.scanned < self.mglru.budget
+        };
+        if scanned == 0 || !more || self.abort() {
+            self.leave_mglru(engine);
+        }
+    }
+
+    fn leave_mglru(&mut self, engine: &Engine) {
+        if self.wake_at_loop_end(engine.policy) {
+            self.pending.push_back(Step::WakeFlushers);
+        }
+        self.at = At::LruvecEnd;
+    }
+}
+
+/// Folios that one batch may scan.
+fn batch_cap(engine: &Engine) -> u64 {
+    if engine.policy.has(Switches::S7) { MIN_LRU_BATCH } else { MAX_LRU_BATCH }
+}

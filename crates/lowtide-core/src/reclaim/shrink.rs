@@ -1,0 +1,281 @@
+//! The folio-list shrinker: the fate of every folio of an isolated batch, whichever lists it came from.
+//!
+//! It works in two halves around the driver. [`Reclaim::judge`] asks for facts (locked? young?) and decides; what may go becomes
+//! a *victim*, whose translations the driver drops. [`Reclaim::conclude`] takes the outcomes: a victim that somebody
+//! uses after all is activated, one that changed meanwhile is kept, the others are freed. Dirty file folios are never written
+//! here and never freed; they are marked so that the end of their writeback moves them to the eviction end.
+//! Source: `reclaim.md` §4.1, 5.5.
+
+use super::invocation::{Reason, Reclaim, Step};
+use crate::engine::Engine;
+use crate::folio::Flags;
+use crate::lruvec::{Facts, Shadow};
+use crate::policy::Lists;
+use crate::units::{FolioId, LruType, Owner};
+
+/// What became of a victim's translations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unmapped {
+    /// They are gone; nobody can reach the folio any more.
+    Done,
+    /// Somebody holds the folio.
+    Pinned,
+    /// The folio was accessed, dirtied or locked in the meantime; its translations are as before.
+    Raced,
+}
+
+/// A folio that may be freed if its translations can be dropped.
+#[derive(Clone, Copy, Debug)]
+pub struct Victim {
+    /// The folio, by its first frame.
+    pub folio: FolioId,
+    /// log2 of its base pages.
+    pub order: u8,
+    /// Where its translations are.
+    pub owner: Owner,
+    /// To be set by the driver; [`Unmapped::Raced`] until then.
+    pub outcome: Unmapped,
+}
+
+/// A folio that is gone.
+#[derive(Clone, Copy, Debug)]
+pub struct Freed {
+    /// Its first frame, free from now on.
+    pub folio: FolioId,
+    /// log2 of its base pages.
+    pub order: u8,
+    /// Where it was.
+    pub owner: Owner,
+    /// To be remembered there, for each of its pages.
+    pub shadow: Shadow,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fate {
+    /// Put back as it is.
+    Keep,
+    /// Put back among the young.
+    Activate,
+    /// A victim: freed if the driver can unmap it.
+    Unmap,
+    Freed,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) folio: FolioId,
+    pub(super) fate: Fate,
+    pub(super) mapped: bool,
+}
+
+/// What one pass over a batch counted, in pages.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ShrinkStat {
+    pub(super) dirty: u64,
+    pub(super) unqueued_dirty: u64,
+    pub(super) congested: u64,
+    pub(super) writeback: u64,
+    pub(super) immediate: u64,
+    pub(super) reclaimed: u64,
+}
+
+/// The folios that one batch isolated, and what becomes of them.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) lru_type: LruType,
+    /// Pages scanned to fill it.
+    pub(super) scanned: u64,
+    /// Pages isolated.
+    pub(super) taken: u64,
+    pub(super) entries: Vec<Entry>,
+    pub(super) victims: Vec<Victim>,
+    pub(super) freed: Vec<Freed>,
+    pub(super) stat: ShrinkStat,
+    pub(super) reclaimed_in_all: u64,
+    pub(super) first_pass: bool,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self {
+            lru_type: LruType::File,
+            scanned: 0,
+            taken: 0,
+            entries: Vec::new(),
+            victims: Vec::new(),
+            freed: Vec::new(),
+            stat: ShrinkStat::default(),
+            reclaimed_in_all: 0,
+            first_pass: true,
+        }
+    }
+}
+
+impl Batch {
+    pub(super) fn fill(&mut self, lru_type: LruType, scanned: u64, folios: Vec<FolioId>) {
+        let entry = |folio| Entry { folio, fate: Fate::Keep, mapped: false };
+        *self = Self {
+            lru_type,
+            scanned,
+            entries: folios.into_iter().map(entry).collect(),
+            victims: std::mem::take(&mut self.victims),
+            freed: std::mem::take(&mut self.freed),
+            ..Self::default()
+        };
+    }
+
+    pub(super) fn isolated(&self) -> bool {
+        !self.entries.is_empty()
+    }
+}
+
+impl Reclaim {
+    /// Decides the fate of each folio as far as the driver's facts allow. Returns whether there are victims.
+    pub(super) fn judge<F: Facts>(&mut self, engine: &mut Engine, facts: &mut F) -> bool {
+        self.batch.victims.clear();
+        self.batch.freed.clear();
+        self.batch.stat = ShrinkStat::default();
+        let mut entries = std::mem::take(&mut self.batch.entries);
+        for entry in &mut entries {
+            if self.batch.first_pass {
+                self.batch.taken += engine.folios[entry.folio].pages();
+            }
+            let state = facts.state(entry.folio);
+            entry.mapped = state.mapped;
+            entry.fate = if state.locked { Fate::Keep } else { self.judge_one(engine, facts, entry.folio) };
+            match entry.fate {
+                Fate::Unmap => {
+                    let f = &engine.folios[entry.folio];
+                    self.batch.victims.push(Victim {
+                        folio: entry.folio,
+                        order: f.order(),
+                        owner: f.owner(),
+                        outcome: Unmapped::Raced,
+                    });
+                }
+                Fate::Activate => activate(engine, entry.folio),
+                Fate::Keep | Fate::Freed => {}
+            }
+        }
+        self.batch.entries = entries;
+        !self.batch.victims.is_empty()
+    }
+
+    fn judge_one<F: Facts>(&mut self, engine: &mut Engine, facts: &mut F, id: FolioId) -> Fate {
+        let f = &engine.folios[id];
+        let (flags, pages) = (f.flags, f.pages());
+        if flags.contains(Flags::MLOCKED) {
+            return Fate::Activate;
+        }
+        let stat = &mut self.batch.stat;
+        let file = f.lru_type() == LruType::File;
+        let (dirty, writeback) = (flags.contains(Flags::DIRTY), flags.contains(Flags::WRITEBACK));
+        if file && (dirty || writeback) {
+            stat.dirty += pages;
+            if !writeback {
+                stat.unqueued_dirty += pages;
+            }
+        }
+        if writeback {
+            if file && flags.contains(Flags::RECLAIM) {
+                stat.congested += pages;
+            }
+            if self.reason == Reason::Kswapd && flags.contains(Flags::RECLAIM) {
+                stat.immediate += pages;
+            } else {
+                engine.folios[id].flags.insert(Flags::RECLAIM);
+                stat.writeback += pages;
+            }
+            return Fate::Activate;
+        }
+        match self.check_references(engine, facts, id) {
+            Fate::Unmap => {}
+            fate => return fate,
+        }
+        if !file && !flags.contains(Flags::SWAPCACHE) {
+            // No slot in swap can be had: there is no swap yet.
+            return Fate::Activate;
+        }
+        if dirty {
+            facts.unmap_dirty(id);
+            engine.folios[id].flags.insert(Flags::RECLAIM);
+            engine.memcgs[self.target.index()].events.nr_vmscan_immediate_reclaim += pages;
+            return Fate::Activate;
+        }
+        Fate::Unmap
+    }
+
+    /// The reference check; [`Fate::Unmap`] means "not referenced".
+    fn check_references<F: Facts>(&self, engine: &mut Engine, facts: &mut F, id: FolioId) -> Fate {
+        let refs = facts.references(id);
+        let mut lru = engine.locked(self.target);
+        if lru.policy.lists() == Lists::Classical {
+            let flags = &mut lru.folios[id].flags;
+            let was_referenced = flags.contains(Flags::REFERENCED);
+            flags.set(Flags::REFERENCED, refs.young > 0);
+            return match refs.young {
+                0 => Fate::Unmap,
+                _ if was_referenced || refs.young > 1 || refs.exec => Fate::Activate,
+                _ => Fate::Keep,
+            };
+        }
+        if refs.young == 0 {
+            return Fate::Unmap;
+        }
+        let mut activate = Vec::new();
+        lru.look_around(id, refs, self.walking, facts, &mut activate);
+        let fate = if lru.set_refs(id, refs.exec) { Fate::Activate } else { Fate::Keep };
+        for neighbour in activate {
+            engine.batch_activate(self.task.cpu, neighbour);
+        }
+        fate
+    }
+
+    /// Frees the victims that the driver could unmap. Returns whether there are any.
+    pub(super) fn conclude(&mut self, engine: &mut Engine) -> bool {
+        let mut victims = self.batch.victims.iter();
+        for entry in self.batch.entries.iter_mut().filter(|e| e.fate == Fate::Unmap) {
+            let victim = victims.next().expect("every folio to unmap is a victim");
+            let pages = engine.folios[entry.folio].pages();
+            // A driver that saw a write too late for its outcome is caught here: a dirty folio is never freed.
+            let changed =
+                engine.folios[entry.folio].flags.intersects(Flags::DIRTY | Flags::WRITEBACK | Flags::MLOCKED);
+            entry.fate = match victim.outcome {
+                Unmapped::Done => {
+                    assert!(!changed, "folio {:?} was unmapped although it had changed", entry.folio);
+                    let mut lru = engine.locked(self.target);
+                    lru.lv.isolated -= pages;
+                    let shadow = lru.workingset_eviction(entry.folio);
+                    engine.release(entry.folio);
+                    self.batch.stat.reclaimed += pages;
+                    self.batch.freed.push(Freed {
+                        folio: victim.folio,
+                        order: victim.order,
+                        owner: victim.owner,
+                        shadow,
+                    });
+                    Fate::Freed
+                }
+                Unmapped::Pinned => {
+                    activate(engine, entry.folio);
+                    Fate::Activate
+                }
+                Unmapped::Raced => Fate::Keep,
+            };
+        }
+        self.reclaimed += self.batch.stat.reclaimed;
+        self.batch.reclaimed_in_all += self.batch.stat.reclaimed;
+        if self.batch.first_pass && self.account_writeback(engine.policy) {
+            self.pending.push_back(Step::WakeFlushers);
+        }
+        !self.batch.freed.is_empty()
+    }
+}
+
+fn activate(engine: &mut Engine, id: FolioId) {
+    let f = &mut engine.folios[id];
+    if !f.flags.contains(Flags::MLOCKED) {
+        f.flags.insert(Flags::ACTIVE);
+        engine.memcgs[f.memcg.index()].events.pgactivate += f.pages();
+    }
+}

@@ -1,0 +1,193 @@
+//! Counters, under the kernel's names and in its units (`reclaim.md` §8).
+//!
+//! Events count base pages, except `pgfault`, `pgmajfault` and `workingset_nodereclaim`, which count occurrences.
+//! State items are computed when asked for. [`MemoryStat`] is one consistent snapshot; its `Display` is the text of
+//! a v2 `memory.stat`, with state items in bytes.
+
+use crate::units::LruType;
+use std::fmt;
+
+macro_rules! events {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// Monotonic event counters of one group.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Events { $($(#[$doc])* pub $name: u64),* }
+
+        impl Events {
+            /// Every counter with its name, in the order of `memory.stat`.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($name), self.$name)),*].into_iter()
+            }
+
+            /// What happened between `earlier` and now.
+            #[must_use]
+            pub fn since(&self, earlier: &Self) -> Self {
+                Self { $($name: self.$name.saturating_sub(earlier.$name)),* }
+            }
+        }
+    };
+}
+
+events! {
+    /// Anonymous pages that came back after they had been evicted.
+    workingset_refault_anon,
+    /// File pages that came back after they had been evicted.
+    workingset_refault_file,
+    /// Refaults recent enough to go among the active (see the sheet for each LRU's rule).
+    workingset_activate_anon,
+    /// Refaults recent enough to go among the active.
+    workingset_activate_file,
+    /// Recent refaults of pages that had been in the workingset.
+    workingset_restore_anon,
+    /// Recent refaults of pages that had been in the workingset.
+    workingset_restore_file,
+    /// Index nodes of shadow entries freed; always 0 here, where shadows take no memory of their own.
+    workingset_nodereclaim,
+    /// Pages freed by the background reclaimer.
+    pgsteal_kswapd,
+    /// Pages freed by tasks that found no free page.
+    pgsteal_direct,
+    /// Pages freed on request.
+    pgsteal_proactive,
+    /// Pages scanned (classical: looked at; multi-gen: isolated) by the background reclaimer.
+    pgscan_kswapd,
+    /// The same by tasks that found no free page.
+    pgscan_direct,
+    /// The same on request.
+    pgscan_proactive,
+    /// Classical: pages looked at on active lists. Multi-gen: pages sorted.
+    pgrefill,
+    /// Pages scanned by anyone.
+    pgscan,
+    /// Pages freed by anyone.
+    pgsteal,
+    /// Pages read from swap.
+    pswpin,
+    /// Pages written to swap.
+    pswpout,
+    /// Page faults: accesses that found no translation, whether or not they had to read.
+    pgfault,
+    /// Faults that had to read.
+    pgmajfault,
+    /// Pages moved to the active list or activated by the shrinker.
+    pgactivate,
+    /// Pages moved from active to inactive.
+    pgdeactivate,
+    /// Pages marked as freeable without a write.
+    pglazyfree,
+    /// Such pages freed.
+    pglazyfreed,
+    /// Pages moved to the eviction end after writeback.
+    pgrotated,
+    /// Dirty file pages met by the shrinker, which it may not write.
+    nr_vmscan_immediate_reclaim,
+    /// Agings completed.
+    aging,
+    /// Folios moved for the sake of tier protection.
+    protected,
+}
+
+impl Events {
+    pub(crate) fn refault(&mut self, t: LruType) -> &mut u64 {
+        match t {
+            LruType::Anon => &mut self.workingset_refault_anon,
+            LruType::File => &mut self.workingset_refault_file,
+        }
+    }
+
+    pub(crate) fn activate(&mut self, t: LruType) -> &mut u64 {
+        match t {
+            LruType::Anon => &mut self.workingset_activate_anon,
+            LruType::File => &mut self.workingset_activate_file,
+        }
+    }
+
+    pub(crate) fn restore(&mut self, t: LruType) -> &mut u64 {
+        match t {
+            LruType::Anon => &mut self.workingset_restore_anon,
+            LruType::File => &mut self.workingset_restore_file,
+        }
+    }
+
+    /// Recent workingset refaults of both types.
+    pub(crate) fn activations(&self, t: LruType) -> u64 {
+        match t {
+            LruType::Anon => self.workingset_activate_anon,
+            LruType::File => self.workingset_activate_file,
+        }
+    }
+}
+
+/// The lines of `memory.events`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemcgEvents {
+    /// Charges that met the limit and reclaimed for it.
+    pub max: u64,
+    /// Charges that failed after all retries.
+    pub oom: u64,
+}
+
+/// One consistent snapshot of a group: sizes in base pages and event counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStat {
+    /// Bytes of a base page; turns the sizes below into the bytes that `Display` prints.
+    pub page_bytes: u64,
+    /// Pages charged.
+    pub current: u64,
+    /// Limit in pages.
+    pub max: u64,
+    /// Anonymous pages.
+    pub anon: u64,
+    /// File pages.
+    pub file: u64,
+    /// Pages waiting to be written.
+    pub file_dirty: u64,
+    /// Pages being written.
+    pub file_writeback: u64,
+    /// Inactive and active, by type.
+    pub inactive_anon: u64,
+    /// Active anonymous pages.
+    pub active_anon: u64,
+    /// Inactive file pages.
+    pub inactive_file: u64,
+    /// Active file pages.
+    pub active_file: u64,
+    /// Pages that may not be evicted.
+    pub unevictable: u64,
+    /// Event counters.
+    pub events: Events,
+    /// Limit events.
+    pub limits: MemcgEvents,
+}
+
+impl MemoryStat {
+    /// The state items by name, in base pages.
+    pub fn sizes(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        [
+            ("anon", self.anon),
+            ("file", self.file),
+            ("file_dirty", self.file_dirty),
+            ("file_writeback", self.file_writeback),
+            ("inactive_anon", self.inactive_anon),
+            ("active_anon", self.active_anon),
+            ("inactive_file", self.inactive_file),
+            ("active_file", self.active_file),
+            ("unevictable", self.unevictable),
+        ]
+        .into_iter()
+    }
+}
+
+impl fmt::Display for MemoryStat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, pages) in self.sizes() {
+            writeln!(f, "{name} {}", pages * self.page_bytes)?;
+        }
+        // The last few are not lines of the kernel's file.
+        let ours = ["pgrotated", "nr_vmscan_immediate_reclaim", "aging", "protected"];
+        for (name, count) in self.events.iter().filter(|(name, _)| !ours.contains(name)) {
+            writeln!(f, "{name} {count}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! The small types that keep an index from being taken for a count.
+//!
+//! Everything the engine counts is in *base pages*; only a driver knows how many bytes a base page
+//! has. Time, where it appears at all, is a number of nanoseconds handed in by the driver.
+
+/// Index of a folio: the number of its first base-page frame.
+///
+/// A folio of order `k` owns the frames `id .. id + 2^k`, and `id` is a multiple of `2^k`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FolioId(pub u32);
+
+impl FolioId {
+    /// The index as a slice position.
+    #[inline]
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Index of a memory control group: one budget.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MemcgId(pub u16);
+
+impl MemcgId {
+    /// The first group, the only one until budgets form a tree.
+    pub const ROOT: Self = Self(0);
+    #[inline]
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Index of an address space: a set of translations that an aging pass walks as one (the kernel's mm).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SpaceId(pub u32);
+
+/// Where a folio's contents belong: a space and the base page in it that the folio begins at.
+///
+/// Packed into one word in the folio table: 24 bits of space, 40 bits of page (4 PiB of 4 KiB pages).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Owner {
+    /// The space the page belongs to.
+    pub space: SpaceId,
+    /// First base page of the folio within the space.
+    pub page: u64,
+}
+
+impl Owner {
+    /// Number of spaces that fit in the packed form.
+    pub const SPACES_MAX: u32 = 1 << 24;
+    /// Number of pages of one space that fit in the packed form.
+    pub const PAGES_MAX: u64 = 1 << 40;
+
+    /// Packs the owner into one word.
+    ///
+    /// # Panics
+    /// When the space or the page is out of the range given by [`Owner::SPACES_MAX`] and
+    /// [`Owner::PAGES_MAX`]; drivers refuse such files when they are opened.
+    #[must_use]
+    pub const fn pack(self) -> u64 {
+        assert!(self.space.0 < Self::SPACES_MAX && self.page < Self::PAGES_MAX);
+        ((self.space.0 as u64) << 40) | self.page
+    }
+
+    /// The inverse of [`Owner::pack`].
+    #[must_use]
+    pub const fn unpack(word: u64) -> Self {
+        Self { space: SpaceId((word >> 40) as u32), page: word & (Self::PAGES_MAX - 1) }
+    }
+}
+
+/// Key of one table of translations (at most 512 neighbouring entries of one space): the unit that an
+/// aging walk visits or skips, and that the Bloom filters remember.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TableKey(pub u64);
+
+/// The two kinds of memory that reclaim balances against each other (`reclaim.md` §0).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(usize)]
+pub enum LruType {
+    /// Swap-backed memory: anonymous and shared memory.
+    Anon = 0,
+    /// Everything that is not swap-backed: the page cache.
+    File = 1,
+}
+
+impl LruType {
+    /// Both types, in the order that scans visit them.
+    pub const ALL: [Self; 2] = [Self::Anon, Self::File];
+    #[inline]
+    pub(crate) const fn other(self) -> Self {
+        match self {
+            Self::Anon => Self::File,
+            Self::File => Self::Anon,
+        }
+    }
+}
+
+/// Who runs a reclaim or takes a fault: what the engine must know about the calling task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Task {
+    /// Which per-CPU batches the task uses. A driver that runs the engine behind one lock may use 0.
+    pub cpu: u16,
+    /// The access that brings the folio in goes through a mapping whose accessed bits count
+    /// ("in LRU fault", `reclaim.md` §1.3). False for access through a descriptor.
+    pub in_lru_fault: bool,
+}
+
+impl Task {
+    /// A task that faults through a mapping.
+    pub const FAULT: Self = Self { cpu: 0, in_lru_fault: true };
+    /// A task that reads or writes through the descriptor.
+    pub const DESCRIPTOR: Self = Self { cpu: 0, in_lru_fault: false };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_survives_packing() {
+        let owner = Owner { space: SpaceId(Owner::SPACES_MAX - 1), page: Owner::PAGES_MAX - 1 };
+        assert_eq!(Owner::unpack(owner.pack()), owner);
+    }
+}
