@@ -1,8 +1,8 @@
 //! The flag word of a folio, and what is derived from it (`reclaim.md` §1.1).
 //!
 //! ```text
-//!  31      19  18   17 16  15..13  12  11  10   9    8   7   6   5   4   3   2   1   0
-//!  |  unused |cull| refs | gen+1 |act|add|swc|anon|ml |rcl|wb |dty|ws |ref|act|lru|head|
+//!  31   20  19  18   17 16  15..13  12  11  10   9    8   7   6   5   4   3   2   1   0
+//!  | unused|tail|cull| refs | gen+1 |act|add|swc|anon|ml |rcl|wb |dty|ws |ref|act|lru|head|
 //!                                 batch
 //! ```
 //!
@@ -49,6 +49,8 @@ bitflags::bitflags! {
         const ACT_BATCH  = 1 << 12;
         /// Unevictable and taken off the lists for it.
         const CULLED     = 1 << 18;
+        /// A frame of a large folio other than its first; no other flag is set with it.
+        const TAIL       = 1 << 19;
     }
 }
 

@@ -120,7 +120,19 @@ impl FolioTable {
     pub(crate) fn destroy(&mut self, id: FolioId) {
         let f = &mut self.records[id.index()];
         debug_assert!(f.flags.contains(Flags::HEAD) && !f.flags.contains(Flags::LRU));
-        *f = Folio::EMPTY;
+        let order = f.order;
+        self.records[id.index()..id.index() + (1 << order)].fill(Folio::EMPTY);
+    }
+
+    /// The folio that a frame belongs to.
+    #[inline]
+    pub(crate) fn of_frame(&self, frame: FolioId) -> Option<FolioId> {
+        let f = self.records[..self.frames as usize].get(frame.index())?;
+        if f.flags.contains(Flags::HEAD) {
+            Some(frame)
+        } else {
+            f.flags.contains(Flags::TAIL).then_some(FolioId(f.prev))
+        }
     }
 
     /// The folio whose first frame is `id`, if there is one.

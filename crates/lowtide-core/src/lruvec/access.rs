@@ -11,7 +11,7 @@
 
 use super::Locked;
 use super::generation::slot;
-use crate::folio::Flags;
+use crate::folio::{Flags, Folio};
 use crate::limits::ENTRIES_PER_LINE;
 use crate::policy::{Lists, Switches};
 use crate::units::{FolioId, TableKey};
@@ -47,19 +47,24 @@ pub struct Window {
 /// The driver's answers about translations. Called under the engine's lock: no I/O, no waiting.
 pub trait Facts {
     /// The folio's state, for the shrinker.
-    fn state(&mut self, folio: FolioId) -> FolioState;
+    fn state(&mut self, id: FolioId, folio: &Folio) -> FolioState;
 
     /// Clears the young bits of the folio and says how many there were.
-    fn references(&mut self, folio: FolioId) -> References;
+    fn references(&mut self, id: FolioId, folio: &Folio) -> References;
 
     /// Examines the entries around the folio's translation: at most 64, within its table, centred where the
-    /// table is longer. For each *young* entry other than the folio's own, calls `visit` with the folio it leads to
-    /// (its first frame) and clears the young bit if the answer is true. `None` if there is no window to look at.
-    fn look_around(&mut self, folio: FolioId, visit: &mut dyn FnMut(FolioId) -> bool) -> Option<Window>;
+    /// table is longer. For each *young* entry other than the folio's own, calls `visit` with the frame it leads to
+    /// (any frame of a folio) and clears the young bit if the answer is true. `None` if there is no window to look at.
+    fn look_around(
+        &mut self,
+        id: FolioId,
+        folio: &Folio,
+        visit: &mut dyn FnMut(FolioId) -> bool,
+    ) -> Option<Window>;
 
     /// Drops the translations of a dirty folio that reclaim met and does not write. A driver whose translations
     /// cost nothing to keep may do nothing.
-    fn unmap_dirty(&mut self, _folio: FolioId) {}
+    fn unmap_dirty(&mut self, _id: FolioId, _folio: &Folio) {}
 }
 
 impl Locked<'_> {
@@ -133,11 +138,13 @@ impl Locked<'_> {
         facts: &mut F,
         activate: &mut Vec<FolioId>,
     ) {
-        let memcg = self.folios[id].memcg;
+        let folio = self.folios[id];
+        let memcg = folio.memcg;
         let mut young = if self.policy.has(Switches::WINDOW) { u64::from(hit.young) } else { 1 };
         let mut last = None;
-        let window = facts.look_around(id, &mut |neighbour| {
-            let Some(f) = self.folios.get(neighbour) else { return false };
+        let window = facts.look_around(id, &folio, &mut |frame| {
+            let Some(neighbour) = self.folios.of_frame(frame) else { return false };
+            let f = &self.folios[neighbour];
             if f.memcg != memcg || f.flags.generation().is_none() {
                 return false;
             }

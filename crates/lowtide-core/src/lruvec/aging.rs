@@ -121,18 +121,20 @@ impl AgeJob {
         lv.gens.max_seq == self.seq && (self.force || lv.walk.filters.may_contain(self.seq, table))
     }
 
-    /// Whether the folio that a young entry leads to takes part: it belongs to this group and is on its lists. The driver
-    /// clears the young bit only if so.
+    /// The folio that a young entry leads to, given any of its frames, if it takes part: it belongs to this group and is on its
+    /// lists. The driver clears the young bit only if so.
     #[must_use]
-    pub fn takes(&self, engine: &Engine, folio: FolioId) -> bool {
-        engine.folio(folio).is_some_and(|f| f.memcg() == self.memcg && f.flags().generation().is_some())
+    pub fn takes(&self, engine: &Engine, frame: FolioId) -> Option<FolioId> {
+        let id = engine.folios.of_frame(frame)?;
+        let f = &engine.folios[id];
+        (f.memcg() == self.memcg && f.flags().generation().is_some()).then_some(id)
     }
 
     /// A young entry was found and cleared. For a large folio, call once for each run of entries that lead to it.
     /// Cost: O(1).
     pub fn young(&mut self, engine: &mut Engine, folio: FolioId, exec: bool) {
         let lv = &engine.memcgs[self.memcg.index()].lruvec;
-        if lv.gens.max_seq == self.seq && self.takes(engine, folio) {
+        if lv.gens.max_seq == self.seq && self.takes(engine, folio) == Some(folio) {
             engine.locked(self.memcg).update_gen(folio, exec);
         }
     }

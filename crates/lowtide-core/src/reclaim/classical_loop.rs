@@ -177,7 +177,7 @@ fn shrink_active<F: Facts>(lru: &mut Locked<'_>, t: LruType, pages: u64, facts: 
     lru.events.pgrefill += looked_at;
     let mut rotated = 0;
     for id in batch {
-        let refs = facts.references(id);
+        let refs = facts.references(id, &lru.folios[id]);
         let f = &mut lru.folios[id];
         if refs.young > 0 && refs.exec && t == LruType::File {
             rotated += f.pages();

@@ -140,7 +140,7 @@ impl Reclaim {
             if self.batch.first_pass {
                 self.batch.taken += engine.folios[entry.folio].pages();
             }
-            let state = facts.state(entry.folio);
+            let state = facts.state(entry.folio, &engine.folios[entry.folio]);
             entry.mapped = state.mapped;
             entry.fate = if state.locked { Fate::Keep } else { self.judge_one(engine, facts, entry.folio) };
             match entry.fate {
@@ -197,7 +197,7 @@ impl Reclaim {
             return Fate::Activate;
         }
         if dirty {
-            facts.unmap_dirty(id);
+            facts.unmap_dirty(id, &engine.folios[id]);
             engine.folios[id].flags.insert(Flags::RECLAIM);
             engine.memcgs[self.target.index()].events.nr_vmscan_immediate_reclaim += pages;
             return Fate::Activate;
@@ -207,7 +207,7 @@ impl Reclaim {
 
     /// The reference check; [`Fate::Unmap`] means "not referenced".
     fn check_references<F: Facts>(&self, engine: &mut Engine, facts: &mut F, id: FolioId) -> Fate {
-        let refs = facts.references(id);
+        let refs = facts.references(id, &engine.folios[id]);
         let mut lru = engine.locked(self.target);
         if lru.policy.lists() == Lists::Classical {
             let flags = &mut lru.folios[id].flags;
