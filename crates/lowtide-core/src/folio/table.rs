@@ -114,6 +114,9 @@ impl FolioTable {
         let f = &mut self.records[id.index()];
         assert!(!f.flags.contains(Flags::HEAD), "frame {id:?} already holds a folio");
         *f = Folio { flags: flags | Flags::HEAD, memcg, order, owner: owner.pack(), ..Folio::EMPTY };
+        for tail in id.0 + 1..id.0 + (1 << order) {
+            self.records[tail as usize] = Folio { flags: Flags::TAIL, prev: id.0, ..Folio::EMPTY };
+        }
     }
 
     /// Ends the life of a folio that is on no list.

@@ -1,0 +1,166 @@
+//! The workloads by name: the words that the command line takes.
+
+use std::fmt;
+use std::str::FromStr;
+use thiserror::Error;
+
+use crate::ycsb::Letter;
+
+/// A workload that can be asked for by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Workload {
+    /// Half reads, half updates of 1 KiB records.
+    YcsbA,
+    /// 95 % reads, 5 % updates of 1 KiB records.
+    YcsbB,
+    /// Reads of 1 KiB records.
+    YcsbC,
+    /// Uniform reads of single pages.
+    RandomRead,
+    /// The whole file from start to end, repeated.
+    Scan,
+    /// A recorded trace.
+    Replay,
+}
+
+impl Workload {
+    /// All workloads, in the order in which they are listed to users.
+    pub const ALL: [Self; 6] =
+        [Self::YcsbA, Self::YcsbB, Self::YcsbC, Self::RandomRead, Self::Scan, Self::Replay];
+
+    /// The name on the command line and in results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::YcsbA => "ycsb-a",
+            Self::YcsbB => "ycsb-b",
+            Self::YcsbC => "ycsb-c",
+            Self::RandomRead => "random-read",
+            Self::Scan => "scan",
+            Self::Replay => "replay",
+        }
+    }
+
+    /// One line for a listing.
+    #[must_use]
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::YcsbA => "50 % reads, 50 % updates of 1 KiB records, zipf popularity: much dirty memory",
+            Self::YcsbB => {
+                "95 % reads, 5 % updates of 1 KiB records, zipf popularity: the usual read-mostly store"
+            }
+            Self::YcsbC => "reads of 1 KiB records, zipf popularity: nothing is ever dirty",
+            Self::RandomRead => "uniform reads of single pages: the cost of a miss, where no policy can help",
+            Self::Scan => "the whole file from start to end, repeated: the worst case of recency",
+            Self::Replay => "a recorded trace, played as fast as it goes",
+        }
+    }
+
+    /// The YCSB letter, for the workloads that have one.
+    #[must_use]
+    pub const fn ycsb_letter(self) -> Option<Letter> {
+        match self {
+            Self::YcsbA => Some(Letter::A),
+            Self::YcsbB => Some(Letter::B),
+            Self::YcsbC => Some(Letter::C),
+            Self::RandomRead | Self::Scan | Self::Replay => None,
+        }
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that no workload has.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "unknown workload `{given}`{hint}; known are {known}",
+    hint = nearest.map(|workload| format!(", did you mean `{workload}`?")).unwrap_or_default(),
+    known = Workload::ALL.map(Workload::name).join(", ")
+)]
+pub struct UnknownWorkload {
+    /// What was asked for.
+    pub given: String,
+    /// The workload with the nearest name, if one is near.
+    pub nearest: Option<Workload>,
+}
+
+impl FromStr for Workload {
+    type Err = UnknownWorkload;
+
+    /// Names are compared without regard to case, and `_` counts as `-`.
+    fn from_str(given: &str) -> Result<Self, UnknownWorkload> {
+        let name = given.to_ascii_lowercase().replace('_', "-");
+        if let Some(workload) = Self::ALL.into_iter().find(|workload| workload.name() == name) {
+            return Ok(workload);
+        }
+        // Beyond half the name, a suggestion is a guess and not a help.
+        let nearest = Self::ALL
+            .into_iter()
+            .map(|workload| (edit_distance(workload.name(), &name), workload))
+            .filter(|(distance, workload)| 2 * distance <= workload.name().len())
+            .min_by_key(|(distance, _)| *distance)
+            .map(|(_, workload)| workload);
+        Err(UnknownWorkload { given: given.to_owned(), nearest })
+    }
+}
+
+/// The number of insertions, deletions and substitutions of characters that turn `a` into `b` (Levenshtein).
+fn edit_distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.chars().enumerate() {
+            let substitute = diagonal + usize::from(from != to);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[row.len() - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_understood() {
+        for workload in Workload::ALL {
+            assert_eq!(workload.name().parse(), Ok(workload));
+            assert_eq!(workload.name().to_uppercase().replace('-', "_").parse(), Ok(workload));
+            assert!(!workload.description().contains('\n'));
+        }
+    }
+
+    #[test]
+    fn a_misspelt_name_gets_the_nearest_and_the_list() {
+        for (given, nearest) in [
+            ("ycsb", Some(Workload::YcsbA)),
+            ("ycbs-c", Some(Workload::YcsbC)),
+            ("randomread", Some(Workload::RandomRead)),
+            ("scna", Some(Workload::Scan)),
+            ("repaly", Some(Workload::Replay)),
+            ("postgresql", None),
+            ("", None),
+        ] {
+            let error = given.parse::<Workload>().unwrap_err();
+            assert_eq!(error.nearest, nearest, "{given}");
+            let text = error.to_string();
+            assert!(text.contains("ycsb-b") && text.contains("replay"), "{text}");
+            assert_eq!(text.contains("did you mean"), nearest.is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn edit_distances() {
+        for (a, b, distance) in [("", "", 0), ("a", "", 1), ("kitten", "sitting", 3), ("scan", "scna", 2)] {
+            assert_eq!(edit_distance(a, b), distance, "{a} {b}");
+            assert_eq!(edit_distance(b, a), distance, "{b} {a}");
+        }
+    }
+}

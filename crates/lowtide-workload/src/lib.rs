@@ -1,0 +1,45 @@
+//! One description of a workload, played by two worlds.
+//!
+//! A *workload* here is a deterministic stream of operations: the same seed and the same thread number
+//! always give the same operations, whether they are carried out on real memory by the runtime or on
+//! virtual memory by the simulator. Nothing in this crate reads a clock, starts a thread or touches the
+//! memory under test; the only input and output are trace files.
+//!
+//! Where to read, in order:
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`op`] | the vocabulary: spaces, page operations, the two ways to reach a page |
+//! | [`prng`] | the one source of randomness, and how it is split among threads |
+//! | [`zipf`] | skewed popularity: exact table, closed form, the two ways to scramble ranks |
+//! | [`distribution`] | which item comes next: uniform or one of the two skews |
+//! | [`catalog`] | the workloads by name |
+//! | [`ycsb`], [`random`], [`scan`] | the streams behind those names |
+//! | [`record`], [`block`], [`layout`] | what the bytes are, so that every read can be verified |
+//! | [`groundtruth`] | the exact sequences that real kernels were measured on |
+//! | [`trace`] | the exchange format for recorded streams |
+
+#![forbid(unsafe_code)]
+
+pub mod block;
+pub mod catalog;
+pub mod distribution;
+pub mod groundtruth;
+pub mod layout;
+pub mod op;
+pub mod prng;
+pub mod random;
+pub mod record;
+pub mod scan;
+pub mod trace;
+pub mod ycsb;
+pub mod zipf;
+
+pub use catalog::{UnknownWorkload, Workload};
+pub use distribution::{Distribution, DistributionError, Sampler};
+pub use layout::{LayoutError, RecordLayout, RecordPlace};
+pub use op::{Access, OpKind, PageOp, Space, SpaceId, SpaceKind};
+pub use prng::SplitMix64;
+pub use random::RandomRead;
+pub use scan::Scan;
+pub use ycsb::{Letter, RecordOp, RecordOpKind, Ycsb};

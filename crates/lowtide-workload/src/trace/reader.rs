@@ -1,0 +1,496 @@
+//! Reads a trace, one record at a time.
+//!
+//! Splitting into fields is the `csv` crate's; this file gives the fields their meaning. A trace usually
+//! stays on one space for long runs, so the last space is compared before any table is asked.
+//!
+//! A last line without line break is only noticed at the end of the input: the splitter gives out such a
+//! line after it has seen the end, and all others before. [`EndWatch`] sits under it and remembers both the
+//! last byte and the end.
+//!
+//! The splitter skips blank lines and counts from the first of them. [`Lines`] corrects that, so that
+//! errors point at the line they mean; for the same reason it is told that only `\n` ends a line, and the
+//! `\r` before it, if there is one, is taken off the last field here.
+
+use super::error::{TraceError, TraceFault};
+use super::format::{Names, OPTIONAL, REQUIRED, TenantId, TraceRecord, parse_number, parse_space};
+use crate::op::{OpKind, PageOp, SpaceId};
+use csv::{ByteRecord, ReaderBuilder, Terminator};
+use std::io::{self, BufRead, Read};
+
+/// An iterator over the records of a trace, in constant memory but for the names.
+///
+/// Ends after the last record or after the first error.
+///
+/// ```
+/// use lowtide_workload::trace::Reader;
+///
+/// let text = "op,space,page,pages\nread,file:index,17,1\n";
+/// let mut reader = Reader::new(text.as_bytes())?;
+/// for record in reader.by_ref() {
+///     assert_eq!(record?.op.page, 17);
+/// }
+/// assert_eq!(reader.names().spaces()[0].to_string(), "file:index");
+/// # Ok::<(), lowtide_workload::trace::TraceError>(())
+/// ```
+#[derive(Debug)]
+pub struct Reader<R> {
+    lines: Lines<R>,
+    header: Header,
+    names: Names,
+    /// The text and number of the space of the record before.
+    last_space: Option<(Vec<u8>, SpaceId)>,
+    ended: bool,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads the header from `input`.
+    ///
+    /// # Errors
+    /// A [`TraceError`] at line 1 when there is no header or it is not one of the format's.
+    pub fn new(input: R) -> Result<Self, TraceError> {
+        let mut lines = Lines::new(input);
+        let header = match lines.advance() {
+            Ok(true) => Header::parse(&lines).map_err(|fault| lines.at(fault))?,
+            Ok(false) => return Err(lines.at(TraceFault::NoHeader)),
+            Err(fault) => return Err(lines.at(fault)),
+        };
+        Ok(Self { lines, header, names: Names::default(), last_space: None, ended: false })
+    }
+
+    /// The spaces and tenants seen so far. Records refer to them by number.
+    #[must_use]
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// The names, when the records are done with.
+    #[must_use]
+    pub fn into_names(self) -> Names {
+        self.names
+    }
+
+    fn parse(&mut self) -> Result<TraceRecord, TraceFault> {
+        let header = self.header;
+        if self.lines.fields() != header.columns {
+            return Err(TraceFault::FieldCount { expected: header.columns, found: self.lines.fields() });
+        }
+        let field = |column: usize| self.lines.field(column);
+
+        let kind = parse_op(field(header.op))?;
+        let page = number("page", field(header.page), u64::MAX)?;
+        let pages = number("pages", field(header.pages), u64::from(u32::MAX))? as u32;
+        if pages == 0 {
+            return Err(TraceFault::NoPages);
+        }
+        if page.checked_add(u64::from(pages)).is_none() {
+            return Err(TraceFault::RangeOverflow { page, pages });
+        }
+        let optional = |column: &'static str, place: Option<usize>, max| match place.map(field) {
+            None | Some([]) => Ok(None),
+            Some(text) => number(column, text, max).map(Some),
+        };
+        let time_ns = optional("time_ns", header.time_ns, u64::MAX)?;
+        let thread = optional("thread", header.thread, u64::from(u32::MAX))?.map(|thread| thread as u32);
+        let tenant = match header.tenant.map(field) {
+            None | Some([]) => None,
+            Some(text) => Some(tenant(&mut self.names, text)?),
+        };
+        let space = match &self.last_space {
+            Some((text, id)) if text == field(header.space) => *id,
+            _ => {
+                let text = field(header.space);
+                let id = space(&mut self.names, text)?;
+                self.last_space = Some((text.to_vec(), id));
+                id
+            }
+        };
+        Ok(TraceRecord { op: PageOp { kind, space, page, pages }, time_ns, thread, tenant })
+    }
+}
+
+impl<R: BufRead> Iterator for Reader<R> {
+    type Item = Result<TraceRecord, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let result = match self.lines.advance() {
+            Ok(true) => self.parse(),
+            Ok(false) => {
+                self.ended = true;
+                return None;
+            }
+            Err(fault) => Err(fault),
+        };
+        self.ended = result.is_err();
+        Some(result.map_err(|fault| self.lines.at(fault)))
+    }
+}
+
+impl<R: BufRead> std::iter::FusedIterator for Reader<R> {}
+
+/// Where each column is.
+#[derive(Clone, Copy, Debug)]
+struct Header {
+    columns: usize,
+    op: usize,
+    space: usize,
+    page: usize,
+    pages: usize,
+    time_ns: Option<usize>,
+    thread: Option<usize>,
+    tenant: Option<usize>,
+}
+
+impl Header {
+    fn parse<R: Read>(lines: &Lines<R>) -> Result<Self, TraceFault> {
+        let names = || (0..lines.fields()).map(|place| lines.field(place));
+        if let Some(name) =
+            names().find(|name| !REQUIRED.iter().chain(&OPTIONAL).any(|known| known.as_bytes() == *name))
+        {
+            return Err(TraceFault::UnknownColumn { column: text(name) });
+        }
+        let find = |column: &'static str| {
+            let mut places = names().enumerate().filter(|(_, name)| *name == column.as_bytes());
+            let place = places.next().map(|(place, _)| place);
+            if places.next().is_some() { Err(TraceFault::DuplicateColumn { column }) } else { Ok(place) }
+        };
+        let need = |column| find(column)?.ok_or(TraceFault::MissingColumn { column });
+        Ok(Self {
+            columns: lines.fields(),
+            op: need("op")?,
+            space: need("space")?,
+            page: need("page")?,
+            pages: need("pages")?,
+            time_ns: find("time_ns")?,
+            thread: find("thread")?,
+            tenant: find("tenant")?,
+        })
+    }
+}
+
+fn parse_op(field: &[u8]) -> Result<OpKind, TraceFault> {
+    OpKind::ALL
+        .into_iter()
+        .find(|kind| kind.name().as_bytes() == field)
+        .ok_or_else(|| TraceFault::UnknownOp { text: text(field) })
+}
+
+fn number(column: &'static str, field: &[u8], max: u64) -> Result<u64, TraceFault> {
+    parse_number(field).filter(|&number| number <= max).ok_or_else(|| TraceFault::BadNumber {
+        column,
+        text: text(field),
+        max,
+    })
+}
+
+fn space(names: &mut Names, field: &[u8]) -> Result<SpaceId, TraceFault> {
+    let bad = || TraceFault::BadSpace { text: text(field) };
+    let written = str::from_utf8(field).map_err(|_| bad())?;
+    match names.known_space(written) {
+        Some(id) => Ok(id),
+        None => names.space(parse_space(written).ok_or_else(bad)?).ok_or(TraceFault::TooManyNames),
+    }
+}
+
+fn tenant(names: &mut Names, field: &[u8]) -> Result<TenantId, TraceFault> {
+    match str::from_utf8(field) {
+        Ok(name) if super::format::name_is_possible(name) => {
+            names.tenant(name).ok_or(TraceFault::TooManyNames)
+        }
+        _ => Err(TraceFault::BadTenant { text: text(field) }),
+    }
+}
+
+/// A field for a message: readable whatever its bytes are, and cut when it is long.
+fn text(field: &[u8]) -> String {
+    const SHOWN_BYTES: usize = 80;
+    match field.get(..SHOWN_BYTES) {
+        Some(start) if field.len() > SHOWN_BYTES => format!("{}…", String::from_utf8_lossy(start)),
+        _ => String::from_utf8_lossy(field).into_owned(),
+    }
+}
+
+/// The lines of the input, split into fields, with their places.
+#[derive(Debug)]
+struct Lines<R> {
+    splitter: csv::Reader<EndWatch<R>>,
+    record: ByteRecord,
+    /// The number of the current line, from 1.
+    line: u64,
+    /// The offset of its first byte.
+    byte_offset: u64,
+}
+
+impl<R: Read> Lines<R> {
+    fn new(input: R) -> Self {
+        let watch = EndWatch { input, last: None, ended: false, budget: 0, overrun: false };
+        let splitter = ReaderBuilder::new()
+            .has_headers(false)
+            .flexible(true)
+            .terminator(Terminator::Any(b'\n'))
+            .from_reader(watch);
+        Self { splitter, record: ByteRecord::new(), line: 1, byte_offset: 0 }
+    }
+
+    /// Goes to the next line that is not blank; `false` when there is none.
+    fn advance(&mut self) -> Result<bool, TraceFault> {
+        loop {
+            let (line, byte) = (self.splitter.position().line(), self.splitter.position().byte());
+            (self.line, self.byte_offset) = (line, byte);
+            self.splitter.get_mut().budget = LINE_BYTES_MAX;
+            match self.splitter.read_byte_record(&mut self.record) {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(_) if self.splitter.get_ref().overrun => {
+                    return Err(TraceFault::LineTooLong { max: LINE_BYTES_MAX });
+                }
+                Err(error) => return Err(TraceFault::Io { source: error.into() }),
+            }
+            let cut_short = self.splitter.get_ref().cut_short();
+            // Line breaks passed, less those inside quotes and the one at the end, are those of blank lines.
+            let passed = self.splitter.position().line() - line;
+            let quoted = self.record.as_slice().iter().filter(|&&byte| byte == b'\n').count() as u64;
+            let blank = passed.saturating_sub(quoted + u64::from(!cut_short));
+            (self.line, self.byte_offset) = (line + blank, byte + blank);
+            if cut_short {
+                return Err(TraceFault::Truncated);
+            }
+            if self.record.as_slice() != b"\r" {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// How many fields the line has.
+    fn fields(&self) -> usize {
+        self.record.len()
+    }
+
+    /// The field number `column`, from 0; empty when there is none.
+    fn field(&self, column: usize) -> &[u8] {
+        let field = self.record.get(column).unwrap_or_default();
+        if column + 1 == self.record.len() { field.strip_suffix(b"\r").unwrap_or(field) } else { field }
+    }
+
+    /// `what` is wrong with the current line.
+    fn at(&self, what: TraceFault) -> TraceError {
+        TraceError { line: self.line, byte_offset: self.byte_offset, what }
+    }
+}
+
+/// How far the splitter may read for one line, in bytes: a file that is no trace, or a quote that never
+/// closes, must not be gathered into one field of the size of the file. Far above any real line; not tuned.
+const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// Passes bytes through, remembers how they ended, and stops a line without end.
+#[derive(Debug)]
+struct EndWatch<R> {
+    input: R,
+    last: Option<u8>,
+    ended: bool,
+    /// How many more bytes may be read for the current line.
+    budget: usize,
+    /// Whether more were asked for.
+    overrun: bool,
+}
+
+impl<R> EndWatch<R> {
+    /// Whether the end has been seen and the byte before it was no line break.
+    fn cut_short(&self) -> bool {
+        self.ended && self.last.is_some_and(|byte| byte != b'\n')
+    }
+}
+
+impl<R: Read> Read for EndWatch<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.budget == 0 && !buffer.is_empty() {
+            self.overrun = true;
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let allowed = buffer.len().min(self.budget);
+        let buffer = &mut buffer[..allowed];
+        let count = self.input.read(buffer)?;
+        self.budget -= count;
+        match buffer[..count].last() {
+            Some(&byte) => self.last = Some(byte),
+            None => self.ended |= !buffer.is_empty(),
+        }
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::Space;
+    use proptest::prelude::*;
+
+    const HEADER: &str = "op,space,page,pages\n";
+
+    fn read_all(input: &str) -> Result<Vec<TraceRecord>, TraceError> {
+        Reader::new(input.as_bytes())?.collect()
+    }
+
+    fn fails(input: &str) -> (u64, u64, TraceFault) {
+        let error = read_all(input).expect_err(input);
+        (error.line, error.byte_offset, error.what)
+    }
+
+    #[test]
+    fn columns_may_come_in_any_order_and_optional_values_may_be_empty() {
+        let input = "tenant,pages,page,space,thread,op,time_ns\n\
+                     web,2,7,file:a,3,read,99\n\
+                     ,1,0,\"anon:b,c\",,store,\n";
+        let mut reader = Reader::new(input.as_bytes()).unwrap();
+        let records: Vec<TraceRecord> = reader.by_ref().map(Result::unwrap).collect();
+        assert_eq!(
+            records,
+            [
+                TraceRecord {
+                    op: PageOp { kind: OpKind::Read, space: SpaceId(0), page: 7, pages: 2 },
+                    time_ns: Some(99),
+                    thread: Some(3),
+                    tenant: Some(TenantId(0)),
+                },
+                PageOp { kind: OpKind::Store, space: SpaceId(1), page: 0, pages: 1 }.into(),
+            ]
+        );
+        assert_eq!(reader.names().spaces(), [Space::file("a"), Space::anon("b,c")]);
+        assert_eq!(reader.names().tenants(), ["web"]);
+    }
+
+    #[test]
+    fn bad_headers_are_named_at_line_one() {
+        assert!(matches!(fails(""), (1, 0, TraceFault::NoHeader)));
+        assert!(matches!(fails("op,space,page\n"), (1, 0, TraceFault::MissingColumn { column: "pages" })));
+        assert!(matches!(
+            fails("op,space,page,pages,op\n"),
+            (1, 0, TraceFault::DuplicateColumn { column: "op" })
+        ));
+        let (1, 0, TraceFault::UnknownColumn { column }) = fails("op,space,page,pages,color\n") else {
+            panic!("unknown column expected");
+        };
+        assert_eq!(column, "color");
+        assert!(matches!(fails("op,space,page,pages"), (1, 0, TraceFault::Truncated)));
+        assert_eq!(read_all(HEADER).unwrap(), []);
+    }
+
+    #[test]
+    fn bad_lines_are_named_with_line_and_byte() {
+        let good = "read,file:a,1,1\n";
+        for line in [
+            "red,file:a,1,1",
+            "read,file:,1,1",
+            "read,disk:a,1,1",
+            "read,a,1,1",
+            "read,file:a,-1,1",
+            "read,file:a,+1,1",
+            "read,file:a,,1",
+            "read,file:a,1,0",
+            "read,file:a,1,4294967296",
+            "read,file:a,18446744073709551615,1",
+            "read,file:a,18446744073709551616,1",
+            "read,file:a,1",
+            "read,file:a,1,1,1",
+            "read,\"file:a,1,1",
+        ] {
+            for (ending, width) in [("\n", 1), ("\r\n", 2)] {
+                let input = format!("{HEADER}{good}{good}{line}\n{good}").replace('\n', ending);
+                let (at_line, byte, what) = fails(&input);
+                let expected = HEADER.len() + 2 * good.len() + 3 * (width - 1);
+                assert_eq!((at_line, byte as usize), (4, expected), "{line}{ending:?}: {what}");
+            }
+        }
+    }
+
+    #[test]
+    fn blank_lines_are_skipped_and_counted() {
+        for ending in ["\n", "\r\n"] {
+            let text = "\nop,space,page,pages\n\nread,file:a,1,1\n\n\nred,file:a,1,1\n".replace('\n', ending);
+            let (line, byte, what) = fails(&text);
+            assert!(matches!(what, TraceFault::UnknownOp { .. }), "{what}");
+            assert_eq!(line, 7);
+            assert_eq!(byte as usize, text.find("red,").unwrap());
+        }
+    }
+
+    #[test]
+    fn endless_lines_are_refused_before_they_fill_the_memory() {
+        let endless = || io::BufReader::new(io::repeat(b'x'));
+        let error = Reader::new(endless()).expect_err("an endless header");
+        assert!(matches!(error.what, TraceFault::LineTooLong { .. }));
+
+        let quote = format!("{HEADER}read,\"file:a,1,1\n");
+        let lines = io::repeat(b'\n');
+        let mut reader = Reader::new(io::BufReader::new(quote.as_bytes().chain(lines))).unwrap();
+        let error = reader.next().and_then(Result::err).expect("an endless field");
+        assert!(matches!(error.what, TraceFault::LineTooLong { .. }));
+        assert_eq!(error.line, 2);
+    }
+
+    #[test]
+    fn faults_say_what_was_found() {
+        let line = |line: &str| fails(&format!("{HEADER}{line}\n")).2.to_string();
+        assert!(line("red,file:a,1,1").contains("`red`"));
+        assert!(line("read,file:a,x,1").contains("`page`") && line("read,file:a,x,1").contains("`x`"));
+        assert!(line("read,file:a,1,0").contains("`pages` is 0"));
+        assert!(line("read,disk:a,1,1").contains("file:NAME"));
+        assert!(line("read,file:a,18446744073709551615,1").contains("2^64"));
+        assert!(line("read,file:a,1").contains("3 fields"));
+    }
+
+    #[test]
+    fn a_trace_cut_anywhere_never_reads_as_a_whole_different_one() {
+        let whole = "op,space,page,pages,tenant\nread,file:a,12,34,x\nwrite,\"anon:b\",567,8,\n";
+        let records = read_all(whole).unwrap();
+        for cut in 0..whole.len() {
+            match read_all(&whole[..cut]) {
+                // Cut between lines, what is left is a whole trace and a prefix.
+                Ok(prefix) => {
+                    assert!(whole[..cut].ends_with('\n'));
+                    assert_eq!(prefix, records[..prefix.len()]);
+                }
+                Err(error) => assert!(!whole[..cut].ends_with('\n'), "cut at {cut}: {error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_iterator_ends_after_an_error() {
+        let input = format!("{HEADER}red,file:a,1,1\nread,file:a,1,1\n");
+        let mut reader = Reader::new(input.as_bytes()).unwrap();
+        assert!(reader.next().is_some_and(|record| record.is_err()));
+        assert!(reader.next().is_none());
+    }
+
+    #[test]
+    fn a_failing_input_is_reported_where_it_failed() {
+        struct Fails;
+        impl Read for Fails {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::other("medium error"))
+            }
+        }
+        let start = format!("{HEADER}read,file:a,1,1\n");
+        let input = io::BufReader::new(start.as_bytes().chain(Fails));
+        let mut reader = Reader::new(input).unwrap();
+        assert!(reader.next().is_some_and(|record| record.is_ok()));
+        let error = reader.next().and_then(Result::err).expect("an error");
+        assert!(matches!(error.what, TraceFault::Io { .. }));
+        assert_eq!((error.line, error.byte_offset as usize), (3, start.len()));
+        assert!(error.to_string().contains("medium error"));
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes: Vec<u8>, with_header: bool) {
+            let mut input = if with_header { HEADER.as_bytes().to_vec() } else { Vec::new() };
+            input.extend(bytes);
+            if let Ok(reader) = Reader::new(input.as_slice()) {
+                prop_assert!(reader.count() <= input.len());
+            }
+        }
+    }
+}
