@@ -1,0 +1,425 @@
+//! Facts about files, above all those that direct I/O needs.
+//!
+//! Direct I/O (`O_DIRECT`) moves bytes between a device and the program's own memory, past the page cache. In
+//! exchange it has rules: the memory address, the file offset and the length must be multiples of values that depend
+//! on file system and device ([`DirectAlign`]), and some file systems refuse it altogether. `statx(2)` reports the
+//! rules since Linux 6.1 (`STATX_DIOALIGN`); before that one asks the device for its logical block size, which is what
+//! the rules usually come from.
+//!
+//! # Safety
+//!
+//! The one unsafe call asks a block device for its size with an `ioctl` whose only effect is to write an integer to
+//! memory that `rustix` provides for it. It is made only on a descriptor that `fstat` has called a block device.
+
+#![allow(unsafe_code)]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Advice, AtFlags, FileType, OFlags, StatxFlags};
+use rustix::io::Errno;
+use rustix::ioctl::{self, Getter, Opcode};
+use thiserror::Error;
+
+/// Asks a block device for its size in bytes. Its number is made with the size of `size_t`, but it writes a `u64`.
+const BLKGETSIZE64: Opcode = ioctl::opcode::read::<usize>(0x12, 114);
+
+/// The alignment to assume for a file whose device cannot be asked: the smallest logical block that disks have.
+const DIRECT_ALIGN_GUESS: usize = 512;
+
+/// What direct I/O on one file demands. Both values are powers of two, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectAlign {
+    /// Addresses of buffers must be multiples of this.
+    pub memory: usize,
+    /// File offsets and lengths must be multiples of this.
+    pub offset: usize,
+}
+
+/// What a descriptor refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    Regular,
+    /// A block device.
+    Block,
+    /// A directory.
+    Directory,
+    /// Anything else: a pipe, socket, character device.
+    Other,
+}
+
+/// How to [`open`] a file. Start from one of the constructors and set the rest by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenMode {
+    /// For reading.
+    pub read: bool,
+    /// For writing.
+    pub write: bool,
+    /// Create the file when it is not there (mode 0666 without the umask). Needs `write`.
+    pub create: bool,
+    /// Past the page cache (`O_DIRECT`).
+    pub direct: bool,
+}
+
+impl OpenMode {
+    /// For reading only, through the page cache.
+    pub const READ: OpenMode = OpenMode { read: true, write: false, create: false, direct: false };
+    /// For reading and writing an existing file, through the page cache.
+    pub const READ_WRITE: OpenMode = OpenMode { read: true, write: true, create: false, direct: false };
+
+    /// The same mode past the page cache.
+    #[must_use]
+    pub const fn direct(self) -> OpenMode {
+        OpenMode { direct: true, ..self }
+    }
+
+    /// The same mode, for writing too, creating the file when it is not there.
+    #[must_use]
+    pub const fn create(self) -> OpenMode {
+        OpenMode { write: true, create: true, ..self }
+    }
+}
+
+/// Why [`open`] failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The file system, or this file, takes no direct I/O.
+    #[error(
+        "{path} cannot be opened for direct I/O; put it on another file system, or open it without direct I/O"
+    )]
+    DirectRefused {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file cannot be opened this way at all.
+    #[error("cannot open {path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl From<OpenError> for io::Error {
+    fn from(error: OpenError) -> io::Error {
+        let kind = match &error {
+            OpenError::DirectRefused { .. } => io::ErrorKind::Unsupported,
+            OpenError::Io { source, .. } => source.kind(),
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+/// Opens a file, close-on-exec, as `mode` says.
+///
+/// # Errors
+///
+/// [`OpenError::DirectRefused`] when the same open would be valid without `direct`. The kernel finds that out last, so
+/// with `create` an empty file may have been made by then; it is left alone, as it may be another's.
+pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<File, OpenError> {
+    let path = path.as_ref();
+    let mut options = OpenOptions::new();
+    options.read(mode.read).write(mode.write).create(mode.create);
+    if mode.direct {
+        options.custom_flags(OFlags::DIRECT.bits().cast_signed());
+    }
+    options.open(path).map_err(|source| {
+        // The standard library refuses impossible modes itself, without an errno: those are not the file's fault.
+        let refused = mode.direct && source.raw_os_error() == Some(Errno::INVAL.raw_os_error());
+        let path = path.to_owned();
+        if refused { OpenError::DirectRefused { path } } else { OpenError::Io { path, source } }
+    })
+}
+
+/// What direct I/O on this file demands, or `None` when it cannot be had (a file system that refuses it, a directory,
+/// a pipe).
+///
+/// Where the kernel does not say (before 6.1, and file systems that never do), the answer is the logical block size
+/// of the device, or 512 bytes when there is no device to ask. That is a guess: [`open`] with `direct` and the first
+/// read have the last word.
+///
+/// # Errors
+///
+/// What `fstat(2)` or `statx(2)` says about the descriptor.
+pub fn direct_alignment(fd: impl AsFd) -> io::Result<Option<DirectAlign>> {
+    let fd = fd.as_fd();
+    let stat = rustix::fs::fstat(fd)?;
+    let kind = kind_of(&stat);
+    if !matches!(kind, FileKind::Regular | FileKind::Block) {
+        return Ok(None);
+    }
+    match rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
+        Ok(said) if StatxFlags::from_bits_retain(said.stx_mask).contains(StatxFlags::DIOALIGN) => {
+            let (memory, offset) = (said.stx_dio_mem_align as usize, said.stx_dio_offset_align as usize);
+            return Ok((memory > 0 && offset > 0).then_some(DirectAlign { memory, offset }));
+        }
+        // Kernels before 4.11 have no statx at all.
+        Ok(_) | Err(Errno::NOSYS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let block = match kind {
+        FileKind::Block => Some(rustix::fs::ioctl_blksszget(fd)? as usize),
+        _ => logical_block_of(stat.st_dev),
+    };
+    let block = block.unwrap_or(DIRECT_ALIGN_GUESS);
+    Ok(Some(DirectAlign { memory: block, offset: block }))
+}
+
+/// The logical block size in bytes of the device that holds a file system, if it is one that sysfs knows.
+fn logical_block_of(device: u64) -> Option<usize> {
+    let node = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    // A partition has no queue of its own; its parent directory is the disk.
+    [format!("{node}/queue/logical_block_size"), format!("{node}/../queue/logical_block_size")]
+        .iter()
+        .find_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok())
+        .filter(|&bytes: &usize| bytes.is_power_of_two())
+}
+
+/// The size in bytes of a regular file or a block device. Leaves the file's position alone.
+///
+/// # Errors
+///
+/// `InvalidInput` for what has no size (a directory, a pipe), else what `fstat(2)` or the device says.
+pub fn size(fd: impl AsFd) -> io::Result<u64> {
+    let fd = fd.as_fd();
+    let stat = rustix::fs::fstat(fd)?;
+    match kind_of(&stat) {
+        FileKind::Regular => Ok(u64::try_from(stat.st_size).unwrap_or(0)),
+        FileKind::Block => {
+            // SAFETY: BLKGETSIZE64 is documented to write one `u64` to the address it is given and to change
+            // nothing else; the number and the type agree.
+            let size = unsafe { Getter::<BLKGETSIZE64, u64>::new() };
+            // SAFETY: `fd` is an open block device, and the getter provides memory for the answer.
+            Ok(unsafe { ioctl::ioctl(fd, size) }?)
+        }
+        kind => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("a descriptor of kind {kind:?} has no size; give a regular file or a block device"),
+        )),
+    }
+}
+
+/// What the descriptor refers to.
+///
+/// # Errors
+///
+/// What `fstat(2)` says about the descriptor.
+pub fn kind(fd: impl AsFd) -> io::Result<FileKind> {
+    Ok(kind_of(&rustix::fs::fstat(fd)?))
+}
+
+fn kind_of(stat: &rustix::fs::Stat) -> FileKind {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => FileKind::Regular,
+        FileType::BlockDevice => FileKind::Block,
+        FileType::Directory => FileKind::Directory,
+        _ => FileKind::Other,
+    }
+}
+
+/// The name of the file system that holds `path` (`ext4`, `xfs`, `tmpfs`, …), or its magic number in hexadecimal.
+/// The three versions of ext share one number, and all answer `ext4`, which is what serves them today.
+///
+/// # Errors
+///
+/// What `statfs(2)` says about the path.
+pub fn fs_name(path: impl AsRef<Path>) -> io::Result<String> {
+    // The numbers are 32 bits wide; where the field is wider the upper half is sign extension.
+    let magic = rustix::fs::statfs(path.as_ref())?.f_type as u32;
+    Ok(name_of(magic).map_or_else(|| format!("{magic:#x}"), str::to_owned))
+}
+
+/// Magic numbers as listed in `statfs(2)` and the kernel's `magic.h`.
+fn name_of(magic: u32) -> Option<&'static str> {
+    Some(match magic {
+        0xef53 => "ext4",
+        0x5846_5342 => "xfs",
+        0x9123_683e => "btrfs",
+        0xf2f5_2010 => "f2fs",
+        0xca45_1a4e => "bcachefs",
+        0x2fc1_2fc1 => "zfs",
+        0x0102_1994 => "tmpfs",
+        0x8584_58f6 => "ramfs",
+        0x9584_58f6 => "hugetlbfs",
+        0x794c_7630 => "overlayfs",
+        0x7371_7368 => "squashfs",
+        0xe0f5_e1e2 => "erofs",
+        0x6969 => "nfs",
+        0xfe53_4d42 => "smb2",
+        0xff53_4d42 => "cifs",
+        0x0102_1997 => "9p",
+        0x6573_5546 => "fuse",
+        0x00c3_6400 => "ceph",
+        0x4d44 => "vfat",
+        0x2011_bab0 => "exfat",
+        0x7366_746e => "ntfs3",
+        0x9660 => "iso9660",
+        0x9fa0 => "proc",
+        0x6265_6572 => "sysfs",
+        0x0027_e0eb => "cgroup",
+        0x6367_7270 => "cgroup2",
+        _ => return None,
+    })
+}
+
+/// Writes the file's dirty pages, waits, and asks the kernel to forget its cached pages, so that the next reads come
+/// from the device.
+///
+/// The kernel keeps pages that somebody maps, and pages of the whole file that other processes are reading.
+///
+/// # Errors
+///
+/// What `fdatasync(2)` or `posix_fadvise(2)` says: `EIO` and `ENOSPC` for a write that failed, `ESPIPE` or `EINVAL` for a
+/// descriptor that has no page cache.
+pub fn drop_page_cache(fd: impl AsFd) -> io::Result<()> {
+    let fd = fd.as_fd();
+    rustix::fs::fdatasync(fd)?;
+    Ok(rustix::fs::fadvise(fd, 0, None, Advice::DontNeed)?)
+}
+
+/// Bytes that an unprivileged process may still write to the file system of `path`.
+///
+/// # Errors
+///
+/// What `statvfs(3)` says about the path.
+pub fn free_bytes(path: impl AsRef<Path>) -> io::Result<u64> {
+    let said = rustix::fs::statvfs(path.as_ref())?;
+    Ok(said.f_bavail.saturating_mul(said.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Seek, Write};
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn the_alignment_reported_is_one_that_direct_reads_accept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        std::fs::write(&path, vec![7u8; 64 << 10]).unwrap();
+        let file = match open(&path, OpenMode::READ.direct()) {
+            Ok(file) => file,
+            Err(OpenError::DirectRefused { .. }) => {
+                eprintln!("SKIPPED: {} refuses direct I/O", fs_name(dir.path()).unwrap());
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let align = direct_alignment(&file).unwrap().expect("it was opened for direct I/O");
+        assert!(align.memory.is_power_of_two() && align.offset.is_power_of_two());
+
+        // A page-aligned buffer, used at the smallest address, offset and length that the answer allows.
+        let buffer = crate::memory::Mapping::new(1 << 20, crate::memory::HugePages::Never).unwrap();
+        assert!(align.memory + align.offset <= buffer.len());
+        // SAFETY: `memory` + `offset` bytes are inside the mapping, committed and zeroed, and known only here.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(buffer.as_ptr(), align.memory + align.offset) };
+        let read = file.read_at(&mut bytes[align.memory..], align.offset as u64).unwrap();
+        assert_eq!(read, align.offset);
+        assert!(bytes[align.memory..].iter().all(|&b| b == 7));
+    }
+
+    #[test]
+    fn what_takes_no_direct_io_is_told_apart_from_what_is_not_there() {
+        let refused = open("/proc/self/status", OpenMode::READ.direct()).unwrap_err();
+        assert!(matches!(refused, OpenError::DirectRefused { .. }), "{refused}");
+        assert_eq!(io::Error::from(refused).kind(), io::ErrorKind::Unsupported);
+
+        let absent = open("/nonexistent/file", OpenMode::READ.direct()).unwrap_err();
+        assert!(matches!(&absent, OpenError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound));
+        assert!(absent.to_string().contains("/nonexistent/file"));
+
+        let impossible = OpenMode { create: true, ..OpenMode::READ.direct() };
+        assert!(matches!(open("/tmp", impossible), Err(OpenError::Io { .. })));
+    }
+
+    #[test]
+    fn modes_grant_what_they_say() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        assert!(open(&path, OpenMode::READ_WRITE).is_err(), "nothing to open yet");
+        open(&path, OpenMode::READ.create()).unwrap().write_all(b"abc").unwrap();
+        assert!(open(&path, OpenMode::READ).unwrap().write_all(b"x").is_err());
+        let mut text = String::new();
+        open(&path, OpenMode::READ_WRITE).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "abc", "opening for creation does not truncate");
+    }
+
+    #[test]
+    fn size_and_kind_of_files_directories_and_pipes() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[0; 12345]).unwrap();
+        let position = file.stream_position().unwrap();
+        assert_eq!(size(&file).unwrap(), 12345);
+        assert_eq!(file.stream_position().unwrap(), position);
+        assert_eq!(kind(&file).unwrap(), FileKind::Regular);
+
+        let directory = File::open("/").unwrap();
+        assert_eq!(kind(&directory).unwrap(), FileKind::Directory);
+        assert_eq!(size(&directory).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(direct_alignment(&directory).unwrap(), None);
+
+        let (pipe, _writer) = io::pipe().unwrap();
+        assert_eq!(kind(&pipe).unwrap(), FileKind::Other);
+        assert!(drop_page_cache(&pipe).is_err());
+    }
+
+    #[test]
+    fn block_devices_have_a_size_and_an_alignment() {
+        let mut asked = 0;
+        for entry in std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten() {
+            let Ok(device) = File::open(Path::new("/dev").join(entry.file_name())) else { continue };
+            let Ok(sectors) = std::fs::read_to_string(entry.path().join("size")) else { continue };
+            assert_eq!(kind(&device).unwrap(), FileKind::Block);
+            assert_eq!(size(&device).unwrap(), sectors.trim().parse::<u64>().unwrap() * 512);
+            if let Some(align) = direct_alignment(&device).unwrap() {
+                assert!(align.offset >= 512 && align.offset.is_power_of_two());
+            }
+            asked += 1;
+        }
+        if asked == 0 {
+            eprintln!("SKIPPED: no block device here may be read");
+        }
+    }
+
+    #[test]
+    fn file_systems_are_named() {
+        assert_eq!(fs_name("/proc").unwrap(), "proc");
+        assert_eq!(fs_name("/sys").unwrap(), "sysfs");
+        assert_eq!(name_of(0xdead_beef), None);
+        assert_eq!(fs_name("/nonexistent").unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(free_bytes(std::env::temp_dir()).unwrap() > 0);
+    }
+
+    #[test]
+    fn a_dropped_cache_is_empty_and_the_contents_are_on_the_device() {
+        let dir = tempfile::tempdir_in(".").unwrap();
+        if fs_name(dir.path()).unwrap() == "tmpfs" {
+            eprintln!("SKIPPED: the working directory is on tmpfs, whose page cache is the file");
+            return;
+        }
+        let path = dir.path().join("data");
+        std::fs::write(&path, vec![9u8; 1 << 20]).unwrap();
+        let file = open(&path, OpenMode::READ).unwrap();
+        let cached = || {
+            let mapping =
+                crate::memory::FileMapping::map_shared(&file, 1 << 20, crate::memory::Access::ReadOnly)
+                    .unwrap();
+            let mut seen = vec![0u8; (1 << 20) / crate::memory::page_size()];
+            // SAFETY: The range is the mapping itself and `seen` has one byte a page, as mincore(2) demands.
+            let rc = unsafe { libc::mincore(mapping.as_ptr().cast(), 1 << 20, seen.as_mut_ptr()) };
+            assert_eq!(rc, 0);
+            seen.iter().filter(|&&b| b & 1 == 1).count()
+        };
+        assert!(cached() > 0);
+        drop_page_cache(&file).unwrap();
+        assert_eq!(cached(), 0);
+        assert_eq!(std::fs::read(&path).unwrap(), vec![9u8; 1 << 20]);
+    }
+}

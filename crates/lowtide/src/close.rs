@@ -1,0 +1,86 @@
+//! Closing a file: its pages leave memory for good.
+//!
+//! The last view is gone, so nobody has a guard and nobody stores; only the background threads may still look at the file's pages. Each
+//! resident page is locked as a store would lock it, taken out of the engine, and discarded. A guard that was forgotten (`mem::forget`)
+//! keeps its page, its frame and the file's translations for ever, because somebody may still read through it.
+
+use crate::hazard;
+use crate::pool::Pool;
+use crate::space::Space;
+use crate::translation::State as EntryState;
+use lowtide_core::FolioId;
+use lowtide_core::limits::TABLE_ENTRIES;
+
+impl Pool {
+    /// Writes what is dirty, drops everything, and gives the frames back. Cost: a look at every translation of the file.
+    pub(crate) fn close_space(&self, space: &Space) {
+        if space.is_writable() {
+            self.write_back(space);
+            if let Err(error) = self.backend.sync(space.sync_fd()) {
+                tracing::warn!(path = %space.path().display(), %error, "the file may not be durable");
+            }
+        }
+        let mut slots = Vec::new();
+        hazard::scan(&mut slots);
+        let mut lost = 0_u64;
+        let mut forgotten = 0_u64;
+        let pages = space.table.pages();
+        for table in (0..pages).step_by(TABLE_ENTRIES as usize) {
+            let entries = space.table.slice(table..table + TABLE_ENTRIES);
+            if entries.iter().all(|e| matches!(e.load(), EntryState::Absent { .. })) {
+                continue;
+            }
+            for page in table..table + entries.len() as u64 {
+                self.forget_page(space, page, &slots, &mut lost, &mut forgotten);
+            }
+        }
+        if lost > 0 {
+            tracing::error!(path = %space.path().display(), pages = lost, "closed with pages that could not be written: they are lost");
+        }
+        let mut state = self.lock();
+        if forgotten == 0 {
+            state.engine.remove_space(space.id);
+            state.spaces[space.id.0 as usize] = None;
+        }
+        drop(state);
+        self.freed.notify_all();
+    }
+
+    /// Drops the folio that a page belongs to, if it is resident.
+    fn forget_page(&self, space: &Space, page: u64, slots: &[usize], lost: &mut u64, forgotten: &mut u64) {
+        let entry = space.table.entry(page);
+        loop {
+            match entry.load() {
+                EntryState::Absent { .. } => return,
+                // Background reading ahead, or reclaim: it will be over in a moment.
+                EntryState::Busy | EntryState::Locked { .. } => drop(self.waits.wait(entry)),
+                EntryState::Resident { frame, .. } => {
+                    let mut state = self.lock();
+                    if !matches!(entry.load(), EntryState::Resident { frame: again, .. } if again == frame) {
+                        continue;
+                    }
+                    let Some(id) = state.engine.folio_of(FolioId(frame)) else { return };
+                    let Some(folio) = state.engine.folio(id).copied() else { return };
+                    let entries = crate::reclaim::entries_of(space, folio.owner().page, folio.order());
+                    if entries.clone().any(|e| hazard::holds(slots, &(e.address()..=e.address()))) {
+                        *forgotten += 1;
+                        return;
+                    }
+                    // Under the pool's lock nobody else locks translations of this file: no views are left.
+                    for e in entries {
+                        if let Ok(taken) = e.try_lock_for_store() {
+                            *lost += u64::from(taken.dirty);
+                            if e.discard() {
+                                self.waits.land(e, &Ok(()));
+                            }
+                        }
+                    }
+                    let removed = state.engine.remove(id);
+                    assert!(removed, "{id:?} is isolated outside of the pool's lock");
+                    state.frames.free(id.0, folio.order());
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! How a pager is built: the budget, the policy, the page, and how it may do I/O.
+
+use crate::error::BuildError;
+use crate::io::{Inject, IoEngine};
+use crate::pager::Pager;
+use crate::size::Size;
+use lowtide_core::Policy;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Whether reads and writes go past the kernel's page cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IoMode {
+    /// Direct where the file and the page size allow it, else buffered.
+    #[default]
+    Auto,
+    /// Direct, or the file cannot be opened.
+    Direct,
+    /// Through the page cache. Memory that the cache takes is not in the budget.
+    Buffered,
+}
+
+impl FromStr for IoMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "direct" => Ok(Self::Direct),
+            "buffered" => Ok(Self::Buffered),
+            _ => Err(format!("`{text}` is no I/O mode: use auto, direct or buffered")),
+        }
+    }
+}
+
+/// Smallest and largest base page in bytes.
+pub(crate) const PAGE_BYTES: std::ops::RangeInclusive<usize> = 512..=65536;
+
+/// Collects the choices for a [`Pager`]. Only the budget has no default.
+#[derive(Clone)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct Builder {
+    pub(crate) max: Option<Size>,
+    pub(crate) policy: Policy,
+    pub(crate) page_bytes: usize,
+    pub(crate) io_engine: IoEngine,
+    pub(crate) io_mode: IoMode,
+    pub(crate) depth: u32,
+    pub(crate) background: bool,
+    pub(crate) patience: Duration,
+    pub(crate) inject: Option<Arc<dyn Inject>>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            max: None,
+            policy: Policy::MGLRU,
+            page_bytes: 4096,
+            io_engine: IoEngine::Auto,
+            io_mode: IoMode::Auto,
+            depth: 32,
+            background: true,
+            patience: Duration::from_secs(10),
+            inject: None,
+        }
+    }
+}
+
+impl Builder {
+    /// The budget: memory for page frames, in use or in flight. It is reserved when the pager is built. The tables that
+    /// describe the frames come on top and are reported by [`Pager::stat`].
+    pub fn max(mut self, max: Size) -> Self {
+        self.max = Some(max);
+        self
+    }
+
+    /// The reclaim policy. Default: `mglru`.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Bytes of a base page: a power of two from 512 to 65536, 4096 by default. Small pages hold more of what is really used, large ones cost less to describe.
+    pub fn base_page(mut self, bytes: usize) -> Self {
+        self.page_bytes = bytes;
+        self
+    }
+
+    /// How reads and writes are submitted. Default: io_uring where the kernel allows it.
+    pub fn io_engine(mut self, engine: IoEngine) -> Self {
+        self.io_engine = engine;
+        self
+    }
+
+    /// Whether I/O goes past the kernel's page cache. Default: where possible.
+    pub fn direct(mut self, mode: IoMode) -> Self {
+        self.io_mode = mode;
+        self
+    }
+
+    /// Reads that [`View::get_many`](crate::View::get_many) keeps in flight (1..=4096, default 32).
+    pub fn depth(mut self, depth: u32) -> Self {
+        self.depth = depth.clamp(1, 4096);
+        self
+    }
+
+    /// Whether background threads reclaim and write back ahead of need (default). Without them everything happens in the calling threads, in an order
+    /// that depends on nothing but the calls.
+    pub fn background(mut self, background: bool) -> Self {
+        self.background = background;
+        self
+    }
+
+    /// How long an operation waits for a frame, or for guards of other threads, before it fails (default 10 s).
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Makes chosen requests fail, for tests.
+    #[doc(hidden)]
+    pub fn inject(mut self, inject: Arc<dyn Inject>) -> Self {
+        self.inject = Some(inject);
+        self
+    }
+
+    /// Reserves the memory and starts the background threads.
+    ///
+    /// # Errors
+    /// [`BuildError`] says which choice is impossible, or what the kernel refused.
+    pub fn build(self) -> Result<Pager, BuildError> {
+        Pager::build(&self)
+    }
+}

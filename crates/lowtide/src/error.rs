@@ -1,0 +1,228 @@
+//! What can go wrong, in terms of what the caller asked for.
+//!
+//! One enum for building a pager ([`BuildError`]), one for opening a file ([`OpenError`]), one for everything done with an open
+//! view ([`Error`]). Each message says what, where and what to do. An I/O error is kept whole, and every thread
+//! that waited for the same read gets it.
+
+use crate::io::UnknownIoEngine;
+use lowtide_core::ConfigError;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A pager that cannot be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// No budget was given.
+    #[error("no budget was given: call `max` with a size such as 256M")]
+    NoBudget,
+    /// The page size is not one that the engine can count in.
+    #[error("a page of {bytes} bytes is not possible: choose a power of two from 512 to 65536")]
+    PageSize {
+        /// The size asked for.
+        bytes: usize,
+    },
+    /// The budget is below what one batch of reclaim needs.
+    #[error(
+        "a budget of {max_bytes} bytes is too small for pages of {page_bytes} bytes: at least {min_bytes} bytes are needed"
+    )]
+    BudgetTooSmall {
+        /// The budget asked for.
+        max_bytes: u64,
+        /// The page size.
+        page_bytes: usize,
+        /// The smallest budget with this page size.
+        min_bytes: u64,
+    },
+    /// The budget has more pages than the engine can number.
+    #[error(
+        "a budget of {max_bytes} bytes is too large for pages of {page_bytes} bytes: choose a larger page, or at most {limit_bytes} bytes"
+    )]
+    BudgetTooLarge {
+        /// The budget asked for.
+        max_bytes: u64,
+        /// The page size.
+        page_bytes: usize,
+        /// The largest budget with this page size.
+        limit_bytes: u64,
+    },
+    /// The memory for the frames cannot be had.
+    #[error("cannot reserve {bytes} bytes of memory for the page frames: {source}; choose a smaller budget")]
+    Memory {
+        /// How much was asked for.
+        bytes: u64,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The I/O engine asked for is not available.
+    #[error("{0}")]
+    Io(String),
+    /// A background thread cannot be started.
+    #[error(
+        "cannot start a background thread: {0}; raise the limit on processes, or build without background threads"
+    )]
+    Thread(io::Error),
+}
+
+impl BuildError {
+    pub(crate) fn from_config(error: ConfigError, max_bytes: u64, page_bytes: usize) -> Self {
+        match error {
+            ConfigError::BudgetTooSmall { .. } => Self::BudgetTooSmall {
+                max_bytes,
+                page_bytes,
+                min_bytes: lowtide_core::limits::MIN_BUDGET * page_bytes as u64,
+            },
+            ConfigError::BudgetTooLarge { frames, .. } => Self::BudgetTooLarge {
+                max_bytes,
+                page_bytes,
+                limit_bytes: u64::from(frames) * page_bytes as u64,
+            },
+        }
+    }
+}
+
+/// A file that cannot be opened as a view.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The kernel refused.
+    #[error("cannot open {path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// It is not something with pages.
+    #[error("{path} is a {kind}: a view needs a regular file or a block device")]
+    Kind {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        kind: String,
+    },
+    /// Direct I/O was demanded and cannot be had.
+    #[error(
+        "{path} takes no direct I/O with pages of {page_bytes} bytes ({why}): choose automatic or buffered I/O, or a larger page"
+    )]
+    NoDirectIo {
+        /// The file.
+        path: PathBuf,
+        /// The page size of the pager.
+        page_bytes: usize,
+        /// The reason.
+        why: String,
+    },
+    /// The folio order is impossible.
+    #[error(
+        "a folio of {bytes} bytes is not possible: the largest has 2 MiB, and at most an eighth of the budget ({limit} bytes here)"
+    )]
+    FolioOrder {
+        /// Bytes of the folio asked for.
+        bytes: u64,
+        /// The largest possible one.
+        limit: u64,
+    },
+    /// The file is too large, or too many files are open.
+    #[error("cannot map {path}: {source}; too many or too large files are open in this pager")]
+    Translation {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said about the memory for translations.
+        source: io::Error,
+    },
+}
+
+/// An operation on a view that failed. Cheap to clone.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Reading the file failed.
+    #[error("cannot read page {page} of {path}: {source}")]
+    Read {
+        /// The file.
+        path: Arc<PathBuf>,
+        /// First page of the read.
+        page: u64,
+        /// What the device said.
+        source: Arc<io::Error>,
+    },
+    /// Writing the file failed. The pages stay dirty and are tried again.
+    #[error("cannot write {path}: {source}; the pages stay dirty and will be tried again")]
+    Write {
+        /// The file.
+        path: Arc<PathBuf>,
+        /// What the device said.
+        source: Arc<io::Error>,
+    },
+    /// The page or range is beyond the end of the file.
+    #[error("page {page} is beyond the end of {path}, which has {len} bytes")]
+    OutOfRange {
+        /// The file.
+        path: Arc<PathBuf>,
+        /// The page asked for.
+        page: u64,
+        /// Bytes of the file when it was last looked at.
+        len: u64,
+    },
+    /// The file was opened for reading only.
+    #[error("{path} is open for reading only: open it with `OpenOptions::write(true)`")]
+    ReadOnly {
+        /// The file.
+        path: Arc<PathBuf>,
+    },
+    /// All frames are in use or dirty, and none came free in time.
+    #[error(
+        "the budget of {max_bytes} bytes is used up by pages that cannot be evicted now ({dirty} pages are dirty): hold fewer pages at once, or raise the budget"
+    )]
+    OutOfBudget {
+        /// The budget.
+        max_bytes: u64,
+        /// Pages that are dirty or being written.
+        dirty: u64,
+    },
+    /// The thread writes to a page that it holds a guard on.
+    #[error("page {page} of {path} is held by a guard of this thread: drop the guard before writing")]
+    HeldHere {
+        /// The file.
+        path: Arc<PathBuf>,
+        /// The page.
+        page: u64,
+    },
+    /// A callback of `get_many` asked for a page that the same call may be reading.
+    #[error(
+        "page {page} of {path} was asked for inside a callback of `get_many` that may be reading it: copy what the callback needs and ask afterwards"
+    )]
+    Nested {
+        /// The file.
+        path: Arc<PathBuf>,
+        /// The page.
+        page: u64,
+    },
+    /// Another thread held a guard on the page for too long.
+    #[error(
+        "page {page} of {path} was held by a guard of another thread for {seconds} s: drop guards before waiting for other work"
+    )]
+    HeldElsewhere {
+        /// The file.
+        path: Arc<PathBuf>,
+        /// The page.
+        page: u64,
+        /// How long the writer waited.
+        seconds: u64,
+    },
+    /// The translations of a growing file need memory that cannot be had.
+    #[error("cannot grow {path} to {len} bytes: {source}")]
+    Grow {
+        /// The file.
+        path: Arc<PathBuf>,
+        /// The size asked for.
+        len: u64,
+        /// What the kernel said.
+        source: Arc<io::Error>,
+    },
+}
+
+/// A name that is no I/O engine.
+pub type IoEngineError = UnknownIoEngine;

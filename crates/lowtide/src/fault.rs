@@ -1,0 +1,290 @@
+//! A miss: bringing one page in, once, however many threads want it.
+//!
+//! ```text
+//!   absent ──claim──► busy ──allocate, insert, read──► resident     (the owner)
+//!                      └── others wait; an error reaches all of them
+//! ```
+//!
+//! The thread that turns the translation from absent to busy owns the miss. It takes a frame (which may reclaim), tells the engine, reads
+//! in its own thread without any lock, and publishes the frame. A failed read puts back what the translation was before.
+//!
+//! A waiter keeps its hazard slot on the translation while it waits, so the page cannot be taken before it was used.
+
+use crate::error::Error;
+use crate::hazard::{self, Held};
+use crate::io::Read;
+use crate::many::pipelines;
+use crate::pool::{NewFolio, Pool};
+use crate::space::Space;
+use crate::translation::{Entry, State as EntryState};
+use lowtide_core::{Owner, Task};
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How a page is going to be accessed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    /// By a guard: as through a mapping. Sets the young bit.
+    Mapped,
+    /// By copying: as through a descriptor. Counts.
+    Descriptor,
+}
+
+impl Access {
+    const fn task(self) -> Task {
+        match self {
+            Self::Mapped => Task::FAULT,
+            Self::Descriptor => Task::DESCRIPTOR,
+        }
+    }
+}
+
+/// A translation, or several of one large folio, that this thread has made busy.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(crate) page: u64,
+    pub(crate) order: u8,
+    /// What the translations held before: the shadow of the page that was missed, then of all pages of a large folio.
+    shadow: u32,
+    shadows: Vec<u32>,
+}
+
+/// A page that was asked for is not resident, and this is what to do about it.
+pub(crate) enum Miss {
+    /// It came in meanwhile: its state, and the frame.
+    Resident(EntryState, u32),
+    /// This thread is to read it.
+    Claimed(Claim),
+    /// Somebody else reads, evicts or stores to it.
+    InHand,
+}
+
+/// Looks at a translation that was not resident, and claims it if it is absent.
+pub(crate) fn claim(space: &Space, page: u64, entry: &Entry) -> Miss {
+    loop {
+        match entry.load() {
+            seen @ EntryState::Resident { frame, .. } => return Miss::Resident(seen, frame),
+            EntryState::Busy | EntryState::Locked { .. } => return Miss::InHand,
+            EntryState::Absent { shadow } => {
+                if space.order > 0
+                    && let Some(claim) = claim_folio(space, page, shadow)
+                {
+                    return Miss::Claimed(claim);
+                }
+                if entry.try_begin_read(shadow).is_ok() {
+                    return Miss::Claimed(Claim { page, order: 0, shadow, shadows: Vec::new() });
+                }
+            }
+        }
+    }
+}
+
+/// Claims all pages of the large folio around a page. `None` if one of them is not absent: then only the page itself is read.
+fn claim_folio(space: &Space, page: u64, shadow: u32) -> Option<Claim> {
+    let first = page >> space.order << space.order;
+    let mut shadows = Vec::with_capacity(1 << space.order);
+    for p in first..first + (1 << space.order) {
+        let claimed = space.table.get(p).and_then(|entry| match entry.load() {
+            EntryState::Absent { shadow } => entry.try_begin_read(shadow).is_ok().then_some(shadow),
+            _ => None,
+        });
+        match claimed {
+            Some(shadow) => shadows.push(shadow),
+            None => {
+                // Whoever began to wait in this short time looks again.
+                let part = Claim { page: first, order: space.order, shadow, shadows };
+                part.each(space, |entry, shadow| entry.abort_read(shadow), |_| ());
+                return None;
+            }
+        }
+    }
+    Some(Claim { page: first, order: space.order, shadow, shadows })
+}
+
+impl Claim {
+    /// Changes the claimed translations; `landed` is called for those that somebody waits for.
+    fn each<'s>(
+        &self,
+        space: &'s Space,
+        change: impl Fn(&Entry, u32) -> bool,
+        mut landed: impl FnMut(&'s Entry),
+    ) {
+        let single = [self.shadow];
+        let shadows = if self.order == 0 { &single[..] } else { &self.shadows };
+        for (page, &shadow) in (self.page..).zip(shadows) {
+            let entry = space.table.get(page).expect("a claimed page is within the table");
+            if change(entry, shadow) {
+                landed(entry);
+            }
+        }
+    }
+
+    fn new_folio(&self, space: &Space, access: Access) -> NewFolio {
+        NewFolio {
+            owner: Owner { space: space.id, page: self.page },
+            order: self.order,
+            shadow: self.shadow,
+            task: access.task(),
+        }
+    }
+}
+
+impl Pool {
+    /// Gives up a claim: the translations are as before, and those who wait get the result.
+    pub(crate) fn abandon(&self, space: &Space, claim: &Claim, result: &Result<(), Error>) {
+        claim.each(space, Entry::abort_read, |entry| self.waits.land(entry, result));
+    }
+
+    /// Takes frames for a claim. A large folio for which there is no contiguous room becomes a single page.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBudget`]; the claim is given up then, unless `wait` is false.
+    pub(crate) fn frames_for(
+        &self,
+        space: &Space,
+        page: u64,
+        claim: &mut Claim,
+        access: Access,
+        wait: bool,
+    ) -> Result<u32, Error> {
+        loop {
+            match self.allocate(&claim.new_folio(space, access), wait) {
+                Ok(Some(frame)) => return Ok(frame),
+                Ok(None) => self.shrink_claim(space, page, claim),
+                Err(e) => {
+                    if wait {
+                        self.abandon(space, claim, &Err(e.clone()));
+                    }
+                    return Err(e);
+                }
+            }
+        }
+    }
+
+    /// Keeps one page of a claim and gives up the others.
+    fn shrink_claim(&self, space: &Space, page: u64, claim: &mut Claim) {
+        let kept = space.table.get(page).map(Entry::address);
+        let others = |entry: &Entry, shadow| Some(entry.address()) != kept && entry.abort_read(shadow);
+        claim.each(space, others, |entry| self.waits.land(entry, &Ok(())));
+        *claim = Claim { page, order: 0, shadow: claim.shadow, shadows: Vec::new() };
+    }
+
+    /// The read that fills a claim's frames.
+    pub(crate) fn read_request(&self, space: &Space, claim: &Claim, frame: u32, user: u64) -> Read {
+        let bytes = (self.page_bytes() as u32) << claim.order;
+        let offset = claim.page << self.page_shift;
+        // SAFETY: the frames are this thread's until the claim is resolved: they are charged, no translation leads to them, and the
+        // caller resolves the claim only after the completion. The pool keeps arena and, through its space, descriptor alive.
+        #[expect(unsafe_code, reason = "the promise about the frame is given where it is taken")]
+        unsafe {
+            Read::new(space.backing.page_fd(), offset, self.frame_ptr(frame), bytes, user)
+        }
+    }
+
+    /// Ends a claim with the outcome of its read.
+    ///
+    /// # Errors
+    /// The read's, which everybody who waits gets too; or [`Error::OutOfRange`] where the file has become shorter.
+    pub(crate) fn resolve(
+        &self,
+        space: &Space,
+        claim: &Claim,
+        frame: u32,
+        outcome: io::Result<u32>,
+        young: bool,
+    ) -> Result<(), Error> {
+        let result = match outcome {
+            Ok(got) => self.check_filled(space, claim, frame, u64::from(got)),
+            Err(e) => Err(space.read_error(claim.page, e)),
+        };
+        match &result {
+            Ok(()) => {
+                let mut at = frame;
+                for page in claim.page..claim.page + (1 << claim.order) {
+                    let entry = space.table.get(page).expect("a claimed page is within the table");
+                    if entry.finish_read(at, young) {
+                        self.waits.land(entry, &Ok(()));
+                    }
+                    at += 1;
+                }
+                if young {
+                    space.table.hint(claim.page).note_young();
+                }
+            }
+            Err(_) => {
+                self.give_back(frame, claim.order);
+                self.abandon(space, claim, &result);
+            }
+        }
+        result
+    }
+
+    /// Zeroes what lies behind the end of the file, and refuses a read that lies wholly behind it.
+    fn check_filled(&self, space: &Space, claim: &Claim, frame: u32, got: u64) -> Result<(), Error> {
+        let want = (self.page_bytes() as u64) << claim.order;
+        self.io.reads.fetch_add(1, Relaxed);
+        self.io.read_bytes.fetch_add(got, Relaxed);
+        if got == want {
+            return Ok(());
+        }
+        let start = claim.page << self.page_shift;
+        if start + got < space.len() {
+            // Shorter than we knew: somebody truncated it.
+            space.refresh_len()?;
+        }
+        if got == 0 {
+            return Err(space.out_of_range(claim.page));
+        }
+        let tail = self.frame_ptr(frame).wrapping_add(got as usize);
+        // SAFETY: the frames belong to this claim alone until it is resolved, and `got..want` lies within them.
+        #[expect(unsafe_code, reason = "frames are raw memory until they are published")]
+        unsafe {
+            tail.write_bytes(0, (want - got) as usize);
+        }
+        Ok(())
+    }
+
+    /// Makes a page resident and returns its frame. `held` is a slot on its translation, set before this is called; the slot
+    /// returned keeps the frame.
+    ///
+    /// Cost: at least one read of the device, unless another thread has just brought the page in.
+    pub(crate) fn fault(
+        &self,
+        space: &Space,
+        page: u64,
+        entry: &Entry,
+        mut held: Held,
+        access: Access,
+    ) -> Result<(u32, Held), Error> {
+        loop {
+            match claim(space, page, entry) {
+                // The slot was set before this look at the translation, so what it says holds.
+                Miss::Resident(seen, frame) => {
+                    if access == Access::Mapped {
+                        space.table.set_young(page, seen);
+                    }
+                    return Ok((frame, held));
+                }
+                Miss::Claimed(mut claim) => {
+                    let frame = self.frames_for(space, page, &mut claim, access, true)?;
+                    let outcome = self.backend.read_one(self.read_request(space, &claim, frame, 0));
+                    self.resolve(space, &claim, frame, outcome, access == Access::Mapped)?;
+                }
+                Miss::InHand => {
+                    if pipelines() > 0 {
+                        // What this thread waits for may be among what it reads itself.
+                        return Err(Error::Nested { path: space.path(), page });
+                    }
+                    if matches!(entry.load(), EntryState::Locked { .. }) {
+                        // A store waits until no slot is on the page: this one must not be among them.
+                        drop(held);
+                        self.waits.wait(entry)?;
+                        held = hazard::hold(entry.address());
+                    } else {
+                        self.waits.wait(entry)?;
+                    }
+                }
+            }
+        }
+    }
+}

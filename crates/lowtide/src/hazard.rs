@@ -1,0 +1,401 @@
+//! Hazard slots: how a reader keeps a frame without writing to anything that another reader touches.
+//!
+//! # Theory
+//!
+//! A page that is being read must not lose its frame. A count of readers beside each page would do, but it costs an
+//! atomic read-modify-write on a line that is rarely in the cache: more than the whole rest of a hit. So the
+//! announcement is turned round. Each thread has a few *slots* of its own, in a line that it always has in its cache, and writes
+//! there *which* page it reads: the address of the page's translation entry. Whoever wants to take frames away looks
+//! into all slots of all threads, once for a whole batch of pages.
+//!
+//! ```text
+//!   reader                                    evictor, for a batch of pages
+//!   1  slot = address of entry (release)      1  entry: RESIDENT → LOCKED, each
+//!   2  light()                                2  heavy()
+//!   3  load entry (acquire)                   3  read all slots (acquire)             } scan()
+//!      RESIDENT: the frame is ours            4  in a slot:  LOCKED → RESIDENT, keep the page
+//!      else:     slot = 0, take the slow way     in none:    LOCKED → ABSENT, the frame is free
+//!   4  read the bytes
+//!   5  slot = 0 (release)
+//! ```
+//!
+//! *Safety.* Let the reader have seen RESIDENT in its step 3, and the evictor have freed the frame. The fences forbid that
+//! the reader missed the evictor's step 1 **and** the evictor missed the reader's step 1 ([`crate::sync`]). As the reader
+//! missed LOCKED, the evictor saw the slot or something later in it. Not the slot itself, or it would have kept the page; so
+//! it read a later value, and every later value of a slot is written with release order after the bytes were read. The evictor's acquire load
+//! puts the reads before whatever it does with the frame next. (That is why step 1 is a *release* store too: the later value may be
+//! the announcement of the thread's next page.)
+//!
+//! *Progress.* Nobody waits for anybody. A reader that finds LOCKED has lost a race once; an evictor that finds a slot
+//! skips that page.
+//!
+//! # Records
+//!
+//! The slots of a thread are a record of eight, alone in its cache line. A slot that holds 0 is vacant, so there is no list of
+//! vacant slots to maintain: guards may be dropped in any order, and finding slot 0 vacant is a well predicted branch. A thread that
+//! needs more slots takes more records and links them into a ring. All records ever made stay in one global list, which only `scan`
+//! and the making of records lock. When a thread ends its records are given to later threads.
+//!
+//! A guard cannot leave its thread, but it can outlive the thread's own record keeping, because thread-locals are
+//! destroyed in no certain order. A record that still has a slot taken at that moment becomes a *stray*, and so does
+//! the record that a hold takes after it: the drop of the last guard of a stray gives it back. A guard that is forgotten
+//! keeps its page resident for ever and its slot with it, which wastes both and endangers nothing.
+//!
+//! # Cost
+//!
+//! [`hold`] and the drop of its guard: one thread-local load, one load and two stores in lines that only this thread writes, and no
+//! fence. Registering a thread: one lock, once. [`scan`]: one system call, and one cache line for each thread.
+
+use crate::sync::{AtomicUsize, Cell, Ordering, global_mutex, heavy, light, lock, thread_cell};
+use std::marker::PhantomData;
+use std::ops::RangeInclusive;
+
+/// Slots of one record: as many as fill a cache line. The model has two, so that few steps reach the second record.
+const SLOTS: usize = if cfg!(loom) { 2 } else { 8 };
+
+/// The slots of one thread, followed in another line by what only that thread reads and writes.
+///
+/// Aligned to two lines because processors fetch lines in pairs.
+#[repr(C, align(128))]
+struct Record {
+    /// Addresses of the entries that the owner reads; 0 is vacant. Written by the owner, read by everybody.
+    slots: [AtomicUsize; SLOTS],
+    /// The next record of the same thread, round to the first. Owner only.
+    next: Cell<Option<&'static Record>>,
+    /// The owner's record keeping is gone: whoever clears the last slot gives the record back. Owner only.
+    stray: Cell<bool>,
+}
+
+// SAFETY: `slots` is atomic. `next` and `stray` are touched by the owner only. A record has one owner at a time: it is owned from
+// `take_record` until `give_back`, both of which lock the registry, so that one owner's accesses happen before the next
+// owner's. Both are called on the owner's thread, since guards and thread-locals do not leave it.
+unsafe impl Sync for Record {}
+// SAFETY: As for `Sync`; nothing in a record is bound to the thread that made it.
+unsafe impl Send for Record {}
+
+/// All records there are. Each is leaked, since any thread may look into it at any time.
+struct Registry {
+    all: Vec<&'static Record>,
+    /// Those without an owner.
+    idle: Vec<&'static Record>,
+}
+
+global_mutex!(REGISTRY: Registry = Registry { all: Vec::new(), idle: Vec::new() });
+
+// A record of this thread, if it has one: the one that had a vacant slot last.
+thread_cell!(LOCAL: Cell<Option<&'static Record>> = Cell::new(None));
+
+// The destructor that a thread needs; apart from `LOCAL`, because thread-locals with destructors are slower to reach.
+thread_cell!(AT_EXIT: AtExit = AtExit(Cell::new(None)));
+
+/// Gives the records of an ending thread back.
+struct AtExit(Cell<Option<&'static Record>>);
+
+/// A taken slot: while it lives, the frame behind the entry cannot be reused. Dropping it vacates the slot.
+///
+/// It does not leave its thread. Guards of one thread may be dropped in any order.
+#[must_use = "the page is held only while the guard lives"]
+pub(crate) struct Held {
+    slot: &'static AtomicUsize,
+    record: &'static Record,
+    not_send: PhantomData<*const ()>,
+}
+
+/// Announces that this thread is about to read behind the entry at `address`, which is not 0.
+///
+/// Load the entry *after* this, with acquire order. If it says RESIDENT, its frame stays what it is until the
+/// guard is dropped. If it says anything else, drop the guard: nothing is held. There is no limit to the number of guards, and
+/// no failure; from the ninth of one thread on they cost more.
+#[inline]
+pub(crate) fn hold(address: usize) -> Held {
+    debug_assert_ne!(address, 0, "0 marks a vacant slot");
+    if let Some(record) = LOCAL.with(Cell::get)
+        && let Some(slot) = record.vacant()
+    {
+        return record.publish(slot, address);
+    }
+    hold_in_another_record(address)
+}
+
+/// The first hold of a thread, and those that find the record in use full.
+#[cold]
+#[inline(never)]
+fn hold_in_another_record(address: usize) -> Held {
+    if let Some((record, slot)) = own_records().find_map(|record| Some((record, record.vacant()?))) {
+        LOCAL.with(|local| local.set(Some(record)));
+        return record.publish(slot, address);
+    }
+    let record = take_record();
+    let registered = AT_EXIT.try_with(|at_exit| {
+        at_exit.0.set(Some(record));
+        LOCAL.with(|local| {
+            let neighbour = local.get().unwrap_or(record);
+            record.next.set(neighbour.next.get().or(Some(record)));
+            neighbour.next.set(Some(record));
+            local.set(Some(record));
+        });
+    });
+    if registered.is_err() {
+        record.stray.set(true);
+    }
+    record.publish(&record.slots[0], address)
+}
+
+/// Reads all slots of all threads into `held`, sorted, as they were at some moment after the call began.
+///
+/// Issues the heavy fence itself: an entry that was made LOCKED before the call, and whose address is not in the result, is
+/// read by nobody who took it for RESIDENT. The calling thread's own guards are included. Cost: see the file's
+/// header; `held` is reused to avoid an allocation.
+pub(crate) fn scan(held: &mut Vec<usize>) {
+    held.clear();
+    heavy();
+    for record in &lock(&REGISTRY).all {
+        held.extend(
+            record.slots.iter().map(|slot| slot.load(Ordering::Acquire)).filter(|&address| address != 0),
+        );
+    }
+    held.sort_unstable();
+}
+
+/// Whether the result of a [`scan`] has an address in `addresses`: the first to the last entry of a folio.
+#[must_use]
+pub(crate) fn holds(held: &[usize], addresses: &RangeInclusive<usize>) -> bool {
+    let first = held.partition_point(|address| address < addresses.start());
+    held.get(first).is_some_and(|address| addresses.contains(address))
+}
+
+/// Whether a guard of the calling thread holds the entry at `address`: waiting for that entry's readers would be for ever.
+///
+/// Guards that have outlived the thread's record keeping (see *Records*) are not found.
+#[must_use]
+pub(crate) fn held_by_this_thread(address: usize) -> bool {
+    own_records().any(|record| record.slots.iter().any(|slot| slot.load(Ordering::Relaxed) == address))
+}
+
+/// The records of the calling thread, beginning with the one in use.
+fn own_records() -> impl Iterator<Item = &'static Record> {
+    let first = LOCAL.with(Cell::get);
+    let mut next = first;
+    std::iter::from_fn(move || {
+        let record = next?;
+        next =
+            record.next.get().filter(|&following| !first.is_some_and(|first| std::ptr::eq(first, following)));
+        Some(record)
+    })
+}
+
+/// An idle record, or a new one.
+fn take_record() -> &'static Record {
+    let mut registry = lock(&REGISTRY);
+    registry.idle.pop().unwrap_or_else(|| {
+        let record = Box::leak(Box::new(Record {
+            slots: std::array::from_fn(|_| AtomicUsize::new(0)),
+            next: Cell::new(None),
+            stray: Cell::new(false),
+        }));
+        registry.all.push(record);
+        record
+    })
+}
+
+/// Ends this thread's ownership of a record without taken slots.
+fn give_back(record: &'static Record) {
+    record.next.set(None);
+    record.stray.set(false);
+    lock(&REGISTRY).idle.push(record);
+}
+
+impl Record {
+    /// A slot that the owner may use.
+    #[inline]
+    fn vacant(&'static self) -> Option<&'static AtomicUsize> {
+        self.slots.iter().find(|slot| slot.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Steps 1 and 2 of a reader.
+    #[inline]
+    fn publish(&'static self, slot: &'static AtomicUsize, address: usize) -> Held {
+        slot.store(address, Ordering::Release);
+        light();
+        Held { slot, record: self, not_send: PhantomData }
+    }
+
+    /// Whether no guard uses the record. Owner only.
+    fn is_vacant(&self) -> bool {
+        self.slots.iter().all(|slot| slot.load(Ordering::Relaxed) == 0)
+    }
+
+    /// A slot of a stray was vacated.
+    #[cold]
+    #[inline(never)]
+    fn vacated(&'static self) {
+        if self.is_vacant() {
+            give_back(self);
+        }
+    }
+}
+
+impl Drop for Held {
+    #[inline]
+    fn drop(&mut self) {
+        self.slot.store(0, Ordering::Release);
+        if self.record.stray.get() {
+            self.record.vacated();
+        }
+    }
+}
+
+impl Drop for AtExit {
+    fn drop(&mut self) {
+        // Holds that come later find no record and no `AT_EXIT`, and make do with a stray.
+        let _ = LOCAL.try_with(|local| local.set(None));
+        // Opening the ring behind one record makes it a list that ends with that record.
+        let mut next = self.0.take().and_then(|record| record.next.take());
+        while let Some(record) = next {
+            next = record.next.take();
+            if record.is_vacant() {
+                give_back(record);
+            } else {
+                record.stray.set(true);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use std::thread;
+
+    /// Whether any thread holds `address`. Other tests of the process run at the same time, so a test asks only
+    /// about addresses of its own.
+    fn seen(address: usize) -> bool {
+        let mut held = Vec::new();
+        scan(&mut held);
+        holds(&held, &(address..=address))
+    }
+
+    /// Addresses that no other caller gets.
+    fn addresses<const N: usize>() -> [usize; N] {
+        let cells: &'static [u64; N] = Box::leak(Box::new([0; N]));
+        std::array::from_fn(|i| (&raw const cells[i]).addr())
+    }
+
+    #[test]
+    fn a_hold_is_seen_while_its_guard_lives_and_not_after() {
+        let [a, b] = addresses();
+        let held = hold(a);
+        assert!(seen(a) && !seen(b));
+        assert!(held_by_this_thread(a) && !held_by_this_thread(b));
+        thread::spawn(move || assert!(seen(a) && !held_by_this_thread(a))).join().unwrap();
+        drop(held);
+        assert!(!seen(a) && !held_by_this_thread(a));
+    }
+
+    #[test]
+    fn guards_are_dropped_in_any_order_and_have_no_limit() {
+        let all = addresses::<100>();
+        let mut guards: Vec<_> = all.iter().map(|&address| (address, hold(address))).collect();
+        let mut step = 37;
+        while !guards.is_empty() {
+            assert!(guards.iter().all(|&(address, _)| held_by_this_thread(address) && seen(address)));
+            let (address, guard) = guards.swap_remove(step % guards.len());
+            drop(guard);
+            assert!(!seen(address));
+            step = step * 31 + 7;
+        }
+        // The vacated slots serve again: holding as much as before makes no new record.
+        let records = own_records().count();
+        assert!(records >= 100usize.div_ceil(SLOTS));
+        let again: Vec<_> = all.iter().map(|&address| hold(address)).collect();
+        assert_eq!(own_records().count(), records);
+        assert!(all.iter().all(|&address| seen(address)));
+        drop(again);
+    }
+
+    #[test]
+    fn one_page_held_twice_is_held_until_the_second_drop() {
+        let [a] = addresses();
+        let (first, second) = (hold(a), hold(a));
+        drop(first);
+        assert!(seen(a));
+        drop(second);
+        assert!(!seen(a));
+    }
+
+    #[test]
+    fn a_folio_is_held_by_any_of_its_entries() {
+        let held = [100, 200, 204];
+        for (range, expected) in [
+            (96..=99, false),
+            (96..=100, true),
+            (100..=100, true),
+            (101..=199, false),
+            (201..=260, true),
+            (205..=900, false),
+        ] {
+            assert_eq!(holds(&held, &range), expected, "{range:?}");
+        }
+        assert!(!holds(&[], &(0..=usize::MAX)));
+    }
+
+    #[test]
+    fn records_of_ended_threads_serve_later_threads() {
+        // Other tests make records too, but not hundreds.
+        for _ in 0..500 {
+            let [a] = addresses();
+            thread::spawn(move || drop(hold(a))).join().unwrap();
+        }
+        assert!(lock(&REGISTRY).all.len() < 300);
+    }
+
+    #[test]
+    fn a_forgotten_guard_keeps_its_page_after_its_thread() {
+        let [a, b] = addresses();
+        thread::spawn(move || {
+            std::mem::forget(hold(a));
+            drop(hold(b));
+        })
+        .join()
+        .unwrap();
+        assert!(seen(a) && !seen(b));
+    }
+
+    #[test]
+    fn guards_work_inside_destructors_of_other_thread_locals() {
+        struct Late(usize, RefCell<Option<Held>>);
+        impl Drop for Late {
+            fn drop(&mut self) {
+                assert!(self.1.get_mut().is_none() || seen(self.0), "a guard outlives the record keeping");
+                self.1.get_mut().take();
+                assert!(!seen(self.0));
+                let (one, two) = (hold(self.0), hold(self.0));
+                drop(one);
+                assert!(seen(self.0));
+                drop(two);
+                assert!(!seen(self.0));
+            }
+        }
+        // Destructors run in some order of first use; both orders are tried.
+        thread_local! {
+            static EARLY: RefCell<Option<Late>> = const { RefCell::new(None) };
+        }
+        for early in [true, false] {
+            for keeps in [true, false] {
+                let [a, b] = addresses();
+                thread::spawn(move || {
+                    if early {
+                        EARLY.with(|_| ());
+                    }
+                    let guard = keeps.then(|| hold(a));
+                    drop(hold(b));
+                    EARLY.with(|late| *late.borrow_mut() = Some(Late(a, RefCell::new(guard))));
+                })
+                .join()
+                .unwrap();
+                assert!(!seen(a), "early {early}, keeps {keeps}");
+            }
+        }
+    }
+}

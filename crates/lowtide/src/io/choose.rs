@@ -1,0 +1,136 @@
+//! Which engine is used, and why.
+//!
+//! io_uring is part of every current kernel and still often out of reach: containers forbid it with a
+//! seccomp filter (`EPERM` or `ENOSYS`), distributions with `kernel.io_uring_disabled`, old kernels lack
+//! it. So it is tried when a backend is opened: set up, probed for its operations, and made to carry out
+//! one no-op. Whatever is decided is written down in a sentence that reports and `lowtide doctor` show.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use super::inject::Inject;
+use super::request::Arena;
+use super::uring::Refusal;
+
+/// How reads and writes reach the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum IoEngine {
+    /// io_uring where it works, otherwise system calls.
+    #[default]
+    Auto,
+    /// io_uring, or an error: one ring for each thread.
+    Uring,
+    /// `pread` and `pwritev`, with a few threads to overlap them.
+    Psync,
+}
+
+impl fmt::Display for IoEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            IoEngine::Auto => "auto",
+            IoEngine::Uring => "uring",
+            IoEngine::Psync => "psync",
+        })
+    }
+}
+
+/// A name that is no I/O engine.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no I/O engine is called \"{name}\": use auto, uring or psync")]
+pub struct UnknownIoEngine {
+    /// What was asked for.
+    pub name: String,
+}
+
+impl FromStr for IoEngine {
+    type Err = UnknownIoEngine;
+
+    /// Parses the names that [`Display`](fmt::Display) writes.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownIoEngine`] for any other name.
+    fn from_str(name: &str) -> Result<IoEngine, UnknownIoEngine> {
+        match name {
+            "auto" => Ok(IoEngine::Auto),
+            "uring" => Ok(IoEngine::Uring),
+            "psync" => Ok(IoEngine::Psync),
+            _ => Err(UnknownIoEngine { name: name.to_owned() }),
+        }
+    }
+}
+
+/// What to open a backend with.
+#[derive(Clone)]
+pub(crate) struct Options {
+    /// The engine to use.
+    pub(crate) engine: IoEngine,
+    /// The most reads that one batch keeps in flight (1 … 4096).
+    pub(crate) depth: u32,
+    /// The range of all frames, if it may be registered with the kernel.
+    pub(crate) arena: Option<Arena>,
+    /// Decides which requests fail, in tests.
+    pub(crate) inject: Option<Arc<dyn Inject>>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { engine: IoEngine::Auto, depth: 128, arena: None, inject: None }
+    }
+}
+
+/// Why a backend could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    /// io_uring was demanded and is not there.
+    #[error(
+        "io_uring was asked for and cannot be used: {refusal} ({hint}); use the engine \"auto\" or \"psync\""
+    )]
+    Uring {
+        /// The step that failed.
+        #[source]
+        refusal: Refusal,
+        /// What usually causes it.
+        hint: &'static str,
+    },
+}
+
+/// What usually lies behind a refusal of io_uring, and what can be done about it.
+pub(super) fn hint(refusal: &Refusal) -> &'static str {
+    match refusal.source.raw_os_error() {
+        Some(libc::ENOSYS) => "this kernel has no io_uring, or a seccomp filter hides it",
+        Some(libc::EPERM | libc::EACCES) => {
+            "a seccomp filter forbids it, or the sysctl kernel.io_uring_disabled is set"
+        }
+        Some(libc::ENOMEM) => "RLIMIT_MEMLOCK is too small for a ring on this kernel: raise `ulimit -l`",
+        Some(libc::EMFILE | libc::ENFILE) => "too many open files: raise `ulimit -n`",
+        Some(libc::EOPNOTSUPP | libc::EINVAL) => "this kernel's io_uring is too old",
+        _ => "see io_uring_setup(2)",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn names_survive_a_round_trip() {
+        for engine in [IoEngine::Auto, IoEngine::Uring, IoEngine::Psync] {
+            assert_eq!(engine.to_string().parse(), Ok(engine));
+        }
+        let error = "aio".parse::<IoEngine>().unwrap_err();
+        assert_eq!(error.to_string(), "no I/O engine is called \"aio\": use auto, uring or psync");
+    }
+
+    #[test]
+    fn a_refusal_says_what_to_do() {
+        let refusal = Refusal { step: "io_uring_setup", source: io::Error::from_raw_os_error(libc::EPERM) };
+        let hint = hint(&refusal);
+        let text = OpenError::Uring { refusal, hint }.to_string();
+        assert!(text.contains("io_uring_setup failed"), "{text}");
+        assert!(text.contains("kernel.io_uring_disabled"), "{text}");
+        assert!(text.contains("\"psync\""), "{text}");
+    }
+}

@@ -1,0 +1,28 @@
+//! Reads of missed pages and writes of dirty ones: two interchangeable engines behind one face.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `request` | what is asked for: a read, a run of pages to write, a completion, and who owns the memory |
+//! | `job` | one request carried to its end: interruptions, short transfers, the end of the file |
+//! | `backend` | the face the rest of the runtime sees: `Backend` and `Batch` |
+//! | `choose` | which engine is used here, and why |
+//! | `uring` | io_uring: one ring for each thread, the frames registered once and shared |
+//! | `psync` | `pread` and `pwritev` in the calling thread, and a few threads to overlap them |
+//! | `inject` | failing on purpose, so that tests see what a broken device does |
+
+mod backend;
+mod choose;
+mod inject;
+mod job;
+mod psync;
+mod request;
+mod uring;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use backend::{Backend, Batch};
+pub use choose::{IoEngine, UnknownIoEngine};
+pub(crate) use choose::{OpenError, Options};
+pub use inject::{Inject, InjectOp};
+pub(crate) use request::{Arena, Completion, Read, Slice, Write};

@@ -1,0 +1,217 @@
+//! What can be asked of a backend, and who owns the memory meanwhile.
+//!
+//! A request names memory by address, because a frame of the arena is not a Rust object: it is a range
+//! that the engine has handed out for this one transfer. The kernel, another thread or a DMA engine writes
+//! to it while the requesting thread does something else, so no borrow could describe it. The promise that
+//! makes the rest of the module safe is therefore given once, where a request is made:
+//!
+//! * the memory stays mapped, and the descriptor open, from the making of the request until its
+//!   completion has been returned (or, for the calls that wait, until they return);
+//! * for a [`Read`], nobody else reads or writes that memory in between;
+//! * for a [`Write`], the memory may be read by others. A store to it during the transfer is allowed and
+//!   may or may not reach the file: write-back protects a page before it asks, if that matters to it.
+//!
+//! Whoever drops a [`Batch`](super::Batch) early waits for what is in flight, so the promise ends there at
+//! the latest.
+//!
+//! # Safety
+//!
+//! This file opts in to unsafe code for the constructors that take the promise (`unsafe fn`) and for
+//! `Send`, which raw pointers do not have by themselves.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::RawFd;
+
+/// The most bytes that one registered buffer may span: the kernel's limit
+/// (`io_uring_register(2)`, `IORING_REGISTER_BUFFERS`: each buffer at most 1 GiB).
+pub(super) const REGISTERED_MAX: usize = 1 << 30;
+
+/// One contiguous read from a file into the arena.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Read {
+    /// The file, usually opened with `O_DIRECT`.
+    pub(super) fd: RawFd,
+    /// Where in the file the read starts, in bytes.
+    pub(super) offset: u64,
+    /// Where the bytes go. With `O_DIRECT`: aligned to the device's logical block.
+    pub(super) ptr: *mut u8,
+    /// How many bytes are wanted.
+    pub(super) len: u32,
+    /// Given back in the completion. The backend does not look at it.
+    pub(super) user: u64,
+}
+
+// SAFETY: the pointer is only an address for the kernel to fill. The promise of `Read::new` covers the
+// memory whichever thread passes the address to the kernel.
+unsafe impl Send for Read {}
+
+impl Read {
+    /// Describes a read of `len` bytes at `offset` into the memory at `ptr`.
+    ///
+    /// # Safety
+    ///
+    /// `ptr..ptr + len` is writable memory, and it and `fd` stay so until the completion of this request
+    /// is returned; nobody else touches that memory in between.
+    pub(crate) unsafe fn new(fd: RawFd, offset: u64, ptr: *mut u8, len: u32, user: u64) -> Read {
+        Read { fd, offset, ptr, len, user }
+    }
+}
+
+/// One piece of memory in a [`Write`]: an address and a length, laid out as the kernel's `iovec`.
+#[derive(Debug, Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Slice(libc::iovec);
+
+// SAFETY: the address is only passed to the kernel, which reads from it; the promise of `Write::new`
+// covers the memory whichever thread does so.
+unsafe impl Send for Slice {}
+
+// SAFETY: as above; a shared `Slice` gives away nothing but two numbers.
+unsafe impl Sync for Slice {}
+
+impl Slice {
+    /// The memory at `ptr`, `len` bytes long. With `O_DIRECT` both must be multiples of the device's
+    /// logical block.
+    pub(crate) fn new(ptr: *const u8, len: usize) -> Slice {
+        Slice(libc::iovec { iov_base: ptr.cast_mut().cast(), iov_len: len })
+    }
+
+    /// How many bytes the slice spans.
+    pub(crate) fn len(&self) -> usize {
+        self.0.iov_len
+    }
+
+    /// The slice without its first `count` bytes (`count` at most `len`).
+    pub(super) fn tail(&self, count: usize) -> Slice {
+        Slice::new(self.0.iov_base.cast::<u8>().wrapping_add(count), self.0.iov_len - count)
+    }
+}
+
+/// One run of pages to write: contiguous in the file, anywhere in memory.
+///
+/// The number of slices is not limited; more than `IOV_MAX` are written in several transfers, in order.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Write<'a> {
+    /// The file, usually opened with `O_DIRECT`.
+    pub(super) fd: RawFd,
+    /// Where in the file the run starts, in bytes.
+    pub(super) offset: u64,
+    /// The memory, in file order.
+    pub(super) slices: &'a [Slice],
+}
+
+impl<'a> Write<'a> {
+    /// Describes a write of all `slices`, one after the other, at `offset`.
+    ///
+    /// # Safety
+    ///
+    /// Each slice is readable memory, and it and `fd` stay so until the call that takes this request
+    /// returns.
+    pub(crate) unsafe fn new(fd: RawFd, offset: u64, slices: &'a [Slice]) -> Write<'a> {
+        Write { fd, offset, slices }
+    }
+
+    /// How many bytes the run spans.
+    pub(crate) fn len(&self) -> u64 {
+        self.slices.iter().map(|slice| slice.len() as u64).sum()
+    }
+}
+
+/// The end of one [`Read`] of a batch.
+#[derive(Debug)]
+pub(crate) struct Completion {
+    /// The `user` of the request.
+    pub(crate) user: u64,
+    /// Bytes read. Fewer than were asked for means that the file ends there. What the rest of the memory
+    /// holds is not said (a direct read fills its last block), nor what any of it holds after an error.
+    pub(crate) result: io::Result<u32>,
+}
+
+/// The range all frames lie in, for a backend that may register it with the kernel.
+///
+/// Registering pins the memory: every page of the range becomes resident, is charged to the process at
+/// once, and counts against `RLIMIT_MEMLOCK` unless the process has `CAP_IPC_LOCK`. A refusal only costs
+/// speed. A child made by `fork` gets a copy of pinned memory at once unless the range is excluded with
+/// `MADV_DONTFORK`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arena {
+    base: usize,
+    len: usize,
+}
+
+impl Arena {
+    /// Describes the `len` bytes at `base`.
+    ///
+    /// # Safety
+    ///
+    /// While a backend that was given this arena exists, the range stays mapped *to the same physical
+    /// pages*: no `munmap`, `mremap`, `MADV_DONTNEED`, `MADV_REMOVE` or hole punched in it. The kernel
+    /// writes to the pages that were there when it registered them; a page exchanged behind its back
+    /// would silently miss the bytes of every later read.
+    pub(crate) unsafe fn new(base: *mut u8, len: usize) -> Arena {
+        Arena { base: base.addr(), len }
+    }
+
+    /// How many bytes the arena spans.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The arena cut into pieces that the kernel accepts as registered buffers.
+    pub(super) fn pieces(&self) -> Vec<libc::iovec> {
+        (0..self.len)
+            .step_by(REGISTERED_MAX)
+            .map(|start| libc::iovec {
+                iov_base: std::ptr::with_exposed_provenance_mut(self.base + start),
+                iov_len: REGISTERED_MAX.min(self.len - start),
+            })
+            .collect()
+    }
+
+    /// The piece that `ptr..ptr + len` lies in, or `None` when it is not inside exactly one.
+    pub(super) fn piece_of(&self, ptr: *const u8, len: usize) -> Option<u16> {
+        let start = ptr.addr().checked_sub(self.base)?;
+        let end = start.checked_add(len).filter(|&end| end <= self.len && len > 0)?;
+        let piece = start / REGISTERED_MAX;
+        (piece == (end - 1) / REGISTERED_MAX).then(|| u16::try_from(piece).ok()).flatten()
+    }
+}
+
+/// Refuses a range that no file can have. Negative offsets would otherwise reach the kernel, where
+/// io_uring takes −1 to mean "the current position".
+pub(super) fn check_range(offset: u64, len: u64) -> io::Result<()> {
+    match offset.checked_add(len) {
+        Some(end) if i64::try_from(end).is_ok() => Ok(()),
+        _ => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arena_is_registered_in_pieces_of_one_gibibyte() {
+        // SAFETY: the range is only used for arithmetic here, no backend sees it.
+        let arena = unsafe { Arena::new(std::ptr::without_provenance_mut(1 << 40), (5 << 29) + 4096) };
+        let lengths: Vec<usize> = arena.pieces().iter().map(|piece| piece.iov_len).collect();
+        assert_eq!(lengths, [1 << 30, 1 << 30, (1 << 29) + 4096]);
+
+        let at = |offset: usize| std::ptr::without_provenance::<u8>((1 << 40) + offset);
+        assert_eq!(arena.piece_of(at(0), 4096), Some(0));
+        assert_eq!(arena.piece_of(at((1 << 30) - 4096), 4096), Some(0));
+        assert_eq!(arena.piece_of(at((1 << 30) - 4096), 8192), None, "crosses a piece");
+        assert_eq!(arena.piece_of(at(5 << 29), 4096), Some(2));
+        assert_eq!(arena.piece_of(at(5 << 29), 8192), None, "beyond the end");
+        assert_eq!(arena.piece_of(std::ptr::without_provenance(4096), 4096), None, "before the start");
+    }
+
+    #[test]
+    fn ranges_beyond_what_a_file_can_hold_are_refused() {
+        assert!(check_range(0, u64::from(u32::MAX)).is_ok());
+        assert!(check_range(i64::MAX as u64 - 4096, 4096).is_ok());
+        assert!(check_range(i64::MAX as u64 - 4095, 4096).is_err());
+        assert!(check_range(u64::MAX, 4096).is_err(), "io_uring would read at the current position");
+    }
+}

@@ -1,0 +1,135 @@
+//! Which rings belong to which thread, and when they are closed.
+//!
+//! Every thread has one *drawer* for each backend it has used. A ring is taken out for a request or a
+//! batch and put back after it; it never leaves its thread (rings with a single issuer would refuse). The
+//! thread owns its drawers, each backend knows those that were made for it:
+//!
+//! ```text
+//!   thread-local list ──Arc──▶ drawer { idle rings } ◀──Weak── backend
+//! ```
+//!
+//! * The thread ends: its list goes, the drawers go with it, the rings are closed.
+//! * The backend goes while the thread lives: it empties and closes every drawer, so no ring (and no
+//!   registration of the arena) outlives it. The closed drawer, a few words, leaves the list when the
+//!   thread next makes a drawer.
+//!
+//! The lock in a drawer is contended only in that last case, so taking a ring costs two uncontended atomic
+//! operations on a line that the thread owns.
+
+use std::cell::RefCell;
+use std::io;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use super::super::psync::lock;
+use super::ring::Ring;
+
+/// How many idle rings a thread keeps. More are only in use when batches are nested deeper.
+const IDLE_MAX: usize = 2;
+
+thread_local! {
+    static MINE: RefCell<Vec<(u64, Arc<Drawer>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The idle rings of one thread for one backend.
+#[derive(Debug, Default)]
+struct Drawer(Mutex<Content>);
+
+#[derive(Debug, Default)]
+struct Content {
+    idle: Vec<Ring>,
+    closed: bool,
+}
+
+/// All drawers of one backend. Dropping it closes them.
+#[derive(Debug)]
+pub(super) struct Drawers {
+    /// Unique in the process and never used again, so that a stale drawer is not mistaken for a new one.
+    id: u64,
+    all: Mutex<Vec<Weak<Drawer>>>,
+}
+
+impl Drawers {
+    /// No drawers yet.
+    pub(super) fn new() -> Drawers {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Drawers { id: NEXT.fetch_add(1, Ordering::Relaxed), all: Mutex::default() }
+    }
+
+    /// Takes an idle ring out of this thread's drawer, or opens one.
+    ///
+    /// # Errors
+    ///
+    /// What `open` returns; an error also when the thread is so near its end that its thread-local
+    /// storage is gone.
+    pub(super) fn take(&self, open: impl FnOnce() -> io::Result<Ring>) -> io::Result<Lease> {
+        let drawer = MINE
+            .try_with(|mine| {
+                let mut mine = mine.borrow_mut();
+                match mine.iter().find(|(id, _)| *id == self.id) {
+                    Some((_, drawer)) => Arc::clone(drawer),
+                    None => {
+                        mine.retain(|(_, drawer)| !lock(&drawer.0).closed);
+                        let drawer = self.make();
+                        mine.push((self.id, Arc::clone(&drawer)));
+                        drawer
+                    }
+                }
+            })
+            .map_err(io::Error::other)?;
+        let idle = lock(&drawer.0).idle.pop();
+        let ring = match idle {
+            Some(ring) => ring,
+            None => open()?,
+        };
+        Ok(Lease { ring: Some(ring), drawer, not_send: PhantomData })
+    }
+
+    fn make(&self) -> Arc<Drawer> {
+        let drawer = Arc::<Drawer>::default();
+        let mut all = lock(&self.all);
+        all.retain(|known| known.strong_count() > 0);
+        all.push(Arc::downgrade(&drawer));
+        drawer
+    }
+}
+
+impl Drop for Drawers {
+    fn drop(&mut self) {
+        for drawer in lock(&self.all).drain(..).filter_map(|known| known.upgrade()) {
+            let mut content = lock(&drawer.0);
+            content.closed = true;
+            content.idle.clear();
+        }
+    }
+}
+
+/// A ring in use. Dropping it puts the ring back, if it can be used again.
+#[derive(Debug)]
+pub(super) struct Lease {
+    /// Present until the drop.
+    ring: Option<Ring>,
+    drawer: Arc<Drawer>,
+    /// A ring is entered only by the thread that opened it.
+    not_send: PhantomData<*const ()>,
+}
+
+impl Lease {
+    /// The ring.
+    pub(super) fn ring(&mut self) -> &mut Ring {
+        self.ring.as_mut().expect("a lease has its ring until it is dropped")
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Some(ring) = self.ring.take().filter(|ring| ring.is_idle() && !ring.is_broken()) else {
+            return;
+        };
+        let mut content = lock(&self.drawer.0);
+        if !content.closed && content.idle.len() < IDLE_MAX {
+            content.idle.push(ring);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! # lowtide
+//!
+//! Read and write files that are bigger than the memory you want to spend on them, on a stock Linux kernel, without root: pages of
+//! your files live in a fixed budget of memory, and Linux's newest page reclaim, rebuilt in user space, decides which stay.
+//!
+//! ```
+//! use lowtide::{OpenOptions, Pager};
+//!
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("data");
+//! let pager = Pager::builder().max("8M".parse()?).policy("mglru".parse()?).build()?;
+//! let view = OpenOptions::new().create(64 << 20).open(&pager, &path)?;
+//! view.write_at(5_000_000, b"hello")?;
+//! view.flush()?;
+//!
+//! let page = view.read(5_000_000 / 4096)?;             // a guard: the page stays while it lives
+//! assert_eq!(&page[5_000_000 % 4096..][..5], b"hello");
+//! drop(page);
+//! view.get_many(&[1, 2, 3], |i, bytes| assert_eq!((i < 3, bytes.len()), (true, 4096)))?;
+//! println!("{}", pager.stat());                        // as memory.stat
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A [`Pager`] is one budget. A [`View`] is an open file under it. Reading gives a guard, [`Page`]; a hit costs about as much as a pointer into a memory
+//! map, a miss one read of the device and no more, however many threads want the page.
+//!
+//! ## Inside
+//!
+//! Everything that decides about pages is in the crate `lowtide-core`, which this crate drives on real memory:
+//!
+//! | file | concept |
+//! |---|---|
+//! | `pager`, `config`, `view`, `guard`, `stat`, `error` | the public face |
+//! | `pool` | frames, the engine, the lock around them; taking frames |
+//! | `translation`, `hazard` | from page to frame, and how a reader keeps a frame without a lock |
+//! | `fault`, `many`, `wait` | bringing pages in, one or many; waiting for somebody else's read |
+//! | `reclaim` | driving the engine's reclaim: aging walks, unmapping victims |
+//! | `store`, `writeback`, `close` | writing to pages, writing pages to files, letting go of a file |
+//! | `background` | the threads that reclaim, flush and read ahead |
+//! | `frames`, `space`, `io`, `sync`, `size` | frame allocator; open files; I/O engines; atomics; sizes |
+#![deny(unsafe_code)]
+
+mod background;
+mod close;
+mod config;
+mod error;
+mod fault;
+mod frames;
+mod guard;
+#[allow(unsafe_code, reason = "see the file's header")]
+mod hazard;
+mod io;
+mod many;
+mod pager;
+mod pool;
+mod reclaim;
+mod size;
+mod space;
+mod stat;
+mod store;
+mod sync;
+#[allow(unsafe_code, reason = "see the file's header")]
+mod translation;
+mod view;
+mod wait;
+mod writeback;
+
+pub use config::{Builder, IoMode};
+pub use error::{BuildError, Error, OpenError};
+pub use guard::Page;
+pub use io::{Inject, InjectOp, IoEngine, UnknownIoEngine};
+pub use lowtide_core::{Events, MemcgEvents, MemoryStat, Policy, PolicyError};
+pub use pager::{OpenOptions, Pager};
+pub use size::{Size, SizeError, SizeProblem};
+pub use stat::{IoStat, Stat};
+pub use view::View;

@@ -1,0 +1,206 @@
+//! Many pages at once: hits are served as they are found, misses overlap up to the configured depth.
+//!
+//! One thread keeps several claims. Two rules keep that from ever becoming a deadlock: a thread that owns claims never waits for
+//! another thread's page or for a frame before it has resolved its own; and a page that is in other hands is put off
+//! until the end.
+
+use crate::error::Error;
+use crate::fault::{Access, Claim, Miss, claim};
+use crate::hazard;
+use crate::io::{Batch, Completion};
+use crate::pool::Pool;
+use crate::space::Space;
+use crate::translation::State as EntryState;
+use std::cell::Cell;
+
+thread_local! {
+    static PIPELINES: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Calls of this thread that may have reads in flight. While there are any, the thread must not wait for a page in other hands.
+pub(crate) fn pipelines() -> u32 {
+    PIPELINES.get()
+}
+
+/// Reads in flight for one call. Dropping it, even in a panic, resolves them all.
+struct Pipeline<'p> {
+    pool: &'p Pool,
+    space: &'p Space,
+    batch: Batch<'p>,
+    /// In flight, by the number that the completion carries.
+    pending: Vec<Option<Pending>>,
+    free: Vec<usize>,
+    done: Vec<Completion>,
+    young: bool,
+}
+
+#[derive(Debug)]
+struct Pending {
+    /// Position in the caller's list.
+    index: usize,
+    page: u64,
+    claim: Claim,
+    frame: u32,
+}
+
+impl<'p> Pipeline<'p> {
+    fn new(pool: &'p Pool, space: &'p Space, young: bool) -> Self {
+        let batch = pool.backend.batch();
+        PIPELINES.set(PIPELINES.get() + 1);
+        Self { pool, space, batch, pending: Vec::new(), free: Vec::new(), done: Vec::new(), young }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.pending.len() - self.free.len()
+    }
+
+    fn push(&mut self, pending: Pending) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.pending.push(None);
+            self.pending.len() - 1
+        });
+        self.batch.push(self.pool.read_request(self.space, &pending.claim, pending.frame, slot as u64));
+        self.pending[slot] = Some(pending);
+    }
+
+    /// Waits for at least `min` reads and resolves all that have ended. `each` sees the pages that came in, still held.
+    fn reap(&mut self, min: usize, mut each: impl FnMut(usize, u64, u32)) -> Result<(), Error> {
+        self.batch.wait(min, &mut self.done);
+        let mut first_error = Ok(());
+        while let Some(completion) = self.done.pop() {
+            let slot = completion.user as usize;
+            let Some(p) = self.pending[slot].take() else { continue };
+            self.free.push(slot);
+            let entry = self.space.table.get(p.page).expect("a claimed page is within the table");
+            // Held before it is published, so that it is still there when the caller looks.
+            let held = hazard::hold(entry.address());
+            match self.pool.resolve(self.space, &p.claim, p.frame, completion.result, self.young) {
+                Ok(()) => {
+                    // A store may have come first; then the page is put off like any other in hand.
+                    if let EntryState::Resident { frame, .. } = entry.load() {
+                        each(p.index, p.page, frame);
+                    } else {
+                        each(p.index, p.page, u32::MAX);
+                    }
+                }
+                Err(e) if first_error.is_ok() => first_error = Err(e),
+                Err(_) => {}
+            }
+            drop(held);
+        }
+        first_error
+    }
+}
+
+impl Drop for Pipeline<'_> {
+    fn drop(&mut self) {
+        while self.in_flight() > 0 {
+            // Errors were reported, or nobody is left to hear of them.
+            let _ = self.reap(self.in_flight(), |_, _, _| ());
+        }
+        PIPELINES.set(PIPELINES.get() - 1);
+    }
+}
+
+impl Pool {
+    /// Brings in pages, and shows each to `each` while it is held. Pages may repeat; the order is that of arrival.
+    pub(crate) fn read_many(
+        &self,
+        space: &Space,
+        pages: impl IntoIterator<Item = u64>,
+        mut each: impl FnMut(usize, u64, &[u8]),
+    ) -> Result<(), Error> {
+        let mut put_off = Vec::new();
+        let mut pipeline: Option<Pipeline<'_>> = None;
+        // At least a quarter of the depth at a time: waking for each costs more than it brings.
+        let wait_for = (self.depth / 4).max(1);
+        for (index, page) in pages.into_iter().enumerate() {
+            let entry = self.entry(space, page)?;
+            if let Ok(pinned) = entry.pin() {
+                if !pinned.young {
+                    space.table.set_young(page, pinned.seen());
+                }
+                each(index, page, self.bytes(pinned.frame));
+                continue;
+            }
+            let mut claimed = match claim(space, page, entry) {
+                Miss::Claimed(claim) => claim,
+                Miss::Resident(..) | Miss::InHand => {
+                    put_off.push((index, page));
+                    continue;
+                }
+            };
+            let pipe = pipeline.get_or_insert_with(|| Pipeline::new(self, space, true));
+            let mut arrived = |index: usize, page: u64, frame: u32| {
+                if frame == u32::MAX {
+                    put_off.push((index, page));
+                } else {
+                    each(index, page, self.bytes(frame));
+                }
+            };
+            let frame = match self.frames_for(space, page, &mut claimed, Access::Mapped, false) {
+                Ok(frame) => frame,
+                Err(_) => {
+                    // Not while others may need what this thread has in flight.
+                    let drained = pipe.reap(pipe.in_flight(), &mut arrived);
+                    if let Err(e) = drained {
+                        self.abandon(space, &claimed, &Ok(()));
+                        return Err(e);
+                    }
+                    self.frames_for(space, page, &mut claimed, Access::Mapped, true)?
+                }
+            };
+            pipe.push(Pending { index, page, claim: claimed, frame });
+            if pipe.in_flight() >= self.depth {
+                pipe.reap(wait_for, &mut arrived)?;
+            }
+        }
+        if let Some(mut pipe) = pipeline {
+            while pipe.in_flight() > 0 {
+                pipe.reap(pipe.in_flight(), |index, page, frame| {
+                    if frame == u32::MAX {
+                        put_off.push((index, page));
+                    } else {
+                        each(index, page, self.bytes(frame));
+                    }
+                })?;
+            }
+        }
+        for (index, page) in put_off {
+            let (frame, _held) = self.hold_page(space, page, Access::Mapped)?;
+            each(index, page, self.bytes(frame));
+        }
+        Ok(())
+    }
+
+    /// Brings absent pages in without using them: they are placed as read ahead, not as accessed.
+    pub(crate) fn read_ahead(
+        &self,
+        space: &Space,
+        pages: impl IntoIterator<Item = u64>,
+    ) -> Result<(), Error> {
+        let mut pipe = Pipeline::new(self, space, false);
+        for page in pages {
+            let Some(entry) = space.table.get(page) else { break };
+            if !matches!(entry.load(), EntryState::Absent { .. }) {
+                continue;
+            }
+            let Miss::Claimed(mut claimed) = claim(space, page, entry) else { continue };
+            match self.frames_for(space, page, &mut claimed, Access::Descriptor, false) {
+                Ok(frame) => pipe.push(Pending { index: 0, page, claim: claimed, frame }),
+                Err(_) => {
+                    // A hint is not worth waiting for.
+                    self.abandon(space, &claimed, &Ok(()));
+                    break;
+                }
+            }
+            if pipe.in_flight() >= self.depth {
+                pipe.reap((self.depth / 4).max(1), |_, _, _| ())?;
+            }
+        }
+        while pipe.in_flight() > 0 {
+            pipe.reap(pipe.in_flight(), |_, _, _| ())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,216 @@
+//! Driving reclaim on real memory: answering the engine's questions and carrying out its steps.
+//!
+//! A batch of victims goes through three moves, all under the pool's lock, so isolation is never visible to others:
+//!
+//! 1. Each victim's translations are *locked*, unless one of them is young, dirty, busy or locked already.
+//! 2. One `membarrier` for the whole batch; then every hazard slot of every thread is read. A victim that some slot names is in use: its
+//!    translations are unlocked again, unchanged.
+//! 3. The others are gone: the engine computes what is to be remembered of them, which takes the place of their translations, and their
+//!    frames are free.
+//!
+//! Why that is safe is told in `hazard.rs`. Only the aging walk lets go of the lock in between, every few tables.
+
+use crate::hazard;
+use crate::pool::{Pool, State};
+use crate::space::Space;
+use crate::translation::{Entry, State as EntryState};
+use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
+use lowtide_core::{
+    AgeJob, Facts, Folio, FolioId, FolioState, Reclaim, References, Step, TableKey, Unmapped, Victim, Window,
+};
+use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
+
+/// Tables that the aging walk visits under one hold of the lock.
+const WALK_CHUNK: usize = 16;
+
+/// The translations of all open spaces, as the engine asks about them.
+pub(crate) struct Translations<'a> {
+    pub(crate) spaces: &'a [Option<Arc<Space>>],
+}
+
+impl Translations<'_> {
+    fn entries(&self, folio: &Folio) -> impl Iterator<Item = &Entry> {
+        let owner = folio.owner();
+        let space = self.spaces[owner.space.0 as usize].as_deref();
+        space.into_iter().flat_map(move |space| entries_of(space, owner.page, folio.order()))
+    }
+}
+
+/// The translations of a folio's pages.
+pub(crate) fn entries_of(space: &Space, page: u64, order: u8) -> std::slice::Iter<'_, Entry> {
+    space.table.slice(page..page + (1 << order)).iter()
+}
+
+const fn table_key(space: &Space, table: u64) -> TableKey {
+    TableKey((space.id.0 as u64) << 40 | table)
+}
+
+impl Facts for Translations<'_> {
+    fn state(&mut self, _id: FolioId, folio: &Folio) -> FolioState {
+        let locked = self.entries(folio).any(|e| !matches!(e.load(), EntryState::Resident { .. }));
+        FolioState { locked, mapped: true }
+    }
+
+    fn references(&mut self, _id: FolioId, folio: &Folio) -> References {
+        let young = self.entries(folio).filter(|e| e.clear_young()).count();
+        // One mapping: several young entries of a large folio are one reference to it.
+        References { young: u32::from(young > 0), exec: false }
+    }
+
+    fn look_around(
+        &mut self,
+        _id: FolioId,
+        folio: &Folio,
+        visit: &mut dyn FnMut(FolioId) -> bool,
+    ) -> Option<Window> {
+        let owner = folio.owner();
+        let space = self.spaces[owner.space.0 as usize].as_deref()?;
+        let table = owner.page / TABLE_ENTRIES;
+        let (first, end) = window(owner.page, space.table.pages());
+        let own = owner.page..owner.page + folio.pages();
+        let window = (first..end).zip(space.table.slice(first..end));
+        for (_, entry) in window.filter(|(page, _)| !own.contains(page)) {
+            if let EntryState::Resident { frame, young: true, .. } = entry.load()
+                && visit(FolioId(frame))
+            {
+                entry.clear_young();
+            }
+        }
+        Some(Window { table: table_key(space, table), entries: end - first })
+    }
+}
+
+/// At most 64 entries around a page: its whole table if that is no longer, else centred on the page and clipped to the table.
+fn window(page: u64, pages: u64) -> (u64, u64) {
+    let table = page / TABLE_ENTRIES * TABLE_ENTRIES;
+    let end = (table + TABLE_ENTRIES).min(pages);
+    if end - table <= LOOK_AROUND_MAX {
+        return (table, end);
+    }
+    let half = LOOK_AROUND_MAX / 2;
+    let first = page.saturating_sub(half).max(table).min(end - LOOK_AROUND_MAX);
+    (first, first + LOOK_AROUND_MAX)
+}
+
+impl Pool {
+    /// Runs an invocation to its end. Returns the lock, which it lets go of in between, and the pages reclaimed.
+    pub(crate) fn reclaim<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        mut reclaim: Reclaim,
+    ) -> (MutexGuard<'a, State>, u64) {
+        loop {
+            let State { engine, frames, spaces } = &mut *state;
+            match reclaim.step(engine, &mut Translations { spaces }, self.now()) {
+                Step::Unmap => unmap(self, spaces, reclaim.victims()),
+                Step::Freed => {
+                    for gone in reclaim.freed() {
+                        let space = spaces[gone.owner.space.0 as usize].as_deref();
+                        let space = space.expect("a folio's space is open");
+                        for entry in entries_of(space, gone.owner.page, gone.order) {
+                            if entry.evict(gone.shadow.to_bits()) {
+                                self.waits.land(entry, &Ok(()));
+                            }
+                        }
+                        frames.free(gone.folio.0, gone.order);
+                    }
+                    self.freed.notify_all();
+                }
+                Step::Walk => state = self.walk(state, reclaim.age_job()),
+                Step::WakeFlushers => self.wake_flushers(),
+                Step::Throttle(_, nanos) => {
+                    (state, _) = self
+                        .freed
+                        .wait_timeout(state, Duration::from_nanos(nanos))
+                        .unwrap_or_else(std::sync::PoisonError::into_inner);
+                }
+                Step::Yield => {
+                    drop(state);
+                    std::thread::yield_now();
+                    state = self.lock();
+                }
+                Step::Done => return (state, reclaim.reclaimed()),
+            }
+        }
+    }
+
+    /// Feeds an aging job: visits every table that may have young entries and that the job wants.
+    fn walk<'a>(&'a self, mut state: MutexGuard<'a, State>, job: &mut AgeJob) -> MutexGuard<'a, State> {
+        while let Some(id) = job.next_space(&mut state.engine) {
+            let Some(space) = state.spaces[id.0 as usize].clone() else { continue };
+            let mut visited = 0;
+            for table in 0..space.table.pages().div_ceil(TABLE_ENTRIES) {
+                let hint = space.table.hint(table * TABLE_ENTRIES);
+                if !hint.take_young() {
+                    continue;
+                }
+                let key = table_key(&space, table);
+                if !job.wants(&state.engine, key) {
+                    hint.note_young();
+                    continue;
+                }
+                walk_table(&mut state, &space, table, key, job);
+                visited += 1;
+                if visited % WALK_CHUNK == 0 {
+                    drop(state);
+                    state = self.lock();
+                }
+            }
+        }
+        state
+    }
+}
+
+fn walk_table(state: &mut State, space: &Space, table: u64, key: TableKey, job: &mut AgeJob) {
+    let first = table * TABLE_ENTRIES;
+    let entries = space.table.slice(first..first + TABLE_ENTRIES);
+    let (mut young, mut last, mut left_young) = (0, None, false);
+    for entry in entries {
+        let EntryState::Resident { frame, young: true, .. } = entry.load() else { continue };
+        let Some(folio) = job.takes(&state.engine, FolioId(frame)) else {
+            left_young = true;
+            continue;
+        };
+        entry.clear_young();
+        young += 1;
+        if last.replace(folio) != Some(folio) {
+            job.young(&mut state.engine, folio, false);
+        }
+    }
+    if left_young {
+        space.table.hint(first).note_young();
+    }
+    job.table_done(&mut state.engine, key, young, entries.len() as u64);
+}
+
+/// Decides which victims nobody uses, and leaves exactly their translations locked.
+fn unmap(pool: &Pool, spaces: &[Option<Arc<Space>>], victims: &mut [Victim]) {
+    let entries = |v: &Victim| {
+        let space = spaces[v.owner.space.0 as usize].as_deref().expect("a folio's space is open");
+        entries_of(space, v.owner.page, v.order)
+    };
+    let unlock = |victim: &Victim, count: usize| {
+        for (entry, frame) in entries(victim).zip(victim.folio.0..).take(count) {
+            if entry.unlock(frame, false, false) {
+                pool.waits.land(entry, &Ok(()));
+            }
+        }
+    };
+    for victim in victims.iter_mut() {
+        let locked = entries(victim).take_while(|e| e.try_lock_for_eviction().is_ok()).count();
+        if locked == 1 << victim.order {
+            victim.outcome = Unmapped::Done;
+        } else {
+            unlock(victim, locked);
+        }
+    }
+    let mut held = Vec::new();
+    hazard::scan(&mut held);
+    for victim in victims.iter_mut().filter(|v| v.outcome == Unmapped::Done) {
+        if entries(victim).any(|e| hazard::holds(&held, &(e.address()..=e.address()))) {
+            unlock(victim, 1 << victim.order);
+            victim.outcome = Unmapped::Pinned;
+        }
+    }
+}

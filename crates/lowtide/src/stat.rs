@@ -1,0 +1,61 @@
+//! What a pager counts: the engine's counters under the kernel's names, and its own I/O.
+
+use lowtide_core::MemoryStat;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Transfers, counted as they end.
+#[derive(Debug, Default)]
+pub(crate) struct IoCounters {
+    pub(crate) reads: AtomicU64,
+    pub(crate) read_bytes: AtomicU64,
+    pub(crate) writes: AtomicU64,
+    pub(crate) write_bytes: AtomicU64,
+}
+
+impl IoCounters {
+    pub(crate) fn snapshot(&self) -> IoStat {
+        IoStat {
+            reads: self.reads.load(Relaxed),
+            read_bytes: self.read_bytes.load(Relaxed),
+            writes: self.writes.load(Relaxed),
+            write_bytes: self.write_bytes.load(Relaxed),
+        }
+    }
+}
+
+/// Transfers between files and frames since the pager was built.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoStat {
+    /// Reads that ended well.
+    pub reads: u64,
+    /// Bytes that they brought.
+    pub read_bytes: u64,
+    /// Write runs that ended well.
+    pub writes: u64,
+    /// Bytes that they wrote.
+    pub write_bytes: u64,
+}
+
+/// One snapshot of a pager. `Display` is the text of a v2 `memory.stat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// The engine's view of the budget.
+    pub memory: MemoryStat,
+    /// Transfers.
+    pub io: IoStat,
+    /// Bytes of page frames: the budget.
+    pub budget_bytes: u64,
+    /// Bytes of the frames that are backed by huge pages at this moment.
+    pub huge_bytes: u64,
+    /// Bytes of the engine's and the allocator's tables, on top of the budget: they depend on the budget only.
+    pub frame_metadata_bytes: u64,
+    /// Bytes of translations, four for each page of each open file.
+    pub translation_bytes: u64,
+}
+
+impl fmt::Display for Stat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.memory.fmt(f)
+    }
+}

@@ -1,0 +1,449 @@
+//! The translation of one page: a word, and the transitions that its states allow (see the parent module).
+
+use crate::hazard::{self, Held};
+use crate::sync::{AtomicU32, Ordering};
+
+const TAG: u32 = 0b11 << 30;
+const ABSENT: u32 = 0b00 << 30;
+const BUSY: u32 = 0b01 << 30;
+const LOCKED: u32 = 0b10 << 30;
+const RESIDENT: u32 = 0b11 << 30;
+/// In BUSY and LOCKED: somebody sleeps until the owner is done.
+const WAITERS: u32 = 1 << 29;
+/// In RESIDENT: read since the bit was last cleared.
+const YOUNG: u32 = 1 << 29;
+/// In RESIDENT and LOCKED: the frame has bytes that the file lacks.
+const DIRTY: u32 = 1 << 28;
+const FRAME: u32 = DIRTY - 1;
+
+/// Frames that a translation can tell apart: 2^28, which is 1 TiB of 4 KiB pages.
+pub(crate) const FRAMES_MAX: u32 = FRAME + 1;
+/// Shadows are below this.
+pub(crate) const SHADOWS_MAX: u32 = 1 << 30;
+
+const _: () = assert!(lowtide_core::Shadow::BITS == SHADOWS_MAX.trailing_zeros());
+
+/// A translation, decoded. Who waits is left out: it concerns only whoever ends the state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    /// Not in memory.
+    Absent {
+        /// [`lowtide_core::Shadow::to_bits`] of what is remembered, 0 for nothing.
+        shadow: u32,
+    },
+    /// Being read in.
+    Busy,
+    /// In memory, and taken by one thread.
+    Locked {
+        /// Number of the frame.
+        frame: u32,
+        /// The frame has bytes that the file lacks.
+        dirty: bool,
+    },
+    /// In memory.
+    Resident {
+        /// Number of the frame.
+        frame: u32,
+        /// Read since the bit was last cleared.
+        young: bool,
+        /// The frame has bytes that the file lacks.
+        dirty: bool,
+    },
+}
+
+impl State {
+    #[inline]
+    const fn decode(word: u32) -> Self {
+        let (frame, dirty) = (word & FRAME, word & DIRTY != 0);
+        match word & TAG {
+            ABSENT => Self::Absent { shadow: word },
+            BUSY => Self::Busy,
+            LOCKED => Self::Locked { frame, dirty },
+            _ => Self::Resident { frame, young: word & YOUNG != 0, dirty },
+        }
+    }
+
+    /// The word without WAITERS.
+    #[inline]
+    const fn encode(self) -> u32 {
+        const fn bit(set: bool, bit: u32) -> u32 {
+            if set { bit } else { 0 }
+        }
+        match self {
+            Self::Absent { shadow } => ABSENT | shadow,
+            Self::Busy => BUSY,
+            Self::Locked { frame, dirty } => LOCKED | bit(dirty, DIRTY) | frame,
+            Self::Resident { frame, young, dirty } => {
+                RESIDENT | bit(young, YOUNG) | bit(dirty, DIRTY) | frame
+            }
+        }
+    }
+}
+
+/// A page that is held: its frame stays what it is while this lives. It does not leave its thread.
+#[must_use = "the page is held only while the guard lives"]
+pub(crate) struct Pinned {
+    /// Number of the frame.
+    pub(crate) frame: u32,
+    /// YOUNG as it was seen. Where it is false, [`Table::set_young`](super::Table::set_young) is due.
+    pub(crate) young: bool,
+    /// DIRTY as it was seen.
+    pub(crate) dirty: bool,
+    /// The slot. Vacated on drop.
+    pub(crate) held: Held,
+}
+
+impl Pinned {
+    /// The state that was seen.
+    #[inline]
+    pub(crate) const fn seen(&self) -> State {
+        State::Resident { frame: self.frame, young: self.young, dirty: self.dirty }
+    }
+}
+
+/// What a store finds in the page that it locks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Taken {
+    /// Number of the frame.
+    pub(crate) frame: u32,
+    /// YOUNG as it was; LOCKED does not keep it.
+    pub(crate) young: bool,
+    /// DIRTY as it was; LOCKED keeps it, and `unlock` needs it.
+    pub(crate) dirty: bool,
+}
+
+/// The translation of one page. See the parent module.
+#[repr(transparent)]
+#[derive(Debug, Default)]
+pub(crate) struct Entry(AtomicU32);
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Entry>() == 4);
+
+impl Entry {
+    /// An absent page without history.
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// What hazard slots hold for this page. Neighbouring pages have addresses [`Entry::STRIDE`] apart.
+    #[inline]
+    pub(crate) fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Bytes between the addresses of neighbouring pages.
+    pub(crate) const STRIDE: usize = size_of::<Self>();
+
+    /// The state now. Acquires what the last `finish_read` or `unlock` released, but holds nothing: a frame number from here
+    /// may be reused at any moment, unless the caller owns the state or keeps evictors out.
+    #[inline]
+    pub(crate) fn load(&self) -> State {
+        State::decode(self.0.load(Ordering::Acquire))
+    }
+
+    /// Holds the page for reading if it is resident; else says what it is, and holds nothing.
+    ///
+    /// This is the hit path: steps 1 to 3 of a reader in [`crate::hazard`], with no read-modify-write and no fence
+    /// instruction.
+    ///
+    /// # Errors
+    /// Absent, busy or locked: the caller must read the page in, or wait.
+    #[inline]
+    pub(crate) fn pin(&self) -> Result<Pinned, State> {
+        let held = hazard::hold(self.address());
+        let word = self.0.load(Ordering::Acquire);
+        if word & TAG == RESIDENT {
+            Ok(Pinned { frame: word & FRAME, young: word & YOUNG != 0, dirty: word & DIRTY != 0, held })
+        } else {
+            Err(State::decode(word))
+        }
+    }
+
+    /// ABSENT → BUSY, if the entry is still absent with the shadow that was seen. On success the caller owns the
+    /// entry, and the shadow is its to remember.
+    ///
+    /// # Errors
+    /// The state that is there instead; it may be absent with another shadow.
+    pub(crate) fn try_begin_read(&self, shadow: u32) -> Result<(), State> {
+        debug_assert!(shadow < SHADOWS_MAX);
+        self.0
+            .compare_exchange(ABSENT | shadow, BUSY, Ordering::Acquire, Ordering::Acquire)
+            .map(|_| ())
+            .map_err(State::decode)
+    }
+
+    /// BUSY → RESIDENT, clean. Releases the bytes of the frame. If `young`, [`Hint::note_young`](super::Hint::note_young) is due.
+    ///
+    /// Returns whether somebody waits.
+    ///
+    /// # Panics
+    /// When the entry is not BUSY.
+    #[must_use = "waiters must be woken"]
+    pub(crate) fn finish_read(&self, frame: u32, young: bool) -> bool {
+        self.leave(BUSY, State::Resident { frame, young, dirty: false })
+    }
+
+    /// BUSY → ABSENT: the page could not be read. Puts the shadow back.
+    ///
+    /// Returns whether somebody waits.
+    ///
+    /// # Panics
+    /// When the entry is not BUSY.
+    #[must_use = "waiters must be woken"]
+    pub(crate) fn abort_read(&self, shadow: u32) -> bool {
+        self.leave(BUSY, State::Absent { shadow })
+    }
+
+    /// RESIDENT → LOCKED, if the page is neither YOUNG nor DIRTY. Returns the frame.
+    ///
+    /// Readers may still be reading the frame: only a [`hazard::scan`] after this tells.
+    ///
+    /// # Errors
+    /// The state that forbids it.
+    pub(crate) fn try_lock_for_eviction(&self) -> Result<u32, State> {
+        self.lock_unless(YOUNG | DIRTY).map(|taken| taken.frame)
+    }
+
+    /// RESIDENT → LOCKED, whatever its bits are, and acquires its bytes. The store must wait until a [`hazard::scan`] after this
+    /// finds no reader, and a thread that holds the page itself must not try.
+    ///
+    /// # Errors
+    /// The state that forbids it: not resident.
+    pub(crate) fn try_lock_for_store(&self) -> Result<Taken, State> {
+        self.lock_unless(0)
+    }
+
+    fn lock_unless(&self, forbidden: u32) -> Result<Taken, State> {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            if word & TAG != RESIDENT || word & forbidden != 0 {
+                return Err(State::decode(word));
+            }
+            let locked = LOCKED | word & (DIRTY | FRAME);
+            match self.0.compare_exchange_weak(word, locked, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => {
+                    let (young, dirty) = (word & YOUNG != 0, word & DIRTY != 0);
+                    return Ok(Taken { frame: word & FRAME, young, dirty });
+                }
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// LOCKED → RESIDENT, with the bits given. Releases what was stored. [`Hint::note_young`](super::Hint::note_young) and [`Hint::note_dirty`](super::Hint::note_dirty) are due for the bits
+    /// that are set.
+    ///
+    /// `dirty` may be false for a page that was dirty only if its bytes have reached the file. Returns whether
+    /// somebody waits.
+    ///
+    /// # Panics
+    /// When the entry is not LOCKED.
+    #[must_use = "waiters must be woken"]
+    pub(crate) fn unlock(&self, frame: u32, dirty: bool, young: bool) -> bool {
+        self.leave(LOCKED, State::Resident { frame, young, dirty })
+    }
+
+    /// LOCKED → ABSENT. The frame is the caller's from now on. Returns whether somebody waits.
+    ///
+    /// # Panics
+    /// When the entry is not LOCKED, or is dirty: its bytes would be lost.
+    #[must_use = "waiters must be woken"]
+    pub(crate) fn evict(&self, shadow: u32) -> bool {
+        assert!(self.0.load(Ordering::Relaxed) & DIRTY == 0, "a dirty page must be written, not evicted");
+        self.leave(LOCKED, State::Absent { shadow })
+    }
+
+    /// LOCKED → ABSENT without history, dirty or not: the page ceases to exist, as after a truncation.
+    ///
+    /// Returns whether somebody waits.
+    ///
+    /// # Panics
+    /// When the entry is not LOCKED.
+    #[must_use = "waiters must be woken"]
+    pub(crate) fn discard(&self) -> bool {
+        self.leave(LOCKED, State::Absent { shadow: 0 })
+    }
+
+    /// Ends an owned state; returns WAITERS.
+    fn leave(&self, owned: u32, to: State) -> bool {
+        let old = self.0.swap(to.encode(), Ordering::SeqCst);
+        assert!(old & TAG == owned, "{:?} became {to:?} by a thread that did not own it", State::decode(old));
+        old & WAITERS != 0
+    }
+
+    /// Sets YOUNG if the word is exactly what was seen; any change since makes the attempt pointless, and it fails.
+    ///
+    /// Private to this module: a bit needs its hint, see [`Table::set_young`](super::Table::set_young).
+    #[inline]
+    pub(super) fn set_young(&self, seen: State) -> bool {
+        let word = seen.encode();
+        word & TAG == RESIDENT
+            && word & YOUNG == 0
+            && self.0.compare_exchange(word, word | YOUNG, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    /// Clears YOUNG and says whether it was set: the walk's test. False for a page that is not resident.
+    pub(crate) fn clear_young(&self) -> bool {
+        self.clear(YOUNG)
+    }
+
+    /// Clears DIRTY and says whether it was set, acquiring the bytes of the stores that set it. Whoever does this must then write
+    /// the page, and after a failure set the bit again by `try_lock_for_store` and `unlock`. False for a page that is LOCKED
+    /// or not resident: a store in progress will set the bit when it is done.
+    pub(crate) fn clear_dirty(&self) -> bool {
+        self.clear(DIRTY)
+    }
+
+    fn clear(&self, bit: u32) -> bool {
+        let mut word = self.0.load(Ordering::SeqCst);
+        while word & TAG == RESIDENT && word & bit != 0 {
+            match self.0.compare_exchange_weak(word, word & !bit, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    /// Marks that the caller is about to sleep until the owner ends the state `seen`. False if that state has ended, or has
+    /// no owner: look again instead. The caller holds the lock that the waker takes.
+    #[must_use = "sleeping without the mark is for ever"]
+    pub(crate) fn set_waiters(&self, seen: State) -> bool {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            if !matches!(word & TAG, BUSY | LOCKED) || State::decode(word) != seen {
+                return false;
+            }
+            if word & WAITERS != 0 {
+                return true;
+            }
+            match self.0.compare_exchange_weak(word, word | WAITERS, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn resident(frame: u32, dirty: bool, young: bool) -> Entry {
+        let entry = Entry::new();
+        entry.try_begin_read(0).unwrap();
+        assert!(!entry.finish_read(frame, false));
+        if dirty || young {
+            entry.try_lock_for_store().unwrap();
+            assert!(!entry.unlock(frame, dirty, young));
+        }
+        entry
+    }
+
+    #[test]
+    fn every_state_survives_encoding() {
+        let frames = [0, 1, FRAMES_MAX - 1];
+        let mut states = vec![State::Busy];
+        states.extend([0, 1, SHADOWS_MAX - 1].map(|shadow| State::Absent { shadow }));
+        for frame in frames {
+            for dirty in [false, true] {
+                states.push(State::Locked { frame, dirty });
+                states.extend([false, true].map(|young| State::Resident { frame, young, dirty }));
+            }
+        }
+        for (i, &state) in states.iter().enumerate() {
+            assert_eq!(State::decode(state.encode()), state);
+            assert!(states[..i].iter().all(|other| other.encode() != state.encode()));
+        }
+    }
+
+    #[test]
+    fn a_page_lives_through_all_its_states() {
+        let entry = Entry::new();
+        assert_eq!(entry.pin().err(), Some(State::Absent { shadow: 0 }));
+        entry.try_begin_read(0).unwrap();
+        assert_eq!(entry.try_begin_read(0), Err(State::Busy));
+        assert!(!entry.abort_read(77));
+        assert_eq!(entry.try_begin_read(0), Err(State::Absent { shadow: 77 }));
+        entry.try_begin_read(77).unwrap();
+        assert!(!entry.finish_read(5, true));
+
+        let pinned = entry.pin().unwrap();
+        assert_eq!((pinned.frame, pinned.young, pinned.dirty), (5, true, false));
+        assert!(hazard::held_by_this_thread(entry.address()));
+        drop(pinned);
+
+        assert!(entry.try_lock_for_eviction().is_err(), "young");
+        assert!(entry.clear_young() && !entry.clear_young());
+        assert_eq!(entry.try_lock_for_eviction(), Ok(5));
+        assert_eq!(entry.pin().err(), Some(State::Locked { frame: 5, dirty: false }));
+        assert!(!hazard::held_by_this_thread(entry.address()), "a failed pin holds nothing");
+        assert!(!entry.evict(99));
+        assert_eq!(entry.load(), State::Absent { shadow: 99 });
+    }
+
+    #[test]
+    fn a_dirty_page_is_not_evicted_before_it_is_clean() {
+        let entry = resident(3, true, false);
+        assert_eq!(
+            entry.try_lock_for_eviction(),
+            Err(State::Resident { frame: 3, young: false, dirty: true })
+        );
+        let taken = entry.try_lock_for_store().unwrap();
+        assert_eq!(taken, Taken { frame: 3, young: false, dirty: true });
+        assert!(!entry.clear_dirty(), "a store is in progress");
+        assert!(std::panic::catch_unwind(|| entry.evict(0)).is_err());
+        assert!(!entry.unlock(3, true, false));
+        assert!(entry.clear_dirty() && !entry.clear_dirty());
+        assert_eq!(entry.try_lock_for_eviction(), Ok(3));
+    }
+
+    #[test]
+    fn a_truncated_page_is_discarded_even_when_dirty() {
+        let entry = resident(3, true, true);
+        entry.try_lock_for_store().unwrap();
+        assert!(!entry.discard());
+        assert_eq!(entry.load(), State::Absent { shadow: 0 });
+    }
+
+    #[test]
+    fn young_is_set_only_on_what_was_seen() {
+        let entry = resident(3, false, false);
+        let seen = entry.load();
+        assert!(entry.set_young(seen));
+        assert!(!entry.set_young(seen), "the word has changed since");
+        assert!(!entry.set_young(entry.load()), "set already");
+        assert!(!entry.set_young(State::Busy));
+        assert!(!Entry::new().clear_young());
+    }
+
+    #[test]
+    fn waiters_are_reported_once_and_only_by_owned_states() {
+        let entry = Entry::new();
+        assert!(!entry.set_waiters(entry.load()), "nobody would wake them");
+        entry.try_begin_read(0).unwrap();
+        assert!(entry.set_waiters(State::Busy) && entry.set_waiters(State::Busy));
+        assert_eq!(entry.load(), State::Busy);
+        assert!(entry.finish_read(1, false));
+        assert!(!entry.set_waiters(State::Busy), "over");
+        assert!(!entry.set_waiters(entry.load()));
+        entry.try_lock_for_store().unwrap();
+        let seen = entry.load();
+        assert!(entry.set_waiters(seen));
+        assert_eq!(entry.load(), seen, "a waiter changes nothing else");
+        assert!(entry.unlock(1, true, false));
+        assert_eq!(entry.load(), State::Resident { frame: 1, young: false, dirty: true });
+    }
+
+    #[test]
+    fn leaving_a_state_that_one_does_not_own_is_a_defect() {
+        use std::panic::catch_unwind;
+        let resident = || resident(1, false, false);
+        assert!(catch_unwind(|| resident().evict(0)).is_err());
+        assert!(catch_unwind(|| resident().unlock(1, false, false)).is_err());
+        assert!(catch_unwind(|| resident().finish_read(1, false)).is_err());
+        assert!(catch_unwind(|| Entry::new().abort_read(0)).is_err());
+        assert!(catch_unwind(|| Entry::new().discard()).is_err());
+    }
+}

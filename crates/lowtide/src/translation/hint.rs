@@ -1,0 +1,91 @@
+//! Hints: what a walk over the entries of a view may skip.
+//!
+//! A view has one translation a page, and a walk that looks for young or dirty ones would read them all. So each table of
+//! [`TABLE_ENTRIES`](lowtide_core::limits::TABLE_ENTRIES) neighbours has a byte that says whether some entry of it *may* be YOUNG, and whether some *may* be DIRTY.
+//!
+//! Whoever sets a bit in an entry notes it here *afterwards*; a walk takes the note *first*, and then looks at the entries:
+//!
+//! ```text
+//!   setter: entry |= YOUNG; if hint is clear { hint |= YOUNG }      walker: hint &= !YOUNG; look at all entries
+//! ```
+//!
+//! A bit may be missed by the walk that runs at this moment, but it is never hidden from all walks to come. Were the setter's two steps
+//! the other way round, the walker could run between them. As they are, only one order could hide a bit: the setter reads the hint while it
+//! is still set, and the walker, having cleared it, reads the entry while it is still clear. All four accesses are `SeqCst`, so they
+//! have one total order, in which the setter's read precedes the walker's clearing; but then the setter's bit, before its
+//! read, precedes the walker's look, after its clearing. So the walker sees it.
+//!
+//! A walk that leaves a bit set which it has seen must note it again.
+
+use crate::sync::{AtomicU8, Ordering, seqcst_access};
+
+const YOUNG: u8 = 1;
+const DIRTY: u8 = 2;
+
+/// Whether some entry of one table may be young, and whether some may be dirty. See the module documentation.
+#[repr(transparent)]
+#[derive(Debug, Default)]
+pub(crate) struct Hint(AtomicU8);
+
+impl Hint {
+    /// Nothing is young or dirty.
+    pub(crate) fn new() -> Self {
+        Self(AtomicU8::new(0))
+    }
+
+    /// To be called after YOUNG was set in an entry of this table. One load when the note is there already.
+    #[inline]
+    pub(crate) fn note_young(&self) {
+        self.note(YOUNG);
+    }
+
+    /// To be called after DIRTY was set in an entry of this table.
+    #[inline]
+    pub(crate) fn note_dirty(&self) {
+        self.note(DIRTY);
+    }
+
+    /// Clears the note and says whether it was there: if so, the caller must look at every entry.
+    pub(crate) fn take_young(&self) -> bool {
+        self.take(YOUNG)
+    }
+
+    /// Clears the note and says whether it was there: if so, the caller must look at every entry.
+    pub(crate) fn take_dirty(&self) -> bool {
+        self.take(DIRTY)
+    }
+
+    #[inline]
+    fn note(&self, bit: u8) {
+        seqcst_access();
+        if self.0.load(Ordering::SeqCst) & bit == 0 {
+            self.0.fetch_or(bit, Ordering::SeqCst);
+        }
+    }
+
+    fn take(&self, bit: u8) -> bool {
+        // A note that arrives after this load stays for the next walk.
+        if self.0.load(Ordering::Relaxed) & bit == 0 {
+            return false;
+        }
+        let taken = self.0.fetch_and(!bit, Ordering::SeqCst) & bit != 0;
+        seqcst_access();
+        taken
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_taken_once_and_apart_from_the_other() {
+        let hint = Hint::new();
+        assert!(!hint.take_young() && !hint.take_dirty());
+        hint.note_young();
+        hint.note_young();
+        hint.note_dirty();
+        assert!(hint.take_young() && !hint.take_young());
+        assert!(hint.take_dirty() && !hint.take_dirty());
+    }
+}

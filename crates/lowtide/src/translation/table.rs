@@ -1,0 +1,301 @@
+//! The translations of one view: a dense array of entries, which may grow while it is read.
+//!
+//! # Layout
+//!
+//! ```text
+//!   entries: │ page 0 │ page 1 │ …            committed │ reserved: addresses only │     4 B a page
+//!   hints:   │ table 0 │ table 1 │ …          committed │ reserved                 │     1 B a table of 512 pages
+//! ```
+//!
+//! Hazard slots name a page by the address of its entry, so entries never move: the table reserves addresses for as many pages as the view
+//! may ever have, and commits memory for those that it has. Committed memory that was never written takes no physical page, and
+//! reads as zeroes, which is an absent page without history.
+//!
+//! A table of huge pages was measured to halve the cost of a random look-up in a large view, so huge pages are asked for; where
+//! the kernel grants none, only speed is lost.
+//!
+//! # Safety
+//!
+//! The file makes references to entries and hints in memory that it obtained from [`Mapping`]. They are sound because every such reference
+//! borrows the table, lies below the page count, and the count is raised only after the memory was committed.
+
+use super::entry::{Entry, State};
+use super::hint::Hint;
+use crate::sync::{AtomicU64, Ordering};
+use lowtide_core::limits::TABLE_ENTRIES;
+use std::io;
+use std::ops::Range;
+use storage::Storage;
+
+/// The translations of one view. See the module documentation.
+pub(crate) struct Table {
+    entries: Storage<Entry>,
+    hints: Storage<Hint>,
+    /// Pages that the view has. Only grows; both storages are committed at least so far.
+    pages: AtomicU64,
+    reserved: u64,
+}
+
+impl Table {
+    /// A table of `pages` absent pages, which can grow to `reserved` pages (or stays as it is, if `reserved` is less).
+    ///
+    /// Cost: some system calls, whatever the size.
+    ///
+    /// # Errors
+    /// `InvalidInput` for more pages than the address space can describe; otherwise what `mmap(2)` and `mprotect(2)` say.
+    pub(crate) fn new(pages: u64, reserved: u64) -> io::Result<Self> {
+        let reserved = reserved.max(pages).max(1);
+        let table = Self {
+            entries: Storage::reserve(reserved)?,
+            hints: Storage::reserve(reserved.div_ceil(TABLE_ENTRIES))?,
+            pages: AtomicU64::new(0),
+            reserved,
+        };
+        table.grow(pages)?;
+        Ok(table)
+    }
+
+    /// Raises the number of pages to `pages`; does nothing if there are as many. The new ones are absent.
+    ///
+    /// Threads may use the table meanwhile, and grow it.
+    ///
+    /// # Errors
+    /// `InvalidInput` beyond what was reserved; `OutOfMemory` when the kernel cannot promise the memory.
+    pub(crate) fn grow(&self, pages: u64) -> io::Result<()> {
+        if pages > self.reserved {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "{pages} pages are more than the {} that the table was made for; reserve more when the view is opened",
+                    self.reserved
+                ),
+            ));
+        }
+        self.entries.commit(pages)?;
+        self.hints.commit(pages.div_ceil(TABLE_ENTRIES))?;
+        self.pages.fetch_max(pages, Ordering::Release);
+        Ok(())
+    }
+
+    /// How many pages there are.
+    #[inline]
+    pub(crate) fn pages(&self) -> u64 {
+        self.pages.load(Ordering::Acquire)
+    }
+
+    /// The translation of `page`, or `None` beyond the last page. Cost: two loads and a comparison.
+    #[inline]
+    pub(crate) fn get(&self, page: u64) -> Option<&Entry> {
+        self.slice(page..page.checked_add(1)?).first()
+    }
+
+    /// The translation of `page`.
+    ///
+    /// # Panics
+    /// Beyond the last page, as a slice does; see [`Table::get`].
+    #[inline]
+    #[track_caller]
+    pub(crate) fn entry(&self, page: u64) -> &Entry {
+        let Some(entry) = self.get(page) else { panic!("page {page} of a view of {} pages", self.pages()) };
+        entry
+    }
+
+    /// The translations of `pages`, for walks. Cut off at the last page.
+    #[inline]
+    pub(crate) fn slice(&self, pages: Range<u64>) -> &[Entry] {
+        let end = pages.end.min(self.pages());
+        if pages.start >= end {
+            return &[];
+        }
+        // SAFETY: `end` is at most the page count, which `grow` raises only after committing as many entries.
+        unsafe { self.entries.slice(pages.start..end) }
+    }
+
+    /// The hint of the table of [`TABLE_ENTRIES`] pages that `page` is in.
+    ///
+    /// # Panics
+    /// Beyond the last page, as a slice does.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn hint(&self, page: u64) -> &Hint {
+        let pages = self.pages();
+        assert!(page < pages, "page {page} of a view of {pages} pages");
+        let table = page / TABLE_ENTRIES;
+        // SAFETY: The page is below the page count, which `grow` raises only after committing the hints of all tables
+        // up to it.
+        let hints = unsafe { self.hints.slice(table..table + 1) };
+        &hints[0]
+    }
+
+    /// Sets YOUNG in the entry of `page`, which was seen as `seen`, and notes it in the hint. Returns whether it did: not if
+    /// the bit was set already, or if the entry has changed since, which a reader need not care about.
+    ///
+    /// # Panics
+    /// Beyond the last page.
+    #[inline]
+    pub(crate) fn set_young(&self, page: u64, seen: State) -> bool {
+        let set = self.entry(page).set_young(seen);
+        if set {
+            self.hint(page).note_young();
+        }
+        set
+    }
+
+    /// Bytes of memory that the table may take now, if every page of it has been used.
+    pub(crate) fn metadata_bytes(&self) -> u64 {
+        let pages = self.pages();
+        pages * size_of::<Entry>() as u64 + pages.div_ceil(TABLE_ENTRIES) * size_of::<Hint>() as u64
+    }
+}
+
+/// Arrays in reserved address space.
+#[cfg(not(loom))]
+mod storage {
+    use lowtide_sys::memory::{HugePages, Mapping};
+    use std::io;
+    use std::marker::PhantomData;
+    use std::ops::Range;
+
+    /// Types that may be made of zeroed, shared memory.
+    ///
+    /// # Safety
+    /// The type is a `repr(transparent)` atomic: all bit patterns are values of it, it may be written through shared
+    /// references by any thread, and it needs no drop.
+    pub(super) unsafe trait Zeroed {}
+    // SAFETY: A transparent `AtomicU32`.
+    unsafe impl Zeroed for super::Entry {}
+    // SAFETY: A transparent `AtomicU8`.
+    unsafe impl Zeroed for super::Hint {}
+
+    /// An array of `T`, all zeroes at first, that never moves.
+    pub(super) struct Storage<T: Zeroed> {
+        memory: Mapping,
+        of: PhantomData<[T]>,
+    }
+
+    /// Bytes of so many elements.
+    fn bytes<T>(count: u64) -> io::Result<usize> {
+        usize::try_from(count).ok().and_then(|count| count.checked_mul(size_of::<T>())).ok_or_else(|| {
+            let message = format!("a table of {count} elements does not fit the address space");
+            io::Error::new(io::ErrorKind::InvalidInput, message)
+        })
+    }
+
+    impl<T: Zeroed> Storage<T> {
+        /// Addresses for `count` elements, of which none may be used yet.
+        pub(super) fn reserve(count: u64) -> io::Result<Self> {
+            Ok(Self { memory: Mapping::reserve_with(bytes::<T>(count)?, HugePages::Yes)?, of: PhantomData })
+        }
+
+        /// Makes the first `count` elements usable.
+        pub(super) fn commit(&self, count: u64) -> io::Result<()> {
+            self.memory.commit(bytes::<T>(count)?)
+        }
+
+        /// Some elements.
+        ///
+        /// # Safety
+        /// `range.start <= range.end`, and `range.end` is at most a count that `commit` was called with.
+        #[inline]
+        pub(super) unsafe fn slice(&self, range: Range<u64>) -> &[T] {
+            let base = self.memory.as_ptr().cast::<T>();
+            // SAFETY: The range is committed, so the first element, or the place behind the last, is inside the mapping.
+            let first = unsafe { base.add(range.start as usize) };
+            // SAFETY: A mapping begins at a multiple of the page size, so elements are aligned. The range is readable and
+            // writable, and stays so until the mapping is dropped, which the borrow of `self` prevents. Any
+            // bytes are a `T`, and they change only through atomics, as `Zeroed` demands.
+            unsafe { std::slice::from_raw_parts(first, (range.end - range.start) as usize) }
+        }
+    }
+}
+
+/// Arrays for the model, which cannot put its atomics into raw memory.
+#[cfg(loom)]
+mod storage {
+    use std::io;
+    use std::ops::Range;
+
+    /// An array that never moves, complete from the start.
+    pub(super) struct Storage<T>(Vec<T>);
+
+    impl<T: Default> Storage<T> {
+        pub(super) fn reserve(count: u64) -> io::Result<Self> {
+            Ok(Self((0..count).map(|_| T::default()).collect()))
+        }
+
+        pub(super) fn commit(&self, _count: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        /// Some elements.
+        ///
+        /// # Safety
+        /// None is needed; the real array does.
+        pub(super) unsafe fn slice(&self, range: Range<u64>) -> &[T] {
+            &self.0[range.start as usize..range.end as usize]
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_table_has_absent_pages_without_history() {
+        let table = Table::new(1000, 1000).unwrap();
+        assert_eq!(table.pages(), 1000);
+        assert_eq!(table.slice(0..5000).len(), 1000);
+        assert!(table.slice(0..1000).iter().all(|entry| entry.load() == State::Absent { shadow: 0 }));
+        assert!(table.get(999).is_some() && table.get(1000).is_none() && table.get(u64::MAX).is_none());
+        assert!(table.slice(1000..2000).is_empty());
+    }
+
+    #[test]
+    fn entries_stay_where_they_are_while_the_table_grows() {
+        let table = Table::new(0, 1 << 32).unwrap();
+        assert!(table.get(0).is_none());
+        table.grow(1).unwrap();
+        let address = table.entry(0).address();
+        table.entry(0).try_begin_read(0).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let table = &table;
+                scope.spawn(move || {
+                    for step in 1..=50 {
+                        table.grow(step * 40_000 + thread).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(table.pages(), 50 * 40_000 + 3);
+        assert_eq!(table.entry(0).address(), address);
+        assert_eq!(table.entry(0).load(), State::Busy);
+        assert_eq!(table.entry(2_000_000).address(), address + 2_000_000 * Entry::STRIDE);
+        table.entry(2_000_002).try_begin_read(0).unwrap();
+        table.grow(1).unwrap();
+        assert_eq!(table.pages(), 2_000_003, "it never shrinks");
+    }
+
+    #[test]
+    fn what_cannot_be_described_is_refused() {
+        let table = Table::new(10, 20).unwrap();
+        assert_eq!(table.grow(21).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(table.pages(), 10);
+        assert!(Table::new(0, u64::MAX).is_err());
+        assert!(Table::new(0, 1 << 61).is_err());
+    }
+
+    #[test]
+    fn a_young_page_is_noted_in_its_table_only() {
+        let table = Table::new(3 * TABLE_ENTRIES, 0).unwrap();
+        let page = TABLE_ENTRIES + 7;
+        table.entry(page).try_begin_read(0).unwrap();
+        assert!(!table.entry(page).finish_read(9, false));
+        let seen = table.entry(page).load();
+        assert!(table.set_young(page, seen) && !table.set_young(page, seen));
+        assert!(!table.hint(0).take_young() && !table.hint(2 * TABLE_ENTRIES).take_young());
+        assert!(table.hint(TABLE_ENTRIES).take_young());
+        assert!(table.entry(page).clear_young());
+    }
+}

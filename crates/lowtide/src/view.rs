@@ -1,0 +1,303 @@
+//! The View door: reading and writing the pages of a file under a budget.
+//!
+//! The hit path is [`View::read`]: find the translation (an index into a dense array), publish its address in a slot of this thread,
+//! load it; if it is resident, its frame number is the address of the bytes. No lock, no system call, no
+//! atomic read-modify-write, except when the page is touched for the first time since the last aging.
+
+use crate::error::Error;
+use crate::fault::Access;
+use crate::guard::Page;
+use crate::hazard::{self, Held};
+use crate::pager::Pager;
+use crate::pool::Pool;
+use crate::space::{Space, head_of};
+use crate::translation::{Entry, State as EntryState};
+use lowtide_core::Task;
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+thread_local! {
+    /// Translation of the page that this thread read last through a descriptor: reads of one page in a row count once.
+    static LAST_READ: Cell<usize> = const { Cell::new(0) };
+}
+
+/// What all clones of a view share. Dropping the last writes back and forgets the file's pages.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pager: Pager,
+    pub(crate) space: Arc<Space>,
+}
+
+impl Open {
+    pub(crate) fn new(pager: Pager, space: Arc<Space>) -> Self {
+        Self { pager, space }
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pager.inner.pool
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.pool().close_space(&self.space);
+    }
+}
+
+/// An open file, page by page. Cheap to clone and to share between threads.
+///
+/// A clone is a handle of its own in one respect: each learns of a failed write once, from its own
+/// [`flush`](View::flush). When the last clone is dropped, dirty pages are written, but nobody is left to hear of
+/// an error: call `flush` before.
+#[derive(Debug)]
+pub struct View {
+    open: Arc<Open>,
+    errors_seen: AtomicU64,
+}
+
+impl Clone for View {
+    fn clone(&self) -> Self {
+        Self { open: Arc::clone(&self.open), errors_seen: AtomicU64::new(self.errors_seen.load(Relaxed)) }
+    }
+}
+
+impl View {
+    pub(crate) fn new(open: Open) -> Self {
+        let errors_seen = AtomicU64::new(open.space.errors.count());
+        Self { open: Arc::new(open), errors_seen }
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        self.open.pool()
+    }
+
+    fn space(&self) -> &Space {
+        &self.open.space
+    }
+
+    /// Bytes of the file when it was last looked at. Another process may have changed it since.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.space().len()
+    }
+
+    /// Whether the file had no bytes when it was last looked at.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Pages of the file, a partial last one included.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.space().pages()
+    }
+
+    /// Bytes of a page.
+    #[must_use]
+    pub fn page_size(&self) -> usize {
+        self.pool().page_bytes()
+    }
+
+    /// Whether the file is read and written past the kernel's page cache.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.space().backing.is_direct()
+    }
+
+    /// Looks at the file's size again, for a file that grows or shrinks; returns its bytes.
+    ///
+    /// A read behind the known end looks by itself. Pages that are resident stay readable when the file has shrunk.
+    ///
+    /// # Errors
+    /// [`Error::Read`] when the size cannot be learned, [`Error::Grow`] when there is no memory for the translations.
+    pub fn refresh_len(&self) -> Result<u64, Error> {
+        self.space().refresh_len()
+    }
+
+    /// Holds a page for reading. The access counts as one through a mapping.
+    ///
+    /// Cost: a few nanoseconds if the page is resident; else one read of the device, which other threads that want the
+    /// page share, and perhaps the reclaim of a few pages.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::Read`], [`Error::OutOfBudget`]; [`Error::Nested`] inside a callback of
+    /// [`get_many`](View::get_many).
+    #[inline]
+    pub fn read(&self, page: u64) -> Result<Page<'_>, Error> {
+        let (space, pool) = (self.space(), self.pool());
+        if let Some(entry) = space.table.get(page)
+            && let Ok(pinned) = entry.pin()
+        {
+            if !pinned.young {
+                space.table.set_young(page, pinned.seen());
+            }
+            return Ok(Page::new(pool.frame_ptr(pinned.frame), pool.page_bytes(), pinned.held));
+        }
+        self.read_slow(page)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_slow(&self, page: u64) -> Result<Page<'_>, Error> {
+        let pool = self.pool();
+        let (frame, held) = pool.hold_page(self.space(), page, Access::Mapped)?;
+        Ok(Page::new(pool.frame_ptr(frame), pool.page_bytes(), held))
+    }
+
+    /// Copies bytes from the file, from any offset, as `pread` does for a range that must exist. Each page counts as accessed through a
+    /// descriptor.
+    ///
+    /// # Errors
+    /// As [`read`](View::read); [`Error::OutOfRange`] when the range ends behind the file. The buffer may have been filled in part then.
+    pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
+        let (space, pool) = (self.space(), self.pool());
+        self.check_range(offset, buf.len())?;
+        for (page, at, part) in parts(offset, buf.len(), pool.page_shift) {
+            let entry = pool.entry(space, page)?;
+            let (frame, held) = pool.hold_entry(space, page, entry, Access::Descriptor)?;
+            buf[part.clone()].copy_from_slice(&pool.bytes(frame)[at..at + part.len()]);
+            drop(held);
+            if LAST_READ.replace(entry.address()) != entry.address() {
+                let folio = head_of(frame, space.order);
+                if pool.accesses.record(folio) {
+                    pool.lock().engine.mark_accessed(folio, Task::DESCRIPTOR);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies bytes into the file, at any offset; a range behind the end makes the file longer. Within one page the write is atomic against
+    /// guards and other writes.
+    ///
+    /// The bytes are durable after [`flush`](View::flush).
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard stands in the way; as
+    /// [`read`](View::read) for a page of which only a part is written; [`Error::Grow`]. Pages before the failing one have been written.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let (space, pool) = (self.space(), self.pool());
+        if !space.is_writable() {
+            return Err(Error::ReadOnly { path: space.path() });
+        }
+        let end = offset.checked_add(bytes.len() as u64).ok_or_else(|| space.out_of_range(u64::MAX))?;
+        if end > space.len() {
+            space.extend_to(end)?;
+        }
+        for (page, at, part) in parts(offset, bytes.len(), pool.page_shift) {
+            pool.store(space, page, at, &bytes[part])?;
+        }
+        pool.balance_dirty();
+        Ok(())
+    }
+
+    /// Shows many pages to `each`, with their positions in `pages`. Pages that are resident come first; the others are read with up to the
+    /// pager's depth in flight, and come as they arrive. Each access counts as one through a mapping.
+    ///
+    /// `each` must not ask this pager for pages in other hands: such a call fails with [`Error::Nested`].
+    ///
+    /// # Errors
+    /// As [`read`](View::read), for the first page that fails. Some pages have been shown then.
+    pub fn get_many(&self, pages: &[u64], mut each: impl FnMut(usize, &[u8])) -> Result<(), Error> {
+        let list = pages.iter().copied();
+        self.pool().read_many(self.space(), list, |index, _page, bytes| each(index, bytes))
+    }
+
+    /// Says that pages will be wanted soon. They are read in the background, if there is room; nothing is promised, and errors
+    /// are left to those who read the pages.
+    pub fn prefetch(&self, pages: Range<u64>) {
+        let end = pages.end.min(self.pages());
+        if pages.start < end {
+            self.open.pager.inner.threads.read_ahead(&self.open.space, pages.start..end);
+        }
+    }
+
+    /// Writes what is dirty, and returns when everything that was written before the call is durable.
+    ///
+    /// # Errors
+    /// [`Error::Write`] if a write failed since this handle last asked; the pages concerned are still dirty, and the next
+    /// flush tries them again. Each handle is told once.
+    pub fn flush(&self) -> Result<(), Error> {
+        self.pool().flush(self.space(), &self.errors_seen)
+    }
+
+    fn check_range(&self, offset: u64, len: usize) -> Result<(), Error> {
+        let space = self.space();
+        let behind = |len: u64| offset.checked_add(len).is_none_or(|end| end > space.len());
+        if behind(len as u64) && behind_after_refresh(space, offset, len as u64)? {
+            return Err(space.out_of_range((offset.saturating_add(len as u64)) >> self.pool().page_shift));
+        }
+        Ok(())
+    }
+}
+
+fn behind_after_refresh(space: &Space, offset: u64, len: u64) -> Result<bool, Error> {
+    let known = space.refresh_len()?;
+    Ok(offset.checked_add(len).is_none_or(|end| end > known))
+}
+
+/// Cuts a byte range into pages: the page, the offset within it, and the part of the caller's buffer.
+fn parts(offset: u64, len: usize, shift: u32) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
+    let page_bytes = 1_usize << shift;
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        (done < len).then(|| {
+            let position = offset + done as u64;
+            let at = (position & (page_bytes as u64 - 1)) as usize;
+            let n = (page_bytes - at).min(len - done);
+            let part = done..done + n;
+            done += n;
+            (position >> shift, at, part)
+        })
+    })
+}
+
+impl Pool {
+    /// The bytes of a frame that the caller holds, by a slot or because it is in no translation yet.
+    pub(crate) fn bytes(&self, frame: u32) -> &[u8] {
+        // SAFETY: every caller has a hazard slot on the frame's translation for as long as it uses the slice (see `Page`), so
+        // nobody writes to it.
+        #[expect(unsafe_code, reason = "this is where a frame becomes a slice")]
+        unsafe {
+            std::slice::from_raw_parts(self.frame_ptr(frame), self.page_bytes())
+        }
+    }
+
+    /// The translation of a page that exists; looks at the file again if it seems not to.
+    pub(crate) fn entry<'s>(&self, space: &'s Space, page: u64) -> Result<&'s Entry, Error> {
+        if page >= space.pages() {
+            space.refresh_len()?;
+            if page >= space.pages() {
+                return Err(space.out_of_range(page));
+            }
+        }
+        space.table.get(page).ok_or_else(|| space.out_of_range(page))
+    }
+
+    /// Makes a page resident and holds it.
+    pub(crate) fn hold_page(&self, space: &Space, page: u64, access: Access) -> Result<(u32, Held), Error> {
+        let entry = self.entry(space, page)?;
+        self.hold_entry(space, page, entry, access)
+    }
+
+    /// Makes the page of a translation resident and holds it.
+    pub(crate) fn hold_entry(
+        &self,
+        space: &Space,
+        page: u64,
+        entry: &Entry,
+        access: Access,
+    ) -> Result<(u32, Held), Error> {
+        let held = hazard::hold(entry.address());
+        if let seen @ EntryState::Resident { frame, young, .. } = entry.load() {
+            if !young && access == Access::Mapped {
+                space.table.set_young(page, seen);
+            }
+            return Ok((frame, held));
+        }
+        self.fault(space, page, entry, held, access)
+    }
+}

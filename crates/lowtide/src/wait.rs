@@ -1,0 +1,79 @@
+//! Waiting for a page that somebody else reads in, evicts or stores to.
+//!
+//! There is no lock in a translation entry, only a bit that says "somebody waits". A waiter registers a *flight* for the entry
+//! under the lock of the entry's bucket, and sets that bit there; whoever changes the entry sees the bit in the value that it replaced,
+//! takes the flight out under the same lock and lands it with a result. So a wake-up cannot be lost, an entry that nobody waits for costs its
+//! owner nothing, and an I/O error reaches every thread that waited for the read.
+
+use crate::error::Error;
+use crate::sync::{Condvar, Mutex};
+use crate::translation::Entry;
+use std::sync::{Arc, OnceLock};
+
+const BUCKETS: usize = 64;
+
+#[derive(Debug, Default)]
+struct Flight {
+    result: OnceLock<Result<(), Error>>,
+}
+
+#[derive(Debug, Default)]
+struct Bucket {
+    flights: Mutex<Vec<(usize, Arc<Flight>)>>,
+    landed: Condvar,
+}
+
+/// Everybody who waits for an entry of a pager.
+#[derive(Debug)]
+pub(crate) struct WaitTable {
+    buckets: Box<[Bucket]>,
+}
+
+impl WaitTable {
+    pub(crate) fn new() -> Self {
+        Self { buckets: (0..BUCKETS).map(|_| Bucket::default()).collect() }
+    }
+
+    fn bucket(&self, entry: &Entry) -> &Bucket {
+        // Entries are four bytes apart.
+        &self.buckets[(entry.address() >> 2).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58]
+    }
+
+    /// Waits until the owner of a busy or locked entry is done with it. Returns at once if it is neither.
+    ///
+    /// # Errors
+    /// The error of the read that was waited for.
+    pub(crate) fn wait(&self, entry: &Entry) -> Result<(), Error> {
+        let bucket = self.bucket(entry);
+        let mut flights = crate::sync::lock(&bucket.flights);
+        if !entry.set_waiters(entry.load()) {
+            return Ok(());
+        }
+        let addr = entry.address();
+        let flight = match flights.iter().find(|(a, _)| *a == addr) {
+            Some((_, flight)) => Arc::clone(flight),
+            None => {
+                let flight = Arc::new(Flight::default());
+                flights.push((addr, Arc::clone(&flight)));
+                flight
+            }
+        };
+        loop {
+            if let Some(result) = flight.result.get() {
+                return result.clone();
+            }
+            flights = bucket.landed.wait(flights).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    /// Wakes all who wait for an entry. Call after the entry was changed from a value with the waiters bit.
+    pub(crate) fn land(&self, entry: &Entry, result: &Result<(), Error>) {
+        let bucket = self.bucket(entry);
+        let mut flights = crate::sync::lock(&bucket.flights);
+        if let Some(at) = flights.iter().position(|(a, _)| *a == entry.address()) {
+            let (_, flight) = flights.swap_remove(at);
+            flight.result.get_or_init(|| result.clone());
+            bucket.landed.notify_all();
+        }
+    }
+}
