@@ -1,0 +1,30 @@
+//! Files with known contents, in folders that go away.
+#![allow(dead_code, reason = "each test file uses some of it")]
+
+use std::path::{Path, PathBuf};
+
+/// A folder on a file system that takes direct I/O, removed on drop.
+pub(crate) struct Dir(tempfile::TempDir);
+
+impl Dir {
+    pub(crate) fn new() -> Self {
+        // The build folder is on a disk, the system's temporary folder may be in memory.
+        Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder can be made"))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+/// What a file made by [`make_file`] holds at each offset.
+pub(crate) fn byte_at(offset: u64) -> u8 {
+    (offset.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
+}
+
+/// Makes a file of so many bytes.
+pub(crate) fn make_file(dir: &Dir, bytes: u64) -> PathBuf {
+    let path = dir.path().join("data");
+    std::fs::write(&path, (0..bytes).map(byte_at).collect::<Vec<_>>()).expect("the file can be written");
+    path
+}

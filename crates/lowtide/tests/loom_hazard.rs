@@ -1,0 +1,251 @@
+//! Proofs that a frame is never reused, nor stored to, while a reader holds it.
+//!
+//! The real `hazard.rs` and `translation.rs` run here under every schedule and every stale value that the memory model allows. A
+//! frame is a loom `UnsafeCell`, so reading it while another thread writes it, or without having been ordered after
+//! the write, fails the proof even when the value happens to be right.
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test -p lowtide --release --test loom_hazard
+//! ```
+//!
+//! A proof is worth something only if it can fail. The one at the end breaks the protocol on purpose and must panic. These changes to the
+//! code were each seen to fail here: no `light` in `publish`; no `heavy` in `scan`; publishing, or vacating, with relaxed order; loading the slots
+//! with relaxed order; finishing a read with relaxed order.
+#![cfg(loom)]
+#![allow(dead_code, unreachable_pub, reason = "a proof uses only a part of what it includes")]
+
+#[path = "../src/hazard.rs"]
+mod hazard;
+#[path = "../src/sync.rs"]
+mod sync;
+#[path = "../src/translation/mod.rs"]
+mod translation;
+
+use loom::cell::UnsafeCell;
+use loom::model::Builder;
+use loom::sync::Arc;
+use loom::thread;
+use translation::{Entry, State};
+
+/// What the frame holds while it belongs to the page, after it is reused, and after a store.
+const PAGE: u64 = 1;
+const REUSED: u64 = 2;
+const STORED: u64 = 3;
+
+/// A page whose bytes are in a frame of two words, so that a store can be half done.
+struct World {
+    entry: Entry,
+    frame: UnsafeCell<[u64; 2]>,
+}
+
+// SAFETY: The cell is what the proofs are about: loom reports every access to it that is not ordered with the others.
+unsafe impl Sync for World {}
+// SAFETY: As for `Sync`.
+unsafe impl Send for World {}
+
+impl World {
+    /// The page is resident and clean.
+    fn resident() -> Arc<Self> {
+        let world = Self { entry: Entry::new(), frame: UnsafeCell::new([0; 2]) };
+        world.entry.try_begin_read(0).unwrap();
+        world.fill(PAGE);
+        let _ = world.entry.finish_read(7, false);
+        Arc::new(world)
+    }
+
+    fn fill(&self, value: u64) {
+        // SAFETY: Loom checks that nobody else is reading or writing.
+        self.frame.with_mut(|frame| unsafe { *frame = [value; 2] });
+    }
+
+    /// Reads the page if it can be held, looking twice, as a caller who keeps a guard does.
+    fn read(&self) -> Option<u64> {
+        let pinned = self.entry.pin().ok()?;
+        assert_eq!(pinned.frame, 7);
+        // SAFETY: Loom checks that nobody is writing.
+        let look = || self.frame.with(|frame| unsafe { *frame });
+        let [first, second] = look();
+        assert_eq!(first, second, "a half done store was seen");
+        assert_eq!(look(), [first; 2], "the page changed under its reader");
+        drop(pinned);
+        Some(first)
+    }
+
+    fn is_held(&self) -> bool {
+        let mut held = Vec::new();
+        hazard::scan(&mut held);
+        hazard::holds(&held, &(self.entry.address()..=self.entry.address()))
+    }
+
+    /// Evicts the page and reuses its frame, if nobody reads it.
+    fn evict(&self) -> bool {
+        let Ok(frame) = self.entry.try_lock_for_eviction() else { return false };
+        if self.is_held() {
+            let _ = self.entry.unlock(frame, false, false);
+            return false;
+        }
+        let _ = self.entry.evict(1);
+        self.fill(REUSED);
+        true
+    }
+
+    /// Stores to the page, if nobody reads it.
+    fn store(&self) -> bool {
+        let Ok(taken) = self.entry.try_lock_for_store() else { return false };
+        let free = !self.is_held();
+        if free {
+            self.fill(STORED);
+        }
+        let _ = self.entry.unlock(taken.frame, taken.dirty || free, taken.young);
+        free
+    }
+}
+
+/// Every schedule with at most `preemptions` forced switches; `None` for every schedule.
+fn check(preemptions: Option<usize>, proof: impl Fn() + Sync + Send + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = preemptions;
+    builder.check(proof);
+}
+
+#[test]
+fn an_evictor_spares_what_a_reader_holds() {
+    check(None, || {
+        let world = World::resident();
+        let reader = thread::spawn({
+            let world = world.clone();
+            move || assert!(matches!(world.read(), None | Some(PAGE)))
+        });
+        let evicted = world.evict();
+        reader.join().unwrap();
+        assert_eq!(evicted, world.entry.load() == State::Absent { shadow: 1 });
+        assert!(evicted || world.read() == Some(PAGE), "a spared page is still there");
+    });
+}
+
+/// The second hold of the reader overwrites the slot that the first one vacated: the evictor may see only the later one.
+#[test]
+fn an_evictor_that_sees_a_later_hold_knows_that_the_earlier_one_is_over() {
+    check(None, || {
+        let world = World::resident();
+        let reader = thread::spawn({
+            let world = world.clone();
+            move || {
+                world.read();
+                let other = hazard::hold(1);
+                world.evict();
+                drop(other);
+            }
+        });
+        world.evict();
+        reader.join().unwrap();
+        assert!(!matches!(world.entry.load(), State::Locked { .. }));
+    });
+}
+
+#[test]
+fn an_evictor_spares_what_two_readers_hold() {
+    check(Some(3), || {
+        let world = World::resident();
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let world = world.clone();
+                thread::spawn(move || assert!(matches!(world.read(), None | Some(PAGE))))
+            })
+            .collect();
+        world.evict();
+        for reader in readers {
+            reader.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_reader_sees_a_page_before_or_after_a_store_and_never_between() {
+    check(None, || {
+        let world = World::resident();
+        let reader = thread::spawn({
+            let world = world.clone();
+            move || assert!(matches!(world.read(), None | Some(PAGE | STORED)))
+        });
+        let stored = world.store();
+        reader.join().unwrap();
+        assert_eq!(world.read(), Some(if stored { STORED } else { PAGE }));
+    });
+}
+
+#[test]
+fn a_page_that_is_read_in_again_is_held_as_well() {
+    check(Some(3), || {
+        let world = World::resident();
+        let reader = thread::spawn({
+            let world = world.clone();
+            move || {
+                assert!(matches!(world.read(), None | Some(PAGE)));
+                assert!(matches!(world.read(), None | Some(PAGE)));
+            }
+        });
+        if world.evict() {
+            world.entry.try_begin_read(1).unwrap();
+            world.fill(PAGE);
+            let _ = world.entry.finish_read(7, false);
+        }
+        reader.join().unwrap();
+    });
+}
+
+/// In the model a record has two slots, so the third hold takes a second record.
+#[test]
+fn guards_of_every_record_are_seen_and_vacated_in_any_order() {
+    check(Some(3), || {
+        let world = World::resident();
+        let reader = thread::spawn({
+            let world = world.clone();
+            move || {
+                let (first, second) = (hazard::hold(1), hazard::hold(2));
+                let read = world.read();
+                drop(first);
+                let again = world.read();
+                drop(second);
+                assert!(matches!((read, again), (None | Some(PAGE), None | Some(PAGE))));
+            }
+        });
+        world.evict();
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_thread_that_inherits_a_record_is_seen() {
+    check(Some(3), || {
+        let world = World::resident();
+        let earlier = thread::spawn(|| drop(hazard::hold(1)));
+        let reader = thread::spawn({
+            let world = world.clone();
+            move || {
+                earlier.join().unwrap();
+                assert!(matches!(world.read(), None | Some(PAGE)));
+            }
+        });
+        world.evict();
+        reader.join().unwrap();
+    });
+}
+
+/// The canary: without the look at the slots, the frame is reused under the reader, and the model must find out.
+#[test]
+#[should_panic]
+fn an_evictor_that_does_not_look_is_caught() {
+    check(None, || {
+        let world = World::resident();
+        let reader = thread::spawn({
+            let world = world.clone();
+            move || world.read()
+        });
+        if world.entry.try_lock_for_eviction().is_ok() {
+            let _ = world.entry.evict(1);
+            world.fill(REUSED);
+        }
+        reader.join().unwrap();
+    });
+}
