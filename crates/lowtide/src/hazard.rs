@@ -46,7 +46,7 @@
 //! [`hold`] and the drop of its guard: one thread-local load, one load and two stores in lines that only this thread writes, and no
 //! fence. Registering a thread: one lock, once. [`scan`]: one system call, and one cache line for each thread.
 
-use crate::sync::{AtomicUsize, Cell, Ordering, global_mutex, heavy, light, lock, thread_cell};
+use crate::sync::{AtomicUsize, Cell, Ordering, global_mutex, heavy, is_torn_down, light, lock, thread_cell};
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
@@ -247,6 +247,9 @@ impl Drop for Held {
 
 impl Drop for AtExit {
     fn drop(&mut self) {
+        if is_torn_down() {
+            return;
+        }
         // Holds that come later find no record and no `AT_EXIT`, and make do with a stray.
         let _ = LOCAL.try_with(|local| local.set(None));
         // Opening the ring behind one record makes it a list that ends with that record.

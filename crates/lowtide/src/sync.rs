@@ -46,7 +46,13 @@ mod real {
     #[inline(always)]
     pub(crate) fn seqcst_access() {}
 
-    /// Declares a thread-local without destructor: reading it is one load, also while the thread ends.
+    /// Whether thread-locals are destroyed when nothing global can be reached any more: never.
+    #[inline(always)]
+    pub(crate) fn is_torn_down() -> bool {
+        false
+    }
+
+    /// Declares a thread-local with a constant value: where the type needs no drop, reading it is one load.
     macro_rules! thread_cell {
         ($name:ident: $type:ty = $init:expr) => {
             std::thread_local! { static $name: $type = const { $init }; }
@@ -82,6 +88,30 @@ mod modelled {
     /// Marks the place between two `SeqCst` accesses whose order matters. See the file's header.
     pub(crate) fn seqcst_access() {
         loom::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    std::thread_local! {
+        /// The proof has returned. The model runs all its threads on one real thread, so this is one flag for all.
+        static PROVED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    }
+
+    /// Whether thread-locals are destroyed when nothing global can be reached any more: those of the proof's main
+    /// thread, and those of all threads after a proof has failed.
+    pub(crate) fn is_torn_down() -> bool {
+        PROVED.get() || std::thread::panicking()
+    }
+
+    /// Runs `proof`, which must join the threads that it spawns, under every schedule with at most `preemptions` forced switches;
+    /// `None` for every schedule there is.
+    #[allow(dead_code, reason = "only proofs call it")]
+    pub(crate) fn prove(preemptions: Option<usize>, proof: impl Fn() + Sync + Send + 'static) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = preemptions;
+        builder.check(move || {
+            PROVED.set(false);
+            proof();
+            PROVED.set(true);
+        });
     }
 
     /// Declares a thread-local; the model gives each of its threads one in each execution.

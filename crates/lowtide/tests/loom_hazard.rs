@@ -22,9 +22,9 @@ mod sync;
 mod translation;
 
 use loom::cell::UnsafeCell;
-use loom::model::Builder;
 use loom::sync::Arc;
 use loom::thread;
+use sync::prove;
 use translation::{Entry, State};
 
 /// What the frame holds while it belongs to the page, after it is reused, and after a store.
@@ -101,16 +101,9 @@ impl World {
     }
 }
 
-/// Every schedule with at most `preemptions` forced switches; `None` for every schedule.
-fn check(preemptions: Option<usize>, proof: impl Fn() + Sync + Send + 'static) {
-    let mut builder = Builder::new();
-    builder.preemption_bound = preemptions;
-    builder.check(proof);
-}
-
 #[test]
 fn an_evictor_spares_what_a_reader_holds() {
-    check(None, || {
+    prove(None, || {
         let world = World::resident();
         let reader = thread::spawn({
             let world = world.clone();
@@ -126,7 +119,7 @@ fn an_evictor_spares_what_a_reader_holds() {
 /// The second hold of the reader overwrites the slot that the first one vacated: the evictor may see only the later one.
 #[test]
 fn an_evictor_that_sees_a_later_hold_knows_that_the_earlier_one_is_over() {
-    check(None, || {
+    prove(None, || {
         let world = World::resident();
         let reader = thread::spawn({
             let world = world.clone();
@@ -145,7 +138,7 @@ fn an_evictor_that_sees_a_later_hold_knows_that_the_earlier_one_is_over() {
 
 #[test]
 fn an_evictor_spares_what_two_readers_hold() {
-    check(Some(3), || {
+    prove(Some(3), || {
         let world = World::resident();
         let readers: Vec<_> = (0..2)
             .map(|_| {
@@ -162,7 +155,7 @@ fn an_evictor_spares_what_two_readers_hold() {
 
 #[test]
 fn a_reader_sees_a_page_before_or_after_a_store_and_never_between() {
-    check(None, || {
+    prove(None, || {
         let world = World::resident();
         let reader = thread::spawn({
             let world = world.clone();
@@ -176,7 +169,7 @@ fn a_reader_sees_a_page_before_or_after_a_store_and_never_between() {
 
 #[test]
 fn a_page_that_is_read_in_again_is_held_as_well() {
-    check(Some(3), || {
+    prove(Some(3), || {
         let world = World::resident();
         let reader = thread::spawn({
             let world = world.clone();
@@ -197,7 +190,7 @@ fn a_page_that_is_read_in_again_is_held_as_well() {
 /// In the model a record has two slots, so the third hold takes a second record.
 #[test]
 fn guards_of_every_record_are_seen_and_vacated_in_any_order() {
-    check(Some(3), || {
+    prove(Some(3), || {
         let world = World::resident();
         let reader = thread::spawn({
             let world = world.clone();
@@ -217,7 +210,7 @@ fn guards_of_every_record_are_seen_and_vacated_in_any_order() {
 
 #[test]
 fn a_thread_that_inherits_a_record_is_seen() {
-    check(Some(3), || {
+    prove(Some(3), || {
         let world = World::resident();
         let earlier = thread::spawn(|| drop(hazard::hold(1)));
         let reader = thread::spawn({
@@ -236,7 +229,7 @@ fn a_thread_that_inherits_a_record_is_seen() {
 #[test]
 #[should_panic]
 fn an_evictor_that_does_not_look_is_caught() {
-    check(None, || {
+    prove(None, || {
         let world = World::resident();
         let reader = thread::spawn({
             let world = world.clone();

@@ -21,9 +21,9 @@ mod sync;
 mod translation;
 
 use loom::cell::UnsafeCell;
-use loom::model::Builder;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
+use sync::prove;
 use translation::{Entry, State, Table};
 
 /// A page, the bytes of its frame, and where its waiters sleep.
@@ -115,16 +115,9 @@ impl World {
     }
 }
 
-/// Every schedule with at most `preemptions` forced switches; `None` for every schedule.
-fn check(preemptions: Option<usize>, proof: impl Fn() + Sync + Send + 'static) {
-    let mut builder = Builder::new();
-    builder.preemption_bound = preemptions;
-    builder.check(proof);
-}
-
 #[test]
 fn of_two_threads_that_miss_one_reads_and_both_get_the_bytes() {
-    check(Some(4), || {
+    prove(Some(4), || {
         let world = World::absent();
         let other = thread::spawn({
             let world = world.clone();
@@ -139,7 +132,7 @@ fn of_two_threads_that_miss_one_reads_and_both_get_the_bytes() {
 
 #[test]
 fn who_waits_for_a_failed_read_tries_itself() {
-    check(Some(4), || {
+    prove(Some(4), || {
         let world = World::absent();
         let other = thread::spawn({
             let world = world.clone();
@@ -155,7 +148,7 @@ fn who_waits_for_a_failed_read_tries_itself() {
 
 #[test]
 fn two_stores_exclude_each_other_and_none_sleeps_for_ever() {
-    check(Some(4), || {
+    prove(Some(4), || {
         let world = World::resident(1);
         let other = thread::spawn({
             let world = world.clone();
@@ -170,7 +163,7 @@ fn two_stores_exclude_each_other_and_none_sleeps_for_ever() {
 
 #[test]
 fn a_page_is_stored_to_or_evicted_but_no_store_is_evicted() {
-    check(None, || {
+    prove(None, || {
         let world = World::resident(1);
         let evictor = thread::spawn({
             let world = world.clone();
@@ -201,7 +194,7 @@ fn a_page_is_stored_to_or_evicted_but_no_store_is_evicted() {
 
 #[test]
 fn a_page_that_became_young_is_not_evicted() {
-    check(None, || {
+    prove(None, || {
         let table = Arc::new(Table::new(1, 1).unwrap());
         table.entry(0).try_begin_read(0).unwrap();
         let _ = table.entry(0).finish_read(7, false);
@@ -224,7 +217,7 @@ fn a_page_that_became_young_is_not_evicted() {
 /// A flusher clears DIRTY and then writes what is in the frame.
 #[test]
 fn a_store_is_written_by_this_flush_or_left_for_the_next() {
-    check(None, || {
+    prove(None, || {
         let world = World::resident(1);
         world.store(2);
         let flusher = thread::spawn({
@@ -254,7 +247,7 @@ fn a_store_is_written_by_this_flush_or_left_for_the_next() {
 /// DIRTY carries its bytes: who clears it may read what the store wrote, without another lock.
 #[test]
 fn who_clears_dirty_sees_the_bytes_of_the_store() {
-    check(None, || {
+    prove(None, || {
         let world = World::resident(1);
         let storer = thread::spawn({
             let world = world.clone();
@@ -269,7 +262,7 @@ fn who_clears_dirty_sees_the_bytes_of_the_store() {
 
 /// A table with a resident page, whose young bit is set while a walk runs.
 fn walk_beside_a_reader(noted_before: bool) {
-    check(None, move || {
+    prove(None, move || {
         let table = Arc::new(Table::new(2, 2).unwrap());
         for page in 0..2 {
             table.entry(page).try_begin_read(0).unwrap();
