@@ -16,7 +16,7 @@ impl Pool {
     pub(crate) fn close_space(&self, space: &Space) {
         if space.is_writable() {
             self.write_back(space);
-            if let Err(error) = self.backend.sync(space.sync_fd()) {
+            if let Err(error) = self.backend.sync(space.buffered_fd()) {
                 tracing::warn!(path = %space.path().display(), %error, "the file may not be durable");
             }
         }

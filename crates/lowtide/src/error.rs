@@ -4,7 +4,6 @@
 //! view ([`Error`]). Each message says what, where and what to do. An I/O error is kept whole, and every thread
 //! that waited for the same read gets it.
 
-use crate::io::UnknownIoEngine;
 use lowtide_core::ConfigError;
 use std::io;
 use std::path::PathBuf;
@@ -223,6 +222,3 @@ pub enum Error {
         source: Arc<io::Error>,
     },
 }
-
-/// A name that is no I/O engine.
-pub type IoEngineError = UnknownIoEngine;

@@ -15,6 +15,7 @@ use crate::hazard::{self, Held};
 use crate::io::Read;
 use crate::many::pipelines;
 use crate::pool::{NewFolio, Pool};
+use crate::reclaim::entries_of;
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
 use lowtide_core::{Owner, Task};
@@ -112,7 +113,7 @@ impl Claim {
         let single = [self.shadow];
         let shadows = if self.order == 0 { &single[..] } else { &self.shadows };
         for (page, &shadow) in (self.page..).zip(shadows) {
-            let entry = space.table.get(page).expect("a claimed page is within the table");
+            let entry = space.table.entry(page);
             if change(entry, shadow) {
                 landed(entry);
             }
@@ -199,13 +200,10 @@ impl Pool {
         };
         match &result {
             Ok(()) => {
-                let mut at = frame;
-                for page in claim.page..claim.page + (1 << claim.order) {
-                    let entry = space.table.get(page).expect("a claimed page is within the table");
-                    if entry.finish_read(at, young) {
+                for (entry, frame) in entries_of(space, claim.page, claim.order).zip(frame..) {
+                    if entry.finish_read(frame, young) {
                         self.waits.land(entry, &Ok(()));
                     }
-                    at += 1;
                 }
                 if young {
                     space.table.hint(claim.page).note_young();

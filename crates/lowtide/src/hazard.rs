@@ -46,7 +46,9 @@
 //! [`hold`] and the drop of its guard: one thread-local load, one load and two stores in lines that only this thread writes, and no
 //! fence. Registering a thread: one lock, once. [`scan`]: one system call, and one cache line for each thread.
 
-use crate::sync::{AtomicUsize, Cell, Ordering, global_mutex, heavy, is_torn_down, light, lock, thread_cell};
+use crate::sync::{
+    AtomicUsize, Cell, Global, GlobalMutex, Ordering, heavy, is_torn_down, light, thread_cell,
+};
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
@@ -80,7 +82,8 @@ struct Registry {
     idle: Vec<&'static Record>,
 }
 
-global_mutex!(REGISTRY: Registry = Registry { all: Vec::new(), idle: Vec::new() });
+static REGISTRY: Global<Registry> =
+    Global::new(|| GlobalMutex::new(Registry { all: Vec::new(), idle: Vec::new() }));
 
 // A record of this thread, if it has one: the one that had a vacant slot last.
 thread_cell!(LOCAL: Cell<Option<&'static Record>> = Cell::new(None));
@@ -149,7 +152,7 @@ fn hold_in_another_record(address: usize) -> Held {
 pub(crate) fn scan(held: &mut Vec<usize>) {
     held.clear();
     heavy();
-    for record in &lock(&REGISTRY).all {
+    for record in &REGISTRY.lock().all {
         held.extend(
             record.slots.iter().map(|slot| slot.load(Ordering::Acquire)).filter(|&address| address != 0),
         );
@@ -186,7 +189,7 @@ fn own_records() -> impl Iterator<Item = &'static Record> {
 
 /// An idle record, or a new one.
 fn take_record() -> &'static Record {
-    let mut registry = lock(&REGISTRY);
+    let mut registry = REGISTRY.lock();
     registry.idle.pop().unwrap_or_else(|| {
         let record = Box::leak(Box::new(Record {
             slots: std::array::from_fn(|_| AtomicUsize::new(0)),
@@ -202,7 +205,7 @@ fn take_record() -> &'static Record {
 fn give_back(record: &'static Record) {
     record.next.set(None);
     record.stray.set(false);
-    lock(&REGISTRY).idle.push(record);
+    REGISTRY.lock().idle.push(record);
 }
 
 impl Record {
@@ -350,7 +353,7 @@ mod tests {
             let [a] = addresses();
             thread::spawn(move || drop(hold(a))).join().unwrap();
         }
-        assert!(lock(&REGISTRY).all.len() < 300);
+        assert!(REGISTRY.lock().all.len() < 300);
     }
 
     #[test]

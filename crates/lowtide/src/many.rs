@@ -51,7 +51,20 @@ impl<'p> Pipeline<'p> {
     }
 
     fn in_flight(&self) -> usize {
-        self.pending.len() - self.free.len()
+        self.batch.in_flight()
+    }
+
+    /// Reads to wait for at a time: waking for each costs more than it brings.
+    fn quarter(&self) -> usize {
+        (self.batch.capacity() / 4).max(1)
+    }
+
+    /// Makes room for another read, if need be.
+    fn make_room(&mut self, each: impl FnMut(usize, u64, u32)) -> Result<(), Error> {
+        if self.in_flight() < self.batch.capacity() {
+            return Ok(());
+        }
+        self.reap(self.quarter(), each)
     }
 
     fn push(&mut self, pending: Pending) {
@@ -61,6 +74,10 @@ impl<'p> Pipeline<'p> {
         });
         self.batch.push(self.pool.read_request(self.space, &pending.claim, pending.frame, slot as u64));
         self.pending[slot] = Some(pending);
+        if self.in_flight().is_multiple_of(self.quarter()) {
+            // The device begins while this thread prepares more.
+            self.batch.submit();
+        }
     }
 
     /// Waits for at least `min` reads and resolves all that have ended. `each` sees the pages that came in, still held.
@@ -71,7 +88,7 @@ impl<'p> Pipeline<'p> {
             let slot = completion.user as usize;
             let Some(p) = self.pending[slot].take() else { continue };
             self.free.push(slot);
-            let entry = self.space.table.get(p.page).expect("a claimed page is within the table");
+            let entry = self.space.table.entry(p.page);
             // Held before it is published, so that it is still there when the caller looks.
             let held = hazard::hold(entry.address());
             match self.pool.resolve(self.space, &p.claim, p.frame, completion.result, self.young) {
@@ -112,8 +129,6 @@ impl Pool {
     ) -> Result<(), Error> {
         let mut put_off = Vec::new();
         let mut pipeline: Option<Pipeline<'_>> = None;
-        // At least a quarter of the depth at a time: waking for each costs more than it brings.
-        let wait_for = (self.depth / 4).max(1);
         for (index, page) in pages.into_iter().enumerate() {
             let entry = self.entry(space, page)?;
             if let Ok(pinned) = entry.pin() {
@@ -151,9 +166,7 @@ impl Pool {
                 }
             };
             pipe.push(Pending { index, page, claim: claimed, frame });
-            if pipe.in_flight() >= self.depth {
-                pipe.reap(wait_for, &mut arrived)?;
-            }
+            pipe.make_room(&mut arrived)?;
         }
         if let Some(mut pipe) = pipeline {
             while pipe.in_flight() > 0 {
@@ -194,9 +207,7 @@ impl Pool {
                     break;
                 }
             }
-            if pipe.in_flight() >= self.depth {
-                pipe.reap((self.depth / 4).max(1), |_, _, _| ())?;
-            }
+            pipe.make_room(|_, _, _| ())?;
         }
         while pipe.in_flight() > 0 {
             pipe.reap(pipe.in_flight(), |_, _, _| ())?;

@@ -59,7 +59,7 @@ impl Pager {
         let pool = &self.inner.pool;
         let huge_bytes = pool.huge_bytes() as u64;
         let state = pool.lock();
-        let translation = state.spaces.iter().flatten().map(|s| s.table.metadata_bytes() as u64).sum();
+        let translation = state.spaces.iter().flatten().map(|s| s.table.metadata_bytes()).sum();
         let tables = state.engine.metadata_bytes() + state.frames.metadata_bytes();
         Stat {
             memory: state.engine.stat(MemcgId::ROOT),

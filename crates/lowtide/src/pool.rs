@@ -55,7 +55,6 @@ pub(crate) struct Pool {
     pub(crate) waits: WaitTable,
     pub(crate) io: IoCounters,
     pub(crate) watermarks: Watermarks,
-    pub(crate) depth: usize,
     pub(crate) patience: Duration,
     pub(crate) background: bool,
     pub(crate) io_mode: crate::config::IoMode,
@@ -156,7 +155,6 @@ impl Pool {
             waits: WaitTable::new(),
             io: IoCounters::default(),
             watermarks: Watermarks { low, high: 2 * low },
-            depth: config.depth as usize,
             patience: config.patience,
             background: config.background,
             io_mode: config.io_mode,
@@ -185,12 +183,6 @@ impl Pool {
 
     pub(crate) fn huge_bytes(&self) -> usize {
         self.arena.huge_bytes()
-    }
-
-    /// Address of the first frame.
-    #[inline]
-    pub(crate) fn arena_base(&self) -> *mut u8 {
-        self.arena.as_ptr()
     }
 
     /// Address of a frame.

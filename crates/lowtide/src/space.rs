@@ -21,7 +21,7 @@ const GROWTH_RESERVE_PAGES: u64 = 1 << 28;
 pub(crate) struct Backing {
     path: Arc<PathBuf>,
     /// Past the page cache, where that is possible.
-    direct: Option<(File, DirectAlign)>,
+    direct: Option<File>,
     /// Through the page cache: for ranges that direct I/O cannot address, and where it is refused.
     buffered: File,
     kind: FileKind,
@@ -53,7 +53,7 @@ impl Backing {
             IoMode::Auto | IoMode::Direct => match open_direct(path, &buffered, access, page_bytes) {
                 Ok((file, align)) => {
                     let why = format!("direct, aligned to {} bytes", align.offset);
-                    (Some((file, align)), why)
+                    (Some(file), why)
                 }
                 Err(why) if mode == IoMode::Direct => {
                     return Err(OpenError::NoDirectIo { path: path.to_owned(), page_bytes, why });
@@ -66,16 +66,11 @@ impl Backing {
 
     /// The descriptor for a transfer of whole pages.
     pub(crate) fn page_fd(&self) -> RawFd {
-        self.direct.as_ref().map_or(&self.buffered, |(file, _)| file).as_raw_fd()
+        self.direct.as_ref().unwrap_or(&self.buffered).as_raw_fd()
     }
 
     pub(crate) const fn buffered(&self) -> &File {
         &self.buffered
-    }
-
-    /// Whether a write of `bytes` at a page boundary can go past the page cache.
-    pub(crate) fn can_write_direct(&self, bytes: u64) -> bool {
-        self.direct.as_ref().is_some_and(|(_, align)| bytes.is_multiple_of(align.offset as u64))
     }
 
     pub(crate) fn is_direct(&self) -> bool {
@@ -103,7 +98,7 @@ fn open_direct(
         Ok(None) => return Err("the file system offers no direct I/O".to_owned()),
         Err(e) => return Err(format!("its alignment cannot be learned: {e}")),
     };
-    if page_bytes % align.offset != 0 || page_bytes % align.memory != 0 {
+    if !page_bytes.is_multiple_of(align.offset) || !page_bytes.is_multiple_of(align.memory) {
         return Err(format!("the device's logical block has {} bytes", align.offset.max(align.memory)));
     }
     let mode = OpenMode { create: false, ..access.direct() };
@@ -234,8 +229,8 @@ impl Space {
         self.set_len_locked(now.max(len))
     }
 
-    /// The descriptor to make durable.
-    pub(crate) fn sync_fd(&self) -> RawFd {
+    /// The descriptor that goes through the page cache. Making it durable makes the whole file durable.
+    pub(crate) fn buffered_fd(&self) -> RawFd {
         self.backing.buffered.as_raw_fd()
     }
 

@@ -4,7 +4,8 @@
 //! such a protocol a million times proves little, because the schedule that breaks it may need a store to linger in a
 //! buffer for a microsecond. So they are also compiled against [loom](https://docs.rs/loom), which runs a small
 //! program under *every* schedule and every stale value that the memory model allows (`--cfg loom`; the proofs are in
-//! `tests/loom_*.rs`). Code that is to be proved takes its atomics, locks and cells from here, and from nowhere else.
+//! `tests/loom_*.rs`). Those two take their atomics, cells and globals from here, and from nowhere else. The rest of the crate
+//! holds locks of the standard library in both builds, so that it compiles, unproved, beside the proofs.
 //!
 //! # Asymmetric fences
 //!
@@ -25,32 +26,41 @@
 //! Under loom the fast side's fence sits at `light` for good; in reality it sits wherever the instant falls, but a
 //! fence before the store satisfies (b) and one after the load satisfies (a), so no outcome is possible on a machine that
 //! the model leaves out. What the model does *not* excuse is the compiler: `light` is a compiler fence.
-//!
-//! # `SeqCst` accesses
-//!
-//! Loom treats a `SeqCst` *access* as if it were only acquire and release, and reports races that the language forbids.
-//! Where a protocol depends on the single total order of such accesses, [`seqcst_access`] stands between them: a full
-//! fence for the checker, and nothing in the product.
 
-#![allow(unused_imports, reason = "each proof includes this file, and uses only what its protocol needs")]
+use std::sync::PoisonError;
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
 #[cfg(not(loom))]
 mod real {
+    use std::sync::LazyLock;
+
     pub(crate) use lowtide_sys::membarrier::{heavy, light};
     pub(crate) use std::cell::Cell;
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-    pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-    pub(crate) use std::thread;
-
-    /// Marks the place between two `SeqCst` accesses whose order matters; no instruction. See the file's header.
-    #[inline(always)]
-    pub(crate) fn seqcst_access() {}
+    pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
     /// Whether thread-locals are destroyed when nothing global can be reached any more: never.
     #[inline(always)]
-    pub(crate) fn is_torn_down() -> bool {
+    pub(crate) const fn is_torn_down() -> bool {
         false
     }
+
+    /// A global behind a lock.
+    pub(crate) struct Global<T>(LazyLock<super::Mutex<T>>);
+
+    impl<T> Global<T> {
+        /// A global that `init` makes when it is first needed.
+        pub(crate) const fn new(init: fn() -> super::Mutex<T>) -> Self {
+            Self(LazyLock::new(init))
+        }
+
+        /// Locks it, also after a panic of another holder.
+        pub(crate) fn lock(&self) -> super::MutexGuard<'_, T> {
+            super::lock(&self.0)
+        }
+    }
+
+    /// The lock of a [`Global`].
+    pub(crate) use super::Mutex as GlobalMutex;
 
     /// Declares a thread-local with a constant value: where the type needs no drop, reading it is one load.
     macro_rules! thread_cell {
@@ -58,22 +68,15 @@ mod real {
             std::thread_local! { static $name: $type = const { $init }; }
         };
     }
-
-    /// Declares a global lock.
-    macro_rules! global_mutex {
-        ($name:ident: $type:ty = $init:expr) => {
-            static $name: std::sync::Mutex<$type> = std::sync::Mutex::new($init);
-        };
-    }
-    pub(crate) use {global_mutex, thread_cell};
+    pub(crate) use thread_cell;
 }
 
 #[cfg(loom)]
 mod modelled {
     pub(crate) use loom::cell::Cell;
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-    pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
-    pub(crate) use loom::thread;
+    /// The lock of a [`Global`].
+    pub(crate) use loom::sync::Mutex as GlobalMutex;
+    pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
     /// The fast side's fence.
     pub(crate) fn light() {
@@ -85,33 +88,52 @@ mod modelled {
         loom::sync::atomic::fence(Ordering::SeqCst);
     }
 
-    /// Marks the place between two `SeqCst` accesses whose order matters. See the file's header.
-    pub(crate) fn seqcst_access() {
-        loom::sync::atomic::fence(Ordering::SeqCst);
-    }
-
-    std::thread_local! {
-        /// The proof has returned. The model runs all its threads on one real thread, so this is one flag for all.
-        static PROVED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-    }
-
-    /// Whether thread-locals are destroyed when nothing global can be reached any more: those of the proof's main
-    /// thread, and those of all threads after a proof has failed.
+    /// Whether thread-locals are destroyed when nothing global can be reached any more: after a proof has failed.
     pub(crate) fn is_torn_down() -> bool {
-        PROVED.get() || std::thread::panicking()
+        std::thread::panicking()
     }
+
+    /// Counts executions of proofs, so that each has globals of its own.
+    static EXECUTION: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
     /// Runs `proof`, which must join the threads that it spawns, under every schedule with at most `preemptions` forced switches;
-    /// `None` for every schedule there is.
+    /// `None` for every schedule there is. Proofs run one at a time.
     #[allow(dead_code, reason = "only proofs call it")]
     pub(crate) fn prove(preemptions: Option<usize>, proof: impl Fn() + Sync + Send + 'static) {
+        static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let _one = super::lock(&ONE_AT_A_TIME);
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = preemptions;
         builder.check(move || {
-            PROVED.set(false);
+            EXECUTION.fetch_add(1, Ordering::Relaxed);
             proof();
-            PROVED.set(true);
         });
+    }
+
+    /// A global behind a lock, made anew by the first thread that needs it in each execution.
+    ///
+    /// Loom's own lazy statics end with the proof's main thread, which is too early: destructors of thread-locals run
+    /// after a thread has been joined. These are leaked.
+    pub(crate) struct Global<T: 'static> {
+        init: fn() -> GlobalMutex<T>,
+        made: std::sync::Mutex<Option<(u64, &'static GlobalMutex<T>)>>,
+    }
+
+    impl<T> Global<T> {
+        /// A global that `init` makes.
+        pub(crate) const fn new(init: fn() -> GlobalMutex<T>) -> Self {
+            Self { init, made: std::sync::Mutex::new(None) }
+        }
+
+        /// Locks the one of this execution.
+        pub(crate) fn lock(&self) -> loom::sync::MutexGuard<'static, T> {
+            let now = EXECUTION.load(Ordering::Relaxed);
+            let made = match *super::lock(&self.made) {
+                Some((execution, mutex)) if execution == now => mutex,
+                ref mut stale => stale.insert((now, Box::leak(Box::new((self.init)())))).1,
+            };
+            made.lock().unwrap_or_else(super::PoisonError::into_inner)
+        }
     }
 
     /// Declares a thread-local; the model gives each of its threads one in each execution.
@@ -120,14 +142,7 @@ mod modelled {
             loom::thread_local! { static $name: $type = $init; }
         };
     }
-
-    /// Declares a global lock, fresh in each execution of the model.
-    macro_rules! global_mutex {
-        ($name:ident: $type:ty = $init:expr) => {
-            loom::lazy_static! { static ref $name: loom::sync::Mutex<$type> = loom::sync::Mutex::new($init); }
-        };
-    }
-    pub(crate) use {global_mutex, thread_cell};
+    pub(crate) use thread_cell;
 }
 
 #[cfg(loom)]
@@ -137,5 +152,5 @@ pub(crate) use real::*;
 
 /// Locks `mutex`, also after a panic of another holder: use it where every critical section leaves the value whole.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

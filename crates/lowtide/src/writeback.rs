@@ -17,7 +17,6 @@ use crate::translation::{Entry, State as EntryState, Taken};
 use lowtide_core::limits::TABLE_ENTRIES;
 use lowtide_core::{FolioId, Task};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -89,11 +88,9 @@ impl Pool {
         while *at < end && pages < BATCH_PAGES {
             let table = *at / TABLE_ENTRIES;
             let table_end = ((table + 1) * TABLE_ENTRIES).min(end);
-            if at.is_multiple_of(TABLE_ENTRIES) {
-                if !space.table.hint(*at).take_dirty() {
-                    *at = table_end;
-                    continue;
-                }
+            if at.is_multiple_of(TABLE_ENTRIES) && !space.table.hint(*at).take_dirty() {
+                *at = table_end;
+                continue;
             }
             let mut state = self.lock();
             let mut left_dirty = false;
@@ -185,7 +182,11 @@ impl Pool {
         unsafe {
             std::ptr::copy_nonoverlapping(self.frame_ptr(tail.frame), copy.as_mut_ptr(), tail.bytes);
         }
-        space.backing.buffered().write_all_at(&copy, tail.offset)
+        let slices = [Slice::new(copy.as_ptr(), copy.len())];
+        // SAFETY: `copy` and the space's descriptor outlive the call.
+        #[expect(unsafe_code, reason = "the promise about the memory is given here")]
+        let write = unsafe { Write::new(space.buffered_fd(), tail.offset, &slices) };
+        self.backend.write_run(write)
     }
 
     fn end_run(&self, space: &Space, run: &[InFlight], result: io::Result<()>) {
@@ -225,7 +226,7 @@ impl Pool {
             return Ok(());
         }
         self.write_back(space);
-        if let Err(error) = self.backend.sync(space.sync_fd()) {
+        if let Err(error) = self.backend.sync(space.buffered_fd()) {
             space.errors.record(error);
         }
         match space.errors.check_and_advance(seen) {

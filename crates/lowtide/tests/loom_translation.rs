@@ -8,8 +8,8 @@
 //! ```
 //!
 //! These changes to the code were each seen to fail here: losing WAITERS in `leave`; a `set_waiters` that always agrees; finishing
-//! a read with relaxed order; locking dirty, or young, pages for eviction; clearing DIRTY with relaxed order; noting a hint before setting
-//! its bit; looking at the entries before taking the hint.
+//! a read with relaxed order; locking dirty, or young, pages for eviction; beginning a read of a page that is not absent; clearing DIRTY, or locking,
+//! with relaxed order; noting a hint before setting its bit; hints with acquire and release order only.
 #![cfg(loom)]
 #![allow(dead_code, unreachable_pub, reason = "a proof uses only a part of what it includes")]
 

@@ -77,7 +77,11 @@ impl File {
     fn check(&self, page: u64, least: u64, bytes: &[u8]) {
         let version = version_of(self.number, page, bytes);
         let most = self.shadow[page as usize].begun.load(SeqCst);
-        assert!((least..=most).contains(&version), "file {} page {page}: {version} is not in {least}..={most}", self.number);
+        assert!(
+            (least..=most).contains(&version),
+            "file {} page {page}: {version} is not in {least}..={most}",
+            self.number
+        );
     }
 
     fn least(&self, page: u64) -> u64 {
@@ -163,10 +167,18 @@ fn storm(threads: u64, operations: u64, engine: IoEngine, policy: &str) {
         file.view.flush().unwrap();
         let bytes = std::fs::read(dir.path().join(format!("file{}", file.number))).unwrap();
         for (page, bytes) in (0..).zip(bytes.chunks(PAGE)) {
-            assert_eq!(version_of(file.number, page, bytes), file.least(page), "on disk after the last flush");
+            assert_eq!(
+                version_of(file.number, page, bytes),
+                file.least(page),
+                "on disk after the last flush"
+            );
         }
     }
-    eprintln!("{threads} threads, {engine}, {policy}: {} operations, {}", done.load(SeqCst), pager.stat().io.reads);
+    eprintln!(
+        "{threads} threads, {engine}, {policy}: {} operations, {}",
+        done.load(SeqCst),
+        pager.stat().io.reads
+    );
     drop(files);
     assert_eq!(pager.stat().memory.current, 0);
 }
@@ -185,11 +197,8 @@ fn the_same_with_plain_system_calls_and_the_older_policies() {
 #[test]
 fn a_writer_waits_for_a_guard_of_another_thread_and_gives_up_with_a_typed_error() {
     let dir = Dir::new();
-    let pager = Pager::builder()
-        .max("256K".parse().unwrap())
-        .patience(Duration::from_millis(20))
-        .build()
-        .unwrap();
+    let pager =
+        Pager::builder().max("256K".parse().unwrap()).patience(Duration::from_millis(20)).build().unwrap();
     let file = File::new(&pager, &dir, 0);
     let guard = file.view.read(5).unwrap();
     std::thread::scope(|scope| {

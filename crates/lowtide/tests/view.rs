@@ -21,12 +21,8 @@ fn a_file_larger_than_the_budget_reads_back_right() {
     ] {
         let dir = Dir::new();
         let path = make_file(&dir, 4096 * KIB);
-        let pager = Pager::builder()
-            .max("512K".parse().unwrap())
-            .io_engine(engine)
-            .direct(mode)
-            .build()
-            .unwrap();
+        let pager =
+            Pager::builder().max("512K".parse().unwrap()).io_engine(engine).direct(mode).build().unwrap();
         let view = pager.open(&path).unwrap();
         for round in 0..3 {
             for i in 0..view.pages() {
@@ -36,7 +32,10 @@ fn a_file_larger_than_the_budget_reads_back_right() {
             }
         }
         let stat = pager.stat();
-        assert!(stat.memory.events.workingset_refault_file > 0, "{engine} {mode:?}: nothing was ever evicted");
+        assert!(
+            stat.memory.events.workingset_refault_file > 0,
+            "{engine} {mode:?}: nothing was ever evicted"
+        );
         assert!(stat.memory.current <= stat.memory.max);
         pager.validate().unwrap();
     }
@@ -67,7 +66,8 @@ fn get_many_shows_every_page_once_in_any_order_duplicates_too() {
     let dir = Dir::new();
     let path = make_file(&dir, 2048 * KIB);
     for engine in [IoEngine::Auto, IoEngine::Psync] {
-        let pager = Pager::builder().max("256K".parse().unwrap()).io_engine(engine).depth(16).build().unwrap();
+        let pager =
+            Pager::builder().max("256K".parse().unwrap()).io_engine(engine).depth(16).build().unwrap();
         let view = pager.open(&path).unwrap();
         let list: Vec<u64> = (0..view.pages()).chain([5, 5, 5, 0]).map(|p| p * 31 % view.pages()).collect();
         let mut seen = vec![0; list.len()];
@@ -178,7 +178,9 @@ fn guards_keep_their_pages_and_a_budget_full_of_them_is_a_typed_error() {
         .unwrap();
     let view = pager.open(&path).unwrap();
     let guards: Vec<_> = (0..32).map(|page| view.read(page).unwrap()).collect();
-    let Err(Error::OutOfBudget { max_bytes, dirty: 0 }) = view.read(40) else { panic!("all frames are held") };
+    let Err(Error::OutOfBudget { max_bytes, dirty: 0 }) = view.read(40) else {
+        panic!("all frames are held")
+    };
     assert_eq!(max_bytes, 128 * KIB);
     for (guard, page) in guards.iter().zip(0..) {
         assert!(guard.iter().zip(page * 4096..).all(|(b, at)| *b == byte_at(at)));
@@ -212,7 +214,9 @@ fn impossible_files_and_options_are_refused_with_a_reason() {
     let path = make_file(&dir, 4 * KIB);
     let huge = OpenOptions::new().folio_order(9).open(&pager, &path).unwrap_err();
     assert!(matches!(huge, OpenError::FolioOrder { .. }), "{huge}");
-    for (max, page, what) in [("0", 4096, "too small"), ("64K", 4096, "too small"), ("1M", 1000, "power of two")] {
+    for (max, page, what) in
+        [("0", 4096, "too small"), ("64K", 4096, "too small"), ("1M", 1000, "power of two")]
+    {
         let error = Pager::builder().max(max.parse().unwrap()).base_page(page).build().unwrap_err();
         assert!(error.to_string().contains(what), "{error}");
     }

@@ -22,7 +22,7 @@ mod uring;
 mod tests;
 
 pub(crate) use backend::{Backend, Batch};
+pub(crate) use choose::Options;
 pub use choose::{IoEngine, UnknownIoEngine};
-pub(crate) use choose::{OpenError, Options};
 pub use inject::{Inject, InjectOp};
 pub(crate) use request::{Arena, Completion, Read, Slice, Write};

@@ -137,9 +137,11 @@ impl Entry {
 
     /// The state now. Acquires what the last `finish_read` or `unlock` released, but holds nothing: a frame number from here
     /// may be reused at any moment, unless the caller owns the state or keeps evictors out.
+    ///
+    /// `SeqCst`, which costs a load nothing, so that a walk may look for bits with it after taking a [`Hint`](super::Hint).
     #[inline]
     pub(crate) fn load(&self) -> State {
-        State::decode(self.0.load(Ordering::Acquire))
+        State::decode(self.0.load(Ordering::SeqCst))
     }
 
     /// Holds the page for reading if it is resident; else says what it is, and holds nothing.

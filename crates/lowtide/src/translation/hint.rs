@@ -17,7 +17,7 @@
 //!
 //! A walk that leaves a bit set which it has seen must note it again.
 
-use crate::sync::{AtomicU8, Ordering, seqcst_access};
+use crate::sync::{AtomicU8, Ordering};
 
 const YOUNG: u8 = 1;
 const DIRTY: u8 = 2;
@@ -57,7 +57,6 @@ impl Hint {
 
     #[inline]
     fn note(&self, bit: u8) {
-        seqcst_access();
         if self.0.load(Ordering::SeqCst) & bit == 0 {
             self.0.fetch_or(bit, Ordering::SeqCst);
         }
@@ -68,9 +67,7 @@ impl Hint {
         if self.0.load(Ordering::Relaxed) & bit == 0 {
             return false;
         }
-        let taken = self.0.fetch_and(!bit, Ordering::SeqCst) & bit != 0;
-        seqcst_access();
-        taken
+        self.0.fetch_and(!bit, Ordering::SeqCst) & bit != 0
     }
 }
 

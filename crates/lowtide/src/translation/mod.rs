@@ -39,7 +39,7 @@
 //! A thread that finds BUSY or LOCKED sleeps under a lock of its choice that the owner's waker also takes:
 //!
 //! ```text
-//!   waiter: lock; while entry.load() is the seen state, and entry.set_waiters(seen) { condvar.wait }; unlock
+//!   waiter: lock; while entry.set_waiters(seen) { condvar.wait }; unlock
 //!   owner:  if entry.finish_read(…) { lock; condvar.notify_all; unlock }
 //! ```
 //!
