@@ -2,8 +2,9 @@
 //!
 //! # Model
 //!
-//! The arena is `N` base-page frames. A *block* of order `k` is `2^k` neighbouring frames that begin at a multiple of `2^k`; its *buddy* is
-//! the other half of the block of order `k + 1` around it. Two free buddies merge, so that large folios find room again.
+//! The arena is `N` base-page frames. A *block* of order `k` is `2^k` neighbouring frames that begin at a
+//! multiple of `2^k`; its *buddy* is the other half of the block of order `k + 1` around it. Two free buddies
+//! merge, so that large folios find room again.
 //!
 //! ```text
 //!   order 2  │       0       │       4       │ 8: the end of the arena cuts it off
@@ -11,21 +12,23 @@
 //!   order 0  │ 0 │ 1 │ 2 │ 3 │ 4 │ 5 │ 6 │ 7 │ 8 │ 9 │        N = 10: blocks 0..8 and 8..10 at first
 //! ```
 //!
-//! The free blocks of one order are a *tree of bitmaps*: a bit for each block, and above each word of 64 bits one bit that says whether
-//! the word has any. Finding a free block is one `trailing_zeros` a level, at most five, and always finds the lowest address, which
-//! packs blocks together; testing whether a buddy is free is one bit, with no list to unlink it from. All orders together take
-//! little more than two bits a frame.
+//! The free blocks of one order are a *tree of bitmaps*: a bit for each block, and above each word of 64 bits
+//! one bit that says whether the word has any. Finding a free block is one `trailing_zeros` a level, at most
+//! five, and always finds the lowest address, which packs blocks together; testing whether a buddy is free is
+//! one bit, with no list to unlink it from. All orders together take little more than two bits a frame.
 //!
 //! # Single frames
 //!
-//! Almost all traffic is single frames: one evicted, one read in. In front of the tree there is a stack of at most
-//! [`STACK_MAX`] of them. A frame that is pushed and popped again never touches the tree, and its bytes and its line of metadata
-//! are the ones most recently used. Frames on the stack are free but not merged. They are merged when the stack is full (half of it) and
-//! when an order is asked for that the tree does not have (all of it), so nothing is ever refused that merging could give.
+//! Almost all traffic is single frames: one evicted, one read in. In front of the tree there is a stack of at
+//! most [`STACK_MAX`] of them. A frame that is pushed and popped again never touches the tree, and its bytes
+//! and its line of metadata are the ones most recently used. Frames on the stack are free but not merged.
+//! They are merged when the stack is full (half of it) and when an order is asked for that the tree does not
+//! have (all of it), so nothing is ever refused that merging could give.
 //!
 //! # Cost
 //!
-//! Single frames: a push or a pop; O(log N) in the tree for one call in many. Other orders: O(log N), plus the emptying of the stack.
+//! Single frames: a push or a pop; O(log N) in the tree for one call in many. Other orders: O(log N), plus
+//! the emptying of the stack.
 
 /// Largest order of a block: 16 MiB of 4 KiB frames.
 pub(crate) const FRAME_ORDER_MAX: u8 = 12;
@@ -64,8 +67,8 @@ impl Frames {
         };
         let mut start = 0;
         while start < frames {
-            // The largest block that may begin here and still fits. Alignment is no limit after the first, since
-            // blocks only get smaller towards the end.
+            // The largest block that may begin here and still fits. Alignment is no limit after the first,
+            // since blocks only get smaller towards the end.
             let order = (frames - start).ilog2().min(u32::from(FRAME_ORDER_MAX)) as u8;
             this.orders[usize::from(order)].set(start >> order);
             start += 1 << order;
@@ -73,8 +76,8 @@ impl Frames {
         this
     }
 
-    /// Takes a block of `2^order` frames and returns its first. `None` if no block of this order is free, or if
-    /// the order is larger than [`FRAME_ORDER_MAX`].
+    /// Takes a block of `2^order` frames and returns its first. `None` if no block of this order is free, or
+    /// if the order is larger than [`FRAME_ORDER_MAX`].
     #[inline]
     pub(crate) fn alloc(&mut self, order: u8) -> Option<u32> {
         let frame = if order == 0
@@ -89,11 +92,12 @@ impl Frames {
         Some(frame)
     }
 
-    /// Gives a block of `2^order` frames back, or a block that is part of one that was taken: frames may be freed singly.
+    /// Gives a block of `2^order` frames back, or a block that is part of one that was taken: frames may be
+    /// freed singly.
     ///
     /// # Panics
-    /// When the block is not an aligned part of the arena. When it is free already: always in debug builds, and otherwise where
-    /// that is seen without searching. The frames would belong to two pages.
+    /// When the block is not an aligned part of the arena. When it is free already: always in debug builds,
+    /// and otherwise where that is seen without searching. The frames would belong to two pages.
     #[inline]
     pub(crate) fn free(&mut self, frame: u32, order: u8) {
         self.mark(frame, order, true);
@@ -111,13 +115,15 @@ impl Frames {
         self.free
     }
 
-    /// The largest order that [`Frames::alloc`] would not refuse now, or `None` when no frame is free. Merges the stack.
+    /// The largest order that [`Frames::alloc`] would not refuse now, or `None` when no frame is free. Merges
+    /// the stack.
+    #[cfg(test)]
     pub(crate) fn largest_free_order(&mut self) -> Option<u8> {
         self.merge_stack(0);
         (0..=FRAME_ORDER_MAX).rev().find(|&order| self.orders[usize::from(order)].first().is_some())
     }
 
-    /// Bytes that the allocator takes: 17 KiB, and 0.26 B a frame.
+    /// Bytes that the allocator takes: at most 17 KiB, and 0.26 B a frame.
     pub(crate) fn metadata_bytes(&self) -> usize {
         let trees: usize = self.orders.iter().map(BitTree::bytes).sum();
         size_of::<Self>() + self.stack.capacity() * size_of::<u32>() + trees
@@ -233,8 +239,8 @@ impl Frames {
 /// A set of numbers below a bound, which finds its smallest member in one step a level.
 #[derive(Debug)]
 struct BitTree {
-    /// `levels[0]` has a bit for each number; a bit of `levels[l + 1]` is set while its word of `levels[l]` is not 0. The last
-    /// level is one word, or none if the bound is 0.
+    /// `levels[0]` has a bit for each number; a bit of `levels[l + 1]` is set while its word of `levels[l]`
+    /// is not 0. The last level is one word, or none if the bound is 0.
     levels: Vec<Box<[u64]>>,
 }
 

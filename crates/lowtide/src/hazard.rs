@@ -2,11 +2,12 @@
 //!
 //! # Theory
 //!
-//! A page that is being read must not lose its frame. A count of readers beside each page would do, but it costs an
-//! atomic read-modify-write on a line that is rarely in the cache: more than the whole rest of a hit. So the
-//! announcement is turned round. Each thread has a few *slots* of its own, in a line that it always has in its cache, and writes
-//! there *which* page it reads: the address of the page's translation entry. Whoever wants to take frames away looks
-//! into all slots of all threads, once for a whole batch of pages.
+//! A page that is being read must not lose its frame. A count of readers beside each page would do, but it
+//! costs an atomic read-modify-write on a line that is rarely in the cache: more than the whole rest of a
+//! hit. So the announcement is turned round. Each thread has a few *slots* of its own, in a line that it
+//! always has in its cache, and writes there *which* page it reads: the address of the page's translation
+//! entry. Whoever wants to take frames away looks into all slots of all threads, once for a whole batch of
+//! pages.
 //!
 //! ```text
 //!   reader                                    evictor, for a batch of pages
@@ -19,32 +20,36 @@
 //!   5  slot = 0 (release)
 //! ```
 //!
-//! *Safety.* Let the reader have seen RESIDENT in its step 3, and the evictor have freed the frame. The fences forbid that
-//! the reader missed the evictor's step 1 **and** the evictor missed the reader's step 1 ([`crate::sync`]). As the reader
-//! missed LOCKED, the evictor saw the slot or something later in it. Not the slot itself, or it would have kept the page; so
-//! it read a later value, and every later value of a slot is written with release order after the bytes were read. The evictor's acquire load
-//! puts the reads before whatever it does with the frame next. (That is why step 1 is a *release* store too: the later value may be
+//! *Safety.* Let the reader have seen RESIDENT in its step 3, and the evictor have freed the frame. The
+//! fences forbid that the reader missed the evictor's step 1 **and** the evictor missed the reader's step 1
+//! ([`crate::sync`]). As the reader missed LOCKED, the evictor saw the slot or something later in it. Not the
+//! slot itself, or it would have kept the page; so it read a later value, and every later value of a slot is
+//! written with release order after the bytes were read. The evictor's acquire load puts the reads before
+//! whatever it does with the frame next. (That is why step 1 is a *release* store too: the later value may be
 //! the announcement of the thread's next page.)
 //!
-//! *Progress.* Nobody waits for anybody. A reader that finds LOCKED has lost a race once; an evictor that finds a slot
-//! skips that page.
+//! *Progress.* Nobody waits for anybody. A reader that finds LOCKED has lost a race once; an evictor that
+//! finds a slot skips that page.
 //!
 //! # Records
 //!
-//! The slots of a thread are a record of eight, alone in its cache line. A slot that holds 0 is vacant, so there is no list of
-//! vacant slots to maintain: guards may be dropped in any order, and finding slot 0 vacant is a well predicted branch. A thread that
-//! needs more slots takes more records and links them into a ring. All records ever made stay in one global list, which only `scan`
-//! and the making of records lock. When a thread ends its records are given to later threads.
+//! The slots of a thread are a record of eight, alone in its cache line. A slot that holds 0 is vacant, so
+//! there is no list of vacant slots to maintain: guards may be dropped in any order, and finding slot 0
+//! vacant is a well predicted branch. A thread that needs more slots takes more records and links them into a
+//! ring. All records ever made stay in one global list, which only `scan` and the making of records lock.
+//! When a thread ends its records are given to later threads.
 //!
-//! A guard cannot leave its thread, but it can outlive the thread's own record keeping, because thread-locals are
-//! destroyed in no certain order. A record that still has a slot taken at that moment becomes a *stray*, and so does
-//! the record that a hold takes after it: the drop of the last guard of a stray gives it back. A guard that is forgotten
-//! keeps its page resident for ever and its slot with it, which wastes both and endangers nothing.
+//! A guard cannot leave its thread, but it can outlive the thread's own record keeping, because thread-locals
+//! are destroyed in no certain order. A record that still has a slot taken at that moment becomes a *stray*,
+//! and so does the record that a hold takes after it: the drop of the last guard of a stray gives it back. A
+//! guard that is forgotten keeps its page resident for ever and its slot with it, which wastes both and
+//! endangers nothing.
 //!
 //! # Cost
 //!
-//! [`hold`] and the drop of its guard: one thread-local load, one load and two stores in lines that only this thread writes, and no
-//! fence. Registering a thread: one lock, once. [`scan`]: one system call, and one cache line for each thread.
+//! [`hold`] and the drop of its guard: one thread-local load, one load and two stores in lines that only this
+//! thread writes, and no fence. Registering a thread: one lock, once. [`scan`]: one system call, and one
+//! cache line for each thread.
 
 use crate::sync::{
     AtomicUsize, Cell, Global, GlobalMutex, Ordering, heavy, is_torn_down, light, thread_cell,
@@ -52,7 +57,8 @@ use crate::sync::{
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
-/// Slots of one record: as many as fill a cache line. The model has two, so that few steps reach the second record.
+/// Slots of one record: as many as fill a cache line. The model has two, so that few steps reach the second
+/// record.
 const SLOTS: usize = if cfg!(loom) { 2 } else { 8 };
 
 /// The slots of one thread, followed in another line by what only that thread reads and writes.
@@ -68,9 +74,10 @@ struct Record {
     stray: Cell<bool>,
 }
 
-// SAFETY: `slots` is atomic. `next` and `stray` are touched by the owner only. A record has one owner at a time: it is owned from
-// `take_record` until `give_back`, both of which lock the registry, so that one owner's accesses happen before the next
-// owner's. Both are called on the owner's thread, since guards and thread-locals do not leave it.
+// SAFETY: `slots` is atomic. `next` and `stray` are touched by the owner only. A record has one owner at a
+// time: it is owned from `take_record` until `give_back`, both of which lock the registry, so that one
+// owner's accesses happen before the next owner's. Both are called on the owner's thread, since guards and
+// thread-locals do not leave it.
 unsafe impl Sync for Record {}
 // SAFETY: As for `Sync`; nothing in a record is bound to the thread that made it.
 unsafe impl Send for Record {}
@@ -88,7 +95,8 @@ static REGISTRY: Global<Registry> =
 // A record of this thread, if it has one: the one that had a vacant slot last.
 thread_cell!(LOCAL: Cell<Option<&'static Record>> = Cell::new(None));
 
-// The destructor that a thread needs; apart from `LOCAL`, because thread-locals with destructors are slower to reach.
+// The destructor that a thread needs; apart from `LOCAL`, because thread-locals with destructors are slower
+// to reach.
 thread_cell!(AT_EXIT: AtExit = AtExit(Cell::new(None)));
 
 /// Gives the records of an ending thread back.
@@ -107,8 +115,8 @@ pub(crate) struct Held {
 /// Announces that this thread is about to read behind the entry at `address`, which is not 0.
 ///
 /// Load the entry *after* this, with acquire order. If it says RESIDENT, its frame stays what it is until the
-/// guard is dropped. If it says anything else, drop the guard: nothing is held. There is no limit to the number of guards, and
-/// no failure; from the ninth of one thread on they cost more.
+/// guard is dropped. If it says anything else, drop the guard: nothing is held. There is no limit to the
+/// number of guards, and no failure; from the ninth of one thread on they cost more.
 #[inline]
 pub(crate) fn hold(address: usize) -> Held {
     debug_assert_ne!(address, 0, "0 marks a vacant slot");
@@ -146,9 +154,9 @@ fn hold_in_another_record(address: usize) -> Held {
 
 /// Reads all slots of all threads into `held`, sorted, as they were at some moment after the call began.
 ///
-/// Issues the heavy fence itself: an entry that was made LOCKED before the call, and whose address is not in the result, is
-/// read by nobody who took it for RESIDENT. The calling thread's own guards are included. Cost: see the file's
-/// header; `held` is reused to avoid an allocation.
+/// Issues the heavy fence itself: an entry that was made LOCKED before the call, and whose address is not in
+/// the result, is read by nobody who took it for RESIDENT. The calling thread's own guards are included.
+/// Cost: see the file's header; `held` is reused to avoid an allocation.
 pub(crate) fn scan(held: &mut Vec<usize>) {
     held.clear();
     heavy();
@@ -167,7 +175,8 @@ pub(crate) fn holds(held: &[usize], addresses: &RangeInclusive<usize>) -> bool {
     held.get(first).is_some_and(|address| addresses.contains(address))
 }
 
-/// Whether a guard of the calling thread holds the entry at `address`: waiting for that entry's readers would be for ever.
+/// Whether a guard of the calling thread holds the entry at `address`: waiting for that entry's readers would
+/// be for ever.
 ///
 /// Guards that have outlived the thread's record keeping (see *Records*) are not found.
 #[must_use]
@@ -274,8 +283,8 @@ mod tests {
     use std::cell::RefCell;
     use std::thread;
 
-    /// Whether any thread holds `address`. Other tests of the process run at the same time, so a test asks only
-    /// about addresses of its own.
+    /// Whether any thread holds `address`. Other tests of the process run at the same time, so a test asks
+    /// only about addresses of its own.
     fn seen(address: usize) -> bool {
         let mut held = Vec::new();
         scan(&mut held);

@@ -1,7 +1,7 @@
 //! Sizes in bytes, as people write them: `64M`, `1.5G`, `4096`, `max`.
 //!
-//! Units are binary, as everywhere in the kernel's memory interfaces: `1K` is 1024 bytes. `K`, `KB` and `KiB` are the same, in
-//! either case. A size that is displayed reads back as the same number of bytes.
+//! Units are binary, as everywhere in the kernel's memory interfaces: `1K` is 1024 bytes. `K`, `KB` and `KiB`
+//! are the same, in either case. A size that is displayed reads back as the same number of bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -91,7 +91,8 @@ impl From<u64> for Size {
 impl FromStr for Size {
     type Err = SizeError;
 
-    /// Reads `max`, or a decimal number with an optional unit. Blanks around the parts are allowed. Fractions are exact.
+    /// Reads `max`, or a decimal number with an optional unit. Blanks around the parts are allowed. Fractions
+    /// are exact.
     fn from_str(text: &str) -> Result<Self, SizeError> {
         let trimmed = text.trim();
         if trimmed.eq_ignore_ascii_case("max") {
@@ -156,7 +157,8 @@ fn shift_of(unit: &str) -> Option<u32> {
 }
 
 impl fmt::Display for Size {
-    /// The shortest exact form: in the largest unit that needs at most three decimals, and otherwise in bytes.
+    /// The shortest exact form: in the largest unit that needs at most three decimals, and otherwise in
+    /// bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_max() {
             return f.pad("max");

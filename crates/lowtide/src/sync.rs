@@ -1,20 +1,22 @@
 //! The one place that chooses between real threads and a model checker's.
 //!
-//! [`crate::translation`] and [`crate::hazard`] are protocols between threads that share no lock. A test that runs
-//! such a protocol a million times proves little, because the schedule that breaks it may need a store to linger in a
-//! buffer for a microsecond. So they are also compiled against [loom](https://docs.rs/loom), which runs a small
-//! program under *every* schedule and every stale value that the memory model allows (`--cfg loom`; the proofs are in
-//! `tests/loom_*.rs`). Those two take their atomics, cells and globals from here, and from nowhere else. The rest of the crate
-//! holds locks of the standard library in both builds, so that it compiles, unproved, beside the proofs.
+//! [`crate::translation`] and [`crate::hazard`] are protocols between threads that share no lock. A test that
+//! runs such a protocol a million times proves little, because the schedule that breaks it may need a store
+//! to linger in a buffer for a microsecond. So they are also compiled against [loom](https://docs.rs/loom),
+//! which runs a small program under *every* schedule and every stale value that the memory model allows
+//! (`--cfg loom`; the proofs are in `tests/loom_*.rs`). Those two take their atomics, cells and globals from
+//! here, and from nowhere else. The rest of the crate holds locks of the standard library in both builds, so
+//! that it compiles, unproved, beside the proofs.
 //!
 //! # Asymmetric fences
 //!
-//! [`light`] and [`heavy`] are [`lowtide_sys::membarrier`]: nothing on the side that runs at every access, a system
-//! call on the side that runs once a batch. Loom knows no `membarrier(2)`, so both are full `SeqCst` fences there.
-//! That models the real thing for what the protocol uses it for, which is one pattern only: *store, fence, load* on one
-//! side against *store, fence, load* on the other, and never `light` against `light`. `membarrier` makes every running
-//! thread execute a full fence at some instant during the call. Whichever two instructions of the fast side that
-//! instant falls between, the outcome is one of those two `SeqCst` fences also allow:
+//! [`light`] and [`heavy`] are [`lowtide_sys::membarrier`]: nothing on the side that runs at every access, a
+//! system call on the side that runs once a batch. Loom knows no `membarrier(2)`, so both are full `SeqCst`
+//! fences there. That models the real thing for what the protocol uses it for, which is one pattern only:
+//! *store, fence, load* on one side against *store, fence, load* on the other, and never `light` against
+//! `light`. `membarrier` makes every running thread execute a full fence at some instant during the call.
+//! Whichever two instructions of the fast side that instant falls between, the outcome is one of those two
+//! `SeqCst` fences also allow:
 //!
 //! ```text
 //!   fast side:     store slot ─── light ─── load entry
@@ -23,11 +25,16 @@
 //!                          slow side sees it     fast side sees the slow side's store
 //! ```
 //!
-//! Under loom the fast side's fence sits at `light` for good; in reality it sits wherever the instant falls, but a
-//! fence before the store satisfies (b) and one after the load satisfies (a), so no outcome is possible on a machine that
-//! the model leaves out. What the model does *not* excuse is the compiler: `light` is a compiler fence.
+//! Under loom the fast side's fence sits at `light` for good; in reality it sits wherever the instant falls,
+//! but a fence before the store satisfies (b) and one after the load satisfies (a), so no outcome is possible
+//! on a machine that the model leaves out. What the model does *not* excuse is the compiler: `light` is a
+//! compiler fence.
 
 use std::sync::PoisonError;
+#[cfg_attr(
+    loom,
+    allow(unused_imports, reason = "the proofs include this file, and have locks of their own")
+)]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
 #[cfg(not(loom))]
@@ -88,7 +95,8 @@ mod modelled {
         loom::sync::atomic::fence(Ordering::SeqCst);
     }
 
-    /// Whether thread-locals are destroyed when nothing global can be reached any more: after a proof has failed.
+    /// Whether thread-locals are destroyed when nothing global can be reached any more: after a proof has
+    /// failed.
     pub(crate) fn is_torn_down() -> bool {
         std::thread::panicking()
     }
@@ -96,8 +104,8 @@ mod modelled {
     /// Counts executions of proofs, so that each has globals of its own.
     static EXECUTION: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
 
-    /// Runs `proof`, which must join the threads that it spawns, under every schedule with at most `preemptions` forced switches;
-    /// `None` for every schedule there is. Proofs run one at a time.
+    /// Runs `proof`, which must join the threads that it spawns, under every schedule with at most
+    /// `preemptions` forced switches; `None` for every schedule there is. Proofs run one at a time.
     #[allow(dead_code, reason = "only proofs call it")]
     pub(crate) fn prove(preemptions: Option<usize>, proof: impl Fn() + Sync + Send + 'static) {
         static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -112,8 +120,8 @@ mod modelled {
 
     /// A global behind a lock, made anew by the first thread that needs it in each execution.
     ///
-    /// Loom's own lazy statics end with the proof's main thread, which is too early: destructors of thread-locals run
-    /// after a thread has been joined. These are leaked.
+    /// Loom's own lazy statics end with the proof's main thread, which is too early: destructors of
+    /// thread-locals run after a thread has been joined. These are leaked.
     pub(crate) struct Global<T: 'static> {
         init: fn() -> GlobalMutex<T>,
         made: std::sync::Mutex<Option<(u64, &'static GlobalMutex<T>)>>,
@@ -150,7 +158,8 @@ pub(crate) use modelled::*;
 #[cfg(not(loom))]
 pub(crate) use real::*;
 
-/// Locks `mutex`, also after a panic of another holder: use it where every critical section leaves the value whole.
+/// Locks `mutex`, also after a panic of another holder: use it where every critical section leaves the value
+/// whole.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -27,22 +27,18 @@ thread_local! {
 #[derive(Debug)]
 pub(crate) struct Open {
     pager: Pager,
-    pub(crate) space: Arc<Space>,
+    space: Arc<Space>,
 }
 
 impl Open {
     pub(crate) fn new(pager: Pager, space: Arc<Space>) -> Self {
         Self { pager, space }
     }
-
-    pub(crate) fn pool(&self) -> &Pool {
-        &self.pager.inner.pool
-    }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.pool().close_space(&self.space);
+        self.pager.inner.pool.close_space(&self.space);
     }
 }
 
@@ -53,34 +49,38 @@ impl Drop for Open {
 /// an error: call `flush` before.
 #[derive(Debug)]
 pub struct View {
+    // What a hit needs is one pointer away.
+    space: Arc<Space>,
+    pool: Arc<Pool>,
     open: Arc<Open>,
     errors_seen: AtomicU64,
 }
 
 impl Clone for View {
     fn clone(&self) -> Self {
-        Self { open: Arc::clone(&self.open), errors_seen: AtomicU64::new(self.errors_seen.load(Relaxed)) }
+        Self {
+            space: Arc::clone(&self.space),
+            pool: Arc::clone(&self.pool),
+            open: Arc::clone(&self.open),
+            errors_seen: AtomicU64::new(self.errors_seen.load(Relaxed)),
+        }
     }
 }
 
 impl View {
     pub(crate) fn new(open: Open) -> Self {
-        let errors_seen = AtomicU64::new(open.space.errors.count());
-        Self { open: Arc::new(open), errors_seen }
-    }
-
-    pub(crate) fn pool(&self) -> &Pool {
-        self.open.pool()
-    }
-
-    fn space(&self) -> &Space {
-        &self.open.space
+        Self {
+            space: Arc::clone(&open.space),
+            pool: Arc::clone(&open.pager.inner.pool),
+            errors_seen: AtomicU64::new(open.space.errors.count()),
+            open: Arc::new(open),
+        }
     }
 
     /// Bytes of the file when it was last looked at. Another process may have changed it since.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.space().len()
+        self.space.len()
     }
 
     /// Whether the file had no bytes when it was last looked at.
@@ -92,19 +92,19 @@ impl View {
     /// Pages of the file, a partial last one included.
     #[must_use]
     pub fn pages(&self) -> u64 {
-        self.space().pages()
+        self.space.pages()
     }
 
     /// Bytes of a page.
     #[must_use]
     pub fn page_size(&self) -> usize {
-        self.pool().page_bytes()
+        self.pool.page_bytes()
     }
 
     /// Whether the file is read and written past the kernel's page cache.
     #[must_use]
     pub fn is_direct(&self) -> bool {
-        self.space().backing.is_direct()
+        self.space.backing.is_direct()
     }
 
     /// Looks at the file's size again, for a file that grows or shrinks; returns its bytes.
@@ -114,7 +114,7 @@ impl View {
     /// # Errors
     /// [`Error::Read`] when the size cannot be learned, [`Error::Grow`] when there is no memory for the translations.
     pub fn refresh_len(&self) -> Result<u64, Error> {
-        self.space().refresh_len()
+        self.space.refresh_len()
     }
 
     /// Holds a page for reading. The access counts as one through a mapping.
@@ -127,7 +127,7 @@ impl View {
     /// [`get_many`](View::get_many).
     #[inline]
     pub fn read(&self, page: u64) -> Result<Page<'_>, Error> {
-        let (space, pool) = (self.space(), self.pool());
+        let (space, pool) = (&*self.space, &*self.pool);
         if let Some(entry) = space.table.get(page)
             && let Ok(pinned) = entry.pin()
         {
@@ -142,8 +142,8 @@ impl View {
     #[cold]
     #[inline(never)]
     fn read_slow(&self, page: u64) -> Result<Page<'_>, Error> {
-        let pool = self.pool();
-        let (frame, held) = pool.hold_page(self.space(), page, Access::Mapped)?;
+        let pool = &*self.pool;
+        let (frame, held) = pool.hold_page(&self.space, page, Access::Mapped)?;
         Ok(Page::new(pool.frame_ptr(frame), pool.page_bytes(), held))
     }
 
@@ -153,7 +153,7 @@ impl View {
     /// # Errors
     /// As [`read`](View::read); [`Error::OutOfRange`] when the range ends behind the file. The buffer may have been filled in part then.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
-        let (space, pool) = (self.space(), self.pool());
+        let (space, pool) = (&*self.space, &*self.pool);
         self.check_range(offset, buf.len())?;
         for (page, at, part) in parts(offset, buf.len(), pool.page_shift) {
             let entry = pool.entry(space, page)?;
@@ -179,7 +179,7 @@ impl View {
     /// [`Error::ReadOnly`]; [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard stands in the way; as
     /// [`read`](View::read) for a page of which only a part is written; [`Error::Grow`]. Pages before the failing one have been written.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let (space, pool) = (self.space(), self.pool());
+        let (space, pool) = (&*self.space, &*self.pool);
         if !space.is_writable() {
             return Err(Error::ReadOnly { path: space.path() });
         }
@@ -203,7 +203,7 @@ impl View {
     /// As [`read`](View::read), for the first page that fails. Some pages have been shown then.
     pub fn get_many(&self, pages: &[u64], mut each: impl FnMut(usize, &[u8])) -> Result<(), Error> {
         let list = pages.iter().copied();
-        self.pool().read_many(self.space(), list, |index, _page, bytes| each(index, bytes))
+        self.pool.read_many(&self.space, list, |index, _page, bytes| each(index, bytes))
     }
 
     /// Says that pages will be wanted soon. They are read in the background, if there is room; nothing is promised, and errors
@@ -211,7 +211,7 @@ impl View {
     pub fn prefetch(&self, pages: Range<u64>) {
         let end = pages.end.min(self.pages());
         if pages.start < end {
-            self.open.pager.inner.threads.read_ahead(&self.open.space, pages.start..end);
+            self.open.pager.inner.threads.read_ahead(&self.space, pages.start..end);
         }
     }
 
@@ -221,14 +221,14 @@ impl View {
     /// [`Error::Write`] if a write failed since this handle last asked; the pages concerned are still dirty, and the next
     /// flush tries them again. Each handle is told once.
     pub fn flush(&self) -> Result<(), Error> {
-        self.pool().flush(self.space(), &self.errors_seen)
+        self.pool.flush(&self.space, &self.errors_seen)
     }
 
     fn check_range(&self, offset: u64, len: usize) -> Result<(), Error> {
-        let space = self.space();
+        let space = &*self.space;
         let behind = |len: u64| offset.checked_add(len).is_none_or(|end| end > space.len());
         if behind(len as u64) && behind_after_refresh(space, offset, len as u64)? {
-            return Err(space.out_of_range((offset.saturating_add(len as u64)) >> self.pool().page_shift));
+            return Err(space.out_of_range((offset.saturating_add(len as u64)) >> self.pool.page_shift));
         }
         Ok(())
     }

@@ -1,16 +1,17 @@
 //! Proofs that a frame is never reused, nor stored to, while a reader holds it.
 //!
-//! The real `hazard.rs` and `translation.rs` run here under every schedule and every stale value that the memory model allows. A
-//! frame is a loom `UnsafeCell`, so reading it while another thread writes it, or without having been ordered after
-//! the write, fails the proof even when the value happens to be right.
+//! The real `hazard.rs` and `translation.rs` run here under every schedule and every stale value that the
+//! memory model allows. A frame is a loom `UnsafeCell`, so reading it while another thread writes it, or
+//! without having been ordered after the write, fails the proof even when the value happens to be right.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test -p lowtide --release --test loom_hazard
 //! ```
 //!
-//! A proof is worth something only if it can fail. The one at the end breaks the protocol on purpose and must panic. These changes to the
-//! code were each seen to fail here: no `light` in `publish`; no `heavy` in `scan`; publishing, or vacating, with relaxed order; loading the slots
-//! with relaxed order; finishing a read with relaxed order.
+//! A proof is worth something only if it can fail. The one at the end breaks the protocol on purpose and must
+//! panic. These changes to the code were each seen to fail here: no `light` in `publish`; no `heavy` in
+//! `scan`; publishing, or vacating, with relaxed order; loading the slots with relaxed order; finishing a
+//! read with relaxed order.
 #![cfg(loom)]
 #![allow(dead_code, unreachable_pub, reason = "a proof uses only a part of what it includes")]
 
@@ -38,7 +39,8 @@ struct World {
     frame: UnsafeCell<[u64; 2]>,
 }
 
-// SAFETY: The cell is what the proofs are about: loom reports every access to it that is not ordered with the others.
+// SAFETY: The cell is what the proofs are about: loom reports every access to it that is not ordered with the
+// others.
 unsafe impl Sync for World {}
 // SAFETY: As for `Sync`.
 unsafe impl Send for World {}
@@ -46,7 +48,7 @@ unsafe impl Send for World {}
 impl World {
     /// The page is resident and clean.
     fn resident() -> Arc<Self> {
-        let world = Self { entry: Entry::new(), frame: UnsafeCell::new([0; 2]) };
+        let world = Self { entry: Entry::default(), frame: UnsafeCell::new([0; 2]) };
         world.entry.try_begin_read(0).unwrap();
         world.fill(PAGE);
         let _ = world.entry.finish_read(7, false);
@@ -116,7 +118,8 @@ fn an_evictor_spares_what_a_reader_holds() {
     });
 }
 
-/// The second hold of the reader overwrites the slot that the first one vacated: the evictor may see only the later one.
+/// The second hold of the reader overwrites the slot that the first one vacated: the evictor may see only the
+/// later one.
 #[test]
 fn an_evictor_that_sees_a_later_hold_knows_that_the_earlier_one_is_over() {
     prove(None, || {
@@ -225,7 +228,8 @@ fn a_thread_that_inherits_a_record_is_seen() {
     });
 }
 
-/// The canary: without the look at the slots, the frame is reused under the reader, and the model must find out.
+/// The canary: without the look at the slots, the frame is reused under the reader, and the model must find
+/// out.
 #[test]
 #[should_panic]
 fn an_evictor_that_does_not_look_is_caught() {

@@ -1,15 +1,17 @@
-//! Proofs about the states of a page: one thread reads a missing page in and all others get it, no store is lost, and no
-//! walk stays blind to a bit.
+//! Proofs about the states of a page: one thread reads a missing page in and all others get it, no store is
+//! lost, and no walk stays blind to a bit.
 //!
-//! The real `translation.rs` runs here under every schedule and every stale value that the memory model allows.
+//! The real `translation.rs` runs here under every schedule and every stale value that the memory model
+//! allows.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test -p lowtide --release --test loom_translation
 //! ```
 //!
-//! These changes to the code were each seen to fail here: losing WAITERS in `leave`; a `set_waiters` that always agrees; finishing
-//! a read with relaxed order; locking dirty, or young, pages for eviction; beginning a read of a page that is not absent; clearing DIRTY, or locking,
-//! with relaxed order; noting a hint before setting its bit; hints with acquire and release order only.
+//! These changes to the code were each seen to fail here: losing WAITERS in `leave`; a `set_waiters` that
+//! always agrees; finishing a read with relaxed order; locking dirty, or young, pages for eviction; beginning
+//! a read of a page that is not absent; clearing DIRTY, or locking, with relaxed order; noting a hint before
+//! setting its bit; hints with acquire and release order only.
 #![cfg(loom)]
 #![allow(dead_code, unreachable_pub, reason = "a proof uses only a part of what it includes")]
 
@@ -34,7 +36,8 @@ struct World {
     changed: Condvar,
 }
 
-// SAFETY: The cell is what the proofs are about: loom reports every access to it that is not ordered with the others.
+// SAFETY: The cell is what the proofs are about: loom reports every access to it that is not ordered with the
+// others.
 unsafe impl Sync for World {}
 // SAFETY: As for `Sync`.
 unsafe impl Send for World {}
@@ -42,7 +45,7 @@ unsafe impl Send for World {}
 impl World {
     fn absent() -> Arc<Self> {
         Arc::new(Self {
-            entry: Entry::new(),
+            entry: Entry::default(),
             frame: UnsafeCell::new(0),
             lock: Mutex::new(()),
             changed: Condvar::new(),
@@ -83,7 +86,8 @@ impl World {
         }
     }
 
-    /// Reads the page, and reads it in if it is missing. Returns its bytes, and whether this thread read it in.
+    /// Reads the page, and reads it in if it is missing. Returns its bytes, and whether this thread read it
+    /// in.
     fn fault(&self) -> (u64, bool) {
         let mut read_in = false;
         loop {

@@ -112,7 +112,7 @@ pub(crate) struct Taken {
     pub(crate) dirty: bool,
 }
 
-/// The translation of one page. See the parent module.
+/// The translation of one page; by default absent, without history. See the parent module.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub(crate) struct Entry(AtomicU32);
@@ -121,24 +121,17 @@ pub(crate) struct Entry(AtomicU32);
 const _: () = assert!(size_of::<Entry>() == 4);
 
 impl Entry {
-    /// An absent page without history.
-    pub(crate) fn new() -> Self {
-        Self(AtomicU32::new(0))
-    }
-
-    /// What hazard slots hold for this page. Neighbouring pages have addresses [`Entry::STRIDE`] apart.
+    /// What hazard slots hold for this page. Neighbouring pages have neighbouring entries.
     #[inline]
     pub(crate) fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Bytes between the addresses of neighbouring pages.
-    pub(crate) const STRIDE: usize = size_of::<Self>();
-
-    /// The state now. Acquires what the last `finish_read` or `unlock` released, but holds nothing: a frame number from here
-    /// may be reused at any moment, unless the caller owns the state or keeps evictors out.
+    /// The state now. Acquires what the last `finish_read` or `unlock` released, but holds nothing: a frame
+    /// number from here may be reused at any moment, unless the caller owns the state or keeps evictors out.
     ///
-    /// `SeqCst`, which costs a load nothing, so that a walk may look for bits with it after taking a [`Hint`](super::Hint).
+    /// `SeqCst`, which costs a load nothing, so that a walk may look for bits with it after taking a
+    /// [`Hint`](super::Hint).
     #[inline]
     pub(crate) fn load(&self) -> State {
         State::decode(self.0.load(Ordering::SeqCst))
@@ -146,8 +139,8 @@ impl Entry {
 
     /// Holds the page for reading if it is resident; else says what it is, and holds nothing.
     ///
-    /// This is the hit path: steps 1 to 3 of a reader in [`crate::hazard`], with no read-modify-write and no fence
-    /// instruction.
+    /// This is the hit path: steps 1 to 3 of a reader in [`crate::hazard`], with no read-modify-write and no
+    /// fence instruction.
     ///
     /// # Errors
     /// Absent, busy or locked: the caller must read the page in, or wait.
@@ -162,8 +155,8 @@ impl Entry {
         }
     }
 
-    /// ABSENT → BUSY, if the entry is still absent with the shadow that was seen. On success the caller owns the
-    /// entry, and the shadow is its to remember.
+    /// ABSENT → BUSY, if the entry is still absent with the shadow that was seen. On success the caller owns
+    /// the entry, and the shadow is its to remember.
     ///
     /// # Errors
     /// The state that is there instead; it may be absent with another shadow.
@@ -175,7 +168,8 @@ impl Entry {
             .map_err(State::decode)
     }
 
-    /// BUSY → RESIDENT, clean. Releases the bytes of the frame. If `young`, [`Hint::note_young`](super::Hint::note_young) is due.
+    /// BUSY → RESIDENT, clean. Releases the bytes of the frame. If `young`,
+    /// [`Hint::note_young`](super::Hint::note_young) is due.
     ///
     /// Returns whether somebody waits.
     ///
@@ -207,8 +201,8 @@ impl Entry {
         self.lock_unless(YOUNG | DIRTY).map(|taken| taken.frame)
     }
 
-    /// RESIDENT → LOCKED, whatever its bits are, and acquires its bytes. The store must wait until a [`hazard::scan`] after this
-    /// finds no reader, and a thread that holds the page itself must not try.
+    /// RESIDENT → LOCKED, whatever its bits are, and acquires its bytes. The store must wait until a
+    /// [`hazard::scan`] after this finds no reader, and a thread that holds the page itself must not try.
     ///
     /// # Errors
     /// The state that forbids it: not resident.
@@ -233,11 +227,12 @@ impl Entry {
         }
     }
 
-    /// LOCKED → RESIDENT, with the bits given. Releases what was stored. [`Hint::note_young`](super::Hint::note_young) and [`Hint::note_dirty`](super::Hint::note_dirty) are due for the bits
-    /// that are set.
+    /// LOCKED → RESIDENT, with the bits given. Releases what was stored.
+    /// [`Hint::note_young`](super::Hint::note_young) and [`Hint::note_dirty`](super::Hint::note_dirty) are
+    /// due for the bits that are set.
     ///
-    /// `dirty` may be false for a page that was dirty only if its bytes have reached the file. Returns whether
-    /// somebody waits.
+    /// `dirty` may be false for a page that was dirty only if its bytes have reached the file. Returns
+    /// whether somebody waits.
     ///
     /// # Panics
     /// When the entry is not LOCKED.
@@ -274,7 +269,8 @@ impl Entry {
         old & WAITERS != 0
     }
 
-    /// Sets YOUNG if the word is exactly what was seen; any change since makes the attempt pointless, and it fails.
+    /// Sets YOUNG if the word is exactly what was seen; any change since makes the attempt pointless, and it
+    /// fails.
     ///
     /// Private to this module: a bit needs its hint, see [`Table::set_young`](super::Table::set_young).
     #[inline]
@@ -290,9 +286,10 @@ impl Entry {
         self.clear(YOUNG)
     }
 
-    /// Clears DIRTY and says whether it was set, acquiring the bytes of the stores that set it. Whoever does this must then write
-    /// the page, and after a failure set the bit again by `try_lock_for_store` and `unlock`. False for a page that is LOCKED
-    /// or not resident: a store in progress will set the bit when it is done.
+    /// Clears DIRTY and says whether it was set, acquiring the bytes of the stores that set it. Whoever does
+    /// this must then write the page, and after a failure set the bit again by `try_lock_for_store` and
+    /// `unlock`. False for a page that is LOCKED or not resident: a store in progress will set the bit when
+    /// it is done.
     pub(crate) fn clear_dirty(&self) -> bool {
         self.clear(DIRTY)
     }
@@ -308,8 +305,8 @@ impl Entry {
         false
     }
 
-    /// Marks that the caller is about to sleep until the owner ends the state `seen`. False if that state has ended, or has
-    /// no owner: look again instead. The caller holds the lock that the waker takes.
+    /// Marks that the caller is about to sleep until the owner ends the state `seen`. False if that state has
+    /// ended, or has no owner: look again instead. The caller holds the lock that the waker takes.
     #[must_use = "sleeping without the mark is for ever"]
     pub(crate) fn set_waiters(&self, seen: State) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
@@ -333,7 +330,7 @@ mod tests {
     use super::*;
 
     fn resident(frame: u32, dirty: bool, young: bool) -> Entry {
-        let entry = Entry::new();
+        let entry = Entry::default();
         entry.try_begin_read(0).unwrap();
         assert!(!entry.finish_read(frame, false));
         if dirty || young {
@@ -362,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_page_lives_through_all_its_states() {
-        let entry = Entry::new();
+        let entry = Entry::default();
         assert_eq!(entry.pin().err(), Some(State::Absent { shadow: 0 }));
         entry.try_begin_read(0).unwrap();
         assert_eq!(entry.try_begin_read(0), Err(State::Busy));
@@ -417,12 +414,12 @@ mod tests {
         assert!(!entry.set_young(seen), "the word has changed since");
         assert!(!entry.set_young(entry.load()), "set already");
         assert!(!entry.set_young(State::Busy));
-        assert!(!Entry::new().clear_young());
+        assert!(!Entry::default().clear_young());
     }
 
     #[test]
     fn waiters_are_reported_once_and_only_by_owned_states() {
-        let entry = Entry::new();
+        let entry = Entry::default();
         assert!(!entry.set_waiters(entry.load()), "nobody would wake them");
         entry.try_begin_read(0).unwrap();
         assert!(entry.set_waiters(State::Busy) && entry.set_waiters(State::Busy));
@@ -445,7 +442,7 @@ mod tests {
         assert!(catch_unwind(|| resident().evict(0)).is_err());
         assert!(catch_unwind(|| resident().unlock(1, false, false)).is_err());
         assert!(catch_unwind(|| resident().finish_read(1, false)).is_err());
-        assert!(catch_unwind(|| Entry::new().abort_read(0)).is_err());
-        assert!(catch_unwind(|| Entry::new().discard()).is_err());
+        assert!(catch_unwind(|| Entry::default().abort_read(0)).is_err());
+        assert!(catch_unwind(|| Entry::default().discard()).is_err());
     }
 }

@@ -1,19 +1,22 @@
 //! Hints: what a walk over the entries of a view may skip.
 //!
-//! A view has one translation a page, and a walk that looks for young or dirty ones would read them all. So each table of
-//! [`TABLE_ENTRIES`](lowtide_core::limits::TABLE_ENTRIES) neighbours has a byte that says whether some entry of it *may* be YOUNG, and whether some *may* be DIRTY.
+//! A view has one translation a page, and a walk that looks for young or dirty ones would read them all. So
+//! each table of [`TABLE_ENTRIES`](lowtide_core::limits::TABLE_ENTRIES) neighbours has a byte that says
+//! whether some entry of it *may* be YOUNG, and whether some *may* be DIRTY.
 //!
-//! Whoever sets a bit in an entry notes it here *afterwards*; a walk takes the note *first*, and then looks at the entries:
+//! Whoever sets a bit in an entry notes it here *afterwards*; a walk takes the note *first*, and then looks
+//! at the entries:
 //!
 //! ```text
 //!   setter: entry |= YOUNG; if hint is clear { hint |= YOUNG }      walker: hint &= !YOUNG; look at all entries
 //! ```
 //!
-//! A bit may be missed by the walk that runs at this moment, but it is never hidden from all walks to come. Were the setter's two steps
-//! the other way round, the walker could run between them. As they are, only one order could hide a bit: the setter reads the hint while it
-//! is still set, and the walker, having cleared it, reads the entry while it is still clear. All four accesses are `SeqCst`, so they
-//! have one total order, in which the setter's read precedes the walker's clearing; but then the setter's bit, before its
-//! read, precedes the walker's look, after its clearing. So the walker sees it.
+//! A bit may be missed by the walk that runs at this moment, but it is never hidden from all walks to come.
+//! Were the setter's two steps the other way round, the walker could run between them. As they are, only one
+//! order could hide a bit: the setter reads the hint while it is still set, and the walker, having cleared
+//! it, reads the entry while it is still clear. All four accesses are `SeqCst`, so they have one total order,
+//! in which the setter's read precedes the walker's clearing; but then the setter's bit, before its read,
+//! precedes the walker's look, after its clearing. So the walker sees it.
 //!
 //! A walk that leaves a bit set which it has seen must note it again.
 
@@ -28,11 +31,6 @@ const DIRTY: u8 = 2;
 pub(crate) struct Hint(AtomicU8);
 
 impl Hint {
-    /// Nothing is young or dirty.
-    pub(crate) fn new() -> Self {
-        Self(AtomicU8::new(0))
-    }
-
     /// To be called after YOUNG was set in an entry of this table. One load when the note is there already.
     #[inline]
     pub(crate) fn note_young(&self) {
@@ -77,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_note_is_taken_once_and_apart_from_the_other() {
-        let hint = Hint::new();
+        let hint = Hint::default();
         assert!(!hint.take_young() && !hint.take_dirty());
         hint.note_young();
         hint.note_young();

@@ -6,7 +6,7 @@
 //!             31 30   29        28      27 … 0
 //!   ABSENT     0 0  │ shadow: what is remembered of the evicted page, or 0 │
 //!   BUSY       0 1  │ WAITERS │   0   │  0     │   somebody reads the page in
-//!   LOCKED     1 0  │ WAITERS │ DIRTY │ frame  │   resident, but one thread has taken it: to evict it or to store to it
+//!   LOCKED     1 0  │ WAITERS │ DIRTY │ frame  │   resident, but one thread has taken it
 //!   RESIDENT   1 1  │ YOUNG   │ DIRTY │ frame  │   its bytes are in the frame
 //! ```
 //!
@@ -16,23 +16,26 @@
 //!
 //! ```text
 //!             try_begin_read                 finish_read
-//!   ABSENT ───────────────────▶ BUSY ─────────────────────────▶ RESIDENT ◀──┐ set_young, clear_young, clear_dirty
+//!   ABSENT ───────────────────▶ BUSY ─────────────────────────▶ RESIDENT ◀──┐ set_young, clear_…
 //!     ▲  ▲                       │                               │    ▲   ──┘
 //!     │  └──── abort_read ───────┘          try_lock_for_eviction│    │
 //!     │                                     try_lock_for_store   ▼    │ unlock
 //!     └───────────────────── evict, discard ─────────────────── LOCKED
 //! ```
 //!
-//! BUSY and LOCKED have an owner: the one thread whose compare-and-swap led there. It alone leads the entry out again, by an
-//! unconditional swap that cannot fail. Others may only add WAITERS. RESIDENT and ABSENT have no owner, so they are
-//! left by compare-and-swap, which fails if the word is not exactly what was seen. The methods that leave an owned state panic when the entry is
-//! not in it: that is a defect of the caller, after which frames would be shared by two pages.
+//! BUSY and LOCKED have an owner: the one thread whose compare-and-swap led there. It alone leads the entry
+//! out again, by an unconditional swap that cannot fail. Others may only add WAITERS. RESIDENT and ABSENT
+//! have no owner, so they are left by compare-and-swap, which fails if the word is not exactly what was seen.
+//! The methods that leave an owned state panic when the entry is not in it: that is a defect of the caller,
+//! after which frames would be shared by two pages.
 //!
-//! * A reader takes a frame number from RESIDENT only while it has the entry in a hazard slot: [`Entry::pin`].
+//! * A reader takes a frame number from RESIDENT only while it has the entry in a hazard slot:
+//!   [`Entry::pin`].
 //! * An evictor locks, asks [`crate::hazard::scan`] for readers, and then evicts or unlocks.
-//! * A store locks, waits until `scan` finds no reader, writes, and unlocks with DIRTY. So references that readers have are
-//!   never written behind.
-//! * A page that is DIRTY or YOUNG is never locked for eviction, and so never evicted: the check and the lock are one compare-and-swap.
+//! * A store locks, waits until `scan` finds no reader, writes, and unlocks with DIRTY. So references that
+//!   readers have are never written behind.
+//! * A page that is DIRTY or YOUNG is never locked for eviction, and so never evicted: the check and the lock
+//!   are one compare-and-swap.
 //!
 //! # Waiting
 //!
@@ -43,14 +46,16 @@
 //!   owner:  if entry.finish_read(…) { lock; condvar.notify_all; unlock }
 //! ```
 //!
-//! The owner's swap returns whether WAITERS was set. If it was set before the swap the owner notifies, and since it takes the lock first, the waiter is
-//! asleep by then; if not, `set_waiters` fails. A wake-up is never lost.
+//! The owner's swap returns whether WAITERS was set. If it was set before the swap the owner notifies, and
+//! since it takes the lock first, the waiter is asleep by then; if not, `set_waiters` fails. A wake-up is
+//! never lost.
 //!
 //! # Order
 //!
-//! What puts bytes into a frame (`finish_read`, `unlock`) releases; what leads to them (`load`, `pin`, the locks, `clear_dirty`) acquires. YOUNG
-//! and DIRTY are also part of a second protocol, the [`Hint`]s of the table, which needs a total order; hence the `SeqCst`
-//! accesses where one of these bits is set or cleared. On x86 they cost nothing more.
+//! What puts bytes into a frame (`finish_read`, `unlock`) releases; what leads to them (`load`, `pin`, the
+//! locks, `clear_dirty`) acquires. YOUNG and DIRTY are also part of a second protocol, the [`Hint`]s of the
+//! table, which needs a total order; hence the `SeqCst` accesses where one of these bits is set or cleared.
+//! On x86 they cost nothing more.
 //!
 //! # Files
 //!

@@ -7,17 +7,20 @@
 //!   hints:   │ table 0 │ table 1 │ …          committed │ reserved                 │     1 B a table of 512 pages
 //! ```
 //!
-//! Hazard slots name a page by the address of its entry, so entries never move: the table reserves addresses for as many pages as the view
-//! may ever have, and commits memory for those that it has. Committed memory that was never written takes no physical page, and
-//! reads as zeroes, which is an absent page without history.
+//! Hazard slots name a page by the address of its entry, so entries never move: the table reserves addresses
+//! for as many pages as the view may ever have, and commits memory for those that it has. Committed memory
+//! that was never written takes no physical page, and reads as zeroes, which is an absent page without
+//! history.
 //!
-//! A table of huge pages was measured to halve the cost of a random look-up in a large view, so huge pages are asked for; where
-//! the kernel grants none, only speed is lost.
+//! A look-up touches one word anywhere in a table that may be larger than what 4 KiB pages let a processor
+//! reach without a walk of its page tables, so huge pages are asked for; where the kernel grants none, only
+//! speed is lost.
 //!
 //! # Safety
 //!
-//! The file makes references to entries and hints in memory that it obtained from [`Mapping`]. They are sound because every such reference
-//! borrows the table, lies below the page count, and the count is raised only after the memory was committed.
+//! The file makes references to entries and hints in memory that it obtained from [`Mapping`]. They are sound
+//! because every such reference borrows the table, lies below the page count, and the count is raised only
+//! after the memory was committed.
 
 use super::entry::{Entry, State};
 use super::hint::Hint;
@@ -37,12 +40,14 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table of `pages` absent pages, which can grow to `reserved` pages (or stays as it is, if `reserved` is less).
+    /// A table of `pages` absent pages, which can grow to `reserved` pages (or stays as it is, if `reserved`
+    /// is less).
     ///
     /// Cost: some system calls, whatever the size.
     ///
     /// # Errors
-    /// `InvalidInput` for more pages than the address space can describe; otherwise what `mmap(2)` and `mprotect(2)` say.
+    /// `InvalidInput` for more pages than the address space can describe; otherwise what `mmap(2)` and
+    /// `mprotect(2)` say.
     pub(crate) fn new(pages: u64, reserved: u64) -> io::Result<Self> {
         let reserved = reserved.max(pages).max(1);
         let table = Self {
@@ -121,14 +126,15 @@ impl Table {
         let pages = self.pages();
         assert!(page < pages, "page {page} of a view of {pages} pages");
         let table = page / TABLE_ENTRIES;
-        // SAFETY: The page is below the page count, which `grow` raises only after committing the hints of all tables
-        // up to it.
+        // SAFETY: The page is below the page count, which `grow` raises only after committing the hints of
+        // all tables up to it.
         let hints = unsafe { self.hints.slice(table..table + 1) };
         &hints[0]
     }
 
-    /// Sets YOUNG in the entry of `page`, which was seen as `seen`, and notes it in the hint. Returns whether it did: not if
-    /// the bit was set already, or if the entry has changed since, which a reader need not care about.
+    /// Sets YOUNG in the entry of `page`, which was seen as `seen`, and notes it in the hint. Returns whether
+    /// it did: not if the bit was set already, or if the entry has changed since, which a reader need not
+    /// care about.
     ///
     /// # Panics
     /// Beyond the last page.
@@ -159,8 +165,8 @@ mod storage {
     /// Types that may be made of zeroed, shared memory.
     ///
     /// # Safety
-    /// The type is a `repr(transparent)` atomic: all bit patterns are values of it, it may be written through shared
-    /// references by any thread, and it needs no drop.
+    /// The type is a `repr(transparent)` atomic: all bit patterns are values of it, it may be written through
+    /// shared references by any thread, and it needs no drop.
     pub(super) unsafe trait Zeroed {}
     // SAFETY: A transparent `AtomicU32`.
     unsafe impl Zeroed for super::Entry {}
@@ -199,11 +205,12 @@ mod storage {
         #[inline]
         pub(super) unsafe fn slice(&self, range: Range<u64>) -> &[T] {
             let base = self.memory.as_ptr().cast::<T>();
-            // SAFETY: The range is committed, so the first element, or the place behind the last, is inside the mapping.
+            // SAFETY: The range is committed, so the first element, or the place behind the last, is inside
+            // the mapping.
             let first = unsafe { base.add(range.start as usize) };
-            // SAFETY: A mapping begins at a multiple of the page size, so elements are aligned. The range is readable and
-            // writable, and stays so until the mapping is dropped, which the borrow of `self` prevents. Any
-            // bytes are a `T`, and they change only through atomics, as `Zeroed` demands.
+            // SAFETY: A mapping begins at a multiple of the page size, so elements are aligned. The range is
+            // readable and writable, and stays so until the mapping is dropped, which the borrow of `self`
+            // prevents. Any bytes are a `T`, and they change only through atomics, as `Zeroed` demands.
             unsafe { std::slice::from_raw_parts(first, (range.end - range.start) as usize) }
         }
     }
@@ -271,7 +278,7 @@ mod tests {
         assert_eq!(table.pages(), 50 * 40_000 + 3);
         assert_eq!(table.entry(0).address(), address);
         assert_eq!(table.entry(0).load(), State::Busy);
-        assert_eq!(table.entry(2_000_000).address(), address + 2_000_000 * Entry::STRIDE);
+        assert_eq!(table.entry(2_000_000).address(), address + 2_000_000 * size_of::<Entry>());
         table.entry(2_000_002).try_begin_read(0).unwrap();
         table.grow(1).unwrap();
         assert_eq!(table.pages(), 2_000_003, "it never shrinks");
