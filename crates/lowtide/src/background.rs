@@ -1,7 +1,7 @@
 //! The two threads of a pager: one reclaims ahead of need, one writes dirty pages; and the one that reads ahead when somebody asks.
 //!
 //! None of them decides anything: the reclaimer runs the engine's invocations until the free frames stand at the high watermark, the flusher
-//! writes what is dirty when it is woken, or every few seconds.
+//! writes when it is woken because much is dirty, and everything every half minute.
 
 use crate::error::BuildError;
 use crate::pool::Pool;
@@ -15,8 +15,8 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Interval of the periodic flusher (`fault-and-writeback.md` §B1).
-const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
+/// A page is written at the latest so long after it became dirty, give or take as much again (`fault-and-writeback.md` §B1).
+const DIRTY_EXPIRE: Duration = Duration::from_secs(30);
 /// Read-ahead requests that may wait; further ones are dropped, since they are hints.
 const READ_AHEAD_QUEUE: usize = 64;
 /// Pause of the reclaimer after a fruitless run.
@@ -109,10 +109,18 @@ fn kswapd(pool: &Pool) {
 }
 
 fn flusher(pool: &Pool) {
+    let mut all_written = Instant::now();
     while !pool.closing.load(Relaxed) {
-        pool.flusher.wait(FLUSH_INTERVAL);
-        if !pool.closing.load(Relaxed) {
+        let woken = pool.flusher.wait(DIRTY_EXPIRE.saturating_sub(all_written.elapsed()));
+        if pool.closing.load(Relaxed) {
+            return;
+        }
+        if woken {
+            pool.write_back_until_few();
+        }
+        if all_written.elapsed() >= DIRTY_EXPIRE {
             pool.write_back_all();
+            all_written = Instant::now();
         }
     }
 }

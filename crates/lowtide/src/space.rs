@@ -140,6 +140,8 @@ pub(crate) struct Space {
     page_shift: u32,
     len: AtomicU64,
     pub(crate) errors: WriteErrors,
+    /// Page up to which the last partial write-back came.
+    pub(crate) written_to: AtomicU64,
     /// Only one thread writes the file's dirty pages at a time.
     pub(crate) writing: Mutex<()>,
     growing: Mutex<()>,
@@ -165,6 +167,7 @@ impl Space {
             page_shift,
             len: AtomicU64::new(len),
             errors: WriteErrors::default(),
+            written_to: AtomicU64::new(0),
             writing: Mutex::new(()),
             growing: Mutex::new(()),
         })

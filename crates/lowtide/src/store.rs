@@ -11,15 +11,15 @@ use crate::hazard;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::translation::{Entry, Taken};
-use lowtide_core::{FolioId, MemcgId};
+use lowtide_core::FolioId;
 use std::time::{Duration, Instant};
 
 /// Looks at the slots before the writer begins to sleep between them.
 const SPINS: u32 = 64;
 
 impl Pool {
-    /// Copies bytes into one page, from `at` on; the range lies within the page.
-    pub(crate) fn store(&self, space: &Space, page: u64, at: usize, bytes: &[u8]) -> Result<(), Error> {
+    /// Copies bytes into one page, from `at` on; the range lies within the page. Returns whether the page was clean before.
+    pub(crate) fn store(&self, space: &Space, page: u64, at: usize, bytes: &[u8]) -> Result<bool, Error> {
         let entry = self.entry(space, page)?;
         if hazard::held_by_this_thread(entry.address()) {
             return Err(Error::HeldHere { path: space.path(), page });
@@ -51,7 +51,7 @@ impl Pool {
             state.engine.set_dirty(folio);
         }
         self.unlock(space, page, entry, Taken { dirty: true, ..locked });
-        Ok(())
+        Ok(!locked.dirty)
     }
 
     /// Ends a store, or one that could not begin.
@@ -86,19 +86,5 @@ impl Pool {
             std::thread::sleep(Duration::from_micros(50));
         }
         Err(Error::HeldElsewhere { path: space.path(), page, seconds: self.patience.as_secs() })
-    }
-
-    /// After a write: sees to it that dirty pages do not take over the budget.
-    pub(crate) fn balance_dirty(&self) {
-        let (dirty, max) = {
-            let state = self.lock();
-            (state.engine.dirty(MemcgId::ROOT), state.engine.max(MemcgId::ROOT))
-        };
-        if dirty > max / 5 {
-            // More than the flusher can keep up with: whoever writes helps.
-            self.write_back_some();
-        } else if dirty > max / 10 {
-            self.wake_flushers();
-        }
     }
 }

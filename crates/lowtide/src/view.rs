@@ -188,9 +188,10 @@ impl View {
             space.extend_to(end)?;
         }
         for (page, at, part) in parts(offset, bytes.len(), pool.page_shift) {
-            pool.store(space, page, at, &bytes[part])?;
+            if pool.store(space, page, at, &bytes[part])? {
+                pool.balance_dirty();
+            }
         }
-        pool.balance_dirty();
         Ok(())
     }
 

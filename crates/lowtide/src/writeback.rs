@@ -15,13 +15,19 @@ use crate::reclaim::entries_of;
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState, Taken};
 use lowtide_core::limits::TABLE_ENTRIES;
-use lowtide_core::{FolioId, Task};
+use lowtide_core::{FolioId, MemcgId, Task};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Pages of one batch of runs under writeback.
 const BATCH_PAGES: u64 = 1024;
+/// One page in so many may be dirty before writers help to write (20 %, `fault-and-writeback.md` §B1).
+const DIRTY_LIMIT: u64 = 5;
+/// One page in so many may be dirty before the flusher is woken (10 %).
+const DIRTY_BACKGROUND: u64 = 10;
+/// The flusher stops when one page in so many is dirty.
+const FEW_DIRTY: u64 = 20;
 
 /// A folio under writeback.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +40,11 @@ struct InFlight {
 
 impl Pool {
     pub(crate) fn wake_flushers(&self) {
-        if self.background { self.flusher.ring() } else { self.write_back_some() }
+        if self.background {
+            self.flusher.ring();
+        } else {
+            self.write_back_some();
+        }
     }
 
     /// Writes what is dirty now in all files; errors are recorded for the handles.
@@ -45,15 +55,50 @@ impl Pool {
         }
     }
 
-    /// Writes a batch of what is dirty, of the first file that has something to write.
-    pub(crate) fn write_back_some(&self) {
+    /// Writes a batch of what is dirty, of the first file that has something to write and that nobody else writes. Returns the number of pages.
+    ///
+    /// Each time it goes on in the file where it stopped, so that no part of it waits for ever.
+    pub(crate) fn write_back_some(&self) -> u64 {
         let spaces: Vec<_> = self.lock().spaces.iter().flatten().cloned().collect();
         for space in spaces {
             let Ok(_one_at_a_time) = space.writing.try_lock() else { continue };
-            let mut at = 0;
-            if self.write_batch(&space, &mut at) > 0 {
-                return;
+            let mut at = space.written_to.load(Relaxed);
+            let mut written = self.write_batch(&space, &mut at);
+            if written == 0 {
+                at = 0;
+                written = self.write_batch(&space, &mut at);
             }
+            space.written_to.store(at, Relaxed);
+            if written > 0 {
+                return written;
+            }
+        }
+        0
+    }
+
+    /// Writes until few pages are dirty, once at least: what the flusher does when it is woken.
+    pub(crate) fn write_back_until_few(&self) {
+        while self.write_back_some() > 0 {
+            let (dirty, max) = self.dirty_and_max();
+            if dirty <= max / FEW_DIRTY {
+                break;
+            }
+        }
+    }
+
+    fn dirty_and_max(&self) -> (u64, u64) {
+        let state = self.lock();
+        (state.engine.dirty(MemcgId::ROOT), state.engine.max(MemcgId::ROOT))
+    }
+
+    /// After a page became dirty: sees to it that dirty pages do not take over the budget.
+    pub(crate) fn balance_dirty(&self) {
+        let (dirty, max) = self.dirty_and_max();
+        if dirty > max / DIRTY_LIMIT {
+            // More than the flusher can keep up with: whoever writes helps.
+            self.write_back_some();
+        } else if dirty > max / DIRTY_BACKGROUND {
+            self.wake_flushers();
         }
     }
 
