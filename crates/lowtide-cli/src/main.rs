@@ -1,1 +1,27 @@
-fn main() {}
+//! The `lowtide` command.
+//!
+//! This file only dispatches: [`cli`] says what can be asked, [`cmd`] has one file for each command, and all work of
+//! `lowtide bench` is in [`bench`]. Results go to standard output; errors, notes and progress go to standard error.
+//!
+//! Exit codes: 0 done, 1 the work failed, 2 the command line cannot be carried out as it is written.
+
+#![deny(unsafe_code)]
+
+mod bench;
+mod cli;
+mod cmd;
+mod interrupt;
+mod out;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match cli::Cli::parse().command {
+        cli::Command::Bench(args) => cmd::bench::run(&args),
+        cli::Command::List { what } => cmd::list::run(what),
+        cli::Command::Doctor => cmd::doctor::run(),
+        cli::Command::PeerMmap => cmd::peer_mmap::run(),
+    }
+}

@@ -1,0 +1,190 @@
+//! The options of `lowtide bench`.
+//!
+//! What is left out has a default that depends on the workload; `plan.rs` fills those in.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
+use lowtide::{IoEngine, IoMode, Policy, Size};
+use lowtide_workload::{Distribution, UnknownWorkload, Workload};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// What to run and how.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// ycsb-a, ycsb-b, ycsb-c, random-read, scan, replay or hit (see `lowtide list workloads`)
+    pub(crate) workload: Target,
+    /// Where the data files are made and kept for the next run [default: lowtide-bench in the temporary directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Size of the data as a multiple of the budget [default: 4; 16 with --depth]
+    #[arg(long, value_name = "F", allow_negative_numbers = true)]
+    pub(crate) scale: Option<f64>,
+    /// Memory budget of each system [default: 256M; 64M with --depth; data / scale for replay]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max: Option<Size>,
+    /// Reclaim policies of lowtide, one row each [default: mglru,mglru-7.1,lru]
+    #[arg(long, value_name = "P,P", value_delimiter = ',')]
+    pub(crate) policy: Option<Vec<Policy>>,
+    /// Threads of each system [default: 1]
+    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true,
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) threads: u32,
+    /// Records or pages per call: 1 reads through a guard, more through get_many [default: 1; 128 KiB for scan]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    pub(crate) batch: Option<u32>,
+    /// Measured seconds of each system, over all rounds [default: 5]
+    #[arg(long, value_name = "S", conflicts_with = "ops", allow_negative_numbers = true)]
+    pub(crate) seconds: Option<f64>,
+    /// Measured operations of each system, over all rounds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) ops: Option<u64>,
+    /// Slices that each system's measurement is cut into; systems take turns slice by slice [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) rounds: Option<u32>,
+    /// What else to run beside lowtide [default: mmap,mmap-random where a memory cgroup can be made; none with --depth]
+    #[arg(long, value_name = "PEER,PEER", value_delimiter = ',')]
+    pub(crate) against: Option<Vec<Against>>,
+    /// lowtide's base page [default: 1K, one record, for ycsb where the device allows it; else 4K]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) page: Option<Size>,
+    /// Read this file instead of making one (ycsb-c, random-read, scan)
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["dir", "scale", "no_keep"])]
+    pub(crate) file: Option<PathBuf>,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    pub(crate) seed: u64,
+    /// Popularity of records [default: zipf]
+    #[arg(long, value_name = "D", value_enum)]
+    pub(crate) distribution: Option<Popularity>,
+    /// The trace to replay
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Reads in flight from one thread: measures random-read cold, one row each [with random-read]
+    #[arg(long, value_name = "N,N", value_delimiter = ',',
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) depth: Option<Vec<u32>>,
+    /// Bytes that stay in memory, one pair of rows each [with hit; default: 256M,2G]
+    #[arg(long, value_name = "SIZE,SIZE", value_delimiter = ',')]
+    pub(crate) size: Option<Vec<Size>>,
+    /// How lowtide reads and writes its file
+    #[arg(long, value_enum, default_value_t = Engine::Auto)]
+    pub(crate) io: Engine,
+    /// Whether lowtide goes past the kernel's page cache
+    #[arg(long, value_enum, default_value_t = Mode::Auto)]
+    pub(crate) direct: Mode,
+    /// Write the results to this file as JSON, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Remove the data files at the end instead of keeping them for the next run
+    #[arg(long)]
+    pub(crate) no_keep: bool,
+}
+
+/// A workload of the catalog, or the measurement of hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// From the catalog.
+    Workload(Workload),
+    /// View hits against a raw pointer.
+    Hit,
+}
+
+impl Target {
+    /// The name of [`Target::Hit`].
+    pub(crate) const HIT: &str = "hit";
+    /// One line about it, for listings.
+    pub(crate) const HIT_DESCRIPTION: &str =
+        "random 8-byte reads of resident pages, through a View and a raw pointer";
+}
+
+/// A workload that is not there.
+#[derive(Debug, Error)]
+#[error("{0}, {hit}", hit = Target::HIT)]
+pub(crate) struct UnknownTarget(#[from] UnknownWorkload);
+
+impl FromStr for Target {
+    type Err = UnknownTarget;
+
+    fn from_str(text: &str) -> Result<Self, UnknownTarget> {
+        if text.eq_ignore_ascii_case(Self::HIT) { Ok(Self::Hit) } else { Ok(Self::Workload(text.parse()?)) }
+    }
+}
+
+/// Systems to compare with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Against {
+    /// Kernel mmap in a memory cgroup of the same budget
+    Mmap,
+    /// The same with MADV_RANDOM
+    MmapRandom,
+    /// fio with direct I/O (only with --depth)
+    Fio,
+    /// Nothing
+    None,
+}
+
+/// Popularity of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub(crate) enum Popularity {
+    /// Zipf over the records, exponent 0.99, scattered
+    Zipf,
+    /// YCSB's own chooser: 10^10 ranks hashed into the records, which is flatter
+    Ycsb,
+    /// All alike
+    Uniform,
+}
+
+impl From<Popularity> for Distribution {
+    fn from(popularity: Popularity) -> Self {
+        match popularity {
+            Popularity::Zipf => Self::default(),
+            Popularity::Ycsb => Self::YcsbScrambled,
+            Popularity::Uniform => Self::Uniform,
+        }
+    }
+}
+
+/// The runtime's I/O engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    /// io_uring where it is allowed, else psync
+    Auto,
+    /// io_uring
+    Uring,
+    /// Positioned reads and writes
+    Psync,
+}
+
+impl From<Engine> for IoEngine {
+    fn from(engine: Engine) -> Self {
+        match engine {
+            Engine::Auto => Self::Auto,
+            Engine::Uring => Self::Uring,
+            Engine::Psync => Self::Psync,
+        }
+    }
+}
+
+/// The runtime's I/O modes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// Direct where the file system allows it, else buffered
+    Auto,
+    /// O_DIRECT
+    Direct,
+    /// Through the page cache
+    Buffered,
+}
+
+impl From<Mode> for IoMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Auto => Self::Auto,
+            Mode::Direct => Self::Direct,
+            Mode::Buffered => Self::Buffered,
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The threads of one system: started once, then called slice by slice.
+//!
+//! A thread lives as long as its system, so that what a system keeps per thread (rings, registrations, page tables) is
+//! set up once and not in every slice. Between slices it sleeps in a channel.
+//!
+//! Latency is taken with one clock reading per step: the end of one step is the begin of the next, so making up the next
+//! operation and checking its bytes are part of it, the same for every system. All operations of a batch count with
+//! the batch's time, because that is how long their caller waited.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Barrier};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::BenchError;
+use super::tally::Tally;
+use crate::interrupt;
+
+/// A thread gives up its slice after this many errors: a run that is wrong needs no more proof, and errors are
+/// often faster than operations and would flood the result.
+const ERRORS_MAX: u64 = 100;
+
+/// When a slice ends.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Until {
+    /// After this time.
+    Seconds(f64),
+    /// After this many operations, over all threads.
+    Ops(u64),
+}
+
+/// One thread's part of a workload.
+pub(crate) trait Player: Send {
+    /// Does one operation or one batch, at most `most` operations (at least 1), and returns how many; 0 when the
+    /// workload has ended.
+    fn step(&mut self, most: u64, tally: &mut Tally) -> u64;
+}
+
+/// The threads of one system.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    workers: Vec<Worker>,
+}
+
+#[derive(Debug)]
+struct Worker {
+    /// `None` once the crew is being dropped.
+    orders: Option<Sender<Order>>,
+    tallies: Receiver<Tally>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Order {
+    duration: Option<Duration>,
+    ops: u64,
+    start: Arc<Barrier>,
+}
+
+impl Crew {
+    /// Starts one thread for each player.
+    ///
+    /// # Errors
+    /// [`BenchError::Peer`] is never returned; [`BenchError::Usage`] when the kernel refuses to make that many threads.
+    pub(crate) fn start(players: Vec<Box<dyn Player>>) -> Result<Self, BenchError> {
+        let count = players.len();
+        let workers = players.into_iter().enumerate().map(|(number, mut player)| {
+            let (orders, inbox) = channel::<Order>();
+            let (outbox, tallies) = channel();
+            let thread = std::thread::Builder::new().name(format!("player-{number}")).spawn(move || {
+                while let Ok(order) = inbox.recv() {
+                    if outbox.send(play(player.as_mut(), &order)).is_err() {
+                        return;
+                    }
+                }
+            })?;
+            Ok(Worker { orders: Some(orders), tallies, thread: Some(thread) })
+        });
+        let workers: std::io::Result<_> = workers.collect();
+        workers.map(|workers| Self { workers }).map_err(|error| {
+            BenchError::usage(
+                format!("cannot start {count} threads: {error}"),
+                "ask for fewer with --threads",
+            )
+        })
+    }
+
+    /// Runs one slice and returns the threads' tallies.
+    ///
+    /// # Errors
+    /// [`BenchError::Worker`] when a thread panicked.
+    pub(crate) fn run(&mut self, until: Until) -> Result<Vec<Tally>, BenchError> {
+        let threads = self.workers.len() as u64;
+        let start = Arc::new(Barrier::new(self.workers.len()));
+        for (number, worker) in (0..).zip(&self.workers) {
+            let (duration, ops) = match until {
+                Until::Seconds(seconds) => (Some(Duration::from_secs_f64(seconds)), u64::MAX),
+                Until::Ops(ops) => (None, share(ops, number, threads)),
+            };
+            let order = Order { duration, ops, start: Arc::clone(&start) };
+            // A worker that is gone is noticed below.
+            let _ = worker.orders.as_ref().map(|orders| orders.send(order));
+        }
+        self.workers.iter().map(|worker| worker.tallies.recv().map_err(|_| BenchError::Worker)).collect()
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for worker in &mut self.workers {
+            worker.orders = None;
+        }
+        for worker in &mut self.workers {
+            if let Some(thread) = worker.thread.take() {
+                // A panic has already been reported by the slice it happened in.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// Part `number` of `parts` parts of `total` operations: equal up to one, together all of them.
+pub(crate) fn share(total: u64, number: u64, parts: u64) -> u64 {
+    let cut = |n: u64| (u128::from(total) * u128::from(n) / u128::from(parts)) as u64;
+    cut(number + 1) - cut(number)
+}
+
+fn play(player: &mut dyn Player, order: &Order) -> Tally {
+    order.start.wait();
+    let mut tally = Tally::new();
+    let begin = Instant::now();
+    let deadline = order.duration.map(|duration| begin + duration);
+    let mut last = begin;
+    let mut left = order.ops;
+    while left > 0 && tally.errors < ERRORS_MAX && !interrupt::requested() {
+        let done = player.step(left, &mut tally);
+        if done == 0 {
+            break;
+        }
+        let now = Instant::now();
+        tally.latency.record(now - last, done);
+        tally.ops += done;
+        left -= done.min(left);
+        last = now;
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            break;
+        }
+    }
+    tally.span = (begin, last);
+    tally
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts down, in steps of up to `step`.
+    struct Countdown {
+        left: u64,
+        step: u64,
+    }
+
+    impl Player for Countdown {
+        fn step(&mut self, most: u64, tally: &mut Tally) -> u64 {
+            let done = self.left.min(self.step).min(most);
+            self.left -= done;
+            tally.verified += done;
+            done
+        }
+    }
+
+    fn crew(players: impl IntoIterator<Item = Countdown>) -> Crew {
+        let players = players.into_iter().map(|player| Box::new(player) as Box<dyn Player>).collect();
+        Crew::start(players).unwrap()
+    }
+
+    #[test]
+    fn operations_are_shared_exactly_and_streams_go_on_in_the_next_slice() {
+        let mut crew = crew((0..3).map(|_| Countdown { left: 100, step: 7 }));
+        for (want, slice) in [(200, 200), (100, 200), (0, 200)] {
+            let tallies = crew.run(Until::Ops(slice)).unwrap();
+            assert_eq!(tallies.iter().map(|tally| tally.ops).sum::<u64>(), want);
+            assert_eq!(tallies.iter().map(|tally| tally.verified).sum::<u64>(), want);
+        }
+        assert_eq!((0..3).map(|n| share(10, n, 3)).collect::<Vec<_>>(), [3, 3, 4]);
+    }
+
+    #[test]
+    fn a_slice_of_time_ends() {
+        let mut crew = crew([Countdown { left: u64::MAX, step: 1 }]);
+        let tally = &crew.run(Until::Seconds(0.001)).unwrap()[0];
+        assert!(tally.ops > 0 && tally.span.1 > tally.span.0);
+    }
+
+    #[test]
+    fn a_panicking_thread_is_an_error_and_not_a_hang() {
+        struct Bomb;
+        impl Player for Bomb {
+            fn step(&mut self, _: u64, _: &mut Tally) -> u64 {
+                panic!("as the test wants");
+            }
+        }
+        let mut crew = Crew::start(vec![Box::new(Bomb)]).unwrap();
+        assert!(matches!(crew.run(Until::Ops(1)), Err(BenchError::Worker)));
+    }
+}

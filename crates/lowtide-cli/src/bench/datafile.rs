@@ -1,0 +1,430 @@
+//! Data files: made once, complete or absent, used by one run at a time, kept for the next.
+//!
+//! A file is written under a temporary name (`….partial`), synced and then renamed, so under its own name there are only
+//! complete files; an interruption, an error or a full disk removes the partial one. The name says content and
+//! size (`records-1G-2.data` is the second 1 GiB file of records), and the bytes carry their own place and
+//! checksum, so a file is recognised by its name, its length and a sample of its bytes. Nothing else describes it.
+//!
+//! Every run holds a lock (`flock(2)`) on the files it uses. Two runs on one file would be wrong: caches in front of one
+//! file do not know of each other's updates.
+//!
+//! How many files a run needs follows from the same fact; see `plan.rs`.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use indicatif::ProgressBar;
+use lowtide::Size;
+use lowtide_sys::file as facts;
+
+use super::content::{Content, UNIT_BYTES};
+use super::error::BenchError;
+use super::progress;
+use crate::{interrupt, out};
+
+/// How much is written at a time, in bytes: large enough for any device, small enough to react to Ctrl-C.
+const CHUNK_BYTES: usize = 1 << 20;
+/// Units of a file that are checked before it is used again, spread evenly from the first to the last.
+const SAMPLES: u64 = 16;
+
+/// A file that a run may use: it is there, complete and locked.
+#[derive(Debug)]
+pub(crate) struct DataFile {
+    path: PathBuf,
+    bytes: u64,
+    /// Holds the lock; reads only.
+    file: File,
+    /// Removed on drop.
+    disposable: bool,
+}
+
+impl DataFile {
+    /// A file of the user's own, and what it holds.
+    ///
+    /// # Errors
+    /// [`BenchError::File`] when it cannot be read, [`BenchError::NotAFile`] for a directory, pipe or character device,
+    /// [`BenchError::Usage`] for less than one page.
+    pub(crate) fn of_user(path: &Path) -> Result<(Self, Content), BenchError> {
+        let file = File::open(path).map_err(|source| BenchError::file("open", path, source))?;
+        let kind = file.metadata().map_err(|source| BenchError::file("examine", path, source))?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            let what = if kind.is_dir() { "a directory" } else { "neither a file nor a block device" };
+            return Err(BenchError::NotAFile { path: path.to_owned(), what });
+        }
+        let bytes =
+            facts::size(&file).map_err(|source| BenchError::file("find the size of", path, source))?;
+        let mut unit = [0; UNIT_BYTES];
+        let content = match file.read_exact_at(&mut unit, 0) {
+            Ok(()) => Content::recognise(&unit),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Content::Unknown,
+            Err(source) => return Err(BenchError::file("read", path, source)),
+        };
+        Ok((Self { path: path.to_owned(), bytes, file, disposable: false }, content))
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its length.
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The open file, for reading.
+    pub(crate) const fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Makes the kernel forget what it has cached of the file, so that the first reads come from the device.
+    ///
+    /// # Errors
+    /// [`BenchError::File`].
+    pub(crate) fn drop_page_cache(&self) -> Result<(), BenchError> {
+        facts::drop_page_cache(&self.file)
+            .map_err(|source| BenchError::file("drop the page cache of", &self.path, source))
+    }
+}
+
+impl Drop for DataFile {
+    fn drop(&mut self) {
+        if self.disposable {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether a file serves other runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Its content stays valid whatever the run does.
+    Lasting,
+    /// The run rewrites it. It has a name of its own, is always made, and never kept.
+    Scratch,
+}
+
+/// The directory of data files. Drop it after the files: if it made the directory, it removes it when empty.
+#[derive(Debug)]
+pub(crate) struct Depot {
+    dir: PathBuf,
+    made_dir: bool,
+    keep: bool,
+}
+
+impl Depot {
+    /// Opens `dir`, or the default place, and makes it if it is not there. With `keep`, files stay for the next run.
+    ///
+    /// # Errors
+    /// [`BenchError::File`] when the directory cannot be made, [`BenchError::NotAFile`] when the path is something else,
+    /// [`BenchError::Foreign`] when the default place belongs to another user.
+    pub(crate) fn open(dir: Option<&Path>, keep: bool) -> Result<Self, BenchError> {
+        let path = dir.map_or_else(default_dir, Path::to_owned);
+        let made_dir = match fs::DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+            Err(source) => return Err(BenchError::file("make the directory", &path, source)),
+        };
+        let found = fs::metadata(&path).map_err(|source| BenchError::file("examine", &path, source))?;
+        if !found.is_dir() {
+            return Err(BenchError::file("use as --dir", &path, io::ErrorKind::NotADirectory.into()));
+        }
+        if dir.is_none() && found.uid() != rustix::process::geteuid().as_raw() {
+            return Err(BenchError::Foreign { path });
+        }
+        Ok(Self { dir: path, made_dir, keep })
+    }
+
+    /// The directory.
+    pub(crate) fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Finds or makes `count` files of `bytes` bytes (a multiple of [`UNIT_BYTES`]) with this content.
+    ///
+    /// # Errors
+    /// [`BenchError::Busy`], [`BenchError::NoSpace`] before anything is written, [`BenchError::DiskFull`] or
+    /// [`BenchError::File`] later, [`BenchError::Interrupted`].
+    pub(crate) fn prepare(
+        &self,
+        content: Content,
+        bytes: u64,
+        count: usize,
+        purpose: Purpose,
+    ) -> Result<Vec<DataFile>, BenchError> {
+        let prefix = if purpose == Purpose::Scratch { "scratch-" } else { "" };
+        let name = format!("{prefix}{}-{}", content.name(), Size::new(bytes));
+        let paths: Vec<PathBuf> = (1..=count).map(|n| self.dir.join(format!("{name}-{n}.data"))).collect();
+        let mut found = Vec::with_capacity(count);
+        for path in &paths {
+            found.push(self.find(path, content, bytes, purpose)?);
+        }
+        let keep = self.keep && purpose == Purpose::Lasting;
+        let missing = found.iter().filter(|file| file.is_none()).count() as u64;
+        let free =
+            facts::free_bytes(&self.dir).map_err(|source| BenchError::file("examine", &self.dir, source))?;
+        let needed = missing.saturating_mul(bytes);
+        if needed > free {
+            return Err(BenchError::NoSpace { path: self.dir.clone(), needed, free });
+        }
+        let progress = progress::bytes("making data files", needed);
+        let mut files = Vec::with_capacity(count);
+        for (path, file) in paths.iter().zip(found) {
+            files.push(match file {
+                Some(file) => file,
+                None => make(path, bytes, keep, |file| write_content(content, bytes, file, &progress))?,
+            });
+        }
+        progress.finish_and_clear();
+        Ok(files)
+    }
+
+    /// A complete file of an earlier run. One that is not what its name says is removed, and so is a scratch file, which
+    /// only a killed run leaves behind.
+    fn find(
+        &self,
+        path: &Path,
+        content: Content,
+        bytes: u64,
+        purpose: Purpose,
+    ) -> Result<Option<DataFile>, BenchError> {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(BenchError::file("open", path, source)),
+        };
+        lock(&file, path)?;
+        if purpose == Purpose::Lasting {
+            if sample_is_right(&file, content, bytes) {
+                return Ok(Some(DataFile { path: path.to_owned(), bytes, file, disposable: !self.keep }));
+            }
+            out::note(format_args!("{} is damaged and is made again", path.display()));
+        }
+        fs::remove_file(path).map_err(|source| BenchError::file("remove", path, source))?;
+        Ok(None)
+    }
+}
+
+impl Drop for Depot {
+    fn drop(&mut self) {
+        if self.made_dir {
+            // Refused while files are in it, and then it is to stay.
+            let _ = fs::remove_dir(&self.dir);
+        }
+    }
+}
+
+/// Makes a file with `write`, which gets it empty. Whatever goes wrong, nothing is left of it.
+fn make(
+    path: &Path,
+    bytes: u64,
+    keep: bool,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> Result<DataFile, BenchError> {
+    let mut partial = Partial::create(path)?;
+    let written = write(&mut partial.file);
+    interrupt::check(|| format!("making the data file {}", path.display()))?;
+    written
+        .and_then(|()| partial.file.sync_data())
+        .map_err(|source| BenchError::file("write", path, source))?;
+    let file = partial.complete(path)?;
+    Ok(DataFile { path: path.to_owned(), bytes, file, disposable: !keep })
+}
+
+/// A file that is not complete yet, under its temporary name. Removed on drop.
+struct Partial {
+    path: PathBuf,
+    file: File,
+    complete: bool,
+}
+
+impl Partial {
+    fn create(path: &Path) -> Result<Self, BenchError> {
+        let partial = path.with_extension("data.partial");
+        match File::open(&partial) {
+            // Left by a run that was killed, unless somebody still writes it.
+            Ok(old) => {
+                lock(&old, &partial)?;
+                fs::remove_file(&partial).map_err(|source| BenchError::file("remove", &partial, source))?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(BenchError::file("open", &partial, source)),
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&partial)
+            .map_err(|source| BenchError::file("make", &partial, source))?;
+        let partial = Self { path: partial, file, complete: false };
+        lock(&partial.file, &partial.path)?;
+        Ok(partial)
+    }
+
+    /// Gives the file its own name. The lock stays, as it is on the file, not on the name.
+    fn complete(mut self, path: &Path) -> Result<File, BenchError> {
+        let file = self.file.try_clone().map_err(|source| BenchError::file("open", path, source))?;
+        fs::rename(&self.path, path).map_err(|source| BenchError::file("rename", path, source))?;
+        self.complete = true;
+        Ok(file)
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.complete {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// `lowtide-bench` in the temporary directory, or in `/var/tmp` when the former is in memory: a device that is memory
+/// would make the measurement meaningless.
+fn default_dir() -> PathBuf {
+    let temporary = std::env::temp_dir();
+    let in_memory = matches!(facts::fs_name(&temporary).as_deref(), Ok("tmpfs" | "ramfs"));
+    let base = if in_memory { PathBuf::from("/var/tmp") } else { temporary };
+    base.join("lowtide-bench")
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), BenchError> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(BenchError::Busy { path: path.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(BenchError::file("lock", path, source)),
+    }
+}
+
+fn sample_is_right(file: &File, content: Content, bytes: u64) -> bool {
+    let last = (bytes / UNIT_BYTES as u64).saturating_sub(1);
+    facts::size(file).is_ok_and(|size| size == bytes)
+        && (0..SAMPLES).all(|n| {
+            let index = (u128::from(last) * u128::from(n) / u128::from(SAMPLES - 1)) as u64;
+            let mut unit = [0; UNIT_BYTES];
+            file.read_exact_at(&mut unit, index * UNIT_BYTES as u64).is_ok() && content.check(index, &unit)
+        })
+}
+
+/// Writes the whole content, and stops early without an error when the user asks for it.
+fn write_content(
+    content: Content,
+    bytes: u64,
+    out: &mut impl Write,
+    progress: &ProgressBar,
+) -> io::Result<()> {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut offset = 0;
+    while offset < bytes && !interrupt::requested() {
+        let len = usize::try_from(bytes - offset).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+        content.fill(offset, &mut chunk[..len]);
+        out.write_all(&chunk[..len])?;
+        offset += len as u64;
+        progress.inc(len as u64);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn depot(dir: &Path) -> Depot {
+        Depot::open(Some(dir), true).unwrap()
+    }
+
+    #[test]
+    fn a_complete_file_is_used_again_and_a_damaged_one_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let depot = depot(dir.path());
+        let inode = |file: &DataFile| file.file().metadata().unwrap().ino();
+        let first = depot.prepare(Content::Records, 64 << 10, 2, Purpose::Lasting).unwrap();
+        let inodes: Vec<u64> = first.iter().map(inode).collect();
+        drop(first);
+        assert_eq!(names(dir.path()), ["records-64K-1.data", "records-64K-2.data"]);
+
+        let damaged = OpenOptions::new().write(true).open(dir.path().join("records-64K-2.data")).unwrap();
+        damaged.write_all_at(&[1; 10], (64 << 10) - 500).unwrap();
+        let second = depot.prepare(Content::Records, 64 << 10, 2, Purpose::Lasting).unwrap();
+        assert_eq!(inode(&second[0]), inodes[0]);
+        assert!(sample_is_right(second[1].file(), Content::Records, 64 << 10));
+    }
+
+    #[test]
+    fn two_runs_do_not_share_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let _used = depot(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting).unwrap();
+        let error = depot(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting).unwrap_err();
+        assert!(matches!(error, BenchError::Busy { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_disk_that_fills_up_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let full = |file: &mut File| {
+            file.write_all(&[1; 4096])?;
+            Err(io::ErrorKind::StorageFull.into())
+        };
+        let error = make(&dir.path().join("x.data"), 8192, true, full).unwrap_err();
+        assert!(matches!(error, BenchError::DiskFull { .. }), "{error}");
+        assert!(error.to_string().contains("--dir"), "{error}");
+        assert!(names(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn too_little_space_is_said_before_anything_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = depot(dir.path()).prepare(Content::Words, 1 << 60, 3, Purpose::Lasting).unwrap_err();
+        assert!(matches!(error, BenchError::NoSpace { .. }), "{error}");
+        assert!(names(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn a_partial_file_of_a_killed_run_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("words-8K-1.data.partial"), b"half").unwrap();
+        let files = depot(dir.path()).prepare(Content::Words, 8 << 10, 1, Purpose::Lasting).unwrap();
+        assert_eq!(names(dir.path()), ["words-8K-1.data"]);
+        assert!(sample_is_right(files[0].file(), Content::Words, 8 << 10));
+    }
+
+    #[test]
+    fn without_keep_files_and_directory_go() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("made");
+        let depot = Depot::open(Some(&dir), false).unwrap();
+        let files = depot.prepare(Content::Words, 8 << 10, 2, Purpose::Lasting).unwrap();
+        assert_eq!(names(&dir).len(), 2);
+        drop(files);
+        drop(depot);
+        assert!(!dir.exists());
+    }
+
+    #[test]
+    fn a_scratch_file_is_always_made_and_never_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("scratch-blocks-8K-1.data"), [7; 8 << 10]).unwrap();
+        let files = depot(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Scratch).unwrap();
+        assert!(sample_is_right(files[0].file(), Content::Blocks, 8 << 10));
+        drop(files);
+        assert!(names(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn only_files_and_block_devices_are_data() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(DataFile::of_user(dir.path()), Err(BenchError::NotAFile { .. })));
+        assert!(matches!(DataFile::of_user(Path::new("/dev/null")), Err(BenchError::NotAFile { .. })));
+        assert!(matches!(DataFile::of_user(&dir.path().join("absent")), Err(BenchError::File { .. })));
+    }
+}

@@ -1,0 +1,237 @@
+//! `lowtide bench random-read --depth N`: cold random reads with a number of them in flight, beside fio.
+//!
+//! One thread asks for batches of distinct random pages of a file many times the budget with `get_many`, which keeps the
+//! configured number of reads in flight; batches are many times deeper than that, so that the queue is full nearly
+//! always. What counts is the rate of reads that the device did (IOPS): pages that happened to be resident
+//! are not in it. fio reads the same file, with direct I/O, the same block size and the same depth.
+
+use lowtide::Size;
+use lowtide_sys::probe::Probe;
+use lowtide_workload::Workload;
+
+use super::args::{Against, BenchArgs, Popularity};
+use super::content::Content;
+use super::crew::Until;
+use super::datafile::{DataFile, Purpose};
+use super::error::BenchError;
+use super::json::{Common, Report, WorkloadRow};
+use super::machine::Machine;
+use super::peer::fio::Fio;
+use super::plan::{self, PAGE_BYTES};
+use super::play::job::{Job, Script};
+use super::rounds::{Row, Spread, ratio, take_turns};
+use super::system::{Lowtide, System};
+use super::tally::Slice;
+use super::workload::report;
+use super::{progress, table};
+use crate::out;
+
+/// The budget when nothing is said: small, as it is to be in the way as little as possible.
+const MAX_BYTES: u64 = 64 << 20;
+/// Data as a multiple of the budget when nothing is said.
+const SCALE: f64 = 16.0;
+/// Measured seconds of each system at each depth when nothing is said.
+const SECONDS: f64 = 5.0;
+/// Rounds when nothing is said.
+const ROUNDS: u32 = 5;
+/// Pages of a batch for each read in flight: at the end of a batch the queue runs empty, so it should be rare.
+const BATCH_PER_DEPTH: u32 = 32;
+/// The largest batch: `get_many` must not need more pages than a small budget has.
+const BATCH_MAX: u32 = 2048;
+
+/// Measures every depth asked for.
+///
+/// # Errors
+/// Any [`BenchError`].
+pub(crate) fn run(args: &BenchArgs, depths: &[u32]) -> Result<(), BenchError> {
+    plan::refuse_misplaced(args, super::args::Target::Workload(Workload::RandomRead))?;
+    let probe = Probe::ask();
+    let fio = against_fio(args)?;
+    let page_bytes = plan::page_option(args)?.unwrap_or(PAGE_BYTES);
+    let max_bytes = plan::max_option(args)?.unwrap_or(MAX_BYTES);
+    let seconds = plan::seconds_option(args.seconds)?.unwrap_or(SECONDS);
+    let rounds = args.rounds.unwrap_or(ROUNDS);
+    let policy = plan::policies(args)[0];
+    plan::check_memory(1, max_bytes, probe.memory_available)?;
+    drop(plan::build_pager(args, policy, max_bytes, page_bytes, None)?);
+    let wanted = plan::grain((max_bytes as f64 * plan::scale(args, SCALE)?) as u64);
+    let depot = plan::depot(args)?;
+    let (file, content) = match (&args.file, &depot) {
+        (Some(path), _) => DataFile::of_user(path)?,
+        (None, Some(depot)) => {
+            let mut files = depot.prepare(Content::Blocks, wanted, 1, Purpose::Lasting)?;
+            (files.remove(0), Content::Blocks)
+        }
+        (None, None) => return Err(BenchError::usage("there is no data", "give --file or --dir")),
+    };
+    let content = if content == Content::Blocks { content } else { Content::Unknown };
+
+    let mut printed = table::new(&["depth", "system", "IOPS", "MiB/s", "cpu s", "ratio"], 2);
+    let mut json = Vec::new();
+    let mut closing = Vec::new();
+    let mut all_rows = Vec::new();
+    let mut machine = None;
+    let systems_per_depth = 1 + u64::from(fio.is_some());
+    let progress = progress::steps("", depths.len() as u64 * u64::from(rounds) * systems_per_depth);
+    for &depth in depths {
+        let job = job(args, &file, content, page_bytes, batch(depth, max_bytes, page_bytes));
+        let script = job.script(None)?;
+        let pager = plan::build_pager(args, policy, max_bytes, page_bytes, Some(depth))?;
+        if machine.is_none() {
+            let asked = Machine::ask(&probe, &file, report(std::slice::from_ref(&pager)))?;
+            head(&asked, &file, max_bytes, page_bytes, (seconds, rounds));
+            machine = Some(asked);
+        }
+        file.drop_page_cache()?;
+        let mut systems = systems(args, &file, &job, &script, (pager, policy), fio.as_ref(), depth)?;
+        let rate = |slice: &Slice| iops(slice, page_bytes);
+        let slice = Until::Seconds(seconds / f64::from(rounds));
+        let rows = take_turns(&mut systems, rounds, |_| slice, &progress)?;
+        for row in &rows {
+            let (sum, ratio) = (row.sum(), ratio(row, &rows[0], rate));
+            print(&mut printed, depth, row, &sum, ratio, page_bytes);
+            let common = common(&job, max_bytes);
+            json.push(WorkloadRow::new(&common, row, &rows[0]).at_depth(depth, rate(&sum), ratio));
+        }
+        if let [lowtide, fio] = rows.as_slice() {
+            let ratio = ratio(lowtide, fio, rate);
+            closing.push(format!(
+                "at depth {depth} lowtide is {:.2} x fio ({:.2}-{:.2})",
+                ratio.median, ratio.min, ratio.max
+            ));
+        }
+        all_rows.extend(rows);
+    }
+    progress.finish_and_clear();
+    out::line(printed);
+    if !closing.is_empty() {
+        out::line(format_args!("\n{}", closing.join("\n")));
+    }
+    if let Some(machine) = &machine {
+        Report::new(machine, json).write(args.json.as_deref())?;
+    }
+    all_rows.iter().try_for_each(Row::verdict)
+}
+
+/// fio, if it was asked for and is there. Other peers have no depth.
+fn against_fio(args: &BenchArgs) -> Result<Option<Fio>, BenchError> {
+    let asked = args.against.as_deref().unwrap_or_default();
+    if asked.iter().any(|against| matches!(against, Against::Mmap | Against::MmapRandom)) {
+        return Err(BenchError::usage(
+            "a mapping has no depth",
+            "leave --depth out, or compare with --against fio",
+        ));
+    }
+    if !asked.contains(&Against::Fio) {
+        return Ok(None);
+    }
+    let fio = Fio::find();
+    if fio.is_none() {
+        out::note("fio left out: it is not installed (the package is called fio)");
+    }
+    Ok(fio)
+}
+
+fn systems(
+    args: &BenchArgs,
+    file: &DataFile,
+    job: &Job,
+    script: &Script,
+    (pager, policy): (lowtide::Pager, lowtide::Policy),
+    fio: Option<&Fio>,
+    depth: u32,
+) -> Result<Vec<Box<dyn System>>, BenchError> {
+    let lowtide = Lowtide::start(pager, policy, file, job, script)?;
+    let mut systems: Vec<Box<dyn System>> = vec![Box::new(lowtide)];
+    if let Some(fio) = fio {
+        systems.push(Box::new(fio.at(file.path(), job.data_bytes, job.page_bytes, depth, args.seed)));
+    }
+    Ok(systems)
+}
+
+fn job(args: &BenchArgs, file: &DataFile, content: Content, page_bytes: u64, batch: u32) -> Job {
+    Job {
+        workload: Workload::RandomRead.name().to_owned(),
+        popularity: Popularity::Uniform,
+        content,
+        data_bytes: file.bytes() - file.bytes() % page_bytes,
+        page_bytes,
+        threads: 1,
+        batch,
+        seed: args.seed,
+        trace: None,
+        writes: false,
+    }
+}
+
+fn common(job: &Job, max_bytes: u64) -> Common {
+    Common {
+        workload: Workload::RandomRead.name(),
+        max_bytes,
+        data_bytes: job.data_bytes,
+        page_bytes: job.page_bytes,
+        threads: job.threads,
+        batch: job.batch,
+        seed: job.seed,
+    }
+}
+
+/// Pages of a batch. A depth of one is the plain read through a guard.
+fn batch(depth: u32, max_bytes: u64, page_bytes: u64) -> u32 {
+    if depth == 1 {
+        return 1;
+    }
+    let fits = u32::try_from(max_bytes / page_bytes / 8).unwrap_or(u32::MAX);
+    (depth * BATCH_PER_DEPTH).min(BATCH_MAX).min(fits).max(depth)
+}
+
+/// Reads per second that the device did.
+fn iops(slice: &Slice, page_bytes: u64) -> f64 {
+    if slice.seconds > 0.0 { slice.read_bytes as f64 / page_bytes as f64 / slice.seconds } else { 0.0 }
+}
+
+fn head(machine: &Machine, file: &DataFile, max_bytes: u64, page_bytes: u64, (seconds, rounds): (f64, u32)) {
+    out::line("random-read: cold random reads of single pages, a number of them in flight from one thread");
+    for line in machine.lines(file) {
+        out::line(line);
+    }
+    out::line(format_args!(
+        "run       pages of {}, budget {}; {rounds} rounds of {:.2} s each, in turns\n",
+        Size::new(page_bytes),
+        Size::new(max_bytes),
+        seconds / f64::from(rounds)
+    ));
+}
+
+fn print(
+    printed: &mut comfy_table::Table,
+    depth: u32,
+    row: &Row,
+    sum: &Slice,
+    ratio: Spread,
+    page_bytes: u64,
+) {
+    let iops = iops(sum, page_bytes);
+    printed.add_row(vec![
+        depth.to_string(),
+        row.label.clone(),
+        table::thousands(iops),
+        table::thousands(iops * page_bytes as f64 / f64::from(1 << 20)),
+        format!("{:.2}", sum.cpu_seconds),
+        ratio.text(),
+    ]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_keep_the_queue_full_and_fit_the_budget() {
+        assert_eq!(batch(1, 64 << 20, 4096), 1);
+        assert_eq!(batch(8, 64 << 20, 4096), 256);
+        assert_eq!(batch(32, 64 << 20, 4096), 1024);
+        assert_eq!(batch(128, 64 << 20, 4096), 2048);
+        assert_eq!(batch(8, 256 << 10, 4096), 8);
+    }
+}

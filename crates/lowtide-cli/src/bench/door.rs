@@ -1,0 +1,171 @@
+//! The ways into a file that all systems have in common.
+//!
+//! A [`Door`] is how a player reaches its data: through a mapping (`load`, `store`; lowtide: a guard) or through the
+//! descriptor (`read`, `write`). lowtide's door is here; the mapping of the mmap peer is `peer/mapping.rs`. Players are
+//! generic over it, so every system runs the same instructions around its accesses.
+
+use std::io;
+
+use lowtide::View;
+use thiserror::Error;
+
+/// Why an access failed.
+#[derive(Debug, Error)]
+pub(crate) enum DoorError {
+    /// lowtide's own error.
+    #[error(transparent)]
+    Lowtide(#[from] lowtide::Error),
+    /// The kernel's.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// One thread's way into one file. Offsets and lengths are in bytes and inside the file.
+pub(crate) trait Door: Send + 'static {
+    /// Lets `look` see `len` bytes at `offset`, which do not cross a page unless they are longer than one.
+    fn load<R>(&mut self, offset: u64, len: usize, look: impl FnOnce(&[u8]) -> R) -> Result<R, DoorError>;
+
+    /// Lets `look` see `len` bytes at each of `offsets`, in any order; it gets the index beside the bytes. Misses may
+    /// overlap.
+    fn load_many(
+        &mut self,
+        offsets: &[u64],
+        len: usize,
+        look: impl FnMut(usize, &[u8]),
+    ) -> Result<(), DoorError>;
+
+    /// Writes through the mapping.
+    fn store(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DoorError>;
+
+    /// Reads through the descriptor.
+    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), DoorError>;
+
+    /// Writes through the descriptor.
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DoorError>;
+
+    /// Changes `bytes.len()` bytes at `offset` through the mapping: `change` gets what is there in `bytes` and says whether
+    /// it is to be written back. Readers see all of the change or nothing.
+    fn modify(
+        &mut self,
+        offset: u64,
+        bytes: &mut [u8],
+        change: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Result<(), DoorError>;
+
+    /// Makes everything written so far durable.
+    fn flush(&mut self) -> Result<(), DoorError>;
+}
+
+/// lowtide's door: a [`View`].
+///
+/// A write excludes the guards of its page, so readers never see half of one. Two threads that update the
+/// same record at once may both start from one version, and the later write wins: the record stays whole.
+#[derive(Clone)]
+pub(crate) struct ViewDoor {
+    view: View,
+    page_shift: u32,
+    /// For what crosses pages, and for page numbers of a batch.
+    bytes: Vec<u8>,
+    pages: Vec<u64>,
+}
+
+impl ViewDoor {
+    /// A door to `view`.
+    pub(crate) fn new(view: View) -> Self {
+        let page_shift = view.page_size().trailing_zeros();
+        Self { view, page_shift, bytes: Vec::new(), pages: Vec::new() }
+    }
+
+    /// The page of an offset, and the place in it.
+    #[inline]
+    const fn split(&self, offset: u64) -> (u64, usize) {
+        (offset >> self.page_shift, (offset & ((1 << self.page_shift) - 1)) as usize)
+    }
+
+    #[inline]
+    const fn fits_page(&self, start: usize, len: usize) -> bool {
+        start + len <= 1 << self.page_shift
+    }
+}
+
+impl Door for ViewDoor {
+    #[inline]
+    fn load<R>(&mut self, offset: u64, len: usize, look: impl FnOnce(&[u8]) -> R) -> Result<R, DoorError> {
+        let (page, start) = self.split(offset);
+        if self.fits_page(start, len) {
+            let guard = self.view.read(page)?;
+            return guard_bytes(&guard, start, len).map(look);
+        }
+        self.bytes.resize(len, 0);
+        self.view.read_at(offset, &mut self.bytes)?;
+        Ok(look(&self.bytes))
+    }
+
+    fn load_many(
+        &mut self,
+        offsets: &[u64],
+        len: usize,
+        mut look: impl FnMut(usize, &[u8]),
+    ) -> Result<(), DoorError> {
+        if offsets.iter().any(|&offset| !self.fits_page(self.split(offset).1, len)) {
+            return offsets
+                .iter()
+                .enumerate()
+                .try_for_each(|(index, &offset)| self.load(offset, len, |bytes| look(index, bytes)));
+        }
+        let mut pages = std::mem::take(&mut self.pages);
+        pages.clear();
+        pages.extend(offsets.iter().map(|&offset| self.split(offset).0));
+        let mut short = Ok(());
+        let done = self.view.get_many(&pages, |index, bytes| {
+            match guard_bytes(bytes, self.split(offsets[index]).1, len) {
+                Ok(bytes) => look(index, bytes),
+                Err(error) => short = Err(error),
+            }
+        });
+        self.pages = pages;
+        done?;
+        short
+    }
+
+    fn store(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DoorError> {
+        self.write(offset, bytes)
+    }
+
+    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), DoorError> {
+        Ok(self.view.read_at(offset, bytes)?)
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DoorError> {
+        Ok(self.view.write_at(offset, bytes)?)
+    }
+
+    fn modify(
+        &mut self,
+        offset: u64,
+        bytes: &mut [u8],
+        change: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Result<(), DoorError> {
+        self.load(offset, bytes.len(), |found| bytes.copy_from_slice(found))?;
+        if change(bytes) { self.write(offset, bytes) } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), DoorError> {
+        Ok(self.view.flush()?)
+    }
+}
+
+/// A part of a page. The last page of a file may be shorter than the others, above all when the file was cut.
+#[inline]
+fn guard_bytes(page: &[u8], start: usize, len: usize) -> Result<&[u8], DoorError> {
+    page.get(start..start + len).ok_or_else(|| {
+        DoorError::Io(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            format!(
+                "the page has {} bytes where {} were expected; was the file truncated?",
+                page.len(),
+                start + len
+            ),
+        ))
+    })
+}

@@ -1,0 +1,162 @@
+//! The two patterns of reading words at random places.
+//!
+//! The sum of the words read is the proof that the right ones were: it is compared with the sum computed from the
+//! words' definition.
+
+use lowtide::View;
+use lowtide_workload::SplitMix64;
+
+use crate::bench::content::{WORD_BYTES, word};
+
+/// Odd, with bits everywhere: keeps a chain of words from closing into a short cycle.
+const STRIDE: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// Words that can be read one at a time.
+pub(super) trait Words {
+    /// Why a read failed.
+    type Error;
+
+    /// How many words there are.
+    fn count(&self) -> u64;
+
+    /// The word number `index`, which is below [`count`](Words::count).
+    fn word(&self, index: u64) -> Result<u64, Self::Error>;
+}
+
+/// Words of a file, through a guard for each read.
+pub(super) struct ViewWords {
+    view: View,
+    count: u64,
+    /// Words of a page, as a power of two.
+    shift: u32,
+}
+
+impl ViewWords {
+    /// All whole words of `view`.
+    pub(super) fn new(view: View) -> Self {
+        let shift = (view.page_size() / WORD_BYTES).trailing_zeros();
+        Self { count: view.len() / WORD_BYTES as u64, view, shift }
+    }
+}
+
+impl Words for ViewWords {
+    type Error = lowtide::Error;
+
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    #[inline(always)]
+    fn word(&self, index: u64) -> Result<u64, lowtide::Error> {
+        let page = self.view.read(index >> self.shift)?;
+        let start = (index & ((1 << self.shift) - 1)) as usize * WORD_BYTES;
+        let mut bytes = [0; WORD_BYTES];
+        bytes.copy_from_slice(&page[start..start + WORD_BYTES]);
+        Ok(u64::from_le_bytes(bytes))
+    }
+}
+
+/// The words as they are defined, computed and not read.
+pub(super) struct Definition(pub(super) u64);
+
+impl Words for Definition {
+    type Error = std::convert::Infallible;
+
+    fn count(&self) -> u64 {
+        self.0
+    }
+
+    #[inline(always)]
+    fn word(&self, index: u64) -> Result<u64, Self::Error> {
+        Ok(word(index))
+    }
+}
+
+/// Which word is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pattern {
+    /// As the last one says.
+    Dependent,
+    /// As a generator says.
+    Independent,
+}
+
+impl Pattern {
+    /// Both.
+    pub(super) const ALL: [Self; 2] = [Self::Dependent, Self::Independent];
+
+    /// The name in results.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Dependent => "dependent",
+            Self::Independent => "independent",
+        }
+    }
+
+    /// Reads `accesses` words from a start that `seed` selects, and returns their sum.
+    ///
+    /// # Errors
+    /// The first read that fails.
+    pub(super) fn walk<W: Words>(self, words: &W, accesses: u64, seed: u64) -> Result<u64, W::Error> {
+        match self {
+            Self::Dependent => dependent(words, accesses, seed),
+            Self::Independent => independent(words, accesses, seed),
+        }
+    }
+}
+
+#[inline(never)]
+fn dependent<W: Words>(words: &W, accesses: u64, seed: u64) -> Result<u64, W::Error> {
+    let count = u128::from(words.count());
+    let (mut at, mut sum) = (seed, 0_u64);
+    for step in 0..accesses {
+        let found = words.word(((u128::from(at) * count) >> 64) as u64)?;
+        sum = sum.wrapping_add(found);
+        at = found.wrapping_add(step.wrapping_mul(STRIDE));
+    }
+    Ok(sum)
+}
+
+#[inline(never)]
+fn independent<W: Words>(words: &W, accesses: u64, seed: u64) -> Result<u64, W::Error> {
+    let count = words.count();
+    let mut rng = SplitMix64::new(seed);
+    let mut sum = 0_u64;
+    for _ in 0..accesses {
+        sum = sum.wrapping_add(words.word(rng.below(count))?);
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use std::collections::HashSet;
+
+    struct Seen(RefCell<HashSet<u64>>, u64);
+
+    impl Words for Seen {
+        type Error = std::convert::Infallible;
+
+        fn count(&self) -> u64 {
+            self.1
+        }
+
+        fn word(&self, index: u64) -> Result<u64, Self::Error> {
+            assert!(index < self.1);
+            self.0.borrow_mut().insert(index);
+            Ok(word(index))
+        }
+    }
+
+    #[test]
+    fn both_patterns_go_everywhere() {
+        for pattern in Pattern::ALL {
+            let seen = Seen(RefCell::default(), 1000);
+            let sum = pattern.walk(&seen, 20_000, 7).unwrap();
+            assert_eq!(seen.0.borrow().len(), 1000, "{}", pattern.name());
+            assert_eq!(Ok(sum), pattern.walk(&Definition(1000), 20_000, 7));
+        }
+    }
+}

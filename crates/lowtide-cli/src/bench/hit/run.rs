@@ -1,0 +1,268 @@
+//! Turns of View and pointer, their table and JSON.
+
+use std::fmt::Display;
+use std::time::Instant;
+
+use lowtide::{Pager, Size};
+use lowtide_sys::probe::Probe;
+use serde::Serialize;
+
+use super::chase::{Definition, Pattern, ViewWords, Words};
+use super::pointer::PointerWords;
+use crate::bench::args::{BenchArgs, Target};
+use crate::bench::content::Content;
+use crate::bench::datafile::{DataFile, Purpose};
+use crate::bench::error::BenchError;
+use crate::bench::json::Report;
+use crate::bench::machine::Machine;
+use crate::bench::plan::{self, PAGE_BYTES};
+use crate::bench::rounds::Spread;
+use crate::bench::system::open_view;
+use crate::bench::workload::report;
+use crate::bench::{progress, table};
+use crate::{interrupt, out};
+
+/// What stays in memory when nothing is said: inside and far outside what a processor's translation cache reaches.
+const SIZES: [u64; 2] = [256 << 20, 2 << 30];
+/// Accesses of a slice when nothing is said; a quarter or half of a second.
+const ACCESSES_DEPENDENT: u64 = 1_000_000;
+const ACCESSES_INDEPENDENT: u64 = 8_000_000;
+/// Rounds when nothing is said.
+const ROUNDS: u32 = 7;
+/// Pages that are loaded at a time before the measurement.
+const LOAD_PAGES: u64 = 512;
+
+/// A row of the JSON.
+#[derive(Debug, Serialize)]
+struct HitRow {
+    workload: &'static str,
+    world: &'static str,
+    system: &'static str,
+    policy: Option<String>,
+    pattern: &'static str,
+    size_bytes: u64,
+    page_bytes: u64,
+    ns_per_access: f64,
+    ns_per_access_spread: Spread,
+    /// Of the View's time to the pointer's in the same round; 1 for the pointer.
+    ratio: Spread,
+    rounds: u32,
+    ops: u64,
+    verified: u64,
+    errors: u64,
+    seed: u64,
+}
+
+/// Measures every size asked for.
+///
+/// # Errors
+/// Any [`BenchError`].
+pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
+    plan::refuse_misplaced(args, Target::Hit)?;
+    let probe = Probe::ask();
+    let page_bytes = plan::page_option(args)?.unwrap_or(PAGE_BYTES);
+    let sizes = sizes(args)?;
+    for &size in &sizes {
+        plan::check_memory(2, budget(size), probe.memory_available)?;
+    }
+    let depot = plan::depot(args)?;
+    let rounds = args.rounds.unwrap_or(ROUNDS);
+    let mut rows: Vec<HitRow> = Vec::new();
+    let mut machine = None;
+    let progress = progress::steps("", sizes.len() as u64 * (1 + 2 * u64::from(rounds)));
+    let Some(depot) = depot else { return Ok(()) };
+    for &size in &sizes {
+        let file = depot.prepare(Content::Words, size, 1, Purpose::Lasting)?.remove(0);
+        let policy = plan::policies(args)[0];
+        let pager = plan::build_pager(args, policy, budget(size), page_bytes, None)?;
+        if machine.is_none() {
+            let asked = Machine::ask(&probe, &file, report(std::slice::from_ref(&pager)))?;
+            head(&asked, &file, page_bytes, rounds);
+            machine = Some(asked);
+        }
+        progress.set_message(format!("loading {}", Size::new(size)));
+        let pair = Pair::load(&pager, &file, size)?;
+        progress.inc(1);
+        let reads = pager.stat().io.reads;
+        for pattern in Pattern::ALL {
+            progress.set_message(format!("{} {}", Size::new(size), pattern.name()));
+            let turns = pair.take_turns(pattern, args, rounds, || progress.inc(1))?;
+            rows.extend(turns.rows(pattern, size, page_bytes, &policy.to_string(), args.seed));
+        }
+        let pages = pager.stat().io.reads - reads;
+        if pages > 0 {
+            return Err(BenchError::NotResident { pages });
+        }
+    }
+    progress.finish_and_clear();
+    print(&rows);
+    let wrong = rows.iter().find(|row| row.errors > 0).map(|row| BenchError::Wrong {
+        system: row.system.into(),
+        errors: row.errors,
+        first: format!("the words read {}ly do not add up", row.pattern),
+    });
+    if let Some(machine) = &machine {
+        Report::new(machine, rows).write(args.json.as_deref())?;
+    }
+    wrong.map_or(Ok(()), Err)
+}
+
+/// The budget that holds `size` bytes with room to spare: free frames are kept back for the next miss.
+const fn budget(size: u64) -> u64 {
+    size + size / 8 + (16 << 20)
+}
+
+fn sizes(args: &BenchArgs) -> Result<Vec<u64>, BenchError> {
+    let Some(given) = &args.size else { return Ok(SIZES.to_vec()) };
+    given
+        .iter()
+        .map(|size| match size.bytes() {
+            0 => Err(BenchError::usage("--size 0 has nothing to read", "give a size such as --size 256M")),
+            _ if size.is_max() => {
+                Err(BenchError::usage("--size max is no size", "give a size such as --size 256M"))
+            }
+            bytes => Ok(plan::grain(bytes)),
+        })
+        .collect()
+}
+
+/// The same words twice in memory.
+struct Pair {
+    view: ViewWords,
+    pointer: PointerWords,
+}
+
+/// Nanoseconds an access, round by round, and the accesses with right sums.
+struct Turns {
+    view_ns: Vec<f64>,
+    pointer_ns: Vec<f64>,
+    accesses: u64,
+    view_errors: u64,
+    pointer_errors: u64,
+}
+
+impl Pair {
+    fn load(pager: &Pager, file: &DataFile, size: u64) -> Result<Self, BenchError> {
+        let view = open_view(pager, file, false)?;
+        let pages: Vec<u64> = (0..view.pages()).collect();
+        for chunk in pages.chunks(LOAD_PAGES as usize) {
+            interrupt::check(|| "loading the words".into())?;
+            view.get_many(chunk, |_, _| ())
+                .map_err(|source| BenchError::Runtime { action: "load the words".into(), source })?;
+        }
+        let bytes = usize::try_from(size).unwrap_or(usize::MAX);
+        let pointer = PointerWords::new(bytes)
+            .map_err(|source| BenchError::file("get memory for the words of", file.path(), source))?;
+        Ok(Self { view: ViewWords::new(view), pointer })
+    }
+
+    fn take_turns(
+        &self,
+        pattern: Pattern,
+        args: &BenchArgs,
+        rounds: u32,
+        mut done: impl FnMut(),
+    ) -> Result<Turns, BenchError> {
+        let accesses = args.ops.unwrap_or(match pattern {
+            Pattern::Dependent => ACCESSES_DEPENDENT,
+            Pattern::Independent => ACCESSES_INDEPENDENT,
+        });
+        let mut turns =
+            Turns { view_ns: vec![], pointer_ns: vec![], accesses, view_errors: 0, pointer_errors: 0 };
+        for round in 0..=u64::from(rounds) {
+            let seed = args.seed.wrapping_add(round);
+            let Ok(want) = pattern.walk(&Definition(self.pointer.count()), accesses, seed);
+            let (view_sum, view_ns) = timed(&self.view, pattern, accesses, seed)?;
+            let (pointer_sum, pointer_ns) = timed(&self.pointer, pattern, accesses, seed)?;
+            interrupt::check(|| format!("measuring {} hits", pattern.name()))?;
+            // Nobody measures the first turn: it brings caches and translations into the state of all others.
+            if round > 0 {
+                turns.view_ns.push(view_ns);
+                turns.pointer_ns.push(pointer_ns);
+                turns.view_errors += u64::from(view_sum != want);
+                turns.pointer_errors += u64::from(pointer_sum != want);
+                done();
+            }
+        }
+        Ok(turns)
+    }
+}
+
+/// One turn: the sum of the words and the nanoseconds an access took.
+fn timed<W: Words<Error: Display>>(
+    words: &W,
+    pattern: Pattern,
+    accesses: u64,
+    seed: u64,
+) -> Result<(u64, f64), BenchError> {
+    let begin = Instant::now();
+    let sum = pattern.walk(words, accesses, seed);
+    let ns = begin.elapsed().as_nanos() as f64 / accesses as f64;
+    let wrong =
+        |error: W::Error| BenchError::Wrong { system: "view".into(), errors: 1, first: error.to_string() };
+    Ok((sum.map_err(wrong)?, ns))
+}
+
+impl Turns {
+    fn rows(
+        &self,
+        pattern: Pattern,
+        size_bytes: u64,
+        page_bytes: u64,
+        policy: &str,
+        seed: u64,
+    ) -> [HitRow; 2] {
+        let row = |system, policy, times: &[f64], errors: u64| {
+            let spread = Spread::of(times.iter().copied());
+            let rounds = times.len() as u32;
+            HitRow {
+                workload: Target::HIT,
+                world: "real",
+                system,
+                policy,
+                pattern: pattern.name(),
+                size_bytes,
+                page_bytes,
+                ns_per_access: spread.median,
+                ns_per_access_spread: spread,
+                ratio: Spread::of(times.iter().zip(&self.pointer_ns).map(|(time, pointer)| time / pointer)),
+                rounds,
+                ops: self.accesses * u64::from(rounds),
+                verified: self.accesses * (u64::from(rounds) - errors),
+                errors,
+                seed,
+            }
+        };
+        [
+            row("view", Some(policy.to_owned()), &self.view_ns, self.view_errors),
+            row("pointer", None, &self.pointer_ns, self.pointer_errors),
+        ]
+    }
+}
+
+fn head(machine: &Machine, file: &DataFile, page_bytes: u64, rounds: u32) {
+    out::line(format_args!("{}: {}", Target::HIT, Target::HIT_DESCRIPTION));
+    for line in machine.lines(file) {
+        out::line(line);
+    }
+    out::line(format_args!(
+        "run       1 thread, {rounds} rounds in turns; view pages of {}, pointer on {} pages without huge pages\n",
+        Size::new(page_bytes),
+        Size::new(lowtide_sys::memory::page_size() as u64)
+    ));
+}
+
+fn print(rows: &[HitRow]) {
+    let mut printed = table::new(&["size", "pattern", "system", "ns/access", "view / pointer"], 3);
+    for row in rows {
+        let ratio = if row.system == "view" { row.ratio.text() } else { String::new() };
+        printed.add_row(vec![
+            Size::new(row.size_bytes).to_string(),
+            row.pattern.to_owned(),
+            row.system.to_owned(),
+            row.ns_per_access_spread.text(),
+            ratio,
+        ]);
+    }
+    out::line(printed);
+}

@@ -1,0 +1,106 @@
+//! The machine that a result was measured on: part of every result, because without it the numbers mean nothing.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use lowtide::Size;
+use lowtide_sys::file as facts;
+use lowtide_sys::probe::Probe;
+use serde::Serialize;
+
+use super::datafile::DataFile;
+use super::error::BenchError;
+
+/// What a result states about its machine. The names are part of the JSON interface.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Machine {
+    /// Release and architecture.
+    kernel: String,
+    /// Processors that the run may use.
+    cpus: usize,
+    /// Their name.
+    cpu_model: String,
+    /// Memory of the machine.
+    memory_total_bytes: u64,
+    /// Memory that could be had when the run began.
+    memory_available_bytes: u64,
+    /// When the kernel hands out transparent huge pages.
+    transparent_hugepage: String,
+    /// File system of the data.
+    file_system: String,
+    /// What direct I/O on the data must be aligned to; absent where it is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    direct_align_bytes: Option<u64>,
+    /// What the kernel reads ahead of a default mapping at most; absent where it does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_ahead_kib: Option<u64>,
+    /// How the runtime does I/O, in its own words.
+    io: String,
+}
+
+impl Machine {
+    /// Asks.
+    ///
+    /// # Errors
+    /// [`BenchError::File`] when the data file does not tell what direct I/O needs.
+    pub(crate) fn ask(probe: &Probe, file: &DataFile, io: String) -> Result<Self, BenchError> {
+        Ok(Self {
+            kernel: probe.kernel.clone(),
+            cpus: probe.cpus,
+            cpu_model: probe.cpu_model.clone(),
+            memory_total_bytes: probe.memory_total,
+            memory_available_bytes: probe.memory_available,
+            transparent_hugepage: probe.thp.clone(),
+            file_system: facts::fs_name(file.path()).unwrap_or_else(|_| "unknown".into()),
+            direct_align_bytes: direct_align(file)?,
+            read_ahead_kib: read_ahead_kib(file),
+            io,
+        })
+    }
+
+    /// The lines above a table.
+    pub(crate) fn lines(&self, file: &DataFile) -> Vec<String> {
+        let direct = self
+            .direct_align_bytes
+            .map_or("no direct I/O".to_owned(), |bytes| format!("direct I/O in multiples of {bytes} B"));
+        let ahead = self.read_ahead_kib.map_or(String::new(), |kib| format!("; kernel read-ahead {kib} KiB"));
+        let place = file.path().parent().unwrap_or(Path::new("."));
+        vec![
+            format!(
+                "machine   {} x {}, {:.1} GiB of memory, Linux {}",
+                self.cpus,
+                self.cpu_model,
+                gib(self.memory_total_bytes),
+                self.kernel
+            ),
+            format!(
+                "data      {} on {} in {}; {direct}{ahead}",
+                Size::new(file.bytes()),
+                self.file_system,
+                place.display()
+            ),
+            format!("io        {}", self.io),
+        ]
+    }
+}
+
+/// What direct I/O on the file must be aligned to, in bytes; `None` where it is refused.
+///
+/// # Errors
+/// [`BenchError::File`].
+pub(crate) fn direct_align(file: &DataFile) -> Result<Option<u64>, BenchError> {
+    let align = facts::direct_alignment(file.file())
+        .map_err(|source| BenchError::file("examine", file.path(), source))?;
+    Ok(align.map(|align| align.offset.max(align.memory) as u64))
+}
+
+/// The read-ahead window of the file's device (`/sys/class/bdi`), which decides what a default mapping costs.
+fn read_ahead_kib(file: &DataFile) -> Option<u64> {
+    let device = file.file().metadata().ok()?.dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    std::fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb")).ok()?.trim().parse().ok()
+}
+
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
+}

@@ -1,0 +1,49 @@
+//! `lowtide bench`: real files, real memory, a real device, and every byte verified.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `args`, `plan` | options; defaults filled in and the impossible refused |
+//! | `content`, `datafile` | what data files hold; making, locking and keeping them |
+//! | `door`, `play`, `crew` | a thread's way to its data; operations; threads |
+//! | `system`, `peer` | lowtide under a policy; what it is compared with |
+//! | `tally`, `rounds` | what is counted; turns and ratios |
+//! | `workload`, `depth`, `hit` | the three kinds of benchmark, from plan to result |
+//! | `machine`, `table`, `json`, `progress`, `error` | what is shown and written |
+
+pub(crate) mod args;
+mod content;
+mod crew;
+mod datafile;
+mod depth;
+mod door;
+pub(crate) mod error;
+mod hit;
+mod json;
+mod machine;
+pub(crate) mod peer;
+mod plan;
+mod play;
+mod progress;
+mod rounds;
+mod system;
+mod table;
+mod tally;
+mod workload;
+
+use lowtide_workload::Workload;
+
+use args::{BenchArgs, Target};
+use error::BenchError;
+
+/// Runs what was asked for.
+///
+/// # Errors
+/// Why there is no result, or none that can be trusted.
+pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
+    json::check_path(args.json.as_deref())?;
+    match (args.workload, &args.depth) {
+        (Target::Hit, _) => hit::run(args),
+        (Target::Workload(Workload::RandomRead), Some(depths)) => depth::run(args, depths),
+        (Target::Workload(workload), _) => workload::run(args, workload),
+    }
+}

@@ -1,0 +1,101 @@
+//! The mmap peer itself: a child process that plays slices on a mapping, as its parent asks.
+//!
+//! Everything it can allocate before it is moved into the memory cgroup it allocates before (the trace, the table of
+//! a replay's page seeds), so that the budget is spent on the file's pages, as lowtide's is.
+
+use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use lowtide_sys::usage::CpuTime;
+
+use super::mapping::{MappingDoor, Use};
+use super::protocol::{Reply, Request, receive, send};
+use crate::bench::crew::{Crew, Until};
+use crate::bench::door::Door;
+use crate::bench::error::BenchError;
+use crate::bench::play::job::{Job, Script};
+use crate::bench::tally::Slice;
+
+/// Serves standard input until it ends.
+///
+/// # Errors
+/// Those of the pipe to the bench.
+pub(crate) fn serve() -> io::Result<()> {
+    // The bench may be killed at a moment when this process reads nothing.
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    converse(&mut io::stdin().lock(), &mut io::stdout().lock())
+}
+
+fn converse(requests: &mut impl BufRead, replies: &mut impl Write) -> io::Result<()> {
+    let mut peer = Peer::default();
+    while let Some(request) = receive(requests)? {
+        let reply = peer.answer(request).unwrap_or_else(|what| Reply::Failed { what });
+        send(replies, &reply)?;
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Peer {
+    prepared: Option<Prepared>,
+    playing: Option<Playing>,
+}
+
+struct Prepared {
+    job: Job,
+    script: Script,
+    path: PathBuf,
+    random: bool,
+}
+
+struct Playing {
+    door: MappingDoor,
+    crew: Crew,
+    writes: bool,
+}
+
+impl Peer {
+    fn answer(&mut self, request: Request) -> Result<Reply, String> {
+        let text = |error: BenchError| error.to_string();
+        match request {
+            Request::Prepare { job, path, random } => {
+                let script = job.script(None).map_err(text)?;
+                self.prepared = Some(Prepared { job: *job, script, path, random });
+                Ok(Reply::Done)
+            }
+            Request::Map => {
+                let Prepared { job, script, path, random } =
+                    self.prepared.take().ok_or("asked to map before it was prepared")?;
+                let len = usize::try_from(job.data_bytes).map_err(|error| error.to_string())?;
+                let how = Use { writes: job.writes, shared: job.threads > 1, random };
+                let door = MappingDoor::open(&path, len, how)
+                    .map_err(|error| format!("cannot map {}: {error}", path.display()))?;
+                let crew = Crew::start(job.players(&script, || door.clone())).map_err(text)?;
+                self.playing = Some(Playing { door, crew, writes: job.writes });
+                Ok(Reply::Done)
+            }
+            Request::Run { until } => {
+                let playing = self.playing.as_mut().ok_or("asked to run before it was to map")?;
+                Ok(Reply::Played { slice: Box::new(playing.run(until).map_err(text)?) })
+            }
+        }
+    }
+}
+
+impl Playing {
+    fn run(&mut self, until: Until) -> Result<Slice, BenchError> {
+        let cpu = CpuTime::now_self();
+        let mut slice = Slice::of(&self.crew.run(until)?);
+        if self.writes {
+            let begin = Instant::now();
+            if let Err(error) = self.door.flush() {
+                slice.errors += 1;
+                slice.first_error.get_or_insert_with(|| format!("msync: {error}"));
+            }
+            slice.add_flush(begin.elapsed());
+        }
+        slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
+        Ok(slice)
+    }
+}

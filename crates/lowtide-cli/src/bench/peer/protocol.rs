@@ -1,0 +1,108 @@
+//! What the bench and an mmap peer say to each other: JSON, one message a line, strictly question and answer.
+//!
+//! ```text
+//!   bench                            peer
+//!     │  Prepare{job, …}  ─────────►   reads the trace, makes players' tables: charged outside
+//!     │  ◄─────────────────  Done
+//!     │  (moves the peer into the memory cgroup)
+//!     │  Map  ─────────────────────►   maps the file, starts its threads
+//!     │  ◄─────────────────  Done
+//!     │  Run{until}  ──────────────►   plays one slice, flushes
+//!     │  ◄────────────  Played{slice}
+//!     │  (end of file)  ───────────►   ends
+//! ```
+//!
+//! Any answer may be `Failed` instead.
+
+use std::io::{self, BufRead, Write};
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::bench::crew::Until;
+use crate::bench::play::job::Job;
+use crate::bench::tally::Slice;
+
+/// From the bench.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Request {
+    /// Get ready, without touching the file.
+    Prepare {
+        /// What will be played.
+        job: Box<Job>,
+        /// On which file.
+        path: PathBuf,
+        /// With `MADV_RANDOM`.
+        random: bool,
+    },
+    /// Map the file and start the threads.
+    Map,
+    /// Play a slice.
+    Run {
+        /// How long.
+        until: Until,
+    },
+}
+
+/// From the peer.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Reply {
+    /// As asked.
+    Done,
+    /// What was played.
+    Played {
+        /// The counts; those that the bench can see better are left empty.
+        slice: Box<Slice>,
+    },
+    /// It did not work.
+    Failed {
+        /// Why.
+        what: String,
+    },
+}
+
+/// Writes one message.
+///
+/// # Errors
+/// Those of writing, `BrokenPipe` when the other side has ended.
+pub(super) fn send(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    to.write_all(&line)?;
+    to.flush()
+}
+
+/// Reads one message; `None` when the other side has ended.
+///
+/// # Errors
+/// Those of reading; `InvalidData` for what is no message.
+pub(super) fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T>> {
+    let mut line = String::new();
+    if from.read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    Ok(Some(serde_json::from_str(&line)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_survive_the_pipe_and_its_end_is_none() {
+        let slice = Slice { ops: 7, latency: vec![(100, 7)], ..Slice::default() };
+        let mut pipe = Vec::new();
+        send(&mut pipe, &Request::Run { until: Until::Seconds(0.5) }).unwrap();
+        send(&mut pipe, &Reply::Played { slice: Box::new(slice) }).unwrap();
+        let mut reader = pipe.as_slice();
+        assert!(matches!(
+            receive(&mut reader).unwrap(),
+            Some(Request::Run { until: Until::Seconds(s) }) if s == 0.5
+        ));
+        let Some(Reply::Played { slice }) = receive(&mut reader).unwrap() else { panic!("a slice was sent") };
+        assert_eq!((slice.ops, slice.latency), (7, vec![(100, 7)]));
+        assert!(receive::<Reply>(&mut reader).unwrap().is_none());
+        assert_eq!(receive::<Reply>(&mut &b"nonsense\n"[..]).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+}

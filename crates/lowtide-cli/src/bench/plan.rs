@@ -1,0 +1,463 @@
+//! From options to numbers: defaults filled in, impossible combinations refused, all before anything is made.
+//!
+//! How many data files a run needs follows from what is cached in front of them. Caches of one file that do not know of each
+//! other must not write to it, so for a workload that writes every system has a file of its own. When nothing is
+//! written, lowtide's pagers share one, but every mmap peer still has its own: the kernel has one page cache for a file,
+//! and a page that one peer brought in would be free memory for another.
+
+use std::path::{Path, PathBuf};
+
+use lowtide::{Pager, Policy, Size};
+use lowtide_sys::probe::Probe;
+use lowtide_workload::Workload;
+
+use super::args::{Against, BenchArgs, Mode, Popularity, Target};
+use super::content::{Content, UNIT_BYTES};
+use super::crew::{Until, share};
+use super::datafile::{DataFile, Depot, Purpose};
+use super::error::BenchError;
+use super::machine::direct_align;
+
+/// The budget when nothing is said.
+pub(crate) const MAX_BYTES: u64 = 256 << 20;
+/// Data as a multiple of the budget when nothing is said.
+pub(crate) const SCALE: f64 = 4.0;
+/// lowtide's base page where nothing argues for another: the kernel's own.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+/// Data sizes are multiples of this, so that every possible page divides them.
+const GRAIN_BYTES: u64 = 64 << 10;
+/// Measured seconds of a system when nothing is said.
+const SECONDS: f64 = 5.0;
+/// Rounds when nothing is said.
+const ROUNDS: u32 = 5;
+/// What a scan asks for at a time, in bytes: what the kernel reads ahead by default.
+const SCAN_BYTES: u64 = 128 << 10;
+/// Memory beside the budgets that must be available, in bytes: tables, threads, and air for the rest of the machine.
+const HEADROOM_BYTES: u64 = 64 << 20;
+
+/// A kernel mapping to compare with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MmapKind {
+    /// The name of its row.
+    pub(crate) name: &'static str,
+    /// `MADV_RANDOM`.
+    pub(crate) random: bool,
+}
+
+/// What was asked for, as far as it does not depend on the data file.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// What to run.
+    pub(crate) workload: Workload,
+    /// The budget of each system.
+    pub(crate) max_bytes: u64,
+    /// The size of the data.
+    pub(crate) data_bytes: u64,
+    /// What the data is made of.
+    pub(crate) content: Content,
+    /// Whether the workload writes.
+    pub(crate) writes: bool,
+    /// lowtide's rows.
+    pub(crate) policies: Vec<Policy>,
+    /// The peers' rows.
+    pub(crate) peers: Vec<MmapKind>,
+    /// How many rounds.
+    pub(crate) rounds: u32,
+    /// What all rounds of a system together are.
+    pub(crate) until: Until,
+    /// Popularity of records.
+    pub(crate) popularity: Popularity,
+}
+
+impl Plan {
+    /// Fills in what `args` leave open. `trace` is what a replay asks for: pages, operations and whether it writes.
+    /// Peers that cannot run here are left out, and `note` is told why.
+    ///
+    /// # Errors
+    /// [`BenchError::Usage`], [`BenchError::Setup`], [`BenchError::NoMemory`].
+    pub(crate) fn new(
+        args: &BenchArgs,
+        workload: Workload,
+        trace: Option<(u64, u64, bool)>,
+        probe: &Probe,
+        note: impl FnMut(String),
+    ) -> Result<Self, BenchError> {
+        refuse_misplaced(args, Target::Workload(workload))?;
+        let ycsb = workload.ycsb_letter();
+        let writes = trace
+            .map_or_else(|| ycsb.is_some_and(|letter| letter.update_percent() > 0), |(_, _, writes)| writes);
+        let page = page_option(args)?;
+        if let Some(page) = page
+            && ycsb.is_some()
+            && writes
+            && page < UNIT_BYTES as u64
+        {
+            return Err(BenchError::usage(
+                format!("records of 1K cross pages of {page} bytes, so an update could be seen half done"),
+                "choose --page 1K or more, or ycsb-c, which only reads",
+            ));
+        }
+        let scale = scale(args, SCALE)?;
+        let (max_bytes, data_bytes) = match trace {
+            Some((pages, _, _)) => {
+                let data = grain(pages.saturating_mul(page.unwrap_or(PAGE_BYTES)));
+                (max_option(args)?.unwrap_or((data as f64 / scale) as u64), data)
+            }
+            None => {
+                let max = max_option(args)?.unwrap_or(MAX_BYTES);
+                (max, grain((max as f64 * scale) as u64))
+            }
+        };
+        let until = match (trace, args.ops, args.seconds) {
+            (Some((_, ops, _)), most, _) => Until::Ops(most.unwrap_or(ops).min(ops)),
+            (None, Some(ops), _) => Until::Ops(ops),
+            (None, None, seconds) => Until::Seconds(seconds_option(seconds)?.unwrap_or(SECONDS)),
+        };
+        let rounds = args.rounds.unwrap_or(ROUNDS);
+        if let Until::Ops(ops) = until
+            && ops < u64::from(rounds)
+        {
+            return Err(BenchError::usage(
+                format!("{ops} operations cannot be cut into {rounds} rounds"),
+                "ask for fewer with --rounds, or for more with --ops",
+            ));
+        }
+        let plan = Self {
+            workload,
+            max_bytes,
+            data_bytes,
+            content: if ycsb.is_some() { Content::Records } else { Content::Blocks },
+            writes,
+            policies: policies(args),
+            peers: mmap_peers(args, probe, note)?,
+            rounds,
+            until,
+            popularity: args.distribution.unwrap_or(Popularity::Zipf),
+        };
+        check_memory(plan.policies.len() + plan.peers.len(), max_bytes, probe.memory_available)?;
+        let smallest_default = if ycsb.is_some() { UNIT_BYTES as u64 } else { PAGE_BYTES };
+        try_pager(args, plan.policies[0], max_bytes, page.unwrap_or(smallest_default))?;
+        Ok(plan)
+    }
+
+    /// What round `round` of one system is.
+    pub(crate) fn slice(&self, round: u32) -> Until {
+        match self.until {
+            Until::Seconds(seconds) => Until::Seconds(seconds / f64::from(self.rounds)),
+            Until::Ops(ops) => Until::Ops(share(ops, u64::from(round), u64::from(self.rounds))),
+        }
+    }
+
+    /// Finds or makes the data files: one for each system, in the order of the rows. Systems may share one, and then
+    /// its position repeats.
+    ///
+    /// # Errors
+    /// Those of [`Depot::prepare`] and [`DataFile::of_user`]; [`BenchError::Usage`] for a file of the user's that does not suit.
+    pub(crate) fn files(
+        &mut self,
+        user_file: Option<&Path>,
+        depot: Option<&Depot>,
+        mut note: impl FnMut(String),
+    ) -> Result<(Vec<DataFile>, Vec<usize>), BenchError> {
+        if let Some(path) = user_file {
+            let (file, found) = DataFile::of_user(path)?;
+            self.suit(path, &file, found)?;
+            for left_out in self.peers.drain(1.min(self.peers.len())..) {
+                note(format!(
+                    "{} is left out: two mappings of one file share its page cache; run it alone with --against {0}",
+                    left_out.name
+                ));
+            }
+            return Ok((vec![file], vec![0; self.policies.len() + self.peers.len()]));
+        }
+        let Some(depot) = depot else { return Ok((Vec::new(), Vec::new())) };
+        let lowtides = self.policies.len();
+        let places: Vec<usize> = if self.writes {
+            (0..lowtides + self.peers.len()).collect()
+        } else {
+            std::iter::repeat_n(0, lowtides).chain(1..=self.peers.len()).collect()
+        };
+        let count = places.last().map_or(0, |last| last + 1);
+        // Updated records are records; rewritten blocks are not what the next run expects.
+        let purpose =
+            if self.writes && self.content == Content::Blocks { Purpose::Scratch } else { Purpose::Lasting };
+        Ok((depot.prepare(self.content, self.data_bytes, count, purpose)?, places))
+    }
+
+    /// Takes a file of the user's as the data, if it can be.
+    fn suit(&mut self, path: &Path, file: &DataFile, found: Content) -> Result<(), BenchError> {
+        let name = path.display();
+        if self.writes || self.workload == Workload::Replay {
+            return Err(BenchError::usage(
+                format!("{} writes, and --file is only read", self.workload),
+                "leave --file out, or choose ycsb-c, random-read or scan",
+            ));
+        }
+        if self.content == Content::Records && found != Content::Records {
+            return Err(BenchError::usage(
+                format!("{name} does not hold records"),
+                format!(
+                    "{} needs a file that lowtide bench made; or choose random-read or scan",
+                    self.workload
+                ),
+            ));
+        }
+        if found != self.content {
+            self.content = Content::Unknown;
+        }
+        self.data_bytes = file.bytes() - file.bytes() % GRAIN_BYTES;
+        if self.data_bytes == 0 {
+            return Err(BenchError::usage(
+                format!("{name} has {} bytes", file.bytes()),
+                format!("give a file of at least {}", Size::new(GRAIN_BYTES)),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// lowtide's base page and the reason for it, now that the file is known.
+///
+/// # Errors
+/// [`BenchError::File`].
+pub(crate) fn choose_page(
+    args: &BenchArgs,
+    content: Content,
+    file: &DataFile,
+) -> Result<(u64, String), BenchError> {
+    let asked = page_option(args)?;
+    if content != Content::Records {
+        return Ok((asked.unwrap_or(PAGE_BYTES), "pages of the workload".into()));
+    }
+    let record = UNIT_BYTES as u64;
+    let aligned = direct_align(file)?.is_none_or(|align| align <= record);
+    let page = asked.unwrap_or(if aligned || args.direct == Mode::Buffered { record } else { PAGE_BYTES });
+    let note = match (page / record, asked) {
+        (0, _) => "half a record each".into(),
+        (1, _) => "one record each".into(),
+        (records, None) => {
+            format!("{records} records each; the device cannot read single records")
+        }
+        (records, Some(_)) => format!("{records} records each, none crosses a page"),
+    };
+    Ok((page, note))
+}
+
+/// How many records or pages are asked for at a time.
+pub(crate) fn batch(args: &BenchArgs, workload: Workload, page_bytes: u64) -> u32 {
+    args.batch.unwrap_or_else(|| match workload {
+        Workload::Scan => u32::try_from(SCAN_BYTES / page_bytes).unwrap_or(1).max(1),
+        _ => 1,
+    })
+}
+
+/// The policies of lowtide's rows; the first is the one that ratios are against.
+pub(crate) fn policies(args: &BenchArgs) -> Vec<Policy> {
+    let given = args.policy.clone().unwrap_or_else(|| Policy::builtin().map(|(policy, _)| policy).collect());
+    let mut policies = Vec::with_capacity(given.len());
+    for policy in given {
+        if !policies.contains(&policy) {
+            policies.push(policy);
+        }
+    }
+    policies
+}
+
+/// The budget, if one was given.
+///
+/// # Errors
+/// [`BenchError::Usage`] for none and for no limit.
+pub(crate) fn max_option(args: &BenchArgs) -> Result<Option<u64>, BenchError> {
+    match args.max {
+        Some(max) if max.is_max() || max.bytes() == 0 => Err(BenchError::usage(
+            format!("--max {max} is not a budget"),
+            "give each system a size that the machine has, such as --max 256M",
+        )),
+        max => Ok(max.map(Size::bytes)),
+    }
+}
+
+/// The data as a multiple of the budget.
+///
+/// # Errors
+/// [`BenchError::Usage`] unless it is a positive number that leads to a possible file.
+pub(crate) fn scale(args: &BenchArgs, default: f64) -> Result<f64, BenchError> {
+    match args.scale {
+        Some(scale) if !(scale.is_finite() && (0.01..=1e6).contains(&scale)) => Err(BenchError::usage(
+            format!("--scale {scale} is not possible"),
+            "give a number from 0.01 to 1000000, such as --scale 4",
+        )),
+        scale => Ok(scale.unwrap_or(default)),
+    }
+}
+
+/// A time, if one was given.
+///
+/// # Errors
+/// [`BenchError::Usage`] unless it is positive and less than a month.
+pub(crate) fn seconds_option(seconds: Option<f64>) -> Result<Option<f64>, BenchError> {
+    match seconds {
+        Some(seconds) if !(seconds.is_finite() && seconds > 0.0 && seconds < 2.6e6) => {
+            Err(BenchError::usage(
+                format!("--seconds {seconds} is not possible"),
+                "give a time such as --seconds 5",
+            ))
+        }
+        seconds => Ok(seconds),
+    }
+}
+
+/// The page, if one was given.
+///
+/// # Errors
+/// [`BenchError::Usage`] unless it is a power of two from 512 bytes to 64 KiB.
+pub(crate) fn page_option(args: &BenchArgs) -> Result<Option<u64>, BenchError> {
+    match args.page {
+        Some(page) if !page.bytes().is_power_of_two() || !(512..=GRAIN_BYTES).contains(&page.bytes()) => {
+            Err(BenchError::usage(
+                format!("--page {page} is not possible"),
+                "give a power of two from 512 bytes to 64K, such as --page 4K",
+            ))
+        }
+        page => Ok(page.map(Size::bytes)),
+    }
+}
+
+/// A whole number of grains, at least one.
+pub(crate) fn grain(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(GRAIN_BYTES).unwrap_or(u64::MAX - GRAIN_BYTES + 1).max(GRAIN_BYTES)
+}
+
+/// A pager as the options describe it.
+///
+/// # Errors
+/// [`BenchError::Setup`].
+pub(crate) fn build_pager(
+    args: &BenchArgs,
+    policy: Policy,
+    max_bytes: u64,
+    page_bytes: u64,
+    depth: Option<u32>,
+) -> Result<Pager, BenchError> {
+    let max = Size::new(max_bytes);
+    let builder = Pager::builder()
+        .max(max)
+        .policy(policy)
+        .base_page(usize::try_from(page_bytes).unwrap_or(usize::MAX))
+        .io_engine(args.io.into())
+        .direct(args.direct.into());
+    let builder = match depth {
+        Some(depth) => builder.depth(depth),
+        None => builder,
+    };
+    builder.build().map_err(|source| BenchError::Setup { max, page_bytes, source })
+}
+
+/// Builds a pager and drops it again, to learn early that it can be had.
+fn try_pager(args: &BenchArgs, policy: Policy, max_bytes: u64, page_bytes: u64) -> Result<(), BenchError> {
+    build_pager(args, policy, max_bytes, page_bytes, None).map(drop)
+}
+
+/// Refuses budgets that do not fit into memory together.
+///
+/// # Errors
+/// [`BenchError::NoMemory`].
+pub(crate) fn check_memory(systems: usize, each: u64, available: u64) -> Result<(), BenchError> {
+    let needed = each.saturating_mul(systems as u64).saturating_add(HEADROOM_BYTES);
+    if available > 0 && needed > available {
+        return Err(BenchError::NoMemory { systems, each, needed, available });
+    }
+    Ok(())
+}
+
+/// The mmap peers: those asked for, or both where a memory cgroup can be made.
+fn mmap_peers(
+    args: &BenchArgs,
+    probe: &Probe,
+    mut note: impl FnMut(String),
+) -> Result<Vec<MmapKind>, BenchError> {
+    let asked = args.against.clone().unwrap_or_else(|| vec![Against::Mmap, Against::MmapRandom]);
+    let mut peers: Vec<MmapKind> = Vec::new();
+    for against in asked {
+        let kind = match against {
+            Against::None => continue,
+            Against::Mmap => MmapKind { name: "mmap", random: false },
+            Against::MmapRandom => MmapKind { name: "mmap-random", random: true },
+            Against::Fio => {
+                return Err(BenchError::usage(
+                    "fio is compared only at a depth",
+                    "write `lowtide bench random-read --depth 1,8,32 --against fio`",
+                ));
+            }
+        };
+        if !peers.contains(&kind) {
+            peers.push(kind);
+        }
+    }
+    if let lowtide_sys::probe::Availability::No(why) = &probe.memcg
+        && !peers.is_empty()
+    {
+        let names: Vec<_> = peers.iter().map(|peer| peer.name).collect();
+        note(format!("{} left out, as there is no memory cgroup to limit them: {why}", names.join(" and ")));
+        peers.clear();
+    }
+    Ok(peers)
+}
+
+/// Refuses options that mean nothing for what is run, so that nobody believes they had an effect.
+///
+/// # Errors
+/// [`BenchError::Usage`].
+pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), BenchError> {
+    let is = |workload| target == Target::Workload(workload);
+    let hit = target == Target::Hit;
+    let ycsb = matches!(target, Target::Workload(workload) if workload.ycsb_letter().is_some());
+    let depth = args.depth.is_some();
+    let replay = is(Workload::Replay);
+    let rules = [
+        (depth && !is(Workload::RandomRead), "--depth", "random-read"),
+        (args.size.is_some() && !hit, "--size", "hit"),
+        (args.trace.is_some() && !replay, "--trace", "replay"),
+        (args.distribution.is_some() && !ycsb, "--distribution", "ycsb-a, ycsb-b and ycsb-c"),
+        (
+            args.threads != 1 && (replay || hit || depth),
+            "--threads",
+            "ycsb, and random-read and scan without --depth",
+        ),
+        (
+            args.batch.is_some() && (replay || hit || depth),
+            "--batch",
+            "ycsb, and random-read and scan without --depth",
+        ),
+        (args.seconds.is_some() && (replay || hit), "--seconds", "ycsb, random-read and scan; use --ops"),
+        (args.ops.is_some() && depth, "--ops", "anything but --depth; use --seconds"),
+        (args.file.is_some() && (replay || hit), "--file", "ycsb-c, random-read and scan"),
+        (args.scale.is_some() && hit, "--scale", "workloads; use --size"),
+        (args.max.is_some() && hit, "--max", "workloads; use --size"),
+        (args.against.is_some() && hit, "--against", "workloads"),
+    ];
+    for (misplaced, option, place) in rules {
+        if misplaced {
+            return Err(BenchError::usage(
+                format!("{option} does not apply here"),
+                format!("it is for {place}"),
+            ));
+        }
+    }
+    if replay && args.trace.is_none() {
+        return Err(BenchError::usage("replay needs a trace", "name one with --trace FILE"));
+    }
+    Ok(())
+}
+
+/// The directory that the data files come from, unless the user brings a file.
+///
+/// # Errors
+/// Those of [`Depot::open`].
+pub(crate) fn depot(args: &BenchArgs) -> Result<Option<Depot>, BenchError> {
+    let dir: Option<&PathBuf> = args.dir.as_ref();
+    match args.file {
+        Some(_) => Ok(None),
+        None => Depot::open(dir.map(PathBuf::as_path), !args.no_keep).map(Some),
+    }
+}

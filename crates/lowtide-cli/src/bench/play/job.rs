@@ -1,0 +1,119 @@
+//! What is to be played: everything that decides the sequence of operations, in a form that can be sent to a peer.
+//!
+//! The job is the same for every system of a run, and players of equal jobs make equal accesses in every process.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lowtide_workload::op::Access;
+use lowtide_workload::ycsb::Letter;
+use lowtide_workload::{RandomRead, Scan, Workload, Ycsb};
+use serde::{Deserialize, Serialize};
+
+use super::page::PagePlayer;
+use super::record::RecordPlayer;
+use super::replay::{Recording, ReplayPlayer};
+use crate::bench::args::Popularity;
+use crate::bench::content::{Content, UNIT_BYTES};
+use crate::bench::crew::Player;
+use crate::bench::door::Door;
+use crate::bench::error::BenchError;
+
+/// Everything that decides the operations.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    /// The workload's name in the catalog.
+    pub(crate) workload: String,
+    /// Popularity of records.
+    pub(crate) popularity: Popularity,
+    /// What the data file holds.
+    pub(crate) content: Content,
+    /// Bytes of it that are used, from the start.
+    pub(crate) data_bytes: u64,
+    /// Bytes of a page of the workload.
+    pub(crate) page_bytes: u64,
+    /// Threads.
+    pub(crate) threads: u32,
+    /// Records or pages asked for at a time.
+    pub(crate) batch: u32,
+    /// Seed of the streams.
+    pub(crate) seed: u64,
+    /// The trace to replay.
+    pub(crate) trace: Option<PathBuf>,
+    /// Whether operations write.
+    pub(crate) writes: bool,
+}
+
+/// What players of a job share, made once per process.
+#[derive(Clone, Debug)]
+pub(crate) enum Script {
+    /// Records.
+    Ycsb(Ycsb),
+    /// Random pages.
+    Random(RandomRead),
+    /// Pages in order.
+    Scan(Scan),
+    /// A trace.
+    Replay(Arc<Recording>),
+}
+
+impl Job {
+    /// The script of this job. Reads the whole trace of a replay, unless `recording` has it already.
+    ///
+    /// # Errors
+    /// [`BenchError::Distribution`] for a file without a single record or page, those of [`Recording::read`].
+    pub(crate) fn script(&self, recording: Option<Arc<Recording>>) -> Result<Script, BenchError> {
+        let pages = self.data_bytes / self.page_bytes;
+        let records = |letter: Letter| {
+            Ycsb::new(letter, self.data_bytes / UNIT_BYTES as u64, self.popularity.into(), self.seed)
+        };
+        let workload: Workload =
+            self.workload.parse().map_err(|error| BenchError::usage(format!("{error}"), "choose one"))?;
+        Ok(match (workload.ycsb_letter(), workload) {
+            (Some(letter), _) => Script::Ycsb(records(letter)?),
+            (None, Workload::RandomRead) => {
+                Script::Random(RandomRead::new(pages, Access::Mapped, self.seed)?)
+            }
+            (None, Workload::Scan) => Script::Scan(Scan::new(pages, NonZeroU32::MIN, Access::Mapped)?),
+            (None, _) => Script::Replay(match (recording, &self.trace) {
+                (Some(recording), _) => recording,
+                (None, Some(path)) => Arc::new(Recording::read(path)?),
+                (None, None) => {
+                    return Err(BenchError::usage(
+                        format!("{workload} needs a trace"),
+                        "name one with --trace FILE",
+                    ));
+                }
+            }),
+        })
+    }
+
+    /// One player for each thread, each with a door of its own.
+    pub(crate) fn players<D: Door>(
+        &self,
+        script: &Script,
+        mut door: impl FnMut() -> D,
+    ) -> Vec<Box<dyn Player>> {
+        let page_bytes = usize::try_from(self.page_bytes).unwrap_or(usize::MAX);
+        (0..self.threads)
+            .map(|thread| -> Box<dyn Player> {
+                let door = door();
+                match script {
+                    Script::Ycsb(ycsb) => {
+                        Box::new(RecordPlayer::new(door, ycsb.stream(thread, self.threads), self.batch))
+                    }
+                    Script::Random(random) => {
+                        let stream = random.stream(thread, self.threads);
+                        Box::new(PagePlayer::new(door, stream, page_bytes, self.content, self.batch))
+                    }
+                    Script::Scan(scan) => {
+                        let stream = scan.stream(thread, self.threads);
+                        Box::new(PagePlayer::new(door, stream, page_bytes, self.content, self.batch))
+                    }
+                    Script::Replay(trace) => Box::new(ReplayPlayer::new(door, Arc::clone(trace), page_bytes)),
+                }
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,13 @@
+//! Players: the operations of a workload, carried out through a [`Door`](super::door::Door) and checked.
+//!
+//! | file | workloads | content |
+//! |---|---|---|
+//! | `record.rs` | `ycsb-a`, `ycsb-b`, `ycsb-c` | records |
+//! | `page.rs` | `random-read`, `scan` | blocks, or a file of the user's |
+//! | `replay.rs` | `replay` | blocks |
+//! | `job.rs` | what is to be played, and players for it | |
+
+pub(crate) mod job;
+mod page;
+mod record;
+pub(crate) mod replay;

@@ -1,0 +1,63 @@
+//! Reads of whole pages: `random-read` and `scan`.
+
+use std::hint::black_box;
+
+use lowtide_workload::PageOp;
+use lowtide_workload::block::verify_page;
+
+use crate::bench::content::{BLOCK_SEED, Content};
+use crate::bench::crew::Player;
+use crate::bench::door::Door;
+use crate::bench::tally::Tally;
+
+/// Bytes of a cache line: of a file whose content is unknown, one byte of each line is touched, so that reading
+/// costs what reading costs.
+const LINE_BYTES: usize = 64;
+
+/// One thread of reads.
+pub(crate) struct PagePlayer<D, S> {
+    door: D,
+    stream: S,
+    page_bytes: usize,
+    content: Content,
+    batch: u64,
+    offsets: Vec<u64>,
+}
+
+impl<D: Door, S: Iterator<Item = PageOp> + Send> PagePlayer<D, S> {
+    /// A player of `stream`, whose operations are on single pages of `page_bytes`, `batch` at a time.
+    pub(crate) fn new(door: D, stream: S, page_bytes: usize, content: Content, batch: u32) -> Self {
+        Self { door, stream, page_bytes, content, batch: u64::from(batch), offsets: Vec::new() }
+    }
+}
+
+impl<D: Door, S: Iterator<Item = PageOp> + Send> Player for PagePlayer<D, S> {
+    fn step(&mut self, most: u64, tally: &mut Tally) -> u64 {
+        let page_bytes = self.page_bytes;
+        let content = self.content;
+        let ops = usize::try_from(self.batch.min(most)).unwrap_or(usize::MAX);
+        self.offsets.clear();
+        self.offsets.extend(self.stream.by_ref().take(ops).map(|op| op.page * page_bytes as u64));
+        tally.asked_bytes += (page_bytes * self.offsets.len()) as u64;
+        let done = match self.offsets.as_slice() {
+            [] => return 0,
+            &[offset] => self.door.load(offset, page_bytes, |bytes| check(content, offset, bytes, tally)),
+            offsets => self.door.load_many(offsets, page_bytes, |index, bytes| {
+                check(content, offsets[index], bytes, tally);
+            }),
+        };
+        if let Err(error) = done {
+            tally.fail(&format_args!("page {}: {error}", self.offsets[0] / page_bytes as u64));
+        }
+        self.offsets.len() as u64
+    }
+}
+
+#[inline]
+fn check(content: Content, offset: u64, bytes: &[u8], tally: &mut Tally) {
+    if content == Content::Unknown {
+        black_box(bytes.iter().step_by(LINE_BYTES).fold(0_u8, |sum, byte| sum.wrapping_add(*byte)));
+    } else {
+        tally.check(verify_page(offset / bytes.len().max(1) as u64, BLOCK_SEED, bytes));
+    }
+}

@@ -1,0 +1,111 @@
+//! Operations on records: YCSB's reads and updates.
+//!
+//! A read looks at the whole record and checks key and checksum. An update reads the record, checks it, and
+//! writes its next version. With a batch of more than one, the reads of a batch are asked for together, and its updates
+//! follow one by one.
+
+use lowtide_workload::record::{RECORD_BYTES, update, verify};
+use lowtide_workload::ycsb::YcsbStream;
+use lowtide_workload::{RecordOp, RecordOpKind};
+
+use crate::bench::crew::Player;
+use crate::bench::door::Door;
+use crate::bench::tally::Tally;
+
+/// One thread of a YCSB workload.
+pub(crate) struct RecordPlayer<D> {
+    door: D,
+    stream: YcsbStream,
+    batch: u64,
+    /// Keys and offsets of the reads of a batch, and keys of its updates.
+    reads: Vec<u64>,
+    offsets: Vec<u64>,
+    updates: Vec<u64>,
+}
+
+impl<D: Door> RecordPlayer<D> {
+    /// A player of `stream` that asks for `batch` records at a time.
+    pub(crate) fn new(door: D, stream: YcsbStream, batch: u32) -> Self {
+        Self {
+            door,
+            stream,
+            batch: u64::from(batch),
+            reads: Vec::new(),
+            offsets: Vec::new(),
+            updates: Vec::new(),
+        }
+    }
+
+    #[inline]
+    fn read(&mut self, key: u64, tally: &mut Tally) {
+        tally.asked_bytes += RECORD_BYTES as u64;
+        match self.door.load(place(key), RECORD_BYTES, |bytes| verify(key, bytes)) {
+            Ok(found) => tally.check(found.map(drop)),
+            Err(error) => tally.fail(&format_args!("record {key}: {error}")),
+        }
+    }
+
+    fn update(&mut self, key: u64, tally: &mut Tally) {
+        tally.asked_bytes += RECORD_BYTES as u64;
+        let mut slot = [0; RECORD_BYTES];
+        let mut found = Ok(0);
+        let done = self.door.modify(place(key), &mut slot, |bytes| {
+            found = match bytes.first_chunk_mut() {
+                Some(slot) => update(key, slot),
+                // The slice is the slot above, so this cannot be; `verify` says so better than a panic.
+                None => verify(key, bytes),
+            };
+            found.is_ok()
+        });
+        match done {
+            Ok(()) => tally.check(found.map(drop)),
+            Err(error) => tally.fail(&format_args!("update of record {key}: {error}")),
+        }
+    }
+
+    fn batch(&mut self, ops: u64, tally: &mut Tally) {
+        self.reads.clear();
+        self.updates.clear();
+        for _ in 0..ops {
+            let RecordOp { kind, key } = self.stream.next_op();
+            match kind {
+                RecordOpKind::Read => self.reads.push(key),
+                RecordOpKind::Update => self.updates.push(key),
+            }
+        }
+        self.offsets.clear();
+        self.offsets.extend(self.reads.iter().map(|&key| place(key)));
+        tally.asked_bytes += (RECORD_BYTES * self.reads.len()) as u64;
+        let reads = &self.reads;
+        let done = self.door.load_many(&self.offsets, RECORD_BYTES, |index, bytes| {
+            tally.check(verify(reads[index], bytes).map(drop));
+        });
+        if let Err(error) = done {
+            tally.fail(&format_args!("a batch of {} records: {error}", self.reads.len()));
+        }
+        for key in std::mem::take(&mut self.updates) {
+            self.update(key, tally);
+        }
+    }
+}
+
+impl<D: Door> Player for RecordPlayer<D> {
+    fn step(&mut self, most: u64, tally: &mut Tally) -> u64 {
+        let ops = self.batch.min(most);
+        if ops > 1 {
+            self.batch(ops, tally);
+            return ops;
+        }
+        let RecordOp { kind, key } = self.stream.next_op();
+        match kind {
+            RecordOpKind::Read => self.read(key, tally),
+            RecordOpKind::Update => self.update(key, tally),
+        }
+        1
+    }
+}
+
+#[inline]
+const fn place(key: u64) -> u64 {
+    key * RECORD_BYTES as u64
+}

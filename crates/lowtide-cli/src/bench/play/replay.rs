@@ -1,0 +1,194 @@
+//! A recorded trace, played in its order by one thread.
+//!
+//! The spaces of a trace lie one behind the other in one data file, heaps too: a heap is paged to its file as to swap.
+//! `load` and `store` go through the mapping (lowtide: a guard, and a write), `read` and `write` through the descriptor,
+//! `sync` makes everything durable, `free` means nothing to a file and is counted as ignored. A written page gets a seed
+//! of its own, and as there is one thread, the player knows which seed every page must have: a stale page is as wrong as a
+//! torn one.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lowtide_workload::block::{fill_page, verify_page};
+use lowtide_workload::trace::{TraceFileError, open};
+use lowtide_workload::{OpKind, PageOp};
+
+use crate::bench::content::BLOCK_SEED;
+use crate::bench::crew::Player;
+use crate::bench::door::{Door, DoorError};
+use crate::bench::error::BenchError;
+use crate::bench::tally::Tally;
+
+/// The longest trace that is played, in operations: it is held in memory, 24 bytes each.
+const OPS_MAX: usize = 1 << 26;
+/// The most pages that the spaces of a trace may have together: the player keeps 4 bytes for each.
+const PAGES_MAX: u64 = 1 << 32;
+
+/// A trace in memory.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    ops: Vec<PageOp>,
+    /// The page at which each space begins in the data file.
+    base: Vec<u64>,
+    /// Pages of all spaces together.
+    pages: u64,
+    /// Operations that write.
+    writes: u64,
+}
+
+impl Recording {
+    /// Reads a trace.
+    ///
+    /// # Errors
+    /// [`BenchError::Trace`] naming line and reason, [`BenchError::Usage`] for a trace that is empty or too long.
+    pub(crate) fn read(path: &Path) -> Result<Self, BenchError> {
+        let too_large = |what: String| {
+            BenchError::usage(format!("the trace {} {what}", path.display()), "cut it into smaller ones")
+        };
+        let mut ops = Vec::new();
+        let mut ends: Vec<u64> = Vec::new();
+        for record in open(path)? {
+            let op = record.map_err(|source| TraceFileError::Content { path: path.to_owned(), source })?.op;
+            let space = op.space.0 as usize;
+            if ends.len() <= space {
+                ends.resize(space + 1, 0);
+            }
+            ends[space] = ends[space].max(op.last_page().saturating_add(1));
+            ops.push(op);
+            if ops.len() > OPS_MAX {
+                return Err(too_large(format!("has more than {OPS_MAX} operations")));
+            }
+        }
+        if ops.is_empty() {
+            return Err(BenchError::usage(
+                format!("the trace {} has a header and no operations", path.display()),
+                "record some",
+            ));
+        }
+        let mut pages = 0_u64;
+        let base = ends
+            .iter()
+            .map(|end| {
+                let base = pages;
+                pages = pages.saturating_add(*end);
+                base
+            })
+            .collect();
+        if pages > PAGES_MAX {
+            return Err(too_large(format!("touches {pages} pages, more than {PAGES_MAX}")));
+        }
+        let writes = ops.iter().filter(|op| op.kind.writes()).count() as u64;
+        Ok(Self { ops, base, pages, writes })
+    }
+
+    /// How many operations it has.
+    pub(crate) const fn len(&self) -> u64 {
+        self.ops.len() as u64
+    }
+
+    /// How many pages the data file must have.
+    pub(crate) const fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// Whether it writes.
+    pub(crate) const fn writes(&self) -> bool {
+        self.writes > 0
+    }
+}
+
+/// The player of a trace.
+pub(crate) struct ReplayPlayer<D> {
+    door: D,
+    trace: Arc<Recording>,
+    next: usize,
+    page_bytes: usize,
+    /// The seed that each page was last written with.
+    seeds: Vec<u32>,
+    /// The seed of the next write.
+    seed: u32,
+    bytes: Vec<u8>,
+    offsets: Vec<u64>,
+}
+
+impl<D: Door> ReplayPlayer<D> {
+    /// A player from the first operation on, over a fresh file of blocks.
+    pub(crate) fn new(door: D, trace: Arc<Recording>, page_bytes: usize) -> Self {
+        let seeds = vec![BLOCK_SEED as u32; usize::try_from(trace.pages).unwrap_or(usize::MAX)];
+        Self {
+            door,
+            trace,
+            next: 0,
+            page_bytes,
+            seeds,
+            seed: BLOCK_SEED as u32,
+            bytes: Vec::new(),
+            offsets: Vec::new(),
+        }
+    }
+
+    fn carry_out(&mut self, op: PageOp, tally: &mut Tally) -> Result<(), DoorError> {
+        let first = self.trace.base[op.space.0 as usize] + op.page;
+        let pages = first..first + u64::from(op.pages);
+        let offset = first * self.page_bytes as u64;
+        let len = self.page_bytes * op.pages as usize;
+        match op.kind {
+            OpKind::Load => {
+                tally.asked_bytes += len as u64;
+                self.offsets.clear();
+                self.offsets.extend(pages.map(|page| page * self.page_bytes as u64));
+                let (seeds, page_bytes) = (&self.seeds, self.page_bytes as u64);
+                let mut look = |offset: u64, bytes: &[u8]| {
+                    let page = offset / page_bytes;
+                    tally.check(verify_page(page, u64::from(seeds[page as usize]), bytes));
+                };
+                match self.offsets.as_slice() {
+                    &[offset] => self.door.load(offset, self.page_bytes, |bytes| look(offset, bytes)),
+                    offsets => self
+                        .door
+                        .load_many(offsets, self.page_bytes, |index, bytes| look(offsets[index], bytes)),
+                }
+            }
+            OpKind::Read => {
+                tally.asked_bytes += len as u64;
+                self.bytes.resize(len, 0);
+                self.door.read(offset, &mut self.bytes)?;
+                for (page, bytes) in pages.zip(self.bytes.chunks(self.page_bytes)) {
+                    tally.check(verify_page(page, u64::from(self.seeds[page as usize]), bytes));
+                }
+                Ok(())
+            }
+            OpKind::Store | OpKind::Write => {
+                self.seed = self.seed.wrapping_add(1);
+                self.bytes.resize(len, 0);
+                for (page, bytes) in pages.zip(self.bytes.chunks_mut(self.page_bytes)) {
+                    if let Err(error) = fill_page(page, u64::from(self.seed), bytes) {
+                        tally.fail(&error);
+                    }
+                    self.seeds[page as usize] = self.seed;
+                }
+                if op.kind == OpKind::Store {
+                    self.door.store(offset, &self.bytes)
+                } else {
+                    self.door.write(offset, &self.bytes)
+                }
+            }
+            OpKind::Sync => self.door.flush(),
+            OpKind::Free => {
+                tally.ignored += 1;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl<D: Door> Player for ReplayPlayer<D> {
+    fn step(&mut self, _most: u64, tally: &mut Tally) -> u64 {
+        let Some(&op) = self.trace.ops.get(self.next) else { return 0 };
+        self.next += 1;
+        if let Err(error) = self.carry_out(op, tally) {
+            tally.fail(&format_args!("operation {} ({} of page {}): {error}", self.next, op.kind, op.page));
+        }
+        1
+    }
+}

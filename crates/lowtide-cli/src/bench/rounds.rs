@@ -1,0 +1,265 @@
+//! Turns: warm-up, interleaved rounds, and ratios with their spread.
+//!
+//! A machine is never the same for two minutes (other tenants, the device's own cleaning, clock speed). So no system
+//! runs its whole measurement in one piece: all are set up, then take turns in short slices, A B C A B C. The
+//! ratio of two systems is taken within each round, where both met the same machine, and what is reported is the
+//! median over the rounds with the smallest and the largest beside it.
+//!
+//! Before that, each system is warmed up until it is in its steady state: either its operations have asked for three times
+//! its budget, or its budget is full and what it reads per operation has stopped changing.
+
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use super::crew::Until;
+use super::error::BenchError;
+use super::system::System;
+use super::tally::Slice;
+use crate::{interrupt, out};
+
+/// Warm-up is enough when this many budgets' worth of bytes have been asked for.
+const BUDGETS_ASKED: u64 = 3;
+/// A budget is full when this much of it is charged.
+const FULL: f64 = 0.9;
+/// Bytes read per operation have settled when two steps in a row differ by at most this share.
+const SETTLED: f64 = 0.1;
+/// The longest warm-up of one system.
+const WARM_MAX: Duration = Duration::from_secs(30);
+/// Length of a warm-up step in seconds for a budget of 256 MiB; smaller ones take proportionally less.
+const WARM_STEP_SECONDS: f64 = 0.5;
+
+/// What one system did.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// The system's name.
+    pub(crate) system: &'static str,
+    /// Its policy, for lowtide.
+    pub(crate) policy: Option<String>,
+    /// Name and policy together.
+    pub(crate) label: String,
+    /// One slice for each round.
+    pub(crate) slices: Vec<Slice>,
+}
+
+impl Row {
+    fn new(system: &dyn System) -> Self {
+        Self { system: system.name(), policy: system.policy(), label: system.label(), slices: Vec::new() }
+    }
+
+    /// Its slices together.
+    pub(crate) fn sum(&self) -> Slice {
+        Slice::sum(&self.slices)
+    }
+
+    /// An error when any operation of any slice failed.
+    ///
+    /// # Errors
+    /// [`BenchError::Wrong`].
+    pub(crate) fn verdict(&self) -> Result<(), BenchError> {
+        let sum = self.sum();
+        verdict(&self.label, &sum)
+    }
+}
+
+fn verdict(label: &str, slice: &Slice) -> Result<(), BenchError> {
+    match (slice.errors, &slice.first_error) {
+        (0, _) => Ok(()),
+        (errors, first) => Err(BenchError::Wrong {
+            system: label.to_owned(),
+            errors,
+            first: first.clone().unwrap_or_else(|| "not described".into()),
+        }),
+    }
+}
+
+/// A median with the extremes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Spread {
+    /// The middle value (of an even number, the mean of the two).
+    pub(crate) median: f64,
+    /// The smallest.
+    pub(crate) min: f64,
+    /// The largest.
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// Of some values; values that are not finite are left out.
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        let (Some(&min), Some(&max)) = (values.first(), values.last()) else { return Self::default() };
+        let median = f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2]);
+        Self { median, min, max }
+    }
+
+    /// `1.23 (1.20..1.31)`, with more digits for what is far below one.
+    pub(crate) fn text(self) -> String {
+        let digits = if self.max < 0.1 { 4 } else { 2 };
+        format!("{:.digits$} ({:.digits$}..{:.digits$})", self.median, self.min, self.max)
+    }
+}
+
+/// What `row` reached against `base`, round by round.
+pub(crate) fn ratio(row: &Row, base: &Row, measure: impl Fn(&Slice) -> f64) -> Spread {
+    Spread::of(row.slices.iter().zip(&base.slices).map(|(slice, base)| measure(slice) / measure(base)))
+}
+
+/// Brings every system into its steady state. A peer that the kernel kills for want of memory is left out from then on.
+///
+/// # Errors
+/// Those of [`System::run`]; [`BenchError::Wrong`] as soon as an operation fails; [`BenchError::Interrupted`].
+pub(crate) fn warm_up(
+    systems: &mut Vec<Box<dyn System>>,
+    max_bytes: u64,
+    progress: &ProgressBar,
+) -> Result<(), BenchError> {
+    let mut at = 0;
+    while let Some(system) = systems.get_mut(at) {
+        progress.set_message(format!("warming up {}", system.label()));
+        match warm_up_one(system.as_mut(), max_bytes) {
+            Err(killed @ BenchError::PeerKilled { .. }) => {
+                progress.suspend(|| out::note(killed));
+                systems.remove(at);
+            }
+            done => {
+                done?;
+                at += 1;
+            }
+        }
+        progress.inc(1);
+    }
+    Ok(())
+}
+
+fn warm_up_one(system: &mut dyn System, max_bytes: u64) -> Result<(), BenchError> {
+    let label = system.label();
+    let begin = Instant::now();
+    let share = (max_bytes as f64 / f64::from(256 << 20)).clamp(0.05, 1.0);
+    let step = Until::Seconds(WARM_STEP_SECONDS * share);
+    let mut asked = 0;
+    let mut last_cost = f64::INFINITY;
+    while begin.elapsed() < WARM_MAX && asked < BUDGETS_ASKED * max_bytes {
+        let slice = system.run(step)?;
+        interrupt::check(|| format!("warming up {label}"))?;
+        verdict(&label, &slice)?;
+        asked += slice.asked_bytes;
+        let cost = slice.read_bytes as f64 / slice.ops.max(1) as f64;
+        let full = slice.current_bytes as f64 >= FULL * max_bytes as f64;
+        if full && (cost - last_cost).abs() <= SETTLED * last_cost {
+            break;
+        }
+        last_cost = cost;
+    }
+    Ok(())
+}
+
+/// Lets the systems take turns: `rounds` rounds, in round `n` a slice of `until(n)` each. After a round in which an
+/// operation failed there is no other. A peer that the kernel kills for want of memory loses its row.
+///
+/// # Errors
+/// Those of [`System::run`], [`BenchError::Interrupted`].
+pub(crate) fn take_turns(
+    systems: &mut Vec<Box<dyn System>>,
+    rounds: u32,
+    until: impl Fn(u32) -> Until,
+    progress: &ProgressBar,
+) -> Result<Vec<Row>, BenchError> {
+    let mut rows: Vec<Row> = systems.iter().map(|system| Row::new(system.as_ref())).collect();
+    for round in 0..rounds {
+        let mut at = 0;
+        while let (Some(system), Some(row)) = (systems.get_mut(at), rows.get_mut(at)) {
+            let what = || format!("measuring {}, round {} of {rounds}", row.label, round + 1);
+            progress.set_message(what());
+            match system.run(until(round)) {
+                Err(killed @ BenchError::PeerKilled { .. }) => {
+                    progress.suspend(|| out::note(killed));
+                    systems.remove(at);
+                    rows.remove(at);
+                }
+                slice => {
+                    interrupt::check(what)?;
+                    row.slices.push(slice?);
+                    at += 1;
+                }
+            }
+            progress.inc(1);
+        }
+        if rows.iter().any(|row| row.slices.iter().any(|slice| slice.errors > 0)) {
+            break;
+        }
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plays back rates, one a slice; with an operation that fails, or killed, in one of them (counted from 1).
+    #[derive(Default)]
+    struct Script {
+        rates: Vec<u64>,
+        fails_in: usize,
+        killed_in: usize,
+        runs: usize,
+    }
+
+    impl System for Script {
+        fn name(&self) -> &'static str {
+            "script"
+        }
+
+        fn run(&mut self, _: Until) -> Result<Slice, BenchError> {
+            self.runs += 1;
+            if self.runs == self.killed_in {
+                return Err(BenchError::PeerKilled { peer: "script", max_bytes: 1 });
+            }
+            let errors = u64::from(self.runs == self.fails_in);
+            Ok(Slice { seconds: 1.0, ops: self.rates[self.runs - 1], errors, ..Slice::default() })
+        }
+    }
+
+    fn turns(systems: impl IntoIterator<Item = Script>) -> Vec<Row> {
+        let mut systems = systems.into_iter().map(|script| Box::new(script) as Box<dyn System>).collect();
+        take_turns(&mut systems, 3, |_| Until::Seconds(1.0), &ProgressBar::hidden()).unwrap()
+    }
+
+    fn script(rates: [u64; 3]) -> Script {
+        Script { rates: rates.to_vec(), ..Script::default() }
+    }
+
+    #[test]
+    fn ratios_are_taken_round_by_round() {
+        // The machine is ten times slower in the second round; the ratio does not care.
+        let rows = turns([script([100, 10, 100]), script([200, 20, 300])]);
+        let ratio = ratio(&rows[1], &rows[0], Slice::rate);
+        assert_eq!(ratio, Spread { median: 2.0, min: 2.0, max: 3.0 });
+        assert_eq!(ratio.text(), "2.00 (2.00..3.00)");
+        assert_eq!(Spread::of([0.0012]).text(), "0.0012 (0.0012..0.0012)");
+    }
+
+    #[test]
+    fn a_failing_operation_ends_the_measurement_after_its_round() {
+        let rows = turns([Script { fails_in: 2, ..script([1, 1, 1]) }, script([1, 1, 1])]);
+        assert!(rows.iter().all(|row| row.slices.len() == 2));
+        assert!(matches!(rows[0].verdict(), Err(BenchError::Wrong { errors: 1, .. })));
+        assert!(rows[1].verdict().is_ok());
+    }
+
+    #[test]
+    fn a_peer_that_is_killed_loses_its_row_and_the_others_go_on() {
+        let rows =
+            turns([script([1, 1, 1]), Script { killed_in: 2, ..script([1, 1, 1]) }, script([5, 5, 5])]);
+        assert_eq!(rows.iter().map(|row| row.slices.len()).collect::<Vec<_>>(), [3, 3]);
+        assert_eq!(rows[1].slices[1].ops, 5);
+    }
+
+    #[test]
+    fn spreads_of_few_values() {
+        assert_eq!(Spread::of([]), Spread::default());
+        assert_eq!(Spread::of([4.0, f64::NAN, 1.0]), Spread { median: 2.5, min: 1.0, max: 4.0 });
+    }
+}

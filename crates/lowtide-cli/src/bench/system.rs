@@ -1,0 +1,120 @@
+//! What takes turns in a benchmark: lowtide under some policy, or a peer.
+
+use std::time::Instant;
+
+use lowtide::{OpenOptions, Pager, Policy, Stat, View};
+use lowtide_sys::usage::CpuTime;
+
+use super::crew::{Crew, Until};
+use super::datafile::DataFile;
+use super::door::{Door, ViewDoor};
+use super::error::BenchError;
+use super::play::job::{Job, Script};
+use super::tally::Slice;
+
+/// One row of the result: something that plays slices of a job under a budget.
+pub(crate) trait System {
+    /// The system's name in results.
+    fn name(&self) -> &'static str;
+
+    /// lowtide's policy; peers have none.
+    fn policy(&self) -> Option<String> {
+        None
+    }
+
+    /// Name and policy together.
+    fn label(&self) -> String {
+        self.policy().map_or_else(|| self.name().to_owned(), |policy| format!("{} {policy}", self.name()))
+    }
+
+    /// Plays the next slice and makes what it wrote durable.
+    ///
+    /// # Errors
+    /// What ends the run. Operations that fail are counted in the slice instead.
+    fn run(&mut self, until: Until) -> Result<Slice, BenchError>;
+}
+
+/// lowtide in this process.
+pub(crate) struct Lowtide {
+    pager: Pager,
+    door: ViewDoor,
+    policy: Policy,
+    crew: Crew,
+    writes: bool,
+}
+
+impl Lowtide {
+    /// Opens `file` under `pager`, whose policy is `policy`, and starts the job's threads.
+    ///
+    /// # Errors
+    /// [`BenchError::Open`] when the file cannot be opened, those of [`Crew::start`].
+    pub(crate) fn start(
+        pager: Pager,
+        policy: Policy,
+        file: &DataFile,
+        job: &Job,
+        script: &Script,
+    ) -> Result<Self, BenchError> {
+        let door = ViewDoor::new(open_view(&pager, file, job.writes)?);
+        let crew = Crew::start(job.players(script, || door.clone()))?;
+        Ok(Self { pager, door, policy, crew, writes: job.writes })
+    }
+}
+
+/// Opens a data file under a pager.
+///
+/// # Errors
+/// [`BenchError::Open`].
+pub(crate) fn open_view(pager: &Pager, file: &DataFile, write: bool) -> Result<View, BenchError> {
+    Ok(OpenOptions::new().write(write).open(pager, file.path())?)
+}
+
+impl System for Lowtide {
+    fn name(&self) -> &'static str {
+        "lowtide"
+    }
+
+    fn policy(&self) -> Option<String> {
+        Some(self.policy.to_string())
+    }
+
+    fn run(&mut self, until: Until) -> Result<Slice, BenchError> {
+        let (before, cpu) = (self.pager.stat(), CpuTime::now_self());
+        let tallies = self.crew.run(until)?;
+        let mut slice = Slice::of(&tallies);
+        if self.writes {
+            let begin = Instant::now();
+            if let Err(error) = self.door.flush() {
+                slice.errors += 1;
+                slice.first_error.get_or_insert_with(|| format!("flush: {error}"));
+            }
+            slice.add_flush(begin.elapsed());
+        }
+        slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
+        count(&mut slice, &before, &self.pager.stat());
+        Ok(slice)
+    }
+}
+
+/// What the pager counted between two readings, under the kernel's names and in its units.
+fn count(slice: &mut Slice, before: &Stat, after: &Stat) {
+    slice.read_bytes = after.io.read_bytes.saturating_sub(before.io.read_bytes);
+    slice.write_bytes = after.io.write_bytes.saturating_sub(before.io.write_bytes);
+    slice.stat = after
+        .memory
+        .events
+        .since(&before.memory.events)
+        .iter()
+        .map(|(name, count)| (name.to_owned(), count))
+        .collect();
+    add_device_kib(slice);
+    slice.current_bytes = after.memory.current * after.memory.page_bytes;
+    slice.metadata_bytes = Some(after.frame_metadata_bytes + after.translation_bytes);
+}
+
+/// `pgpgin` and `pgpgout` as in `/proc/vmstat`: KiB from and to devices. (A memory cgroup of version 1 uses the same names
+/// for pages charged and uncharged; those are replaced.)
+pub(crate) fn add_device_kib(slice: &mut Slice) {
+    slice.stat.insert("pgpgin".into(), slice.read_bytes >> 10);
+    slice.stat.insert("pgpgout".into(), slice.write_bytes >> 10);
+}

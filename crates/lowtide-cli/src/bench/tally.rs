@@ -1,0 +1,262 @@
+//! What was counted: by one thread, by one slice of a system, by all slices of a row.
+//!
+//! A *slice* is one turn of one system. It is plain data, because slices of peers come from other processes.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// The longest latency that is told apart, in nanoseconds; longer ones count as this (one hour).
+const LATENCY_NS_MAX: u64 = 3600 * 1_000_000_000;
+/// Latencies are kept to two significant digits, which keeps a histogram near 30 KiB.
+const DIGITS: u8 = 2;
+
+/// Latencies in nanoseconds, to one percent.
+#[derive(Clone, Debug)]
+pub(crate) struct Latency(Histogram<u64>);
+
+impl Default for Latency {
+    fn default() -> Self {
+        // The two constants are valid bounds; any others would be refused here, in every test.
+        Self(Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).expect("constant bounds of the histogram"))
+    }
+}
+
+impl Latency {
+    /// Counts `times` operations that took `took` each.
+    #[inline]
+    pub(crate) fn record(&mut self, took: Duration, times: u64) {
+        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.0.saturating_record_n(ns, times);
+    }
+
+    /// Adds what another one counted.
+    pub(crate) fn add(&mut self, other: &Self) {
+        // Both have the same bounds, so nothing can be out of range.
+        let added = self.0.add(&other.0);
+        debug_assert!(added.is_ok());
+    }
+
+    /// The mean in microseconds; 0 when nothing was counted.
+    pub(crate) fn mean_us(&self) -> f64 {
+        self.0.mean() / 1e3
+    }
+
+    /// The latency in microseconds that this share of operations (0 to 1) did not exceed; 0 when nothing was counted.
+    pub(crate) fn quantile_us(&self, quantile: f64) -> f64 {
+        self.0.value_at_quantile(quantile) as f64 / 1e3
+    }
+
+    /// The counts, as pairs of nanoseconds and operations.
+    pub(crate) fn pairs(&self) -> Vec<(u64, u64)> {
+        self.0.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value())).collect()
+    }
+
+    /// The inverse of [`Latency::pairs`].
+    pub(crate) fn from_pairs(pairs: &[(u64, u64)]) -> Self {
+        let mut latency = Self::default();
+        for &(ns, count) in pairs {
+            latency.0.saturating_record_n(ns, count);
+        }
+        latency
+    }
+}
+
+/// What one thread did in one slice.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    /// How long operations took.
+    pub(crate) latency: Latency,
+    /// Operations done, those that failed included.
+    pub(crate) ops: u64,
+    /// Contents checked and found right.
+    pub(crate) verified: u64,
+    /// Operations that failed or found wrong bytes.
+    pub(crate) errors: u64,
+    /// What was wrong first.
+    pub(crate) first_error: Option<String>,
+    /// Operations that mean nothing to a file and were passed over.
+    pub(crate) ignored: u64,
+    /// Bytes of records or pages that operations asked to read.
+    pub(crate) asked_bytes: u64,
+    /// When the thread began and ended.
+    pub(crate) span: (Instant, Instant),
+}
+
+impl Tally {
+    /// Nothing yet, from now.
+    pub(crate) fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            latency: Latency::default(),
+            ops: 0,
+            verified: 0,
+            errors: 0,
+            first_error: None,
+            ignored: 0,
+            asked_bytes: 0,
+            span: (now, now),
+        }
+    }
+
+    /// Counts one content: right, or wrong for a reason.
+    #[inline]
+    pub(crate) fn check<E: std::fmt::Display>(&mut self, result: Result<(), E>) {
+        match result {
+            Ok(()) => self.verified += 1,
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// Counts an operation that failed.
+    #[cold]
+    pub(crate) fn fail(&mut self, error: &dyn std::fmt::Display) {
+        self.errors += 1;
+        self.first_error.get_or_insert_with(|| error.to_string());
+    }
+}
+
+/// What one system did in one slice.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Slice {
+    /// From the first thread's begin to the end of the closing flush.
+    pub(crate) seconds: f64,
+    /// The part of it that the closing flush took.
+    pub(crate) flush_seconds: f64,
+    /// As in [`Tally`], over all threads.
+    pub(crate) ops: u64,
+    /// As in [`Tally`], over all threads.
+    pub(crate) verified: u64,
+    /// As in [`Tally`], over all threads.
+    pub(crate) errors: u64,
+    /// As in [`Tally`], of any thread.
+    pub(crate) first_error: Option<String>,
+    /// As in [`Tally`], over all threads.
+    pub(crate) ignored: u64,
+    /// As in [`Tally`], over all threads.
+    pub(crate) asked_bytes: u64,
+    /// Latencies, as in [`Latency::pairs`].
+    pub(crate) latency: Vec<(u64, u64)>,
+    /// Processor time of the system, in user and kernel mode.
+    pub(crate) cpu_seconds: f64,
+    /// Bytes read from the device.
+    pub(crate) read_bytes: u64,
+    /// Bytes written to the device.
+    pub(crate) write_bytes: u64,
+    /// Counters that moved, by their kernel names.
+    pub(crate) stat: BTreeMap<String, u64>,
+    /// Memory charged to the budget at the end.
+    pub(crate) current_bytes: u64,
+    /// Memory that the system needs beside the budget, where it is known.
+    pub(crate) metadata_bytes: Option<u64>,
+}
+
+impl Slice {
+    /// The tallies of all threads together.
+    pub(crate) fn of(tallies: &[Tally]) -> Self {
+        let mut slice = Self::default();
+        let mut latency = Latency::default();
+        for tally in tallies {
+            slice.ops += tally.ops;
+            slice.verified += tally.verified;
+            slice.errors += tally.errors;
+            slice.ignored += tally.ignored;
+            slice.asked_bytes += tally.asked_bytes;
+            if slice.first_error.is_none() {
+                slice.first_error.clone_from(&tally.first_error);
+            }
+            latency.add(&tally.latency);
+        }
+        let begin = tallies.iter().map(|tally| tally.span.0).min();
+        let end = tallies.iter().map(|tally| tally.span.1).max();
+        if let (Some(begin), Some(end)) = (begin, end) {
+            slice.seconds = end.saturating_duration_since(begin).as_secs_f64();
+        }
+        slice.latency = latency.pairs();
+        slice
+    }
+
+    /// Adds the time of the closing flush.
+    pub(crate) fn add_flush(&mut self, took: Duration) {
+        self.flush_seconds = took.as_secs_f64();
+        self.seconds += self.flush_seconds;
+    }
+
+    /// Operations per second; 0 for an empty slice.
+    pub(crate) fn rate(&self) -> f64 {
+        if self.seconds > 0.0 { self.ops as f64 / self.seconds } else { 0.0 }
+    }
+
+    /// All slices of a row together. Levels (`current_bytes`, `metadata_bytes`) are those of the last.
+    pub(crate) fn sum(slices: &[Self]) -> Self {
+        let mut sum = Self::default();
+        let mut latency = Latency::default();
+        for slice in slices {
+            sum.seconds += slice.seconds;
+            sum.flush_seconds += slice.flush_seconds;
+            sum.ops += slice.ops;
+            sum.verified += slice.verified;
+            sum.errors += slice.errors;
+            sum.ignored += slice.ignored;
+            sum.asked_bytes += slice.asked_bytes;
+            sum.cpu_seconds += slice.cpu_seconds;
+            sum.read_bytes += slice.read_bytes;
+            sum.write_bytes += slice.write_bytes;
+            sum.current_bytes = slice.current_bytes;
+            sum.metadata_bytes = slice.metadata_bytes;
+            if sum.first_error.is_none() {
+                sum.first_error.clone_from(&slice.first_error);
+            }
+            for (name, count) in &slice.stat {
+                *sum.stat.entry(name.clone()).or_default() += count;
+            }
+            latency.add(&Latency::from_pairs(&slice.latency));
+        }
+        sum.latency = latency.pairs();
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_survive_the_way_through_pairs() {
+        let mut latency = Latency::default();
+        for us in 1..=1000 {
+            latency.record(Duration::from_micros(us), 3);
+        }
+        let copy = Latency::from_pairs(&latency.pairs());
+        for quantile in [0.5, 0.99, 0.999] {
+            let want = quantile * 1000.0;
+            assert!(
+                (copy.quantile_us(quantile) - want).abs() < 0.02 * want,
+                "{}",
+                copy.quantile_us(quantile)
+            );
+        }
+        assert!((copy.mean_us() - 500.5).abs() < 10.0);
+        assert!(Latency::default().mean_us().abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn sums_add_counts_and_keep_the_first_error_and_the_last_level() {
+        let slice = |ops, error: Option<&str>, current_bytes| Slice {
+            seconds: 2.0,
+            ops,
+            first_error: error.map(str::to_owned),
+            stat: BTreeMap::from([("pgfault".to_owned(), ops)]),
+            latency: vec![(1000, ops)],
+            current_bytes,
+            ..Slice::default()
+        };
+        let sum = Slice::sum(&[slice(10, None, 1), slice(30, Some("a"), 2), slice(20, Some("b"), 3)]);
+        assert_eq!((sum.ops, sum.current_bytes, sum.stat["pgfault"]), (60, 3, 60));
+        assert_eq!(sum.first_error.as_deref(), Some("a"));
+        assert!((sum.rate() - 10.0).abs() < 1e-9);
+        assert_eq!(sum.latency.iter().map(|pair| pair.1).sum::<u64>(), 60);
+    }
+}

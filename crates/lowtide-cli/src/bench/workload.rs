@@ -1,0 +1,182 @@
+//! `lowtide bench WORKLOAD`: the rows of a workload, from plan to table.
+
+use std::sync::Arc;
+
+use lowtide::{Pager, Size};
+use lowtide_sys::probe::Probe;
+use lowtide_workload::{Distribution, Workload};
+
+use super::args::BenchArgs;
+use super::crew::Until;
+use super::datafile::{DataFile, Depot};
+use super::error::BenchError;
+use super::json::{Common, Report, WorkloadRow};
+use super::machine::Machine;
+use super::peer::mmap::Mmap;
+use super::plan::{self, Plan};
+use super::play::job::Job;
+use super::play::replay::Recording;
+use super::rounds::{Row, ratio, take_turns, warm_up};
+use super::system::{Lowtide, System};
+use super::tally::Slice;
+use super::{progress, table};
+use crate::out;
+
+/// Runs a workload on all systems and prints the table.
+///
+/// # Errors
+/// Any [`BenchError`]; rows that were measured before an operation failed are printed and written first.
+pub(crate) fn run(args: &BenchArgs, workload: Workload) -> Result<(), BenchError> {
+    let probe = Probe::ask();
+    let recording = match &args.trace {
+        Some(path) if workload == Workload::Replay => Some(Arc::new(Recording::read(path)?)),
+        _ => None,
+    };
+    let trace = recording.as_ref().map(|trace| (trace.pages(), trace.len(), trace.writes()));
+    let mut plan = Plan::new(args, workload, trace, &probe, out::note)?;
+    // Declared in this order so that they go in the opposite one: systems, then files, then their directory.
+    let depot = plan::depot(args)?;
+    let (files, places) = plan.files(args.file.as_deref(), depot.as_ref(), out::note)?;
+    let (page_bytes, page_note) = plan::choose_page(args, plan.content, &files[0])?;
+    let job = job(args, &plan, page_bytes);
+    let script = job.script(recording)?;
+    let common = common(args, &plan, &job);
+
+    let mut pagers = Vec::with_capacity(plan.policies.len());
+    for &policy in &plan.policies {
+        pagers.push(plan::build_pager(args, policy, plan.max_bytes, page_bytes, None)?);
+    }
+    for file in &files {
+        file.drop_page_cache()?;
+    }
+    let mut systems: Vec<Box<dyn System>> = Vec::new();
+    for ((pager, &policy), &place) in pagers.iter().zip(&plan.policies).zip(&places) {
+        let lowtide = Lowtide::start(pager.clone(), policy, &files[place], &job, &script)?;
+        systems.push(Box::new(lowtide));
+    }
+    for (peer, &place) in plan.peers.iter().zip(&places[plan.policies.len()..]) {
+        match Mmap::start(peer.name, peer.random, &files[place], &job, plan.max_bytes) {
+            Ok(mmap) => systems.push(Box::new(mmap)),
+            Err(killed @ BenchError::PeerKilled { .. }) => out::note(killed),
+            Err(error) => return Err(error),
+        }
+    }
+
+    let machine = Machine::ask(&probe, &files[0], report(&pagers))?;
+    head(&machine, &files, &plan, &job, &page_note);
+    let warmed = workload != Workload::Replay;
+    let steps = systems.len() as u64 * (u64::from(plan.rounds) + u64::from(warmed));
+    let progress = progress::steps("", steps);
+    if warmed {
+        warm_up(&mut systems, plan.max_bytes, &progress)?;
+    }
+    let rows = take_turns(&mut systems, plan.rounds, |round| plan.slice(round), &progress)?;
+    progress.finish_and_clear();
+
+    tail(&rows, &job, depot.as_ref(), args.no_keep, &files);
+    let json = rows.iter().map(|row| WorkloadRow::new(&common, row, &rows[0])).collect();
+    Report::new(&machine, json).write(args.json.as_deref())?;
+    rows.iter().try_for_each(Row::verdict)
+}
+
+fn job(args: &BenchArgs, plan: &Plan, page_bytes: u64) -> Job {
+    Job {
+        workload: plan.workload.name().to_owned(),
+        popularity: plan.popularity,
+        content: plan.content,
+        data_bytes: plan.data_bytes,
+        page_bytes,
+        threads: args.threads,
+        batch: plan::batch(args, plan.workload, page_bytes),
+        seed: args.seed,
+        trace: args.trace.clone(),
+        writes: plan.writes,
+    }
+}
+
+fn common(args: &BenchArgs, plan: &Plan, job: &Job) -> Common {
+    Common {
+        workload: plan.workload.name(),
+        max_bytes: plan.max_bytes,
+        data_bytes: plan.data_bytes,
+        page_bytes: job.page_bytes,
+        threads: job.threads,
+        batch: job.batch,
+        seed: args.seed,
+    }
+}
+
+/// How the runtime does I/O, in its own words. All pagers of a run are built alike.
+pub(crate) fn report(pagers: &[Pager]) -> String {
+    let text = pagers.first().map(Pager::report).unwrap_or_default();
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+/// What the numbers below are numbers of.
+fn head(machine: &Machine, files: &[DataFile], plan: &Plan, job: &Job, page_note: &str) {
+    out::line(format_args!("{}: {}", plan.workload, plan.workload.description()));
+    for line in machine.lines(&files[0]) {
+        out::line(line);
+    }
+    let systems = plan.policies.len() + plan.peers.len();
+    out::line(format_args!("budget    {} for each of {systems} systems", Size::new(plan.max_bytes)));
+    out::line(format_args!("page      {}: {page_note}", Size::new(job.page_bytes)));
+    let popularity = match plan.workload.ycsb_letter() {
+        Some(_) => format!("; popularity {}", Distribution::from(plan.popularity)),
+        None => String::new(),
+    };
+    let length = match plan.slice(0) {
+        Until::Seconds(seconds) => format!("{seconds:.2} s"),
+        Until::Ops(ops) => format!("{} operations", table::thousands(ops as f64)),
+    };
+    let batch = if job.batch == 1 { String::new() } else { format!(", {} at a time", job.batch) };
+    out::line(format_args!(
+        "run       {} thread{}{batch}; {} rounds of {length} each, in turns; seed {}{popularity}",
+        job.threads,
+        if job.threads == 1 { "" } else { "s" },
+        plan.rounds,
+        job.seed
+    ));
+    if plan.writes {
+        out::line("          every slice ends with a flush, whose time counts");
+    }
+    out::line("");
+}
+
+/// The table and what follows from it.
+fn tail(rows: &[Row], job: &Job, depot: Option<&Depot>, no_keep: bool, files: &[DataFile]) {
+    out::line(table::of_workload(rows));
+    out::line("");
+    let sums: Vec<Slice> = rows.iter().map(Row::sum).collect();
+    let total = |count: fn(&Slice) -> u64| table::thousands(sums.iter().map(count).sum::<u64>() as f64);
+    let unchecked =
+        if job.content == super::content::Content::Unknown { " (the content is not known)" } else { "" };
+    out::line(format_args!(
+        "{} contents verified{unchecked}, {} errors",
+        total(|sum| sum.verified),
+        total(|sum| sum.errors)
+    ));
+    if sums.iter().any(|sum| sum.ignored > 0) {
+        out::line(format_args!(
+            "{} operations mean nothing to a file and were passed over",
+            total(|sum| sum.ignored)
+        ));
+    }
+    if let (Some(first), Some(peer)) = (rows.first(), rows.iter().find(|row| row.system == "mmap-random"))
+        && first.system == "lowtide"
+    {
+        let ratio = ratio(first, peer, Slice::rate);
+        out::line(format_args!(
+            "{} is {:.2} x mmap-random ({:.2}-{:.2})",
+            first.label, ratio.median, ratio.min, ratio.max
+        ));
+    }
+    if let (Some(depot), false) = (depot, no_keep) {
+        let bytes: u64 = files.iter().map(DataFile::bytes).sum();
+        out::line(format_args!(
+            "data files ({}) are kept in {} for the next run; --no-keep removes them",
+            Size::new(bytes),
+            depot.path().display()
+        ));
+    }
+}

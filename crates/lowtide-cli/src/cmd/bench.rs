@@ -1,0 +1,17 @@
+//! `lowtide bench`.
+
+use std::process::ExitCode;
+
+use crate::bench::args::BenchArgs;
+use crate::{bench, interrupt, out};
+
+/// Runs the benchmark and turns a failure into one message and an exit code.
+pub(crate) fn run(args: &BenchArgs) -> ExitCode {
+    match interrupt::install().and_then(|()| bench::run(args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            out::note(format_args!("error: {error}"));
+            ExitCode::from(error.exit_code())
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Promise: what cannot be done is refused with a message that says what, where and what to do, with exit code 2 for a
+//! command line that is wrong in itself and 1 for work that failed, and nothing is left behind.
+
+mod common;
+
+use std::fs;
+
+use common::{files, run, text};
+
+/// Runs in an empty directory, and checks exit code, message and what is left.
+fn refused(args: &[&str], code: i32, words: &[&str]) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut all = args.to_vec();
+    if !args.contains(&"--dir") && !args.contains(&"--file") {
+        all.extend(["--dir", dir.path().to_str().unwrap()]);
+    }
+    let output = run(&all);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {message}");
+    for word in words {
+        assert!(message.contains(word), "{args:?}: `{word}` is not in: {message}");
+    }
+    assert!(files(dir.path()).is_empty(), "{args:?} left {:?}", files(dir.path()));
+}
+
+#[test]
+fn names_that_do_not_exist_are_answered_with_those_that_do() {
+    refused(&["bench", "ycbs-b"], 2, &["ycbs-b", "did you mean `ycsb-b`", "random-read", "hit"]);
+    refused(&["bench", "ycsb-b", "--policy", "fifo"], 2, &["fifo", "mglru-7.1", "lru"]);
+    refused(&["bench", "ycsb-b", "--policy", "mglru-S99"], 2, &["S99", "S7"]);
+    refused(&["bench", "ycsb-b", "--against", "nmap"], 2, &["nmap", "mmap-random"]);
+    let listing = run(&["list", "machines-of-war"]);
+    assert_eq!(listing.status.code(), Some(2));
+    assert!(text(&listing.stderr).contains("policies"));
+}
+
+#[test]
+fn sizes_that_are_no_budget_are_refused() {
+    refused(&["bench", "ycsb-b", "--max", "0"], 2, &["--max 0", "256M"]);
+    refused(&["bench", "ycsb-b", "--max", "max"], 2, &["--max max", "256M"]);
+    refused(&["bench", "ycsb-b", "--max", "4K"], 2, &["4K", "too small", "at least"]);
+    refused(&["bench", "ycsb-b", "--max", "lots"], 2, &["lots"]);
+    refused(&["bench", "ycsb-b", "--max=-5M"], 2, &["--max", "-5M"]);
+    refused(&["bench", "ycsb-b", "--page", "3K"], 2, &["--page", "power of two"]);
+    refused(&["bench", "ycsb-b", "--max", "1M", "--page", "512"], 2, &["512", "cross pages", "--page 1K"]);
+    refused(&["bench", "ycsb-b", "--scale", "nan"], 2, &["--scale", "4"]);
+    refused(&["bench", "ycsb-b", "--seconds", "-1"], 2, &["--seconds"]);
+    refused(&["bench", "ycsb-b", "--threads", "0"], 2, &["threads"]);
+    refused(&["bench", "ycsb-b", "--ops", "3", "--rounds", "5"], 2, &["3 operations", "--rounds"]);
+    refused(&["bench", "hit", "--size", "0"], 2, &["--size 0"]);
+}
+
+#[test]
+fn budgets_beyond_the_machine_are_refused_before_anything_is_made() {
+    refused(&["bench", "ycsb-b", "--max", "1T", "--page", "64K"], 1, &["available", "--max"]);
+    refused(&["bench", "ycsb-b", "--max", "1M", "--scale", "1000000"], 1, &["free", "--dir", "--scale"]);
+}
+
+#[test]
+fn options_in_the_wrong_place_are_refused() {
+    refused(&["bench", "ycsb-b", "--depth", "8"], 2, &["--depth", "random-read"]);
+    refused(&["bench", "ycsb-b", "--size", "1M"], 2, &["--size", "hit"]);
+    refused(&["bench", "scan", "--distribution", "zipf"], 2, &["--distribution", "ycsb"]);
+    refused(&["bench", "replay"], 2, &["--trace"]);
+    refused(&["bench", "random-read", "--depth", "8", "--against", "mmap"], 2, &["--depth", "fio"]);
+    refused(&["bench", "ycsb-b", "--against", "fio"], 2, &["random-read --depth"]);
+    refused(&["bench", "ycsb-b", "--json", "/nonexistent/r.json"], 2, &["/nonexistent/r.json", "--json"]);
+}
+
+#[test]
+fn paths_that_are_no_data_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let absent = dir.path().join("absent");
+    let absent = absent.to_str().unwrap();
+    refused(&["bench", "random-read", "--file", absent], 1, &[absent, "No such file", "check the path"]);
+    refused(&["bench", "random-read", "--file", path], 1, &[path, "a directory"]);
+    refused(&["bench", "random-read", "--file", "/dev/null"], 1, &["/dev/null", "regular file"]);
+    refused(&["bench", "ycsb-b", "--dir", "/dev/null"], 1, &["/dev/null"]);
+    refused(&["bench", "ycsb-b", "--dir", "/proc/nowhere"], 1, &["/proc/nowhere"]);
+
+    let small = dir.path().join("small");
+    fs::write(&small, b"tiny").unwrap();
+    refused(&["bench", "scan", "--file", small.to_str().unwrap()], 2, &["4 bytes", "64K"]);
+    let foreign = dir.path().join("foreign");
+    fs::write(&foreign, vec![7; 128 << 10]).unwrap();
+    let foreign = foreign.to_str().unwrap();
+    refused(&["bench", "ycsb-c", "--file", foreign], 2, &[foreign, "does not hold records"]);
+    refused(&["bench", "ycsb-b", "--file", foreign], 2, &["ycsb-b writes", "ycsb-c"]);
+    assert_eq!(fs::read(foreign).unwrap(), vec![7; 128 << 10], "a file of the user's is not touched");
+}
+
+#[test]
+fn a_broken_trace_is_named_with_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("trace.csv");
+    let trace = trace.to_str().unwrap();
+    fs::write(trace, "op,space,page,pages\nread,file:a,1,1\nread,file:a,x,1\n").unwrap();
+    refused(&["bench", "replay", "--trace", trace], 1, &[trace, "line 3", "`x`"]);
+    fs::write(trace, "op,space,page,pages\n").unwrap();
+    refused(&["bench", "replay", "--trace", trace], 2, &[trace, "no operations"]);
+    refused(&["bench", "replay", "--trace", "/nonexistent"], 1, &["/nonexistent"]);
+}
+
+/// A data file that an earlier run kept and that may only be read now.
+#[test]
+fn a_read_only_data_file_is_an_error_for_a_workload_that_writes() {
+    use std::os::unix::fs::PermissionsExt;
+    if rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: root may write read-only files");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let args = |workload| {
+        [
+            "bench",
+            workload,
+            "--max",
+            "1M",
+            "--ops",
+            "100",
+            "--policy",
+            "lru",
+            "--against",
+            "none",
+            "--dir",
+            path,
+        ]
+    };
+    assert!(run(&args("ycsb-c")).status.success());
+    let data = dir.path().join(&files(dir.path())[0]);
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o444)).unwrap();
+    let output = run(&args("ycsb-b"));
+    assert_eq!(output.status.code(), Some(1));
+    let message = text(&output.stderr);
+    assert!(message.contains(data.to_str().unwrap()) && message.contains("ermission"), "{message}");
+}

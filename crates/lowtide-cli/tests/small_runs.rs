@@ -1,0 +1,249 @@
+//! Promise: every kind of benchmark runs, verifies what it reads, and writes the JSON that tools depend on.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use common::{files, memcg_or_skip, results, rows, run, text};
+use serde_json::Value;
+
+const SMALL: [&str; 6] = ["--max", "2M", "--ops", "4000", "--rounds", "2"];
+
+fn bench(workload: &'static str, more: &[&'static str]) -> Vec<&'static str> {
+    [&["bench", workload], SMALL.as_slice(), more].concat()
+}
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().expect("an object").keys().map(String::as_str).collect()
+}
+
+/// The names in the JSON are an interface: adding one is fine, losing or renaming one is not.
+#[test]
+fn the_names_in_the_json_are_pinned() {
+    let dir = tempfile::tempdir().unwrap();
+    // The default mapping reads ahead more than a smaller budget holds, and would be killed for it.
+    let results =
+        results(dir.path(), &bench("ycsb-b", &["--max", "16M", "--scale", "1.5", "--policy", "mglru"]));
+    assert_eq!(keys(&results), BTreeSet::from(["lowtide", "machine", "rows"]));
+    assert_eq!(results["lowtide"], env!("CARGO_PKG_VERSION"));
+    for name in ["kernel", "cpus", "cpu_model", "memory_total_bytes", "file_system", "io"] {
+        assert!(!results["machine"][name].is_null(), "machine.{name} is missing");
+    }
+    let names = [
+        "workload",
+        "world",
+        "system",
+        "policy",
+        "max_bytes",
+        "data_bytes",
+        "page_bytes",
+        "threads",
+        "batch",
+        "seed",
+        "seconds",
+        "ops",
+        "ops_per_s",
+        "latency_us",
+        "verified",
+        "errors",
+        "rounds",
+        "ratio",
+        "round_ops_per_s",
+        "cpu_seconds",
+        "device_read_bytes",
+        "device_write_bytes",
+        "read_amplification",
+        "stat",
+    ];
+    for row in rows(&results) {
+        for name in names {
+            assert!(row.as_object().unwrap().contains_key(name), "{name} is missing in {row}");
+        }
+        assert_eq!(keys(&row["latency_us"]), BTreeSet::from(["mean", "p50", "p99", "p999"]));
+        assert_eq!(keys(&row["ratio"]), BTreeSet::from(["median", "min", "max"]));
+        for counter in ["pgfault", "pgmajfault", "workingset_refault_file", "pgpgin", "pgpgout"] {
+            assert!(row["stat"][counter].is_u64(), "stat.{counter} is missing in {row}");
+        }
+        if row["system"] == "lowtide" {
+            assert!(row["stat"]["pgscan"].is_u64() && row["stat"]["pgsteal"].is_u64());
+        }
+    }
+}
+
+#[test]
+fn ycsb_rows_are_complete_verified_and_each_system_has_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let results = results(dir.path(), &bench("ycsb-b", &["--threads", "4", "--against", "mmap-random"]));
+    let labels: Vec<String> = rows(&results)
+        .iter()
+        .map(|row| format!("{} {}", row["system"].as_str().unwrap(), row["policy"].as_str().unwrap_or("-")))
+        .collect();
+    let mut want = vec!["lowtide mglru", "lowtide mglru-7.1", "lowtide lru"];
+    if memcg_or_skip("the mmap rows of ycsb-b") {
+        want.push("mmap-random -");
+    }
+    assert_eq!(labels, want);
+    for row in rows(&results) {
+        assert_eq!((&row["workload"], &row["world"]), (&"ycsb-b".into(), &"real".into()));
+        assert_eq!((row["ops"].as_u64(), row["verified"].as_u64()), (Some(4000), Some(4000)), "{row}");
+        assert_eq!(row["errors"], 0);
+        assert_eq!(
+            (&row["threads"], &row["rounds"], &row["max_bytes"]),
+            (&4.into(), &2.into(), &(2 << 20).into())
+        );
+        assert!(row["ops_per_s"].as_f64().unwrap() > 0.0);
+        assert!(
+            row["device_read_bytes"].as_u64().unwrap() > 0,
+            "data of four budgets is not read from memory"
+        );
+    }
+    assert_eq!(rows(&results)[0]["ratio"]["median"], 1.0);
+    assert_eq!(files(dir.path()).len(), want.len());
+}
+
+#[test]
+fn updates_in_batches_and_on_pages_of_every_kind_stay_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    for page in ["1K", "4K", "64K"] {
+        for batch in ["1", "16"] {
+            let args = ["--threads", "4", "--policy", "mglru", "--against", "none"];
+            let args = [args.as_slice(), &["--page", page, "--batch", batch, "--max", "8M"]].concat();
+            let args = [&["bench", "ycsb-a", "--ops", "4000", "--rounds", "2"], args.as_slice()].concat();
+            let results = results(dir.path(), &args);
+            let row = &rows(&results)[0];
+            assert_eq!(row["verified"], 4000, "page {page}, batch {batch}");
+            assert!(row["device_write_bytes"].as_u64().unwrap() > 0);
+        }
+    }
+}
+
+#[test]
+fn data_is_kept_for_the_next_run_and_removed_on_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = bench("ycsb-c", &["--policy", "mglru,lru", "--against", "none"]);
+    results(dir.path(), &args);
+    assert_eq!(files(dir.path()), ["records-8M-1.data"], "readers share one file");
+    let inode = || fs::metadata(dir.path().join("records-8M-1.data")).unwrap().ino();
+    let first = inode();
+    results(dir.path(), &args);
+    assert_eq!(inode(), first);
+    results(dir.path(), &[args.as_slice(), &["--no-keep"]].concat());
+    assert!(files(dir.path()).is_empty());
+}
+
+#[test]
+fn pages_are_read_at_random_and_in_order_and_from_a_file_of_the_users() {
+    let dir = tempfile::tempdir().unwrap();
+    for workload in ["random-read", "scan"] {
+        let results = results(dir.path(), &bench(workload, &["--threads", "2", "--against", "mmap-random"]));
+        for row in rows(&results) {
+            assert_eq!((&row["verified"], &row["errors"]), (&4000.into(), &0.into()), "{row}");
+        }
+    }
+    let own = dir.path().join("own");
+    fs::write(&own, vec![9; 4 << 20]).unwrap();
+    let json = dir.path().join("own.json");
+    let file = ["--file", own.to_str().unwrap(), "--json", json.to_str().unwrap()];
+    let output = run(&[bench("random-read", &["--against", "none"]).as_slice(), &file].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let results: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
+    let row = &rows(&results)[0];
+    assert_eq!((&row["ops"], &row["verified"], &row["errors"]), (&4000.into(), &0.into(), &0.into()));
+}
+
+#[test]
+fn a_trace_is_replayed_with_every_kind_of_operation_and_leaves_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("results.json.trace");
+    let mut lines = String::from("op,space,page,pages\n");
+    for n in 0..1500_u64 {
+        let page = n * 7919 % 1000;
+        lines += &match n % 5 {
+            0 => format!("load,file:a,{page},{}\n", n % 3 + 1),
+            1 => format!("store,anon:heap,{page},1\n"),
+            2 => format!("write,file:a,{page},2\n"),
+            3 => format!("read,file:a,{page},{}\n", n % 4 + 1),
+            _ if n % 250 == 4 => "sync,file:a,0,1\n".into(),
+            _ if n % 250 == 9 => "free,anon:heap,3,1\n".into(),
+            _ => format!("load,anon:heap,{page},1\n"),
+        };
+    }
+    fs::write(&trace, lines).unwrap();
+    let args =
+        ["bench", "replay", "--trace", trace.to_str().unwrap(), "--max", "2M", "--against", "mmap-random"];
+    let results = results(dir.path(), &args);
+    for row in rows(&results) {
+        assert_eq!(
+            (&row["ops"], &row["errors"], &row["ignored"]),
+            (&1500.into(), &0.into(), &6.into()),
+            "{row}"
+        );
+        assert!(row["verified"].as_u64().unwrap() > 900);
+    }
+    assert_eq!(files(dir.path()), ["results.json.trace"], "a rewritten file serves nobody else");
+}
+
+#[test]
+fn hits_are_measured_against_a_pointer() {
+    let dir = tempfile::tempdir().unwrap();
+    let results = results(dir.path(), &["bench", "hit", "--size", "4M", "--ops", "2000", "--rounds", "2"]);
+    let found: Vec<(&str, &str)> = rows(&results)
+        .iter()
+        .map(|row| (row["system"].as_str().unwrap(), row["pattern"].as_str().unwrap()))
+        .collect();
+    let want = [
+        ("view", "dependent"),
+        ("pointer", "dependent"),
+        ("view", "independent"),
+        ("pointer", "independent"),
+    ];
+    assert_eq!(found, want);
+    for row in rows(&results) {
+        assert!(row["ns_per_access"].as_f64().unwrap() > 0.0);
+        assert_eq!((&row["verified"], &row["errors"]), (&4000.into(), &0.into()));
+    }
+}
+
+#[test]
+fn reads_at_a_depth_are_measured_beside_fio() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["bench", "random-read", "--depth", "1,4", "--max", "1M", "--seconds", "0.2", "--rounds", "2"];
+    let fio = std::process::Command::new("fio").arg("--version").output().is_ok();
+    let args = if fio { [args.as_slice(), &["--against", "fio"]].concat() } else { args.to_vec() };
+    if !fio {
+        eprintln!("SKIPPED in part: fio is not installed");
+    }
+    let results = results(dir.path(), &args);
+    let found: Vec<(u64, &str)> = rows(&results)
+        .iter()
+        .map(|row| (row["depth"].as_u64().unwrap(), row["system"].as_str().unwrap()))
+        .collect();
+    let want = [(1, "lowtide"), (1, "fio"), (4, "lowtide"), (4, "fio")];
+    let want: Vec<_> = want.into_iter().filter(|row| fio || row.1 != "fio").collect();
+    assert_eq!(found, want);
+    for row in rows(&results) {
+        assert!(row["iops"].as_f64().unwrap() > 0.0);
+        assert_eq!(row["errors"], 0);
+    }
+}
+
+#[test]
+fn the_lists_and_the_doctor_answer() {
+    let said = |args: &[&str]| {
+        let output = run(args);
+        assert!(output.status.success());
+        text(&output.stdout)
+    };
+    let workloads = said(&["list", "workloads"]);
+    assert!(
+        ["ycsb-a", "ycsb-b", "ycsb-c", "random-read", "scan", "replay", "hit"]
+            .iter()
+            .all(|name| workloads.lines().any(|line| line.starts_with(name)))
+    );
+    let policies = said(&["list", "policies"]);
+    assert!(policies.contains("mglru-7.1") && policies.contains("S15"));
+    assert!(said(&["doctor"]).contains("io_uring"));
+    assert!(!said(&["--help"]).contains("peer-mmap"), "the worker is nobody's command");
+}
