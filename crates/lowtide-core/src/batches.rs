@@ -21,9 +21,9 @@ pub(crate) struct Batches {
 }
 
 impl Batches {
-    /// Folios that wait to be added.
-    pub(crate) fn adding(&self) -> &[FolioId] {
-        &self.add
+    /// Each kind of batch with the flag of the folios in it.
+    pub(crate) fn by_flag(&self) -> [(Flags, &[FolioId]); 3] {
+        [(Flags::ADD_BATCH, &self.add), (Flags::ACT_BATCH, &self.activate), (Flags::ROT_BATCH, &self.rotate)]
     }
 }
 
@@ -39,23 +39,38 @@ impl Engine {
         }
     }
 
+    /// A folio on a list waits to be moved among the active.
     pub(crate) fn batch_activate(&mut self, cpu: u16, id: FolioId) {
         if self.folios[id].flags.contains(Flags::ACT_BATCH) {
             return;
         }
         self.folios[id].flags.insert(Flags::ACT_BATCH);
+        let large = self.folios[id].order > 0;
         let batch = &mut self.cpus[usize::from(cpu)].activate;
         batch.push(id);
-        if batch.len() >= LRU_BATCH {
+        if batch.len() >= LRU_BATCH || large {
             self.drain_activations(cpu);
         }
     }
 
+    /// A folio on a list waits to be moved to the eviction end.
     pub(crate) fn batch_rotate(&mut self, cpu: u16, id: FolioId) {
+        if self.folios[id].flags.contains(Flags::ROT_BATCH) {
+            return;
+        }
+        self.folios[id].flags.insert(Flags::ROT_BATCH);
+        let large = self.folios[id].order > 0;
         let batch = &mut self.cpus[usize::from(cpu)].rotate;
         batch.push(id);
-        if batch.len() >= LRU_BATCH {
+        if batch.len() >= LRU_BATCH || large {
             self.drain_rotations(cpu);
+        }
+    }
+
+    /// Carries out everything that waits on any CPU.
+    pub(crate) fn drain_all(&mut self) {
+        for cpu in 0..self.cpus.len() {
+            self.drain(cpu as u16);
         }
     }
 
@@ -66,16 +81,12 @@ impl Engine {
         self.drain_activations(cpu);
     }
 
-    fn each(&mut self, batch: Vec<FolioId>, mut act: impl FnMut(&mut Locked<'_>, FolioId)) -> Vec<FolioId> {
-        for &id in &batch {
-            // A folio may be gone by the time its turn comes.
-            if let Some(f) = self.folios.get(id) {
-                let memcg = f.memcg;
-                act(&mut self.locked(memcg), id);
-            }
+    /// Acts on each folio of a batch, and gives the emptied batch back for reuse.
+    fn each(&mut self, mut batch: Vec<FolioId>, act: impl Fn(&mut Locked<'_>, FolioId)) -> Vec<FolioId> {
+        for id in batch.drain(..) {
+            let memcg = self.folios[id].memcg;
+            act(&mut self.locked(memcg), id);
         }
-        let mut batch = batch;
-        batch.clear();
         batch
     }
 
@@ -104,10 +115,9 @@ impl Engine {
     fn drain_rotations(&mut self, cpu: u16) {
         let batch = std::mem::take(&mut self.cpus[usize::from(cpu)].rotate);
         self.cpus[usize::from(cpu)].rotate = self.each(batch, |lru, id| {
+            lru.folios[id].flags.remove(Flags::ROT_BATCH);
             let flags = lru.folios[id].flags;
-            if flags.contains(Flags::LRU)
-                && !flags.intersects(Flags::DIRTY | Flags::WRITEBACK | Flags::MLOCKED)
-            {
+            if flags.contains(Flags::LRU) && !flags.contains(Flags::MLOCKED) {
                 lru.take_off_list(id);
                 lru.folios[id].flags.remove(Flags::ACTIVE);
                 lru.events.pgrotated += lru.folios[id].pages();
@@ -123,6 +133,7 @@ impl Engine {
             cpu.activate.retain(|&x| x != id);
             cpu.rotate.retain(|&x| x != id);
         }
+        self.folios[id].flags.remove(Flags::BATCHED);
     }
 }
 

@@ -1,5 +1,6 @@
 //! `validate()`: recounts everything from scratch and compares it with the incremental counters (`reclaim.md` §10).
 
+use crate::batches::Batches;
 use crate::engine::Engine;
 use crate::folio::Flags;
 use crate::limits::{MAX_NR_GENS, MIN_NR_GENS};
@@ -41,6 +42,8 @@ impl Engine {
             if let Some(gen_slot) = flags.generation() {
                 expect(flags.contains(Flags::LRU), || format!("{id:?} has a generation but is isolated"))?;
                 expect(!flags.contains(Flags::ACTIVE), || format!("{id:?} is active on a generation list"))?;
+                let mut window = group.lruvec.gens.window(t);
+                expect(window.any(|s| s == gen_slot), || format!("{id:?} is in a generation that is gone"))?;
                 by_gen[gen_slot][t as usize] += pages;
             } else if flags.contains(Flags::LRU) {
                 by_activity[t as usize][usize::from(flags.contains(Flags::ACTIVE))] += pages;
@@ -75,8 +78,11 @@ impl Engine {
         let lru = self.locked(memcg);
         let mut linked = 0;
         for t in LruType::ALL {
+            // Slots outside of the window must be empty: nobody would ever look there.
             let heads: Vec<_> = match lists {
-                Lists::MultiGen => lru.lv.gens.lists.iter().map(|pair| pair[t as usize]).collect(),
+                Lists::MultiGen => {
+                    lru.lv.gens.window(t).map(|slot| lru.lv.gens.lists[slot][t as usize]).collect()
+                }
                 Lists::Classical => [false, true].map(|a| lru.lv.classical.list(t, a)).to_vec(),
             };
             for head in heads {
@@ -84,6 +90,8 @@ impl Engine {
                     let f = &lru.folios[id];
                     let fits =
                         f.lru_type() == t && f.flags.contains(Flags::LRU | Flags::HEAD) && f.memcg == memcg;
+                    let in_gen = f.flags.generation().is_some() == (lists == Lists::MultiGen);
+                    expect(in_gen, || format!("{id:?} has the flags of the other kind of lists"))?;
                     expect(fits, || format!("{id:?} is on a list of {t:?} with flags {:?}", f.flags))?;
                     linked += 1;
                 }
@@ -92,9 +100,25 @@ impl Engine {
         let on_lists =
             self.folios.iter().filter(|(_, f)| f.memcg == memcg && f.flags.contains(Flags::LRU)).count();
         same("folios on lists", linked, on_lists)?;
-        let waiting: usize = self.cpus.iter().map(|c| c.adding().len()).sum();
-        let flagged = self.folios.iter().filter(|(_, f)| f.flags.contains(Flags::ADD_BATCH)).count();
-        same("folios in add batches", waiting, flagged)
+        self.validate_batches()
+    }
+
+    fn validate_batches(&self) -> Result<(), String> {
+        for cpu in &self.cpus {
+            for (flag, batch) in cpu.by_flag() {
+                for &id in batch {
+                    let flagged = self.folios.get(id).is_some_and(|f| f.flags.contains(flag));
+                    expect(flagged, || format!("{id:?} waits in a batch without {flag:?}"))?;
+                }
+            }
+        }
+        for flag in [Flags::ADD_BATCH, Flags::ACT_BATCH, Flags::ROT_BATCH] {
+            let waiting: usize =
+                self.cpus.iter().flat_map(Batches::by_flag).filter(|b| b.0 == flag).map(|b| b.1.len()).sum();
+            let flagged = self.folios.iter().filter(|(_, f)| f.flags.contains(flag)).count();
+            same("folios in batches", waiting, flagged)?;
+        }
+        Ok(())
     }
 }
 

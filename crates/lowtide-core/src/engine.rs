@@ -123,6 +123,12 @@ impl Engine {
         self.folios.get(id)
     }
 
+    /// The folio that a frame belongs to, given any of its frames.
+    #[must_use]
+    pub fn folio_of(&self, frame: FolioId) -> Option<FolioId> {
+        self.folios.of_frame(frame)
+    }
+
     /// Pages charged to a group.
     #[must_use]
     pub fn usage(&self, memcg: MemcgId) -> u64 {
@@ -209,15 +215,16 @@ impl Engine {
     }
 
     /// Takes a folio out of memory that the driver drops by itself (truncated, closed, or never filled), and uncharges it.
-    /// No shadow remains. Cost: O(batch size).
+    /// No shadow remains. Cost: O(batch size) if the folio waits in a batch.
     ///
     /// Returns false, changing nothing, if a reclaim in progress has isolated the folio: finish that step and try again.
     ///
     /// # Panics
-    /// When the folio does not exist.
+    /// When the folio does not exist or is being written: its frame may not be reused before the write has ended.
     #[must_use]
     pub fn remove(&mut self, id: FolioId) -> bool {
         let f = *self.folios.get(id).expect("only an existing folio can be removed");
+        assert!(!f.flags.contains(Flags::WRITEBACK), "folio {id:?} was removed while it is being written");
         let mut lru = self.locked(f.memcg);
         if f.flags.contains(Flags::LRU) {
             lru.take_off_list(id);
@@ -226,13 +233,15 @@ impl Engine {
         } else if !f.flags.contains(Flags::ADD_BATCH) {
             return false;
         }
-        self.forget_in_batches(id);
         self.release(id);
         true
     }
 
     /// Ends the life of a folio that is on no list.
     pub(crate) fn release(&mut self, id: FolioId) {
+        if self.folios[id].flags.intersects(Flags::BATCHED) {
+            self.forget_in_batches(id);
+        }
         let f = self.folios[id];
         let group = &mut self.memcgs[f.memcg.index()];
         let pages = f.pages();
@@ -294,11 +303,15 @@ impl Engine {
         true
     }
 
-    /// The write ended. A folio that reclaim was waiting for moves to the eviction end, unless it is dirty again. After a failed
-    /// write the folio is dirty as before: it is not dropped and not forgotten.
+    /// The write ended (`reclaim.md` §4.2). A folio that reclaim was waiting for moves to the eviction end, unless it is dirty
+    /// again or isolated at the moment. After a failed write (`written` false) the folio is dirty as before: it is not dropped and
+    /// not forgotten.
+    ///
+    /// # Panics
+    /// When the folio is not being written.
     pub fn end_writeback(&mut self, id: FolioId, written: bool, task: Task) {
         let f = &mut self.folios[id];
-        debug_assert!(f.flags.contains(Flags::WRITEBACK));
+        assert!(f.flags.contains(Flags::WRITEBACK), "the write of folio {id:?} ended but never began");
         f.flags.remove(Flags::WRITEBACK);
         self.memcgs[f.memcg.index()].file_writeback -= f.pages();
         if !written {
@@ -337,7 +350,9 @@ impl Engine {
         }
     }
 
-    /// How willingly anonymous memory is taken (0..=200, or 201 for nothing else). Ignored without swap.
+    /// How willingly anonymous memory is taken: 0 (never) to 200, or 201 for nothing else. Larger numbers mean 201.
+    ///
+    /// Without swap, 0 to 200 all mean 0, and 201 means that nothing at all can be reclaimed (`ANONONLY` off: it means 0).
     pub fn set_swappiness(&mut self, memcg: MemcgId, swappiness: u32) {
         self.memcgs[memcg.index()].lruvec.swappiness = swappiness.min(crate::limits::SWAPPINESS_ANON_ONLY);
     }

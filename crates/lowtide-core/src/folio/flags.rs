@@ -1,9 +1,9 @@
 //! The flag word of a folio, and what is derived from it (`reclaim.md` §1.1).
 //!
 //! ```text
-//!  31   20  19  18   17 16  15..13  12  11  10   9    8   7   6   5   4   3   2   1   0
-//!  | unused|tail|cull| refs | gen+1 |act|add|swc|anon|ml |rcl|wb |dty|ws |ref|act|lru|head|
-//!                                 batch
+//!  31   21   20   19   18   17 16  15..13  12  11  10   9    8   7   6   5   4   3   2   1   0
+//!  | unused |rot |tail|cull| refs | gen+1 |act|add|swc|anon|ml |rcl|wb |dty|ws |ref|act|lru|head|
+//!            batch                        batch
 //! ```
 //!
 //! * *gen* holds the ring slot of the folio's generation plus one; 0 means that it is on no generation
@@ -51,6 +51,10 @@ bitflags::bitflags! {
         const CULLED     = 1 << 18;
         /// A frame of a large folio other than its first; no other flag is set with it.
         const TAIL       = 1 << 19;
+        /// Waits in a per-CPU rotation batch (still on its list).
+        const ROT_BATCH  = 1 << 20;
+        /// Waits in some batch.
+        const BATCHED    = Self::ADD_BATCH.bits() | Self::ACT_BATCH.bits() | Self::ROT_BATCH.bits();
     }
 }
 

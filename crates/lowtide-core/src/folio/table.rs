@@ -109,14 +109,17 @@ impl FolioTable {
 
     /// Begins the life of a folio in the frames from `id` on.
     pub(crate) fn create(&mut self, id: FolioId, owner: Owner, order: u8, memcg: MemcgId, flags: Flags) {
-        assert!(id.0 < self.frames, "folio {id:?} is outside of the {} frames", self.frames);
         assert!(id.0.is_multiple_of(1 << order), "folio {id:?} is not aligned to its order {order}");
-        let f = &mut self.records[id.index()];
-        assert!(!f.flags.contains(Flags::HEAD), "frame {id:?} already holds a folio");
-        *f = Folio { flags: flags | Flags::HEAD, memcg, order, owner: owner.pack(), ..Folio::EMPTY };
-        for tail in id.0 + 1..id.0 + (1 << order) {
-            self.records[tail as usize] = Folio { flags: Flags::TAIL, prev: id.0, ..Folio::EMPTY };
+        let end = u64::from(id.0) + (1 << order);
+        assert!(end <= u64::from(self.frames), "folio {id:?} is outside of the {} frames", self.frames);
+        let [head, tails @ ..] = &mut self.records[id.index()..end as usize] else {
+            unreachable!("a folio has at least one frame")
+        };
+        for f in std::iter::once(&*head).chain(&*tails) {
+            assert!(f.flags.is_empty(), "a frame of folio {id:?} holds a folio already");
         }
+        *head = Folio { flags: flags | Flags::HEAD, memcg, order, owner: owner.pack(), ..Folio::EMPTY };
+        tails.fill(Folio { flags: Flags::TAIL, prev: id.0, ..Folio::EMPTY });
     }
 
     /// Ends the life of a folio that is on no list.

@@ -153,9 +153,11 @@ impl Locked<'_> {
             if last.replace(neighbour) == Some(neighbour) {
                 return true;
             }
+            // Neighbours are in the same mapping, so what is said of the hit holds for those of its type.
+            let exec = hit.exec && self.folios[neighbour].lru_type() == folio.lru_type();
             if walking {
-                self.update_gen(neighbour, false);
-            } else if self.set_refs(neighbour, false)
+                self.update_gen(neighbour, exec);
+            } else if self.set_refs(neighbour, exec)
                 && self.folios[neighbour].flags.generation() != Some(slot(self.lv.gens.max_seq))
             {
                 activate.push(neighbour);

@@ -133,24 +133,29 @@ impl Locked<'_> {
         !waits && self.folios[id].flags.contains(Flags::LRU)
     }
 
-    /// A folio was put back active: the nonresident age moves (`reclaim.md` §5.4).
-    pub(crate) fn age_by_putback(&mut self, id: FolioId) {
-        if self.folios[id].flags.contains(Flags::ACTIVE) {
-            self.lv.classical.nonresident_age += self.folios[id].pages();
+    /// An isolated folio goes back to the head of its list. One put back active moves the nonresident age
+    /// (`reclaim.md` §5.4).
+    pub(crate) fn put_back_classical(&mut self, id: FolioId) {
+        let (flags, pages) = (self.folios[id].flags, self.folios[id].pages());
+        self.lv.isolated -= pages;
+        if flags.contains(Flags::ACTIVE) && !flags.contains(Flags::MLOCKED) {
+            self.lv.classical.nonresident_age += pages;
         }
+        self.add(id, false);
     }
 
-    /// Takes up to `folios` folios from the tail of a list; appends them to `out`, oldest first. Returns their pages.
+    /// Takes folios of up to `pages` pages (the last may exceed that) from the tail of a list; appends them to `out`, oldest
+    /// first. Returns their pages.
     pub(crate) fn isolate_classical(
         &mut self,
         t: LruType,
         active: bool,
-        folios: u64,
+        pages: u64,
         out: &mut Vec<FolioId>,
     ) -> u64 {
         let list = self.lv.classical.list(t, active);
         let mut taken = 0;
-        while taken < folios {
+        while taken < pages {
             let Some(id) = self.folios.oldest(list) else { break };
             self.take_off_list(id);
             taken += self.folios[id].pages();

@@ -30,6 +30,8 @@ pub(crate) enum Balance {
     /// Each list by its size.
     Equal,
     Only(LruType),
+    /// Anonymous memory was asked for and can go nowhere.
+    Nothing,
     /// By these shares.
     Fraction {
         share: [u64; 2],
@@ -101,11 +103,15 @@ impl Locked<'_> {
 
     fn balance(&self, priority: u32, trim_cache: bool) -> Balance {
         let s = self.lv.swappiness;
-        if s == SWAPPINESS_ANON_ONLY && self.policy.has(Switches::ANONONLY) {
-            return Balance::Only(LruType::Anon);
+        let anon_only = s == SWAPPINESS_ANON_ONLY;
+        if anon_only && self.policy.has(Switches::ANONONLY) {
+            return if self.can_swap() { Balance::Only(LruType::Anon) } else { Balance::Nothing };
         }
         if !self.can_swap() || s == 0 {
             return Balance::Only(LruType::File);
+        }
+        if anon_only {
+            return Balance::Only(LruType::Anon);
         }
         if priority == 0 {
             return Balance::Equal;
@@ -113,7 +119,7 @@ impl Locked<'_> {
         if trim_cache {
             return Balance::Only(LruType::File);
         }
-        let s = u64::from(s.min(MAX_SWAPPINESS));
+        let s = u64::from(s);
         let [anon, file] = self.lv.cost.cost;
         let total = anon + file;
         let (a, f) = (total + anon, total + file);
@@ -131,13 +137,8 @@ impl Locked<'_> {
                 let scan = self.lv.classical.size(t, active) >> priority;
                 match balance {
                     Balance::Equal => scan,
-                    Balance::Only(only) => {
-                        if only == t {
-                            scan
-                        } else {
-                            0
-                        }
-                    }
+                    Balance::Only(only) if only == t => scan,
+                    Balance::Only(_) | Balance::Nothing => 0,
                     Balance::Fraction { share, of } => scan * share[t as usize] / of.max(1),
                 }
             })

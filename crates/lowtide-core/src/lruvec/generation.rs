@@ -56,9 +56,14 @@ impl Generations {
         self.max_seq - self.min_seq[t as usize] + 1
     }
 
+    /// Ring slots of a type's generations, oldest first.
+    pub(crate) fn window(&self, t: LruType) -> impl Iterator<Item = usize> + use<> {
+        (self.min_seq[t as usize]..=self.max_seq).map(slot)
+    }
+
     /// Pages of a type in all of its generations, the protected young ones included.
     pub(crate) fn pages(&self, t: LruType) -> u64 {
-        (self.min_seq[t as usize]..=self.max_seq).map(|seq| self.nr_pages[slot(seq)][t as usize]).sum()
+        self.window(t).map(|slot| self.nr_pages[slot][t as usize]).sum()
     }
 
     pub(super) fn inactive_active(&self, t: LruType) -> (u64, u64) {
@@ -203,12 +208,10 @@ impl Locked<'_> {
                 quota -= 1;
                 self.absorb(id);
                 let (flags, pages) = (self.folios[id].flags, self.folios[id].pages());
-                let promoted = flags.generation() != Some(slot(min));
+                // Folios that were promoted since are met here too; they stay where they are and count as tier 3.
                 let to = self.inc_gen(id, t);
-                // One that was promoted since counts as the last tier, whatever its flags say now.
-                if promoted || !flags.saturated() {
-                    let tier = if promoted { crate::limits::MAX_NR_TIERS - 1 } else { flags.tier() };
-                    self.lv.tiers[t as usize].protect(tier, pages);
+                if !flags.saturated() {
+                    self.lv.tiers[t as usize].protect(flags.tier(), pages);
                     self.events.protected += pages;
                 }
                 self.folios.unlink(id);

@@ -56,10 +56,22 @@ pub(crate) struct Lruvec {
     pub(crate) unevictable: u64,
     /// Pages isolated and not yet put back or freed.
     pub(crate) isolated: u64,
-    /// Everything a pass met was dirty or under writeback for the second time (`reclaim.md` §4.4).
+    /// Everything dirty that a pass of direct reclaim met was under writeback for the second time. Cleared when that
+    /// invocation ends (`reclaim.md` §4.4).
     pub(crate) congested: bool,
+    /// What the background reclaimer found. Only it sets these flags, and only it clears them, when it meets its goal.
+    pub(crate) node: NodeFlags,
     /// 0..=200: how willingly anonymous memory is taken rather than file memory.
     pub(crate) swappiness: u32,
+}
+
+/// State of writeback as the background reclaimer saw it (`reclaim.md` §4.4; the "node" is the group itself).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NodeFlags {
+    /// Everything dirty in a pass was under writeback for the second time.
+    pub(crate) congested: bool,
+    /// Everything taken in a pass was under writeback.
+    pub(crate) writeback: bool,
 }
 
 impl Lruvec {
@@ -74,6 +86,7 @@ impl Lruvec {
             unevictable: 0,
             isolated: 0,
             congested: false,
+            node: NodeFlags::default(),
             swappiness: crate::limits::DEFAULT_SWAPPINESS,
         }
     }

@@ -13,12 +13,15 @@
 //! ```text
 //!   29 28        19 18                                        1 0
 //!  | 1 | memcg (10) | multi-gen: min_seq (16), refs-1 (2)      |ws|
-//!  |   |            | classical: age >> bucket_order (18)      |  |
+//!  |   |            | classical: age in steps (18)             |  |
 //! ```
 //!
 //! A shadow lives in the driver's translation entry, where the frame number was; it costs no memory of its own
-//! and is never reclaimed (the kernel's shadow shrinker, §6.3, has nothing to do here). The price is
-//! that the classical age is kept in buckets of `2^bucket_order` pages where memory exceeds 2^18 base pages.
+//! and is never reclaimed (the kernel's shadow shrinker, §6.3, has nothing to do here). The price is a short
+//! clock. Of its 18 bits the classical age spends 5 on range and 13 on precision: it counts in steps of 1/8192 of the memory (single
+//! pages below 2^13), and wraps around after 32 memories' worth of evictions and activations. A page that returns after
+//! a multiple of that is taken for a recent one with a probability of at most 1/32; precision finer than the noise of published sizes
+//! would buy nothing.
 //!
 //! Source: `reclaim.md` §6.1, 6.2.
 
@@ -79,9 +82,12 @@ impl Shadow {
     }
 }
 
+/// The classical clock wraps around after 2^5 times the memory.
+const CLOCK_MEMORIES_LOG2: u32 = 5;
+
 /// Pages per step of the classical clock, as a power of two, in a memory of that many base pages.
 fn bucket_order(frames: u32) -> u32 {
-    (u32::BITS - (frames - 1).leading_zeros()).saturating_sub(TOKEN_BITS)
+    (u32::BITS - (frames - 1).leading_zeros() + CLOCK_MEMORIES_LOG2).saturating_sub(TOKEN_BITS)
 }
 
 impl Locked<'_> {
@@ -192,8 +198,12 @@ mod tests {
     }
 
     #[test]
-    fn the_classical_clock_is_exact_up_to_a_gibibyte_of_pages() {
-        assert_eq!((bucket_order(1), bucket_order(1 << 18), bucket_order((1 << 18) + 1)), (0, 0, 1));
-        assert_eq!(bucket_order(1 << 20), 2);
+    fn the_classical_clock_is_fine_enough_and_wraps_late() {
+        assert_eq!((bucket_order(1), bucket_order(1 << 13), bucket_order((1 << 13) + 1)), (0, 0, 1));
+        for log2 in [13, 18, 24, 31] {
+            let (frames, step) = (1_u64 << log2, 1_u64 << bucket_order(1 << log2));
+            assert!(step <= frames >> 13, "a step of {step} pages is coarse for {frames}");
+            assert!(step << TOKEN_BITS >= frames << CLOCK_MEMORIES_LOG2, "{frames} wrap after {step} steps");
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! pages at a time, until the counts are used up or, the goal being met, what is left has been brought back into proportion. Small numbers are not rounded up: a
 //! list of 10,000 pages gives 2 pages at priority 12. Source: `reclaim.md` §5.2-5.4.
 
-use super::invocation::{At, Reclaim};
+use super::invocation::{At, Reason, Reclaim};
 use super::shrink::Fate;
 use super::throttle::ThrottleReason;
 use crate::engine::Engine;
@@ -103,6 +103,7 @@ impl Reclaim {
                 self.classical.at += 1;
                 continue;
             }
+            engine.drain(self.task.cpu);
             if active {
                 self.classical.take(t, active, n);
                 if self.classical.may_deactivate[t as usize] {
@@ -135,9 +136,13 @@ impl Reclaim {
         self.at = At::LruvecEnd;
     }
 
+    /// Whether so much is isolated by others that taking more would leave nothing to look at (`reclaim.md` §4.4). The
+    /// kernel's threshold is one eighth of a whole node; here, where the lists may be tiny, one batch of another
+    /// reclaimer is never too much.
     fn too_many_isolated(&self, engine: &mut Engine, t: LruType) -> bool {
         let lru = engine.locked(self.target);
-        lru.lv.isolated > lru.lv.classical.size(t, false) >> 3 && lru.lv.isolated > SWAP_CLUSTER_MAX
+        let inactive = lru.lv.classical.size(t, false);
+        self.reason != Reason::Kswapd && lru.lv.isolated > (inactive >> 3).max(SWAP_CLUSTER_MAX)
     }
 
     fn age_anon<F: Facts>(&self, engine: &mut Engine, facts: &mut F) {
@@ -153,7 +158,7 @@ impl Reclaim {
         let mut lru = engine.locked(self.target);
         for entry in std::mem::take(&mut self.batch.entries) {
             if entry.fate != Fate::Freed {
-                put_back(&mut lru, entry.folio);
+                lru.put_back_classical(entry.folio);
             }
         }
         let reclaimed = self.batch.stat.reclaimed;
@@ -161,12 +166,6 @@ impl Reclaim {
         lru.cost_of_rotation(self.batch.lru_type, self.batch.scanned.saturating_sub(reclaimed));
         self.at = At::Turn;
     }
-}
-
-fn put_back(lru: &mut Locked<'_>, id: FolioId) {
-    lru.lv.isolated -= lru.folios[id].pages();
-    lru.age_by_putback(id);
-    lru.add(id, false);
 }
 
 /// Moves folios from the tail of an active list to the head of the inactive one; only referenced executable file
@@ -186,7 +185,7 @@ fn shrink_active<F: Facts>(lru: &mut Locked<'_>, t: LruType, pages: u64, facts: 
             f.flags.insert(Flags::WORKINGSET);
             lru.events.pgdeactivate += f.pages();
         }
-        put_back(lru, id);
+        lru.put_back_classical(id);
     }
     lru.cost_of_rotation(t, rotated);
 }

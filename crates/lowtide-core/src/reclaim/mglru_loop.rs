@@ -8,7 +8,7 @@
 
 use super::invocation::{At, Reclaim, Step};
 use crate::engine::Engine;
-use crate::limits::{DEF_PRIORITY, MAX_LRU_BATCH, MIN_LRU_BATCH, MIN_NR_GENS};
+use crate::limits::{DEF_PRIORITY, MAX_LRU_BATCH, MIN_LRU_BATCH, MIN_NR_GENS, SWAPPINESS_ANON_ONLY};
 use crate::lruvec::Locked;
 use crate::policy::Switches;
 
@@ -26,12 +26,20 @@ fn generations(lru: &Locked<'_>) -> u64 {
     lru.lv.gens.max_seq - lru.evictable_min_seq() + 1
 }
 
+/// Pages that a pass may scan: always shifted, never rounded up, so that a small group is left alone at high priorities.
+fn scan_budget(lru: &Locked<'_>, priority: u32) -> u64 {
+    if lru.effective_swappiness() == SWAPPINESS_ANON_ONLY && !lru.can_swap() {
+        return 0;
+    }
+    lru.evictable_size() >> priority
+}
+
 impl Reclaim {
     pub(super) fn begin_mglru(&mut self, engine: &mut Engine) {
         self.mglru = MglruLoop::default();
         self.at = At::Turn;
         if engine.policy.has(Switches::S4) {
-            self.mglru.budget = engine.locked(self.target).evictable_size() >> self.priority;
+            self.mglru.budget = scan_budget(&engine.locked(self.target), self.priority);
             if self.mglru.budget == 0 {
                 self.leave_mglru(engine);
             }
@@ -46,7 +54,7 @@ impl Reclaim {
             // With three generations there is something to evict, so the first pass goes without aging.
             n <= MIN_NR_GENS || (n == MIN_NR_GENS + 1 && self.priority < DEF_PRIORITY)
         } else {
-            self.mglru.budget = if n <= MIN_NR_GENS { 0 } else { lru.evictable_size() >> self.priority };
+            self.mglru.budget = if n <= MIN_NR_GENS { 0 } else { scan_budget(&lru, self.priority) };
             n <= MIN_NR_GENS + 1 && self.priority < DEF_PRIORITY
         };
         if age {
@@ -78,7 +86,7 @@ impl Reclaim {
             return;
         }
         if !engine.policy.has(Switches::S4) {
-            self.mglru.budget = engine.locked(self.target).evictable_size() >> self.priority;
+            self.mglru.budget = scan_budget(&engine.locked(self.target), self.priority);
         }
         self.evict_or_leave(engine);
     }

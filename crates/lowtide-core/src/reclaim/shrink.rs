@@ -180,7 +180,8 @@ impl Reclaim {
             if file && flags.contains(Flags::RECLAIM) {
                 stat.congested += pages;
             }
-            if self.reason == Reason::Kswapd && flags.contains(Flags::RECLAIM) {
+            let flood = engine.memcgs[self.target.index()].lruvec.node.writeback;
+            if self.reason == Reason::Kswapd && flags.contains(Flags::RECLAIM) && flood {
                 stat.immediate += pages;
             } else {
                 engine.folios[id].flags.insert(Flags::RECLAIM);
@@ -242,7 +243,7 @@ impl Reclaim {
                 engine.folios[entry.folio].flags.intersects(Flags::DIRTY | Flags::WRITEBACK | Flags::MLOCKED);
             entry.fate = match victim.outcome {
                 Unmapped::Done => {
-                    assert!(!changed, "folio {:?} was unmapped although it had changed", entry.folio);
+                    assert!(!changed, "folio {:?} was unmapped after it had changed", entry.folio);
                     let mut lru = engine.locked(self.target);
                     lru.lv.isolated -= pages;
                     let shadow = lru.workingset_eviction(entry.folio);
