@@ -80,10 +80,93 @@ mod real {
 
 #[cfg(loom)]
 mod modelled {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
     pub(crate) use loom::cell::Cell;
     /// The lock of a [`Global`].
     pub(crate) use loom::sync::Mutex as GlobalMutex;
-    pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use loom::sync::atomic::Ordering;
+
+    /// Declares an atomic that loom explores completely.
+    ///
+    /// To find the schedules worth trying, loom compares each access with the *last* access to the same
+    /// location. A thread that loads a word and then swaps it has itself made the last access, which hides
+    /// that another thread loaded the word before: the schedule in which that load comes later would never
+    /// run. So each access here first stores to a second location. All accesses to that one are stores, and
+    /// so none hides another; and as nobody ever loads it, it orders nothing in the memory model.
+    macro_rules! explored_atomic {
+        ($name:ident: $value:ty) => {
+            #[derive(Debug, Default)]
+            pub(crate) struct $name {
+                real: loom::sync::atomic::$name,
+                accesses: loom::sync::atomic::AtomicBool,
+            }
+
+            #[allow(dead_code, reason = "the atomics of the crate need different methods")]
+            impl $name {
+                pub(crate) fn new(value: $value) -> Self {
+                    Self {
+                        real: loom::sync::atomic::$name::new(value),
+                        accesses: loom::sync::atomic::AtomicBool::new(false),
+                    }
+                }
+
+                fn explored(&self) -> &loom::sync::atomic::$name {
+                    self.accesses.store(true, Ordering::Relaxed);
+                    &self.real
+                }
+
+                pub(crate) fn load(&self, order: Ordering) -> $value {
+                    self.explored().load(order)
+                }
+
+                pub(crate) fn store(&self, value: $value, order: Ordering) {
+                    self.explored().store(value, order);
+                }
+
+                pub(crate) fn swap(&self, value: $value, order: Ordering) -> $value {
+                    self.explored().swap(value, order)
+                }
+
+                pub(crate) fn compare_exchange(
+                    &self,
+                    current: $value,
+                    new: $value,
+                    success: Ordering,
+                    failure: Ordering,
+                ) -> Result<$value, $value> {
+                    self.explored().compare_exchange(current, new, success, failure)
+                }
+
+                pub(crate) fn compare_exchange_weak(
+                    &self,
+                    current: $value,
+                    new: $value,
+                    success: Ordering,
+                    failure: Ordering,
+                ) -> Result<$value, $value> {
+                    self.explored().compare_exchange_weak(current, new, success, failure)
+                }
+
+                pub(crate) fn fetch_or(&self, value: $value, order: Ordering) -> $value {
+                    self.explored().fetch_or(value, order)
+                }
+
+                pub(crate) fn fetch_and(&self, value: $value, order: Ordering) -> $value {
+                    self.explored().fetch_and(value, order)
+                }
+
+                pub(crate) fn fetch_max(&self, value: $value, order: Ordering) -> $value {
+                    self.explored().fetch_max(value, order)
+                }
+            }
+        };
+    }
+    explored_atomic!(AtomicU8: u8);
+    explored_atomic!(AtomicU32: u32);
+    explored_atomic!(AtomicU64: u64);
+    explored_atomic!(AtomicUsize: usize);
 
     /// The fast side's fence.
     pub(crate) fn light() {
@@ -106,16 +189,28 @@ mod modelled {
 
     /// Runs `proof`, which must join the threads that it spawns, under every schedule with at most
     /// `preemptions` forced switches; `None` for every schedule there is. Proofs run one at a time.
+    ///
+    /// Returns the outcomes that the proof had, so that the caller can check that both sides of a race have
+    /// won it: a proof that never comes to the interesting case proves nothing.
     #[allow(dead_code, reason = "only proofs call it")]
-    pub(crate) fn prove(preemptions: Option<usize>, proof: impl Fn() + Sync + Send + 'static) {
+    pub(crate) fn prove<T: Ord + Send + 'static>(
+        preemptions: Option<usize>,
+        proof: impl Fn() -> T + Sync + Send + 'static,
+    ) -> BTreeSet<T> {
         static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
         let _one = super::lock(&ONE_AT_A_TIME);
+        let outcomes = Arc::new(std::sync::Mutex::new(BTreeSet::new()));
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = preemptions;
-        builder.check(move || {
-            EXECUTION.fetch_add(1, Ordering::Relaxed);
-            proof();
+        builder.check({
+            let outcomes = Arc::clone(&outcomes);
+            move || {
+                EXECUTION.fetch_add(1, Ordering::Relaxed);
+                let outcome = proof();
+                super::lock(&outcomes).insert(outcome);
+            }
         });
+        std::mem::take(&mut *super::lock(&outcomes))
     }
 
     /// A global behind a lock, made anew by the first thread that needs it in each execution.

@@ -125,7 +125,7 @@ impl View {
     /// # Errors
     /// [`Error::OutOfRange`], [`Error::Read`], [`Error::OutOfBudget`]; [`Error::Nested`] inside a callback of
     /// [`get_many`](View::get_many).
-    #[inline]
+    #[inline(always)]
     pub fn read(&self, page: u64) -> Result<Page<'_>, Error> {
         let (space, pool) = (&*self.space, &*self.pool);
         if let Some(entry) = space.table.get(page)

@@ -8,10 +8,11 @@
 //! RUSTFLAGS="--cfg loom" cargo test -p lowtide --release --test loom_hazard
 //! ```
 //!
-//! A proof is worth something only if it can fail. The one at the end breaks the protocol on purpose and must
-//! panic. These changes to the code were each seen to fail here: no `light` in `publish`; no `heavy` in
-//! `scan`; publishing, or vacating, with relaxed order; loading the slots with relaxed order; finishing a
-//! read with relaxed order.
+//! A proof is worth something only if it can fail, and only if it comes to the interesting case. So each one
+//! states the outcomes that it must have had, over all schedules. The one at the end breaks the protocol on
+//! purpose and must panic. These changes to the code were each seen to fail here: no `light` in `publish`; no
+//! `heavy` in `scan`; publishing, or vacating, with relaxed order; loading the slots with relaxed order;
+//! finishing a read with relaxed order.
 #![cfg(loom)]
 #![allow(dead_code, unreachable_pub, reason = "a proof uses only a part of what it includes")]
 
@@ -105,24 +106,31 @@ impl World {
 
 #[test]
 fn an_evictor_spares_what_a_reader_holds() {
-    prove(None, || {
+    let outcomes = prove(None, || {
         let world = World::resident();
         let reader = thread::spawn({
             let world = world.clone();
-            move || assert!(matches!(world.read(), None | Some(PAGE)))
+            move || {
+                let read = world.read();
+                assert!(matches!(read, None | Some(PAGE)));
+                read.is_some()
+            }
         });
         let evicted = world.evict();
-        reader.join().unwrap();
+        let read = reader.join().unwrap();
         assert_eq!(evicted, world.entry.load() == State::Absent { shadow: 1 });
         assert!(evicted || world.read() == Some(PAGE), "a spared page is still there");
+        (evicted, read)
     });
+    // Both may lose: the reader to the lock, and the evictor to the reader's slot.
+    assert_eq!(outcomes, [(false, false), (false, true), (true, false), (true, true)].into());
 }
 
 /// The second hold of the reader overwrites the slot that the first one vacated: the evictor may see only the
 /// later one.
 #[test]
 fn an_evictor_that_sees_a_later_hold_knows_that_the_earlier_one_is_over() {
-    prove(None, || {
+    let outcomes = prove(Some(3), || {
         let world = World::resident();
         let reader = thread::spawn({
             let world = world.clone();
@@ -133,15 +141,17 @@ fn an_evictor_that_sees_a_later_hold_knows_that_the_earlier_one_is_over() {
                 drop(other);
             }
         });
-        world.evict();
+        let evicted = world.evict();
         reader.join().unwrap();
         assert!(!matches!(world.entry.load(), State::Locked { .. }));
+        evicted
     });
+    assert_eq!(outcomes, [false, true].into());
 }
 
 #[test]
 fn an_evictor_spares_what_two_readers_hold() {
-    prove(Some(3), || {
+    let outcomes = prove(Some(3), || {
         let world = World::resident();
         let readers: Vec<_> = (0..2)
             .map(|_| {
@@ -149,30 +159,43 @@ fn an_evictor_spares_what_two_readers_hold() {
                 thread::spawn(move || assert!(matches!(world.read(), None | Some(PAGE))))
             })
             .collect();
-        world.evict();
+        let evicted = world.evict();
         for reader in readers {
             reader.join().unwrap();
         }
+        evicted
     });
+    assert_eq!(outcomes, [false, true].into());
 }
 
 #[test]
 fn a_reader_sees_a_page_before_or_after_a_store_and_never_between() {
-    prove(None, || {
+    let outcomes = prove(None, || {
         let world = World::resident();
         let reader = thread::spawn({
             let world = world.clone();
-            move || assert!(matches!(world.read(), None | Some(PAGE | STORED)))
+            move || {
+                let read = world.read();
+                assert!(matches!(read, None | Some(PAGE | STORED)));
+                read
+            }
         });
         let stored = world.store();
-        reader.join().unwrap();
+        let read = reader.join().unwrap();
         assert_eq!(world.read(), Some(if stored { STORED } else { PAGE }));
+        (stored, read)
     });
+    // Both may lose: the reader to the lock, and the store to the reader's slot.
+    let lost = [(false, None), (false, Some(PAGE))];
+    assert_eq!(
+        outcomes,
+        lost.into_iter().chain([(true, None), (true, Some(PAGE)), (true, Some(STORED))]).collect()
+    );
 }
 
 #[test]
 fn a_page_that_is_read_in_again_is_held_as_well() {
-    prove(Some(3), || {
+    let outcomes = prove(Some(3), || {
         let world = World::resident();
         let reader = thread::spawn({
             let world = world.clone();
@@ -181,19 +204,22 @@ fn a_page_that_is_read_in_again_is_held_as_well() {
                 assert!(matches!(world.read(), None | Some(PAGE)));
             }
         });
-        if world.evict() {
+        let evicted = world.evict();
+        if evicted {
             world.entry.try_begin_read(1).unwrap();
             world.fill(PAGE);
             let _ = world.entry.finish_read(7, false);
         }
         reader.join().unwrap();
+        evicted
     });
+    assert_eq!(outcomes, [false, true].into());
 }
 
 /// In the model a record has two slots, so the third hold takes a second record.
 #[test]
 fn guards_of_every_record_are_seen_and_vacated_in_any_order() {
-    prove(Some(3), || {
+    let outcomes = prove(Some(2), || {
         let world = World::resident();
         let reader = thread::spawn({
             let world = world.clone();
@@ -206,14 +232,16 @@ fn guards_of_every_record_are_seen_and_vacated_in_any_order() {
                 assert!(matches!((read, again), (None | Some(PAGE), None | Some(PAGE))));
             }
         });
-        world.evict();
+        let evicted = world.evict();
         reader.join().unwrap();
+        evicted
     });
+    assert_eq!(outcomes, [false, true].into());
 }
 
 #[test]
 fn a_thread_that_inherits_a_record_is_seen() {
-    prove(Some(3), || {
+    let outcomes = prove(Some(3), || {
         let world = World::resident();
         let earlier = thread::spawn(|| drop(hazard::hold(1)));
         let reader = thread::spawn({
@@ -223,9 +251,11 @@ fn a_thread_that_inherits_a_record_is_seen() {
                 assert!(matches!(world.read(), None | Some(PAGE)));
             }
         });
-        world.evict();
+        let evicted = world.evict();
         reader.join().unwrap();
+        evicted
     });
+    assert_eq!(outcomes, [false, true].into());
 }
 
 /// The canary: without the look at the slots, the frame is reused under the reader, and the model must find

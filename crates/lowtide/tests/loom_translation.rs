@@ -121,7 +121,7 @@ impl World {
 
 #[test]
 fn of_two_threads_that_miss_one_reads_and_both_get_the_bytes() {
-    prove(Some(4), || {
+    let outcomes = prove(Some(4), || {
         let world = World::absent();
         let other = thread::spawn({
             let world = world.clone();
@@ -131,12 +131,14 @@ fn of_two_threads_that_miss_one_reads_and_both_get_the_bytes() {
         let (theirs, they_read) = other.join().unwrap();
         assert_eq!((mine, theirs), (5, 5));
         assert!(i_read != they_read, "one read, not two and not none");
+        i_read
     });
+    assert_eq!(outcomes, [false, true].into());
 }
 
 #[test]
 fn who_waits_for_a_failed_read_tries_itself() {
-    prove(Some(4), || {
+    let outcomes = prove(Some(4), || {
         let world = World::absent();
         let other = thread::spawn({
             let world = world.clone();
@@ -147,12 +149,14 @@ fn who_waits_for_a_failed_read_tries_itself() {
             world.wake(world.entry.abort_read(0));
         }
         assert_eq!(other.join().unwrap(), (5, true));
+        failed
     });
+    assert_eq!(outcomes, [false, true].into());
 }
 
 #[test]
 fn two_stores_exclude_each_other_and_none_sleeps_for_ever() {
-    prove(Some(4), || {
+    let outcomes = prove(Some(4), || {
         let world = World::resident(1);
         let other = thread::spawn({
             let world = world.clone();
@@ -160,14 +164,16 @@ fn two_stores_exclude_each_other_and_none_sleeps_for_ever() {
         });
         world.store(3);
         other.join().unwrap();
-        assert!(matches!(world.look(), 2 | 3));
+
         assert_eq!(world.entry.load(), State::Resident { frame: 7, young: true, dirty: true });
+        world.look()
     });
+    assert_eq!(outcomes, [2, 3].into());
 }
 
 #[test]
 fn a_page_is_stored_to_or_evicted_but_no_store_is_evicted() {
-    prove(None, || {
+    let outcomes = prove(None, || {
         let world = World::resident(1);
         let evictor = thread::spawn({
             let world = world.clone();
@@ -189,16 +195,17 @@ fn a_page_is_stored_to_or_evicted_but_no_store_is_evicted() {
             Err(_) => false,
         };
         let evicted = evictor.join().unwrap();
-        assert!(stored != evicted || !stored, "a store was lost");
         let state = world.entry.load();
         assert_eq!(evicted, state == State::Absent { shadow: 9 });
         assert_eq!(stored, state == State::Resident { frame: 7, young: false, dirty: true });
+        (stored, evicted)
     });
+    assert_eq!(outcomes, [(false, true), (true, false)].into());
 }
 
 #[test]
 fn a_page_that_became_young_is_not_evicted() {
-    prove(None, || {
+    let outcomes = prove(None, || {
         let table = Arc::new(Table::new(1, 1).unwrap());
         table.entry(0).try_begin_read(0).unwrap();
         let _ = table.entry(0).finish_read(7, false);
@@ -215,13 +222,15 @@ fn a_page_that_became_young_is_not_evicted() {
         let seen = table.entry(0).load();
         let young = table.set_young(0, seen);
         assert!(evictor.join().unwrap() != young, "exactly one of the two came first");
+        young
     });
+    assert_eq!(outcomes, [false, true].into());
 }
 
 /// A flusher clears DIRTY and then writes what is in the frame.
 #[test]
 fn a_store_is_written_by_this_flush_or_left_for_the_next() {
-    prove(None, || {
+    let outcomes = prove(None, || {
         let world = World::resident(1);
         world.store(2);
         let flusher = thread::spawn({
@@ -245,28 +254,33 @@ fn a_store_is_written_by_this_flush_or_left_for_the_next() {
         let written = flusher.join().unwrap();
         let State::Resident { dirty, .. } = world.entry.load() else { panic!("nobody evicts") };
         assert!(dirty || written == 3, "a store is neither written nor dirty");
+        written
     });
+    assert_eq!(outcomes, [0, 2, 3].into());
 }
 
 /// DIRTY carries its bytes: who clears it may read what the store wrote, without another lock.
 #[test]
 fn who_clears_dirty_sees_the_bytes_of_the_store() {
-    prove(None, || {
+    let outcomes = prove(None, || {
         let world = World::resident(1);
         let storer = thread::spawn({
             let world = world.clone();
             move || world.store(2)
         });
-        if world.entry.clear_dirty() {
+        let cleared = world.entry.clear_dirty();
+        if cleared {
             assert_eq!(world.look(), 2);
         }
         storer.join().unwrap();
+        cleared
     });
+    assert_eq!(outcomes, [false, true].into());
 }
 
 /// A table with a resident page, whose young bit is set while a walk runs.
 fn walk_beside_a_reader(noted_before: bool) {
-    prove(None, move || {
+    let outcomes = prove(None, move || {
         let table = Arc::new(Table::new(2, 2).unwrap());
         for page in 0..2 {
             table.entry(page).try_begin_read(0).unwrap();
@@ -289,7 +303,9 @@ fn walk_beside_a_reader(noted_before: bool) {
         let seen_next = table.hint(0).take_young() && table.entry(0).clear_young();
         assert!(seen || seen_next, "the young bit is hidden from all walks");
         assert!(!(seen && seen_next));
+        seen
     });
+    assert_eq!(outcomes, [false, true].into());
 }
 
 #[test]
