@@ -53,7 +53,7 @@ impl Pool {
             match entry.load() {
                 EntryState::Absent { .. } => return,
                 // Background reading ahead, or reclaim: it will be over in a moment.
-                EntryState::Busy | EntryState::Locked { .. } => drop(self.waits.wait(entry)),
+                seen @ (EntryState::Busy | EntryState::Locked { .. }) => drop(self.waits.wait(entry, seen)),
                 EntryState::Resident { frame, .. } => {
                     let mut state = self.lock();
                     if !matches!(entry.load(), EntryState::Resident { frame: again, .. } if again == frame) {

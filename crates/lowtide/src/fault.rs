@@ -56,8 +56,8 @@ pub(crate) enum Miss {
     Resident(EntryState, u32),
     /// This thread is to read it.
     Claimed(Claim),
-    /// Somebody else reads, evicts or stores to it.
-    InHand,
+    /// Somebody else reads, evicts or stores to it: the state that was seen.
+    InHand(EntryState),
 }
 
 /// Looks at a translation that was not resident, and claims it if it is absent.
@@ -65,7 +65,7 @@ pub(crate) fn claim(space: &Space, page: u64, entry: &Entry) -> Miss {
     loop {
         match entry.load() {
             seen @ EntryState::Resident { frame, .. } => return Miss::Resident(seen, frame),
-            EntryState::Busy | EntryState::Locked { .. } => return Miss::InHand,
+            seen @ (EntryState::Busy | EntryState::Locked { .. }) => return Miss::InHand(seen),
             EntryState::Absent { shadow } => {
                 if space.order > 0
                     && let Some(claim) = claim_folio(space, page, shadow)
@@ -268,18 +268,18 @@ impl Pool {
                     let outcome = self.backend.read_one(self.read_request(space, &claim, frame, 0));
                     self.resolve(space, &claim, frame, outcome, access == Access::Mapped)?;
                 }
-                Miss::InHand => {
+                Miss::InHand(seen) => {
                     if pipelines() > 0 {
                         // What this thread waits for may be among what it reads itself.
                         return Err(Error::Nested { path: space.path(), page });
                     }
-                    if matches!(entry.load(), EntryState::Locked { .. }) {
+                    if seen == EntryState::Busy {
+                        self.waits.wait(entry, seen)?;
+                    } else {
                         // A store waits until no slot is on the page: this one must not be among them.
                         drop(held);
-                        self.waits.wait(entry)?;
+                        self.waits.wait(entry, seen)?;
                         held = hazard::hold(entry.address());
-                    } else {
-                        self.waits.wait(entry)?;
                     }
                 }
             }

@@ -40,14 +40,15 @@
 //! When a thread ends its records are given to later threads.
 //!
 //! A guard cannot leave its thread, but it can outlive the thread's own record keeping, because thread-locals
-//! are destroyed in no certain order. A record that still has a slot taken at that moment becomes a *stray*,
-//! and so does the record that a hold takes after it: the drop of the last guard of a stray gives it back. A
-//! guard that is forgotten keeps its page resident for ever and its slot with it, which wastes both and
-//! endangers nothing.
+//! are destroyed in no certain order. A record that still has a slot taken at that moment becomes an *orphan*,
+//! and so does the record that a hold takes after it. Nobody publishes anything more in an orphan, so it may
+//! serve a new thread as soon as all of its slots are vacant; whoever needs a record looks. So dropping a guard
+//! is one store. A guard that is forgotten keeps its page resident for ever and its slot with it, which wastes
+//! both and endangers nothing.
 //!
 //! # Cost
 //!
-//! [`hold`] and the drop of its guard: one thread-local load, one load and two stores in lines that only this
+//! [`hold`] and the drop of its guard: one thread-local load, one load and two stores in a line that only this
 //! thread writes, and no fence. Registering a thread: one lock, once. [`scan`]: one system call, and one
 //! cache line for each thread.
 
@@ -70,14 +71,11 @@ struct Record {
     slots: [AtomicUsize; SLOTS],
     /// The next record of the same thread, round to the first. Owner only.
     next: Cell<Option<&'static Record>>,
-    /// The owner's record keeping is gone: whoever clears the last slot gives the record back. Owner only.
-    stray: Cell<bool>,
 }
 
-// SAFETY: `slots` is atomic. `next` and `stray` are touched by the owner only. A record has one owner at a
-// time: it is owned from `take_record` until `give_back`, both of which lock the registry, so that one
-// owner's accesses happen before the next owner's. Both are called on the owner's thread, since guards and
-// thread-locals do not leave it.
+// SAFETY: `slots` is atomic. `next` is touched by the owner only. A record has one owner at a time: it is owned
+// from `take_record` until `retire`, both of which lock the registry, so that one owner's accesses happen
+// before the next owner's. Both are called on the owner's thread, since thread-locals do not leave it.
 unsafe impl Sync for Record {}
 // SAFETY: As for `Sync`; nothing in a record is bound to the thread that made it.
 unsafe impl Send for Record {}
@@ -87,10 +85,12 @@ struct Registry {
     all: Vec<&'static Record>,
     /// Those without an owner.
     idle: Vec<&'static Record>,
+    /// Those whose owner publishes nothing more, but had a guard when it was last seen.
+    orphans: Vec<&'static Record>,
 }
 
 static REGISTRY: Global<Registry> =
-    Global::new(|| GlobalMutex::new(Registry { all: Vec::new(), idle: Vec::new() }));
+    Global::new(|| GlobalMutex::new(Registry { all: Vec::new(), idle: Vec::new(), orphans: Vec::new() }));
 
 // A record of this thread, if it has one: the one that had a vacant slot last.
 thread_cell!(LOCAL: Cell<Option<&'static Record>> = Cell::new(None));
@@ -108,7 +108,6 @@ struct AtExit(Cell<Option<&'static Record>>);
 #[must_use = "the page is held only while the guard lives"]
 pub(crate) struct Held {
     slot: &'static AtomicUsize,
-    record: &'static Record,
     not_send: PhantomData<*const ()>,
 }
 
@@ -120,21 +119,21 @@ pub(crate) struct Held {
 #[inline]
 pub(crate) fn hold(address: usize) -> Held {
     debug_assert_ne!(address, 0, "0 marks a vacant slot");
-    if let Some(record) = LOCAL.with(Cell::get)
-        && let Some(slot) = record.vacant()
-    {
-        return record.publish(slot, address);
+    if let Some(record) = LOCAL.with(Cell::get) {
+        let slot = &record.slots[0];
+        if slot.load(Ordering::Relaxed) == 0 {
+            return publish(slot, address);
+        }
     }
-    hold_in_another_record(address)
+    hold_in_another_slot(address)
 }
 
-/// The first hold of a thread, and those that find the record in use full.
-#[cold]
+/// The first hold of a thread, and those that find the first slot of the record in use taken.
 #[inline(never)]
-fn hold_in_another_record(address: usize) -> Held {
+fn hold_in_another_slot(address: usize) -> Held {
     if let Some((record, slot)) = own_records().find_map(|record| Some((record, record.vacant()?))) {
         LOCAL.with(|local| local.set(Some(record)));
-        return record.publish(slot, address);
+        return publish(slot, address);
     }
     let record = take_record();
     let registered = AT_EXIT.try_with(|at_exit| {
@@ -146,10 +145,11 @@ fn hold_in_another_record(address: usize) -> Held {
             local.set(Some(record));
         });
     });
+    let held = publish(&record.slots[0], address);
     if registered.is_err() {
-        record.stray.set(true);
+        retire(record);
     }
-    record.publish(&record.slots[0], address)
+    held
 }
 
 /// Reads all slots of all threads into `held`, sorted, as they were at some moment after the call began.
@@ -196,25 +196,29 @@ fn own_records() -> impl Iterator<Item = &'static Record> {
     })
 }
 
-/// An idle record, or a new one.
+/// An idle record, an orphan whose guards are gone, or a new one.
 fn take_record() -> &'static Record {
     let mut registry = REGISTRY.lock();
-    registry.idle.pop().unwrap_or_else(|| {
-        let record = Box::leak(Box::new(Record {
-            slots: std::array::from_fn(|_| AtomicUsize::new(0)),
-            next: Cell::new(None),
-            stray: Cell::new(false),
-        }));
-        registry.all.push(record);
-        record
-    })
+    if let Some(record) = registry.idle.pop() {
+        return record;
+    }
+    if let Some(at) = registry.orphans.iter().position(|record| record.is_vacant()) {
+        return registry.orphans.swap_remove(at);
+    }
+    let slots = std::array::from_fn(|_| AtomicUsize::new(0));
+    let record = Box::leak(Box::new(Record { slots, next: Cell::new(None) }));
+    registry.all.push(record);
+    record
 }
 
-/// Ends this thread's ownership of a record without taken slots.
-fn give_back(record: &'static Record) {
-    record.next.set(None);
-    record.stray.set(false);
-    REGISTRY.lock().idle.push(record);
+/// Ends this thread's ownership of a record, in which it publishes nothing more.
+fn retire(record: &'static Record) {
+    let mut registry = REGISTRY.lock();
+    if record.is_vacant() {
+        registry.idle.push(record);
+    } else {
+        registry.orphans.push(record);
+    }
 }
 
 impl Record {
@@ -224,36 +228,24 @@ impl Record {
         self.slots.iter().find(|slot| slot.load(Ordering::Relaxed) == 0)
     }
 
-    /// Steps 1 and 2 of a reader.
-    #[inline]
-    fn publish(&'static self, slot: &'static AtomicUsize, address: usize) -> Held {
-        slot.store(address, Ordering::Release);
-        light();
-        Held { slot, record: self, not_send: PhantomData }
-    }
-
-    /// Whether no guard uses the record. Owner only.
+    /// Whether no guard uses the record. Acquires what its guards did before they were dropped.
     fn is_vacant(&self) -> bool {
-        self.slots.iter().all(|slot| slot.load(Ordering::Relaxed) == 0)
+        self.slots.iter().all(|slot| slot.load(Ordering::Acquire) == 0)
     }
+}
 
-    /// A slot of a stray was vacated.
-    #[cold]
-    #[inline(never)]
-    fn vacated(&'static self) {
-        if self.is_vacant() {
-            give_back(self);
-        }
-    }
+/// Steps 1 and 2 of a reader.
+#[inline]
+fn publish(slot: &'static AtomicUsize, address: usize) -> Held {
+    slot.store(address, Ordering::Release);
+    light();
+    Held { slot, not_send: PhantomData }
 }
 
 impl Drop for Held {
     #[inline]
     fn drop(&mut self) {
         self.slot.store(0, Ordering::Release);
-        if self.record.stray.get() {
-            self.record.vacated();
-        }
     }
 }
 
@@ -262,17 +254,13 @@ impl Drop for AtExit {
         if is_torn_down() {
             return;
         }
-        // Holds that come later find no record and no `AT_EXIT`, and make do with a stray.
+        // Holds that come later find no record and no `AT_EXIT`, and make do with orphans.
         let _ = LOCAL.try_with(|local| local.set(None));
         // Opening the ring behind one record makes it a list that ends with that record.
         let mut next = self.0.take().and_then(|record| record.next.take());
         while let Some(record) = next {
             next = record.next.take();
-            if record.is_vacant() {
-                give_back(record);
-            } else {
-                record.stray.set(true);
-            }
+            retire(record);
         }
     }
 }

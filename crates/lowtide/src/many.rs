@@ -140,7 +140,7 @@ impl Pool {
             }
             let mut claimed = match claim(space, page, entry) {
                 Miss::Claimed(claim) => claim,
-                Miss::Resident(..) | Miss::InHand => {
+                Miss::Resident(..) | Miss::InHand(_) => {
                     put_off.push((index, page));
                     continue;
                 }

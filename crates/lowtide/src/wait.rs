@@ -7,7 +7,7 @@
 
 use crate::error::Error;
 use crate::sync::{Condvar, Mutex};
-use crate::translation::Entry;
+use crate::translation::{Entry, State};
 use std::sync::{Arc, OnceLock};
 
 const BUCKETS: usize = 64;
@@ -39,14 +39,15 @@ impl WaitTable {
         &self.buckets[(entry.address() >> 2).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58]
     }
 
-    /// Waits until the owner of a busy or locked entry is done with it. Returns at once if it is neither.
+    /// Waits until the owner of a busy or locked entry is done with it. Returns at once if the entry is no longer in the state that was
+    /// seen: what the caller may hold while it waits depends on that state.
     ///
     /// # Errors
     /// The error of the read that was waited for.
-    pub(crate) fn wait(&self, entry: &Entry) -> Result<(), Error> {
+    pub(crate) fn wait(&self, entry: &Entry, seen: State) -> Result<(), Error> {
         let bucket = self.bucket(entry);
         let mut flights = crate::sync::lock(&bucket.flights);
-        if !entry.set_waiters(entry.load()) {
+        if !entry.set_waiters(seen) {
             return Ok(());
         }
         let addr = entry.address();

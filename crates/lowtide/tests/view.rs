@@ -127,7 +127,7 @@ fn a_file_that_shrinks_gives_an_error_and_one_that_grows_is_followed() {
     let path = make_file(&dir, 64 * KIB);
     let pager = pager("256K");
     let view = pager.open(&path).unwrap();
-    view.read(0).unwrap();
+    drop(view.read(0).unwrap());
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(6000).unwrap();
     assert!(view.read(0).is_ok(), "a resident page stays readable");
@@ -150,9 +150,9 @@ fn large_folios_bring_neighbours_and_fall_back_where_there_is_no_room() {
     let small = pager.open(&path).unwrap();
     let large = OpenOptions::new().folio_order(4).open(&pager, &path).unwrap();
     let before = pager.stat().io.reads;
-    large.read(16).unwrap();
+    drop(large.read(16).unwrap());
     for page in 16..32 {
-        large.read(page).unwrap();
+        drop(large.read(page).unwrap());
     }
     assert_eq!(pager.stat().io.reads - before, 1, "sixteen pages came with one read");
     for i in 0..4000 {
@@ -186,7 +186,7 @@ fn guards_keep_their_pages_and_a_budget_full_of_them_is_a_typed_error() {
         assert!(guard.iter().zip(page * 4096..).all(|(b, at)| *b == byte_at(at)));
     }
     drop(guards);
-    view.read(40).unwrap();
+    drop(view.read(40).unwrap());
     pager.validate().unwrap();
 }
 

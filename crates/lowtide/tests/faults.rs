@@ -1,0 +1,229 @@
+//! What a failing device does to a user: a typed error for everybody concerned, nothing lost, nothing stuck.
+
+mod common;
+
+use common::{Dir, byte_at, make_file};
+use lowtide::{Error, Inject, InjectOp, IoEngine, OpenOptions, Pager};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
+
+/// Fails the operations of a kind while it is switched on, and counts how often it was asked.
+#[derive(Default)]
+struct Broken {
+    reads: AtomicBool,
+    writes: AtomicBool,
+    syncs: AtomicBool,
+    asked_reads: AtomicU64,
+    /// Reads wait until this many threads are known to want the page.
+    gate: Option<(Mutex<bool>, Condvar)>,
+}
+
+impl Inject for Broken {
+    fn before(&self, op: InjectOp, _offset: u64, _len: u64) -> Option<io::Error> {
+        let broken = match op {
+            InjectOp::Read => {
+                self.asked_reads.fetch_add(1, SeqCst);
+                if let Some((open, bell)) = &self.gate {
+                    let mut open = open.lock().unwrap();
+                    while !*open {
+                        open = bell.wait(open).unwrap();
+                    }
+                }
+                &self.reads
+            }
+            InjectOp::Write => &self.writes,
+            InjectOp::Sync => &self.syncs,
+        };
+        broken.load(SeqCst).then(|| io::Error::from_raw_os_error(5))
+    }
+}
+
+fn pager(device: &Arc<Broken>, engine: IoEngine) -> Pager {
+    let inject: Arc<dyn Inject> = device.clone();
+    Pager::builder()
+        .max("256K".parse().unwrap())
+        .io_engine(engine)
+        .background(false)
+        .inject(inject)
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn a_read_error_reaches_the_reader_and_the_page_can_be_read_once_the_device_works() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 256 << 10);
+    for engine in [IoEngine::Auto, IoEngine::Psync] {
+        let device = Arc::new(Broken::default());
+        let pager = pager(&device, engine);
+        let view = pager.open(&path).unwrap();
+        device.reads.store(true, SeqCst);
+        for page in 0..64 {
+            let Err(Error::Read { page: failed, source, .. }) = view.read(page) else {
+                panic!("{page} was read")
+            };
+            assert_eq!((failed, source.raw_os_error()), (page, Some(5)));
+        }
+        let error = view.get_many(&[1, 2, 3], |_, _| panic!("nothing can be shown")).unwrap_err();
+        assert!(matches!(error, Error::Read { .. }), "{error}");
+        assert_eq!(pager.stat().memory.current, 0, "a failed read gives its frame back");
+        pager.validate().unwrap();
+        device.reads.store(false, SeqCst);
+        for page in 0..64 {
+            assert_eq!(view.read(page).unwrap()[0], byte_at(page * 4096));
+        }
+    }
+}
+
+#[test]
+fn one_read_serves_all_threads_that_miss_on_a_page_and_its_error_too() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 64 << 10);
+    for fails in [false, true] {
+        let device = Arc::new(Broken { gate: Some(Default::default()), ..Broken::default() });
+        device.reads.store(fails, SeqCst);
+        let pager = pager(&device, IoEngine::Auto);
+        let view = pager.open(&path).unwrap();
+        let threads = 16;
+        let start = Barrier::new(threads + 1);
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads)
+                .map(|_| {
+                    scope.spawn(|| {
+                        start.wait();
+                        view.read(3).map(|page| page[17])
+                    })
+                })
+                .collect();
+            start.wait();
+            // All threads run now; whichever comes after the gate opens finds the page, or reads it for itself if it failed.
+            while device.asked_reads.load(SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            for _ in 0..1000 {
+                std::thread::yield_now();
+            }
+            let (open, bell) = device.gate.as_ref().unwrap();
+            *open.lock().unwrap() = true;
+            bell.notify_all();
+            workers.into_iter().map(|w| w.join().unwrap()).collect()
+        });
+        if fails {
+            assert!(results.iter().all(|r| matches!(r, Err(Error::Read { page: 3, .. }))), "{results:?}");
+            assert_eq!(pager.stat().memory.current, 0);
+        } else {
+            assert!(
+                results.iter().all(|r| matches!(r, Ok(b) if *b == byte_at(3 * 4096 + 17))),
+                "{results:?}"
+            );
+            assert_eq!((device.asked_reads.load(SeqCst), pager.stat().io.reads), (1, 1), "one read for all");
+        }
+    }
+}
+
+#[test]
+fn a_failed_write_keeps_the_page_dirty_and_is_told_once_to_every_handle() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 64 << 10);
+    for engine in [IoEngine::Auto, IoEngine::Psync] {
+        let device = Arc::new(Broken::default());
+        let pager = pager(&device, engine);
+        let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
+        let other = view.clone();
+        view.write_at(2 * 4096, b"precious").unwrap();
+        device.writes.store(true, SeqCst);
+        assert!(matches!(view.flush(), Err(Error::Write { .. })));
+        assert_eq!(pager.stat().memory.file_dirty, 1, "it is still dirty");
+        assert_eq!(&view.read(2).unwrap()[..8], b"precious");
+        device.writes.store(false, SeqCst);
+        assert!(matches!(other.flush(), Err(Error::Write { .. })), "the other handle has not been told yet");
+        view.flush().unwrap();
+        other.flush().unwrap();
+        assert_eq!(pager.stat().memory.file_dirty, 0);
+        assert_eq!(&std::fs::read(&path).unwrap()[2 * 4096..][..8], b"precious");
+        pager.validate().unwrap();
+    }
+}
+
+#[test]
+fn data_is_not_called_durable_when_the_sync_failed() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 64 << 10);
+    let device = Arc::new(Broken::default());
+    let pager = pager(&device, IoEngine::Auto);
+    let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
+    view.write_at(0, b"x").unwrap();
+    device.syncs.store(true, SeqCst);
+    assert!(matches!(view.flush(), Err(Error::Write { .. })));
+    device.syncs.store(false, SeqCst);
+    view.flush().unwrap();
+}
+
+#[test]
+fn a_budget_full_of_unwritable_pages_is_a_typed_error_and_recovers() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 1 << 20);
+    let device = Arc::new(Broken::default());
+    let inject: Arc<dyn Inject> = device.clone();
+    let pager = Pager::builder()
+        .max("128K".parse().unwrap())
+        .patience(std::time::Duration::from_millis(30))
+        .inject(inject)
+        .build()
+        .unwrap();
+    let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
+    device.writes.store(true, SeqCst);
+    let full = (0..256_u64).find_map(|page| view.write_at(page * 4096, &page.to_le_bytes()).err());
+    let Some(Error::OutOfBudget { dirty, .. }) = full else { panic!("{full:?}") };
+    assert!(dirty > 0);
+    device.writes.store(false, SeqCst);
+    for page in 0..256_u64 {
+        view.write_at(page * 4096, &page.to_le_bytes()).unwrap();
+    }
+    let _told = view.flush();
+    view.flush().unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    assert!((0..256).all(|page| bytes[page * 4096..][..8] == (page as u64).to_le_bytes()));
+    pager.validate().unwrap();
+}
+
+#[test]
+fn a_panic_in_a_callback_leaves_nothing_in_flight() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 256 << 10);
+    let device = Arc::new(Broken::default());
+    let pager = pager(&device, IoEngine::Auto);
+    let view = pager.open(&path).unwrap();
+    let pages: Vec<u64> = (0..40).collect();
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        view.get_many(&pages, |_, _| panic!("the caller's own"))
+    }));
+    assert!(caught.is_err());
+    for page in 0..40 {
+        assert_eq!(view.read(page).unwrap()[0], byte_at(page * 4096));
+    }
+    pager.validate().unwrap();
+}
+
+#[test]
+fn asking_for_a_page_in_flight_inside_a_callback_is_an_error_not_a_deadlock() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 256 << 10);
+    let device = Arc::new(Broken::default());
+    let pager = pager(&device, IoEngine::Auto);
+    let view = pager.open(&path).unwrap();
+    let pages: Vec<u64> = (0..32).collect();
+    let mut nested = 0;
+    view.get_many(&pages, |i, _| {
+        for other in 0..32 {
+            match view.read(other) {
+                Ok(page) => assert_eq!(page[0], byte_at(other * 4096)),
+                Err(Error::Nested { .. }) => nested += 1,
+                Err(e) => panic!("{i}: {e}"),
+            }
+        }
+    })
+    .unwrap();
+    assert!(nested > 0, "some page was still in flight at the first callback");
+}
