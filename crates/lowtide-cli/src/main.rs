@@ -1,7 +1,7 @@
 //! The `lowtide` command.
 //!
 //! This file only dispatches: [`cli`] says what can be asked, [`cmd`] has one file for each command, and all work of
-//! `lowtide bench` is in [`bench`]. Results go to standard output; errors, notes and progress go to standard error.
+//! `lowtide bench` is in [`mod@bench`]. Results go to standard output; errors, notes and progress go to standard error.
 //!
 //! Exit codes: 0 done, 1 the work failed, 2 the command line cannot be carried out as it is written.
 

@@ -129,6 +129,7 @@ pub(crate) fn hold(address: usize) -> Held {
 }
 
 /// The first hold of a thread, and those that find the first slot of the record in use taken.
+#[cold]
 #[inline(never)]
 fn hold_in_another_slot(address: usize) -> Held {
     if let Some((record, slot)) = own_records().find_map(|record| Some((record, record.vacant()?))) {

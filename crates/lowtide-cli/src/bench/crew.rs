@@ -33,8 +33,8 @@ pub(crate) enum Until {
 
 /// One thread's part of a workload.
 pub(crate) trait Player: Send {
-    /// Does one operation or one batch, at most `most` operations (at least 1), and returns how many; 0 when the
-    /// workload has ended.
+    /// Does up to `most` operations (at least 1), asking for their data together where the workload allows it, and returns
+    /// how many it did; 0 when the workload has ended.
     fn step(&mut self, most: u64, tally: &mut Tally) -> u64;
 }
 
@@ -55,6 +55,7 @@ struct Worker {
 struct Order {
     duration: Option<Duration>,
     ops: u64,
+    batch: u64,
     start: Arc<Barrier>,
 }
 
@@ -62,7 +63,7 @@ impl Crew {
     /// Starts one thread for each player.
     ///
     /// # Errors
-    /// [`BenchError::Peer`] is never returned; [`BenchError::Usage`] when the kernel refuses to make that many threads.
+    /// [`BenchError::Usage`] when the kernel refuses to make that many threads.
     pub(crate) fn start(players: Vec<Box<dyn Player>>) -> Result<Self, BenchError> {
         let count = players.len();
         let workers = players.into_iter().enumerate().map(|(number, mut player)| {
@@ -86,11 +87,11 @@ impl Crew {
         })
     }
 
-    /// Runs one slice and returns the threads' tallies.
+    /// Runs one slice in steps of `batch` operations and returns the threads' tallies.
     ///
     /// # Errors
     /// [`BenchError::Worker`] when a thread panicked.
-    pub(crate) fn run(&mut self, until: Until) -> Result<Vec<Tally>, BenchError> {
+    pub(crate) fn run(&mut self, until: Until, batch: u32) -> Result<Vec<Tally>, BenchError> {
         let threads = self.workers.len() as u64;
         let start = Arc::new(Barrier::new(self.workers.len()));
         for (number, worker) in (0..).zip(&self.workers) {
@@ -98,7 +99,7 @@ impl Crew {
                 Until::Seconds(seconds) => (Some(Duration::from_secs_f64(seconds)), u64::MAX),
                 Until::Ops(ops) => (None, share(ops, number, threads)),
             };
-            let order = Order { duration, ops, start: Arc::clone(&start) };
+            let order = Order { duration, ops, batch: u64::from(batch), start: Arc::clone(&start) };
             // A worker that is gone is noticed below.
             let _ = worker.orders.as_ref().map(|orders| orders.send(order));
         }
@@ -134,7 +135,7 @@ fn play(player: &mut dyn Player, order: &Order) -> Tally {
     let mut last = begin;
     let mut left = order.ops;
     while left > 0 && tally.errors < ERRORS_MAX && !interrupt::requested() {
-        let done = player.step(left, &mut tally);
+        let done = player.step(order.batch.min(left), &mut tally);
         if done == 0 {
             break;
         }
@@ -155,15 +156,13 @@ fn play(player: &mut dyn Player, order: &Order) -> Tally {
 mod tests {
     use super::*;
 
-    /// Counts down, in steps of up to `step`.
     struct Countdown {
         left: u64,
-        step: u64,
     }
 
     impl Player for Countdown {
         fn step(&mut self, most: u64, tally: &mut Tally) -> u64 {
-            let done = self.left.min(self.step).min(most);
+            let done = self.left.min(most);
             self.left -= done;
             tally.verified += done;
             done
@@ -177,9 +176,9 @@ mod tests {
 
     #[test]
     fn operations_are_shared_exactly_and_streams_go_on_in_the_next_slice() {
-        let mut crew = crew((0..3).map(|_| Countdown { left: 100, step: 7 }));
+        let mut crew = crew((0..3).map(|_| Countdown { left: 100 }));
         for (want, slice) in [(200, 200), (100, 200), (0, 200)] {
-            let tallies = crew.run(Until::Ops(slice)).unwrap();
+            let tallies = crew.run(Until::Ops(slice), 7).unwrap();
             assert_eq!(tallies.iter().map(|tally| tally.ops).sum::<u64>(), want);
             assert_eq!(tallies.iter().map(|tally| tally.verified).sum::<u64>(), want);
         }
@@ -188,8 +187,8 @@ mod tests {
 
     #[test]
     fn a_slice_of_time_ends() {
-        let mut crew = crew([Countdown { left: u64::MAX, step: 1 }]);
-        let tally = &crew.run(Until::Seconds(0.001)).unwrap()[0];
+        let mut crew = crew([Countdown { left: u64::MAX }]);
+        let tally = &crew.run(Until::Seconds(0.001), 1).unwrap()[0];
         assert!(tally.ops > 0 && tally.span.1 > tally.span.0);
     }
 
@@ -202,6 +201,6 @@ mod tests {
             }
         }
         let mut crew = Crew::start(vec![Box::new(Bomb)]).unwrap();
-        assert!(matches!(crew.run(Until::Ops(1)), Err(BenchError::Worker)));
+        assert!(matches!(crew.run(Until::Ops(1), 1), Err(BenchError::Worker)));
     }
 }

@@ -74,6 +74,11 @@ impl DataFile {
         self.bytes
     }
 
+    /// Whether it stays when the run is over.
+    pub(crate) const fn is_kept(&self) -> bool {
+        !self.disposable
+    }
+
     /// The open file, for reading.
     pub(crate) const fn file(&self) -> &File {
         &self.file

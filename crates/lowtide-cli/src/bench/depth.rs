@@ -16,8 +16,9 @@ use super::datafile::{DataFile, Purpose};
 use super::error::BenchError;
 use super::json::{Common, Report, WorkloadRow};
 use super::machine::Machine;
+use super::options;
 use super::peer::fio::Fio;
-use super::plan::{self, PAGE_BYTES};
+use super::plan::{self, PAGE_BYTES, Source};
 use super::play::job::{Job, Script};
 use super::rounds::{Row, Spread, ratio, take_turns};
 use super::system::{Lowtide, System};
@@ -44,25 +45,24 @@ const BATCH_MAX: u32 = 2048;
 /// # Errors
 /// Any [`BenchError`].
 pub(crate) fn run(args: &BenchArgs, depths: &[u32]) -> Result<(), BenchError> {
-    plan::refuse_misplaced(args, super::args::Target::Workload(Workload::RandomRead))?;
+    options::refuse_misplaced(args, super::args::Target::Workload(Workload::RandomRead))?;
     let probe = Probe::ask();
     let fio = against_fio(args)?;
-    let page_bytes = plan::page_option(args)?.unwrap_or(PAGE_BYTES);
-    let max_bytes = plan::max_option(args)?.unwrap_or(MAX_BYTES);
-    let seconds = plan::seconds_option(args.seconds)?.unwrap_or(SECONDS);
+    let page_bytes = options::page_option(args)?.unwrap_or(PAGE_BYTES);
+    let max_bytes = options::max_option(args)?.unwrap_or(MAX_BYTES);
+    let seconds = options::seconds_option(args.seconds)?.unwrap_or(SECONDS);
     let rounds = args.rounds.unwrap_or(ROUNDS);
-    let policy = plan::policies(args)[0];
+    let policy = options::policies(args)[0];
     plan::check_memory(1, max_bytes, probe.memory_available)?;
     drop(plan::build_pager(args, policy, max_bytes, page_bytes, None)?);
-    let wanted = plan::grain((max_bytes as f64 * plan::scale(args, SCALE)?) as u64);
-    let depot = plan::depot(args)?;
-    let (file, content) = match (&args.file, &depot) {
-        (Some(path), _) => DataFile::of_user(path)?,
-        (None, Some(depot)) => {
+    let wanted = options::grain((max_bytes as f64 * options::scale(args, SCALE)?) as u64);
+    let source = Source::of(args)?;
+    let (file, content) = match &source {
+        Source::User(path) => DataFile::of_user(path)?,
+        Source::Made(depot) => {
             let mut files = depot.prepare(Content::Blocks, wanted, 1, Purpose::Lasting)?;
             (files.remove(0), Content::Blocks)
         }
-        (None, None) => return Err(BenchError::usage("there is no data", "give --file or --dir")),
     };
     let content = if content == Content::Blocks { content } else { Content::Unknown };
 

@@ -64,6 +64,10 @@ impl Machine {
             .direct_align_bytes
             .map_or("no direct I/O".to_owned(), |bytes| format!("direct I/O in multiples of {bytes} B"));
         let ahead = self.read_ahead_kib.map_or(String::new(), |kib| format!("; kernel read-ahead {kib} KiB"));
+        let memory = match self.file_system.as_str() {
+            "tmpfs" | "ramfs" => " (that is memory: there is no device to measure)",
+            _ => "",
+        };
         let place = file.path().parent().unwrap_or(Path::new("."));
         vec![
             format!(
@@ -74,7 +78,7 @@ impl Machine {
                 self.kernel
             ),
             format!(
-                "data      {} on {} in {}; {direct}{ahead}",
+                "data      {} on {}{memory} in {}; {direct}{ahead}",
                 Size::new(file.bytes()),
                 self.file_system,
                 place.display()

@@ -2,7 +2,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `args`, `plan` | options; defaults filled in and the impossible refused |
+//! | `args`, `options`, `plan` | what can be said; what each option may be; defaults filled in |
 //! | `content`, `datafile` | what data files hold; making, locking and keeping them |
 //! | `door`, `play`, `crew` | a thread's way to its data; operations; threads |
 //! | `system`, `peer` | lowtide under a policy; what it is compared with |
@@ -20,6 +20,7 @@ pub(crate) mod error;
 mod hit;
 mod json;
 mod machine;
+mod options;
 pub(crate) mod peer;
 mod plan;
 mod play;

@@ -17,6 +17,9 @@ use super::crew::{Until, share};
 use super::datafile::{DataFile, Depot, Purpose};
 use super::error::BenchError;
 use super::machine::direct_align;
+use super::options::{
+    GRAIN_BYTES, grain, max_option, page_option, policies, refuse_misplaced, scale, seconds_option,
+};
 
 /// The budget when nothing is said.
 pub(crate) const MAX_BYTES: u64 = 256 << 20;
@@ -24,8 +27,6 @@ pub(crate) const MAX_BYTES: u64 = 256 << 20;
 pub(crate) const SCALE: f64 = 4.0;
 /// lowtide's base page where nothing argues for another: the kernel's own.
 pub(crate) const PAGE_BYTES: u64 = 4096;
-/// Data sizes are multiples of this, so that every possible page divides them.
-const GRAIN_BYTES: u64 = 64 << 10;
 /// Measured seconds of a system when nothing is said.
 const SECONDS: f64 = 5.0;
 /// Rounds when nothing is said.
@@ -34,6 +35,36 @@ const ROUNDS: u32 = 5;
 const SCAN_BYTES: u64 = 128 << 10;
 /// Memory beside the budgets that must be available, in bytes: tables, threads, and air for the rest of the machine.
 const HEADROOM_BYTES: u64 = 64 << 20;
+
+/// Where data comes from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// Files that the bench makes and may keep.
+    Made(Depot),
+    /// A file of the user's own, which is only read.
+    User(PathBuf),
+}
+
+impl Source {
+    /// What the options say.
+    ///
+    /// # Errors
+    /// Those of [`Depot::open`].
+    pub(crate) fn of(args: &BenchArgs) -> Result<Self, BenchError> {
+        match &args.file {
+            Some(path) => Ok(Self::User(path.clone())),
+            None => depot(args).map(Self::Made),
+        }
+    }
+}
+
+/// The directory of the files that the bench makes.
+///
+/// # Errors
+/// Those of [`Depot::open`].
+pub(crate) fn depot(args: &BenchArgs) -> Result<Depot, BenchError> {
+    Depot::open(args.dir.as_deref(), !args.no_keep)
+}
 
 /// A kernel mapping to compare with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,22 +186,23 @@ impl Plan {
     /// Those of [`Depot::prepare`] and [`DataFile::of_user`]; [`BenchError::Usage`] for a file of the user's that does not suit.
     pub(crate) fn files(
         &mut self,
-        user_file: Option<&Path>,
-        depot: Option<&Depot>,
+        source: &Source,
         mut note: impl FnMut(String),
     ) -> Result<(Vec<DataFile>, Vec<usize>), BenchError> {
-        if let Some(path) = user_file {
-            let (file, found) = DataFile::of_user(path)?;
-            self.suit(path, &file, found)?;
-            for left_out in self.peers.drain(1.min(self.peers.len())..) {
-                note(format!(
-                    "{} is left out: two mappings of one file share its page cache; run it alone with --against {0}",
-                    left_out.name
-                ));
+        let depot = match source {
+            Source::Made(depot) => depot,
+            Source::User(path) => {
+                let (file, found) = DataFile::of_user(path)?;
+                self.suit(path, &file, found)?;
+                for left_out in self.peers.drain(1.min(self.peers.len())..) {
+                    note(format!(
+                        "{0} left out: two mappings of one file share its page cache; run it alone with --against {0}",
+                        left_out.name
+                    ));
+                }
+                return Ok((vec![file], vec![0; self.policies.len() + self.peers.len()]));
             }
-            return Ok((vec![file], vec![0; self.policies.len() + self.peers.len()]));
-        }
-        let Some(depot) = depot else { return Ok((Vec::new(), Vec::new())) };
+        };
         let lowtides = self.policies.len();
         let places: Vec<usize> = if self.writes {
             (0..lowtides + self.peers.len()).collect()
@@ -251,83 +283,6 @@ pub(crate) fn batch(args: &BenchArgs, workload: Workload, page_bytes: u64) -> u3
     })
 }
 
-/// The policies of lowtide's rows; the first is the one that ratios are against.
-pub(crate) fn policies(args: &BenchArgs) -> Vec<Policy> {
-    let given = args.policy.clone().unwrap_or_else(|| Policy::builtin().map(|(policy, _)| policy).collect());
-    let mut policies = Vec::with_capacity(given.len());
-    for policy in given {
-        if !policies.contains(&policy) {
-            policies.push(policy);
-        }
-    }
-    policies
-}
-
-/// The budget, if one was given.
-///
-/// # Errors
-/// [`BenchError::Usage`] for none and for no limit.
-pub(crate) fn max_option(args: &BenchArgs) -> Result<Option<u64>, BenchError> {
-    match args.max {
-        Some(max) if max.is_max() || max.bytes() == 0 => Err(BenchError::usage(
-            format!("--max {max} is not a budget"),
-            "give each system a size that the machine has, such as --max 256M",
-        )),
-        max => Ok(max.map(Size::bytes)),
-    }
-}
-
-/// The data as a multiple of the budget.
-///
-/// # Errors
-/// [`BenchError::Usage`] unless it is a positive number that leads to a possible file.
-pub(crate) fn scale(args: &BenchArgs, default: f64) -> Result<f64, BenchError> {
-    match args.scale {
-        Some(scale) if !(scale.is_finite() && (0.01..=1e6).contains(&scale)) => Err(BenchError::usage(
-            format!("--scale {scale} is not possible"),
-            "give a number from 0.01 to 1000000, such as --scale 4",
-        )),
-        scale => Ok(scale.unwrap_or(default)),
-    }
-}
-
-/// A time, if one was given.
-///
-/// # Errors
-/// [`BenchError::Usage`] unless it is positive and less than a month.
-pub(crate) fn seconds_option(seconds: Option<f64>) -> Result<Option<f64>, BenchError> {
-    match seconds {
-        Some(seconds) if !(seconds.is_finite() && seconds > 0.0 && seconds < 2.6e6) => {
-            Err(BenchError::usage(
-                format!("--seconds {seconds} is not possible"),
-                "give a time such as --seconds 5",
-            ))
-        }
-        seconds => Ok(seconds),
-    }
-}
-
-/// The page, if one was given.
-///
-/// # Errors
-/// [`BenchError::Usage`] unless it is a power of two from 512 bytes to 64 KiB.
-pub(crate) fn page_option(args: &BenchArgs) -> Result<Option<u64>, BenchError> {
-    match args.page {
-        Some(page) if !page.bytes().is_power_of_two() || !(512..=GRAIN_BYTES).contains(&page.bytes()) => {
-            Err(BenchError::usage(
-                format!("--page {page} is not possible"),
-                "give a power of two from 512 bytes to 64K, such as --page 4K",
-            ))
-        }
-        page => Ok(page.map(Size::bytes)),
-    }
-}
-
-/// A whole number of grains, at least one.
-pub(crate) fn grain(bytes: u64) -> u64 {
-    bytes.checked_next_multiple_of(GRAIN_BYTES).unwrap_or(u64::MAX - GRAIN_BYTES + 1).max(GRAIN_BYTES)
-}
-
 /// A pager as the options describe it.
 ///
 /// # Errors
@@ -402,62 +357,4 @@ fn mmap_peers(
         peers.clear();
     }
     Ok(peers)
-}
-
-/// Refuses options that mean nothing for what is run, so that nobody believes they had an effect.
-///
-/// # Errors
-/// [`BenchError::Usage`].
-pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), BenchError> {
-    let is = |workload| target == Target::Workload(workload);
-    let hit = target == Target::Hit;
-    let ycsb = matches!(target, Target::Workload(workload) if workload.ycsb_letter().is_some());
-    let depth = args.depth.is_some();
-    let replay = is(Workload::Replay);
-    let rules = [
-        (depth && !is(Workload::RandomRead), "--depth", "random-read"),
-        (args.size.is_some() && !hit, "--size", "hit"),
-        (args.trace.is_some() && !replay, "--trace", "replay"),
-        (args.distribution.is_some() && !ycsb, "--distribution", "ycsb-a, ycsb-b and ycsb-c"),
-        (
-            args.threads != 1 && (replay || hit || depth),
-            "--threads",
-            "ycsb, and random-read and scan without --depth",
-        ),
-        (
-            args.batch.is_some() && (replay || hit || depth),
-            "--batch",
-            "ycsb, and random-read and scan without --depth",
-        ),
-        (args.seconds.is_some() && (replay || hit), "--seconds", "ycsb, random-read and scan; use --ops"),
-        (args.ops.is_some() && depth, "--ops", "anything but --depth; use --seconds"),
-        (args.file.is_some() && (replay || hit), "--file", "ycsb-c, random-read and scan"),
-        (args.scale.is_some() && hit, "--scale", "workloads; use --size"),
-        (args.max.is_some() && hit, "--max", "workloads; use --size"),
-        (args.against.is_some() && hit, "--against", "workloads"),
-    ];
-    for (misplaced, option, place) in rules {
-        if misplaced {
-            return Err(BenchError::usage(
-                format!("{option} does not apply here"),
-                format!("it is for {place}"),
-            ));
-        }
-    }
-    if replay && args.trace.is_none() {
-        return Err(BenchError::usage("replay needs a trace", "name one with --trace FILE"));
-    }
-    Ok(())
-}
-
-/// The directory that the data files come from, unless the user brings a file.
-///
-/// # Errors
-/// Those of [`Depot::open`].
-pub(crate) fn depot(args: &BenchArgs) -> Result<Option<Depot>, BenchError> {
-    let dir: Option<&PathBuf> = args.dir.as_ref();
-    match args.file {
-        Some(_) => Ok(None),
-        None => Depot::open(dir.map(PathBuf::as_path), !args.no_keep).map(Some),
-    }
 }

@@ -5,8 +5,9 @@
 //! ratio of two systems is taken within each round, where both met the same machine, and what is reported is the
 //! median over the rounds with the smallest and the largest beside it.
 //!
-//! Before that, each system is warmed up until it is in its steady state: either its operations have asked for three times
-//! its budget, or its budget is full and what it reads per operation has stopped changing.
+//! Before that, each system is warmed up until it is in its steady state: its budget is full, what it reads per operation
+//! has stopped changing, and since it was full its operations have asked for as much as the budget holds (or it has read
+//! several times that).
 
 use std::time::{Duration, Instant};
 
@@ -19,10 +20,12 @@ use super::system::System;
 use super::tally::Slice;
 use crate::{interrupt, out};
 
-/// Warm-up is enough when this many budgets' worth of bytes have been asked for.
-const BUDGETS_ASKED: u64 = 3;
-/// A budget is full when this much of it is charged.
+/// A budget is full when this much of it, or of the data if that is less, is charged.
 const FULL: f64 = 0.9;
+/// Budgets' worth of bytes that operations ask for, once it is full.
+const BUDGETS_ASKED: u64 = 1;
+/// Budgets' worth of bytes read from the device that will do instead, for a system that reads much more than it is asked for.
+const BUDGETS_READ: u64 = 3;
 /// Bytes read per operation have settled when two steps in a row differ by at most this share.
 const SETTLED: f64 = 0.1;
 /// The longest warm-up of one system.
@@ -114,12 +117,13 @@ pub(crate) fn ratio(row: &Row, base: &Row, measure: impl Fn(&Slice) -> f64) -> S
 pub(crate) fn warm_up(
     systems: &mut Vec<Box<dyn System>>,
     max_bytes: u64,
+    data_bytes: u64,
     progress: &ProgressBar,
 ) -> Result<(), BenchError> {
     let mut at = 0;
     while let Some(system) = systems.get_mut(at) {
         progress.set_message(format!("warming up {}", system.label()));
-        match warm_up_one(system.as_mut(), max_bytes) {
+        match warm_up_one(system.as_mut(), max_bytes, data_bytes) {
             Err(killed @ BenchError::PeerKilled { .. }) => {
                 progress.suspend(|| out::note(killed));
                 systems.remove(at);
@@ -134,21 +138,25 @@ pub(crate) fn warm_up(
     Ok(())
 }
 
-fn warm_up_one(system: &mut dyn System, max_bytes: u64) -> Result<(), BenchError> {
+fn warm_up_one(system: &mut dyn System, max_bytes: u64, data_bytes: u64) -> Result<(), BenchError> {
     let label = system.label();
     let begin = Instant::now();
     let share = (max_bytes as f64 / f64::from(256 << 20)).clamp(0.05, 1.0);
     let step = Until::Seconds(WARM_STEP_SECONDS * share);
-    let mut asked = 0;
-    let mut last_cost = f64::INFINITY;
-    while begin.elapsed() < WARM_MAX && asked < BUDGETS_ASKED * max_bytes {
-        let slice = system.run(step)?;
+    let enough = max_bytes.min(data_bytes);
+    let (mut asked, mut read, mut last_cost) = (0, 0, f64::INFINITY);
+    while begin.elapsed() < WARM_MAX {
+        let slice = system.warm(step)?;
         interrupt::check(|| format!("warming up {label}"))?;
         verdict(&label, &slice)?;
+        if (slice.current_bytes as f64) < FULL * enough as f64 {
+            continue;
+        }
         asked += slice.asked_bytes;
+        read += slice.read_bytes;
+        let turned_over = asked >= BUDGETS_ASKED * enough || read >= BUDGETS_READ * enough;
         let cost = slice.read_bytes as f64 / slice.ops.max(1) as f64;
-        let full = slice.current_bytes as f64 >= FULL * max_bytes as f64;
-        if full && (cost - last_cost).abs() <= SETTLED * last_cost {
+        if turned_over && (cost - last_cost).abs() <= SETTLED * last_cost {
             break;
         }
         last_cost = cost;

@@ -8,12 +8,12 @@ use lowtide_workload::{Distribution, Workload};
 
 use super::args::BenchArgs;
 use super::crew::Until;
-use super::datafile::{DataFile, Depot};
+use super::datafile::DataFile;
 use super::error::BenchError;
 use super::json::{Common, Report, WorkloadRow};
 use super::machine::Machine;
 use super::peer::mmap::Mmap;
-use super::plan::{self, Plan};
+use super::plan::{self, Plan, Source};
 use super::play::job::Job;
 use super::play::replay::Recording;
 use super::rounds::{Row, ratio, take_turns, warm_up};
@@ -35,8 +35,8 @@ pub(crate) fn run(args: &BenchArgs, workload: Workload) -> Result<(), BenchError
     let trace = recording.as_ref().map(|trace| (trace.pages(), trace.len(), trace.writes()));
     let mut plan = Plan::new(args, workload, trace, &probe, out::note)?;
     // Declared in this order so that they go in the opposite one: systems, then files, then their directory.
-    let depot = plan::depot(args)?;
-    let (files, places) = plan.files(args.file.as_deref(), depot.as_ref(), out::note)?;
+    let source = Source::of(args)?;
+    let (files, places) = plan.files(&source, out::note)?;
     let (page_bytes, page_note) = plan::choose_page(args, plan.content, &files[0])?;
     let job = job(args, &plan, page_bytes);
     let script = job.script(recording)?;
@@ -68,12 +68,12 @@ pub(crate) fn run(args: &BenchArgs, workload: Workload) -> Result<(), BenchError
     let steps = systems.len() as u64 * (u64::from(plan.rounds) + u64::from(warmed));
     let progress = progress::steps("", steps);
     if warmed {
-        warm_up(&mut systems, plan.max_bytes, &progress)?;
+        warm_up(&mut systems, plan.max_bytes, plan.data_bytes, &progress)?;
     }
     let rows = take_turns(&mut systems, plan.rounds, |round| plan.slice(round), &progress)?;
     progress.finish_and_clear();
 
-    tail(&rows, &job, depot.as_ref(), args.no_keep, &files);
+    tail(&rows, &job, &source, &files);
     let json = rows.iter().map(|row| WorkloadRow::new(&common, row, &rows[0])).collect();
     Report::new(&machine, json).write(args.json.as_deref())?;
     rows.iter().try_for_each(Row::verdict)
@@ -118,8 +118,11 @@ fn head(machine: &Machine, files: &[DataFile], plan: &Plan, job: &Job, page_note
     for line in machine.lines(&files[0]) {
         out::line(line);
     }
-    let systems = plan.policies.len() + plan.peers.len();
-    out::line(format_args!("budget    {} for each of {systems} systems", Size::new(plan.max_bytes)));
+    let together = match plan.policies.len() + plan.peers.len() {
+        1 => String::new(),
+        systems => format!(" for each of {systems} systems, all alive together"),
+    };
+    out::line(format_args!("budget    {}{together}", Size::new(plan.max_bytes)));
     out::line(format_args!("page      {}: {page_note}", Size::new(job.page_bytes)));
     let popularity = match plan.workload.ycsb_letter() {
         Some(_) => format!("; popularity {}", Distribution::from(plan.popularity)),
@@ -144,7 +147,7 @@ fn head(machine: &Machine, files: &[DataFile], plan: &Plan, job: &Job, page_note
 }
 
 /// The table and what follows from it.
-fn tail(rows: &[Row], job: &Job, depot: Option<&Depot>, no_keep: bool, files: &[DataFile]) {
+fn tail(rows: &[Row], job: &Job, source: &Source, files: &[DataFile]) {
     out::line(table::of_workload(rows));
     out::line("");
     let sums: Vec<Slice> = rows.iter().map(Row::sum).collect();
@@ -171,8 +174,10 @@ fn tail(rows: &[Row], job: &Job, depot: Option<&Depot>, no_keep: bool, files: &[
             first.label, ratio.median, ratio.min, ratio.max
         ));
     }
-    if let (Some(depot), false) = (depot, no_keep) {
-        let bytes: u64 = files.iter().map(DataFile::bytes).sum();
+    let bytes: u64 = files.iter().filter(|file| file.is_kept()).map(DataFile::bytes).sum();
+    if let Source::Made(depot) = source
+        && bytes > 0
+    {
         out::line(format_args!(
             "data files ({}) are kept in {} for the next run; --no-keep removes them",
             Size::new(bytes),

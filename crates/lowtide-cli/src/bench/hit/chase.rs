@@ -27,15 +27,16 @@ pub(super) trait Words {
 pub(super) struct ViewWords {
     view: View,
     count: u64,
-    /// Words of a page, as a power of two.
+    /// Words of a page, as a power of two, and the bits of an index that say which of them.
     shift: u32,
+    mask: u64,
 }
 
 impl ViewWords {
     /// All whole words of `view`.
     pub(super) fn new(view: View) -> Self {
         let shift = (view.page_size() / WORD_BYTES).trailing_zeros();
-        Self { count: view.len() / WORD_BYTES as u64, view, shift }
+        Self { count: view.len() / WORD_BYTES as u64, view, shift, mask: (1 << shift) - 1 }
     }
 }
 
@@ -49,7 +50,7 @@ impl Words for ViewWords {
     #[inline(always)]
     fn word(&self, index: u64) -> Result<u64, lowtide::Error> {
         let page = self.view.read(index >> self.shift)?;
-        let start = (index & ((1 << self.shift) - 1)) as usize * WORD_BYTES;
+        let start = (index & self.mask) as usize * WORD_BYTES;
         let mut bytes = [0; WORD_BYTES];
         bytes.copy_from_slice(&page[start..start + WORD_BYTES]);
         Ok(u64::from_le_bytes(bytes))

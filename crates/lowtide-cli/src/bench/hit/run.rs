@@ -15,6 +15,7 @@ use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
 use crate::bench::json::Report;
 use crate::bench::machine::Machine;
+use crate::bench::options;
 use crate::bench::plan::{self, PAGE_BYTES};
 use crate::bench::rounds::Spread;
 use crate::bench::system::open_view;
@@ -58,9 +59,9 @@ struct HitRow {
 /// # Errors
 /// Any [`BenchError`].
 pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
-    plan::refuse_misplaced(args, Target::Hit)?;
+    options::refuse_misplaced(args, Target::Hit)?;
     let probe = Probe::ask();
-    let page_bytes = plan::page_option(args)?.unwrap_or(PAGE_BYTES);
+    let page_bytes = options::page_option(args)?.unwrap_or(PAGE_BYTES);
     let sizes = sizes(args)?;
     for &size in &sizes {
         plan::check_memory(2, budget(size), probe.memory_available)?;
@@ -69,11 +70,11 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     let rounds = args.rounds.unwrap_or(ROUNDS);
     let mut rows: Vec<HitRow> = Vec::new();
     let mut machine = None;
+    let mut closing = Vec::new();
     let progress = progress::steps("", sizes.len() as u64 * (1 + 2 * u64::from(rounds)));
-    let Some(depot) = depot else { return Ok(()) };
     for &size in &sizes {
         let file = depot.prepare(Content::Words, size, 1, Purpose::Lasting)?.remove(0);
-        let policy = plan::policies(args)[0];
+        let policy = options::policies(args)[0];
         let pager = plan::build_pager(args, policy, budget(size), page_bytes, None)?;
         if machine.is_none() {
             let asked = Machine::ask(&probe, &file, report(std::slice::from_ref(&pager)))?;
@@ -89,13 +90,21 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
             let turns = pair.take_turns(pattern, args, rounds, || progress.inc(1))?;
             rows.extend(turns.rows(pattern, size, page_bytes, &policy.to_string(), args.seed));
         }
-        let pages = pager.stat().io.reads - reads;
+        let stat = pager.stat();
+        closing.push(format!(
+            "{}: {} of the view's {} of frames are in huge pages",
+            Size::new(size),
+            Size::new(stat.huge_bytes),
+            Size::new(stat.budget_bytes)
+        ));
+        let pages = stat.io.reads - reads;
         if pages > 0 {
             return Err(BenchError::NotResident { pages });
         }
     }
     progress.finish_and_clear();
     print(&rows);
+    out::line(format_args!("\n{}", closing.join("\n")));
     let wrong = rows.iter().find(|row| row.errors > 0).map(|row| BenchError::Wrong {
         system: row.system.into(),
         errors: row.errors,
@@ -121,7 +130,7 @@ fn sizes(args: &BenchArgs) -> Result<Vec<u64>, BenchError> {
             _ if size.is_max() => {
                 Err(BenchError::usage("--size max is no size", "give a size such as --size 256M"))
             }
-            bytes => Ok(plan::grain(bytes)),
+            bytes => Ok(options::grain(bytes)),
         })
         .collect()
 }

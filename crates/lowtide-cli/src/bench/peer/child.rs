@@ -52,6 +52,7 @@ struct Prepared {
 struct Playing {
     door: MappingDoor,
     crew: Crew,
+    batch: u32,
     writes: bool,
 }
 
@@ -72,7 +73,7 @@ impl Peer {
                 let door = MappingDoor::open(&path, len, how)
                     .map_err(|error| format!("cannot map {}: {error}", path.display()))?;
                 let crew = Crew::start(job.players(&script, || door.clone())).map_err(text)?;
-                self.playing = Some(Playing { door, crew, writes: job.writes });
+                self.playing = Some(Playing { door, crew, batch: job.batch, writes: job.writes });
                 Ok(Reply::Done)
             }
             Request::Run { until } => {
@@ -86,7 +87,7 @@ impl Peer {
 impl Playing {
     fn run(&mut self, until: Until) -> Result<Slice, BenchError> {
         let cpu = CpuTime::now_self();
-        let mut slice = Slice::of(&self.crew.run(until)?);
+        let mut slice = Slice::of(&self.crew.run(until, self.batch)?);
         if self.writes {
             let begin = Instant::now();
             if let Err(error) = self.door.flush() {

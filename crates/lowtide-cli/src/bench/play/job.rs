@@ -101,15 +101,15 @@ impl Job {
                 let door = door();
                 match script {
                     Script::Ycsb(ycsb) => {
-                        Box::new(RecordPlayer::new(door, ycsb.stream(thread, self.threads), self.batch))
+                        Box::new(RecordPlayer::new(door, ycsb.stream(thread, self.threads)))
                     }
                     Script::Random(random) => {
                         let stream = random.stream(thread, self.threads);
-                        Box::new(PagePlayer::new(door, stream, page_bytes, self.content, self.batch))
+                        Box::new(PagePlayer::new(door, stream, page_bytes, self.content))
                     }
                     Script::Scan(scan) => {
                         let stream = scan.stream(thread, self.threads);
-                        Box::new(PagePlayer::new(door, stream, page_bytes, self.content, self.batch))
+                        Box::new(PagePlayer::new(door, stream, page_bytes, self.content))
                     }
                     Script::Replay(trace) => Box::new(ReplayPlayer::new(door, Arc::clone(trace), page_bytes)),
                 }

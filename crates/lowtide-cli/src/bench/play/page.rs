@@ -20,14 +20,13 @@ pub(crate) struct PagePlayer<D, S> {
     stream: S,
     page_bytes: usize,
     content: Content,
-    batch: u64,
     offsets: Vec<u64>,
 }
 
 impl<D: Door, S: Iterator<Item = PageOp> + Send> PagePlayer<D, S> {
-    /// A player of `stream`, whose operations are on single pages of `page_bytes`, `batch` at a time.
-    pub(crate) fn new(door: D, stream: S, page_bytes: usize, content: Content, batch: u32) -> Self {
-        Self { door, stream, page_bytes, content, batch: u64::from(batch), offsets: Vec::new() }
+    /// A player of `stream`, whose operations are on single pages of `page_bytes`.
+    pub(crate) fn new(door: D, stream: S, page_bytes: usize, content: Content) -> Self {
+        Self { door, stream, page_bytes, content, offsets: Vec::new() }
     }
 }
 
@@ -35,7 +34,7 @@ impl<D: Door, S: Iterator<Item = PageOp> + Send> Player for PagePlayer<D, S> {
     fn step(&mut self, most: u64, tally: &mut Tally) -> u64 {
         let page_bytes = self.page_bytes;
         let content = self.content;
-        let ops = usize::try_from(self.batch.min(most)).unwrap_or(usize::MAX);
+        let ops = usize::try_from(most).unwrap_or(usize::MAX);
         self.offsets.clear();
         self.offsets.extend(self.stream.by_ref().take(ops).map(|op| op.page * page_bytes as u64));
         tally.asked_bytes += (page_bytes * self.offsets.len()) as u64;

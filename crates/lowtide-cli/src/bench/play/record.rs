@@ -1,7 +1,7 @@
 //! Operations on records: YCSB's reads and updates.
 //!
 //! A read looks at the whole record and checks key and checksum. An update reads the record, checks it, and
-//! writes its next version. With a batch of more than one, the reads of a batch are asked for together, and its updates
+//! writes its next version. In steps of more than one, the reads of a step are asked for together, and its updates
 //! follow one by one.
 
 use lowtide_workload::record::{RECORD_BYTES, update, verify};
@@ -16,24 +16,16 @@ use crate::bench::tally::Tally;
 pub(crate) struct RecordPlayer<D> {
     door: D,
     stream: YcsbStream,
-    batch: u64,
-    /// Keys and offsets of the reads of a batch, and keys of its updates.
+    /// Keys and offsets of the reads of a step, and keys of its updates.
     reads: Vec<u64>,
     offsets: Vec<u64>,
     updates: Vec<u64>,
 }
 
 impl<D: Door> RecordPlayer<D> {
-    /// A player of `stream` that asks for `batch` records at a time.
-    pub(crate) fn new(door: D, stream: YcsbStream, batch: u32) -> Self {
-        Self {
-            door,
-            stream,
-            batch: u64::from(batch),
-            reads: Vec::new(),
-            offsets: Vec::new(),
-            updates: Vec::new(),
-        }
+    /// A player of `stream`.
+    pub(crate) fn new(door: D, stream: YcsbStream) -> Self {
+        Self { door, stream, reads: Vec::new(), offsets: Vec::new(), updates: Vec::new() }
     }
 
     #[inline]
@@ -91,10 +83,9 @@ impl<D: Door> RecordPlayer<D> {
 
 impl<D: Door> Player for RecordPlayer<D> {
     fn step(&mut self, most: u64, tally: &mut Tally) -> u64 {
-        let ops = self.batch.min(most);
-        if ops > 1 {
-            self.batch(ops, tally);
-            return ops;
+        if most > 1 {
+            self.batch(most, tally);
+            return most;
         }
         let RecordOp { kind, key } = self.stream.next_op();
         match kind {

@@ -1,0 +1,137 @@
+//! Single options: what each may be, and where it means something.
+//!
+//! The argument parser refuses what is no number, size or name. What is one and still cannot be meant (a budget of zero, a
+//! page of three kilobytes, a depth for a scan) is refused here, with the option's name and something to write
+//! instead.
+
+use lowtide::{Policy, Size};
+use lowtide_workload::Workload;
+
+use super::args::{BenchArgs, Target};
+use super::error::BenchError;
+
+/// Data sizes are multiples of this, so that every possible page divides them.
+pub(crate) const GRAIN_BYTES: u64 = 64 << 10;
+
+/// The policies of lowtide's rows; the first is the one that ratios are against.
+pub(crate) fn policies(args: &BenchArgs) -> Vec<Policy> {
+    let given = args.policy.clone().unwrap_or_else(|| Policy::builtin().map(|(policy, _)| policy).collect());
+    let mut policies = Vec::with_capacity(given.len());
+    for policy in given {
+        if !policies.contains(&policy) {
+            policies.push(policy);
+        }
+    }
+    policies
+}
+
+/// The budget, if one was given.
+///
+/// # Errors
+/// [`BenchError::Usage`] for none and for no limit.
+pub(crate) fn max_option(args: &BenchArgs) -> Result<Option<u64>, BenchError> {
+    match args.max {
+        Some(max) if max.is_max() || max.bytes() == 0 => Err(BenchError::usage(
+            format!("--max {max} is not a budget"),
+            "give each system a size that the machine has, such as --max 256M",
+        )),
+        max => Ok(max.map(Size::bytes)),
+    }
+}
+
+/// The data as a multiple of the budget.
+///
+/// # Errors
+/// [`BenchError::Usage`] unless it is a positive number that leads to a possible file.
+pub(crate) fn scale(args: &BenchArgs, default: f64) -> Result<f64, BenchError> {
+    match args.scale {
+        Some(scale) if !(scale.is_finite() && (0.01..=1e6).contains(&scale)) => Err(BenchError::usage(
+            format!("--scale {scale} is not possible"),
+            "give a number from 0.01 to 1000000, such as --scale 4",
+        )),
+        scale => Ok(scale.unwrap_or(default)),
+    }
+}
+
+/// A time, if one was given.
+///
+/// # Errors
+/// [`BenchError::Usage`] unless it is positive and less than a month.
+pub(crate) fn seconds_option(seconds: Option<f64>) -> Result<Option<f64>, BenchError> {
+    match seconds {
+        Some(seconds) if !(seconds.is_finite() && seconds > 0.0 && seconds < 2.6e6) => {
+            Err(BenchError::usage(
+                format!("--seconds {seconds} is not possible"),
+                "give a time such as --seconds 5",
+            ))
+        }
+        seconds => Ok(seconds),
+    }
+}
+
+/// The page, if one was given.
+///
+/// # Errors
+/// [`BenchError::Usage`] unless it is a power of two from 512 bytes to 64 KiB.
+pub(crate) fn page_option(args: &BenchArgs) -> Result<Option<u64>, BenchError> {
+    match args.page {
+        Some(page) if !page.bytes().is_power_of_two() || !(512..=GRAIN_BYTES).contains(&page.bytes()) => {
+            Err(BenchError::usage(
+                format!("--page {page} is not possible"),
+                "give a power of two from 512 bytes to 64K, such as --page 4K",
+            ))
+        }
+        page => Ok(page.map(Size::bytes)),
+    }
+}
+
+/// A whole number of grains, at least one.
+pub(crate) fn grain(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(GRAIN_BYTES).unwrap_or(u64::MAX - GRAIN_BYTES + 1).max(GRAIN_BYTES)
+}
+
+/// Refuses options that mean nothing for what is run, so that nobody believes they had an effect.
+///
+/// # Errors
+/// [`BenchError::Usage`].
+pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), BenchError> {
+    let is = |workload| target == Target::Workload(workload);
+    let hit = target == Target::Hit;
+    let ycsb = matches!(target, Target::Workload(workload) if workload.ycsb_letter().is_some());
+    let depth = args.depth.is_some();
+    let replay = is(Workload::Replay);
+    let rules = [
+        (depth && !is(Workload::RandomRead), "--depth", "random-read"),
+        (args.size.is_some() && !hit, "--size", "hit"),
+        (args.trace.is_some() && !replay, "--trace", "replay"),
+        (args.distribution.is_some() && !ycsb, "--distribution", "ycsb-a, ycsb-b and ycsb-c"),
+        (
+            args.threads != 1 && (replay || hit || depth),
+            "--threads",
+            "ycsb, and random-read and scan without --depth",
+        ),
+        (
+            args.batch.is_some() && (replay || hit || depth),
+            "--batch",
+            "ycsb, and random-read and scan without --depth",
+        ),
+        (args.seconds.is_some() && (replay || hit), "--seconds", "ycsb, random-read and scan; use --ops"),
+        (args.ops.is_some() && depth, "--ops", "anything but --depth; use --seconds"),
+        (args.file.is_some() && (replay || hit), "--file", "ycsb-c, random-read and scan"),
+        (args.scale.is_some() && hit, "--scale", "workloads; use --size"),
+        (args.max.is_some() && hit, "--max", "workloads; use --size"),
+        (args.against.is_some() && hit, "--against", "workloads"),
+    ];
+    for (misplaced, option, place) in rules {
+        if misplaced {
+            return Err(BenchError::usage(
+                format!("{option} does not apply here"),
+                format!("it is for {place}"),
+            ));
+        }
+    }
+    if replay && args.trace.is_none() {
+        return Err(BenchError::usage("replay needs a trace", "name one with --trace FILE"));
+    }
+    Ok(())
+}
