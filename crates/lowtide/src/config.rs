@@ -48,6 +48,7 @@ pub struct Builder {
     pub(crate) io_mode: IoMode,
     pub(crate) depth: u32,
     pub(crate) background: bool,
+    pub(crate) young_faults: bool,
     pub(crate) patience: Duration,
     pub(crate) inject: Option<Arc<dyn Inject>>,
 }
@@ -62,6 +63,7 @@ impl Default for Builder {
             io_mode: IoMode::Auto,
             depth: 32,
             background: true,
+            young_faults: false,
             patience: Duration::from_secs(10),
             inject: None,
         }
@@ -110,6 +112,15 @@ impl Builder {
     /// that depends on nothing but the calls.
     pub fn background(mut self, background: bool) -> Self {
         self.background = background;
+        self
+    }
+
+    /// Whether the access that brings a page in also sets its young bit, as a processor's page tables do: the kernel cannot
+    /// avoid it and takes every new page for one that was used again. Off by default, because telling first accesses from later ones
+    /// saves a sixth of all misses on skewed random reads (`docs/decisions/0004-first-accesses.md`). On, policies decide as the kernel's do,
+    /// which helps where a file is read in a circle.
+    pub fn young_faults(mut self, young: bool) -> Self {
+        self.young_faults = young;
         self
     }
 

@@ -254,11 +254,13 @@ impl Pool {
         mut held: Held,
         access: Access,
     ) -> Result<(u32, Held), Error> {
+        // The access that brings a page in is told to the engine by the fault; the young bit is for later ones.
+        let mut told = false;
         loop {
             match claim(space, page, entry) {
                 // The slot was set before this look at the translation, so what it says holds.
                 Miss::Resident(seen, frame) => {
-                    if access == Access::Mapped {
+                    if access == Access::Mapped && !told {
                         space.table.set_young(page, seen);
                     }
                     return Ok((frame, held));
@@ -266,7 +268,9 @@ impl Pool {
                 Miss::Claimed(mut claim) => {
                     let frame = self.frames_for(space, page, &mut claim, access, true)?;
                     let outcome = self.backend.read_one(self.read_request(space, &claim, frame, 0));
-                    self.resolve(space, &claim, frame, outcome, access == Access::Mapped)?;
+                    let young = access == Access::Mapped && self.young_faults;
+                    self.resolve(space, &claim, frame, outcome, young)?;
+                    told = true;
                 }
                 Miss::InHand(seen) => {
                     if pipelines() > 0 {

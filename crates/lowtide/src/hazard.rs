@@ -53,7 +53,8 @@
 //! cache line for each thread.
 
 use crate::sync::{
-    AtomicUsize, Cell, Global, GlobalMutex, Ordering, heavy, is_torn_down, light, thread_cell,
+    AtomicUsize, Cell, Global, GlobalMutex, Ordering, heavy, is_asymmetric, is_torn_down, light,
+    light_if_asymmetric, thread_cell,
 };
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
@@ -92,11 +93,11 @@ struct Registry {
 static REGISTRY: Global<Registry> =
     Global::new(|| GlobalMutex::new(Registry { all: Vec::new(), idle: Vec::new(), orphans: Vec::new() }));
 
-// A record of this thread, if it has one: the one that had a vacant slot last.
+// A record of this thread whose first slot may be vacant, if the thread has one and holds need no fence.
 thread_cell!(LOCAL: Cell<Option<&'static Record>> = Cell::new(None));
 
-// The destructor that a thread needs; apart from `LOCAL`, because thread-locals with destructors are slower
-// to reach.
+// The records of this thread, and the destructor that gives them back; apart from `LOCAL`, because thread-locals
+// with destructors are slower to reach.
 thread_cell!(AT_EXIT: AtExit = AtExit(Cell::new(None)));
 
 /// Gives the records of an ending thread back.
@@ -122,7 +123,9 @@ pub(crate) fn hold(address: usize) -> Held {
     if let Some(record) = LOCAL.with(Cell::get) {
         let slot = &record.slots[0];
         if slot.load(Ordering::Relaxed) == 0 {
-            return publish(slot, address);
+            slot.store(address, Ordering::Release);
+            light_if_asymmetric();
+            return Held { slot, not_send: PhantomData };
         }
     }
     hold_in_another_slot(address)
@@ -133,24 +136,28 @@ pub(crate) fn hold(address: usize) -> Held {
 #[inline(never)]
 fn hold_in_another_slot(address: usize) -> Held {
     if let Some((record, slot)) = own_records().find_map(|record| Some((record, record.vacant()?))) {
-        LOCAL.with(|local| local.set(Some(record)));
+        use_first(record);
         return publish(slot, address);
     }
     let record = take_record();
     let registered = AT_EXIT.try_with(|at_exit| {
-        at_exit.0.set(Some(record));
-        LOCAL.with(|local| {
-            let neighbour = local.get().unwrap_or(record);
-            record.next.set(neighbour.next.get().or(Some(record)));
-            neighbour.next.set(Some(record));
-            local.set(Some(record));
-        });
+        let neighbour = at_exit.0.replace(Some(record)).unwrap_or(record);
+        record.next.set(neighbour.next.get().or(Some(record)));
+        neighbour.next.set(Some(record));
+        use_first(record);
     });
     let held = publish(&record.slots[0], address);
     if registered.is_err() {
         retire(record);
     }
     held
+}
+
+/// Makes a record the one that [`hold`] tries, if that way round the fence is open.
+fn use_first(record: &'static Record) {
+    if is_asymmetric() {
+        LOCAL.with(|local| local.set(Some(record)));
+    }
 }
 
 /// Reads all slots of all threads into `held`, sorted, as they were at some moment after the call began.
@@ -185,9 +192,9 @@ pub(crate) fn held_by_this_thread(address: usize) -> bool {
     own_records().any(|record| record.slots.iter().any(|slot| slot.load(Ordering::Relaxed) == address))
 }
 
-/// The records of the calling thread, beginning with the one in use.
+/// The records of the calling thread, beginning with the newest.
 fn own_records() -> impl Iterator<Item = &'static Record> {
-    let first = LOCAL.with(Cell::get);
+    let first = AT_EXIT.try_with(|at_exit| at_exit.0.get()).ok().flatten();
     let mut next = first;
     std::iter::from_fn(move || {
         let record = next?;

@@ -32,7 +32,7 @@
 //! |---|---|
 //! | `pager`, `config`, `view`, `guard`, `stat`, `error` | the public face |
 //! | `pool` | frames, the engine, the lock around them; taking frames |
-//! | `translation`, `hazard` | from page to frame, and how a reader keeps a frame without a lock |
+//! | `hits`, `translation`, `hazard` | the hit path; from page to frame; how a reader keeps a frame without a lock |
 //! | `fault`, `many`, `wait` | bringing pages in, one or many; waiting for somebody else's read |
 //! | `reclaim` | driving the engine's reclaim: aging walks, unmapping victims |
 //! | `store`, `writeback`, `close` | writing to pages, writing pages to files, letting go of a file |
@@ -49,6 +49,8 @@ mod frames;
 mod guard;
 #[allow(unsafe_code, reason = "see the file's header")]
 mod hazard;
+#[allow(unsafe_code, reason = "see the file's header")]
+mod hits;
 mod io;
 mod many;
 mod pager;

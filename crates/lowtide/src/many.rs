@@ -145,7 +145,7 @@ impl Pool {
                     continue;
                 }
             };
-            let pipe = pipeline.get_or_insert_with(|| Pipeline::new(self, space, true));
+            let pipe = pipeline.get_or_insert_with(|| Pipeline::new(self, space, self.young_faults));
             let mut arrived = |index: usize, page: u64, frame: u32| {
                 if frame == u32::MAX {
                     put_off.push((index, page));

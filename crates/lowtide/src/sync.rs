@@ -45,6 +45,17 @@ mod real {
     pub(crate) use std::cell::Cell;
     pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+    /// Whether `light` needs no fence instruction in this process. Decided once, for ever.
+    pub(crate) fn is_asymmetric() -> bool {
+        lowtide_sys::membarrier::register() == lowtide_sys::membarrier::Mode::Asymmetric
+    }
+
+    /// [`light`] for who knows that [`is_asymmetric`] holds: nothing but a bar to the compiler.
+    #[inline(always)]
+    pub(crate) fn light_if_asymmetric() {
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    }
+
     /// Whether thread-locals are destroyed when nothing global can be reached any more: never.
     #[inline(always)]
     pub(crate) const fn is_torn_down() -> bool {
@@ -173,9 +184,30 @@ mod modelled {
         loom::sync::atomic::fence(Ordering::SeqCst);
     }
 
+    /// The model's fast side always has its fence.
+    pub(crate) fn is_asymmetric() -> bool {
+        true
+    }
+
+    /// As [`light`].
+    pub(crate) fn light_if_asymmetric() {
+        light();
+    }
+
     /// The slow side's fence.
     pub(crate) fn heavy() {
         loom::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    /// Whether `light` needs no fence instruction in this process. Decided once, for ever.
+    pub(crate) fn is_asymmetric() -> bool {
+        lowtide_sys::membarrier::register() == lowtide_sys::membarrier::Mode::Asymmetric
+    }
+
+    /// [`light`] for who knows that [`is_asymmetric`] holds: nothing but a bar to the compiler.
+    #[inline(always)]
+    pub(crate) fn light_if_asymmetric() {
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
     }
 
     /// Whether thread-locals are destroyed when nothing global can be reached any more: after a proof has

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::fault::Access;
 use crate::guard::Page;
 use crate::hazard::{self, Held};
+use crate::hits::Hits;
 use crate::pager::Pager;
 use crate::pool::Pool;
 use crate::space::{Space, head_of};
@@ -49,7 +50,7 @@ impl Drop for Open {
 /// an error: call `flush` before.
 #[derive(Debug)]
 pub struct View {
-    // What a hit needs is one pointer away.
+    hits: Hits,
     space: Arc<Space>,
     pool: Arc<Pool>,
     open: Arc<Open>,
@@ -59,6 +60,7 @@ pub struct View {
 impl Clone for View {
     fn clone(&self) -> Self {
         Self {
+            hits: Hits::new(&self.space, &self.pool),
             space: Arc::clone(&self.space),
             pool: Arc::clone(&self.pool),
             open: Arc::clone(&self.open),
@@ -70,6 +72,7 @@ impl Clone for View {
 impl View {
     pub(crate) fn new(open: Open) -> Self {
         Self {
+            hits: Hits::new(&open.space, &open.pager.inner.pool),
             space: Arc::clone(&open.space),
             pool: Arc::clone(&open.pager.inner.pool),
             errors_seen: AtomicU64::new(open.space.errors.count()),
@@ -127,16 +130,10 @@ impl View {
     /// [`get_many`](View::get_many).
     #[inline(always)]
     pub fn read(&self, page: u64) -> Result<Page<'_>, Error> {
-        let (space, pool) = (&*self.space, &*self.pool);
-        if let Some(entry) = space.table.get(page)
-            && let Ok(pinned) = entry.pin()
-        {
-            if !pinned.young {
-                space.table.set_young(page, pinned.seen());
-            }
-            return Ok(Page::new(pool.frame_ptr(pinned.frame), pool.page_bytes(), pinned.held));
+        match self.hits.find(page) {
+            Some((bytes, held)) => Ok(Page::new(bytes, self.hits.page_bytes(), held)),
+            None => self.read_slow(page),
         }
-        self.read_slow(page)
     }
 
     #[cold]
@@ -144,6 +141,7 @@ impl View {
     fn read_slow(&self, page: u64) -> Result<Page<'_>, Error> {
         let pool = &*self.pool;
         let (frame, held) = pool.hold_page(&self.space, page, Access::Mapped)?;
+        self.hits.learn(&self.space);
         Ok(Page::new(pool.frame_ptr(frame), pool.page_bytes(), held))
     }
 

@@ -75,6 +75,9 @@ pub(crate) struct BenchArgs {
     /// Whether lowtide goes past the kernel's page cache
     #[arg(long, value_enum, default_value_t = Mode::Auto)]
     pub(crate) direct: Mode,
+    /// Take the access that brings a page in for two, as a processor's page tables do [always with replay]
+    #[arg(long)]
+    pub(crate) young_faults: bool,
     /// Write the results to this file as JSON, too
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

@@ -300,7 +300,9 @@ pub(crate) fn build_pager(
         .policy(policy)
         .base_page(usize::try_from(page_bytes).unwrap_or(usize::MAX))
         .io_engine(args.io.into())
-        .direct(args.direct.into());
+        .direct(args.direct.into())
+        // A replayed access means what it means for a kernel.
+        .young_faults(args.young_faults || args.workload == Target::Workload(Workload::Replay));
     let builder = match depth {
         Some(depth) => builder.depth(depth),
         None => builder,

@@ -94,6 +94,11 @@ impl Table {
         self.slice(page..page.checked_add(1)?).first()
     }
 
+    /// The address of the first translation; the others follow. It stays what it is while the table lives.
+    pub(crate) fn base(&self) -> *const Entry {
+        self.entries.base()
+    }
+
     /// The translation of `page`.
     ///
     /// # Panics
@@ -198,6 +203,11 @@ mod storage {
             self.memory.commit(bytes::<T>(count)?)
         }
 
+        /// The address of the first element, used or not.
+        pub(super) fn base(&self) -> *const T {
+            self.memory.as_ptr().cast()
+        }
+
         /// Some elements.
         ///
         /// # Safety
@@ -232,6 +242,10 @@ mod storage {
 
         pub(super) fn commit(&self, _count: u64) -> io::Result<()> {
             Ok(())
+        }
+
+        pub(super) fn base(&self) -> *const T {
+            self.0.as_ptr()
         }
 
         /// Some elements.

@@ -27,16 +27,17 @@ pub(super) trait Words {
 pub(super) struct ViewWords {
     view: View,
     count: u64,
-    /// Words of a page, as a power of two, and the bits of an index that say which of them.
-    shift: u32,
-    mask: u64,
 }
+
+/// Words of a page: `hit` uses pages of 4 KiB, like the pointer that it compares with. A constant, so that the arithmetic is
+/// what a user's program would have.
+const PAGE_WORDS: u64 = 4096 / WORD_BYTES as u64;
 
 impl ViewWords {
     /// All whole words of `view`.
     pub(super) fn new(view: View) -> Self {
-        let shift = (view.page_size() / WORD_BYTES).trailing_zeros();
-        Self { count: view.len() / WORD_BYTES as u64, view, shift, mask: (1 << shift) - 1 }
+        assert_eq!(view.page_size(), 4096, "`hit` builds its pager with pages of 4 KiB");
+        Self { count: view.len() / WORD_BYTES as u64, view }
     }
 }
 
@@ -49,8 +50,8 @@ impl Words for ViewWords {
 
     #[inline(always)]
     fn word(&self, index: u64) -> Result<u64, lowtide::Error> {
-        let page = self.view.read(index >> self.shift)?;
-        let start = (index & self.mask) as usize * WORD_BYTES;
+        let page = self.view.read(index / PAGE_WORDS)?;
+        let start = (index % PAGE_WORDS) as usize * WORD_BYTES;
         let mut bytes = [0; WORD_BYTES];
         bytes.copy_from_slice(&page[start..start + WORD_BYTES]);
         Ok(u64::from_le_bytes(bytes))

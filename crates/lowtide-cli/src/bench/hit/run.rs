@@ -61,7 +61,13 @@ struct HitRow {
 pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     options::refuse_misplaced(args, Target::Hit)?;
     let probe = Probe::ask();
-    let page_bytes = options::page_option(args)?.unwrap_or(PAGE_BYTES);
+    let page_bytes = PAGE_BYTES;
+    if args.page.is_some_and(|page| page.bytes() != page_bytes) {
+        return Err(BenchError::usage(
+            "hit compares pages of 4K with the pages of a pointer, which have 4K",
+            "leave --page out",
+        ));
+    }
     let sizes = sizes(args)?;
     for &size in &sizes {
         plan::check_memory(2, budget(size), probe.memory_available)?;

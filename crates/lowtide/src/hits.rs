@@ -1,0 +1,70 @@
+//! The hit path, and nothing else.
+//!
+//! A hit overlaps with the hits around it as far as they fit into the processor's window, so what counts is the number of instructions
+//! rather than any single one. Everything that a hit needs is therefore copied into the view, one load away: where the
+//! translations are, how many there are, where the frames are, how large a page is. One comparison tells a hit from everything else: resident
+//! *and* young; whatever it is otherwise (even a first access since the last aging) goes the long way.
+//!
+//! # Safety
+//!
+//! The addresses are of the file's translation table and of the pool's arena. Neither moves; both are dropped only after the last view, which
+//! keeps their owners alive.
+#![allow(unsafe_code)]
+
+use crate::hazard::Held;
+use crate::pool::Pool;
+use crate::space::Space;
+use crate::translation::Entry;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire};
+
+/// What a view knows for its hits.
+#[derive(Debug)]
+pub(crate) struct Hits {
+    entries: *const Entry,
+    /// Translations known to exist; the table may have more by now, never fewer.
+    pages: AtomicU64,
+    frames: *const u8,
+    page_bytes: usize,
+}
+
+// SAFETY: the addresses are shared, read-only facts. What is behind them is atomic (entries), or reached only under the protocol of
+// `hazard.rs` (frames), by any thread.
+unsafe impl Send for Hits {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Hits {}
+
+impl Hits {
+    pub(crate) fn new(space: &Space, pool: &Pool) -> Self {
+        Self {
+            entries: space.table.base(),
+            pages: AtomicU64::new(space.table.pages()),
+            frames: pool.frame_ptr(0),
+            page_bytes: pool.page_bytes(),
+        }
+    }
+
+    /// Learns how many translations there are now.
+    pub(crate) fn learn(&self, space: &Space) {
+        self.pages.fetch_max(space.table.pages(), std::sync::atomic::Ordering::AcqRel);
+    }
+
+    /// Bytes of a page.
+    #[inline(always)]
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    /// The bytes of a page that is resident and young, held; `None` for all others, and nothing is held.
+    #[inline(always)]
+    pub(crate) fn find(&self, page: u64) -> Option<(*const u8, Held)> {
+        if page >= self.pages.load(Acquire) {
+            return None;
+        }
+        // SAFETY: the table had at least so many entries when `pages` was learned, and it only grows and never moves.
+        let entry = unsafe { self.entries.add(page as usize) };
+        // SAFETY: an entry is an atomic in memory that stays mapped while the view lives.
+        let (frame, held) = unsafe { &*entry }.pin_young()?;
+        // A product, not a shift: on x86 a shift by a variable is three operations.
+        Some((self.frames.wrapping_add(frame as usize * self.page_bytes), held))
+    }
+}
