@@ -106,3 +106,57 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use crate::testing::filled;
+    use crate::units::LruType;
+
+    /// Reports results of reclaim to a charge that never finds room; returns how many reports it survives.
+    fn patience(pages: u64, reports: impl Fn(u32) -> u64) -> u32 {
+        let mut engine = filled(Policy::MGLRU, 64, LruType::File);
+        let mut charge = Charge::new(MemcgId::ROOT, pages);
+        let mut reclaimed = None;
+        for n in 0..1000 {
+            match charge.next(&mut engine, Task::FAULT, reclaimed) {
+                Next::Reclaim(_) => reclaimed = Some(reports(n)),
+                Next::Charged => panic!("there was no room"),
+                Next::Failed => return n,
+            }
+        }
+        1000
+    }
+
+    /// I31: one invocation, one after the draining of caches, sixteen retries.
+    #[test]
+    fn a_charge_survives_seventeen_fruitless_invocations() {
+        assert_eq!(patience(1, |_| 0), 18);
+    }
+
+    /// `reclaim.md` §9, 35: progress of any size is enough for a small charge, not for a large one.
+    #[test]
+    fn progress_costs_no_retry_up_to_eight_pages() {
+        assert_eq!(patience(8, |_| 1), 1000);
+        assert_eq!(patience(9, |_| 1), 18);
+    }
+
+    /// `reclaim.md` §9, 47: retries belong to the charge and are not refilled by progress in between.
+    #[test]
+    fn progress_does_not_refill_the_retries() {
+        assert_eq!(patience(1, |n| u64::from(n % 2)), 35, "18 fruitless ones among 17 fruitful");
+    }
+
+    #[test]
+    fn a_failed_charge_charges_nothing_and_counts_as_oom() {
+        let mut engine = filled(Policy::MGLRU, 64, LruType::File);
+        let mut charge = Charge::new(MemcgId::ROOT, 1);
+        let mut reclaimed = None;
+        while !matches!(charge.next(&mut engine, Task::FAULT, reclaimed), Next::Failed) {
+            reclaimed = Some(0);
+        }
+        let stat = engine.stat(MemcgId::ROOT);
+        assert_eq!((stat.current, stat.limits.max, stat.limits.oom), (64, 18, 1));
+    }
+}

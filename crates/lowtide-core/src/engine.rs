@@ -328,11 +328,14 @@ impl Engine {
 
     /// Forbids or allows the eviction of a folio. It leaves its list when a scan meets it, and comes back at once.
     pub fn set_unevictable(&mut self, id: FolioId, unevictable: bool) {
-        let f = &mut self.folios[id];
+        let f = &self.folios[id];
         let (memcg, pages, was) = (f.memcg, f.pages(), f.flags.contains(Flags::MLOCKED));
         if was == unevictable {
             return;
         }
+        // Accesses noted so far were made under the old state; those of an unevictable folio do not count.
+        self.locked(memcg).absorb(id);
+        let f = &mut self.folios[id];
         f.flags.set(Flags::MLOCKED, unevictable);
         if !unevictable && f.flags.contains(Flags::CULLED) {
             f.flags.remove(Flags::CULLED);

@@ -40,6 +40,8 @@ mod memcg;
 mod policy;
 mod reclaim;
 mod stat;
+#[cfg(test)]
+mod testing;
 mod units;
 
 pub use charge::{Charge, Next};

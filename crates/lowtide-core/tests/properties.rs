@@ -25,14 +25,16 @@
 //! | I16 | [`World::advance`] | | |
 //! | I18 | an assertion in `reclaim/evict.rs`, exercised here | | |
 
+mod model;
+
 use lowtide_core::limits::{MIN_LRU_BATCH, TABLE_ENTRIES};
 use lowtide_core::{
-    Charge, Engine, EngineConfig, Events, Facts, Flags, Folio, FolioId, FolioState, Lists, LruType, MemcgId,
-    Next, Owner, Policy, Reason, Reclaim, References, Shadow, SpaceId, Step, Switches, TableKey, Task,
-    ThrottleReason, Unmapped, Window,
+    Charge, Engine, EngineConfig, Events, Flags, Folio, FolioId, Lists, LruType, MemcgId, Next, Owner,
+    Policy, Reason, Reclaim, Shadow, SpaceId, Step, Switches, TableKey, Task, ThrottleReason, Unmapped,
 };
+use model::{Key, Model, Resident};
 use proptest::prelude::*;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashMap;
 
 const ROOT: MemcgId = MemcgId::ROOT;
 /// Pages of the file: three tables.
@@ -40,86 +42,6 @@ const PAGES: u64 = 3 * TABLE_ENTRIES;
 const MAX_ORDER: u8 = 2;
 /// More steps than any invocation in so small a memory can need.
 const STEPS_MAX: u32 = 100_000;
-
-/// What the model knows of a folio. It is found by its space and first page.
-#[derive(Clone, Copy, Debug)]
-struct Resident {
-    id: FolioId,
-    order: u8,
-    mapped: bool,
-    young: bool,
-    dirty: bool,
-    writeback: bool,
-    locked: bool,
-    unevictable: bool,
-}
-
-type Key = (SpaceId, u64);
-
-/// The translations, as the engine may ask about them.
-#[derive(Debug, Default)]
-struct Model {
-    resident: BTreeMap<Key, Resident>,
-    shadows: HashMap<Key, Shadow>,
-    /// Folios whose young bit the engine took when it last judged them.
-    harvested: HashSet<FolioId>,
-}
-
-impl Model {
-    /// The folio that a page is in.
-    fn at(&self, (space, page): Key) -> Option<Key> {
-        let (&key, r) = self.resident.range((space, 0)..=(space, page)).next_back()?;
-        (page < key.1 + (1 << r.order)).then_some(key)
-    }
-
-    fn of(&mut self, folio: &Folio) -> &mut Resident {
-        let owner = folio.owner();
-        self.resident.get_mut(&(owner.space, owner.page)).expect("the engine asks about folios that exist")
-    }
-}
-
-impl Facts for Model {
-    fn state(&mut self, id: FolioId, folio: &Folio) -> FolioState {
-        // A judgement begins: what was harvested before it belongs to an earlier one.
-        self.harvested.remove(&id);
-        let r = self.of(folio);
-        FolioState { locked: r.locked, mapped: r.mapped }
-    }
-
-    fn references(&mut self, id: FolioId, folio: &Folio) -> References {
-        let young = std::mem::take(&mut self.of(folio).young);
-        if young {
-            self.harvested.insert(id);
-        }
-        // Every third folio is a program text.
-        References { young: u32::from(young), exec: id.0 % 3 == 0 }
-    }
-
-    fn look_around(
-        &mut self,
-        _: FolioId,
-        folio: &Folio,
-        visit: &mut dyn FnMut(FolioId) -> bool,
-    ) -> Option<Window> {
-        let Owner { space, page } = folio.owner();
-        let table = page / TABLE_ENTRIES;
-        let first = page.saturating_sub(32).max(table * TABLE_ENTRIES);
-        let end = (first + 64).min((table + 1) * TABLE_ENTRIES);
-        for (key, r) in self.resident.range_mut((space, first)..(space, end)) {
-            // Any frame of a large folio must do.
-            let frame = FolioId(r.id.0 + (1 << r.order) - 1);
-            if key.1 != page && r.young && visit(frame) {
-                r.young = false;
-            }
-        }
-        Some(Window { table: TableKey(table), entries: end - first })
-    }
-
-    fn unmap_dirty(&mut self, _: FolioId, folio: &Folio) {
-        let r = self.of(folio);
-        (r.mapped, r.young) = (false, false);
-    }
-}
 
 /// A reclaim in progress.
 #[derive(Debug)]
@@ -140,7 +62,7 @@ enum Phase {
     Unmapping,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Op {
     Mapped { page: u64, order: u8, store: bool },
     Descriptor { page: u64, write: bool },
@@ -472,7 +394,7 @@ impl World {
                 {
                     r.young = false;
                     young += 1;
-                    job.young(&mut self.engine, folio, r.id.0 % 3 == 0);
+                    job.young(&mut self.engine, folio, r.id.0.is_multiple_of(3));
                 }
             }
             job.table_done(&mut self.engine, key, young, TABLE_ENTRIES);

@@ -9,7 +9,6 @@
 //!
 //! The addresses are of the file's translation table and of the pool's arena. Neither moves; both are dropped only after the last view, which
 //! keeps their owners alive.
-#![allow(unsafe_code)]
 
 use crate::hazard::Held;
 use crate::pool::Pool;

@@ -172,3 +172,49 @@ impl Locked<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use crate::testing::filled;
+    use crate::units::{LruType, MemcgId};
+
+    const F: FolioId = FolioId(0);
+
+    /// What the sightings of a folio lead to: activation, and membership of the workingset.
+    fn sightings(policy: Policy, exec: bool) -> Vec<(bool, bool)> {
+        let mut engine = filled(policy, 1, LruType::File);
+        let mut lru = engine.locked(MemcgId::ROOT);
+        (0..3).map(|_| (lru.set_refs(F, exec), lru.folios[F].flags.contains(Flags::WORKINGSET))).collect()
+    }
+
+    /// `reclaim.md` §1.3b and §9, 45: in 7.1 the second sighting reaches the workingset, since 7.2 the third.
+    #[test]
+    fn the_evictor_promotes_at_the_second_sighting() {
+        assert_eq!(sightings(Policy::MGLRU_7_1, false), [(false, false), (true, true), (true, true)]);
+        assert_eq!(sightings(Policy::MGLRU, false), [(false, false), (true, false), (true, true)]);
+    }
+
+    #[test]
+    fn executable_memory_is_promoted_at_first_sight_since_7_3() {
+        assert_eq!(sightings(Policy::MGLRU_7_1, true)[0], (false, false));
+        assert_eq!(sightings(Policy::MGLRU, true)[0], (true, true));
+    }
+
+    /// `reclaim.md` §1.3a and §9, 7, 53: the walk moves a folio at the second sighting, to the youngest generation, and for good into
+    /// the last tier.
+    #[test]
+    fn the_walk_promotes_in_two_steps() {
+        for policy in [Policy::MGLRU_7_1, Policy::MGLRU] {
+            let mut engine = filled(policy, 1, LruType::File);
+            let mut lru = engine.locked(MemcgId::ROOT);
+            let oldest = lru.folios[F].flags.generation();
+            lru.update_gen(F, false);
+            assert_eq!((lru.folios[F].flags.generation(), lru.folios[F].flags.refs()), (oldest, 1));
+            lru.update_gen(F, false);
+            let flags = lru.folios[F].flags;
+            assert_eq!((flags.generation(), flags.refs(), flags.tier()), (Some(slot(3)), 0, 3));
+        }
+    }
+}

@@ -193,3 +193,39 @@ impl Locked<'_> {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use crate::testing::filled;
+    use crate::units::MemcgId;
+
+    /// `reclaim.md` §9, 38: strict, by published sizes, with the integer root of ten times the gibibytes.
+    #[test]
+    fn the_inactive_list_is_low_by_a_ratio_that_grows_with_memory() {
+        const MIB: u64 = 1 << 20;
+        let mut engine = filled(Policy::LRU, 0, LruType::File);
+        let lru = engine.locked(MemcgId::ROOT);
+        let mut low = |inactive: u64, active: u64, page_bytes| {
+            lru.lv.published.size[LruType::File as usize] = [inactive, active];
+            lru.inactive_is_low(LruType::File, page_bytes)
+        };
+        assert!(!low(100, 100, 4096) && low(100, 101, 4096), "below a gibibyte the ratio is 1");
+        assert!(!low(300, 900, MIB) && low(300, 901, MIB), "at 1 GiB it is 3");
+        assert!(!low(1000, 10_000, MIB) && low(1000, 10_001, MIB), "at 10 GiB it is 10");
+    }
+
+    #[test]
+    fn the_workingset_changes_once_for_each_publication_that_brought_refaults() {
+        let mut engine = filled(Policy::LRU, 0, LruType::File);
+        let mut lru = engine.locked(MemcgId::ROOT);
+        *lru.events.activate(LruType::File) += 5;
+        assert!(!lru.workingset_changes(LruType::File), "nobody has published yet");
+        lru.publish();
+        assert!(lru.workingset_changes(LruType::File));
+        *lru.events.activate(LruType::File) += 5;
+        lru.snapshot_activations();
+        assert!(!lru.workingset_changes(LruType::File), "one invocation acted upon what was published");
+    }
+}

@@ -145,3 +145,53 @@ impl Locked<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use crate::testing::filled;
+    use crate::units::MemcgId;
+
+    /// `reclaim.md` §9, 40: events halve once since they are small, a pull halves until the costs fit.
+    #[test]
+    fn costs_decay_once_an_event_or_until_they_fit() {
+        let event_driven: Policy = "lru-cost".parse().unwrap();
+        for (policy, cost) in [(event_driven, [0, 500]), (Policy::LRU, [0, 7])] {
+            let mut engine = filled(policy, 31, LruType::File);
+            let mut lru = engine.locked(MemcgId::ROOT);
+            lru.publish();
+            lru.cost_of_rotation(LruType::File, 1000);
+            lru.publish();
+            lru.pull_costs();
+            assert_eq!(lru.lv.cost.cost, cost, "{policy}: the lists have 31 pages");
+        }
+    }
+
+    #[test]
+    fn the_type_that_costs_more_is_scanned_less_but_never_less_than_a_third() {
+        let mut engine = filled(Policy::LRU, 0, LruType::File);
+        let mut lru = engine.locked(MemcgId::ROOT);
+        lru.swap.free_pages = 1;
+        lru.lv.swappiness = 100;
+        let mut share = |cost| {
+            lru.lv.cost.cost = cost;
+            let Balance::Fraction { share, of } = lru.balance(12, false) else {
+                panic!("nothing else applies")
+            };
+            share[LruType::Anon as usize] as f64 / of as f64
+        };
+        assert!((share([500, 500]) - 0.5).abs() < 0.01);
+        assert!((share([1_000_000, 0]) - 1.0 / 3.0).abs() < 0.01);
+        assert!((share([0, 1_000_000]) - 2.0 / 3.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn anon_only_finds_nothing_when_anonymous_memory_can_go_nowhere() {
+        let mut engine = filled(Policy::LRU, 31, LruType::File);
+        engine.set_swappiness(MemcgId::ROOT, SWAPPINESS_ANON_ONLY);
+        let lru = engine.locked(MemcgId::ROOT);
+        assert_eq!(lru.balance(0, false), Balance::Nothing);
+        assert_eq!(lru.scan_targets(0, Balance::Nothing), [[0; 2]; 2]);
+    }
+}

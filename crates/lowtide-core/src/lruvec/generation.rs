@@ -241,3 +241,73 @@ impl Locked<'_> {
         Some(true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use crate::testing::filled;
+    use crate::units::MemcgId;
+
+    /// I11: the oldest generation of 5000 folios moves up in two holds of the lock.
+    #[test]
+    fn a_forced_advance_moves_at_most_4096_folios_at_a_time() {
+        let mut engine = filled(Policy::MGLRU_7_1, 5000, LruType::File);
+        let mut lru = engine.locked(MemcgId::ROOT);
+        assert_eq!(lru.inc_max_seq(3, 7), None);
+        assert_eq!(lru.lv.gens.nr_pages[slot(1)][LruType::File as usize], 4096);
+        assert_eq!(lru.inc_max_seq(3, 7), Some(true));
+        assert_eq!((lru.lv.gens.max_seq, lru.lv.gens.min_seq), (4, [1, 1]));
+        assert_eq!(lru.lv.gens.born[slot(4)], 7);
+        assert_eq!(lru.inc_max_seq(3, 8), Some(false), "the generation after 3 is open already");
+        assert_eq!(lru.events.protected, 5000, "what a forced advance moves counts as protected");
+    }
+
+    /// Without swap, anonymous folios are not moved: their oldest generation now shares its slot with the youngest.
+    #[test]
+    fn a_pinned_type_moves_nothing_and_aliases_the_youngest_slot() {
+        let mut engine = filled(Policy::MGLRU_7_1, 62, LruType::Anon);
+        let mut lru = engine.locked(MemcgId::ROOT);
+        let before = lru.lv.gens.nr_pages;
+        for seq in 3..7 {
+            assert_eq!(lru.inc_max_seq(seq, 0), Some(true));
+        }
+        assert_eq!(lru.lv.gens.nr_pages, before);
+        assert_eq!(lru.lv.gens.count(LruType::Anon), MAX_NR_GENS);
+        engine.validate().unwrap();
+    }
+
+    /// Forced moves go to the tail of the next generation, and keep their order there.
+    #[test]
+    fn forced_moves_go_to_the_tail_and_sorted_ones_to_the_head() {
+        let mut engine = filled(Policy::MGLRU_7_1, 3, LruType::File);
+        let mut lru = engine.locked(MemcgId::ROOT);
+        let middle = lru.lv.gens.lists[slot(1)][LruType::File as usize];
+        // Folio 2 reaches the middle generation by being sorted there, the others by force.
+        lru.folios[FolioId(2)].flags.insert(Flags::WORKINGSET);
+        let to = lru.inc_gen(FolioId(2), LruType::File);
+        lru.folios.unlink(FolioId(2));
+        lru.folios.push_young(lru.lv.gens.lists[to][LruType::File as usize], FolioId(2));
+        assert_eq!(lru.inc_max_seq(3, 0), Some(true));
+        assert_eq!(lru.folios.walk(middle), [1, 0, 2].map(FolioId), "from the tail on");
+    }
+
+    #[test]
+    fn empty_generations_are_retired_but_two_always_remain() {
+        let mut engine = filled(Policy::MGLRU, 0, LruType::File);
+        let mut lru = engine.locked(MemcgId::ROOT);
+        assert!(lru.retire_empty());
+        assert_eq!((lru.lv.gens.count(LruType::File), lru.lv.gens.min_seq), (2, [0, 2]));
+        assert!(!lru.retire_empty(), "nothing left to retire");
+    }
+
+    /// With swap both types may be evicted, and neither runs ahead of the other by more than a generation.
+    #[test]
+    fn retiring_keeps_the_types_within_one_generation() {
+        let mut engine = filled(Policy::MGLRU, 31, LruType::File);
+        let mut lru = engine.locked(MemcgId::ROOT);
+        lru.swap.free_pages = 1000;
+        assert!(lru.retire_empty(), "anonymous memory is empty, file memory is all in the oldest generation");
+        assert_eq!(lru.lv.gens.min_seq, [1, 0]);
+    }
+}

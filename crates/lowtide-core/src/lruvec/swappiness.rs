@@ -47,3 +47,33 @@ impl Locked<'_> {
         self.swap.free_pages > 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use crate::testing::filled;
+    use crate::units::MemcgId;
+
+    /// `reclaim.md` §9, 33: generations need 64 pages of swap, the classical lists one.
+    #[test]
+    fn a_little_swap_is_enough_for_the_classical_lists_only() {
+        let mut engine = filled(Policy::MGLRU, 1, LruType::Anon);
+        let mut lru = engine.locked(MemcgId::ROOT);
+        lru.swap.free_pages = 63;
+        assert!(lru.can_swap());
+        assert_eq!((lru.effective_swappiness(), lru.evictable_types()), (0, &[LruType::File][..]));
+        lru.swap.free_pages = 64;
+        assert_eq!((lru.effective_swappiness(), lru.evictable_types().len()), (60, 2));
+    }
+
+    /// `reclaim.md` §9, 31.
+    #[test]
+    fn anon_only_is_not_downgraded_since_7_3() {
+        for (policy, types) in [(Policy::MGLRU, [LruType::Anon]), (Policy::MGLRU_7_1, [LruType::File])] {
+            let mut engine = filled(policy, 1, LruType::File);
+            engine.set_swappiness(MemcgId::ROOT, SWAPPINESS_ANON_ONLY);
+            assert_eq!(engine.locked(MemcgId::ROOT).evictable_types(), types);
+        }
+    }
+}

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::folio::Flags;
 use crate::limits::SWAP_CLUSTER_MAX;
 use crate::lruvec::{Facts, Locked};
-use crate::units::{FolioId, LruType};
+use crate::units::LruType;
 
 /// The lists in the order in which a round visits them.
 const ROUND: [(LruType, bool); 4] =

@@ -11,7 +11,7 @@ use crate::folio::Flags;
 use crate::limits::MIN_NR_GENS;
 use crate::lruvec::Locked;
 use crate::policy::{Policy, Switches};
-use crate::units::LruType;
+use crate::units::{FolioId, LruType};
 
 impl Reclaim {
     /// Fills the batch with up to `folios` folios' worth of scanning.
@@ -73,6 +73,7 @@ impl Reclaim {
                 flags.clear_refs();
             }
             lru.add(id, false);
+            debug_assert!(not_oldest(&lru, id), "{id:?} was rejected and is at the eviction end again");
         }
         self.count_steal(lru.events, self.batch.stat.reclaimed);
         self.batch.first_pass = false;
@@ -89,6 +90,14 @@ impl Reclaim {
     }
 }
 
+/// Whether a folio is where the next scan will not meet it: above the oldest generation, which may be met only when there are just
+/// two, and then nothing of the type is scanned.
+fn not_oldest(lru: &Locked<'_>, id: FolioId) -> bool {
+    let t = lru.folios[id].lru_type();
+    let oldest = lru.lv.gens.window(t).next();
+    lru.lv.gens.count(t) == MIN_NR_GENS || lru.folios[id].flags.generation() != oldest
+}
+
 /// The type to try after a scan that isolated nothing.
 fn next_type(policy: Policy, t: LruType, scanned: u64, counted: u64) -> LruType {
     let exact = policy.has(Switches::S5);
@@ -99,4 +108,20 @@ fn next_type(policy: Policy, t: LruType, scanned: u64, counted: u64) -> LruType 
 fn worth_a_retry(lru: &Locked<'_>, entry: &Entry) -> bool {
     let busy = Flags::ACTIVE | Flags::DIRTY | Flags::WRITEBACK | Flags::MLOCKED;
     !entry.mapped && !lru.folios[entry.folio].flags.intersects(busy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `reclaim.md` §2.10 and §9, 11.
+    #[test]
+    fn the_other_type_is_tried_only_if_nothing_was_scanned_since_s6() {
+        let switched =
+            |policy, scanned, counted| next_type(policy, LruType::File, scanned, counted) == LruType::Anon;
+        let before = Policy::MGLRU.with(Switches::S6, false);
+        assert!(switched(Policy::MGLRU, 0, 0) && !switched(Policy::MGLRU, 9, 9));
+        assert!(switched(before, 9, 9), "with exact counts, but without S6, every fruitless scan switched");
+        assert!(switched(Policy::MGLRU_7_1, 9, 0), "7.1 took a fruitless scan for an empty one");
+    }
 }

@@ -170,7 +170,7 @@ impl Entry {
         );
         let held = hazard::hold(self.address());
         let word = self.0.load(Ordering::Acquire);
-        (word >= RESIDENT | YOUNG).then(|| (word & FRAME, held))
+        (word >= RESIDENT | YOUNG).then_some((word & FRAME, held))
     }
 
     /// ABSENT → BUSY, if the entry is still absent with the shadow that was seen. On success the caller owns

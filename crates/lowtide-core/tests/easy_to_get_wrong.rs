@@ -1,0 +1,413 @@
+//! The checklist of `reclaim.md` §9: each point is a test, here or elsewhere, or a sentence on why there is nothing to test.
+//!
+//! | point | tested by, or why not |
+//! |---|---|
+//! | 1, 6, 46, 50 | `placement_is_decided_when_the_batch_is_flushed`, `a_fault_is_placed_one_generation_older_since_7_2` |
+//! | 2, 14 | `budgets_are_shifted_and_never_rounded_up`, `a_group_below_the_shift_is_skipped_until_its_turn` |
+//! | 3, 10, 19 | unit tests of `lruvec/generation.rs` |
+//! | 4, 7 | `a_promoted_folio_is_moved_when_the_evictor_meets_it`; unit tests of `lruvec/access.rs` |
+//! | 5 | sizes are exact: everything is under one lock (`validate`) |
+//! | 8 | unit tests of `folio/flags.rs` |
+//! | 9 | `saturated_folios_are_sorted_but_not_counted_as_protected` |
+//! | 11, 12 | unit test of `reclaim/evict.rs`; the limit is computed inside the loop over types |
+//! | 13 | `a_batch_ends_with_the_first_huge_folio` |
+//! | 15 | the budget is computed in `begin_mglru` only; there is no `memory.min` |
+//! | 16 | `anonymous_memory_without_swap_does_not_stop_aging` |
+//! | 17 | `out_of_memory.rs`, the aging scenario |
+//! | 18, 30, 36, 37, 42 | one group, no root reclaim, no slab |
+//! | 20 | an assertion in `reclaim/evict.rs`, exercised by `properties.rs` |
+//! | 21 | `a_clean_reject_is_tried_exactly_once_more` |
+//! | 22 | there is no swap to write to |
+//! | 23 | `congestion_needs_a_second_encounter` |
+//! | 24 | readahead has no flag here |
+//! | 25 | `one_clean_page_in_the_batch_keeps_the_flusher_asleep` |
+//! | 26 | `nobody_naps_while_most_of_memory_is_clean` |
+//! | 27 | `only_the_classical_lists_wait_for_isolated_pages` |
+//! | 28 | `sorting_is_refill_and_not_scan` |
+//! | 29 | there are no such counters |
+//! | 31 | `anon_only_without_swap_reclaims_nothing_since_7_3`; unit tests of `lruvec/swappiness.rs`, `lruvec/cost.rs` |
+//! | 32 | I20 in `properties.rs` |
+//! | 33 | unit tests of `lruvec/swappiness.rs` |
+//! | 34 | `deactivation_is_forced_when_nothing_else_was_found` |
+//! | 35, 47 | unit tests of `charge.rs` |
+//! | 38 | unit test of `lruvec/classical.rs` |
+//! | 39 | `the_active_list_gives_back_referenced_folios_too` |
+//! | 40 | unit test of `lruvec/cost.rs` |
+//! | 41 | `background_reclaim_never_uses_priority_zero` |
+//! | 43 | `an_unevictable_folio_is_culled_even_if_it_was_promoted`, `…_before_anything_else_is_asked_of_it` |
+//! | 44 | `a_folio_that_the_driver_drops_leaves_no_trace` |
+//! | 45, 53 | unit tests of `lruvec/access.rs` |
+//! | 48 | nothing in the engine depends on pages locked by the shrinker |
+//! | 49 | `policy.rs`: every later change has a switch of its own |
+//! | 51 | `ground_truth.rs` compares medians |
+//! | 52 | `an_aging_that_visits_nothing_still_opens_a_generation` |
+//! | 54 | the driver's affair: `mini/mod.rs` ends writes during an invocation |
+//! | 55 | concerns measuring with swap |
+
+mod desk;
+
+use desk::{Desk, ROOT};
+use lowtide_core::{Flags, FolioId, LruType, Reason, Reclaim, Step, Task, ThrottleReason};
+
+fn wakes(steps: &[Step]) -> usize {
+    steps.iter().filter(|s| **s == Step::WakeFlushers).count()
+}
+
+fn naps(steps: &[Step]) -> usize {
+    steps.iter().filter(|s| matches!(s, Step::Throttle(ThrottleReason::Congested, _))).count()
+}
+
+// Placement and generations.
+
+#[test]
+fn placement_is_decided_when_the_batch_is_flushed() {
+    for (policy, marked) in [("mglru-7.1", 4), ("mglru", 3)] {
+        let mut desk = Desk::of(policy, 64);
+        for id in 0..31 {
+            desk.fill(id..id + 1);
+            assert!(id == 30 || desk.depth(id).is_none(), "folio {id} waits in the batch");
+            desk.read(id);
+        }
+        // The folio whose arrival fills the batch is placed before it can be marked.
+        assert_eq!(desk.depth(30), Some(4), "{policy}");
+        assert!((0..30).all(|id| desk.depth(id) == Some(marked)), "{policy}");
+    }
+}
+
+#[test]
+fn a_fault_is_placed_one_generation_older_since_7_2() {
+    for (policy, depth) in [("mglru-7.1", 2), ("mglru", 3), ("mglru-placement", 2)] {
+        let mut desk = Desk::of(policy, 64);
+        desk.fault(0..31);
+        assert!((0..31).all(|id| desk.depth(id) == Some(depth)), "{policy}");
+        assert!((0..31).all(|id| !desk.flags(id).contains(Flags::ACTIVE)), "insertion consumes the flag");
+    }
+}
+
+#[test]
+fn a_promoted_folio_is_moved_when_the_evictor_meets_it() {
+    let mut desk = Desk::of("mglru", 128);
+    desk.fault(0..124);
+    desk.reclaim(1);
+    assert!(desk.events().aging > 0, "everything was young, so reclaim had to age");
+    let promoted = |id| desk.resident(id) && desk.flags(id).contains(Flags::WORKINGSET);
+    assert!((0..124).any(promoted), "the walk met folios for the second time");
+    assert!(desk.events().pgrefill > 0, "which the evictor then found on a list that they had left");
+}
+
+/// I10: aging moves nobody who was not accessed.
+#[test]
+fn aging_leaves_the_unaccessed_where_they_are() {
+    let mut desk = Desk::of("mglru-placement", 128);
+    desk.fault(0..93);
+    desk.facts.young.fill(false);
+    let slots: Vec<_> = (0..93).map(|id| desk.flags(id).generation()).collect();
+    let mut reclaim = Reclaim::new(ROOT, 1, Reason::Direct, Task::DESCRIPTOR);
+    while desk.events().aging == 0 {
+        assert_ne!(desk.step(&mut reclaim), Step::Done);
+    }
+    let unmoved =
+        (0..93).filter(|&id| desk.resident(id) && desk.flags(id).generation() == slots[id as usize]);
+    assert!(unmoved.count() >= 93 - 64, "all but the batch being evicted");
+    desk.run(&mut reclaim);
+}
+
+#[test]
+fn an_aging_that_visits_nothing_still_opens_a_generation() {
+    let mut desk = Desk::of("mglru", 64);
+    desk.engine.remove_space(lowtide_core::SpaceId(0));
+    desk.fault(0..62);
+    let steps = desk.reclaim(1);
+    assert!(desk.events().aging > 0 && !desk.freed.is_empty(), "{steps:?}");
+}
+
+#[test]
+fn anonymous_memory_without_swap_does_not_stop_aging() {
+    for policy in ["mglru", "mglru-7.1"] {
+        let mut desk = Desk::of(policy, 128);
+        (0..31).for_each(|id| desk.insert(id, 0, LruType::Anon, None, Task::FAULT));
+        desk.fault(31..124);
+        desk.facts.young.fill(false);
+        desk.reclaim(32);
+        assert!(desk.events().aging > 0, "{policy}: file memory had run out of old generations");
+        assert!(desk.freed.len() >= 32 && (0..31).all(|id| desk.resident(id)), "{policy}");
+    }
+}
+
+// Budgets and batches.
+
+/// I15, I17, and the numbers of `reclaim.md` §3.2: with 16,000 pages the passes take 3, 7, 15, 31.
+#[test]
+fn budgets_are_shifted_and_never_rounded_up() {
+    for policy in ["mglru", "mglru-7.1"] {
+        let mut desk = Desk::of(policy, 16_000);
+        desk.fill(0..15_996);
+        desk.reclaim(32);
+        assert_eq!((desk.events().pgscan, desk.freed.len()), (3 + 7 + 15 + 31, 56), "{policy}");
+    }
+}
+
+#[test]
+fn a_group_below_the_shift_is_skipped_until_its_turn() {
+    let mut desk = Desk::of("mglru", 4096);
+    desk.fill(0..4092);
+    desk.reclaim(1);
+    assert_eq!(desk.freed.len(), 1, "nothing at priority 12, one page at 11");
+}
+
+#[test]
+fn a_batch_ends_with_the_first_huge_folio() {
+    for policy in ["mglru", "mglru-7.1", "lru"] {
+        let mut desk = Desk::of(policy, 16 << 9);
+        (0..16).for_each(|n| desk.insert(n << 9, 9, LruType::File, None, Task::DESCRIPTOR));
+        desk.reclaim(32);
+        assert_eq!(desk.freed.len(), 1, "{policy}: one folio of 512 pages is more than the goal");
+        assert_eq!(desk.engine.usage(ROOT), 15 << 9);
+    }
+}
+
+#[test]
+fn background_reclaim_never_uses_priority_zero() {
+    for (reason, reclaimed) in [(Reason::Direct, 1), (Reason::Kswapd, 0)] {
+        let mut desk = Desk::of("mglru", 64);
+        desk.fill(0..1);
+        let mut reclaim = Reclaim::new(ROOT, 1, reason, Task::DESCRIPTOR);
+        desk.run(&mut reclaim);
+        assert_eq!(reclaim.reclaimed(), reclaimed, "{reason:?}: one page is below every shift but the last");
+    }
+}
+
+// Sorting.
+
+#[test]
+fn sorting_is_refill_and_not_scan() {
+    let mut desk = Desk::of("mglru", 64);
+    desk.fill(0..62);
+    for _ in 0..6 {
+        (0..10).for_each(|id| desk.read(id));
+    }
+    desk.reclaim(1000);
+    let e = desk.events();
+    assert!((10..62).all(|id| !desk.resident(id)));
+    assert_eq!(e.pgsteal, e.pgscan, "what was isolated was freed");
+    assert!(e.pgrefill >= 10, "the ten that were read often were sorted");
+}
+
+#[test]
+fn saturated_folios_are_sorted_but_not_counted_as_protected() {
+    let mut desk = Desk::of("mglru", 64);
+    desk.fill(0..31);
+    for _ in 0..5 {
+        desk.read(0);
+    }
+    assert_eq!(desk.depth(0), Some(4));
+    desk.reclaim(1);
+    assert!(desk.depth(0) < Some(4), "moved up");
+    assert_eq!((desk.events().pgrefill, desk.events().protected), (1, 0));
+    assert_eq!(
+        (desk.flags(0).refs(), desk.flags(0).tier()),
+        (0, 3),
+        "counting starts again, for good in tier 3"
+    );
+}
+
+#[test]
+fn an_unevictable_folio_is_culled_even_if_it_was_promoted() {
+    for policy in ["mglru", "mglru-7.1", "mglru-unevictable"] {
+        let mut desk = Desk::of(policy, 64);
+        desk.fault(0..62);
+        desk.engine.set_unevictable(FolioId(5), true);
+        desk.reclaim(62);
+        desk.facts.young.fill(false);
+        desk.reclaim(62);
+        assert!(desk.flags(5).contains(Flags::CULLED) && desk.depth(5).is_none(), "{policy}");
+        assert_eq!(desk.engine.stat(ROOT).unevictable, 1);
+        desk.engine.set_unevictable(FolioId(5), false);
+        assert!(desk.depth(5).is_some(), "{policy}: it comes back at once");
+    }
+}
+
+#[test]
+fn an_unevictable_folio_is_culled_before_anything_else_is_asked_of_it() {
+    for policy in ["mglru", "mglru-7.1"] {
+        let mut desk = Desk::of(policy, 64);
+        desk.fill(0..31);
+        // Saturated: an evictable folio would be moved up instead.
+        (0..5).for_each(|_| desk.read(0));
+        desk.engine.set_unevictable(FolioId(0), true);
+        desk.reclaim(1);
+        assert!(desk.flags(0).contains(Flags::CULLED), "{policy}: at the first meeting");
+    }
+}
+
+#[test]
+fn a_clean_reject_is_tried_exactly_once_more() {
+    let mut desk = Desk::of("mglru", 64);
+    desk.fill(0..62);
+    desk.facts.locked.fill(true);
+    let mut reclaim = Reclaim::new(ROOT, 1, Reason::Direct, Task::DESCRIPTOR);
+    desk.run(&mut reclaim);
+    assert_eq!(reclaim.reclaimed(), 0);
+    assert_eq!(desk.facts.judged.len() as u64, 2 * desk.events().pgscan);
+}
+
+#[test]
+fn a_folio_that_the_driver_drops_leaves_no_trace() {
+    let mut desk = Desk::of("mglru", 64);
+    desk.fill(0..40);
+    assert!((0..40).all(|id| desk.engine.remove(FolioId(id))), "on a list or waiting for one");
+    assert_eq!((desk.engine.usage(ROOT), desk.events().pgsteal), (0, 0));
+    desk.engine.validate().unwrap();
+}
+
+// Dirty folios and throttling.
+
+#[test]
+fn congestion_needs_a_second_encounter() {
+    for (policy, napping) in [("mglru", true), ("lru", true), ("mglru-S15", false), ("mglru-S10", false)] {
+        let mut desk = Desk::of(policy, 64);
+        desk.fill(0..62);
+        desk.dirty(0..62, true);
+        let mut reclaim = Reclaim::new(ROOT, 32, Reason::Direct, Task::DESCRIPTOR);
+        let mut steps = Vec::new();
+        while naps(&steps) == 0 && steps.last() != Some(&Step::Done) {
+            steps.push(desk.step(&mut reclaim));
+        }
+        assert_eq!(naps(&steps) > 0, napping, "{policy}");
+        // Passes of 1, 3, 7, 15 and 31 meet every folio for the first time.
+        assert!(!napping || desk.facts.judged.len() > 57, "{policy}: napped after {:?}", desk.facts.judged);
+        desk.run(&mut reclaim);
+    }
+}
+
+#[test]
+fn nobody_naps_while_most_of_memory_is_clean() {
+    let mut desk = Desk::of("mglru", 128);
+    desk.fill(0..124);
+    desk.dirty(0..40, true);
+    desk.facts.locked[40..].fill(true);
+    let steps = desk.reclaim(32);
+    assert_eq!(naps(&steps), 0);
+    assert!(steps.contains(&Step::Yield), "congested all the same");
+}
+
+/// I22, for the batches of 1, 2, 4, … folios that a pass takes from 124: each begins with the folio that the last ended before.
+#[test]
+fn one_clean_page_in_the_batch_keeps_the_flusher_asleep() {
+    let before_aging = |desk: &mut Desk| {
+        let mut reclaim = Reclaim::new(ROOT, 32, Reason::Direct, Task::DESCRIPTOR);
+        let mut steps = Vec::new();
+        while !matches!(steps.last(), Some(Step::Walk | Step::Done)) {
+            steps.push(desk.step(&mut reclaim));
+        }
+        desk.run(&mut reclaim);
+        wakes(&steps)
+    };
+    let dirty = |clean: &[u32]| {
+        let mut desk = Desk::of("mglru", 128);
+        desk.fill(0..124);
+        for id in (0..124).filter(|id| !clean.contains(id)) {
+            desk.dirty(id..id + 1, false);
+        }
+        clean.iter().for_each(|&id| desk.facts.locked[id as usize] = true);
+        desk
+    };
+    assert!(before_aging(&mut dirty(&[])) >= 6, "every batch is dirty to the last page");
+    // 124 >> 6, 5, 4, … : passes of 1, 3, 7, 15, 31, 62, and the rest.
+    assert_eq!(before_aging(&mut dirty(&[0, 1, 4, 11, 26, 57, 119])), 0);
+}
+
+/// I23: the end of a write moves a folio that reclaim waited for to the very end, ahead of everything clean.
+#[test]
+fn a_folio_whose_write_ended_is_the_next_to_go() {
+    for policy in ["mglru", "mglru-7.1", "lru"] {
+        let mut desk = Desk::of(policy, 128);
+        desk.fill(0..124);
+        desk.dirty(0..1, true);
+        desk.reclaim(1);
+        let gone = desk.freed.len();
+        assert!(desk.resident(0) && gone > 0, "{policy}: unwritten data stays");
+        assert!(desk.flags(0).contains(Flags::RECLAIM), "{policy}");
+        desk.engine.end_writeback(FolioId(0), true, Task::DESCRIPTOR);
+        assert!(!desk.flags(0).contains(Flags::RECLAIM), "{policy}");
+        desk.reclaim(1);
+        assert_eq!(desk.freed[gone].0, FolioId(0), "{policy}");
+        assert_eq!(desk.events().pgrotated, 1, "{policy}");
+    }
+}
+
+#[test]
+fn only_the_classical_lists_wait_for_isolated_pages() {
+    for (policy, waiting) in [("lru", true), ("mglru", false)] {
+        let mut desk = Desk::of(policy, 256);
+        desk.fill(0..248);
+        let hold = |desk: &mut Desk| {
+            // Goals that keep a reclaim going until it has a full batch, and then it is left alone with it.
+            let mut reclaim = Reclaim::new(ROOT, 1000, Reason::Direct, Task::DESCRIPTOR);
+            loop {
+                let step = reclaim.step(&mut desk.engine, &mut desk.facts, 0);
+                if step != Step::Unmap || reclaim.victims().len() >= 31 {
+                    return (reclaim, step);
+                }
+                // Nobody can be unmapped: all are kept.
+            }
+        };
+        let mut held: Vec<_> = (0..3).map(|_| hold(&mut desk)).collect();
+        let throttled =
+            held.iter().any(|(_, s)| matches!(s, Step::Throttle(ThrottleReason::Isolated, 20_000_000)));
+        assert_eq!(throttled, waiting, "{policy}");
+        held.iter_mut().for_each(|(reclaim, _)| drop(desk.run(reclaim)));
+    }
+}
+
+// The classical lists, and swappiness.
+
+#[test]
+fn deactivation_is_forced_when_nothing_else_was_found() {
+    let mut desk = Desk::of("lru", 128);
+    desk.fill(0..124);
+    for _ in 0..2 {
+        (0..124).for_each(|id| desk.read(id));
+    }
+    // Nothing has been published, so nothing may be deactivated, and everything is active.
+    let mut reclaim = Reclaim::new(ROOT, 32, Reason::Direct, Task::DESCRIPTOR);
+    desk.run(&mut reclaim);
+    assert!(reclaim.reclaimed() > 0 && desk.events().pgdeactivate > 0);
+}
+
+#[test]
+fn the_active_list_gives_back_referenced_folios_too() {
+    let mut desk = Desk::of("lru", 128);
+    desk.fill(0..124);
+    for _ in 0..2 {
+        (0..124).for_each(|id| desk.read(id));
+    }
+    (0..124).for_each(|id| desk.map_young(id));
+    desk.facts.exec[..62].fill(true);
+    let mut reclaim = Reclaim::new(ROOT, 1, Reason::Direct, Task::DESCRIPTOR);
+    let first_victims = (0..1000).map(|_| desk.step(&mut reclaim)).find(|step| *step == Step::Unmap);
+    assert!(first_victims.is_some(), "deactivated folios become victims");
+    let deactivated = |id| desk.resident(id) && desk.flags(id).contains(Flags::WORKINGSET);
+    assert!(desk.events().pgdeactivate > 0);
+    assert!((62..124).any(deactivated), "referenced, and deactivated into the workingset");
+    assert!((0..62).all(|id| !deactivated(id)), "referenced program text stays active");
+    desk.run(&mut reclaim);
+}
+
+#[test]
+fn anon_only_without_swap_reclaims_nothing_since_7_3() {
+    for (policy, reclaims) in [
+        ("mglru", false),
+        ("lru", false),
+        ("mglru-anononly", true),
+        ("mglru-7.1", true),
+        ("lru-anononly", true),
+    ] {
+        let mut desk = Desk::of(policy, 64);
+        desk.fill(0..62);
+        desk.engine.set_swappiness(ROOT, 201);
+        desk.reclaim(1);
+        assert_eq!(!desk.freed.is_empty(), reclaims, "{policy}");
+        assert_eq!(desk.events().pgscan > 0, reclaims, "{policy}");
+    }
+}

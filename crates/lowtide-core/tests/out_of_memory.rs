@@ -1,0 +1,123 @@
+//! The two premature out-of-memory kills of Linux 7.1, and their end (`reclaim.md` §4.5 and 4.6; I25, I26).
+//!
+//! *Aging*: one thread ages; until it publishes the new generation, every other reclaimer finds "aging is needed" and "somebody is at
+//! it", and leaves with nothing done. Sixteen retries later the charge has failed, with all of memory clean and cold.
+//!
+//! *Throttling*: a small group full of dirty pages on a slow device. Reclaim that sorts such pages away never learns that they are
+//! under writeback, so it never sleeps; the retries last milliseconds, the device a second.
+//!
+//! And one that only a small memory knows: all that could be evicted waits in the batch of another CPU.
+
+mod desk;
+mod mini;
+
+use desk::{Desk, ROOT};
+use lowtide_core::{Charge, FolioId, LruType, Next, Policy, Reason, Reclaim, Step, Switches, Task};
+use mini::{Access, Disk, Machine, OutOfMemory, Setup};
+
+/// A full memory of clean file pages that nobody accesses, in the oldest of three generations; and a thread that has walked for the
+/// next generation and has not yet published it.
+fn slow_ager(policy: Policy) -> (Desk, Reclaim) {
+    const PAGES: u32 = 3968;
+    let mut desk = Desk::new(policy, PAGES);
+    desk.fault(0..PAGES);
+    desk.facts.young.fill(false);
+    for _ in 0..10 {
+        let mut reclaim = Reclaim::new(ROOT, 1, Reason::Direct, Task::FAULT);
+        let mut step = Step::Yield;
+        while step != Step::Done {
+            step = desk.step(&mut reclaim);
+            if step == Step::Walk && desk.depth(PAGES - 1) == Some(3) {
+                let gone: Vec<_> = desk.freed.drain(..).map(|(folio, _)| folio.0).collect();
+                gone.iter().for_each(|&id| desk.fill(id..id + 1));
+                return (desk, reclaim);
+            }
+        }
+    }
+    panic!("{policy} never aged with three generations");
+}
+
+/// Charges one page, reclaiming as often as the charge asks for it. Returns the pages reclaimed, whether the page was charged, and whether
+/// it came to an aging walk.
+fn charge(desk: &mut Desk) -> (u64, bool, bool) {
+    let mut charge = Charge::new(ROOT, 1);
+    let (mut result, mut total, mut walked) = (None, 0, false);
+    loop {
+        match charge.next(&mut desk.engine, Task::FAULT, result) {
+            Next::Charged => return (total, true, walked),
+            Next::Failed => return (total, false, walked),
+            Next::Reclaim(mut reclaim) => {
+                walked |= desk.run(&mut reclaim).contains(&Step::Walk);
+                total += reclaim.reclaimed();
+                result = Some(reclaim.reclaimed());
+            }
+        }
+    }
+}
+
+#[test]
+fn while_one_thread_ages_the_others_starve_in_7_1_only() {
+    let s4_s8 = Policy::MGLRU_7_1.with(Switches::S4 | Switches::S8, true);
+    for (policy, survives) in [
+        (Policy::MGLRU_7_1, false),
+        (Policy::MGLRU_7_1.with(Switches::S4, true), false),
+        (Policy::MGLRU_7_1.with(Switches::S8, true), true),
+        (s4_s8, true),
+        (Policy::MGLRU.with(Switches::S8, false), false),
+        (Policy::MGLRU, true),
+    ] {
+        let (mut desk, mut ager) = slow_ager(policy);
+        let (reclaimed, charged, walked) = charge(&mut desk);
+        assert_eq!((reclaimed > 0, charged), (survives, survives), "{policy}: {reclaimed} reclaimed");
+        assert!(!walked, "{policy}: the walk for this generation is over");
+        // As soon as the ager goes on, everybody finds something.
+        desk.run(&mut ager);
+        assert!(charge(&mut desk).1, "{policy}");
+    }
+}
+
+/// A writer of 192 MiB into 128 MiB of memory, on a device that ends each write after a second.
+fn write_all(policy: Policy) -> (Result<(), OutOfMemory>, Machine) {
+    let setup = Setup { disk: Disk::Late(1_000_000_000), ..Setup::new(policy, 49_152, 32_768) };
+    let mut machine = Machine::new(setup);
+    let result = (0..49_152).try_for_each(|page| machine.access(page, Access::Write));
+    (result, machine)
+}
+
+#[test]
+fn a_writer_on_a_slow_device_is_killed_by_7_1_only() {
+    let (result, machine) = write_all(Policy::MGLRU_7_1);
+    assert_eq!(result, Err(OutOfMemory));
+    assert_eq!(machine.steps.naps, 0, "7.1 never sleeps for congestion");
+    for policy in [Policy::MGLRU, Policy::LRU] {
+        let (result, machine) = write_all(policy);
+        assert_eq!(result, Ok(()), "{policy}");
+        let steps = machine.steps;
+        assert!(steps.naps > 0, "{policy}: it slept until the device was done: {steps:?}");
+        machine.engine.stat(ROOT).events.iter().for_each(|(name, n)| assert!(n < 1 << 40, "{name} is {n}"));
+    }
+}
+
+/// I25: a charge naps at most once in each of 26 passes of 18 invocations.
+#[test]
+fn on_a_device_that_never_ends_a_write_the_charge_fails_in_bounded_time() {
+    let setup = Setup { disk: Disk::Late(u64::MAX / 2), ..Setup::new(Policy::MGLRU, 512, 256) };
+    let mut machine = Machine::new(setup);
+    let result = (0..512).try_for_each(|page| machine.access(page, Access::Write));
+    assert_eq!(result, Err(OutOfMemory));
+    let steps = machine.steps;
+    assert!(steps.wakes > 0 && steps.naps > 0, "{steps:?}");
+    assert!(steps.invocations <= 18 && steps.naps <= 26 * 18, "{steps:?}");
+}
+
+#[test]
+fn the_batch_of_another_cpu_is_no_hiding_place() {
+    let elsewhere = Task { cpu: 1, in_lru_fault: false };
+    for policy in [Policy::MGLRU, Policy::MGLRU_7_1, Policy::LRU] {
+        let mut desk = Desk::new(policy, 48);
+        (0..48).for_each(|id| desk.insert(id, 0, LruType::File, None, elsewhere));
+        (0..31).for_each(|id| desk.engine.set_unevictable(FolioId(id), true));
+        assert!((31..48).all(|id| desk.depth(id).is_none()), "these wait to be added");
+        assert!(charge(&mut desk).1, "{policy}");
+    }
+}
