@@ -20,6 +20,8 @@ impl Pool {
                 tracing::warn!(path = %space.path().display(), %error, "the file may not be durable");
             }
         }
+        // Nobody writes the file's pages from here on: a folio cannot go while it is being written.
+        let _no_writing = crate::sync::lock(&space.writing);
         let mut slots = Vec::new();
         hazard::scan(&mut slots);
         let mut lost = 0_u64;
