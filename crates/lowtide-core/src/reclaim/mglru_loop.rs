@@ -118,6 +118,9 @@ impl Reclaim {
         };
         if scanned == 0 || !more || self.abort() {
             self.leave_mglru(engine);
+        } else {
+            // A loop of many batches must not keep others from the lock (§3.3, both versions).
+            self.pending.push_back(Step::Yield);
         }
     }
 

@@ -337,6 +337,11 @@ impl Machine {
         let mut flush = false;
         loop {
             let step = reclaim.step(&mut self.engine, &mut self.tables, self.now);
+            if step == Step::Yield {
+                // On one CPU there is nobody to let in.
+                self.steps.yields += 1;
+                continue;
+            }
             // A flusher that was woken runs when the batch that woke it has been put back.
             if std::mem::take(&mut flush) {
                 self.flush();
@@ -360,7 +365,7 @@ impl Machine {
                     self.steps.naps += 1;
                     self.pass_time(nanos);
                 }
-                Step::Yield => self.steps.yields += 1,
+                Step::Yield => {}
                 Step::Done => return reclaim.reclaimed(),
             }
         }
