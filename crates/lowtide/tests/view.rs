@@ -249,3 +249,51 @@ fn descriptor_reads_and_prefetch_see_the_same_bytes() {
         pager.validate().unwrap();
     }
 }
+
+/// A loop device over a file, detached on drop. `None`, and a line that says so, where none can be made.
+struct LoopDevice(String);
+
+impl LoopDevice {
+    fn over(path: &std::path::Path) -> Option<Self> {
+        let made = std::process::Command::new("losetup").args(["--find", "--show"]).arg(path).output();
+        match made {
+            Ok(out) if out.status.success() => {
+                Some(Self(String::from_utf8(out.stdout).ok()?.trim().to_owned()))
+            }
+            Ok(out) => {
+                eprintln!("SKIPPED: no loop device: {}", String::from_utf8_lossy(&out.stderr));
+                None
+            }
+            Err(e) => {
+                eprintln!("SKIPPED: losetup cannot be run: {e}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_block_device_is_read_and_written_like_a_file_of_its_size() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 1 << 20);
+    let Some(device) = LoopDevice::over(&path) else { return };
+    let pager = pager("256K");
+    let view = OpenOptions::new().write(true).open(&pager, &device.0).unwrap();
+    assert_eq!((view.len(), view.pages()), (1 << 20, 256));
+    for page in 0..256 {
+        assert_eq!(view.read(page).unwrap()[9], byte_at(page * 4096 + 9));
+    }
+    view.write_at(700_000, b"block").unwrap();
+    view.flush().unwrap();
+    assert!(view.write_at(1 << 20, b"x").is_err(), "a device does not grow");
+    drop(view);
+    drop(device);
+    assert_eq!(&std::fs::read(&path).unwrap()[700_000..700_005], b"block");
+    pager.validate().unwrap();
+}

@@ -95,7 +95,7 @@ pub(crate) enum BenchError {
     /// The budgets do not fit into the machine.
     #[error(
         "{systems} systems of {} each need {}, and {} of memory are available; lower --max, or run fewer at a time with --policy and --against",
-        Size::new(*each), Size::new(*needed), Size::new(*available)
+        Size::new(*each), rounded(*needed), rounded(*available)
     )]
     NoMemory {
         /// How many systems are alive together.
@@ -206,5 +206,13 @@ fn advice_for(source: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => "; change its permissions, or choose another place with --dir",
         io::ErrorKind::ReadOnlyFilesystem => "; choose another place with --dir",
         _ => "",
+    }
+}
+
+/// A size for people: to the mebibyte below a gibibyte, to its tenth above.
+fn rounded(bytes: u64) -> String {
+    match bytes >> 20 {
+        mib if mib < 1024 => format!("{mib}M"),
+        mib => format!("{:.1}G", mib as f64 / 1024.0),
     }
 }
