@@ -199,17 +199,6 @@ mod modelled {
         loom::sync::atomic::fence(Ordering::SeqCst);
     }
 
-    /// Whether `light` needs no fence instruction in this process. Decided once, for ever.
-    pub(crate) fn is_asymmetric() -> bool {
-        lowtide_sys::membarrier::register() == lowtide_sys::membarrier::Mode::Asymmetric
-    }
-
-    /// [`light`] for who knows that [`is_asymmetric`] holds: nothing but a bar to the compiler.
-    #[inline(always)]
-    pub(crate) fn light_if_asymmetric() {
-        std::sync::atomic::compiler_fence(Ordering::SeqCst);
-    }
-
     /// Whether thread-locals are destroyed when nothing global can be reached any more: after a proof has
     /// failed.
     pub(crate) fn is_torn_down() -> bool {
