@@ -50,8 +50,9 @@ impl<'p> Pipeline<'p> {
         Self { pool, space, batch, pending: Vec::new(), free: Vec::new(), done: Vec::new(), young }
     }
 
+    /// Reads that are not resolved: with the device, or arrived and not yet looked at.
     fn in_flight(&self) -> usize {
-        self.batch.in_flight()
+        self.pending.len() - self.free.len()
     }
 
     /// Reads to wait for at a time: waking for each costs more than it brings.
@@ -60,11 +61,19 @@ impl<'p> Pipeline<'p> {
     }
 
     /// Makes room for another read, if need be.
-    fn make_room(&mut self, each: impl FnMut(usize, u64, u32)) -> Result<(), Error> {
+    fn make_room(&mut self, each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
         if self.in_flight() < self.batch.capacity() {
             return Ok(());
         }
         self.reap(self.quarter(), each)
+    }
+
+    /// Resolves everything in flight, or everything up to the first error.
+    fn finish(&mut self, mut each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
+        while self.in_flight() > 0 {
+            self.reap(self.in_flight(), &mut each)?;
+        }
+        Ok(())
     }
 
     fn push(&mut self, pending: Pending) {
@@ -80,8 +89,9 @@ impl<'p> Pipeline<'p> {
         }
     }
 
-    /// Waits for at least `min` reads and resolves all that have ended. `each` sees the pages that came in, still held.
-    fn reap(&mut self, min: usize, mut each: impl FnMut(usize, u64, u32)) -> Result<(), Error> {
+    /// Waits for at least `min` reads and resolves all that have ended. `each` sees the pages that came in, still held, with their frames; without a
+    /// frame, if a store has taken the page already.
+    fn reap(&mut self, min: usize, mut each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
         self.batch.wait(min, &mut self.done);
         let mut first_error = Ok(());
         while let Some(completion) = self.done.pop() {
@@ -94,11 +104,11 @@ impl<'p> Pipeline<'p> {
             match self.pool.resolve(self.space, &p.claim, p.frame, completion.result, self.young) {
                 Ok(()) => {
                     // A store may have come first; then the page is put off like any other in hand.
-                    if let EntryState::Resident { frame, .. } = entry.load() {
-                        each(p.index, p.page, frame);
-                    } else {
-                        each(p.index, p.page, u32::MAX);
-                    }
+                    let frame = match entry.load() {
+                        EntryState::Resident { frame, .. } => Some(frame),
+                        _ => None,
+                    };
+                    each(p.index, p.page, frame);
                 }
                 Err(e) if first_error.is_ok() => first_error = Err(e),
                 Err(_) => {}
@@ -109,11 +119,28 @@ impl<'p> Pipeline<'p> {
     }
 }
 
+/// Who called `get_many`, and the pages that it has yet to be shown one by one.
+struct Caller<'p, F> {
+    pool: &'p Pool,
+    each: F,
+    put_off: Vec<(usize, u64)>,
+}
+
+impl<F: FnMut(usize, &[u8])> Caller<'_, F> {
+    /// Shows a page that is held, or puts it off if it is in other hands.
+    fn show(&mut self, index: usize, page: u64, frame: Option<u32>) {
+        match frame {
+            Some(frame) => (self.each)(index, self.pool.bytes(frame)),
+            None => self.put_off.push((index, page)),
+        }
+    }
+}
+
 impl Drop for Pipeline<'_> {
     fn drop(&mut self) {
         while self.in_flight() > 0 {
             // Errors were reported, or nobody is left to hear of them.
-            let _ = self.reap(self.in_flight(), |_, _, _| ());
+            drop(self.finish(|_, _, _| ()));
         }
         PIPELINES.set(PIPELINES.get() - 1);
     }
@@ -125,9 +152,9 @@ impl Pool {
         &self,
         space: &Space,
         pages: impl IntoIterator<Item = u64>,
-        mut each: impl FnMut(usize, u64, &[u8]),
+        each: impl FnMut(usize, &[u8]),
     ) -> Result<(), Error> {
-        let mut put_off = Vec::new();
+        let mut caller = Caller { pool: self, each, put_off: Vec::new() };
         let mut pipeline: Option<Pipeline<'_>> = None;
         for (index, page) in pages.into_iter().enumerate() {
             let entry = self.entry(space, page)?;
@@ -135,53 +162,30 @@ impl Pool {
                 if !pinned.young {
                     space.table.set_young(page, pinned.seen());
                 }
-                each(index, page, self.bytes(pinned.frame));
+                caller.show(index, page, Some(pinned.frame));
                 continue;
             }
-            let mut claimed = match claim(space, page, entry) {
-                Miss::Claimed(claim) => claim,
-                Miss::Resident(..) | Miss::InHand(_) => {
-                    put_off.push((index, page));
-                    continue;
-                }
+            let Miss::Claimed(mut claimed) = claim(space, page, entry) else {
+                caller.put_off.push((index, page));
+                continue;
             };
             let pipe = pipeline.get_or_insert_with(|| Pipeline::new(self, space, self.young_faults));
-            let mut arrived = |index: usize, page: u64, frame: u32| {
-                if frame == u32::MAX {
-                    put_off.push((index, page));
-                } else {
-                    each(index, page, self.bytes(frame));
-                }
-            };
-            let frame = match self.frames_for(space, page, &mut claimed, Access::Mapped, false) {
-                Ok(frame) => frame,
-                Err(_) => {
-                    // Not while others may need what this thread has in flight.
-                    let drained = pipe.reap(pipe.in_flight(), &mut arrived);
-                    if let Err(e) = drained {
-                        self.abandon(space, &claimed, &Ok(()));
-                        return Err(e);
-                    }
-                    self.frames_for(space, page, &mut claimed, Access::Mapped, true)?
-                }
-            };
-            pipe.push(Pending { index, page, claim: claimed, frame });
-            pipe.make_room(&mut arrived)?;
-        }
-        if let Some(mut pipe) = pipeline {
-            while pipe.in_flight() > 0 {
-                pipe.reap(pipe.in_flight(), |index, page, frame| {
-                    if frame == u32::MAX {
-                        put_off.push((index, page));
-                    } else {
-                        each(index, page, self.bytes(frame));
-                    }
-                })?;
+            if let Ok(frame) = self.frames_for(space, page, &mut claimed, Access::Mapped, false) {
+                pipe.push(Pending { index, page, claim: claimed, frame });
+                pipe.make_room(|index, page, frame| caller.show(index, page, frame))?;
+            } else {
+                // No frame without waiting, and waiting is not allowed while others may need what this thread has in flight.
+                self.abandon(space, &claimed, &Ok(()));
+                caller.put_off.push((index, page));
+                pipe.finish(|index, page, frame| caller.show(index, page, frame))?;
             }
         }
-        for (index, page) in put_off {
+        if let Some(mut pipe) = pipeline {
+            pipe.finish(|index, page, frame| caller.show(index, page, frame))?;
+        }
+        for (index, page) in std::mem::take(&mut caller.put_off) {
             let (frame, _held) = self.hold_page(space, page, Access::Mapped)?;
-            each(index, page, self.bytes(frame));
+            caller.show(index, page, Some(frame));
         }
         Ok(())
     }
@@ -209,9 +213,6 @@ impl Pool {
             }
             pipe.make_room(|_, _, _| ())?;
         }
-        while pipe.in_flight() > 0 {
-            pipe.reap(pipe.in_flight(), |_, _, _| ())?;
-        }
-        Ok(())
+        pipe.finish(|_, _, _| ())
     }
 }

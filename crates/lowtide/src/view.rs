@@ -200,9 +200,9 @@ impl View {
     ///
     /// # Errors
     /// As [`read`](View::read), for the first page that fails. Some pages have been shown then.
-    pub fn get_many(&self, pages: &[u64], mut each: impl FnMut(usize, &[u8])) -> Result<(), Error> {
+    pub fn get_many(&self, pages: &[u64], each: impl FnMut(usize, &[u8])) -> Result<(), Error> {
         let list = pages.iter().copied();
-        self.pool.read_many(&self.space, list, |index, _page, bytes| each(index, bytes))
+        self.pool.read_many(&self.space, list, each)
     }
 
     /// Says that pages will be wanted soon. They are read in the background, if there is room; nothing is promised, and errors

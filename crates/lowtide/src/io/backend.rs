@@ -259,6 +259,7 @@ impl Batch<'_> {
     }
 
     /// Reads that were pushed and whose completion has not been returned.
+    #[cfg(test)]
     pub(crate) fn in_flight(&self) -> usize {
         self.refused.len()
             + match &self.engine {

@@ -188,6 +188,7 @@ impl UringBatch {
         });
     }
 
+    #[cfg(test)]
     pub(super) fn in_flight(&self) -> usize {
         self.queue.in_flight()
     }
