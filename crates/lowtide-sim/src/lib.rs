@@ -4,3 +4,9 @@
 //! arrays, in time that is a number. The same decisions, on machines that one does not own; and the same bytes of output for
 //! the same seed, on any machine.
 #![forbid(unsafe_code)]
+
+mod memory;
+mod plain;
+mod pool;
+
+pub use plain::{Plain, PlainConfig, PlainCounts, PlayError};

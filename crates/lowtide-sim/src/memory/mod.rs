@@ -1,0 +1,194 @@
+//! What the simulated kernel knows of pages: the page cache of each object, and the page tables that map it.
+//!
+//! ```text
+//!   object (a file, or a heap)                      address space (a process)
+//!     page ─► Cached: resident in a frame,            vma: maps an object
+//!             or what is remembered of the page         page ─► Pte: present, young, writable
+//!               └── vmas that map the object ──────────►  table ─► a young bit of its own
+//! ```
+//!
+//! The hardware part is the young bit: every access through a mapping sets it, at the entry and at its table, and nothing but the engine's
+//! questions clears it. There is no translation cache (`reclaim.md` section C says what one would change: refaults by up to
+//! one percent). [`Facts`](lowtide_core::Facts) are answered in `facts.rs`; the aging walk is in `walk.rs`.
+
+mod cached;
+mod facts;
+mod page_map;
+mod pte;
+mod walk;
+
+pub(crate) use cached::Cached;
+pub(crate) use page_map::PAGES_MAX;
+pub(crate) use page_map::PageMap;
+pub(crate) use pte::Pte;
+pub(crate) use walk::Walk;
+
+use lowtide_core::limits::TABLE_ENTRIES;
+use lowtide_core::{Engine, FolioId, LruType, MemcgId, SpaceId};
+
+/// The number of an object: a file or a heap.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct ObjectId(pub u32);
+
+/// The number of a mapping of an object into an address space.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct VmaId(pub u32);
+
+/// A file or a heap.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) lru_type: LruType,
+    pub(crate) pages: PageMap<Cached>,
+    pub(crate) vmas: Vec<VmaId>,
+}
+
+/// A mapping of a whole object.
+#[derive(Debug)]
+pub(crate) struct Vma {
+    pub(crate) object: ObjectId,
+    pub(crate) ptes: PageMap<Pte>,
+    /// The young bit of each table.
+    pub(crate) young: Vec<bool>,
+    /// Tables end with the object: entries behind its last page do not count as empty ones.
+    pub(crate) pages: u64,
+    pub(crate) exec: bool,
+}
+
+impl Vma {
+    /// Sets the young bit of a present page, as the hardware does. Returns false if the page is not mapped, or if it is not
+    /// `writable` and a store needs it to be.
+    #[inline]
+    pub(crate) fn touch(&mut self, page: u64, store: bool) -> bool {
+        let Some(pte) = self.ptes.existing(page) else { return false };
+        if !pte.allows(store) {
+            return false;
+        }
+        pte.set_young();
+        self.young[(page / TABLE_ENTRIES) as usize] = true;
+        true
+    }
+
+    /// Entries of a table, those behind the end of the object left out.
+    pub(crate) fn entries(&self, table: u64) -> u64 {
+        (self.pages.saturating_sub(table * TABLE_ENTRIES)).min(TABLE_ENTRIES)
+    }
+}
+
+/// All objects and address spaces of a machine.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    pub(crate) objects: Vec<Object>,
+    pub(crate) vmas: Vec<Vma>,
+    /// The mappings of each address space, by the engine's number of the space.
+    spaces: Vec<Vec<VmaId>>,
+    /// Frames whose contents are still on their way, a bit each.
+    locked: Vec<u64>,
+    /// Where the last reference check found a young bit.
+    hit: Option<VmaId>,
+}
+
+impl Memory {
+    /// Adds a file or a heap.
+    pub(crate) fn add_object(&mut self, lru_type: LruType) -> ObjectId {
+        self.objects.push(Object { lru_type, pages: PageMap::new(Cached::ABSENT), vmas: Vec::new() });
+        ObjectId(self.objects.len() as u32 - 1)
+    }
+
+    /// Adds an address space.
+    pub(crate) fn add_space(&mut self, engine: &mut Engine) -> SpaceId {
+        let space = engine.add_space(MemcgId::ROOT);
+        let at = space.0 as usize;
+        if at >= self.spaces.len() {
+            self.spaces.resize_with(at + 1, Vec::new);
+        }
+        space
+    }
+
+    /// Maps an object of `pages` pages, as far as is known, into an address space.
+    pub(crate) fn map_object(&mut self, space: SpaceId, object: ObjectId, pages: u64, exec: bool) -> VmaId {
+        let id = VmaId(self.vmas.len() as u32);
+        self.vmas.push(Vma { object, ptes: PageMap::new(Pte::NONE), young: Vec::new(), pages, exec });
+        self.spaces[space.0 as usize].push(id);
+        self.objects[object.0 as usize].vmas.push(id);
+        id
+    }
+
+    #[inline]
+    pub(crate) fn cached(&self, object: ObjectId, page: u64) -> Cached {
+        self.objects[object.0 as usize].pages.get(page)
+    }
+
+    #[inline]
+    pub(crate) fn set_cached(&mut self, object: ObjectId, page: u64, cached: Cached) {
+        *self.objects[object.0 as usize].pages.entry(page) = cached;
+    }
+
+    /// Maps a resident page, young.
+    pub(crate) fn map(&mut self, id: VmaId, page: u64, writable: bool) {
+        let vma = &mut self.vmas[id.0 as usize];
+        vma.ptes.entry(page).map(writable);
+        let table = (page / TABLE_ENTRIES) as usize;
+        if table >= vma.young.len() {
+            vma.young.resize(table + 1, false);
+        }
+        vma.young[table] = true;
+        vma.pages = vma.pages.max(page + 1);
+    }
+
+    /// Maps a resident page without its being accessed (fault-around).
+    pub(crate) fn map_old(&mut self, id: VmaId, page: u64) {
+        let vma = &mut self.vmas[id.0 as usize];
+        vma.ptes.entry(page).map_old();
+        let table = (page / TABLE_ENTRIES) as usize;
+        if table >= vma.young.len() {
+            vma.young.resize(table + 1, false);
+        }
+        vma.pages = vma.pages.max(page + 1);
+    }
+
+    /// Drops all translations of a page. Returns how many there were.
+    pub(crate) fn unmap(&mut self, object: ObjectId, page: u64) -> u32 {
+        let mut dropped = 0;
+        for vma in &self.objects[object.0 as usize].vmas {
+            if let Some(pte) = self.vmas[vma.0 as usize].ptes.existing(page) {
+                dropped += u32::from(pte.is_present());
+                *pte = Pte::NONE;
+            }
+        }
+        dropped
+    }
+
+    /// Stores to a page fault again from now on: it is about to be written.
+    pub(crate) fn write_protect(&mut self, object: ObjectId, page: u64) {
+        for vma in &self.objects[object.0 as usize].vmas {
+            if let Some(pte) = self.vmas[vma.0 as usize].ptes.existing(page) {
+                pte.protect();
+            }
+        }
+    }
+
+    /// Says whether a frame's contents are still on their way.
+    pub(crate) fn set_locked(&mut self, frame: FolioId, locked: bool) {
+        let (word, bit) = (frame.index() / 64, 1 << (frame.index() % 64));
+        if word >= self.locked.len() {
+            self.locked.resize(word + 1, 0);
+        }
+        if locked {
+            self.locked[word] |= bit;
+        } else {
+            self.locked[word] &= !bit;
+        }
+    }
+
+    /// Whether a frame's contents are still on their way.
+    pub(crate) fn is_locked(&self, frame: FolioId) -> bool {
+        self.locked.get(frame.index() / 64).is_some_and(|word| word & (1 << (frame.index() % 64)) != 0)
+    }
+
+    /// Bytes that page cache and page tables take.
+    pub(crate) fn bytes(&self) -> usize {
+        let objects: usize = self.objects.iter().map(|o| o.pages.bytes()).sum();
+        let vmas: usize = self.vmas.iter().map(|v| v.ptes.bytes() + v.young.capacity()).sum();
+        objects + vmas + self.locked.capacity() * 8
+    }
+}

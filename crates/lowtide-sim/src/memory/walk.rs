@@ -1,0 +1,93 @@
+//! The aging walk: all tables of all address spaces that have a young bit, in the order of addresses (`reclaim.md` §2.5).
+//!
+//! It is a value that can be stopped between tables, since on a machine with several CPUs others run meanwhile.
+
+use super::facts::table_key;
+use super::{Memory, VmaId};
+use lowtide_core::{AgeJob, Engine};
+
+/// Where a walk has come to.
+#[derive(Debug, Default)]
+pub(crate) struct Walk {
+    /// Mappings of the space being walked that are still to be visited, the next one last.
+    vmas: Vec<VmaId>,
+    table: u64,
+}
+
+/// What part of a walk did, which is what it costs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Walked {
+    /// Tables looked at or skipped for want of a young bit.
+    pub(crate) tables: u64,
+    /// Entries examined.
+    pub(crate) entries: u64,
+    /// The walk is over.
+    pub(crate) done: bool,
+}
+
+impl Walk {
+    /// Goes on until about `budget` entries have been examined (a skipped table counts as one) or the walk is over.
+    pub(crate) fn step(
+        &mut self,
+        memory: &mut Memory,
+        engine: &mut Engine,
+        job: &mut AgeJob,
+        budget: u64,
+    ) -> Walked {
+        let mut walked = Walked::default();
+        while walked.tables + walked.entries < budget {
+            let Some(&vma) = self.vmas.last() else {
+                let Some(space) = job.next_space(engine) else {
+                    walked.done = true;
+                    break;
+                };
+                self.vmas.extend(memory.spaces[space.0 as usize].iter().rev());
+                self.table = 0;
+                continue;
+            };
+            let young = &memory.vmas[vma.0 as usize].young;
+            let skipped = young[self.table as usize..].iter().position(|&young| young);
+            let Some(skipped) = skipped else {
+                walked.tables += young.len() as u64 - self.table;
+                self.vmas.pop();
+                self.table = 0;
+                continue;
+            };
+            let table = self.table + skipped as u64;
+            walked.tables += skipped as u64 + 1;
+            walked.entries += walk_table(memory, engine, job, vma, table);
+            self.table = table + 1;
+        }
+        walked
+    }
+}
+
+/// Visits a table if the job wants it. Returns the entries examined.
+fn walk_table(memory: &mut Memory, engine: &mut Engine, job: &mut AgeJob, id: VmaId, table: u64) -> u64 {
+    let key = table_key(id, table);
+    let vma = &mut memory.vmas[id.0 as usize];
+    // The hardware sets the bit again with the next access through the table; nobody else reads it.
+    vma.young[table as usize] = false;
+    if !job.wants(engine, key) {
+        return 0;
+    }
+    let (entries, exec) = (vma.entries(table), vma.exec);
+    let (Some(ptes), Some(cached)) =
+        (vma.ptes.table_mut(table), memory.objects[vma.object.0 as usize].pages.table(table))
+    else {
+        return 0;
+    };
+    let mut young = 0;
+    for (pte, cached) in ptes.iter_mut().zip(cached) {
+        if pte.is_young()
+            && let Some(frame) = cached.frame()
+            && let Some(folio) = job.takes(engine, frame)
+        {
+            pte.take_young();
+            job.young(engine, folio, exec);
+            young += 1;
+        }
+    }
+    job.table_done(engine, key, young, entries);
+    entries
+}

@@ -1,0 +1,58 @@
+//! Dirty pages of the plain machine. A write ends when it begins, so a page that is flushed is clean at once.
+
+use super::Plain;
+use crate::memory::ObjectId;
+use lowtide_core::{MemcgId, Task};
+use lowtide_workload::SpaceId;
+
+/// One part in so many of the budget may be dirty before the flusher writes (the kernel's background ratio).
+const BACKGROUND: u64 = 10;
+
+/// What is dirty, in the order in which it became so.
+#[derive(Debug, Default)]
+pub(super) struct Flusher {
+    dirty: Vec<(ObjectId, u64)>,
+    /// Dirty pages as of the last publication.
+    pub(super) published: u64,
+}
+
+impl Plain {
+    pub(super) fn set_dirty(&mut self, object: ObjectId, page: u64) {
+        let frame = self.pool.frame(object, page).expect("a page that is dirtied is resident");
+        if !self.pool.engine.set_dirty(frame) || self.pool.is_anon(object) {
+            return;
+        }
+        self.flusher.dirty.push((object, page));
+        let classical = self.pool.classical();
+        let seen = if classical { self.flusher.published } else { self.pool.engine.dirty(MemcgId::ROOT) };
+        if seen > self.config.pages / BACKGROUND {
+            self.flush();
+        }
+    }
+
+    /// Writes everything that is dirty.
+    pub(super) fn flush(&mut self) {
+        let mut dirty = std::mem::take(&mut self.flusher.dirty);
+        for (object, page) in dirty.drain(..) {
+            self.sync(object, page);
+        }
+        self.flusher.dirty = dirty;
+    }
+
+    /// Writes a page if it is dirty.
+    pub(super) fn sync(&mut self, object: ObjectId, page: u64) {
+        if let Some(frame) = self.pool.start_writeback(object, page) {
+            self.counts.writes += 1;
+            self.pool.engine.end_writeback(frame, true, Task::DESCRIPTOR);
+        }
+    }
+
+    /// Gives a page up. Returns whether it was resident.
+    pub(super) fn free(&mut self, space: SpaceId, object: ObjectId, page: u64) -> bool {
+        self.spaces[space.0 as usize].last_read = super::NO_PAGE;
+        let resident = self.pool.frame(object, page).is_some();
+        let gone = self.pool.discard(object, page);
+        debug_assert!(gone, "between accesses nothing is being written or isolated");
+        resident
+    }
+}

@@ -1,0 +1,285 @@
+//! The plain machine: one CPU, one task, nothing but the accesses themselves.
+//!
+//! It has no read-ahead and no fault-around, a fault costs nothing and a write ends when it begins, so its counters mean exactly what
+//! the accesses did. That makes it the machine for traces, for miss-ratio curves, and for the comparison with real kernels, which
+//! were measured in the same way. Time is counted in misses.
+//!
+//! ```text
+//!   load, store ──► mapped? ──no──► resident? ──no──► charge ─► insert(FAULT) ─► map young     (major fault)
+//!                     │                └──yes──► map young                                     (minor fault)
+//!                     └──yes──► young; a store to a clean page is a fault too, and makes it dirty
+//!   read, write ──► resident? ──no──► charge ─► insert(DESCRIPTOR); reads mark accessed
+//! ```
+//!
+//! The classical lists see group statistics as of the last publication, every two seconds of a real machine. On the machines that were
+//! measured a miss took so much longer than a hit that misses are the better clock: there is a publication every
+//! [`PlainConfig::publish_every`] misses. The flusher writes everything when more than a tenth of the budget is
+//! dirty (as published, for the classical lists), or when reclaim wakes it.
+//!
+//! Sources: `reclaim.md` §5.7 and section C, the minimal models that reproduce what kernels count.
+
+mod flusher;
+mod reclaim;
+
+use crate::memory::{ObjectId, PAGES_MAX, VmaId};
+use crate::pool::Pool;
+use lowtide_core::{ConfigError, EngineConfig, Lists, LruType, MemcgId, MemoryStat, Policy, Task};
+use lowtide_workload::{OpKind, PageOp, SpaceId, SpaceKind};
+use thiserror::Error;
+
+/// What a plain machine is made from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PlainConfig {
+    /// The policy.
+    pub policy: Policy,
+    /// Budget in pages: all of it holds data.
+    pub pages: u64,
+    /// Bytes of a page.
+    pub page_bytes: u64,
+    /// Misses between two publications of group statistics.
+    pub publish_every: u64,
+    /// Misses before the first publication.
+    pub publish_phase: u64,
+}
+
+impl PlainConfig {
+    /// A machine with pages of 4 KiB that publishes every 10,000 misses.
+    #[must_use]
+    pub const fn new(policy: Policy, pages: u64) -> Self {
+        Self { policy, pages, page_bytes: 4096, publish_every: 10_000, publish_phase: 10_000 }
+    }
+}
+
+/// Why an operation cannot be played.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum PlayError {
+    /// All of the budget is taken by pages that cannot go. In the kernel, the out-of-memory killer.
+    #[error("out of memory: page {page} of space {} does not fit, since nothing in the budget of {max} pages can be evicted; raise --max{}", space.0, if *anon > 0 { ", since anonymous pages cannot go" } else { "" })]
+    OutOfMemory {
+        /// The space that needed a page.
+        space: SpaceId,
+        /// The page.
+        page: u64,
+        /// The budget in pages.
+        max: u64,
+        /// Anonymous pages in it.
+        anon: u64,
+    },
+    /// A page number beyond what a space can have.
+    #[error("page {page} of space {} is beyond the {PAGES_MAX} pages that a space can have", space.0)]
+    PageTooLarge {
+        /// The space.
+        space: SpaceId,
+        /// The page.
+        page: u64,
+    },
+}
+
+/// Counts that the engine does not keep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PlainCounts {
+    /// Page accesses played.
+    pub accesses: u64,
+    /// Accesses to pages that were not resident.
+    pub misses: u64,
+    /// Pages read from the device.
+    pub reads: u64,
+    /// Pages written to the device.
+    pub writes: u64,
+    /// Invocations of reclaim.
+    pub invocations: u64,
+    /// Wakings of the flusher by reclaim.
+    pub flusher_wakes: u64,
+    /// Naps of reclaim.
+    pub naps: u64,
+}
+
+/// The machine. See the module documentation.
+#[derive(Debug)]
+pub struct Plain {
+    pool: Pool,
+    config: PlainConfig,
+    counts: PlainCounts,
+    spaces: Vec<Space>,
+    until_publish: u64,
+    flusher: flusher::Flusher,
+}
+
+/// A space of the workload, as this machine knows it.
+#[derive(Clone, Copy, Debug)]
+struct Space {
+    object: ObjectId,
+    vma: VmaId,
+    anon: bool,
+    /// The page that was read last through the descriptor: reading it again is the same access.
+    last_read: u64,
+}
+
+const NO_PAGE: u64 = u64::MAX;
+
+impl Plain {
+    /// An empty machine.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when the budget is impossible.
+    pub fn new(config: &PlainConfig) -> Result<Self, ConfigError> {
+        // Without a few active pages no refault is ever recent for the classical lists (`reclaim.md` §6.1 step 4). File-system metadata, which is
+        // read through the descriptor and never mapped, plays that part. It does not come out of the budget.
+        let metadata = if config.policy.lists() == Lists::Classical { METADATA_PAGES } else { 0 };
+        let max = config.pages.saturating_add(metadata);
+        let pool = Pool::new(&EngineConfig {
+            frames: u32::try_from(max).unwrap_or(u32::MAX),
+            max,
+            page_bytes: config.page_bytes,
+            policy: config.policy,
+            cpus: 1,
+        })?;
+        let mut machine = Self {
+            pool,
+            config: *config,
+            counts: PlainCounts::default(),
+            spaces: Vec::new(),
+            until_publish: config.publish_phase.max(1),
+            flusher: flusher::Flusher::default(),
+        };
+        let object = machine.pool.memory.add_object(LruType::File);
+        for page in 0..metadata {
+            let charged = machine.charge(Task::DESCRIPTOR);
+            debug_assert!(charged, "the machine is empty");
+            let frame = machine.pool.insert(object, page, false, Task::DESCRIPTOR);
+            for _ in 0..2 {
+                machine.pool.mark_accessed(frame, Task::DESCRIPTOR);
+            }
+        }
+        Ok(machine)
+    }
+
+    /// Adds a space, the next number, of `pages` pages as far as is known: it grows when more are touched.
+    pub fn add_space(&mut self, kind: SpaceKind, pages: u64) -> SpaceId {
+        let anon = kind == SpaceKind::Anon;
+        let lru_type = if anon { LruType::Anon } else { LruType::File };
+        let (object, vma) = self.pool.add_mapped(lru_type, pages);
+        self.spaces.push(Space { object, vma, anon, last_read: NO_PAGE });
+        SpaceId(self.spaces.len() as u32 - 1)
+    }
+
+    /// Plays one operation.
+    ///
+    /// # Errors
+    /// [`PlayError`]; the pages before the one that failed have been played.
+    ///
+    /// # Panics
+    /// When the space has not been added.
+    #[inline]
+    pub fn play(&mut self, op: &PageOp) -> Result<(), PlayError> {
+        for page in op.page..op.page.saturating_add(u64::from(op.pages)) {
+            self.access(op.kind, op.space, page)?;
+        }
+        Ok(())
+    }
+
+    /// Plays an operation on one page. Returns whether the page was resident before.
+    ///
+    /// # Errors
+    /// [`PlayError`].
+    ///
+    /// # Panics
+    /// When the space has not been added.
+    #[inline]
+    pub fn access(&mut self, kind: OpKind, space: SpaceId, page: u64) -> Result<bool, PlayError> {
+        let at = self.spaces[space.0 as usize];
+        match kind {
+            OpKind::Load | OpKind::Store => {
+                self.counts.accesses += 1;
+                let store = kind == OpKind::Store;
+                if self.pool.memory.vmas[at.vma.0 as usize].touch(page, store) {
+                    return Ok(true);
+                }
+                self.fault(space, at, page, store)
+            }
+            OpKind::Read | OpKind::Write if at.anon => self.access(via_mapping(kind), space, page),
+            OpKind::Read | OpKind::Write => {
+                self.counts.accesses += 1;
+                self.descriptor(space, at, page, kind == OpKind::Write)
+            }
+            OpKind::Sync => {
+                self.sync(at.object, page);
+                Ok(true)
+            }
+            OpKind::Free => Ok(self.free(space, at.object, page)),
+        }
+    }
+
+    fn fault(&mut self, space: SpaceId, at: Space, page: u64, store: bool) -> Result<bool, PlayError> {
+        if page >= PAGES_MAX {
+            return Err(PlayError::PageTooLarge { space, page });
+        }
+        let resident = self.pool.frame(at.object, page).is_some();
+        self.pool.engine.count_fault(MemcgId::ROOT, !resident && !at.anon);
+        if !resident {
+            self.bring_in(space, at, page, Task::FAULT, true)?;
+        }
+        self.pool.memory.map(at.vma, page, store);
+        if store || (at.anon && !resident) {
+            self.set_dirty(at.object, page);
+        }
+        Ok(resident)
+    }
+
+    fn descriptor(&mut self, space: SpaceId, at: Space, page: u64, write: bool) -> Result<bool, PlayError> {
+        if page >= PAGES_MAX {
+            return Err(PlayError::PageTooLarge { space, page });
+        }
+        let found = self.pool.frame(at.object, page);
+        let frame = match found {
+            Some(frame) => frame,
+            None => self.bring_in(space, at, page, Task::DESCRIPTOR, !write)?,
+        };
+        if write {
+            self.set_dirty(at.object, page);
+        } else if at.last_read != page {
+            self.pool.mark_accessed(frame, Task::DESCRIPTOR);
+        }
+        self.spaces[space.0 as usize].last_read = if write { NO_PAGE } else { page };
+        Ok(found.is_some())
+    }
+
+    /// Counters and sizes.
+    #[must_use]
+    pub fn stat(&self) -> MemoryStat {
+        self.pool.engine.stat(MemcgId::ROOT)
+    }
+
+    /// What the engine does not count.
+    #[must_use]
+    pub const fn counts(&self) -> PlainCounts {
+        self.counts
+    }
+
+    /// Bytes of memory that this machine takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.pool.bytes()
+    }
+
+    /// Checks every invariant of the engine. Cost: O(frames).
+    ///
+    /// # Errors
+    /// The first invariant that does not hold, in words.
+    pub fn validate(&mut self) -> Result<(), String> {
+        self.pool.engine.validate()
+    }
+}
+
+/// Pages of file-system metadata under the classical lists.
+const METADATA_PAGES: u64 = 2;
+
+/// A heap has no descriptor: reading and writing it is loading and storing.
+const fn via_mapping(kind: OpKind) -> OpKind {
+    match kind {
+        OpKind::Read => OpKind::Load,
+        OpKind::Write => OpKind::Store,
+        kind => kind,
+    }
+}

@@ -1,0 +1,129 @@
+//! The engine with the memory it manages: the part of a kernel that both machines share.
+//!
+//! A pool knows how a page comes in once it has been charged, how it is mapped, dirtied and written, and how it goes. It knows nothing of time:
+//! the plain machine (`plain/`) does all of this within one access, the full machine (`machine/`) in steps, with other tasks
+//! in between.
+
+use crate::memory::{Cached, Memory, ObjectId, VmaId};
+use lowtide_core::{
+    AccessCounts, ConfigError, Engine, EngineConfig, Flags, FolioId, Lists, LruType, MemcgId, Owner, Reclaim,
+    SpaceId, Task, Unmapped,
+};
+use std::sync::Arc;
+
+/// The pool of frames, the engine that says who may have them, and what is in them.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) engine: Engine,
+    pub(crate) memory: Memory,
+    accesses: Arc<AccessCounts>,
+    free: Vec<u32>,
+}
+
+impl Pool {
+    /// An empty pool with as many frames as the budget has pages.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub(crate) fn new(config: &EngineConfig) -> Result<Self, ConfigError> {
+        let engine = Engine::new(config)?;
+        let accesses = engine.accesses();
+        // The first frames are handed out first: neighbours in time are neighbours in memory.
+        Ok(Self { engine, memory: Memory::default(), accesses, free: (0..config.frames).rev().collect() })
+    }
+
+    /// Whether accesses through the descriptor move folios between lists at once.
+    pub(crate) fn classical(&self) -> bool {
+        self.engine.policy().lists() == Lists::Classical
+    }
+
+    /// Whether an object is a heap.
+    pub(crate) fn is_anon(&self, object: ObjectId) -> bool {
+        self.memory.objects[object.0 as usize].lru_type == LruType::Anon
+    }
+
+    /// The frame of a resident page.
+    #[inline]
+    pub(crate) fn frame(&self, object: ObjectId, page: u64) -> Option<FolioId> {
+        self.memory.cached(object, page).frame()
+    }
+
+    /// Makes a page resident that has been charged. With `refault`, what is remembered of it counts; a page whose contents nobody
+    /// wants back (it is overwritten as a whole) is no refault.
+    ///
+    /// # Panics
+    /// When there is no free frame: what is charged has one.
+    pub(crate) fn insert(&mut self, object: ObjectId, page: u64, refault: bool, task: Task) -> FolioId {
+        let frame = FolioId(self.free.pop().expect("what is charged has a frame"));
+        let shadow = self.memory.cached(object, page).shadow().filter(|_| refault);
+        let lru_type = self.memory.objects[object.0 as usize].lru_type;
+        let owner = Owner { space: SpaceId(object.0), page };
+        self.engine.insert(frame, owner, 0, lru_type, MemcgId::ROOT, shadow, task);
+        self.memory.set_cached(object, page, Cached::resident(frame));
+        frame
+    }
+
+    /// Counts an access through the descriptor.
+    #[inline]
+    pub(crate) fn mark_accessed(&mut self, frame: FolioId, task: Task) {
+        if self.accesses.record(frame) {
+            self.engine.mark_accessed(frame, task);
+        }
+    }
+
+    /// Drops the translations of the victims of a reclaim. Returns how many translations there were.
+    pub(crate) fn unmap_victims(&mut self, reclaim: &mut Reclaim) -> u32 {
+        let mut dropped = 0;
+        for victim in reclaim.victims() {
+            dropped += self.memory.unmap(ObjectId(victim.owner.space.0), victim.owner.page);
+            victim.outcome = Unmapped::Done;
+        }
+        dropped
+    }
+
+    /// Takes the frames that a reclaim freed, and remembers their pages. Returns how many.
+    pub(crate) fn take_freed(&mut self, reclaim: &Reclaim) -> u64 {
+        for gone in reclaim.freed() {
+            self.memory.set_cached(ObjectId(gone.owner.space.0), gone.owner.page, Cached::gone(gone.shadow));
+            self.free.push(gone.folio.0);
+        }
+        reclaim.freed().len() as u64
+    }
+
+    /// Begins to write a dirty page. Returns its frame, or `None` if it is not dirty or is being written already.
+    pub(crate) fn start_writeback(&mut self, object: ObjectId, page: u64) -> Option<FolioId> {
+        let frame = self.frame(object, page)?;
+        if !self.engine.start_writeback(frame) {
+            return None;
+        }
+        self.memory.write_protect(object, page);
+        Some(frame)
+    }
+
+    /// Gives a page up, with all that is remembered of it. Returns false if it cannot go at the moment: it is being written, or
+    /// isolated.
+    pub(crate) fn discard(&mut self, object: ObjectId, page: u64) -> bool {
+        if let Some(frame) = self.frame(object, page) {
+            let writing = self.engine.folio(frame).is_some_and(|f| f.flags().contains(Flags::WRITEBACK));
+            if writing || !self.engine.remove(frame) {
+                return false;
+            }
+            self.memory.unmap(object, page);
+            self.free.push(frame.0);
+        }
+        self.memory.set_cached(object, page, Cached::ABSENT);
+        true
+    }
+
+    /// Adds an object that is mapped once, into an address space of its own.
+    pub(crate) fn add_mapped(&mut self, lru_type: LruType, pages: u64) -> (ObjectId, VmaId) {
+        let object = self.memory.add_object(lru_type);
+        let space = self.memory.add_space(&mut self.engine);
+        (object, self.memory.map_object(space, object, pages, false))
+    }
+
+    /// Bytes of memory that the simulation of this pool takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.engine.metadata_bytes() + self.memory.bytes() + self.free.capacity() * 4
+    }
+}
