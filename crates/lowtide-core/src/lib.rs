@@ -39,6 +39,7 @@ mod lruvec;
 mod memcg;
 mod policy;
 mod reclaim;
+mod size;
 mod stat;
 #[cfg(test)]
 mod testing;
@@ -50,5 +51,6 @@ pub use folio::{AccessCounts, Flags, Folio};
 pub use lruvec::{AgeJob, Facts, FolioState, References, Shadow, Window};
 pub use policy::{Lists, Policy, PolicyError, Switches};
 pub use reclaim::{Freed, Reason, Reclaim, Step, ThrottleReason, Unmapped, Victim};
+pub use size::{Size, SizeError, SizeProblem};
 pub use stat::{Events, MemcgEvents, MemoryStat};
 pub use units::{FolioId, LruType, MemcgId, Owner, SpaceId, TableKey, Task};

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
+use crate::nearest;
 use crate::ycsb::Letter;
 
 /// A workload that can be asked for by name.
@@ -98,30 +99,10 @@ impl FromStr for Workload {
         if let Some(workload) = Self::ALL.into_iter().find(|workload| workload.name() == name) {
             return Ok(workload);
         }
-        // Beyond half the name, a suggestion is a guess and not a help.
-        let nearest = Self::ALL
-            .into_iter()
-            .map(|workload| (edit_distance(workload.name(), &name), workload))
-            .filter(|(distance, workload)| 2 * distance <= workload.name().len())
-            .min_by_key(|(distance, _)| *distance)
-            .map(|(_, workload)| workload);
+        let nearest = nearest(&name, Self::ALL.map(Self::name))
+            .and_then(|near| Self::ALL.into_iter().find(|workload| workload.name() == near));
         Err(UnknownWorkload { given: given.to_owned(), nearest })
     }
-}
-
-/// The number of insertions, deletions and substitutions of characters that turn `a` into `b` (Levenshtein).
-fn edit_distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.chars().enumerate() {
-            let substitute = diagonal + usize::from(from != to);
-            diagonal = row[j + 1];
-            row[j + 1] = substitute.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[row.len() - 1]
 }
 
 #[cfg(test)]
@@ -153,14 +134,6 @@ mod tests {
             let text = error.to_string();
             assert!(text.contains("ycsb-b") && text.contains("replay"), "{text}");
             assert_eq!(text.contains("did you mean"), nearest.is_some(), "{text}");
-        }
-    }
-
-    #[test]
-    fn edit_distances() {
-        for (a, b, distance) in [("", "", 0), ("a", "", 1), ("kitten", "sitting", 3), ("scan", "scna", 2)] {
-            assert_eq!(edit_distance(a, b), distance, "{a} {b}");
-            assert_eq!(edit_distance(b, a), distance, "{b} {a}");
         }
     }
 }

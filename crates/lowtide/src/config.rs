@@ -3,8 +3,7 @@
 use crate::error::BuildError;
 use crate::io::{Inject, IoEngine};
 use crate::pager::Pager;
-use crate::size::Size;
-use lowtide_core::Policy;
+use lowtide_core::{Policy, Size};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;

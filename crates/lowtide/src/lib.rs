@@ -37,7 +37,7 @@
 //! | `reclaim` | driving the engine's reclaim: aging walks, unmapping victims |
 //! | `store`, `writeback`, `close` | writing to pages, writing pages to files, letting go of a file |
 //! | `background` | the threads that reclaim, flush and read ahead |
-//! | `frames`, `space`, `io`, `sync`, `size` | frame allocator; open files; I/O engines; atomics; sizes |
+//! | `frames`, `space`, `io`, `sync` | frame allocator; open files; I/O engines; atomics |
 #![deny(unsafe_code)]
 
 mod background;
@@ -56,7 +56,6 @@ mod many;
 mod pager;
 mod pool;
 mod reclaim;
-mod size;
 mod space;
 mod stat;
 mod store;
@@ -71,8 +70,7 @@ pub use config::{Builder, IoMode};
 pub use error::{BuildError, Error, OpenError};
 pub use guard::Page;
 pub use io::{Inject, InjectOp, IoEngine, UnknownIoEngine};
-pub use lowtide_core::{Events, MemcgEvents, MemoryStat, Policy, PolicyError};
+pub use lowtide_core::{Events, MemcgEvents, MemoryStat, Policy, PolicyError, Size, SizeError, SizeProblem};
 pub use pager::{OpenOptions, Pager};
-pub use size::{Size, SizeError, SizeProblem};
 pub use stat::{IoStat, Stat};
 pub use view::View;

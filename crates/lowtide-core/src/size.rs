@@ -9,14 +9,14 @@ use std::str::FromStr;
 /// A number of bytes, or no limit.
 ///
 /// ```
-/// use lowtide::Size;
+/// use lowtide_core::Size;
 ///
 /// let size: Size = "1.5G".parse()?;
 /// assert_eq!(size.bytes(), 3 << 29);
 /// assert_eq!(size.to_string(), "1.5G");
 /// assert_eq!("1536 MiB".parse::<Size>()?, size);
 /// assert!("max".parse::<Size>()?.is_max());
-/// # Ok::<(), lowtide::SizeError>(())
+/// # Ok::<(), lowtide_core::SizeError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Size(u64);
