@@ -141,6 +141,12 @@ impl Engine {
         self.memcgs[memcg.index()].max
     }
 
+    /// Pages scanned by reclaim of a group so far.
+    #[must_use]
+    pub fn pgscan(&self, memcg: MemcgId) -> u64 {
+        self.memcgs[memcg.index()].events.pgscan
+    }
+
     /// Dirty pages of a group that nobody writes yet.
     #[must_use]
     pub fn dirty(&self, memcg: MemcgId) -> u64 {

@@ -5,8 +5,14 @@
 //! the same seed, on any machine.
 #![forbid(unsafe_code)]
 
+pub mod client;
+pub mod costs;
+mod machine;
 mod memory;
 mod plain;
 mod pool;
+pub mod spec;
 
+pub use costs::Costs;
+pub use machine::{Contention, DeviceCounts, KernelCounts, MachineConfig, MachineError, MachineStat};
 pub use plain::{Plain, PlainConfig, PlainCounts, PlayError};

@@ -42,6 +42,11 @@ impl Pool {
         self.memory.objects[object.0 as usize].lru_type == LruType::Anon
     }
 
+    /// Whether a folio is dirty.
+    pub(crate) fn is_dirty(&self, frame: FolioId) -> bool {
+        self.engine.folio(frame).is_some_and(|f| f.flags().contains(Flags::DIRTY))
+    }
+
     /// The frame of a resident page.
     #[inline]
     pub(crate) fn frame(&self, object: ObjectId, page: u64) -> Option<FolioId> {

@@ -1,0 +1,8 @@
+//! Programs that run on the full machine.
+//!
+//! | file | program |
+//! |---|---|
+//! | `database.rs` | a document store with a cache of its own, as MongoDB's, under YCSB |
+
+pub mod database;
+mod leaves;

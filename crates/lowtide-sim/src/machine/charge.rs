@@ -1,0 +1,110 @@
+//! Charging a page, and the reclaim that this may take, in the charging task's own time.
+//!
+//! An invocation lets others run only where the engine says that it holds no isolated folios: before a walk, in a nap, between batches, at its end.
+//! What it cost until then is spent there. Each step that looks at folios takes the lruvec lock for as long as that
+//! takes.
+
+use super::ctx::Ctx;
+use crate::memory::Walk;
+use lowtide_core::{Charge, MemcgId, Next, Reclaim, Step};
+
+/// Entries that an aging walk examines before it lets others run.
+const WALK_CHUNK: u64 = 4096;
+
+impl Ctx {
+    /// Charges one page. Returns false when that is impossible.
+    pub(crate) async fn charge(&self, in_lru_fault: bool) -> bool {
+        let mut charge = Charge::new(MemcgId::ROOT, 1);
+        let mut reclaimed = None;
+        loop {
+            let next = {
+                let mut world = self.w();
+                let task = world.engine_task(self.id, in_lru_fault);
+                charge.next(&mut world.pool.engine, task, reclaimed)
+            };
+            match next {
+                Next::Charged => {
+                    self.w().wake_kswapd_if_low();
+                    return true;
+                }
+                Next::Failed => {
+                    self.w().counts.oom += 1;
+                    return false;
+                }
+                Next::Reclaim(reclaim) => {
+                    self.w().counts.direct_reclaims += 1;
+                    reclaimed = Some(self.reclaim(*reclaim).await);
+                }
+            }
+        }
+    }
+
+    /// Runs an invocation of reclaim to its end. Returns the pages reclaimed.
+    pub(crate) async fn reclaim(&self, mut reclaim: Reclaim) -> u64 {
+        let mut cost = 0;
+        loop {
+            let step = {
+                let mut guard = self.w();
+                let world = &mut *guard;
+                let now = world.sched.local(self.id) + cost;
+                let scanned = world.pool.engine.pgscan(MemcgId::ROOT);
+                let step = reclaim.step(&mut world.pool.engine, &mut world.pool.memory, now);
+                let scanned = world.pool.engine.pgscan(MemcgId::ROOT) - scanned;
+                let hold = world.costs.batch_lock_ns + scanned * world.costs.scan_folio_ns;
+                cost += world.lruvec_lock.take(now, hold);
+                match step {
+                    Step::Unmap => {
+                        let dropped = world.pool.unmap_victims(&mut reclaim);
+                        cost += u64::from(dropped) * world.costs.unmap_ns;
+                        cost += if dropped > 0 { world.costs.tlb_flush_ns } else { 0 };
+                    }
+                    Step::Freed => cost += world.pool.take_freed(&reclaim) * world.costs.free_page_ns,
+                    Step::WakeFlushers => world.wake_flusher(),
+                    Step::Walk | Step::Throttle(..) | Step::Yield | Step::Done => {}
+                }
+                step
+            };
+            match step {
+                Step::Unmap | Step::Freed | Step::WakeFlushers => continue,
+                _ => self.spend(std::mem::take(&mut cost)).await,
+            }
+            match step {
+                Step::Walk => self.walk(&mut reclaim).await,
+                Step::Throttle(_, nanos) => {
+                    {
+                        let counts = &mut self.w().counts;
+                        counts.throttled += 1;
+                        counts.throttled_ns += nanos;
+                    }
+                    self.sleep(nanos).await;
+                }
+                Step::Done => return reclaim.reclaimed(),
+                _ => {}
+            }
+        }
+    }
+
+    /// The aging walk, in chunks.
+    async fn walk(&self, reclaim: &mut Reclaim) {
+        let began = self.now();
+        self.w().counts.walks += 1;
+        let mut walk = Walk::default();
+        loop {
+            let (walked, cost) = {
+                let mut guard = self.w();
+                let world = &mut *guard;
+                let pool = &mut world.pool;
+                let walked = walk.step(&mut pool.memory, &mut pool.engine, reclaim.age_job(), WALK_CHUNK);
+                let cost =
+                    walked.tables * world.costs.walk_table_ns + walked.entries * world.costs.walk_entry_ns;
+                (walked, cost)
+            };
+            self.spend(cost).await;
+            if walked.done {
+                break;
+            }
+        }
+        let ended = self.now();
+        self.w().counts.walk_ns += ended - began;
+    }
+}

@@ -1,0 +1,284 @@
+//! Accesses through a mapping.
+//!
+//! ```text
+//!   translation allows it ─────────────────────────────────────────────► young bit, done
+//!   else: fault, under the mapping's own lock
+//!     cached, arrived ──► map it and up to 15 cached neighbours ───────► done                       (minor)
+//!     on its way ───────► let go of the lock, wait, fault again under the address space's lock      (retry)
+//!     absent ───────────► start the read, let go, wait, fault again                                 (major, retry)
+//!     a heap's page ────► charge, insert, map ─────────────────────────► done                       (minor)
+//! ```
+//!
+//! The first attempt takes the lock of the mapping alone. If that is held for writing, or if the fault has to be repeated, the lock of the
+//! whole address space is taken for reading. Sources: `fault-and-writeback.md` A1-A5, A9.
+
+use super::MachineError;
+use super::ctx::Ctx;
+use super::files::OpenId;
+use super::lock::RwSemId;
+use super::world::World;
+use crate::memory::{ObjectId, VmaId};
+use lowtide_core::{LruType, MemcgId, SpaceId};
+
+/// The number of a mapping of the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MappingId(pub(crate) u32);
+
+/// A mapping with its locks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mapping {
+    pub(crate) vma: VmaId,
+    /// The file that is mapped, as it was opened; `None` for a heap.
+    open: Option<OpenId>,
+    /// Lock of the address space.
+    mmap_lock: RwSemId,
+    /// Lock of this mapping.
+    vma_lock: RwSemId,
+}
+
+/// An address space.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AddressSpace {
+    space: SpaceId,
+    mmap_lock: RwSemId,
+}
+
+impl World {
+    /// Adds an address space.
+    pub(crate) fn add_address_space(&mut self) -> AddressSpace {
+        let space = self.pool.memory.add_space(&mut self.pool.engine);
+        AddressSpace { space, mmap_lock: self.add_rwsem() }
+    }
+
+    /// Maps an open file.
+    pub(crate) fn map_file(&mut self, into: AddressSpace, open: OpenId) -> MappingId {
+        let file = self.opens[open.0 as usize].file;
+        let (object, pages) = (self.file(file).object, self.file(file).pages);
+        self.add_mapping(into, object, pages, Some(open))
+    }
+
+    /// Maps a new heap.
+    pub(crate) fn map_heap(&mut self, into: AddressSpace, pages: u64) -> MappingId {
+        let object = self.pool.memory.add_object(LruType::Anon);
+        self.add_mapping(into, object, pages, None)
+    }
+
+    fn add_mapping(
+        &mut self,
+        into: AddressSpace,
+        object: ObjectId,
+        pages: u64,
+        open: Option<OpenId>,
+    ) -> MappingId {
+        let vma = self.pool.memory.map_object(into.space, object, pages, false);
+        let vma_lock = self.add_rwsem();
+        self.mappings.push(Mapping { vma, open, mmap_lock: into.mmap_lock, vma_lock });
+        MappingId(self.mappings.len() as u32 - 1)
+    }
+
+    /// Maps a page and, after a read fault of a file, its cached neighbours. Returns how many neighbours.
+    fn map_around(&mut self, mapping: Mapping, page: u64, store: bool) -> u64 {
+        let memory = &mut self.pool.memory;
+        memory.map(mapping.vma, page, store);
+        if store || mapping.open.is_none() {
+            return 0;
+        }
+        let around = self.fault_around_pages.max(1);
+        let first = page / around * around;
+        let object = memory.vmas[mapping.vma.0 as usize].object;
+        let mut mapped = 0;
+        for neighbour in (first..first + around).filter(|&p| p != page) {
+            let frame = memory.cached(object, neighbour).frame();
+            if frame.is_some_and(|frame| !memory.is_locked(frame)) {
+                memory.map_old(mapping.vma, neighbour);
+                mapped += 1;
+            }
+        }
+        mapped
+    }
+}
+
+/// How an attempt ended.
+enum Attempt {
+    Mapped,
+    /// The page is on its way.
+    Wait,
+}
+
+impl Ctx {
+    /// Loads from, or stores to, pages of a mapping.
+    pub(crate) async fn access(
+        &self,
+        id: MappingId,
+        first: u64,
+        pages: u64,
+        store: bool,
+    ) -> Result<(), MachineError> {
+        for page in first..first + pages {
+            let (hit, touch) = {
+                let mut guard = self.w();
+                let world = &mut *guard;
+                world.counts.accesses += 1;
+                let vma = world.mappings[id.0 as usize].vma;
+                (world.pool.memory.vmas[vma.0 as usize].touch(page, store), world.costs.touch_ns)
+            };
+            if !hit {
+                self.fault(id, page, store).await?;
+            }
+            self.spend(touch).await;
+        }
+        Ok(())
+    }
+
+    async fn fault(&self, id: MappingId, page: u64, store: bool) -> Result<(), MachineError> {
+        let mapping = self.w().mappings[id.0 as usize];
+        let mut repeated = false;
+        loop {
+            let own = !repeated && self.w().rwsems[mapping.vma_lock.0 as usize].try_take(false);
+            let lock = if own { mapping.vma_lock } else { mapping.mmap_lock };
+            if !own {
+                self.take(lock, false).await;
+            }
+            let attempt = self.attempt(mapping, page, store, &mut repeated).await;
+            self.w().release(lock, false);
+            match attempt? {
+                Attempt::Mapped => break,
+                Attempt::Wait => {
+                    let object = {
+                        let mut world = self.w();
+                        world.counts.retry_mmap_drop += u64::from(own);
+                        world.pool.memory.vmas[mapping.vma.0 as usize].object
+                    };
+                    self.wait_page(object, page).await;
+                }
+            }
+        }
+        self.w().pool.engine.count_fault(MemcgId::ROOT, repeated);
+        Ok(())
+    }
+
+    /// One attempt, under a lock.
+    async fn attempt(
+        &self,
+        mapping: Mapping,
+        page: u64,
+        store: bool,
+        repeated: &mut bool,
+    ) -> Result<Attempt, MachineError> {
+        let (object, frame, cost) = {
+            let world = self.w();
+            let object = world.pool.memory.vmas[mapping.vma.0 as usize].object;
+            (object, world.pool.frame(object, page), world.costs.minor_fault_ns)
+        };
+        self.spend(cost).await;
+        let Some(open) = mapping.open else {
+            return self.heap_fault(mapping, page).await;
+        };
+        let file = self.w().opens[open.0 as usize].file;
+        match frame {
+            Some(frame) if self.w().is_locked(frame) => {
+                *repeated = true;
+                Ok(Attempt::Wait)
+            }
+            Some(_) => {
+                let cost = {
+                    let mut guard = self.w();
+                    let world = &mut *guard;
+                    // The page may have gone while this task was spending.
+                    let Some(frame) = world.pool.frame(object, page) else { return Ok(Attempt::Wait) };
+                    if world.is_locked(frame) {
+                        return Ok(Attempt::Wait);
+                    }
+                    if !*repeated {
+                        world.opens[open.0 as usize].readahead.fault_hit();
+                    }
+                    if store {
+                        world.set_dirty(file, page, frame);
+                    }
+                    let neighbours = world.map_around(mapping, page, store);
+                    if neighbours > 0 { world.costs.fault_around_ns } else { 0 }
+                };
+                self.spend(cost).await;
+                if store {
+                    self.balance_dirty(1).await;
+                }
+                Ok(Attempt::Mapped)
+            }
+            None => {
+                let window = {
+                    let mut world = self.w();
+                    if world.file(file).read_errors.remove(&page) {
+                        let at_ns = world.sched.local(self.id);
+                        return Err(MachineError::Io { at_ns });
+                    }
+                    world.counts.retry_io_miss += u64::from(*repeated);
+                    world.counts.major += u64::from(!*repeated);
+                    let cost = world.costs.major_fault_cpu_ns;
+                    let window = world.opens[open.0 as usize].readahead.fault_missed(page);
+                    drop(world);
+                    self.spend(cost).await;
+                    window
+                };
+                *repeated = true;
+                self.read_window(file, window, Some(page), true).await?;
+                Ok(Attempt::Wait)
+            }
+        }
+    }
+
+    /// A page of a heap: the first access makes it.
+    async fn heap_fault(&self, mapping: Mapping, page: u64) -> Result<Attempt, MachineError> {
+        let object = self.w().pool.memory.vmas[mapping.vma.0 as usize].object;
+        if self.w().pool.frame(object, page).is_none() {
+            if !self.charge(true).await {
+                return Err(MachineError::OutOfMemory { at_ns: self.now() });
+            }
+            let mut guard = self.w();
+            let world = &mut *guard;
+            if world.pool.frame(object, page).is_some() {
+                world.pool.engine.uncharge(MemcgId::ROOT, 1);
+            } else {
+                let task = world.engine_task(self.id, true);
+                let frame = world.pool.insert(object, page, true, task);
+                world.pool.engine.set_dirty(frame);
+            }
+        }
+        self.w().pool.memory.map(mapping.vma, page, true);
+        Ok(Attempt::Mapped)
+    }
+
+    /// Gives up pages of a mapping: `munmap` of a heap, punching a hole into a file. Takes the address space's lock for writing.
+    pub(crate) async fn give_up(&self, id: MappingId, first: u64, pages: u64) {
+        let mapping = self.w().mappings[id.0 as usize];
+        self.take(mapping.mmap_lock, true).await;
+        self.take(mapping.vma_lock, true).await;
+        let object = self.w().pool.memory.vmas[mapping.vma.0 as usize].object;
+        for page in first..first + pages {
+            loop {
+                let gone = {
+                    let mut guard = self.w();
+                    let world = &mut *guard;
+                    let reading = world.pool.frame(object, page).is_some_and(|f| world.is_locked(f));
+                    let gone = !reading && world.pool.discard(object, page);
+                    if gone && let Some(open) = mapping.open {
+                        let file = world.opens[open.0 as usize].file;
+                        world.file(file).dirty.remove(&page);
+                    }
+                    gone
+                };
+                if gone {
+                    break;
+                }
+                // Being read, written or isolated: soon over.
+                self.sleep(100_000).await;
+            }
+        }
+        let mut world = self.w();
+        world.release(mapping.vma_lock, true);
+        world.release(mapping.mmap_lock, true);
+        let cost = pages * world.costs.free_page_ns;
+        drop(world);
+        self.spend(cost).await;
+    }
+}
+

@@ -1,0 +1,81 @@
+//! Files: where they are on the device, what of them is dirty, and who has them open.
+
+use super::readahead::Readahead;
+use super::sched::TaskId;
+use super::world::World;
+use crate::memory::ObjectId;
+use lowtide_core::LruType;
+use std::collections::BTreeSet;
+
+/// The number of a file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct FileId(pub(crate) u32);
+
+/// The number of an open file description: position and read-ahead state that whoever shares it shares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct OpenId(pub(crate) u32);
+
+/// A file.
+#[derive(Debug)]
+pub(crate) struct File {
+    pub(crate) object: ObjectId,
+    /// Its first byte on the device.
+    pub(crate) position: u64,
+    /// Its size in pages.
+    pub(crate) pages: u64,
+    /// Dirty pages that nobody writes yet, in file order.
+    pub(crate) dirty: BTreeSet<u64>,
+    /// Pages that became dirty again while they were being written.
+    pub(crate) redirtied: Vec<u64>,
+    /// When the first of them became dirty.
+    pub(crate) dirtied_at: u64,
+    /// Where the flusher goes on.
+    pub(crate) cursor: u64,
+    /// Numbers of the writes in flight.
+    pub(crate) writing: BTreeSet<u64>,
+    pub(crate) sync_waiters: Vec<TaskId>,
+    /// Pages whose last read failed, until somebody is told.
+    pub(crate) read_errors: BTreeSet<u64>,
+}
+
+/// An open file description.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) file: FileId,
+    pub(crate) readahead: Readahead,
+}
+
+/// Bytes between two files on the device: no file of a workload is larger.
+const FILE_DISTANCE: u64 = 1 << 44;
+
+impl World {
+    /// Adds a file of `pages` pages.
+    pub(crate) fn add_file(&mut self, pages: u64) -> FileId {
+        let object = self.pool.memory.add_object(LruType::File);
+        let id = FileId(self.files.len() as u32);
+        self.files.push(File {
+            object,
+            position: u64::from(id.0) * FILE_DISTANCE,
+            pages,
+            dirty: BTreeSet::new(),
+            redirtied: Vec::new(),
+            dirtied_at: 0,
+            cursor: 0,
+            writing: BTreeSet::new(),
+            sync_waiters: Vec::new(),
+            read_errors: BTreeSet::new(),
+        });
+        id
+    }
+
+    /// Opens a file.
+    pub(crate) fn open(&mut self, file: FileId) -> OpenId {
+        let id = OpenId(self.opens.len() as u32);
+        self.opens.push(Open { file, readahead: Readahead::new(self.readahead_pages) });
+        id
+    }
+
+    pub(crate) fn file(&mut self, id: FileId) -> &mut File {
+        &mut self.files[id.0 as usize]
+    }
+}

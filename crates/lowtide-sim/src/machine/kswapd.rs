@@ -1,0 +1,88 @@
+//! The background reclaimer, on a machine without a group limit: it keeps some frames free, so that tasks seldom have to reclaim themselves.
+//!
+//! Three watermarks of free frames: below *low* it is woken, at *high* it rests, below *min* tasks reclaim for themselves. With a group
+//! limit below the machine's memory there is always free memory, so it never runs, and all reclaim is by the tasks that
+//! charge. Source: `reclaim.md` §7.3.
+
+use super::ctx::Ctx;
+use super::sched::TaskId;
+use super::world::World;
+use lowtide_core::{MemcgId, Reason, Reclaim};
+
+/// Fruitless runs after which it gives up until somebody else makes progress.
+const HOPELESS: u32 = 16;
+/// Nanoseconds it rests when hopeless or out of work, unless woken.
+const REST_NS: u64 = 1_000_000_000;
+
+/// Frames that should be free, and who sees to it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Kswapd {
+    /// The watermarks in pages, zero with a group limit.
+    pub(crate) min: u64,
+    pub(crate) low: u64,
+    pub(crate) high: u64,
+    pub(crate) task: Option<TaskId>,
+    asleep: bool,
+}
+
+impl Kswapd {
+    /// Watermarks for a memory of `pages` pages of `page_bytes`.
+    pub(crate) fn for_memory(pages: u64, page_bytes: u64) -> Self {
+        let kib = pages * page_bytes / 1024;
+        let min_kib = (kib * 16).isqrt().clamp(128, 262_144);
+        let min = (min_kib * 1024 / page_bytes).min(pages / 8);
+        let step = (min / 4).max(pages / 1000).min(pages / 16);
+        Self { min, low: min + step, high: min + 2 * step, task: None, asleep: false }
+    }
+}
+
+impl World {
+    /// Frames that could be charged at once.
+    pub(crate) fn free_pages(&self) -> u64 {
+        let engine = &self.pool.engine;
+        (engine.max(MemcgId::ROOT) + self.kswapd.min).saturating_sub(engine.usage(MemcgId::ROOT))
+    }
+
+    /// Wakes the background reclaimer when little is free.
+    pub(crate) fn wake_kswapd_if_low(&mut self) {
+        if let Some(task) = self.kswapd.task
+            && self.kswapd.asleep
+            && self.free_pages() < self.kswapd.low
+        {
+            self.kswapd.asleep = false;
+            self.counts.kswapd_wakes += 1;
+            self.sched.wake(task);
+        }
+    }
+}
+
+impl Ctx {
+    /// The background reclaimer's life.
+    pub(crate) async fn kswapd(self) {
+        let mut fruitless = 0;
+        loop {
+            let (free, high) = {
+                let world = self.w();
+                if world.clients == 0 {
+                    return;
+                }
+                (world.free_pages(), world.kswapd.high)
+            };
+            if free >= high || fruitless >= HOPELESS {
+                self.settle().await;
+                self.w().kswapd.asleep = true;
+                self.block(Some(REST_NS)).await;
+                self.w().kswapd.asleep = false;
+                fruitless = 0;
+                continue;
+            }
+            let reclaim = {
+                let world = self.w();
+                let goal = world.kswapd.high.max(lowtide_core::limits::SWAP_CLUSTER_MAX);
+                Reclaim::new(MemcgId::ROOT, goal.min(high - free), Reason::Kswapd, world.engine_task(self.id, false))
+            };
+            let reclaimed = self.reclaim(reclaim).await;
+            fruitless = if reclaimed == 0 { fruitless + 1 } else { 0 };
+        }
+    }
+}

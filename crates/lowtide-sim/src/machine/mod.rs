@@ -1,0 +1,313 @@
+//! The full machine: CPUs, tasks, locks, a device, and a kernel between them, in virtual time.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `sched.rs`, `ctx.rs` | virtual time, CPUs, tasks as futures |
+//! | `world.rs` | all state |
+//! | `lock.rs` | locks, and what waiting for them costs |
+//! | `device.rs`, `requests.rs` | a device; requests in flight and their completion |
+//! | `files.rs`, `readahead.rs`, `read.rs` | files, read-ahead, reading and writing through the descriptor |
+//! | `fault.rs` | accesses through a mapping |
+//! | `charge.rs`, `kswapd.rs` | charging and direct reclaim; the background reclaimer |
+//! | `writeback.rs` | the flusher, sync, writers held back |
+//!
+//! The policy is `lowtide-core`'s; nothing here decides which page goes.
+
+mod charge;
+mod ctx;
+mod device;
+mod fault;
+mod files;
+mod kswapd;
+mod lock;
+mod read;
+mod readahead;
+mod requests;
+mod sched;
+mod world;
+mod writeback;
+
+pub(crate) use ctx::Ctx;
+pub use device::DeviceCounts;
+pub(crate) use fault::{AddressSpace, MappingId};
+pub(crate) use files::{FileId, OpenId};
+pub use lock::Contention;
+pub use world::KernelCounts;
+pub(crate) use world::World;
+
+use crate::pool::Pool;
+use crate::spec::MachineSpec;
+use device::Device;
+use kswapd::Kswapd;
+use lock::SpinLock;
+use lowtide_core::{ConfigError, EngineConfig, Events, MemcgId, MemoryStat, Policy};
+use requests::Requests;
+use sched::{Happens, Sched};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
+use thiserror::Error;
+
+/// Why a run ended early.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum MachineError {
+    /// The budget cannot be.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A charge failed after all retries.
+    #[error("out of memory after {:.3} s of virtual time: nothing in the budget could be evicted; raise --max", *at_ns as f64 / 1e9)]
+    OutOfMemory {
+        /// Virtual time.
+        at_ns: u64,
+    },
+    /// The device failed a read, as it was told to.
+    #[error("the device failed a read after {:.3} s of virtual time", *at_ns as f64 / 1e9)]
+    Io {
+        /// Virtual time.
+        at_ns: u64,
+    },
+    /// What the workload reserves does not fit.
+    #[error("the workload needs {needed} bytes for itself and the budget is {max} bytes; raise --max")]
+    NoRoom {
+        /// Bytes it needs.
+        needed: u64,
+        /// Bytes there are.
+        max: u64,
+    },
+    /// All tasks wait for each other.
+    #[error("stuck after {:.3} s of virtual time: {clients} clients wait for something that will not happen; this is a bug", *at_ns as f64 / 1e9)]
+    Stuck {
+        /// Virtual time.
+        at_ns: u64,
+        /// Clients that have not finished.
+        clients: u32,
+    },
+    /// Somebody asked for the run to end.
+    #[error("interrupted after {:.3} s of virtual time", *at_ns as f64 / 1e9)]
+    Interrupted {
+        /// Virtual time.
+        at_ns: u64,
+    },
+}
+
+/// What a machine is to do.
+#[derive(Clone, Debug)]
+pub struct MachineConfig {
+    /// The hardware.
+    pub spec: MachineSpec,
+    /// The policy.
+    pub policy: Policy,
+    /// Budget in bytes of the group that everything runs in; `None` or more than the machine's memory: no group limit, the background
+    /// reclaimer keeps memory free.
+    pub max: Option<u64>,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+type Running = Pin<Box<dyn Future<Output = ()>>>;
+
+/// A machine with its tasks. See the module documentation.
+pub(crate) struct Machine {
+    world: Rc<RefCell<World>>,
+    running: Vec<Option<Running>>,
+}
+
+/// What a machine counted.
+#[derive(Clone, Debug)]
+pub struct MachineStat {
+    /// Virtual nanoseconds since the start.
+    pub now_ns: u64,
+    /// The group's sizes and events.
+    pub memory: MemoryStat,
+    /// The kernel's other counts.
+    pub kernel: KernelCounts,
+    /// The device's counts.
+    pub device: DeviceCounts,
+    /// CPU nanoseconds of all tasks.
+    pub busy_ns: u64,
+    /// Switches between tasks.
+    pub switches: u64,
+    /// The lruvec lock.
+    pub lruvec_lock: Contention,
+    /// The locks of address spaces and mappings together.
+    pub rwsems: Contention,
+    /// Events that the simulator handled.
+    pub events: u64,
+    /// Bytes of memory that page tables, page cache and engine take.
+    pub bytes: usize,
+}
+
+impl Machine {
+    /// Builds a machine with its daemons.
+    ///
+    /// # Errors
+    /// [`MachineError::Config`].
+    pub(crate) fn new(config: &MachineConfig) -> Result<Self, MachineError> {
+        let spec = &config.spec;
+        let cpus = u16::try_from(spec.cpus).unwrap_or(u16::MAX);
+        let memory = spec.pages();
+        let limit = config.max.map(|max| max / spec.page).filter(|&max| max < memory);
+        let kswapd = if limit.is_some() { Kswapd::default() } else { Kswapd::for_memory(memory, spec.page) };
+        let max = limit.unwrap_or(memory - kswapd.min);
+        let pool = Pool::new(&EngineConfig {
+            frames: u32::try_from(max).unwrap_or(u32::MAX),
+            max,
+            page_bytes: spec.page,
+            policy: config.policy,
+            cpus,
+        })?;
+        let world = World {
+            sched: Sched::new(cpus, spec.timeslice_ns, spec.costs.context_switch_ns),
+            pool,
+            costs: spec.costs.clone(),
+            page_bytes: spec.page,
+            device: Device::new(spec.device.clone(), config.seed ^ 0xDE71CE),
+            requests: Requests::default(),
+            files: Vec::new(),
+            opens: Vec::new(),
+            mappings: Vec::new(),
+            readahead_pages: spec.readahead / spec.page,
+            fault_around_pages: spec.fault_around / spec.page,
+            marks: read::Marks::default(),
+            lruvec_lock: SpinLock::default(),
+            rwsems: Vec::new(),
+            page_waiters: BTreeMap::new(),
+            writeback: writeback::Writeback { machine_pages: if std::env::var("NOCG").is_ok() { memory } else { 0 }, ..Default::default() },
+            kswapd,
+            counts: KernelCounts::default(),
+            clients: 0,
+            failure: None,
+        };
+        let background = limit.is_none();
+        let mut machine = Self { world: Rc::new(RefCell::new(world)), running: Vec::new() };
+        machine.spawn(Ctx::publisher);
+        let flusher = machine.spawn(Ctx::flusher);
+        machine.world.borrow_mut().writeback.flusher = Some(flusher);
+        if background {
+            let kswapd = machine.spawn(Ctx::kswapd);
+            machine.world.borrow_mut().kswapd.task = Some(kswapd);
+        }
+        Ok(machine)
+    }
+
+    /// The world, to set up files and mappings before the run.
+    pub(crate) fn world(&self) -> std::cell::RefMut<'_, World> {
+        self.world.borrow_mut()
+    }
+
+    /// Adds a task.
+    fn spawn<F: Future<Output = ()> + 'static>(&mut self, life: impl FnOnce(Ctx) -> F) -> sched::TaskId {
+        let id = self.world.borrow_mut().sched.spawn();
+        let ctx = Ctx { world: Rc::clone(&self.world), id };
+        self.running.push(Some(Box::pin(life(ctx))));
+        id
+    }
+
+    /// Adds a client: the run is over when all clients have finished. The first error ends it.
+    pub(crate) fn client<F>(&mut self, life: impl FnOnce(Ctx) -> F + 'static)
+    where
+        F: Future<Output = Result<(), MachineError>> + 'static,
+    {
+        self.world.borrow_mut().clients += 1;
+        self.spawn(move |ctx| async move {
+            let world = Rc::clone(&ctx.world);
+            let result = life(ctx).await;
+            let mut world = world.borrow_mut();
+            world.clients -= 1;
+            world.fail(result);
+        });
+    }
+
+    /// Adds a task that nobody waits for. Its error ends the run all the same.
+    pub(crate) fn background<F>(&mut self, life: impl FnOnce(Ctx) -> F + 'static)
+    where
+        F: Future<Output = Result<(), MachineError>> + 'static,
+    {
+        self.spawn(move |ctx| async move {
+            let world = Rc::clone(&ctx.world);
+            let result = life(ctx).await;
+            world.borrow_mut().fail(result);
+        });
+    }
+
+    /// Runs until all clients have finished.
+    ///
+    /// # Errors
+    /// The first error of a client, [`MachineError::Stuck`], or [`MachineError::Interrupted`] when `stop` is set.
+    /// `progress` is called now and then.
+    pub(crate) fn run(&mut self, stop: &AtomicBool, progress: &mut dyn FnMut()) -> Result<(), MachineError> {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut turns = 0_u32;
+        loop {
+            let id = {
+                let mut world = self.world.borrow_mut();
+                if let Some(failure) = world.failure.take() {
+                    return Err(failure);
+                }
+                if world.clients == 0 {
+                    return Ok(());
+                }
+                turns = turns.wrapping_add(1);
+                if turns.is_multiple_of(4096) {
+                    progress();
+                    if stop.load(Relaxed) {
+                        return Err(MachineError::Interrupted { at_ns: world.sched.now });
+                    }
+                }
+                match world.sched.next() {
+                    Some(Happens::Io(request)) => {
+                        world.complete(request);
+                        continue;
+                    }
+                    Some(Happens::Run(task)) => task,
+                    None => {
+                        return Err(MachineError::Stuck { at_ns: world.sched.now, clients: world.clients });
+                    }
+                }
+            };
+            let slot = &mut self.running[id.0 as usize];
+            let task = slot.as_mut().expect("a finished task is never run");
+            match task.as_mut().poll(&mut context) {
+                Poll::Pending => self.world.borrow_mut().sched.parked(id),
+                Poll::Ready(()) => {
+                    *slot = None;
+                    self.world.borrow_mut().sched.finished(id);
+                }
+            }
+        }
+    }
+
+    /// Counters as of now.
+    pub(crate) fn stat(&self) -> MachineStat {
+        MachineStat::of(&self.world.borrow())
+    }
+}
+
+impl MachineStat {
+    /// Counters of a world as of now.
+    pub(crate) fn of(world: &World) -> Self {
+        let mut rwsems = Contention::default();
+        for sem in &world.rwsems {
+            rwsems.acquired += sem.contention.acquired;
+            rwsems.contended += sem.contention.contended;
+            rwsems.waited_ns += sem.contention.waited_ns;
+        }
+        Self {
+            now_ns: world.sched.now,
+            memory: world.pool.engine.stat(MemcgId::ROOT),
+            kernel: world.counts,
+            device: world.device.counts,
+            busy_ns: world.sched.busy_ns,
+            switches: world.sched.switches,
+            lruvec_lock: world.lruvec_lock.contention,
+            rwsems,
+            events: world.sched.handled,
+            bytes: world.pool.bytes(),
+        }
+    }
+}

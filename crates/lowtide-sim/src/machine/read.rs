@@ -1,0 +1,255 @@
+//! Reading and writing through the descriptor.
+
+use super::MachineError;
+use super::ctx::Ctx;
+use super::files::{FileId, OpenId};
+use super::readahead::Window;
+use super::world::World;
+use crate::memory::ObjectId;
+use lowtide_core::{FolioId, MemcgId};
+
+/// The read-ahead marks, a bit a frame.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    bits: Vec<u64>,
+}
+
+impl Marks {
+    pub(crate) fn set(&mut self, frame: FolioId, on: bool) {
+        let (word, bit) = (frame.index() / 64, 1 << (frame.index() % 64));
+        if word >= self.bits.len() {
+            self.bits.resize(word + 1, 0);
+        }
+        if on {
+            self.bits[word] |= bit;
+        } else {
+            self.bits[word] &= !bit;
+        }
+    }
+
+    /// Takes the mark off a frame. Returns whether it had one.
+    fn take(&mut self, frame: FolioId) -> bool {
+        let (word, bit) = (frame.index() / 64, 1 << (frame.index() % 64));
+        match self.bits.get_mut(word) {
+            Some(bits) if *bits & bit != 0 => {
+                *bits &= !bit;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl World {
+    /// Cached pages directly before `idx`, `n` at most.
+    fn cached_before(&self, object: ObjectId, idx: u64, n: u64) -> u64 {
+        (1..=n.min(idx)).take_while(|back| self.pool.frame(object, idx - back).is_some()).count() as u64
+    }
+}
+
+impl Ctx {
+    /// Waits until a page's contents have arrived, or it is gone.
+    pub(crate) async fn wait_page(&self, object: ObjectId, page: u64) {
+        self.settle().await;
+        {
+            let mut world = self.w();
+            let still = world.pool.frame(object, page).is_some_and(|f| world.is_locked(f));
+            if !still {
+                return;
+            }
+            let id = self.id;
+            world.page_waiters.entry((object, page)).or_default().push(id);
+        }
+        self.block(None).await;
+    }
+
+    /// Brings in the pages of a window that are not cached, as reads in flight. `wanted` is the page that the window is for; it alone is worth
+    /// an out-of-memory error.
+    pub(crate) async fn read_window(
+        &self,
+        file: FileId,
+        window: Window,
+        wanted: Option<u64>,
+        in_lru_fault: bool,
+    ) -> Result<(), MachineError> {
+        let (object, end) = {
+            let mut world = self.w();
+            let file = world.file(file);
+            (file.object, file.pages)
+        };
+        let mut run: Option<(u64, Vec<FolioId>)> = None;
+        for page in window.start..(window.start + window.size).min(end) {
+            let cached = self.w().pool.frame(object, page).is_some();
+            if !cached && !self.charge(in_lru_fault).await {
+                self.submit(file, &mut run).await;
+                if wanted.is_some_and(|wanted| wanted >= page) {
+                    return Err(MachineError::OutOfMemory { at_ns: self.now() });
+                }
+                break;
+            }
+            if cached {
+                self.submit(file, &mut run).await;
+                continue;
+            }
+            let cost = {
+                let mut guard = self.w();
+                let world = &mut *guard;
+                if world.pool.frame(object, page).is_some() {
+                    // Somebody else brought it in while this task reclaimed.
+                    world.pool.engine.uncharge(MemcgId::ROOT, 1);
+                    continue;
+                }
+                let task = world.engine_task(self.id, in_lru_fault);
+                let frame = world.pool.insert(object, page, true, task);
+                world.pool.memory.set_locked(frame, true);
+                world.marks.set(frame, window.mark == Some(page));
+                world.counts.readahead += u64::from(wanted != Some(page));
+                if run.as_ref().is_some_and(|(first, frames)| first + frames.len() as u64 != page) {
+                    let (first, frames) = run.take().expect("there is a run");
+                    let now = world.sched.local(self.id);
+                    world.submit_read(now, file, first, frames);
+                }
+                run.get_or_insert((page, Vec::with_capacity(window.size as usize))).1.push(frame);
+                world.costs.insert_ns + world.costs.charge_ns
+            };
+            self.spend(cost).await;
+        }
+        self.submit(file, &mut run).await;
+        Ok(())
+    }
+
+    async fn submit(&self, file: FileId, run: &mut Option<(u64, Vec<FolioId>)>) {
+        let Some((first, frames)) = run.take() else { return };
+        let cost = {
+            let mut world = self.w();
+            let now = world.sched.local(self.id);
+            world.submit_read(now, file, first, frames);
+            world.costs.submit_io_ns
+        };
+        self.spend(cost).await;
+    }
+
+    /// Reads pages through the descriptor: each is looked up, waited for, marked accessed and copied.
+    pub(crate) async fn read(&self, open: OpenId, first: u64, pages: u64) -> Result<(), MachineError> {
+        let (file, object) = {
+            let mut world = self.w();
+            let file = world.opens[open.0 as usize].file;
+            (file, world.file(file).object)
+        };
+        let syscall = self.w().costs.syscall_ns;
+        self.spend(syscall).await;
+        let end = first + pages;
+        let mut waited = false;
+        let mut page = first;
+        while page < end {
+            let (frame, marked) = {
+                let mut guard = self.w();
+                let world = &mut *guard;
+                let frame = world.pool.frame(object, page);
+                (frame, frame.is_some_and(|frame| world.marks.take(frame)))
+            };
+            let Some(frame) = frame else {
+                if self.w().file(file).read_errors.remove(&page) {
+                    return Err(MachineError::Io { at_ns: self.now() });
+                }
+                let window = {
+                    let mut guard = self.w();
+                    let world = &mut *guard;
+                    let mut readahead = world.opens[open.0 as usize].readahead;
+                    let window =
+                        readahead.missing(page, end - page, |n| world.cached_before(object, page, n));
+                    world.opens[open.0 as usize].readahead = readahead;
+                    window
+                };
+                self.read_window(file, window, Some(page), false).await?;
+                continue;
+            };
+            if marked {
+                let window = {
+                    let mut guard = self.w();
+                    let world = &mut *guard;
+                    let mut readahead = world.opens[open.0 as usize].readahead;
+                    let window = readahead.mark_met(page, end - page, |n| {
+                        (page + 1..=page + n).find(|&p| world.pool.frame(object, p).is_none())
+                    });
+                    world.opens[open.0 as usize].readahead = readahead;
+                    window
+                };
+                if let Some(window) = window {
+                    self.read_window(file, window, None, false).await?;
+                }
+            }
+            if self.w().is_locked(frame) {
+                waited = true;
+                self.wait_page(object, page).await;
+                // It may be gone again, or never have arrived.
+                continue;
+            }
+            let cost = {
+                let mut guard = self.w();
+                let world = &mut *guard;
+                world.counts.accesses += 1;
+                let task = world.engine_task(self.id, false);
+                let readahead = &mut world.opens[open.0 as usize].readahead;
+                let again = page == first && readahead.last() == Some(page);
+                readahead.read_to(page);
+                if !again {
+                    world.pool.mark_accessed(frame, task);
+                }
+                world.costs.copy_page_ns
+            };
+            self.spend(cost).await;
+            page += 1;
+        }
+        self.w().counts.major += u64::from(waited);
+        Ok(())
+    }
+
+    /// Writes whole pages through the descriptor. Pages that are not cached are not read.
+    pub(crate) async fn write(&self, open: OpenId, first: u64, pages: u64) -> Result<(), MachineError> {
+        let (file, object) = {
+            let mut world = self.w();
+            let file = world.opens[open.0 as usize].file;
+            let entry = world.file(file);
+            entry.pages = entry.pages.max(first + pages);
+            (file, entry.object)
+        };
+        let syscall = self.w().costs.syscall_ns;
+        self.spend(syscall).await;
+        let mut page = first;
+        while page < first + pages {
+            let found = self.w().pool.frame(object, page);
+            if found.is_some_and(|frame| self.w().is_locked(frame)) {
+                self.wait_page(object, page).await;
+                continue;
+            }
+            if found.is_none() && !self.charge(false).await {
+                return Err(MachineError::OutOfMemory { at_ns: self.now() });
+            }
+            let cost = {
+                let mut guard = self.w();
+                let world = &mut *guard;
+                let frame = match (found, world.pool.frame(object, page)) {
+                    (None, None) => {
+                        let task = world.engine_task(self.id, false);
+                        world.pool.insert(object, page, false, task)
+                    }
+                    (None, Some(_)) => {
+                        world.pool.engine.uncharge(MemcgId::ROOT, 1);
+                        continue;
+                    }
+                    (Some(_), None) => continue,
+                    (Some(_), Some(frame)) => frame,
+                };
+                world.counts.accesses += 1;
+                world.marks.set(frame, false);
+                world.set_dirty(file, page, frame);
+                world.costs.copy_page_ns
+            };
+            self.spend(cost).await;
+            page += 1;
+        }
+        self.balance_dirty(pages).await;
+        Ok(())
+    }
+}

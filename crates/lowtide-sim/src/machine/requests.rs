@@ -1,0 +1,144 @@
+//! Requests in flight, and what happens when they complete.
+
+use super::ctx::Ctx;
+use super::device::Direction;
+use super::files::FileId;
+use super::sched::{Event, TaskId};
+use super::world::World;
+use lowtide_core::{FolioId, Task};
+
+/// Who is to be told.
+#[derive(Debug)]
+enum Purpose {
+    /// Pages that have frames and wait for their contents.
+    Read { first: u64, frames: Vec<FolioId> },
+    /// Pages under writeback.
+    Write { first: u64, frames: Vec<FolioId>, sequence: u64 },
+    /// A barrier.
+    Flush(TaskId),
+}
+
+#[derive(Debug)]
+struct Request {
+    file: FileId,
+    purpose: Purpose,
+    failed: bool,
+}
+
+/// The table of requests in flight.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    slots: Vec<Option<Request>>,
+    free: Vec<u32>,
+    pub(crate) in_flight: u32,
+    /// One command in so many fails; 0 for none.
+    pub(crate) fail_one_in: u64,
+    submitted: u64,
+    writes: u64,
+}
+
+impl Requests {
+    fn add(&mut self, mut request: Request) -> u32 {
+        self.in_flight += 1;
+        self.submitted += 1;
+        request.failed = self.fail_one_in > 0 && self.submitted.is_multiple_of(self.fail_one_in);
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        self.slots[slot as usize] = Some(request);
+        slot
+    }
+
+    fn next_write(&mut self) -> u64 {
+        self.writes += 1;
+        self.writes
+    }
+
+    /// The number of the last write submitted.
+    pub(crate) const fn last_write(&self) -> u64 {
+        self.writes
+    }
+
+    fn take(&mut self, slot: u32) -> Request {
+        self.in_flight -= 1;
+        self.free.push(slot);
+        self.slots[slot as usize].take().expect("a request completes once")
+    }
+}
+
+impl World {
+    fn submit(&mut self, now: u64, file: FileId, direction: Direction, page: u64, pages: u64, purpose: Purpose) {
+        let position = self.files[file.0 as usize].position + page * self.page_bytes;
+        let done = self.device.submit(now, direction, position, pages * self.page_bytes);
+        let slot = self.requests.add(Request { file, purpose, failed: false });
+        self.sched.at(done, Event::Io(slot));
+    }
+
+    /// Submits a read of pages that have been inserted and locked.
+    pub(crate) fn submit_read(&mut self, now: u64, file: FileId, first: u64, frames: Vec<FolioId>) {
+        let pages = frames.len() as u64;
+        self.submit(now, file, Direction::Read, first, pages, Purpose::Read { first, frames });
+    }
+
+    /// Submits a write of pages whose writeback has been started.
+    pub(crate) fn submit_write(&mut self, now: u64, file: FileId, first: u64, frames: Vec<FolioId>) {
+        let pages = frames.len() as u64;
+        let sequence = self.requests.next_write();
+        self.files[file.0 as usize].writing.insert(sequence);
+        self.submit(now, file, Direction::Write, first, pages, Purpose::Write { first, frames, sequence });
+    }
+
+    /// A request has completed.
+    pub(crate) fn complete(&mut self, slot: u32) {
+        let Request { file, purpose, failed } = self.requests.take(slot);
+        let object = self.files[file.0 as usize].object;
+        self.counts.io_errors += u64::from(failed);
+        self.device.counts.errors += u64::from(failed);
+        match purpose {
+            Purpose::Flush(task) => self.sched.wake(task),
+            Purpose::Read { first, frames } => {
+                for (page, frame) in (first..).zip(frames) {
+                    self.pool.memory.set_locked(frame, false);
+                    if failed {
+                        // Nobody has seen the page: it leaves as it came, and whoever waits finds it absent.
+                        self.files[file.0 as usize].read_errors.insert(page);
+                        let gone = self.pool.discard(object, page);
+                        debug_assert!(gone, "a page that is still locked is neither written nor isolated between steps");
+                    }
+                    self.wake_page(object, page);
+                }
+            }
+            Purpose::Write { first, frames, sequence } => {
+                for (page, frame) in (first..).zip(frames) {
+                    self.pool.engine.end_writeback(frame, !failed, Task::DESCRIPTOR);
+                    if failed {
+                        self.files[file.0 as usize].dirty.insert(page);
+                    }
+                }
+                self.writeback.ended();
+                let entry = &mut self.files[file.0 as usize];
+                entry.writing.remove(&sequence);
+                let again = std::mem::take(&mut entry.redirtied);
+                entry.dirty.extend(again);
+                let waiters = std::mem::take(&mut entry.sync_waiters);
+                for task in waiters.into_iter().chain(self.writeback.take_room_waiters()) {
+                    self.sched.wake(task);
+                }
+            }
+        }
+    }
+}
+
+impl Ctx {
+    /// Waits until everything that the device was told to write is on the medium.
+    pub(crate) async fn flush_device(&self, file: FileId) {
+        self.settle().await;
+        {
+            let mut world = self.w();
+            let (now, id) = (world.sched.now, self.id);
+            world.submit(now, file, Direction::Flush, 0, 0, Purpose::Flush(id));
+        }
+        self.block(None).await;
+    }
+}

@@ -1,0 +1,263 @@
+//! Virtual time, CPUs, and the tasks that share them.
+//!
+//! ```text
+//!                  ┌──────── slice used up, others wait ────────┐
+//!                  ▼                                            │
+//!   spawned ──► runnable ──► running ── spends CPU time ──► running ──► finished
+//!                  ▲            │
+//!                  └── woken ── blocked: sleeping, or waiting for a lock, a page, a frame
+//! ```
+//!
+//! A task is a future that is polled when its time has come. While it runs, the CPU time it spends is a *debt*: the task's own clock runs
+//! ahead of the machine's by it. The debt is paid (the machine's clock catches up, others run meanwhile) when it exceeds
+//! [`QUANTUM_NS`], and always before the task blocks. So short computations cost no event, and tasks on
+//! different CPUs see each other's effects at most a quantum late.
+//!
+//! Nothing here depends on the addresses, the hashes or the clock of the machine that runs it: events at the same time happen in
+//! the order in which they were scheduled, and the lowest-numbered idle CPU is taken.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+
+/// Nanoseconds of CPU time a task may run ahead of the machine's clock.
+pub(crate) const QUANTUM_NS: u64 = 5_000;
+
+/// The number of a task.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct TaskId(pub(crate) u32);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Waits for a CPU.
+    Runnable,
+    /// Has a CPU.
+    Running,
+    /// Waits for something else.
+    Blocked,
+    Finished,
+}
+
+/// Why a task returned from its poll.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Parked {
+    /// To pay its debt.
+    Spending,
+    /// Until somebody wakes it.
+    Blocked,
+}
+
+/// What the scheduler knows of a task.
+#[derive(Debug)]
+pub(crate) struct Task {
+    state: State,
+    pub(crate) cpu: u16,
+    /// CPU time spent and not yet paid.
+    pub(crate) debt: u64,
+    /// CPU time since it was put on its CPU.
+    ran: u64,
+    /// Counts blocks, so that a wake-up that comes too late is recognised.
+    epoch: u32,
+    pub(crate) parked: Parked,
+    /// CPU time in all.
+    pub(crate) cpu_ns: u64,
+    /// Pages dirtied since it last looked whether too many are.
+    pub(crate) dirtied: u64,
+}
+
+/// What happens at a time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Event {
+    /// A task has paid its debt.
+    Paid(TaskId),
+    /// A task's sleep is over, unless it was woken before.
+    Timeout(TaskId, u32),
+    /// A device has completed a request.
+    Io(u32),
+}
+
+/// The scheduler. See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Sched {
+    pub(crate) now: u64,
+    order: u64,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    pub(crate) tasks: Vec<Task>,
+    runnable: VecDeque<TaskId>,
+    idle: BTreeSet<u16>,
+    slice_ns: u64,
+    switch_ns: u64,
+    /// Events handled.
+    pub(crate) handled: u64,
+    /// CPU time of all tasks.
+    pub(crate) busy_ns: u64,
+    /// Switches from one task to another.
+    pub(crate) switches: u64,
+}
+
+impl Sched {
+    pub(crate) fn new(cpus: u16, slice_ns: u64, switch_ns: u64) -> Self {
+        Self {
+            now: 0,
+            order: 0,
+            events: BinaryHeap::new(),
+            tasks: Vec::new(),
+            runnable: VecDeque::new(),
+            idle: (0..cpus).collect(),
+            slice_ns,
+            switch_ns,
+            handled: 0,
+            busy_ns: 0,
+            switches: 0,
+        }
+    }
+
+    /// Adds a task, runnable now.
+    pub(crate) fn spawn(&mut self) -> TaskId {
+        let id = TaskId(self.tasks.len() as u32);
+        self.tasks.push(Task {
+            state: State::Runnable,
+            cpu: 0,
+            debt: 0,
+            ran: 0,
+            epoch: 0,
+            parked: Parked::Blocked,
+            cpu_ns: 0,
+            dirtied: 0,
+        });
+        self.runnable.push_back(id);
+        id
+    }
+
+    pub(crate) fn task(&mut self, id: TaskId) -> &mut Task {
+        &mut self.tasks[id.0 as usize]
+    }
+
+    /// The task's own time.
+    pub(crate) fn local(&self, id: TaskId) -> u64 {
+        self.now + self.tasks[id.0 as usize].debt
+    }
+
+    pub(crate) fn at(&mut self, time: u64, event: Event) {
+        self.order += 1;
+        self.events.push(Reverse((time.max(self.now), self.order, event)));
+    }
+
+    /// Blocks a task until it is woken, or for `nanos` at most.
+    pub(crate) fn block(&mut self, id: TaskId, nanos: Option<u64>) {
+        let task = self.task(id);
+        debug_assert_eq!(task.debt, 0, "a task pays before it blocks");
+        task.parked = Parked::Blocked;
+        task.state = State::Blocked;
+        task.epoch += 1;
+        let epoch = task.epoch;
+        if let Some(nanos) = nanos {
+            self.at(self.now.saturating_add(nanos), Event::Timeout(id, epoch));
+        }
+    }
+
+    /// Makes a blocked task runnable. Anybody else is left alone.
+    pub(crate) fn wake(&mut self, id: TaskId) {
+        let task = self.task(id);
+        if task.state == State::Blocked {
+            task.state = State::Runnable;
+            self.runnable.push_back(id);
+        }
+    }
+
+    /// The next task that has a CPU and is to be polled now, or what else happens next. `None` when nothing ever will.
+    pub(crate) fn next(&mut self) -> Option<Happens> {
+        loop {
+            if let Some(task) = self.dispatch() {
+                return Some(Happens::Run(task));
+            }
+            let Reverse((time, _, event)) = self.events.pop()?;
+            debug_assert!(time >= self.now, "time does not go back");
+            self.now = time;
+            self.handled += 1;
+            match event {
+                Event::Io(request) => return Some(Happens::Io(request)),
+                Event::Timeout(id, epoch) => {
+                    if self.task(id).epoch == epoch {
+                        self.wake(id);
+                    }
+                }
+                Event::Paid(id) => {
+                    let slice = self.slice_ns;
+                    let others = !self.runnable.is_empty();
+                    let task = self.task(id);
+                    task.debt = 0;
+                    if others && task.ran >= slice {
+                        task.state = State::Runnable;
+                        let cpu = task.cpu;
+                        self.runnable.push_back(id);
+                        self.idle.insert(cpu);
+                        continue;
+                    }
+                    return Some(Happens::Run(id));
+                }
+            }
+        }
+    }
+
+    /// Gives an idle CPU to the task that has waited longest.
+    fn dispatch(&mut self) -> Option<TaskId> {
+        if self.idle.is_empty() || self.runnable.is_empty() {
+            return None;
+        }
+        let id = self.runnable.pop_front()?;
+        let last = self.task(id).cpu;
+        let cpu = if self.idle.remove(&last) { last } else { self.idle.pop_first()? };
+        self.switches += 1;
+        let switch_ns = self.switch_ns;
+        let task = self.task(id);
+        task.state = State::Running;
+        task.cpu = cpu;
+        task.ran = 0;
+        task.debt = switch_ns;
+        task.cpu_ns += switch_ns;
+        self.busy_ns += switch_ns;
+        Some(id)
+    }
+
+    /// Adds CPU time to a running task. Returns whether its debt is to be paid now.
+    pub(crate) fn spend(&mut self, id: TaskId, nanos: u64) -> bool {
+        self.busy_ns += nanos;
+        let task = self.task(id);
+        task.debt += nanos;
+        task.ran += nanos;
+        task.cpu_ns += nanos;
+        task.debt >= QUANTUM_NS
+    }
+
+    /// A task came back from its poll without having finished.
+    pub(crate) fn parked(&mut self, id: TaskId) {
+        let task = self.task(id);
+        match task.parked {
+            Parked::Spending => {
+                let due = self.local(id);
+                self.at(due, Event::Paid(id));
+            }
+            Parked::Blocked => {
+                let cpu = task.cpu;
+                self.idle.insert(cpu);
+            }
+        }
+    }
+
+    /// A task came back for the last time.
+    pub(crate) fn finished(&mut self, id: TaskId) {
+        let task = self.task(id);
+        task.state = State::Finished;
+        let cpu = task.cpu;
+        self.idle.insert(cpu);
+    }
+}
+
+/// What happens next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Happens {
+    /// A task goes on.
+    Run(TaskId),
+    /// A request to a device has completed.
+    Io(u32),
+}

@@ -1,0 +1,113 @@
+//! The simulated kernel's state, all of it.
+
+use super::device::Device;
+use super::fault::Mapping;
+use super::files::{File, Open};
+use super::lock::{RwSem, RwSemId, SpinLock};
+use super::requests::Requests;
+use super::read::Marks;
+use super::sched::{Sched, TaskId};
+use super::writeback::Writeback;
+use crate::costs::Costs;
+use crate::memory::ObjectId;
+use crate::pool::Pool;
+use lowtide_core::{FolioId, Task};
+use std::collections::BTreeMap;
+
+/// Counts that neither the engine nor a device keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct KernelCounts {
+    /// Accesses to pages.
+    pub accesses: u64,
+    /// Accesses that had to wait for the device.
+    pub major: u64,
+    /// Invocations of direct reclaim.
+    pub direct_reclaims: u64,
+    /// Wakings of the flusher by reclaim.
+    pub flusher_wakes: u64,
+    /// Sleeps of reclaim, and their nanoseconds.
+    pub throttled: u64,
+    /// Nanoseconds of those sleeps, all tasks together.
+    pub throttled_ns: u64,
+    /// Nanoseconds that writers were held back because too much was dirty.
+    pub dirty_throttled_ns: u64,
+    /// Aging walks begun.
+    pub walks: u64,
+    /// Nanoseconds that aging walks took.
+    pub walk_ns: u64,
+    /// Wakings of the background reclaimer.
+    pub kswapd_wakes: u64,
+    /// Charges that failed: in the kernel, the out-of-memory killer.
+    pub oom: u64,
+    /// Faults repeated because the page had to be read.
+    pub retry_io_miss: u64,
+    /// Faults repeated because a lock was let go of.
+    pub retry_mmap_drop: u64,
+    /// Pages that read-ahead brought in beyond what was asked for.
+    pub readahead: u64,
+    /// Reads and writes that a device failed.
+    pub io_errors: u64,
+}
+
+/// The world of one machine.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) sched: Sched,
+    pub(crate) pool: Pool,
+    pub(crate) costs: Costs,
+    pub(crate) page_bytes: u64,
+    pub(crate) device: Device,
+    pub(crate) requests: Requests,
+    pub(crate) files: Vec<File>,
+    pub(crate) opens: Vec<Open>,
+    pub(crate) mappings: Vec<Mapping>,
+    /// Pages that read-ahead reads at once at most.
+    pub(crate) readahead_pages: u64,
+    /// Cached pages that one fault maps at most.
+    pub(crate) fault_around_pages: u64,
+    /// Frames whose page carries the read-ahead mark.
+    pub(crate) marks: Marks,
+    pub(crate) lruvec_lock: SpinLock,
+    pub(crate) rwsems: Vec<RwSem>,
+    /// Tasks that wait for a page's contents.
+    pub(crate) page_waiters: BTreeMap<(ObjectId, u64), Vec<TaskId>>,
+    pub(crate) writeback: Writeback,
+    pub(crate) kswapd: super::kswapd::Kswapd,
+    pub(crate) counts: KernelCounts,
+    /// Clients that have not finished.
+    pub(crate) clients: u32,
+    /// The first failure that ends the run.
+    pub(crate) failure: Option<super::MachineError>,
+}
+
+impl World {
+    /// A task as the engine sees it.
+    pub(crate) fn engine_task(&self, id: TaskId, in_lru_fault: bool) -> Task {
+        Task { cpu: self.sched.tasks[id.0 as usize].cpu, in_lru_fault }
+    }
+
+    /// Remembers the first error.
+    pub(crate) fn fail(&mut self, result: Result<(), super::MachineError>) {
+        if let Err(error) = result {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    /// Adds a semaphore.
+    pub(crate) fn add_rwsem(&mut self) -> RwSemId {
+        self.rwsems.push(RwSem::default());
+        RwSemId(self.rwsems.len() as u32 - 1)
+    }
+
+    /// Whether a resident page's contents have not arrived yet.
+    pub(crate) fn is_locked(&self, frame: FolioId) -> bool {
+        self.pool.memory.is_locked(frame)
+    }
+
+    /// Wakes everybody who waits for a page.
+    pub(crate) fn wake_page(&mut self, object: ObjectId, page: u64) {
+        for task in self.page_waiters.remove(&(object, page)).unwrap_or_default() {
+            self.sched.wake(task);
+        }
+    }
+}
