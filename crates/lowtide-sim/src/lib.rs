@@ -4,3 +4,8 @@
 //! arrays, in time that is a number. The same decisions, on machines that one does not own; and the same bytes of output for
 //! the same seed, on any machine.
 #![forbid(unsafe_code)]
+
+pub mod costs;
+pub mod spec;
+
+pub use costs::Costs;
