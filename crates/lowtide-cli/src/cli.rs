@@ -48,4 +48,6 @@ pub(crate) enum Listing {
     Workloads,
     /// Names for `--policy`, and the switches that may follow them
     Policies,
+    /// Names for `--machine`, and the devices that a machine's file may name
+    Machines,
 }

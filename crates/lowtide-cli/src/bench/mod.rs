@@ -27,7 +27,7 @@ mod play;
 mod progress;
 mod rounds;
 mod system;
-mod table;
+pub(crate) mod table;
 mod tally;
 mod workload;
 

@@ -2,10 +2,13 @@
 
 use std::process::ExitCode;
 
-use lowtide::Policy;
+use comfy_table::{CellAlignment, Table};
+use lowtide::{Policy, Size};
+use lowtide_sim::spec::{DeviceSpec, MachineSpec};
 use lowtide_workload::Workload;
 
 use crate::bench::args::Target;
+use crate::bench::table;
 use crate::cli::Listing;
 use crate::out;
 
@@ -25,6 +28,44 @@ pub(crate) fn run(what: Listing) -> ExitCode {
             let switches: Vec<String> = Policy::switch_names().collect();
             out::line(format_args!("\nswitches, as in mglru-7.1+S10 or mglru-S7: {}", switches.join(", ")));
         }
+        Listing::Machines => {
+            out::line(machines());
+            let devices: Vec<&str> = DeviceSpec::names().collect();
+            out::line(format_args!(
+                "\ndevices, for `device = \"hdd\"` in a machine's file: {}",
+                devices.join(", ")
+            ));
+        }
     }
     ExitCode::SUCCESS
+}
+
+/// The machines, a row each. One that cannot be described has its reason in place of the line about it.
+fn machines() -> Table {
+    let mut rows = table::new(&["machine", "cpus", "memory", "device", "swap", "about"], 6);
+    for column in [1, 2] {
+        if let Some(column) = rows.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    for name in MachineSpec::names() {
+        rows.add_row(match MachineSpec::load(name) {
+            Ok(machine) => [
+                machine.name,
+                machine.cpus.to_string(),
+                memory(machine.memory),
+                machine.device.name,
+                machine.swap.map_or("-".into(), |swap| format!("{} {}", swap.kind, Size::new(swap.size))),
+                machine.about,
+            ],
+            Err(error) => [name.into(), "-".into(), "-".into(), "-".into(), "-".into(), error.to_string()],
+        });
+    }
+    rows
+}
+
+/// Memory for people: of this machine it is an odd number of bytes, so above a gibibyte to an eighth of one.
+fn memory(bytes: u64) -> String {
+    let grain = if bytes < 1 << 30 { 1 } else { 1 << 27 };
+    Size::new(bytes - bytes % grain).to_string()
 }

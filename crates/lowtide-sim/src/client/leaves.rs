@@ -1,18 +1,17 @@
 //! The database's own cache: which leaves of its tree are in its memory, and where the others are on disk.
 //!
-//! Approximate LRU over leaves, as a list through flat arrays. A dirty leaf that is evicted is written to a *new* extent; its old one can be
+//! The eviction server walks the tree, looks at so many leaves in memory at a time, and takes the third of them that was not used for longest: an approximate
+//! LRU. A dirty leaf that is evicted is written to a *new* extent; its old one can be
 //! used again only after the next checkpoint. Free extents are taken lowest first, which is what best fit comes to when all extents have
 //! one size.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-const NONE: u32 = u32::MAX;
-
 #[derive(Clone, Copy, Debug)]
 struct Leaf {
-    newer: u32,
-    older: u32,
+    /// When it was used last, in uses of any leaf.
+    used: u32,
     /// Number of its extent in the file.
     extent: u32,
     cached: bool,
@@ -23,83 +22,83 @@ struct Leaf {
 #[derive(Debug)]
 pub(crate) struct Leaves {
     leaves: Vec<Leaf>,
-    newest: u32,
-    oldest: u32,
+    uses: u32,
     cached: u32,
     capacity: u32,
+    /// Where the eviction server goes on in the tree, and what it has chosen, the oldest last.
+    cursor: u32,
+    candidates: Vec<u32>,
     free: BinaryHeap<Reverse<u32>>,
     /// Extents given up since the last checkpoint.
     given_up: Vec<u32>,
     extents: u32,
 }
 
+/// Leaves in memory that the eviction server looks at before it chooses.
+const WALKED: usize = 300;
+
 impl Leaves {
     /// `leaves` leaves, each in the extent of its own number, `capacity` of which fit into memory.
     pub(crate) fn new(leaves: u32, capacity: u32) -> Self {
-        let leaf = |extent| Leaf { newer: NONE, older: NONE, extent, cached: false, dirty: false };
+        let leaf = |extent| Leaf { used: 0, extent, cached: false, dirty: false };
         Self {
             leaves: (0..leaves).map(leaf).collect(),
-            newest: NONE,
-            oldest: NONE,
+            uses: 0,
             cached: 0,
             capacity,
+            cursor: 0,
+            candidates: Vec::new(),
             free: BinaryHeap::new(),
             given_up: Vec::new(),
             extents: leaves,
         }
     }
 
-    fn unlink(&mut self, id: u32) {
-        let Leaf { newer, older, .. } = self.leaves[id as usize];
-        match newer {
-            NONE => self.newest = older,
-            newer => self.leaves[newer as usize].older = older,
-        }
-        match older {
-            NONE => self.oldest = newer,
-            older => self.leaves[older as usize].newer = newer,
-        }
-    }
-
-    fn link_newest(&mut self, id: u32) {
-        let older = std::mem::replace(&mut self.newest, id);
-        match older {
-            NONE => self.oldest = id,
-            older => self.leaves[older as usize].newer = id,
-        }
-        let leaf = &mut self.leaves[id as usize];
-        (leaf.newer, leaf.older) = (NONE, older);
-    }
-
     /// Uses a leaf. Returns whether it is in memory.
     pub(crate) fn touch(&mut self, id: u32) -> bool {
-        let cached = self.leaves[id as usize].cached;
-        if cached {
-            self.unlink(id);
-            self.link_newest(id);
-        }
-        cached
+        self.uses += 1;
+        let leaf = &mut self.leaves[id as usize];
+        leaf.used = self.uses;
+        leaf.cached
     }
 
     /// Brings a leaf into memory after it was read.
     pub(crate) fn insert(&mut self, id: u32) {
-        if !std::mem::replace(&mut self.leaves[id as usize].cached, true) {
-            self.cached += 1;
-            self.link_newest(id);
-        }
+        self.cached += u32::from(!std::mem::replace(&mut self.leaves[id as usize].cached, true));
     }
 
-    /// Takes the leaf out that was used longest ago, if there are too many. Returns it, and whether it must be written first.
+    /// Takes a leaf out that was not used lately, if there are too many. Returns it, and whether it must be written first.
     pub(crate) fn evict(&mut self) -> Option<(u32, bool)> {
         if self.cached <= self.capacity {
             return None;
         }
-        let id = self.oldest;
-        self.unlink(id);
-        self.cached -= 1;
-        let leaf = &mut self.leaves[id as usize];
-        leaf.cached = false;
-        Some((id, std::mem::take(&mut leaf.dirty)))
+        loop {
+            let Some(id) = self.candidates.pop() else {
+                self.walk();
+                continue;
+            };
+            let leaf = &mut self.leaves[id as usize];
+            if std::mem::take(&mut leaf.cached) {
+                self.cached -= 1;
+                return Some((id, std::mem::take(&mut leaf.dirty)));
+            }
+        }
+    }
+
+    /// Walks on through the tree and queues the oldest third of what is in memory there.
+    fn walk(&mut self) {
+        let mut found = Vec::with_capacity(WALKED);
+        while found.len() < WALKED.min(self.cached as usize) {
+            let id = self.cursor;
+            self.cursor = (id + 1) % self.leaves.len() as u32;
+            if self.leaves[id as usize].cached {
+                found.push(id);
+            }
+        }
+        found.sort_by_key(|&id| (self.leaves[id as usize].used, id));
+        found.truncate(found.len().div_ceil(3));
+        found.reverse();
+        self.candidates = found;
     }
 
     /// Changes a leaf that is in memory. Returns false if it is not (any more).

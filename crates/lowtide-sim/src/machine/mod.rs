@@ -177,7 +177,7 @@ impl Machine {
             lruvec_lock: SpinLock::default(),
             rwsems: Vec::new(),
             page_waiters: BTreeMap::new(),
-            writeback: writeback::Writeback { machine_pages: if std::env::var("NOCG").is_ok() { memory } else { 0 }, ..Default::default() },
+            writeback: writeback::Writeback::new(if std::env::var("NOCG").is_ok() { memory } else { 0 }),
             kswapd,
             counts: KernelCounts::default(),
             clients: 0,

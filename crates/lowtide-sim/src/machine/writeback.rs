@@ -51,6 +51,10 @@ pub(crate) struct Writeback {
 }
 
 impl Writeback {
+    pub(crate) fn new(machine_pages: u64) -> Self {
+        Self { machine_pages, ..Self::default() }
+    }
+
     /// A write command has completed.
     pub(crate) const fn ended(&mut self) {
         self.writes_in_flight -= 1;

@@ -1,0 +1,47 @@
+//! Promise: `lowtide list` prints every name that can be chosen, each with what it stands for.
+
+mod common;
+
+use common::{run, text};
+
+/// The lines of a list.
+fn list(what: &str) -> Vec<String> {
+    let output = run(&["list", what]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+/// The columns of the row that begins with a name.
+fn row(lines: &[String], name: &str) -> Vec<String> {
+    let row = lines.iter().find(|line| line.split_whitespace().next() == Some(name));
+    let row = row.unwrap_or_else(|| panic!("{name} is not listed in {lines:#?}"));
+    row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect()
+}
+
+#[test]
+fn machines_are_listed_with_their_size_and_device() {
+    let lines = list("machines");
+    assert_eq!(row(&lines, "machine"), ["machine", "cpus", "memory", "device", "swap", "about"]);
+    assert_eq!(row(&lines, "xeon-96t")[..5], ["xeon-96t", "96", "128G", "nvme", "-"]);
+    assert_eq!(row(&lines, "x86-256c")[1], "256");
+    assert_eq!(row(&lines, "phone")[..5], ["phone", "8", "6G", "ufs", "zram 3G"]);
+    assert_eq!(row(&lines, "hdd")[3], "hdd");
+    for name in ["laptop", "ramdisk"] {
+        assert!(row(&lines, name)[5].len() > 5);
+    }
+    let cpus = std::thread::available_parallelism().unwrap().to_string();
+    assert_eq!(row(&lines, "this")[1], cpus);
+    let devices = lines.last().unwrap();
+    assert!(devices.contains("nvme-gen4") && devices.contains("sata-ssd"), "{devices}");
+}
+
+#[test]
+fn workloads_and_policies_are_listed_with_a_line_about_each() {
+    for (what, name) in
+        [("workloads", "ycsb-b"), ("workloads", "hit"), ("policies", "mglru-7.1"), ("policies", "lru")]
+    {
+        let lines = list(what);
+        let line = lines.iter().find(|line| line.split_whitespace().next() == Some(name)).expect(name);
+        assert!(line.split_whitespace().count() > 3, "{line}");
+    }
+}

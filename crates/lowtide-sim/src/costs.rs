@@ -1,0 +1,244 @@
+//! What things cost the CPU of the simulated machine: every such number is here, and nowhere else.
+//!
+//! ## The model
+//!
+//! A simulated task takes time in three ways: it computes, it waits (for a device, a lock, a CPU), and it pays for what the kernel
+//! does in its name. This table is the third. Waiting is not in it: it comes out of the simulation, so a cost is that of the
+//! *uncontended* step, and a step that sleeps has the price of going to sleep and being woken, not of the sleep.
+//!
+//! Costs are *parts*, made to be added:
+//!
+//! ```text
+//! first touch of anonymous memory     minor_fault + alloc_page + clear_page + charge + insert         = 2,100 (measured)
+//! fault on pages that are cached      fault_around (up to 16 pages are mapped), or minor_fault for a single one
+//! fault that reads                    minor_fault + major_fault_cpu + alloc_page + charge + insert for each page read
+//!                                     + submit_io + complete_io for each command + io_page for each page of it
+//!                                     (+ context_switch + wakeup where the device does not answer at once)
+//! read(), pages cached                syscall + (lookup + copy_page) for each page
+//! freeing one page by reclaim         scan_folio + isolate + unmap for each translation + free_page
+//!                                     + batch_lock and tlb_flush shared by the batch
+//! ```
+//!
+//! ## How far to trust them
+//!
+//! Each number has its source: a section of `workloads.md` with that sheet's own word for it (*measured*, *derived* from published figures,
+//! *assumed*), or the word *guess*, which means the usual order of magnitude of a server at 2.5 GHz and no more. What the guesses
+//! must add up to is known better than each of them: the sums in the tests of this file are the anchors. A result
+//! that changes its sign when a guess is doubled is no result; `[costs]` in a machine's file changes any of them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::spec::{BadValue, Limit, Unit, Whole};
+
+/// What one cost may be, in nanoseconds.
+const fn limit(key: &'static str) -> Limit {
+    Limit {
+        key,
+        least: 0,
+        most: 1_000_000_000,
+        unit: Unit::Nanoseconds,
+        below: "nothing gives time back",
+        above: "a step that takes more than a second is a wait and no cost",
+    }
+}
+
+/// Declares the table: documentation, name and default of each cost, once.
+macro_rules! costs {
+    ($($(#[$doc:meta])* $name:ident: $default:literal,)*) => {
+        /// Every CPU cost of the simulated kernel, in nanoseconds. The fields say what is included.
+        ///
+        /// Costs of moving bytes are those of 4 KiB; a machine with other base pages scales them by the size.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+        pub struct Costs {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Default for Costs {
+            fn default() -> Self {
+                Self { $($name: $default,)* }
+            }
+        }
+
+        impl Costs {
+            /// All costs by name, in the order of declaration.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+
+            /// Checks that every cost can be charged.
+            ///
+            /// # Errors
+            /// [`BadValue`] for the first cost of more than a second.
+            pub fn validate(&self) -> Result<(), BadValue> {
+                $(limit(concat!("costs.", stringify!($name))).check(self.$name.into())?;)*
+                Ok(())
+            }
+        }
+
+        /// The `[costs]` table of a machine's file: any of the costs.
+        #[derive(Debug, Default, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub(crate) struct CostsFile {
+            $($name: Option<Whole>,)*
+        }
+
+        impl CostsFile {
+            /// The base's costs with those of the file in their place.
+            ///
+            /// # Errors
+            /// [`BadValue`] for a cost that cannot be charged.
+            pub(crate) fn over(self, base: &Costs) -> Result<Costs, BadValue> {
+                Ok(Costs {
+                    $($name: limit(concat!("costs.", stringify!($name))).take(self.$name, base.$name)?,)*
+                })
+            }
+        }
+    };
+}
+
+costs! {
+    // Accesses.
+
+    /// One load or store of a mapped page that the caches do not hold. `workloads.md` §0.4, assumed.
+    touch_ns: 100,
+    /// The same where the neighbour was touched before, so that the hardware has fetched ahead. `workloads.md` §0.4, assumed.
+    touch_sequential_ns: 30,
+    /// Copy of one page between user memory and the cache. `workloads.md` §0.4, assumed.
+    copy_page_ns: 250,
+    /// Into a system call and out of it, with finding the open file. Guess.
+    syscall_ns: 200,
+    /// Finding one page in the index of a file's cached pages. Guess.
+    lookup_ns: 80,
+    /// Marking one clean page dirty: tag in the index, counters, the dirty limit's poll. Guess.
+    mark_dirty_ns: 150,
+
+    // Faults.
+
+    /// A fault that maps one page which is there: exception, VMA, walk to the entry, setting it, return. Guess, so that a first touch
+    /// of anonymous memory adds up to 2,100 (`workloads.md` §0.4, measured).
+    minor_fault_ns: 1_000,
+    /// A whole fault that maps up to 16 cached pages, in place of `minor_fault_ns`. `workloads.md` §0.4, assumed.
+    fault_around_ns: 1_500,
+    /// What a fault that must read pays on top of `minor_fault_ns`: deciding the window, dropping the lock, the second attempt. Guess, so that
+    /// a miss of fio on a ramdisk adds up (`workloads.md` §6, derived).
+    major_fault_cpu_ns: 1_500,
+    /// Taking one page from the allocator's per-CPU list. Guess.
+    alloc_page_ns: 200,
+    /// Filling one page with zeros. Guess.
+    clear_page_ns: 350,
+    /// Charging one page to its group. Guess.
+    charge_ns: 250,
+    /// Making one page known: index or reverse map, and the batch of additions to the LRU. Guess.
+    insert_ns: 300,
+
+    // Address spaces.
+
+    /// Making or removing one mapping, apart from its pages: time under the mmap_lock held for writing. Guess.
+    mmap_ns: 1_500,
+    /// Dropping one translation of a range that goes as a whole (munmap, exit). Measured on a virtual machine with two
+    /// cores, for a large batch; `workloads.md` §9 derives 37 to 73.
+    zap_ns: 57,
+
+    // Reclaim.
+
+    /// Looking at one folio of a list, whatever becomes of it. Guess.
+    scan_folio_ns: 60,
+    /// Taking one folio off its list and judging it: its lock, dirty, young. Guess.
+    isolate_ns: 150,
+    /// Dropping one translation of a victim, found by way of the reverse map. Guess; several times `zap_ns`, as each is in another table.
+    unmap_ns: 300,
+    /// Freeing one page: out of the index, a shadow in its place, uncharged, back to the allocator. Guess.
+    free_page_ns: 500,
+    /// Taking and releasing the lruvec lock once when nobody else wants it. Guess.
+    batch_lock_ns: 200,
+    /// Asking the other CPUs to forget translations, once for a batch, until all have answered. Guess.
+    tlb_flush_ns: 3_000,
+    /// Being asked so: each CPU that runs the address space. Guess.
+    tlb_interrupt_ns: 1_000,
+    /// Aging: entering one page table of at most 512 entries. Guess.
+    walk_table_ns: 300,
+    /// Aging: one entry of a table that is entered. Guess.
+    walk_entry_ns: 5,
+    /// Aging: what an entry that is young costs more: clearing it, finding its folio, moving that to the new generation. Guess.
+    walk_young_ns: 60,
+
+    // Input and output.
+
+    /// Building and submitting one command: file system, block layer, driver. Guess.
+    submit_io_ns: 1_500,
+    /// Completing one command: interrupt, block layer. Guess.
+    complete_io_ns: 700,
+    /// What each page of a command costs: adding it, and making it up to date or clean at the end. Guess.
+    io_page_ns: 150,
+    /// What each page costs the flusher besides: finding it dirty, tagging it, write-protecting it. Guess.
+    writeback_page_ns: 250,
+
+    // Swap.
+
+    /// Taking or returning one swap slot, with its entry in the swap cache. Guess.
+    swap_slot_ns: 150,
+    /// Compressing one page for zram (lzo-rle class). `workloads.md` §0.4, assumed.
+    compress_ns: 2_500,
+    /// Decompressing one page of zram. `workloads.md` §0.4, assumed.
+    decompress_ns: 1_000,
+
+    // The scheduler.
+
+    /// From one task to another on the same CPU, with what the caches forget. Guess.
+    context_switch_ns: 1_500,
+    /// Making a sleeping task runnable, paid by the waker. Guess.
+    wakeup_ns: 1_000,
+    /// The timer interrupt of a busy CPU, once a tick. Guess.
+    tick_ns: 1_000,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::DeviceSpec;
+
+    /// `workloads.md` §0.4, measured: system time by minor faults of 626 compiler runs.
+    #[test]
+    fn a_first_touch_of_anonymous_memory_costs_what_was_measured() {
+        let costs = Costs::default();
+        let sum = costs.minor_fault_ns
+            + costs.alloc_page_ns
+            + costs.clear_page_ns
+            + costs.charge_ns
+            + costs.insert_ns;
+        assert_eq!(sum, 2_100);
+    }
+
+    /// `workloads.md` §6, derived: 8.5 to 9 µs with 16 jobs, of which an unknown part is waiting for locks.
+    #[test]
+    fn a_miss_on_a_ramdisk_costs_most_of_what_fio_shows() {
+        let costs = Costs::default();
+        let device = DeviceSpec::preset("ramdisk").unwrap();
+        assert!(device.synchronous);
+        let batch = 32;
+        let reclaim = costs.scan_folio_ns
+            + costs.isolate_ns
+            + costs.unmap_ns
+            + costs.free_page_ns
+            + (costs.batch_lock_ns + costs.tlb_flush_ns) / batch;
+        let fault = costs.minor_fault_ns + costs.major_fault_cpu_ns + costs.alloc_page_ns + costs.charge_ns;
+        let io = costs.submit_io_ns + costs.complete_io_ns + costs.io_page_ns + device.read_ns;
+        let hit = 550;
+        let sum = hit + fault + costs.insert_ns + io + reclaim;
+        assert!((7_500..=9_000).contains(&sum), "{sum} ns");
+    }
+
+    /// `workloads.md` §9: munmap of 4,096 mapped pages takes 150 to 300 µs.
+    #[test]
+    fn unmapping_sixteen_mebibytes_costs_what_the_retry_storm_shows() {
+        let costs = Costs::default();
+        assert!((150_000..=300_000).contains(&(costs.mmap_ns + 4_096 * costs.zap_ns)));
+    }
+
+    #[test]
+    fn the_names_are_those_of_the_fields() {
+        let costs = Costs::default();
+        assert!(costs.iter().any(|cost| cost == ("compress_ns", 2_500)));
+        assert!(costs.iter().all(|(name, ns)| name.ends_with("_ns") && ns > 0));
+    }
+}

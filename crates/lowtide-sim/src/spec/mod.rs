@@ -1,0 +1,59 @@
+//! Descriptions of machines: what a simulation runs on.
+//!
+//! A machine is data: so many CPUs, so much memory, a device, perhaps swap, and what things cost. It has a name among the presets, or a file in
+//! TOML that says how it differs from one:
+//!
+//! ```
+//! use lowtide_sim::spec::MachineSpec;
+//!
+//! let machine = MachineSpec::from_toml(
+//!     r#"
+//!     base = "xeon-96t"           # what is not said here is as there
+//!     memory = "32G"
+//!
+//!     [device]
+//!     base = "sata-ssd"           # or `device = "sata-ssd"`, if nothing about it changes
+//!     read_ns = 150_000
+//!
+//!     [swap]                      # or `swap = "none"`
+//!     kind = "zram"
+//!     size = "16G"
+//!
+//!     [costs]                     # nanoseconds; see `Costs`
+//!     compress_ns = 4_000
+//!     "#,
+//!     "mine",
+//! )?;
+//! assert_eq!((machine.cpus, machine.memory, machine.device.read_ns), (96, 32 << 30, 150_000));
+//! # Ok::<(), lowtide_sim::spec::SpecError>(())
+//! ```
+//!
+//! Without `base`, `cpus` and `memory` must be said and everything else has the default that [`MachineSpec`] documents. Sizes are bytes, or text
+//! as on the command line; latencies are whole nanoseconds. A key that is not known, a value that makes no machine and a name that does not exist are
+//! refused with what to write instead.
+//!
+//! A description that can be had here can be simulated: whoever gets a [`MachineSpec`] from one of its functions need not check
+//! it again; who makes or changes one calls [`MachineSpec::validate`].
+//!
+//! | file | concept |
+//! |---|---|
+//! | `machine`, `device` | the two descriptions, and the device presets |
+//! | `presets`, `this` | the machines by name; the machine that this runs on |
+//! | `file` | the grammar of the file, and how it lies over a base |
+//! | `limits` | what can be simulated |
+//! | `number`, `error` | how numbers are read; what is said when something is wrong |
+
+mod device;
+mod error;
+mod file;
+mod limits;
+mod machine;
+mod number;
+mod presets;
+mod this;
+
+pub use device::DeviceSpec;
+pub use error::{BadValue, SpecError};
+pub(crate) use limits::{Limit, Unit};
+pub use machine::{MachineSpec, SwapKind, SwapSpec};
+pub(crate) use number::Whole;

@@ -1,0 +1,78 @@
+//! The machines by name.
+//!
+//! Each figure has its source: a section of `workloads.md` with that sheet's mark, or the word *guess*. What is not written has the default of
+//! [`MachineSpec`]. All have the same [`Costs`](crate::costs::Costs): what is known about the speed of their CPUs is less than what the guesses there leave open.
+
+use super::device::{DeviceSpec, Preset};
+use super::machine::{MachineSpec, SwapKind, SwapSpec};
+
+/// Name and maker of every machine, in the order in which they are listed.
+pub(super) const MACHINES: &[Preset<MachineSpec>] = &[
+    ("xeon-96t", xeon_96t),
+    ("x86-256c", x86_256c),
+    ("laptop", laptop),
+    ("phone", phone),
+    ("hdd", hdd),
+    ("ramdisk", ramdisk),
+];
+
+fn xeon_96t() -> MachineSpec {
+    MachineSpec {
+        // §2: about 120 of the 128 GiB are usable.
+        kernel: 8 << 30,
+        // §0.2 [S]: 48 cores, 96 threads, 128 GiB, NVMe. No swap: workloads that have it say so (§1 has none).
+        ..MachineSpec::plain(
+            "xeon-96t",
+            "the published evaluation's server: 48 cores, 2 nodes taken as one pool",
+            96,
+            128 << 30,
+        )
+    }
+}
+
+fn x86_256c() -> MachineSpec {
+    // §0.2 [S]: 256 cores. Memory and disk are not stated: guesses, and without influence, as the workload's files are holes
+    // in a group of 1.2 GiB (§9).
+    MachineSpec::plain("x86-256c", "the server of the fault-retry storm: 256 cores", 256, 512 << 30)
+}
+
+fn laptop() -> MachineSpec {
+    // Guess: an ordinary one.
+    MachineSpec::plain("laptop", "an ordinary laptop", 8, 16 << 30)
+}
+
+fn phone() -> MachineSpec {
+    let memory = 6 << 30;
+    MachineSpec {
+        // Guess: firmware, graphics and modem keep a twelfth.
+        kernel: memory / 12,
+        // §8 [A].
+        device: DeviceSpec::ufs(),
+        // Guess: half the memory, which is usual; §8 reports one phone with as much zram as memory.
+        swap: Some(SwapSpec { kind: SwapKind::Zram, size: memory / 2 }),
+        // Guess for the memory; §8 [A] has launches on 2 of 8 cores.
+        ..MachineSpec::plain("phone", "a phone: flash storage, and zram of half the memory", 8, memory)
+    }
+}
+
+fn hdd() -> MachineSpec {
+    MachineSpec {
+        device: DeviceSpec::hdd(),
+        // Guess: a small server that was not thrown away.
+        ..MachineSpec::plain("hdd", "a small old server with a rotating disk", 4, 8 << 30)
+    }
+}
+
+fn ramdisk() -> MachineSpec {
+    MachineSpec {
+        device: DeviceSpec::ramdisk(),
+        // §0.2 [S]: KVM on the CPU of xeon-96t, 62 GiB, a pmem ramdisk, no swap. 96 CPUs because the reproducer takes as many threads as there are
+        // CPUs, and had 96 (concluded from §3).
+        ..MachineSpec::plain(
+            "ramdisk",
+            "the virtual machine of the aging OOM: files on a ramdisk",
+            96,
+            62 << 30,
+        )
+    }
+}
