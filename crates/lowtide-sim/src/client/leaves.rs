@@ -129,7 +129,9 @@ impl Leaves {
 
     /// The dirty leaves in the order of their numbers, no longer dirty: a checkpoint writes them.
     pub(crate) fn take_dirty(&mut self) -> Vec<u32> {
-        let dirty = (0..).zip(&mut self.leaves).filter_map(|(id, leaf)| std::mem::take(&mut leaf.dirty).then_some(id));
+        let dirty = (0..)
+            .zip(&mut self.leaves)
+            .filter_map(|(id, leaf)| std::mem::take(&mut leaf.dirty).then_some(id));
         dirty.collect()
     }
 

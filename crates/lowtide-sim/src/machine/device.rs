@@ -21,17 +21,20 @@ const fn lognormal_milli(z_milli: i64, sigma_milli: i64) -> u64 {
     let (whole, part) = (exponent.div_euclid(1024), exponent.rem_euclid(1024));
     // 2^p is 1 + 0.6565 p + 0.3435 p^2 for p in 0..1: exact at both ends, within 0.3 % between.
     let mantissa = (1 << 20) + 672 * part + 352 * part * part / 1024;
-    let power = if whole >= 0 { mantissa << (if whole < 20 { whole } else { 20 }) } else { mantissa >> (if whole > -20 { -whole } else { 20 }) };
+    let power = if whole >= 0 {
+        mantissa << (if whole < 20 { whole } else { 20 })
+    } else {
+        mantissa >> (if whole > -20 { -whole } else { 20 })
+    };
     ((power * 1000) >> 20) as u64
 }
 
 /// Quantiles of the normal distribution at `1/2 + (i + 1/2) / 128`, in thousandths: its upper half.
 const QUANTILES: [i64; 64] = [
-    10, 29, 49, 69, 88, 108, 128, 147, 167, 187, 207, 227, 247,
-    268, 288, 308, 329, 350, 371, 392, 413, 434, 456, 478, 500, 522,
-    545, 568, 591, 614, 638, 662, 687, 712, 737, 763, 790, 817, 844,
-    873, 902, 932, 962, 994, 1026, 1060, 1095, 1132, 1170, 1209, 1251, 1295,
-    1342, 1392, 1445, 1503, 1567, 1637, 1717, 1810, 1921, 2064, 2266, 2660,
+    10, 29, 49, 69, 88, 108, 128, 147, 167, 187, 207, 227, 247, 268, 288, 308, 329, 350, 371, 392, 413, 434,
+    456, 478, 500, 522, 545, 568, 591, 614, 638, 662, 687, 712, 737, 763, 790, 817, 844, 873, 902, 932, 962,
+    994, 1026, 1060, 1095, 1132, 1170, 1209, 1251, 1295, 1342, 1392, 1445, 1503, 1567, 1637, 1717, 1810,
+    1921, 2064, 2266, 2660,
 ];
 
 /// What a device did.

@@ -281,4 +281,3 @@ impl Ctx {
         self.spend(cost).await;
     }
 }
-

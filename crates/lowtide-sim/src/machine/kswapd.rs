@@ -79,7 +79,12 @@ impl Ctx {
             let reclaim = {
                 let world = self.w();
                 let goal = world.kswapd.high.max(lowtide_core::limits::SWAP_CLUSTER_MAX);
-                Reclaim::new(MemcgId::ROOT, goal.min(high - free), Reason::Kswapd, world.engine_task(self.id, false))
+                Reclaim::new(
+                    MemcgId::ROOT,
+                    goal.min(high - free),
+                    Reason::Kswapd,
+                    world.engine_task(self.id, false),
+                )
             };
             let reclaimed = self.reclaim(reclaim).await;
             fruitless = if reclaimed == 0 { fruitless + 1 } else { 0 };

@@ -68,7 +68,15 @@ impl Requests {
 }
 
 impl World {
-    fn submit(&mut self, now: u64, file: FileId, direction: Direction, page: u64, pages: u64, purpose: Purpose) {
+    fn submit(
+        &mut self,
+        now: u64,
+        file: FileId,
+        direction: Direction,
+        page: u64,
+        pages: u64,
+        purpose: Purpose,
+    ) {
         let position = self.files[file.0 as usize].position + page * self.page_bytes;
         let done = self.device.submit(now, direction, position, pages * self.page_bytes);
         let slot = self.requests.add(Request { file, purpose, failed: false });
@@ -104,7 +112,10 @@ impl World {
                         // Nobody has seen the page: it leaves as it came, and whoever waits finds it absent.
                         self.files[file.0 as usize].read_errors.insert(page);
                         let gone = self.pool.discard(object, page);
-                        debug_assert!(gone, "a page that is still locked is neither written nor isolated between steps");
+                        debug_assert!(
+                            gone,
+                            "a page that is still locked is neither written nor isolated between steps"
+                        );
                     }
                     self.wake_page(object, page);
                 }

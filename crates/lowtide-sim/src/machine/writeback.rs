@@ -195,7 +195,8 @@ impl Ctx {
                     Some(surplus.max(1024))
                 } else if now >= looked_at + INTERVAL_NS {
                     looked_at = now;
-                    let old = |f: &&super::files::File| !f.dirty.is_empty() && now >= f.dirtied_at + EXPIRE_NS;
+                    let old =
+                        |f: &&super::files::File| !f.dirty.is_empty() && now >= f.dirtied_at + EXPIRE_NS;
                     let old: u64 = world.files.iter().filter(old).map(|f| f.dirty.len() as u64).sum();
                     (old > 0).then_some(old)
                 } else {
