@@ -127,6 +127,11 @@ impl Pool {
         (object, self.memory.map_object(space, object, pages, false))
     }
 
+    /// Frames that nobody has.
+    pub(crate) const fn free_frames(&self) -> usize {
+        self.free.len()
+    }
+
     /// Bytes of memory that the simulation of this pool takes.
     pub(crate) fn bytes(&self) -> usize {
         self.engine.metadata_bytes() + self.memory.bytes() + self.free.capacity() * 4

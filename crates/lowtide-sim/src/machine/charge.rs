@@ -28,7 +28,9 @@ impl Ctx {
                     return true;
                 }
                 Next::Failed => {
-                    self.w().counts.oom += 1;
+                    let mut world = self.w();
+                    world.counts.oom += 1;
+                    world.watched(|watch, world| watch.out_of_memory(world));
                     return false;
                 }
                 Next::Reclaim(reclaim) => {
@@ -54,11 +56,15 @@ impl Ctx {
                 cost += world.lruvec_lock.take(now, hold);
                 match step {
                     Step::Unmap => {
+                        world.watched(|watch, world| watch.victims(world, reclaim.victims()));
                         let dropped = world.pool.unmap_victims(&mut reclaim);
                         cost += u64::from(dropped) * world.costs.unmap_ns;
                         cost += if dropped > 0 { world.costs.tlb_flush_ns } else { 0 };
                     }
-                    Step::Freed => cost += world.pool.take_freed(&reclaim) * world.costs.free_page_ns,
+                    Step::Freed => {
+                        cost += world.pool.take_freed(&reclaim) * world.costs.free_page_ns;
+                        world.watched(|watch, world| watch.freed(world, reclaim.freed()));
+                    }
                     Step::WakeFlushers => world.wake_flusher(),
                     Step::Walk | Step::Throttle(..) | Step::Yield | Step::Done => {}
                 }

@@ -4,6 +4,7 @@ use super::MachineError;
 use super::ctx::Ctx;
 use super::files::{FileId, OpenId};
 use super::readahead::Window;
+use super::watch::PageEvent;
 use super::world::World;
 use crate::memory::ObjectId;
 use lowtide_core::{FolioId, MemcgId};
@@ -189,6 +190,7 @@ impl Ctx {
                 let mut guard = self.w();
                 let world = &mut *guard;
                 world.counts.accesses += 1;
+                world.watched_file(PageEvent::Loaded, file, page, frame);
                 let task = world.engine_task(self.id, false);
                 let readahead = &mut world.opens[open.0 as usize].readahead;
                 let again = page == first && readahead.last() == Some(page);
@@ -244,6 +246,7 @@ impl Ctx {
                 world.counts.accesses += 1;
                 world.marks.set(frame, false);
                 world.set_dirty(file, page, frame);
+                world.watched_file(PageEvent::Stored, file, page, frame);
                 world.costs.copy_page_ns
             };
             self.spend(cost).await;
