@@ -12,6 +12,7 @@ mod memory;
 mod plain;
 mod pool;
 pub mod spec;
+pub mod swarm;
 
 pub use costs::Costs;
 pub use machine::{Contention, DeviceCounts, KernelCounts, MachineConfig, MachineError, MachineStat};

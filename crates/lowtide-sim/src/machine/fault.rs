@@ -64,6 +64,12 @@ impl World {
         self.add_mapping(into, object, pages, None)
     }
 
+    /// What a mapping maps.
+    pub(crate) fn mapped_object(&self, mapping: MappingId) -> ObjectId {
+        let vma = self.mappings[mapping.0 as usize].vma;
+        self.pool.memory.vmas[vma.0 as usize].object
+    }
+
     fn add_mapping(
         &mut self,
         into: AddressSpace,
