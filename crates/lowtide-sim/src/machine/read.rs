@@ -178,6 +178,8 @@ impl Ctx {
                 };
                 if let Some(window) = window {
                     self.read_window(file, window, None, false).await?;
+                    // Making room for the window may have taken this very page.
+                    continue;
                 }
             }
             if self.w().is_locked(frame) {
