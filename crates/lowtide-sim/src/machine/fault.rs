@@ -142,7 +142,12 @@ impl Ctx {
     }
 
     async fn fault(&self, id: MappingId, page: u64, store: bool) -> Result<(), MachineError> {
-        let mapping = self.w().mappings[id.0 as usize];
+        let (mapping, failures) = {
+            let mut world = self.w();
+            let mapping = world.mappings[id.0 as usize];
+            let file = mapping.open.map(|open| world.opens[open.0 as usize].file);
+            (mapping, file.map_or(0, |file| world.file(file).read_failures))
+        };
         let mut repeated = false;
         loop {
             let own = !repeated && self.w().rwsems[mapping.vma_lock.0 as usize].try_take(false);
@@ -150,7 +155,7 @@ impl Ctx {
             if !own {
                 self.take(lock, false).await;
             }
-            let attempt = self.attempt(mapping, page, store, &mut repeated).await;
+            let attempt = self.attempt(mapping, page, store, failures, &mut repeated).await;
             self.w().release(lock, false);
             match attempt? {
                 Attempt::Mapped => break,
@@ -174,6 +179,7 @@ impl Ctx {
         mapping: Mapping,
         page: u64,
         store: bool,
+        failures: u64,
         repeated: &mut bool,
     ) -> Result<Attempt, MachineError> {
         let (object, frame, cost) = {
@@ -219,7 +225,7 @@ impl Ctx {
             None => {
                 let window = {
                     let mut world = self.w();
-                    if world.file(file).read_errors.remove(&page) {
+                    if world.file(file).failed_since(page, failures) {
                         let at_ns = world.sched.local(self.id);
                         return Err(MachineError::Io { at_ns });
                     }

@@ -132,10 +132,11 @@ impl Ctx {
 
     /// Reads pages through the descriptor: each is looked up, waited for, marked accessed and copied.
     pub(crate) async fn read(&self, open: OpenId, first: u64, pages: u64) -> Result<(), MachineError> {
-        let (file, object) = {
+        let (file, object, failures) = {
             let mut world = self.w();
             let file = world.opens[open.0 as usize].file;
-            (file, world.file(file).object)
+            let entry = world.file(file);
+            (file, entry.object, entry.read_failures)
         };
         let syscall = self.w().costs.syscall_ns;
         self.spend(syscall).await;
@@ -150,7 +151,7 @@ impl Ctx {
                 (frame, frame.is_some_and(|frame| world.marks.take(frame)))
             };
             let Some(frame) = frame else {
-                if self.w().file(file).read_errors.remove(&page) {
+                if self.w().file(file).failed_since(page, failures) {
                     return Err(MachineError::Io { at_ns: self.now() });
                 }
                 let window = {

@@ -129,7 +129,7 @@ impl World {
                     self.watched_file(event, file, page, frame);
                     if failed {
                         // Nobody has seen the page: it leaves as it came, and whoever waits finds it absent.
-                        self.files[file.0 as usize].read_errors.insert(page);
+                        self.files[file.0 as usize].read_failed(page);
                         let gone = self.pool.discard(object, page);
                         debug_assert!(
                             gone,
