@@ -14,6 +14,7 @@ const WALK_CHUNK: u64 = 4096;
 impl Ctx {
     /// Charges one page. Returns false when that is impossible.
     pub(crate) async fn charge(&self, in_lru_fault: bool) -> bool {
+        let began = self.now();
         let mut charge = Charge::new(MemcgId::ROOT, 1);
         let mut reclaimed = None;
         loop {
@@ -30,7 +31,7 @@ impl Ctx {
                 Next::Failed => {
                     let mut world = self.w();
                     world.counts.oom += 1;
-                    world.watched(|watch, world| watch.out_of_memory(world));
+                    world.watched(|watch, world| watch.out_of_memory(world, began));
                     return false;
                 }
                 Next::Reclaim(reclaim) => {

@@ -44,8 +44,8 @@ pub(crate) trait Watch: Debug {
     fn freed(&mut self, world: &mut World, freed: &[Freed]);
     /// Somebody gave a page up; its contents are zeros from now on.
     fn given_up(&mut self, world: &mut World, object: ObjectId, page: u64);
-    /// A charge failed after all tries.
-    fn out_of_memory(&mut self, world: &mut World);
+    /// A charge that began at `since` (nanoseconds) failed after all tries.
+    fn out_of_memory(&mut self, world: &mut World, since: u64);
 }
 
 impl World {

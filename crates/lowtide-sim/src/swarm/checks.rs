@@ -140,9 +140,9 @@ fn waiters(world: &mut World) -> Result<(), String> {
 }
 
 /// Pages of files that a reclaimer could free at once: on a list, clean, not being read, and not used since anybody last looked.
-pub(super) fn evictable(world: &World) -> u64 {
+pub(super) fn evictable(world: &World) -> impl Iterator<Item = FolioId> {
     let memory = &world.pool.memory;
-    let free_at_once = |&(object, page, frame): &(ObjectId, u64, FolioId)| {
+    let free_at_once = move |&(object, page, frame): &(ObjectId, u64, FolioId)| {
         let flags = world.pool.engine.folio(frame).map_or(Flags::empty(), lowtide_core::Folio::flags);
         let vmas = &memory.objects[object.0 as usize].vmas;
         flags.contains(Flags::LRU)
@@ -150,7 +150,7 @@ pub(super) fn evictable(world: &World) -> u64 {
             && !memory.is_locked(frame)
             && !vmas.iter().any(|vma| memory.vmas[vma.0 as usize].ptes.get(page).is_young())
     };
-    residents(world).filter(free_at_once).count() as u64
+    residents(world).filter(free_at_once).map(|(_, _, frame)| frame)
 }
 
 /// Whether a translation of a page has been used since anybody last looked.

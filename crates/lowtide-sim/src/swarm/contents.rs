@@ -46,6 +46,8 @@ struct Held {
 pub(super) struct Contents {
     objects: Vec<Vec<Truth>>,
     frames: Vec<Option<Held>>,
+    /// When something last happened to what is in each frame, in nanoseconds.
+    events: Vec<u64>,
     versions: u64,
 }
 
@@ -76,6 +78,11 @@ impl Contents {
         &mut pages[page]
     }
 
+    /// When something last happened to what is in a frame.
+    pub(super) fn last_event(&self, frame: FolioId) -> u64 {
+        self.events.get(frame.index()).copied().unwrap_or(0)
+    }
+
     fn hold(&mut self, frame: FolioId, held: Option<Held>) {
         if frame.index() >= self.frames.len() {
             self.frames.resize(frame.index() + 1, None);
@@ -99,7 +106,12 @@ impl Contents {
         object: ObjectId,
         page: u64,
         frame: FolioId,
+        now: u64,
     ) -> Result<(), String> {
+        if frame.index() >= self.events.len() {
+            self.events.resize(frame.index() + 1, 0);
+        }
+        self.events[frame.index()] = now;
         let truth = self.truth(object, page);
         let holds = |version| Some(Held { object, page, version });
         match event {

@@ -42,7 +42,8 @@ pub(super) struct Overseer {
     pub(super) turns: u64,
     turns_max: u64,
     pub(super) checks: u64,
-    usage: u64,
+    /// Usage and limit after the last turn.
+    usage: (u64, u64),
     events: Events,
     sequences: Option<Sequences>,
     /// Charges that failed although pages could have been evicted, by a policy that is known for it.
@@ -59,7 +60,7 @@ impl Overseer {
             turns: 0,
             turns_max: TURNS + TURNS_PER_OP * plan.ops(),
             checks: 0,
-            usage: 0,
+            usage: (0, u64::MAX),
             events: Events::default(),
             sequences: None,
             premature_oom: 0,
@@ -70,9 +71,10 @@ impl Overseer {
     fn glance(&mut self, world: &mut World) {
         let engine = &world.pool.engine;
         let (usage, max) = (engine.usage(MemcgId::ROOT), engine.max(MemcgId::ROOT));
-        // Above the limit nobody is charged, so usage can only fall.
-        let before = std::mem::replace(&mut self.usage, usage);
-        if usage > max && usage > before {
+        // Above the limit nobody is charged, so usage can only fall. What came in before the limit was lowered in this very turn was below the
+        // old one.
+        let (before, limit_before) = std::mem::replace(&mut self.usage, (usage, max));
+        if usage > max && usage > before && max >= limit_before {
             world.violated("limit", format!("usage rose from {before} to {usage} pages, above {max}"));
         }
         let counts = world.counts;
@@ -130,7 +132,7 @@ impl Watch for Shared {
 
     fn page(&mut self, world: &mut World, event: PageEvent, object: ObjectId, page: u64, frame: FolioId) {
         let mut this = self.0.borrow_mut();
-        if let Err(what) = this.contents.on(event, object, page, frame) {
+        if let Err(what) = this.contents.on(event, object, page, frame, world.sched.now) {
             world.violated("contents", what);
         }
         if let Some(bug) = this.bug {
@@ -172,12 +174,14 @@ impl Watch for Shared {
         self.0.borrow_mut().contents.given_up(object, page);
     }
 
-    fn out_of_memory(&mut self, world: &mut World) {
-        let evictable = checks::evictable(world);
+    fn out_of_memory(&mut self, world: &mut World, since: u64) {
+        let mut this = self.0.borrow_mut();
+        // What was in use a moment ago may have been in use whenever the reclaimer came along.
+        let idle = |frame| this.contents.last_event(frame) < since;
+        let evictable = checks::evictable(world).filter(|&frame| idle(frame)).count();
         if evictable == 0 {
             return;
         }
-        let mut this = self.0.borrow_mut();
         if this.must_find_memory {
             let stat = world.pool.engine.stat(MemcgId::ROOT);
             world.violated(
