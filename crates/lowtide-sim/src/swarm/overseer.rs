@@ -184,6 +184,14 @@ impl Watch for Shared {
         }
         if this.must_find_memory {
             let stat = world.pool.engine.stat(MemcgId::ROOT);
+            if std::env::var("DBG").is_ok() {
+                let t = format!("{:?}", world.pool.engine);
+                let at = t.find("memcgs").unwrap();
+                let end = t[at..].find("filters").unwrap();
+                eprintln!("since {since} now {} {}", world.sched.now, &t[at..at + end]);
+                let fr: Vec<_> = (0..world.pool.frames() as u32).map(FolioId).map(|f| (f, world.is_locked(f), this.contents.last_event(f), world.pool.engine.folio(f).map(|f| f.flags()))).collect();
+                for f in fr { eprintln!("{f:?}"); }
+            }
             world.violated(
                 "out of memory",
                 format!(
