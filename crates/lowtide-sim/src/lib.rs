@@ -4,3 +4,5 @@
 //! arrays, in time that is a number. The same decisions, on machines that one does not own; and the same bytes of output for
 //! the same seed, on any machine.
 #![forbid(unsafe_code)]
+
+pub mod baseline;
