@@ -1,7 +1,7 @@
 //! ARC: recency against frequency, balanced by what each of the two would have kept.
 //!
-//! N. Megiddo, D. S. Modha: "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST 2003. Four lists in order of
-//! recency, for a cache of `c` pages:
+//! N. Megiddo, D. S. Modha: "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST 2003. Four lists in
+//! order of recency, for a cache of `c` pages:
 //!
 //! ```text
 //!   oldest                newest | newest                 oldest
@@ -10,13 +10,13 @@
 //!                 |<-- at most c in T1 + T2: resident -->|
 //! ```
 //!
-//! `p` is the number of pages that T1 should have. A miss that a ghost in B1 remembers says that T1 should have been larger,
-//! so `p` grows, by more if B1 is the smaller ghost list; one in B2 says the opposite. A victim comes from T1 if
-//! T1 is larger than `p`, else from T2, and leaves a ghost. Every second access moves its page to T2, so a scan passes
-//! through T1 only.
+//! `p` is the number of pages that T1 should have. A miss that a ghost in B1 remembers says that T1 should
+//! have been larger, so `p` grows, by more if B1 is the smaller ghost list; one in B2 says the opposite. A
+//! victim comes from T1 if T1 is larger than `p`, else from T2, and leaves a ghost. Every second access moves
+//! its page to T2, so a scan passes through T1 only.
 //!
-//! The paper's routine assumes a full cache whenever it needs a victim. Here [`remove`](Cache::remove) may have left room; then
-//! nobody is evicted. `p` is a real number, as in the paper.
+//! The paper's routine assumes a full cache whenever it needs a victim. Here [`remove`](Cache::remove) may
+//! have left room; then nobody is evicted. `p` is a real number, as in the paper.
 //!
 //! 9 bytes a page; O(1).
 
@@ -89,7 +89,8 @@ impl ArcCache {
         }
     }
 
-    /// Turns a resident page into a ghost, if the cache is full. `from_b2`: the page that needs the room is in B2.
+    /// Turns a resident page into a ghost, if the cache is full. `from_b2`: the page that needs the room is
+    /// in B2.
     fn replace(&mut self, from_b2: bool) {
         if self.len(Place::T1) + self.len(Place::T2) < self.capacity {
             return;

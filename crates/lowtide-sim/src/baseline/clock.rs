@@ -1,14 +1,16 @@
 //! CLOCK: first in, first out, but a page that was accessed since it was last looked at gets a second chance.
 //!
-//! LRU without the list move: a hit sets one bit, and the bit is read only when a victim is wanted (F. J. Corbató: "A
-//! paging experiment with the Multics system", MIT Project MAC, 1968). The pages form a circle with a hand. The hand
-//! looks at the oldest page: bit set, it clears the bit and moves on, which makes that page the newest; bit clear, that
-//! is the victim. New pages come in behind the hand.
+//! LRU without the list move: a hit sets one bit, and the bit is read only when a victim is wanted (F. J.
+//! Corbató: "A paging experiment with the Multics system", MIT Project MAC, 1968). The pages form a circle
+//! with a hand. The hand looks at the oldest page: bit set, it clears the bit and moves on, which makes that
+//! page the newest; bit clear, that is the victim. New pages come in behind the hand.
 //!
-//! The circle is kept as a queue, and the hand's step is a move from its old end to its new one: the same order. A room
-//! that [`remove`](Cache::remove) left free is closed, and the next page comes in behind the hand like any other.
+//! The circle is kept as a queue, and the hand's step is a move from its old end to its new one: the same
+//! order. A room that [`remove`](Cache::remove) left free is closed, and the next page comes in behind the
+//! hand like any other.
 //!
-//! 9 bytes a page, of which a hit touches one; O(1) amortised, because each step of the hand is paid by a hit before it.
+//! 9 bytes a page, of which a hit touches one; O(1) amortised, because each step of the hand is paid by a hit
+//! before it.
 
 use super::cache::Cache;
 use super::list::{List, Lists};

@@ -1,8 +1,8 @@
 //! Index-linked lists of pages: circular, doubly linked through one flat array.
 //!
-//! Record `p` of the array links page `p`; the records behind the last page are the heads of the lists. A page is on
-//! one list at most, and can be taken off without knowing which. 8 bytes a page, and nothing is allocated after
-//! construction.
+//! Record `p` of the array links page `p`; the records behind the last page are the heads of the lists. A
+//! page is on one list at most, and can be taken off without knowing which. 8 bytes a page, and nothing is
+//! allocated after construction.
 
 /// Where an unlinked page's links point.
 const NOWHERE: u32 = u32::MAX;

@@ -1,8 +1,8 @@
 //! Textbook caches, to hold the engine's policies against.
 //!
-//! Each is one file with its theory on top, over pages that are dense numbers, with every link in a flat array: an
-//! access hashes nothing and allocates nothing. They have no dirty pages, no readahead and no batches; what is left is
-//! the choice of the victim, and that is what a miss-ratio curve compares.
+//! Each is one file with its theory on top, over pages that are dense numbers, with every link in a flat
+//! array: an access hashes nothing and allocates nothing. They have no dirty pages, no readahead and no
+//! batches; what is left is the choice of the victim, and that is what a miss-ratio curve compares.
 //!
 //! | file | holds |
 //! |---|---|

@@ -8,8 +8,8 @@ use thiserror::Error;
 
 /// A textbook policy.
 ///
-/// The names are those of the command line. Strict LRU is called `strict-lru`, because `lru` is the engine's policy of
-/// that name: the kernel's active and inactive lists.
+/// The names are those of the command line. Strict LRU is called `strict-lru`, because `lru` is the engine's
+/// policy of that name: the kernel's active and inactive lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Baseline {
     /// [`Lru`], `strict-lru`.
@@ -112,7 +112,8 @@ mod tests {
         fn with_room_for_all_pages_only_first_accesses_miss(stream in streams(), more in 0_u32..5) {
             let room = NonZeroU32::new(stream.pages + more).unwrap();
             for baseline in Baseline::ALL {
-                prop_assert_eq!(stream.misses(&mut *baseline.cache(stream.pages, room)), stream.cold(), "{}", baseline);
+                let misses = stream.misses(&mut *baseline.cache(stream.pages, room));
+                prop_assert_eq!(misses, stream.cold(), "{}", baseline);
             }
         }
     }

@@ -1,13 +1,13 @@
 //! OPT: the page whose next access is farthest in the future goes.
 //!
-//! L. A. Belady: "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966;
-//! optimal by Mattson et al., 1970. No policy that must admit every page that is accessed misses less often, so this is the
-//! bound that the others are measured by. It needs the future, which a recorded stream has:
-//! [`mrc::NextUse`](crate::mrc::NextUse) works it out in one pass backwards. An access before which
-//! the content is given up counts as never, since it will miss whatever is kept.
+//! L. A. Belady: "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal
+//! 5(2), 1966; optimal by Mattson et al., 1970. No policy that must admit every page that is accessed misses
+//! less often, so this is the bound that the others are measured by. It needs the future, which a recorded
+//! stream has: [`mrc::NextUse`](crate::mrc::NextUse) works it out in one pass backwards. An access before
+//! which the content is given up counts as never, since it will miss whatever is kept.
 //!
-//! The resident pages are a binary heap by next access, farthest on top, and each page knows its place in the heap. On a hit the page
-//! held the nearest key of all, and rises with the new one.
+//! The resident pages are a binary heap by next access, farthest on top, and each page knows its place in the
+//! heap. On a hit the page held the nearest key of all, and rises with the new one.
 //!
 //! 4 bytes a page and 16 bytes a resident page; O(log capacity).
 
@@ -180,7 +180,9 @@ mod tests {
         fn behaves_as_the_definition(stream in streams(), capacity in 1_u32..20) {
             let mut cache = Opt::new(stream.pages, NonZeroU32::new(capacity).unwrap());
             let misses = stream.misses(&mut cache);
-            prop_assert!(cache.heap.iter().enumerate().all(|(at, entry)| cache.place[entry.page as usize] == at as u32));
+            for (at, entry) in cache.heap.iter().enumerate() {
+                prop_assert_eq!(cache.place[entry.page as usize], at as u32);
+            }
             prop_assert_eq!(misses, misses_by_looking_ahead(&stream, capacity as usize));
         }
 

@@ -1,7 +1,8 @@
 //! S3-FIFO: three queues, the small one as a filter before the main one.
 //!
-//! J. Yang, Y. Zhang, Z. Qiu, Y. Yue, K. V. Rashmi: "FIFO queues are all you need for cache eviction", SOSP 2023. Most
-//! pages of a skewed stream are accessed once while they are cached; S3-FIFO throws those out early.
+//! J. Yang, Y. Zhang, Z. Qiu, Y. Yue, K. V. Rashmi: "FIFO queues are all you need for cache eviction", SOSP
+//! 2023. Most pages of a skewed stream are accessed once while they are cached; S3-FIFO throws those out
+//! early.
 //!
 //! ```text
 //!            not in the ghost        accessed more than once since
@@ -13,10 +14,10 @@
 //!                              as many as MAIN has pages)
 //! ```
 //!
-//! A hit adds 1 to a count that saturates at 3, and moves nothing. A full cache evicts from SMALL while
-//! SMALL has its tenth of the room, else from MAIN. The move from SMALL to MAIN clears the count. Two details that the
-//! paper leaves open: SMALL's tenth is rounded down, but is at least one page; and MAIN counts as full at the capacity less SMALL's
-//! tenth.
+//! A hit adds 1 to a count that saturates at 3, and moves nothing. A full cache evicts from SMALL while SMALL
+//! has its tenth of the room, else from MAIN. The move from SMALL to MAIN clears the count. Two details that
+//! the paper leaves open: SMALL's tenth is rounded down, but is at least one page; and MAIN counts as full at
+//! the capacity less SMALL's tenth.
 //!
 //! 9 bytes a page, of which a hit touches one; O(1) amortised.
 

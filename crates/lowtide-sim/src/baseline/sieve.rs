@@ -1,11 +1,11 @@
 //! SIEVE: a hand sifts a queue in place and leaves what was accessed where it is.
 //!
-//! Y. Zhang, J. Yang, Y. Yue, Y. Vigfusson, K. V. Rashmi: "SIEVE is Simpler than LRU: an Efficient Turn-Key Eviction
-//! Algorithm for Web Caches", NSDI 2024. As in CLOCK, a hit sets a bit. The hand walks from the old end of the queue to
-//! the new one and starts over there; it clears set bits and evicts the first page whose bit is clear. The difference is
-//! that surviving pages keep their place instead of becoming the newest. So new pages, which always enter
-//! at the new end, gather behind the survivors and are looked at soon (quick demotion), while the old end fills with pages
-//! that survived (lazy promotion).
+//! Y. Zhang, J. Yang, Y. Yue, Y. Vigfusson, K. V. Rashmi: "SIEVE is Simpler than LRU: an Efficient Turn-Key
+//! Eviction Algorithm for Web Caches", NSDI 2024. As in CLOCK, a hit sets a bit. The hand walks from the old
+//! end of the queue to the new one and starts over there; it clears set bits and evicts the first page whose
+//! bit is clear. The difference is that surviving pages keep their place instead of becoming the newest. So
+//! new pages, which always enter at the new end, gather behind the survivors and are looked at soon (quick
+//! demotion), while the old end fills with pages that survived (lazy promotion).
 //!
 //! It is not resistant to scans or loops: one sweep over unpopular pages clears bits everywhere.
 //!
