@@ -6,4 +6,5 @@
 #![forbid(unsafe_code)]
 
 pub mod baseline;
+pub mod mrc;
 pub mod plot;
