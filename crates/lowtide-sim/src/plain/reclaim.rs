@@ -20,8 +20,7 @@ impl Plain {
         self.until_publish -= 1;
         if self.until_publish == 0 {
             self.until_publish = self.config.publish_every.max(1);
-            self.pool.engine.publish();
-            self.flusher.published = self.pool.engine.dirty(MemcgId::ROOT);
+            self.publish();
         }
         if !self.charge(task) {
             let (max, anon) = (self.config.pages, self.stat().anon);
