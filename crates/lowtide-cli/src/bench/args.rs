@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use lowtide::{IoEngine, IoMode, Policy, Size};
+use lowtide_workload::trace::Format;
 use lowtide_workload::{Distribution, UnknownWorkload, Workload};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -62,6 +63,9 @@ pub(crate) struct BenchArgs {
     /// The trace to replay
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    /// Format of the trace: csv, compact, oracle-general, object-csv, msr, lackey or filemap [default: told by its content]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) format: Option<Format>,
     /// Reads in flight from one thread: measures random-read cold, one row each [with random-read]
     #[arg(long, value_name = "N,N", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..=4096))]

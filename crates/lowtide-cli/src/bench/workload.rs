@@ -29,7 +29,7 @@ use crate::out;
 pub(crate) fn run(args: &BenchArgs, workload: Workload) -> Result<(), BenchError> {
     let probe = Probe::ask();
     let recording = match &args.trace {
-        Some(path) if workload == Workload::Replay => Some(Arc::new(Recording::read(path)?)),
+        Some(path) if workload == Workload::Replay => Some(Arc::new(Recording::read(path, args.format)?)),
         _ => None,
     };
     let trace = recording.as_ref().map(|trace| (trace.pages(), trace.len(), trace.writes()));
@@ -90,6 +90,7 @@ fn job(args: &BenchArgs, plan: &Plan, page_bytes: u64) -> Job {
         batch: plan::batch(args, plan.workload, page_bytes),
         seed: args.seed,
         trace: args.trace.clone(),
+        trace_format: args.format.map(|format| format.to_string()),
         writes: plan.writes,
     }
 }
