@@ -103,9 +103,10 @@ impl Pool {
         // Without a flusher in the background this thread writes, which takes the lock: when nothing is isolated any more.
         let mut flush = false;
         loop {
-            let State { engine, frames, spaces } = &mut *state;
+            let State { engine, spaces, .. } = &mut *state;
             let step = reclaim.step(engine, &mut Translations { spaces }, self.now());
-            if matches!(step, Step::Yield | Step::Throttle(..) | Step::Done) && std::mem::take(&mut flush) {
+            let isolated = matches!(step, Step::Unmap | Step::Freed | Step::WakeFlushers);
+            if !isolated && std::mem::take(&mut flush) {
                 drop(state);
                 self.write_back_some();
                 state = self.lock();

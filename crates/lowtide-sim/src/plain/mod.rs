@@ -41,6 +41,9 @@ pub struct PlainConfig {
     pub publish_every: u64,
     /// Misses before the first publication.
     pub publish_phase: u64,
+    /// Every resident page has a translation, as in the runtime. A kernel maps pages when they are accessed through the mapping, and
+    /// unmaps dirty ones that reclaim meets.
+    pub always_mapped: bool,
     /// Pages of file-system metadata, read twice at the start through the descriptor and never mapped. They do not come out of the budget.
     pub metadata: u64,
 }
@@ -56,7 +59,15 @@ impl PlainConfig {
             Lists::Classical => 2,
             Lists::MultiGen => 0,
         };
-        Self { policy, pages, page_bytes: 4096, publish_every: 10_000, publish_phase: 10_000, metadata }
+        Self {
+            policy,
+            pages,
+            page_bytes: 4096,
+            publish_every: 10_000,
+            publish_phase: 10_000,
+            always_mapped: false,
+            metadata,
+        }
     }
 }
 
@@ -151,6 +162,7 @@ impl Plain {
             until_publish: config.publish_phase.max(1),
             flusher: flusher::Flusher::default(),
         };
+        machine.pool.memory.keeps_dirty_mapped = config.always_mapped;
         let object = machine.pool.memory.add_object(LruType::File);
         for page in 0..metadata {
             let charged = machine.charge(Task::DESCRIPTOR);
