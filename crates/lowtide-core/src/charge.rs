@@ -110,9 +110,10 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::ConfigError;
     use crate::policy::Policy;
     use crate::testing::filled;
-    use crate::units::LruType;
+    use crate::units::{FolioId, LruType};
 
     /// Reports results of reclaim to a charge that never finds room; returns how many reports it survives.
     fn patience(pages: u64, reports: impl Fn(u32) -> u64) -> u32 {
@@ -146,6 +147,33 @@ mod tests {
     #[test]
     fn progress_does_not_refill_the_retries() {
         assert_eq!(patience(1, |n| u64::from(n % 2)), 35, "18 fruitless ones among 17 fruitful");
+    }
+
+    /// `reclaim.md` §7.2.
+    #[test]
+    fn a_budget_that_was_lowered_admits_nobody_until_usage_has_come_down() {
+        let mut engine = filled(Policy::MGLRU, 64, LruType::File);
+        engine.set_max(MemcgId::ROOT, 40).unwrap();
+        assert_eq!((engine.max(MemcgId::ROOT), engine.usage(MemcgId::ROOT)), (40, 64), "nothing goes by itself");
+        engine.validate().unwrap();
+        for id in (0..25).map(FolioId) {
+            assert!(engine.try_charge(MemcgId::ROOT, 1).is_err());
+            assert!(engine.remove(id));
+        }
+        engine.validate().unwrap();
+        assert_eq!(engine.try_charge(MemcgId::ROOT, 1), Ok(()), "39 are left");
+        engine.set_max(MemcgId::ROOT, 64).unwrap();
+        assert_eq!(engine.try_charge(MemcgId::ROOT, 24), Ok(()));
+    }
+
+    #[test]
+    fn impossible_budgets_are_refused_and_change_nothing() {
+        let mut engine = filled(Policy::MGLRU, 64, LruType::File);
+        let small = engine.set_max(MemcgId::ROOT, 31).unwrap_err();
+        let large = engine.set_max(MemcgId::ROOT, 65).unwrap_err();
+        assert_eq!(small, ConfigError::BudgetTooSmall { pages: 31 });
+        assert_eq!(large, ConfigError::BudgetTooLarge { pages: 65, frames: 64 });
+        assert_eq!(engine.max(MemcgId::ROOT), 64);
     }
 
     #[test]

@@ -4,7 +4,8 @@ use crate::batches::Batches;
 use crate::engine::Engine;
 use crate::folio::Flags;
 use crate::limits::{MAX_NR_GENS, MIN_NR_GENS};
-use crate::policy::Lists;
+use crate::lruvec::slot;
+use crate::policy::{Lists, Switches};
 use crate::units::{LruType, MemcgId};
 
 impl Engine {
@@ -54,7 +55,8 @@ impl Engine {
         same("pages under writeback", writeback, group.file_writeback)?;
         same("unevictable pages", unevictable, group.lruvec.unevictable)?;
         same("isolated pages", off_list, group.lruvec.isolated)?;
-        expect(group.usage <= group.max, || format!("usage {} is above max {}", group.usage, group.max))?;
+        let most = group.ceiling;
+        expect(group.usage <= most, || format!("usage {} is above {most}, max is {}", group.usage, group.max))?;
         let resident: u64 = resident.iter().sum();
         expect(group.usage >= resident, || format!("usage {} is below {resident} resident", group.usage))?;
         same("generation sizes", by_gen, group.lruvec.gens.nr_pages)?;
@@ -70,7 +72,38 @@ impl Engine {
                 same("a classical list's size", by_activity[t as usize][usize::from(active)], size)?;
             }
         }
+        // Usage that has come down stays down: from here on it is held to what it is now, or to the limit.
+        let group = &mut self.memcgs[memcg.index()];
+        group.ceiling = group.max.max(group.usage);
+        self.validate_refaults(memcg)?;
+        self.validate_births(memcg)?;
         self.validate_lists(memcg)
+    }
+
+    /// Counters that bound each other: I34, and what a policy adds to it.
+    fn validate_refaults(&self, memcg: MemcgId) -> Result<(), String> {
+        let e = &self.memcgs[memcg.index()].events;
+        let by_type = [
+            (e.workingset_refault_anon, e.workingset_activate_anon, e.workingset_restore_anon),
+            (e.workingset_refault_file, e.workingset_activate_file, e.workingset_restore_file),
+        ];
+        for (refault, activate, restore) in by_type {
+            let classical = self.policy.lists() == Lists::Classical;
+            let holds = activate <= refault
+                && restore <= refault
+                && (!classical || restore <= activate)
+                && (classical || !self.policy.has(Switches::ACTIVATE) || activate <= restore);
+            expect(holds, || format!("{refault} refaults, {activate} activated, {restore} restored"))?;
+        }
+        Ok(())
+    }
+
+    /// Slots are opened in the order of their sequence numbers (I2).
+    fn validate_births(&self, memcg: MemcgId) -> Result<(), String> {
+        let gens = &self.memcgs[memcg.index()].lruvec.gens;
+        let oldest = gens.min_seq[0].min(gens.min_seq[1]);
+        let born: Vec<_> = (oldest..=gens.max_seq).map(|seq| gens.born[slot(seq)]).collect();
+        expect(born.is_sorted(), || format!("generations from {oldest} on were opened at {born:?}"))
     }
 
     fn validate_lists(&mut self, memcg: MemcgId) -> Result<(), String> {

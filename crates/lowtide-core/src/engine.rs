@@ -59,6 +59,26 @@ pub enum ConfigError {
     },
 }
 
+/// Whether a budget is possible.
+fn check_budget(pages: u64, frames: u32) -> Result<(), ConfigError> {
+    if pages < MIN_BUDGET {
+        return Err(ConfigError::BudgetTooSmall { pages });
+    }
+    if pages > u64::from(frames) {
+        return Err(ConfigError::BudgetTooLarge { pages, frames });
+    }
+    Ok(())
+}
+
+/// The window of generations of one group (`reclaim.md` §2.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sequences {
+    /// The youngest generation, common to both types.
+    pub max_seq: u64,
+    /// The oldest generation of each [`LruType`].
+    pub min_seq: [u64; 2],
+}
+
 /// All folios and groups of one pool. See the module documentation.
 #[derive(Debug)]
 pub struct Engine {
@@ -78,12 +98,7 @@ impl Engine {
     /// # Errors
     /// [`ConfigError`] when the budget is impossible.
     pub fn new(config: &EngineConfig) -> Result<Self, ConfigError> {
-        if config.max < MIN_BUDGET {
-            return Err(ConfigError::BudgetTooSmall { pages: config.max });
-        }
-        if config.max > u64::from(config.frames) {
-            return Err(ConfigError::BudgetTooLarge { pages: config.max, frames: config.frames });
-        }
+        check_budget(config.max, config.frames)?;
         let mut folios = FolioTable::new(config.frames);
         let root = Memcg::new(None, config.max, &mut folios);
         let classical = config.policy.lists() == Lists::Classical;
@@ -139,6 +154,25 @@ impl Engine {
     #[must_use]
     pub fn max(&self, memcg: MemcgId) -> u64 {
         self.memcgs[memcg.index()].max
+    }
+
+    /// Sets the budget of a group, in pages, as a write to `memory.max` does. Nothing is evicted by this: the driver reclaims what is
+    /// above the new budget, until usage has come down to it or it gives up (`reclaim.md` §7.2). Until then every charge that does not fit
+    /// reclaims, and may fail.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when the budget is impossible: smaller than a batch, or more than the frames there are. Nothing has changed then.
+    pub fn set_max(&mut self, memcg: MemcgId, pages: u64) -> Result<(), ConfigError> {
+        check_budget(pages, self.folios.frames())?;
+        self.memcgs[memcg.index()].set_max(pages);
+        Ok(())
+    }
+
+    /// Sequence numbers of a group's generations. With the classical lists they stay as they were at the start.
+    #[must_use]
+    pub fn sequences(&self, memcg: MemcgId) -> Sequences {
+        let gens = &self.memcgs[memcg.index()].lruvec.gens;
+        Sequences { max_seq: gens.max_seq, min_seq: gens.min_seq }
     }
 
     /// Pages scanned by reclaim of a group so far.

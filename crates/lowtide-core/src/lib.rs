@@ -46,7 +46,7 @@ mod testing;
 mod units;
 
 pub use charge::{Charge, Next};
-pub use engine::{ConfigError, Engine, EngineConfig};
+pub use engine::{ConfigError, Engine, EngineConfig, Sequences};
 pub use folio::{AccessCounts, Flags, Folio};
 pub use lruvec::{AgeJob, Facts, FolioState, References, Shadow, Window};
 pub use policy::{Lists, Policy, PolicyError, Switches};

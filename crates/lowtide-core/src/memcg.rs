@@ -16,6 +16,8 @@ pub(crate) struct Memcg {
     pub(crate) usage: u64,
     /// Pages that may be charged.
     pub(crate) max: u64,
+    /// What usage may be at most: `max`, or what it was when `max` was set to less.
+    pub(crate) ceiling: u64,
     pub(crate) lruvec: Lruvec,
     pub(crate) events: Events,
     pub(crate) limits: MemcgEvents,
@@ -31,6 +33,7 @@ impl Memcg {
             parent,
             usage: 0,
             max,
+            ceiling: max,
             lruvec: Lruvec::new(folios),
             events: Events::default(),
             limits: MemcgEvents::default(),
@@ -38,6 +41,12 @@ impl Memcg {
             file_dirty: 0,
             file_writeback: 0,
         }
+    }
+
+    /// Sets the limit. Usage may be above it from now on, but it can only fall until it is below.
+    pub(crate) fn set_max(&mut self, pages: u64) {
+        self.max = pages;
+        self.ceiling = pages.max(self.usage);
     }
 
     /// Pages that may still be charged.

@@ -15,6 +15,7 @@ mod plain;
 pub mod plot;
 mod pool;
 pub mod spec;
+pub mod swarm;
 
 pub use costs::Costs;
 pub use machine::{Contention, DeviceCounts, KernelCounts, MachineConfig, MachineError, MachineStat};

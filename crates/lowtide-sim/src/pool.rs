@@ -18,6 +18,7 @@ pub(crate) struct Pool {
     pub(crate) memory: Memory,
     accesses: Arc<AccessCounts>,
     free: Vec<u32>,
+    frames: usize,
 }
 
 impl Pool {
@@ -29,7 +30,8 @@ impl Pool {
         let engine = Engine::new(config)?;
         let accesses = engine.accesses();
         // The first frames are handed out first: neighbours in time are neighbours in memory.
-        Ok(Self { engine, memory: Memory::default(), accesses, free: (0..config.frames).rev().collect() })
+        let free: Vec<u32> = (0..config.frames).rev().collect();
+        Ok(Self { engine, memory: Memory::default(), accesses, frames: free.len(), free })
     }
 
     /// Whether accesses through the descriptor move folios between lists at once.
@@ -125,6 +127,16 @@ impl Pool {
         let object = self.memory.add_object(lru_type);
         let space = self.memory.add_space(&mut self.engine);
         (object, self.memory.map_object(space, object, pages, false))
+    }
+
+    /// Frames there are.
+    pub(crate) const fn frames(&self) -> usize {
+        self.frames
+    }
+
+    /// Frames that nobody has.
+    pub(crate) const fn free_frames(&self) -> usize {
+        self.free.len()
     }
 
     /// Bytes of memory that the simulation of this pool takes.

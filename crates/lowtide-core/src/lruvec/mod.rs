@@ -34,7 +34,7 @@ pub use workingset::Shadow;
 pub(crate) use aging::WalkState;
 pub(crate) use classical::{ClassicalLists, Published};
 pub(crate) use cost::CostModel;
-pub(crate) use generation::Generations;
+pub(crate) use generation::{Generations, slot};
 pub(crate) use swappiness::SwapFacts;
 pub(crate) use tier::TierControl;
 

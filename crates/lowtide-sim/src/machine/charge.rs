@@ -14,6 +14,7 @@ const WALK_CHUNK: u64 = 4096;
 impl Ctx {
     /// Charges one page. Returns false when that is impossible.
     pub(crate) async fn charge(&self, in_lru_fault: bool) -> bool {
+        let began = self.now();
         let mut charge = Charge::new(MemcgId::ROOT, 1);
         let mut reclaimed = None;
         loop {
@@ -28,7 +29,9 @@ impl Ctx {
                     return true;
                 }
                 Next::Failed => {
-                    self.w().counts.oom += 1;
+                    let mut world = self.w();
+                    world.counts.oom += 1;
+                    world.watched(|watch, world| watch.out_of_memory(world, began));
                     return false;
                 }
                 Next::Reclaim(reclaim) => {
@@ -54,11 +57,15 @@ impl Ctx {
                 cost += world.lruvec_lock.take(now, hold);
                 match step {
                     Step::Unmap => {
+                        world.watched(|watch, world| watch.victims(world, reclaim.victims()));
                         let dropped = world.pool.unmap_victims(&mut reclaim);
                         cost += u64::from(dropped) * world.costs.unmap_ns;
                         cost += if dropped > 0 { world.costs.tlb_flush_ns } else { 0 };
                     }
-                    Step::Freed => cost += world.pool.take_freed(&reclaim) * world.costs.free_page_ns,
+                    Step::Freed => {
+                        cost += world.pool.take_freed(&reclaim) * world.costs.free_page_ns;
+                        world.watched(|watch, world| watch.freed(world, reclaim.freed()));
+                    }
                     Step::WakeFlushers => world.wake_flusher(),
                     Step::Walk | Step::Throttle(..) | Step::Yield | Step::Done => {}
                 }

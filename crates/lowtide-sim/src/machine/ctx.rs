@@ -65,13 +65,14 @@ impl Future for Spend<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        if self.parked {
+        if self.parked && !self.until_zero {
             return Poll::Ready(());
         }
         let mut world = self.ctx.w();
         let sched = &mut world.sched;
-        let pay = sched.spend(self.ctx.id, self.nanos);
+        let pay = !self.parked && sched.spend(self.ctx.id, self.nanos);
         let task = sched.task(self.ctx.id);
+        // Whoever lost its CPU while it paid comes back with the cost of the switch as a new debt.
         if pay || (self.until_zero && task.debt > 0) {
             task.parked = Parked::Spending;
             drop(world);

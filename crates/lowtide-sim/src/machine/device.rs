@@ -72,6 +72,8 @@ pub(crate) struct Device {
     busy_until: u64,
     /// Byte after the last command's last.
     head: u64,
+    /// Every command takes so many times as long as usual.
+    pub(crate) slow: u64,
     pub(crate) counts: DeviceCounts,
 }
 
@@ -79,7 +81,7 @@ impl Device {
     pub(crate) fn new(spec: DeviceSpec, seed: u64) -> Self {
         let slots = (0..spec.queue_depth).map(|_| Reverse(0)).collect();
         let rng = SplitMix64::new(seed);
-        Self { spec, rng, slots, link_free: 0, busy_until: 0, head: 0, counts: DeviceCounts::default() }
+        Self { spec, rng, slots, link_free: 0, busy_until: 0, head: 0, slow: 1, counts: DeviceCounts::default() }
     }
 
     fn service_ns(&mut self, median: u64) -> u64 {
@@ -106,6 +108,7 @@ impl Device {
             service += self.service_ns(self.spec.seek_ns);
         }
         let transfer = (u128::from(bytes) * 1_000_000_000 / u128::from(bandwidth)) as u64;
+        let (service, transfer) = (service * self.slow, transfer * self.slow);
         // The link is used in the order of submission, but not before a command has a slot.
         self.link_free = self.link_free.max(start) + transfer;
         let done = (start + service + transfer).max(self.link_free);

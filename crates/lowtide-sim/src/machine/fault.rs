@@ -16,6 +16,7 @@ use super::MachineError;
 use super::ctx::Ctx;
 use super::files::OpenId;
 use super::lock::RwSemId;
+use super::watch::PageEvent;
 use super::world::World;
 use crate::memory::{ObjectId, VmaId};
 use lowtide_core::{LruType, MemcgId, SpaceId};
@@ -61,6 +62,12 @@ impl World {
     pub(crate) fn map_heap(&mut self, into: AddressSpace, pages: u64) -> MappingId {
         let object = self.pool.memory.add_object(LruType::Anon);
         self.add_mapping(into, object, pages, None)
+    }
+
+    /// What a mapping maps.
+    pub(crate) fn mapped_object(&self, mapping: MappingId) -> ObjectId {
+        let vma = self.mappings[mapping.0 as usize].vma;
+        self.pool.memory.vmas[vma.0 as usize].object
     }
 
     fn add_mapping(
@@ -120,7 +127,11 @@ impl Ctx {
                 let world = &mut *guard;
                 world.counts.accesses += 1;
                 let vma = world.mappings[id.0 as usize].vma;
-                (world.pool.memory.vmas[vma.0 as usize].touch(page, store), world.costs.touch_ns)
+                let hit = world.pool.memory.vmas[vma.0 as usize].touch(page, store);
+                if hit {
+                    world.watched_touch(vma, page, store);
+                }
+                (hit, world.costs.touch_ns)
             };
             if !hit {
                 self.fault(id, page, store).await?;
@@ -131,7 +142,12 @@ impl Ctx {
     }
 
     async fn fault(&self, id: MappingId, page: u64, store: bool) -> Result<(), MachineError> {
-        let mapping = self.w().mappings[id.0 as usize];
+        let (mapping, failures) = {
+            let mut world = self.w();
+            let mapping = world.mappings[id.0 as usize];
+            let file = mapping.open.map(|open| world.opens[open.0 as usize].file);
+            (mapping, file.map_or(0, |file| world.file(file).read_failures))
+        };
         let mut repeated = false;
         loop {
             let own = !repeated && self.w().rwsems[mapping.vma_lock.0 as usize].try_take(false);
@@ -139,7 +155,7 @@ impl Ctx {
             if !own {
                 self.take(lock, false).await;
             }
-            let attempt = self.attempt(mapping, page, store, &mut repeated).await;
+            let attempt = self.attempt(mapping, page, store, failures, &mut repeated).await;
             self.w().release(lock, false);
             match attempt? {
                 Attempt::Mapped => break,
@@ -163,6 +179,7 @@ impl Ctx {
         mapping: Mapping,
         page: u64,
         store: bool,
+        failures: u64,
         repeated: &mut bool,
     ) -> Result<Attempt, MachineError> {
         let (object, frame, cost) = {
@@ -172,7 +189,7 @@ impl Ctx {
         };
         self.spend(cost).await;
         let Some(open) = mapping.open else {
-            return self.heap_fault(mapping, page).await;
+            return self.heap_fault(mapping, page, store).await;
         };
         let file = self.w().opens[open.0 as usize].file;
         match frame {
@@ -196,6 +213,7 @@ impl Ctx {
                         world.set_dirty(file, page, frame);
                     }
                     let neighbours = world.map_around(mapping, page, store);
+                    world.watched_touch(mapping.vma, page, store);
                     if neighbours > 0 { world.costs.fault_around_ns } else { 0 }
                 };
                 self.spend(cost).await;
@@ -207,7 +225,7 @@ impl Ctx {
             None => {
                 let window = {
                     let mut world = self.w();
-                    if world.file(file).read_errors.remove(&page) {
+                    if world.file(file).failed_since(page, failures) {
                         let at_ns = world.sched.local(self.id);
                         return Err(MachineError::Io { at_ns });
                     }
@@ -227,7 +245,7 @@ impl Ctx {
     }
 
     /// A page of a heap: the first access makes it.
-    async fn heap_fault(&self, mapping: Mapping, page: u64) -> Result<Attempt, MachineError> {
+    async fn heap_fault(&self, mapping: Mapping, page: u64, store: bool) -> Result<Attempt, MachineError> {
         let object = self.w().pool.memory.vmas[mapping.vma.0 as usize].object;
         if self.w().pool.frame(object, page).is_none() {
             if !self.charge(true).await {
@@ -241,9 +259,12 @@ impl Ctx {
                 let task = world.engine_task(self.id, true);
                 let frame = world.pool.insert(object, page, true, task);
                 world.pool.engine.set_dirty(frame);
+                world.watched(|watch, world| watch.page(world, PageEvent::Zeroed, object, page, frame));
             }
         }
-        self.w().pool.memory.map(mapping.vma, page, true);
+        let mut world = self.w();
+        world.pool.memory.map(mapping.vma, page, true);
+        world.watched_touch(mapping.vma, page, store);
         Ok(Attempt::Mapped)
     }
 
@@ -260,6 +281,9 @@ impl Ctx {
                     let world = &mut *guard;
                     let reading = world.pool.frame(object, page).is_some_and(|f| world.is_locked(f));
                     let gone = !reading && world.pool.discard(object, page);
+                    if gone {
+                        world.watched(|watch, world| watch.given_up(world, object, page));
+                    }
                     if gone && let Some(open) = mapping.open {
                         let file = world.opens[open.0 as usize].file;
                         world.file(file).dirty.remove(&page);

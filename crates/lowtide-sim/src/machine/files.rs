@@ -5,7 +5,7 @@ use super::sched::TaskId;
 use super::world::World;
 use crate::memory::ObjectId;
 use lowtide_core::LruType;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The number of a file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -34,8 +34,23 @@ pub(crate) struct File {
     /// Numbers of the writes in flight.
     pub(crate) writing: BTreeSet<u64>,
     pub(crate) sync_waiters: Vec<TaskId>,
-    /// Pages whose last read failed, until somebody is told.
-    pub(crate) read_errors: BTreeSet<u64>,
+    /// Reads of pages that failed, counted; and for each page the number of the last.
+    pub(crate) read_failures: u64,
+    read_errors: BTreeMap<u64, u64>,
+}
+
+impl File {
+    /// The device failed to read a page.
+    pub(crate) fn read_failed(&mut self, page: u64) {
+        self.read_failures += 1;
+        self.read_errors.insert(page, self.read_failures);
+    }
+
+    /// Whether a read of a page has failed since there were so many failures: whoever began then and finds the page absent
+    /// reports an error, and whoever begins later tries again.
+    pub(crate) fn failed_since(&self, page: u64, failures: u64) -> bool {
+        self.read_errors.get(&page).is_some_and(|&last| last > failures)
+    }
 }
 
 /// An open file description.
@@ -63,7 +78,8 @@ impl World {
             cursor: 0,
             writing: BTreeSet::new(),
             sync_waiters: Vec::new(),
-            read_errors: BTreeSet::new(),
+            read_failures: 0,
+            read_errors: BTreeMap::new(),
         });
         id
     }

@@ -9,10 +9,13 @@
 //! | `files.rs`, `readahead.rs`, `read.rs` | files, read-ahead, reading and writing through the descriptor |
 //! | `fault.rs` | accesses through a mapping |
 //! | `charge.rs`, `kswapd.rs` | charging and direct reclaim; the background reclaimer |
+//! | `budget.rs` | changing the budget |
+//! | `watch.rs` | an observer that checks |
 //! | `writeback.rs` | the flusher, sync, writers held back |
 //!
 //! The policy is `lowtide-core`'s; nothing here decides which page goes.
 
+mod budget;
 mod charge;
 mod ctx;
 mod device;
@@ -24,6 +27,7 @@ mod read;
 mod readahead;
 mod requests;
 mod sched;
+mod watch;
 mod world;
 mod writeback;
 
@@ -33,6 +37,7 @@ pub(crate) use fault::{AddressSpace, MappingId};
 pub(crate) use files::{FileId, OpenId};
 pub use lock::Contention;
 pub use world::KernelCounts;
+pub(crate) use watch::{PageEvent, Watch};
 pub(crate) use world::World;
 
 use crate::pool::Pool;
@@ -86,6 +91,16 @@ pub enum MachineError {
         at_ns: u64,
         /// Clients that have not finished.
         clients: u32,
+    },
+    /// Something that must always hold does not: a bug, found by an observer.
+    #[error("{invariant} does not hold after {:.6} s of virtual time: {what}", *at_ns as f64 / 1e9)]
+    Violation {
+        /// Virtual time.
+        at_ns: u64,
+        /// The name of what does not hold.
+        invariant: &'static str,
+        /// What was found instead.
+        what: String,
     },
     /// Somebody asked for the run to end.
     #[error("interrupted after {:.3} s of virtual time", *at_ns as f64 / 1e9)]
@@ -182,6 +197,7 @@ impl Machine {
             counts: KernelCounts::default(),
             clients: 0,
             failure: None,
+            watch: None,
         };
         let background = limit.is_none();
         let mut machine = Self { world: Rc::new(RefCell::new(world)), running: Vec::new() };
@@ -246,6 +262,7 @@ impl Machine {
         loop {
             let id = {
                 let mut world = self.world.borrow_mut();
+                world.watched(|watch, world| watch.turn(world));
                 if let Some(failure) = world.failure.take() {
                     return Err(failure);
                 }

@@ -4,6 +4,7 @@ use super::MachineError;
 use super::ctx::Ctx;
 use super::files::{FileId, OpenId};
 use super::readahead::Window;
+use super::watch::PageEvent;
 use super::world::World;
 use crate::memory::ObjectId;
 use lowtide_core::{FolioId, MemcgId};
@@ -131,10 +132,11 @@ impl Ctx {
 
     /// Reads pages through the descriptor: each is looked up, waited for, marked accessed and copied.
     pub(crate) async fn read(&self, open: OpenId, first: u64, pages: u64) -> Result<(), MachineError> {
-        let (file, object) = {
+        let (file, object, failures) = {
             let mut world = self.w();
             let file = world.opens[open.0 as usize].file;
-            (file, world.file(file).object)
+            let entry = world.file(file);
+            (file, entry.object, entry.read_failures)
         };
         let syscall = self.w().costs.syscall_ns;
         self.spend(syscall).await;
@@ -149,7 +151,7 @@ impl Ctx {
                 (frame, frame.is_some_and(|frame| world.marks.take(frame)))
             };
             let Some(frame) = frame else {
-                if self.w().file(file).read_errors.remove(&page) {
+                if self.w().file(file).failed_since(page, failures) {
                     return Err(MachineError::Io { at_ns: self.now() });
                 }
                 let window = {
@@ -177,6 +179,8 @@ impl Ctx {
                 };
                 if let Some(window) = window {
                     self.read_window(file, window, None, false).await?;
+                    // Making room for the window may have taken this very page.
+                    continue;
                 }
             }
             if self.w().is_locked(frame) {
@@ -189,6 +193,7 @@ impl Ctx {
                 let mut guard = self.w();
                 let world = &mut *guard;
                 world.counts.accesses += 1;
+                world.watched_file(PageEvent::Loaded, file, page, frame);
                 let task = world.engine_task(self.id, false);
                 let readahead = &mut world.opens[open.0 as usize].readahead;
                 let again = page == first && readahead.last() == Some(page);
@@ -244,6 +249,7 @@ impl Ctx {
                 world.counts.accesses += 1;
                 world.marks.set(frame, false);
                 world.set_dirty(file, page, frame);
+                world.watched_file(PageEvent::Stored, file, page, frame);
                 world.costs.copy_page_ns
             };
             self.spend(cost).await;

@@ -175,7 +175,7 @@ mod tests {
     /// A6.5: windows of a sequential reader.
     #[test]
     fn windows_grow() {
-        let grow = |max, from| std::iter::successors(Some(from), |&c| Some(Readahead::new(max).next(c)));
+        let grow = |max, from| std::iter::successors(Some(from), move |&c| Some(Readahead::new(max).next(c)));
         assert_eq!(grow(32, 4).take(5).collect::<Vec<_>>(), [4, 8, 16, 32, 32]);
         assert_eq!(grow(1024, 4).take(7).collect::<Vec<_>>(), [4, 16, 64, 128, 256, 512, 1024]);
     }

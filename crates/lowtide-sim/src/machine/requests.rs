@@ -4,6 +4,7 @@ use super::ctx::Ctx;
 use super::device::Direction;
 use super::files::FileId;
 use super::sched::{Event, TaskId};
+use super::watch::PageEvent;
 use super::world::World;
 use lowtide_core::{FolioId, Task};
 
@@ -60,6 +61,19 @@ impl Requests {
         self.writes
     }
 
+    /// Pages that are being read, and those that are being written.
+    pub(crate) fn pages_in_flight(&self) -> (usize, usize) {
+        let mut pages = (0, 0);
+        for request in self.slots.iter().flatten() {
+            match &request.purpose {
+                Purpose::Read { frames, .. } => pages.0 += frames.len(),
+                Purpose::Write { frames, .. } => pages.1 += frames.len(),
+                Purpose::Flush(_) => {}
+            }
+        }
+        pages
+    }
+
     fn take(&mut self, slot: u32) -> Request {
         self.in_flight -= 1;
         self.free.push(slot);
@@ -94,6 +108,9 @@ impl World {
         let pages = frames.len() as u64;
         let sequence = self.requests.next_write();
         self.files[file.0 as usize].writing.insert(sequence);
+        for (page, &frame) in (first..).zip(&frames) {
+            self.watched_file(PageEvent::WriteBegan, file, page, frame);
+        }
         self.submit(now, file, Direction::Write, first, pages, Purpose::Write { first, frames, sequence });
     }
 
@@ -108,9 +125,11 @@ impl World {
             Purpose::Read { first, frames } => {
                 for (page, frame) in (first..).zip(frames) {
                     self.pool.memory.set_locked(frame, false);
+                    let event = if failed { PageEvent::ReadFailed } else { PageEvent::Arrived };
+                    self.watched_file(event, file, page, frame);
                     if failed {
                         // Nobody has seen the page: it leaves as it came, and whoever waits finds it absent.
-                        self.files[file.0 as usize].read_errors.insert(page);
+                        self.files[file.0 as usize].read_failed(page);
                         let gone = self.pool.discard(object, page);
                         debug_assert!(
                             gone,
@@ -126,6 +145,8 @@ impl World {
                     if failed {
                         self.files[file.0 as usize].dirty.insert(page);
                     }
+                    let event = if failed { PageEvent::WriteFailed } else { PageEvent::Written };
+                    self.watched_file(event, file, page, frame);
                 }
                 self.writeback.ended();
                 let entry = &mut self.files[file.0 as usize];

@@ -78,6 +78,8 @@ pub(crate) struct World {
     pub(crate) clients: u32,
     /// The first failure that ends the run.
     pub(crate) failure: Option<super::MachineError>,
+    /// Who checks, if anybody does.
+    pub(crate) watch: Option<Box<dyn super::Watch>>,
 }
 
 impl World {

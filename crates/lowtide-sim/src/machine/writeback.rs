@@ -249,9 +249,12 @@ impl Ctx {
 
     /// Writes the next run of a file from `from` on. Returns where it ended and how many pages it had.
     async fn write_run(&self, file: FileId, from: u64) -> Option<(u64, u64)> {
-        self.settle().await;
-        while self.w().writeback.writes_in_flight >= IN_FLIGHT_MAX {
+        loop {
+            self.settle().await;
             let id = self.id;
+            if self.w().writeback.writes_in_flight < IN_FLIGHT_MAX {
+                break;
+            }
             self.w().writeback.room_waiters.push(id);
             self.block(None).await;
         }
@@ -275,9 +278,9 @@ impl Ctx {
         while let Some((end, _)) = self.write_run(file, at).await {
             at = end;
         }
-        self.settle().await;
         let last = self.w().requests.last_write();
         loop {
+            self.settle().await;
             {
                 let mut world = self.w();
                 let id = self.id;

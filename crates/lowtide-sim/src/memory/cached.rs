@@ -29,6 +29,11 @@ impl Cached {
         if self.0 & RESIDENT == 0 { None } else { Some(FolioId(self.0 & !RESIDENT)) }
     }
 
+    /// The word itself, to compare two runs by.
+    pub(crate) const fn to_bits(self) -> u32 {
+        self.0
+    }
+
     /// What is remembered, if the page was evicted.
     pub(crate) const fn shadow(self) -> Option<Shadow> {
         if self.0 & (RESIDENT | SHADOW) == SHADOW { Shadow::from_bits(self.0 & !SHADOW) } else { None }

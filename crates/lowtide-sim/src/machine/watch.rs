@@ -1,0 +1,86 @@
+//! An observer of the machine: told what happens to pages, and asked after every turn of the machine whether all is well.
+//!
+//! A machine has none by default, and an event then costs the test of a pointer. The observer gets the world to look at; what it
+//! finds wrong it reports with [`World::violated`], which ends the run. It may also change the world: that is how a
+//! planted bug is made (`swarm/sabotage.rs`) without a line of it in the kernel's paths.
+
+use super::MachineError;
+use super::files::FileId;
+use super::world::World;
+use crate::memory::{ObjectId, VmaId};
+use lowtide_core::{FolioId, Freed, Victim};
+use std::fmt::Debug;
+
+/// What happened to a page of an object, in the order of a page's life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PageEvent {
+    /// A heap's page was made, filled with zeros.
+    Zeroed,
+    /// Its contents came from the device.
+    Arrived,
+    /// The device failed to bring them; the page is gone again.
+    ReadFailed,
+    /// Somebody read it, either way.
+    Loaded,
+    /// Somebody wrote it, either way.
+    Stored,
+    /// Its contents go to the device as they are now.
+    WriteBegan,
+    /// They are there.
+    Written,
+    /// They are not.
+    WriteFailed,
+}
+
+/// See the module documentation.
+pub(crate) trait Watch: Debug {
+    /// The machine has made a turn: a task ran until it gave up its CPU, or a request completed.
+    fn turn(&mut self, world: &mut World);
+    /// Something happened to a resident page.
+    fn page(&mut self, world: &mut World, event: PageEvent, object: ObjectId, page: u64, frame: FolioId);
+    /// The translations of these folios are about to be dropped.
+    fn victims(&mut self, world: &mut World, victims: &[Victim]);
+    /// These folios have gone, and their frames are free.
+    fn freed(&mut self, world: &mut World, freed: &[Freed]);
+    /// Somebody gave a page up; its contents are zeros from now on.
+    fn given_up(&mut self, world: &mut World, object: ObjectId, page: u64);
+    /// A charge that began at `since` (nanoseconds) failed after all tries.
+    fn out_of_memory(&mut self, world: &mut World, since: u64);
+}
+
+impl World {
+    /// Tells the observer something, if there is one.
+    #[inline]
+    pub(crate) fn watched(&mut self, tell: impl FnOnce(&mut dyn Watch, &mut Self)) {
+        if let Some(mut watch) = self.watch.take() {
+            tell(&mut *watch, self);
+            self.watch = Some(watch);
+        }
+    }
+
+    /// Tells the observer what happened to a page of a file.
+    pub(crate) fn watched_file(&mut self, event: PageEvent, file: FileId, page: u64, frame: FolioId) {
+        let object = self.file(file).object;
+        self.watched(|watch, world| watch.page(world, event, object, page, frame));
+    }
+
+    /// Tells the observer that somebody loaded from, or stored to, a page through its translation.
+    pub(crate) fn watched_touch(&mut self, vma: VmaId, page: u64, store: bool) {
+        if self.watch.is_none() {
+            return;
+        }
+        let object = self.pool.memory.vmas[vma.0 as usize].object;
+        let event = if store { PageEvent::Stored } else { PageEvent::Loaded };
+        match self.pool.frame(object, page) {
+            Some(frame) => self.watched(|watch, world| watch.page(world, event, object, page, frame)),
+            None => self.violated("translations", format!("page {page} of {object:?} is mapped and not resident")),
+        }
+    }
+
+    /// Ends the run: an invariant does not hold.
+    #[cold]
+    pub(crate) fn violated(&mut self, invariant: &'static str, what: String) {
+        let at_ns = self.sched.now;
+        self.fail(Err(MachineError::Violation { at_ns, invariant, what }));
+    }
+}

@@ -1,0 +1,161 @@
+//! What must hold between any two turns of the machine, one property each, recounted from scratch.
+//!
+//! The engine's own invariants (`reclaim.md` §10: I1-I8, I33, I34) are [`lowtide_core::Engine::validate`]'s; these are the driver's, and those of the
+//! seam between the two. Each costs a visit to every frame, page or entry; none changes anything.
+
+use crate::machine::World;
+use crate::memory::{ObjectId, VmaId};
+use lowtide_core::limits::TABLE_ENTRIES;
+use lowtide_core::{Flags, FolioId, LruType, MemcgId, SpaceId};
+
+/// A property by name.
+pub(super) type Check = (&'static str, fn(&mut World) -> Result<(), String>);
+
+/// All of them.
+pub(super) const ALL: [Check; 7] = [
+    ("engine", engine),
+    ("charges", charges),
+    ("page cache", page_cache),
+    ("translations", translations),
+    ("dirty pages", dirty_pages),
+    ("requests", requests),
+    ("waiters", waiters),
+];
+
+/// The resident pages of all objects.
+fn residents(world: &World) -> impl Iterator<Item = (ObjectId, u64, FolioId)> {
+    world.pool.memory.objects.iter().enumerate().flat_map(|(number, object)| {
+        (0..object.pages.tables()).flat_map(move |table| {
+            let entries = object.pages.table(table).unwrap_or(&[]);
+            (table * TABLE_ENTRIES..).zip(entries).filter_map(move |(page, cached)| {
+                cached.frame().map(|frame| (ObjectId(number as u32), page, frame))
+            })
+        })
+    })
+}
+
+/// The engine's bookkeeping agrees with itself.
+fn engine(world: &mut World) -> Result<(), String> {
+    world.pool.engine.validate()
+}
+
+/// What is charged is resident, and every frame that is not free holds a page.
+fn charges(world: &mut World) -> Result<(), String> {
+    let resident = residents(world).count();
+    let usage = world.pool.engine.usage(MemcgId::ROOT);
+    let (free, frames) = (world.pool.free_frames(), world.pool.frames());
+    if usage != resident as u64 || free + resident != frames {
+        return Err(format!("{usage} pages charged, {resident} resident, {free} of {frames} frames free"));
+    }
+    Ok(())
+}
+
+/// Each resident page has a folio that says so; no other folio exists.
+fn page_cache(world: &mut World) -> Result<(), String> {
+    let engine = &world.pool.engine;
+    let mut pages = 0;
+    for (object, page, frame) in residents(world) {
+        pages += 1;
+        let owner = engine.folio(frame).map(lowtide_core::Folio::owner);
+        if owner.is_none_or(|owner| owner.space != SpaceId(object.0) || owner.page != page) {
+            return Err(format!("page {page} of {object:?} is in {frame:?}, whose folio belongs to {owner:?}"));
+        }
+    }
+    let folios = (0..world.pool.frames() as u32).filter(|&frame| engine.folio(FolioId(frame)).is_some()).count();
+    if folios != pages {
+        return Err(format!("{pages} pages are resident and {folios} folios exist"));
+    }
+    Ok(())
+}
+
+/// A translation leads to a page whose contents are there; one that can be stored through, to a dirty page.
+fn translations(world: &mut World) -> Result<(), String> {
+    let (memory, engine) = (&world.pool.memory, &world.pool.engine);
+    for (number, vma) in memory.vmas.iter().enumerate() {
+        let heap = memory.objects[vma.object.0 as usize].lru_type == LruType::Anon;
+        for table in 0..vma.ptes.tables() {
+            let entries = vma.ptes.table(table).unwrap_or(&[]);
+            for (page, pte) in (table * TABLE_ENTRIES..).zip(entries).filter(|(_, pte)| pte.is_present()) {
+                let what = |wrong| Err(format!("{:?} maps page {page}, which is {wrong}", VmaId(number as u32)));
+                let Some(frame) = memory.cached(vma.object, page).frame() else { return what("not resident") };
+                if memory.is_locked(frame) {
+                    return what("still being read");
+                }
+                let dirty = engine.folio(frame).is_some_and(|f| f.flags().contains(Flags::DIRTY));
+                if pte.allows(true) && !heap && !dirty {
+                    return what("clean, for stores");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The flusher knows of every dirty page of a file, and of no other.
+fn dirty_pages(world: &mut World) -> Result<(), String> {
+    for (number, file) in world.files.iter().enumerate() {
+        let known = file.dirty.iter().chain(&file.redirtied);
+        if let Some(page) = known.clone().find(|&&page| {
+            world.pool.frame(file.object, page).is_none_or(|frame| !world.pool.is_dirty(frame))
+        }) {
+            return Err(format!("page {page} of file {number} is to be written and not dirty"));
+        }
+    }
+    for (object, page, frame) in residents(world) {
+        let Some(file) = world.files.iter().find(|file| file.object == object) else { continue };
+        if world.pool.is_dirty(frame) && !file.dirty.contains(&page) && !file.redirtied.contains(&page) {
+            return Err(format!("page {page} of {object:?} is dirty and nobody will write it"));
+        }
+    }
+    Ok(())
+}
+
+/// What is under writeback is being written, and what is being read is locked.
+fn requests(world: &mut World) -> Result<(), String> {
+    let (reading, writing) = world.requests.pages_in_flight();
+    let (mut locked, mut writeback) = (0, 0);
+    for (_, _, frame) in residents(world) {
+        locked += usize::from(world.is_locked(frame));
+        let flags = world.pool.engine.folio(frame).map(lowtide_core::Folio::flags);
+        writeback += usize::from(flags.is_some_and(|flags| flags.contains(Flags::WRITEBACK)));
+    }
+    // Pages are locked a little before the read is submitted.
+    if writeback != writing || locked < reading {
+        return Err(format!(
+            "{writeback} pages are under writeback and {writing} being written, {locked} locked and {reading} being read"
+        ));
+    }
+    Ok(())
+}
+
+/// Whoever waits for a page will be woken: it is locked, so a read is to come.
+fn waiters(world: &mut World) -> Result<(), String> {
+    for (&(object, page), tasks) in &world.page_waiters {
+        let coming = world.pool.frame(object, page).is_some_and(|frame| world.is_locked(frame));
+        if !coming {
+            return Err(format!("{} tasks wait for page {page} of {object:?}, which nobody reads", tasks.len()));
+        }
+    }
+    Ok(())
+}
+
+/// Pages of files that a reclaimer could free at once: on a list, clean, not being read, and not used since anybody last looked.
+pub(super) fn evictable(world: &World) -> impl Iterator<Item = FolioId> {
+    let memory = &world.pool.memory;
+    let free_at_once = move |&(object, page, frame): &(ObjectId, u64, FolioId)| {
+        let flags = world.pool.engine.folio(frame).map_or(Flags::empty(), lowtide_core::Folio::flags);
+        let vmas = &memory.objects[object.0 as usize].vmas;
+        flags.contains(Flags::LRU)
+            && !flags.intersects(Flags::ANON | Flags::DIRTY | Flags::WRITEBACK)
+            && !memory.is_locked(frame)
+            && !vmas.iter().any(|vma| memory.vmas[vma.0 as usize].ptes.get(page).is_young())
+    };
+    residents(world).filter(free_at_once).map(|(_, _, frame)| frame)
+}
+
+/// Whether a translation of a page has been used since anybody last looked.
+pub(super) fn is_young(world: &World, object: ObjectId, page: u64) -> bool {
+    let memory = &world.pool.memory;
+    let vmas = &memory.objects[object.0 as usize].vmas;
+    vmas.iter().any(|vma| memory.vmas[vma.0 as usize].ptes.get(page).is_young())
+}

@@ -1,0 +1,43 @@
+//! The swarm: many small random machines, each doing something else, all of them watched.
+//!
+//! A seed makes a *plan*: a machine, a policy, threads with their habits, and what goes wrong and when. The plan is carried out twice. The first
+//! time every invariant is checked as it goes, and a model knows what every page should contain; the second time nobody looks, and the result must be the same to the
+//! last counter. A seed that fails is made into the smallest plan that fails in the same way, and that plan is one line of
+//! text which replays it.
+//!
+//! Nothing here knows how the engine decides. What it must never do is known: lose a write, free what is in use, forget a page that somebody waits for, charge
+//! without end, or fail for want of memory that could be had. To know that the swarm would notice, bugs can be planted (`sabotage.rs`).
+//!
+//! | file | holds |
+//! |---|---|
+//! | `plan.rs`, `text.rs`, `draw.rs` | plans; as text; drawn from a seed |
+//! | `client.rs` | the threads of a run, and the faults |
+//! | `overseer.rs`, `checks.rs`, `contents.rs` | what must hold: when it is asked; each property; the model of what pages contain |
+//! | `run.rs`, `quiet.rs` | carrying out a plan twice; panics as results |
+//! | `shrink.rs` | making a failing plan small |
+//! | `seeds.rs` | many seeds on several CPUs |
+//! | `coverage.rs` | what a swarm has been through |
+//! | `sabotage.rs` | planted bugs |
+//!
+//! Not checked: anything about swap, huge pages and groups within groups, which the machine does not have; crashes; and the
+//! quality of the policy's choices, which is `tests/fidelity.rs`'s affair.
+
+mod checks;
+mod client;
+mod contents;
+mod coverage;
+mod draw;
+mod overseer;
+mod plan;
+mod quiet;
+mod run;
+mod sabotage;
+mod seeds;
+mod shrink;
+mod text;
+
+pub use coverage::Coverage;
+pub use plan::{Fault, Pattern, Plan, PlanError, SpacePlan, ThreadPlan};
+pub use run::{Violation, examine};
+pub use sabotage::{Bug, UnknownBug};
+pub use seeds::{SwarmConfig, SwarmFailure, SwarmReport, replay, run};

@@ -1,0 +1,198 @@
+//! The overseer of a run: keeps the model of contents, asks the checks, and ends the run at the first thing that is wrong.
+//!
+//! | looked at | what |
+//! |---|---|
+//! | every event of a page | contents: no update is lost, nothing is read that was not written |
+//! | every batch of victims | they are clean, arrived and untouched (I13, I14) |
+//! | every folio freed | the device has what was in it (I14) |
+//! | every turn | usage against the limit (I29), turns and naps are bounded (I24) |
+//! | every so many turns | everything of `checks.rs`; counters and generations only grow (I2, I33) |
+//! | every charge that fails | that nothing could have been evicted |
+
+use super::checks;
+use super::contents::Contents;
+use super::plan::Plan;
+use super::sabotage::Bug;
+use crate::machine::{PageEvent, Watch, World};
+use crate::memory::ObjectId;
+use lowtide_core::{Events, Flags, FolioId, Freed, Lists, MemcgId, Policy, Sequences, Switches, Victim};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// The longest nap of a reclaimer, in nanoseconds (`reclaim.md` §0).
+const NAP_NS: u64 = 100_000_000;
+/// Turns that any run may take, and more for each operation: runs end long before, unless they never do.
+const TURNS: u64 = 2_000_000;
+const TURNS_PER_OP: u64 = 4_000;
+
+/// The policies that never report memory to be exhausted while something can be evicted. The others have a reason: before S4 and S8, an aging by one task made
+/// the others give up (`reclaim.md` §4.5); before S10, S11 and S15 nobody waited for the device (§4.6).
+fn must_find_memory(policy: Policy) -> bool {
+    let needed = Switches::S4 | Switches::S8 | Switches::S10 | Switches::S11 | Switches::S15;
+    policy.lists() == Lists::Classical || policy.has(needed)
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct Overseer {
+    pub(super) contents: Contents,
+    bug: Option<Bug>,
+    every: u64,
+    must_find_memory: bool,
+    pub(super) turns: u64,
+    turns_max: u64,
+    pub(super) checks: u64,
+    /// Usage and limit after the last turn.
+    usage: (u64, u64),
+    events: Events,
+    sequences: Option<Sequences>,
+    /// Charges that failed although pages could have been evicted, by a policy that is known for it.
+    pub(super) premature_oom: u64,
+}
+
+impl Overseer {
+    pub(super) fn new(plan: &Plan) -> Self {
+        Self {
+            contents: Contents::default(),
+            bug: plan.bug,
+            every: plan.check,
+            must_find_memory: must_find_memory(plan.policy),
+            turns: 0,
+            turns_max: TURNS + TURNS_PER_OP * plan.ops(),
+            checks: 0,
+            usage: (0, u64::MAX),
+            events: Events::default(),
+            sequences: None,
+            premature_oom: 0,
+        }
+    }
+
+    /// What is cheap enough for every turn.
+    fn glance(&mut self, world: &mut World) {
+        let engine = &world.pool.engine;
+        let (usage, max) = (engine.usage(MemcgId::ROOT), engine.max(MemcgId::ROOT));
+        // Above the limit nobody is charged, so usage can only fall. What came in before the limit was lowered in this very turn was below the
+        // old one.
+        let (before, limit_before) = std::mem::replace(&mut self.usage, (usage, max));
+        if usage > max && usage > before && max >= limit_before {
+            world.violated("limit", format!("usage rose from {before} to {usage} pages, above {max}"));
+        }
+        let counts = world.counts;
+        if counts.throttled_ns > counts.throttled * NAP_NS {
+            let longest = counts.throttled_ns / counts.throttled.max(1);
+            world.violated("naps", format!("reclaimers slept for {longest} ns on average"));
+        }
+        if self.turns > self.turns_max {
+            let clients = world.clients;
+            world.violated("liveness", format!("{clients} clients are still busy after {} turns", self.turns));
+        }
+    }
+
+    /// Everything.
+    pub(super) fn check(&mut self, world: &mut World) {
+        self.checks += 1;
+        for (name, check) in checks::ALL {
+            if let Err(what) = check(world) {
+                world.violated(name, what);
+                return;
+            }
+        }
+        let events = world.pool.engine.stat(MemcgId::ROOT).events;
+        for ((name, now), (_, before)) in events.iter().zip(self.events.iter()) {
+            if now < before {
+                world.violated("counters", format!("{name} fell from {before} to {now}"));
+            }
+        }
+        self.events = events;
+        let now = world.pool.engine.sequences(MemcgId::ROOT);
+        if let Some(before) = self.sequences.replace(now)
+            && (now.max_seq < before.max_seq || (0..2).any(|t| now.min_seq[t] < before.min_seq[t]))
+        {
+            world.violated("generations", format!("{before:?} became {now:?}"));
+        }
+    }
+}
+
+/// The overseer as the machine has it; the run's threads ask it too.
+#[derive(Clone, Debug)]
+pub(super) struct Shared(pub(super) Rc<RefCell<Overseer>>);
+
+impl Watch for Shared {
+    fn turn(&mut self, world: &mut World) {
+        let mut this = self.0.borrow_mut();
+        this.turns += 1;
+        if let Some(bug) = this.bug {
+            bug.turn(world, this.turns);
+        }
+        this.glance(world);
+        if this.turns.is_multiple_of(this.every) {
+            this.check(world);
+        }
+    }
+
+    fn page(&mut self, world: &mut World, event: PageEvent, object: ObjectId, page: u64, frame: FolioId) {
+        let mut this = self.0.borrow_mut();
+        if let Err(what) = this.contents.on(event, object, page, frame, world.sched.now) {
+            world.violated("contents", what);
+        }
+        if let Some(bug) = this.bug {
+            bug.page(world, event, object, page, frame);
+        }
+    }
+
+    fn victims(&mut self, world: &mut World, victims: &[Victim]) {
+        for victim in victims {
+            let flags = world.pool.engine.folio(victim.folio).map_or(Flags::empty(), lowtide_core::Folio::flags);
+            let (object, page) = (ObjectId(victim.owner.space.0), victim.owner.page);
+            let wrong = if flags.intersects(Flags::DIRTY | Flags::WRITEBACK | Flags::MLOCKED | Flags::LRU) {
+                "has the wrong flags"
+            } else if world.is_locked(victim.folio) {
+                "is still being read"
+            } else if checks::is_young(world, object, page) {
+                "was just used"
+            } else {
+                continue;
+            };
+            world.violated("victims", format!("page {page} of {object:?} is to go and {wrong}: {flags:?}"));
+        }
+    }
+
+    fn freed(&mut self, world: &mut World, freed: &[Freed]) {
+        let mut this = self.0.borrow_mut();
+        for gone in freed {
+            let object = ObjectId(gone.owner.space.0);
+            if let Err(what) = this.contents.freed(object, gone.owner.page, gone.folio) {
+                world.violated("evictions", what);
+            }
+        }
+        if let Some(bug) = this.bug {
+            bug.freed(world, freed);
+        }
+    }
+
+    fn given_up(&mut self, _: &mut World, object: ObjectId, page: u64) {
+        self.0.borrow_mut().contents.given_up(object, page);
+    }
+
+    fn out_of_memory(&mut self, world: &mut World, since: u64) {
+        let mut this = self.0.borrow_mut();
+        // What was in use a moment ago may have been in use whenever the reclaimer came along.
+        let idle = |frame| this.contents.last_event(frame) < since;
+        let evictable = checks::evictable(world).filter(|&frame| idle(frame)).count();
+        if evictable == 0 {
+            return;
+        }
+        if this.must_find_memory {
+            let stat = world.pool.engine.stat(MemcgId::ROOT);
+            world.violated(
+                "out of memory",
+                format!(
+                    "{evictable} of {} pages could be evicted: {} dirty, {} being written, {} anonymous",
+                    stat.current, stat.file_dirty, stat.file_writeback, stat.anon
+                ),
+            );
+        } else {
+            this.premature_oom += 1;
+        }
+    }
+}

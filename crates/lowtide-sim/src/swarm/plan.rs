@@ -1,0 +1,214 @@
+//! A plan: everything about one run of the swarm, as data that fits a line of text.
+//!
+//! ```text
+//!   seed=7;cpus=2;budget=64;memory=group;device=nvme;readahead=32;around=16;policy=mglru-S7;processes=1;
+//!   spaces=file:300,anon:20;threads=0:uniform:m50:w20:s2:f1:z0:p4:t300:o200;faults=90:max:40,120:slow:100;check=16
+//! ```
+//!
+//! The text has no spaces; it says all there is to say, so a plan that fails is replayed from it alone, on any machine (`text.rs`). A fault
+//! comes when so many operations have begun, all threads together: so it comes in the middle of things, however slow the
+//! device is. Plans are drawn from seeds in `draw.rs` and made smaller in `shrink.rs`.
+
+use super::sabotage::Bug;
+use lowtide_core::Policy;
+use lowtide_core::limits::MIN_BUDGET;
+use lowtide_workload::SpaceKind;
+use thiserror::Error;
+
+/// One run. See the module documentation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Plan {
+    /// Seed of the streams and of the device.
+    pub seed: u64,
+    /// CPUs, 1 to 64.
+    pub cpus: u16,
+    /// Pages of the budget: of the group, or of the machine. At least 32, or 64 of a machine.
+    pub budget: u64,
+    /// The budget is the machine's whole memory, and a background reclaimer keeps some of it free; otherwise it is a group's limit.
+    pub whole: bool,
+    /// A device preset ([`DeviceSpec::names`](crate::spec::DeviceSpec::names)).
+    pub device: &'static str,
+    /// Largest read-ahead window in pages, 0 for none.
+    pub readahead: u64,
+    /// Pages that a fault maps around it, a power of two, 0 for the page alone.
+    pub around: u64,
+    /// The policy.
+    pub policy: Policy,
+    /// Processes, 1 to 4, each with a mapping of every file and heaps of its own; thread *i* belongs to process *i* modulo their number.
+    pub processes: u8,
+    /// Files, and heaps of each process.
+    pub spaces: Vec<SpacePlan>,
+    /// What each thread does.
+    pub threads: Vec<ThreadPlan>,
+    /// What goes wrong, by the number of the operation that it comes with.
+    pub faults: Vec<(u64, Fault)>,
+    /// Turns of the machine between two full checks.
+    pub check: u64,
+    /// A bug to be planted.
+    pub bug: Option<Bug>,
+}
+
+/// A file or a heap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SpacePlan {
+    /// Which of the two.
+    pub kind: SpaceKind,
+    /// Its size in pages.
+    pub pages: u64,
+}
+
+/// In which order a thread visits the pages of its space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pattern {
+    /// Each is as likely as any other.
+    Uniform,
+    /// Low numbers are likelier: the cube of a uniform number.
+    Skewed,
+    /// One after another, round and round.
+    Loop,
+    /// As skewed, with a run of pages read in order now and then.
+    Scan,
+}
+
+impl Pattern {
+    /// All patterns.
+    pub const ALL: [Self; 4] = [Self::Uniform, Self::Skewed, Self::Loop, Self::Scan];
+
+    /// The name in a plan.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Skewed => "skewed",
+            Self::Loop => "loop",
+            Self::Scan => "scan",
+        }
+    }
+}
+
+/// What a thread does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ThreadPlan {
+    /// Number of the space it works on.
+    pub space: usize,
+    /// Where in the space.
+    pub pattern: Pattern,
+    /// `m`: percent of its accesses that go through the mapping.
+    pub mapped: u32,
+    /// `w`: percent of its accesses that write.
+    pub writes: u32,
+    /// `s`: syncs in a thousand operations.
+    pub syncs: u32,
+    /// `f`: operations in a thousand that give pages up.
+    pub frees: u32,
+    /// `z`: operations in a thousand that are sleeps of ten milliseconds.
+    pub sleeps: u32,
+    /// `p`: pages of one operation at most, at least 1.
+    pub pages: u64,
+    /// `t`: nanoseconds of CPU time before each operation.
+    pub think_ns: u64,
+    /// `o`: operations.
+    pub ops: u64,
+}
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The budget becomes so many pages; nothing happens if that is more than at first.
+    Max(u64),
+    /// The device takes so many times as long for everything.
+    Slow(u64),
+    /// One device command in so many fails; 0 for none.
+    Fail(u64),
+}
+
+impl Plan {
+    /// Operations of all threads.
+    #[must_use]
+    pub fn ops(&self) -> u64 {
+        self.threads.iter().map(|thread| thread.ops).sum()
+    }
+
+    /// Whether the device fails commands at any time.
+    #[must_use]
+    pub fn fails(&self) -> bool {
+        self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Fail(n) if *n > 0))
+    }
+
+    /// Checks that the plan can be carried out.
+    ///
+    /// # Errors
+    /// [`PlanError::Impossible`] for the first value that is out of range.
+    pub fn validate(&self) -> Result<(), PlanError> {
+        let least = if self.whole { 2 * MIN_BUDGET } else { MIN_BUDGET };
+        let in_range = [
+            ("cpus", u64::from(self.cpus), 1, 64),
+            ("budget", self.budget, least, 1 << 20),
+            ("readahead", self.readahead, 0, 4096),
+            ("around", self.around, 0, 512),
+            ("processes", self.processes.into(), 1, 4),
+            ("spaces", self.spaces.len() as u64, 1, 16),
+            ("threads", self.threads.len() as u64, 1, 256),
+            ("check", self.check, 1, u64::MAX),
+        ];
+        let of_spaces = self.spaces.iter().map(|s| ("spaces", s.pages, 1, 1 << 20));
+        let of_threads = self.threads.iter().flat_map(|t| {
+            [
+                ("threads", t.space as u64, 0, self.spaces.len() as u64 - 1),
+                ("threads", t.mapped.into(), 0, 100),
+                ("threads", t.writes.into(), 0, 100),
+                ("threads", t.pages, 1, self.spaces.get(t.space).map_or(1, |s| s.pages)),
+                ("threads", t.think_ns, 0, 1_000_000_000),
+                ("threads", t.ops, 0, 1 << 32),
+            ]
+        });
+        let of_faults = self.faults.iter().map(|(_, fault)| match *fault {
+            Fault::Max(pages) => ("faults", pages, MIN_BUDGET, 1 << 20),
+            Fault::Slow(times) => ("faults", times, 1, 1_000_000),
+            Fault::Fail(one_in) => ("faults", one_in, 0, u64::MAX),
+        });
+        for (key, value, least, most) in in_range.into_iter().chain(of_spaces).chain(of_threads).chain(of_faults)
+        {
+            if !(least..=most).contains(&value) {
+                return Err(PlanError::Impossible { key, value, least, most });
+            }
+        }
+        if self.around > 0 && !self.around.is_power_of_two() {
+            return Err(PlanError::Value { key: "around".into(), value: self.around.to_string() });
+        }
+        Ok(())
+    }
+}
+
+/// A text that is no plan.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// A part without `=`, or with a key that plans do not have.
+    #[error("`{0}` is no part of a plan: write key=value;... as a failing swarm prints it")]
+    Part(String),
+    /// A value that is not understood.
+    #[error("`{value}` is no value for `{key}` in a plan: copy the plan as a failing swarm prints it")]
+    Value {
+        /// The key.
+        key: String,
+        /// The text.
+        value: String,
+    },
+    /// A key is missing.
+    #[error("the plan has no `{0}`: copy it as a failing swarm prints it, to its end")]
+    Missing(&'static str),
+    /// A number out of range.
+    #[error("{value} is not possible for `{key}` in a plan: from {least} to {most}")]
+    Impossible {
+        /// The key.
+        key: &'static str,
+        /// The number.
+        value: u64,
+        /// The least that is possible.
+        least: u64,
+        /// The most.
+        most: u64,
+    },
+}

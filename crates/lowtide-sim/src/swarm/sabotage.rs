@@ -1,0 +1,154 @@
+//! Planted bugs: a swarm that does not find them is worth nothing.
+//!
+//! Each undoes something that the driver does right, in the moment after it was done, through the same hooks that the checks use. So all of them
+//! are in this file, and a machine without a watcher has none.
+
+use crate::machine::{PageEvent, World};
+use crate::memory::ObjectId;
+use lowtide_core::{Flags, FolioId, Freed, MemcgId, Task};
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::str::FromStr;
+
+/// A bug that can be planted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Bug {
+    /// Stores go on without a fault while a page is being written.
+    NoProtect,
+    /// A store does not make the page dirty.
+    NoDirty,
+    /// A page that becomes dirty while it is being written is not written again.
+    LoseRedirty,
+    /// A failed write counts as a write.
+    ForgetFailure,
+    /// A page is charged that never comes to be.
+    LeakCharge,
+    /// The translation of an evicted page stays.
+    StaleTranslation,
+    /// One of those who wait for a page is not woken.
+    ForgetWaiter,
+    /// What happens depends on something other than the seed.
+    Chance,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::NoProtect,
+        Self::NoDirty,
+        Self::LoseRedirty,
+        Self::ForgetFailure,
+        Self::LeakCharge,
+        Self::StaleTranslation,
+        Self::ForgetWaiter,
+        Self::Chance,
+    ];
+
+    /// The name on the command line and in a plan.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoProtect => "no-protect",
+            Self::NoDirty => "no-dirty",
+            Self::LoseRedirty => "lose-redirty",
+            Self::ForgetFailure => "forget-failure",
+            Self::LeakCharge => "leak-charge",
+            Self::StaleTranslation => "stale-translation",
+            Self::ForgetWaiter => "forget-waiter",
+            Self::Chance => "chance",
+        }
+    }
+
+    /// After something happened to a page.
+    pub(super) fn page(
+        self,
+        world: &mut World,
+        event: PageEvent,
+        object: ObjectId,
+        page: u64,
+        frame: FolioId,
+    ) {
+        let file = world.files.iter().position(|file| file.object == object);
+        match (self, event, file) {
+            (Self::NoProtect, PageEvent::WriteBegan, _) => {
+                for vma in world.pool.memory.objects[object.0 as usize].vmas.clone() {
+                    let pte = world.pool.memory.vmas[vma.0 as usize].ptes.existing(page);
+                    if let Some(pte) = pte.filter(|pte| pte.is_present()) {
+                        pte.map(true);
+                    }
+                }
+            }
+            (Self::NoDirty, PageEvent::Stored, Some(file)) if page % 7 == 0 => {
+                clean(world, frame);
+                world.files[file].dirty.remove(&page);
+            }
+            (Self::LoseRedirty, PageEvent::Written, Some(file)) => world.files[file].redirtied.clear(),
+            (Self::ForgetFailure, PageEvent::WriteFailed, Some(file)) => {
+                clean(world, frame);
+                world.files[file].dirty.remove(&page);
+            }
+            (Self::ForgetWaiter, PageEvent::Arrived, _) => {
+                if let Some(waiters) = world.page_waiters.get_mut(&(object, page))
+                    && waiters.len() > 1
+                {
+                    waiters.pop();
+                }
+            }
+            (Self::LeakCharge, PageEvent::Arrived, _) if page % 64 == 63 => {
+                // Without a frame: there may be no room for it, and then there is no bug this time.
+                let _full = world.pool.engine.try_charge(MemcgId::ROOT, 1);
+            }
+            _ => {}
+        }
+    }
+
+    /// After folios have gone.
+    pub(super) fn freed(self, world: &mut World, freed: &[Freed]) {
+        if self == Self::StaleTranslation
+            && let Some(last) = freed.last()
+        {
+            let object = &world.pool.memory.objects[last.owner.space.0 as usize];
+            if let Some(&vma) = object.vmas.first() {
+                world.pool.memory.map_old(vma, last.owner.page);
+            }
+        }
+    }
+
+    /// After a turn.
+    pub(super) fn turn(self, world: &mut World, turns: u64) {
+        if self == Self::Chance && turns.is_multiple_of(1000) {
+            world.device.counts.read_bytes += RandomState::new().hash_one(turns) % 2;
+        }
+    }
+}
+
+/// Makes a dirty folio clean without writing it.
+fn clean(world: &mut World, frame: FolioId) {
+    let busy = world.pool.engine.folio(frame).is_some_and(|f| f.flags().contains(Flags::WRITEBACK));
+    if !busy && world.pool.engine.start_writeback(frame) {
+        world.pool.engine.end_writeback(frame, true, Task::DESCRIPTOR);
+    }
+}
+
+impl fmt::Display for Bug {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// No bug has this name.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("no bug `{given}` can be planted: choose one of {}", Bug::ALL.map(Bug::name).join(", "))]
+pub struct UnknownBug {
+    /// What was asked for.
+    pub given: String,
+}
+
+impl FromStr for Bug {
+    type Err = UnknownBug;
+
+    fn from_str(text: &str) -> Result<Self, UnknownBug> {
+        Self::ALL.into_iter().find(|bug| bug.name() == text).ok_or_else(|| UnknownBug { given: text.into() })
+    }
+}
