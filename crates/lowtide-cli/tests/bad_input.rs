@@ -62,6 +62,10 @@ fn options_in_the_wrong_place_are_refused() {
     refused(&["bench", "ycsb-b", "--size", "1M"], 2, &["--size", "hit"]);
     refused(&["bench", "scan", "--distribution", "zipf"], 2, &["--distribution", "ycsb"]);
     refused(&["bench", "replay"], 2, &["--trace"]);
+    refused(&["bench", "replay", "--trace", "-"], 2, &["standard input", "--trace FILE"]);
+    refused(&["bench", "hit", "--record", "t.csv"], 2, &["--record", "ycsb"]);
+    refused(&["bench", "ycsb-b", "--format", "csv"], 2, &["--format", "replay"]);
+    refused(&["bench", "replay", "--format", "cvs"], 2, &["cvs", "oracle-general"]);
     refused(&["bench", "random-read", "--depth", "8", "--against", "mmap"], 2, &["--depth", "fio"]);
     refused(&["bench", "ycsb-b", "--against", "fio"], 2, &["random-read --depth"]);
     refused(&["bench", "ycsb-b", "--json", "/nonexistent/r.json"], 2, &["/nonexistent/r.json", "--json"]);
@@ -88,6 +92,25 @@ fn paths_that_are_no_data_are_refused() {
     refused(&["bench", "ycsb-c", "--file", foreign], 2, &[foreign, "does not hold records"]);
     refused(&["bench", "ycsb-b", "--file", foreign], 2, &["ycsb-b writes", "ycsb-c"]);
     assert_eq!(fs::read(foreign).unwrap(), vec![7; 128 << 10], "a file of the user's is not touched");
+}
+
+#[test]
+fn places_where_nothing_can_be_recorded_are_refused_before_the_first_round() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = dir.path().join("t.txt");
+    refused(&["bench", "ycsb-b", "--record", text.to_str().unwrap()], 2, &["t.txt", ".csv", ".lt"]);
+    let absent = dir.path().join("absent/t.csv");
+    refused(&["bench", "ycsb-b", "--record", absent.to_str().unwrap()], 1, &["absent/t.csv", "No such file"]);
+    assert!(files(dir.path()).is_empty());
+}
+
+#[test]
+fn a_trace_of_no_known_format_is_answered_with_the_formats() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("trace");
+    fs::write(&trace, "just text\n").unwrap();
+    let words = ["byte 0", "could not be recognised", "--format", "lackey"];
+    refused(&["bench", "replay", "--trace", trace.to_str().unwrap()], 1, &words);
 }
 
 #[test]

@@ -35,6 +35,32 @@ fn ctrl_c_during_the_measurement_removes_peers_and_groups_and_keeps_complete_fil
 }
 
 #[test]
+fn ctrl_c_before_and_while_a_trace_is_recorded_leaves_no_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("trace.csv");
+    let partial = dir.path().join("trace.csv.partial");
+    let more = ["--against", "none", "--record", trace.to_str().unwrap()];
+    let mut running = Running::start(&args(dir.path(), &more));
+    running.wait_until_set_up();
+    assert!(partial.exists());
+    running.interrupt();
+    let (code, message) = running.end();
+    assert_eq!(code, Some(1), "{message}");
+    assert!(!partial.exists() && !trace.exists(), "{:?}", files(dir.path()));
+
+    // The recorded turn is as long as the rounds, and has begun when the file grows.
+    let more = [more.as_slice(), &["--seconds", "4", "--rounds", "1", "--max", "1M"]].concat();
+    let mut running = Running::start(&args(dir.path(), &more));
+    running.wait_until_set_up();
+    running.wait_until(|| partial.metadata().is_ok_and(|metadata| metadata.len() > 0));
+    running.interrupt();
+    let (code, message) = running.end();
+    assert_eq!(code, Some(1), "{message}");
+    assert!(message.contains("interrupted while recording lowtide mglru"), "{message}");
+    assert!(!partial.exists() && !trace.exists(), "{:?}", files(dir.path()));
+}
+
+#[test]
 fn ctrl_c_while_a_data_file_is_made_leaves_nothing_of_it() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("made");

@@ -154,7 +154,11 @@ mod tests {
     fn a_budget_that_was_lowered_admits_nobody_until_usage_has_come_down() {
         let mut engine = filled(Policy::MGLRU, 64, LruType::File);
         engine.set_max(MemcgId::ROOT, 40).unwrap();
-        assert_eq!((engine.max(MemcgId::ROOT), engine.usage(MemcgId::ROOT)), (40, 64), "nothing goes by itself");
+        assert_eq!(
+            (engine.max(MemcgId::ROOT), engine.usage(MemcgId::ROOT)),
+            (40, 64),
+            "nothing goes by itself"
+        );
         engine.validate().unwrap();
         for id in (0..25).map(FolioId) {
             assert!(engine.try_charge(MemcgId::ROOT, 1).is_err());

@@ -56,7 +56,9 @@ impl Engine {
         same("unevictable pages", unevictable, group.lruvec.unevictable)?;
         same("isolated pages", off_list, group.lruvec.isolated)?;
         let most = group.ceiling;
-        expect(group.usage <= most, || format!("usage {} is above {most}, max is {}", group.usage, group.max))?;
+        expect(group.usage <= most, || {
+            format!("usage {} is above {most}, max is {}", group.usage, group.max)
+        })?;
         let resident: u64 = resident.iter().sum();
         expect(group.usage >= resident, || format!("usage {} is below {resident} resident", group.usage))?;
         same("generation sizes", by_gen, group.lruvec.gens.nr_pages)?;

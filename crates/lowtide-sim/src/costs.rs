@@ -65,6 +65,21 @@ macro_rules! costs {
                 [$((stringify!($name), self.$name),)*].into_iter()
             }
 
+            /// Bringing in a page that is read: taken, charged, made known, part of a command.
+            pub(crate) const fn read_page(&self) -> u64 {
+                self.alloc_page_ns + self.charge_ns + self.insert_ns + self.io_page_ns
+            }
+
+            /// Making a page that has no contents yet, for a write of all of it.
+            pub(crate) const fn new_page(&self) -> u64 {
+                self.alloc_page_ns + self.charge_ns + self.insert_ns
+            }
+
+            /// Making a page of a heap, on top of the fault.
+            pub(crate) const fn zero_page(&self) -> u64 {
+                self.new_page() + self.clear_page_ns
+            }
+
             /// Checks that every cost can be charged.
             ///
             /// # Errors

@@ -27,6 +27,9 @@ impl Pool {
     /// # Errors
     /// [`ConfigError`].
     pub(crate) fn new(config: &EngineConfig) -> Result<Self, ConfigError> {
+        if config.frames > Cached::FRAMES_MAX {
+            return Err(ConfigError::BudgetTooLarge { pages: config.max, frames: Cached::FRAMES_MAX });
+        }
         let engine = Engine::new(config)?;
         let accesses = engine.accesses();
         // The first frames are handed out first: neighbours in time are neighbours in memory.

@@ -17,7 +17,7 @@
 //! | [`ycsb`], [`random`], [`scan`] | the streams behind those names |
 //! | [`record`], [`block`], [`layout`] | what the bytes are, so that every read can be verified |
 //! | [`groundtruth`] | the exact sequences that real kernels were measured on |
-//! | [`trace`] | the exchange format for recorded streams |
+//! | [`trace`] | recorded streams: our exchange format, and the formats of other tools |
 
 #![forbid(unsafe_code)]
 
@@ -40,7 +40,7 @@ pub use catalog::{UnknownWorkload, Workload};
 pub use distribution::{Distribution, DistributionError, Sampler};
 pub use layout::{LayoutError, RecordLayout, RecordPlace};
 pub use nearest::nearest;
-pub use op::{Access, OpKind, PageOp, Space, SpaceId, SpaceKind};
+pub use op::{Access, OpKind, PageOp, SPACE_PAGES_MAX, Space, SpaceId, SpaceKind};
 pub use prng::SplitMix64;
 pub use random::RandomRead;
 pub use scan::Scan;

@@ -79,6 +79,10 @@ impl Access {
     }
 }
 
+/// The most pages that a space can have: 2^32, which are 16 TiB of 4 KiB pages. What plays operations keeps a few bytes for
+/// each page, and a larger number is most likely a damaged trace or one that was misread.
+pub const SPACE_PAGES_MAX: u64 = 1 << 32;
+
 /// The number of a space within one workload or trace: an index into its table of [`Space`]s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SpaceId(pub u32);
@@ -155,10 +159,15 @@ impl PageOp {
         Self { kind, space, page, pages: 1 }
     }
 
-    /// The last page touched.
-    ///
-    /// Streams and traces of this crate never hold an operation of no pages or one that wraps around; for
-    /// such a value made by hand the result saturates.
+    /// Whether it is on at least one page and ends within the [`SPACE_PAGES_MAX`] pages of a space, as all operations of
+    /// streams and traces of this crate do.
+    #[inline]
+    #[must_use]
+    pub const fn range_is_possible(&self) -> bool {
+        self.pages > 0 && self.page < SPACE_PAGES_MAX && self.page + self.pages as u64 <= SPACE_PAGES_MAX
+    }
+
+    /// The last page touched. For a range that is not possible the result saturates.
     #[inline]
     #[must_use]
     pub const fn last_page(&self) -> u64 {

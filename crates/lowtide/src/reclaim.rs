@@ -100,9 +100,19 @@ impl Pool {
         mut state: MutexGuard<'a, State>,
         mut reclaim: Reclaim,
     ) -> (MutexGuard<'a, State>, u64) {
+        // Without a flusher in the background this thread writes, which takes the lock: when nothing is isolated any more.
+        let mut flush = false;
         loop {
-            let State { engine, frames, spaces } = &mut *state;
-            match reclaim.step(engine, &mut Translations { spaces }, self.now()) {
+            let State { engine, spaces, .. } = &mut *state;
+            let step = reclaim.step(engine, &mut Translations { spaces }, self.now());
+            let isolated = matches!(step, Step::Unmap | Step::Freed | Step::WakeFlushers);
+            if !isolated && std::mem::take(&mut flush) {
+                drop(state);
+                self.write_back_some();
+                state = self.lock();
+            }
+            let State { frames, spaces, .. } = &mut *state;
+            match step {
                 Step::Unmap => unmap(self, spaces, reclaim.victims()),
                 Step::Freed => {
                     for gone in reclaim.freed() {
@@ -118,7 +128,8 @@ impl Pool {
                     self.freed.notify_all();
                 }
                 Step::Walk => state = self.walk(state, reclaim.age_job()),
-                Step::WakeFlushers => self.wake_flushers(),
+                Step::WakeFlushers if self.background => self.wake_flushers(),
+                Step::WakeFlushers => flush = true,
                 Step::Throttle(_, nanos) => {
                     (state, _) = self
                         .freed

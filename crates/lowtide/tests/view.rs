@@ -297,3 +297,26 @@ fn a_block_device_is_read_and_written_like_a_file_of_its_size() {
     assert_eq!(&std::fs::read(&path).unwrap()[700_000..700_005], b"block");
     pager.validate().unwrap();
 }
+
+/// Reclaim that meets nothing but dirty pages has them written; without background threads, by the thread that needs memory.
+#[test]
+fn more_is_written_than_the_budget_holds_without_background_threads() {
+    for policy in ["mglru", "mglru-7.1", "lru"] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(512 * 4096).unwrap();
+        let pager = Pager::builder()
+            .max(lowtide::Size::new(64 * 4096))
+            .policy(policy.parse().unwrap())
+            .background(false)
+            .build()
+            .unwrap();
+        let view = lowtide::OpenOptions::new().write(true).open(&pager, file.path()).unwrap();
+        for page in 0..512_u64 {
+            view.write_at(page * 4096, &page.to_le_bytes()).unwrap();
+        }
+        view.flush().unwrap();
+        let bytes = std::fs::read(file.path()).unwrap();
+        let written = bytes.chunks(4096).map(|page| u64::from_le_bytes(page[..8].try_into().unwrap()));
+        assert!(written.eq(0..512), "{policy}");
+    }
+}

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use lowtide::{IoEngine, IoMode, Policy, Size};
+use lowtide_workload::trace::Format;
 use lowtide_workload::{Distribution, UnknownWorkload, Workload};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -62,6 +63,22 @@ pub(crate) struct BenchArgs {
     /// The trace to replay
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
+    /// Format of the trace: csv, compact, oracle-general, object-csv, msr, lackey or filemap [default: told by its content]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) format: Option<Format>,
+    /// Also record an extra turn of the first lowtide row, which is not measured, to FILE (.csv or .lt, and .gz or .zst behind it) [ycsb, random-read, scan]
+    #[arg(
+        long,
+        value_name = "FILE",
+        long_help = "Also record what the threads do to FILE, as a trace\n\n\
+        Recording costs time, so it has a turn of its own: after the last round, the first lowtide row plays as many \
+        seconds or operations again as it was measured for, and this turn counts nowhere. Its threads begin their streams \
+        anew, on the memory as the rounds left it. The trace has every access in order of time, with time_ns (its begin) and \
+        thread; the space is file:data, a page is one of lowtide's base pages (see --page). An update is a load and a \
+        store, and the closing flush is a sync. The name says the format: .csv, or .lt for the compact one; .gz or .zst behind \
+        it compresses."
+    )]
+    pub(crate) record: Option<PathBuf>,
     /// Reads in flight from one thread: measures random-read cold, one row each [with random-read]
     #[arg(long, value_name = "N,N", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..=4096))]

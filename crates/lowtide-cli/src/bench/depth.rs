@@ -160,6 +160,7 @@ fn job(args: &BenchArgs, file: &DataFile, content: Content, page_bytes: u64, bat
         batch,
         seed: args.seed,
         trace: None,
+        trace_format: None,
         writes: false,
     }
 }

@@ -37,7 +37,7 @@ pub(crate) enum BenchError {
     /// The workload has nothing to choose from.
     #[error(transparent)]
     Distribution(#[from] DistributionError),
-    /// The trace cannot be played.
+    /// The trace cannot be played, or not be recorded.
     #[error(transparent)]
     Trace(#[from] TraceFileError),
     /// A file or directory does not do what was asked.
@@ -193,7 +193,10 @@ impl BenchError {
                 source: BuildError::Memory { .. } | BuildError::Io(_) | BuildError::Thread(_),
                 ..
             } => 1,
-            Self::Usage { .. } | Self::Setup { .. } | Self::Distribution(_) => 2,
+            Self::Usage { .. }
+            | Self::Trace(TraceFileError::Name { .. })
+            | Self::Setup { .. }
+            | Self::Distribution(_) => 2,
             _ => 1,
         }
     }

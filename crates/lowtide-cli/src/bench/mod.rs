@@ -6,6 +6,7 @@
 //! | `content`, `datafile` | what data files hold; making, locking and keeping them |
 //! | `door`, `play`, `crew` | a thread's way to its data; operations; threads |
 //! | `system`, `peer` | lowtide under a policy; what it is compared with |
+//! | `record` | an extra turn whose accesses become a trace |
 //! | `tally`, `rounds` | what is counted; turns and ratios |
 //! | `workload`, `depth`, `hit` | the three kinds of benchmark, from plan to result |
 //! | `machine`, `table`, `json`, `progress`, `error` | what is shown and written |
@@ -25,6 +26,7 @@ pub(crate) mod peer;
 mod plan;
 mod play;
 mod progress;
+mod record;
 mod rounds;
 mod system;
 pub(crate) mod table;

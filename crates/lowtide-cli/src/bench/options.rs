@@ -104,6 +104,12 @@ pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), B
         (depth && !is(Workload::RandomRead), "--depth", "random-read"),
         (args.size.is_some() && !hit, "--size", "hit"),
         (args.trace.is_some() && !replay, "--trace", "replay"),
+        (args.format.is_some() && !replay, "--format", "replay"),
+        (
+            args.record.is_some() && (replay || hit || depth),
+            "--record",
+            "ycsb, and random-read and scan without --depth",
+        ),
         (args.distribution.is_some() && !ycsb, "--distribution", "ycsb-a, ycsb-b and ycsb-c"),
         (
             args.threads != 1 && (replay || hit || depth),

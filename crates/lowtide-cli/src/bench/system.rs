@@ -72,6 +72,11 @@ impl Lowtide {
         let crew = Crew::start(job.players(script, || door.clone()))?;
         Ok(Self { pager, door, policy, crew, batch: job.batch, writes: job.writes })
     }
+
+    /// Another way into its file, through the same pager.
+    pub(crate) fn door(&self) -> ViewDoor {
+        self.door.clone()
+    }
 }
 
 /// Opens a data file under a pager.

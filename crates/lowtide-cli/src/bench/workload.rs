@@ -16,6 +16,7 @@ use super::peer::mmap::Mmap;
 use super::plan::{self, Plan, Source};
 use super::play::job::Job;
 use super::play::replay::Recording;
+use super::record::Recorder;
 use super::rounds::{Row, ratio, take_turns, warm_up};
 use super::system::{Lowtide, System};
 use super::tally::Slice;
@@ -29,11 +30,12 @@ use crate::out;
 pub(crate) fn run(args: &BenchArgs, workload: Workload) -> Result<(), BenchError> {
     let probe = Probe::ask();
     let recording = match &args.trace {
-        Some(path) if workload == Workload::Replay => Some(Arc::new(Recording::read(path)?)),
+        Some(path) if workload == Workload::Replay => Some(Arc::new(Recording::read(path, args.format)?)),
         _ => None,
     };
     let trace = recording.as_ref().map(|trace| (trace.pages(), trace.len(), trace.writes()));
     let mut plan = Plan::new(args, workload, trace, &probe, out::note)?;
+    let recorder = args.record.as_deref().map(Recorder::create).transpose()?;
     // Declared in this order so that they go in the opposite one: systems, then files, then their directory.
     let source = Source::of(args)?;
     let (files, places) = plan.files(&source, out::note)?;
@@ -50,8 +52,12 @@ pub(crate) fn run(args: &BenchArgs, workload: Workload) -> Result<(), BenchError
         file.drop_page_cache()?;
     }
     let mut systems: Vec<Box<dyn System>> = Vec::new();
+    let mut recorded = None;
     for ((pager, &policy), &place) in pagers.iter().zip(&plan.policies).zip(&places) {
         let lowtide = Lowtide::start(pager.clone(), policy, &files[place], &job, &script)?;
+        if recorded.is_none() {
+            recorded = Some((lowtide.door(), lowtide.label()));
+        }
         systems.push(Box::new(lowtide));
     }
     for (peer, &place) in plan.peers.iter().zip(&places[plan.policies.len()..]) {
@@ -65,18 +71,28 @@ pub(crate) fn run(args: &BenchArgs, workload: Workload) -> Result<(), BenchError
     let machine = Machine::ask(&probe, &files[0], report(&pagers))?;
     head(&machine, &files, &plan, &job, &page_note);
     let warmed = workload != Workload::Replay;
-    let steps = systems.len() as u64 * (u64::from(plan.rounds) + u64::from(warmed));
+    let steps =
+        systems.len() as u64 * (u64::from(plan.rounds) + u64::from(warmed)) + u64::from(recorder.is_some());
     let progress = progress::steps("", steps);
     if warmed {
         warm_up(&mut systems, plan.max_bytes, plan.data_bytes, &progress)?;
     }
     let rows = take_turns(&mut systems, plan.rounds, |round| plan.slice(round), &progress)?;
+    // What the rows say is said before anything about the recording, which may still fail.
+    let recording = recorder.zip(recorded).map(|(recorder, (door, label))| {
+        progress.set_message(format!("recording {label}"));
+        recorder.turn(&label, door, &job, &script, plan.until)
+    });
     progress.finish_and_clear();
 
     tail(&rows, &job, &source, &files);
     let json = rows.iter().map(|row| WorkloadRow::new(&common, row, &rows[0])).collect();
     Report::new(&machine, json).write(args.json.as_deref())?;
-    rows.iter().try_for_each(Row::verdict)
+    rows.iter().try_for_each(Row::verdict)?;
+    if let Some(recording) = recording {
+        out::line(recording?);
+    }
+    Ok(())
 }
 
 fn job(args: &BenchArgs, plan: &Plan, page_bytes: u64) -> Job {
@@ -90,6 +106,7 @@ fn job(args: &BenchArgs, plan: &Plan, page_bytes: u64) -> Job {
         batch: plan::batch(args, plan.workload, page_bytes),
         seed: args.seed,
         trace: args.trace.clone(),
+        trace_format: args.format.map(|format| format.to_string()),
         writes: plan.writes,
     }
 }

@@ -18,6 +18,7 @@ use hdrhistogram::Histogram;
 use lowtide_core::MemcgId;
 use lowtide_workload::{Distribution, Letter, RecordOpKind, Ycsb};
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -27,6 +28,10 @@ const LEAF_BYTES: u64 = 32 << 10;
 const LEAF_MEMORY_BYTES: u64 = LEAF_BYTES * 11 / 10;
 /// Bytes of journal for an update.
 const JOURNAL_BYTES: u64 = 256;
+/// The same for an insertion: the record itself, and what is around it.
+const INSERT_JOURNAL_BYTES: u64 = 1_300;
+/// The store begins to write dirty leaves when they are this part of its cache.
+const DIRTY_TARGET_PERCENT: u64 = 5;
 /// The store begins to evict at this part of its cache.
 const CACHE_TARGET_PERCENT: u64 = 80;
 /// The journal begins again after so many bytes.
@@ -43,8 +48,8 @@ pub struct DatabaseConfig {
     pub records: u64,
     /// Operations measured, all threads together.
     pub ops: u64,
-    /// Operations before, which fill the caches.
-    pub warm_ops: u64,
+    /// CPU nanoseconds of one insertion while the records are loaded, client and server together.
+    pub insert_ns: u64,
     /// Client threads.
     pub threads: u32,
     /// Bytes of the store's own cache.
@@ -74,7 +79,7 @@ impl DatabaseConfig {
             distribution: Distribution::YcsbScrambled,
             records: 20_000_000,
             ops: 6_000_000,
-            warm_ops: 1_500_000,
+            insert_ns: 400_000,
             threads: 32,
             cache: 9 << 29,
             index: 1 << 29,
@@ -123,6 +128,11 @@ struct Shared {
     journal_file: FileId,
     journal_pending: u64,
     journal_at: u64,
+    /// Leaves not yet loaded begin here.
+    next_leaf: u32,
+    loaded: u32,
+    /// Loaded leaves that have not been written, the oldest first.
+    unwritten: VecDeque<u32>,
     left: u64,
     done: u64,
     began: Option<MachineStat>,
@@ -152,7 +162,7 @@ pub fn run(
             needed: config.cache + config.other,
             max: world.pool.engine.max(MemcgId::ROOT) * page,
         })?;
-        let data_file = world.add_file(config.leaves() * LEAF_BYTES / page);
+        let data_file = world.add_file(0);
         let journal_file = world.add_file(0);
         let (data, journal) = (world.open(data_file), world.open(journal_file));
         world.opens[data.0 as usize].readahead.excess = config.excess_pages;
@@ -165,7 +175,10 @@ pub fn run(
             journal_file,
             journal_pending: 0,
             journal_at: 0,
-            left: config.warm_ops + config.ops,
+            next_leaf: 0,
+            loaded: 0,
+            unwritten: VecDeque::new(),
+            left: config.ops,
             done: 0,
             began: None,
             latency: Histogram::new_with_max(3_600_000_000_000, 3).expect("the bounds are possible"),
@@ -178,6 +191,7 @@ pub fn run(
     for thread in 0..config.threads {
         let (db, mut stream) = (Rc::clone(&db), ycsb.stream(thread, config.threads));
         m.client(move |ctx| async move {
+            load(&ctx, &db).await?;
             while begin(&db) {
                 let op = stream.next_op();
                 let began = ctx.now();
@@ -217,12 +231,63 @@ fn end(ctx: &Ctx, db: &Db, began: u64) {
     let now = ctx.now();
     let mut db = db.borrow_mut();
     db.done += 1;
-    if db.done == db.config.warm_ops {
+    db.latency.saturating_record(now - began);
+}
+
+/// Loads records until there are none left, then waits until everybody has: the last one to finish begins the measurement.
+async fn load(ctx: &Ctx, db: &Db) -> Result<(), MachineError> {
+    let insert_ns = db.borrow().config.insert_ns;
+    loop {
+        let leaf = {
+            let mut db = db.borrow_mut();
+            let leaf = db.next_leaf;
+            if u64::from(leaf) == db.config.leaves() {
+                break;
+            }
+            db.next_leaf += 1;
+            leaf
+        };
+        ctx.spend(insert_ns * RECORDS_PER_LEAF).await;
+        let overdue = {
+            let mut db = db.borrow_mut();
+            db.leaves.touch(leaf);
+            db.leaves.insert(leaf);
+            db.leaves.update(leaf);
+            db.journal_pending += RECORDS_PER_LEAF * INSERT_JOURNAL_BYTES;
+            db.unwritten.push_back(leaf);
+            let limit = db.config.cached_leaves() * DIRTY_TARGET_PERCENT / 100;
+            if db.unwritten.len() as u64 > limit { db.unwritten.pop_front() } else { None }
+        };
+        if let Some(leaf) = overdue {
+            write_in_place(ctx, db, leaf).await?;
+        }
+        make_room(ctx, db).await?;
+        db.borrow_mut().loaded += 1;
+    }
+    while u64::from(db.borrow().loaded) < db.borrow().config.leaves() {
+        ctx.sleep(1_000_000).await;
+    }
+    loop {
+        let Some(leaf) = db.borrow_mut().unwritten.pop_front() else { break };
+        write_in_place(ctx, db, leaf).await?;
+    }
+    let mut db = db.borrow_mut();
+    if db.began.is_none() {
         db.began = Some(MachineStat::of(&ctx.w()));
         (db.leaf_reads, db.leaf_writes) = (0, 0);
-    } else if db.done > db.config.warm_ops {
-        db.latency.saturating_record(now - began);
     }
+    Ok(())
+}
+
+/// The first write of a leaf: to the extent it was given when it was made.
+async fn write_in_place(ctx: &Ctx, db: &Db, leaf: u32) -> Result<(), MachineError> {
+    let (open, extent) = {
+        let mut db = db.borrow_mut();
+        (db.data, db.leaves.take_clean(leaf))
+    };
+    let Some(extent) = extent else { return Ok(()) };
+    let pages = pages_of(ctx);
+    ctx.write(open, u64::from(extent) * pages, pages).await
 }
 
 async fn operate(ctx: &Ctx, db: &Db, key: u64, update: bool) -> Result<(), MachineError> {

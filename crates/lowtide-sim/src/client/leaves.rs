@@ -108,6 +108,12 @@ impl Leaves {
         leaf.cached
     }
 
+    /// A leaf was written where it is, and is as on disk. Returns its extent, or `None` if it was clean.
+    pub(crate) fn take_clean(&mut self, id: u32) -> Option<u32> {
+        let leaf = &mut self.leaves[id as usize];
+        std::mem::take(&mut leaf.dirty).then_some(leaf.extent)
+    }
+
     /// The extent that a leaf is in.
     pub(crate) fn extent(&self, id: u32) -> u32 {
         self.leaves[id as usize].extent

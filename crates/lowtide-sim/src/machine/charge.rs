@@ -53,7 +53,8 @@ impl Ctx {
                 let scanned = world.pool.engine.pgscan(MemcgId::ROOT);
                 let step = reclaim.step(&mut world.pool.engine, &mut world.pool.memory, now);
                 let scanned = world.pool.engine.pgscan(MemcgId::ROOT) - scanned;
-                let hold = world.costs.batch_lock_ns + scanned * world.costs.scan_folio_ns;
+                let hold = world.costs.batch_lock_ns
+                    + scanned * (world.costs.scan_folio_ns + world.costs.isolate_ns);
                 cost += world.lruvec_lock.take(now, hold);
                 match step {
                     Step::Unmap => {
@@ -102,8 +103,9 @@ impl Ctx {
                 let world = &mut *guard;
                 let pool = &mut world.pool;
                 let walked = walk.step(&mut pool.memory, &mut pool.engine, reclaim.age_job(), WALK_CHUNK);
-                let cost =
-                    walked.tables * world.costs.walk_table_ns + walked.entries * world.costs.walk_entry_ns;
+                let cost = walked.tables * world.costs.walk_table_ns
+                    + walked.entries * world.costs.walk_entry_ns
+                    + walked.young * world.costs.walk_young_ns;
                 (walked, cost)
             };
             self.spend(cost).await;

@@ -81,7 +81,16 @@ impl Device {
     pub(crate) fn new(spec: DeviceSpec, seed: u64) -> Self {
         let slots = (0..spec.queue_depth).map(|_| Reverse(0)).collect();
         let rng = SplitMix64::new(seed);
-        Self { spec, rng, slots, link_free: 0, busy_until: 0, head: 0, slow: 1, counts: DeviceCounts::default() }
+        Self {
+            spec,
+            rng,
+            slots,
+            link_free: 0,
+            busy_until: 0,
+            head: 0,
+            slow: 1,
+            counts: DeviceCounts::default(),
+        }
     }
 
     fn service_ns(&mut self, median: u64) -> u64 {

@@ -214,7 +214,12 @@ impl Ctx {
                     }
                     let neighbours = world.map_around(mapping, page, store);
                     world.watched_touch(mapping.vma, page, store);
-                    if neighbours > 0 { world.costs.fault_around_ns } else { 0 }
+                    if neighbours > 0 {
+                        world.costs.fault_around_ns
+                            - world.costs.minor_fault_ns.min(world.costs.fault_around_ns)
+                    } else {
+                        0
+                    }
                 };
                 self.spend(cost).await;
                 if store {
@@ -223,7 +228,7 @@ impl Ctx {
                 Ok(Attempt::Mapped)
             }
             None => {
-                let window = {
+                let (window, cost) = {
                     let mut world = self.w();
                     if world.file(file).failed_since(page, failures) {
                         let at_ns = world.sched.local(self.id);
@@ -231,12 +236,10 @@ impl Ctx {
                     }
                     world.counts.retry_io_miss += u64::from(*repeated);
                     world.counts.major += u64::from(!*repeated);
-                    let cost = world.costs.major_fault_cpu_ns;
                     let window = world.opens[open.0 as usize].readahead.fault_missed(page);
-                    drop(world);
-                    self.spend(cost).await;
-                    window
+                    (window, world.costs.major_fault_cpu_ns)
                 };
+                self.spend(cost).await;
                 *repeated = true;
                 self.read_window(file, window, Some(page), true).await?;
                 Ok(Attempt::Wait)
@@ -251,6 +254,8 @@ impl Ctx {
             if !self.charge(true).await {
                 return Err(MachineError::OutOfMemory { at_ns: self.now() });
             }
+            let cost = self.w().costs.zero_page();
+            self.spend(cost).await;
             let mut guard = self.w();
             let world = &mut *guard;
             if world.pool.frame(object, page).is_some() {
@@ -297,11 +302,12 @@ impl Ctx {
                 self.sleep(100_000).await;
             }
         }
-        let mut world = self.w();
-        world.release(mapping.vma_lock, true);
-        world.release(mapping.mmap_lock, true);
-        let cost = pages * world.costs.free_page_ns;
-        drop(world);
+        let cost = {
+            let mut world = self.w();
+            world.release(mapping.vma_lock, true);
+            world.release(mapping.mmap_lock, true);
+            world.costs.mmap_ns + pages * (world.costs.zap_ns + world.costs.free_page_ns)
+        };
         self.spend(cost).await;
     }
 }

@@ -36,8 +36,8 @@ pub use device::DeviceCounts;
 pub(crate) use fault::{AddressSpace, MappingId};
 pub(crate) use files::{FileId, OpenId};
 pub use lock::Contention;
-pub use world::KernelCounts;
 pub(crate) use watch::{PageEvent, Watch};
+pub use world::KernelCounts;
 pub(crate) use world::World;
 
 use crate::pool::Pool;
@@ -45,7 +45,7 @@ use crate::spec::MachineSpec;
 use device::Device;
 use kswapd::Kswapd;
 use lock::SpinLock;
-use lowtide_core::{ConfigError, EngineConfig, Events, MemcgId, MemoryStat, Policy};
+use lowtide_core::{ConfigError, EngineConfig, MemcgId, MemoryStat, Policy};
 use requests::Requests;
 use sched::{Happens, Sched};
 use std::cell::RefCell;
@@ -192,7 +192,7 @@ impl Machine {
             lruvec_lock: SpinLock::default(),
             rwsems: Vec::new(),
             page_waiters: BTreeMap::new(),
-            writeback: writeback::Writeback::new(if std::env::var("NOCG").is_ok() { memory } else { 0 }),
+            writeback: writeback::Writeback::default(),
             kswapd,
             counts: KernelCounts::default(),
             clients: 0,

@@ -111,7 +111,7 @@ impl Ctx {
                     world.submit_read(now, file, first, frames);
                 }
                 run.get_or_insert((page, Vec::with_capacity(window.size as usize))).1.push(frame);
-                world.costs.insert_ns + world.costs.charge_ns
+                world.costs.read_page()
             };
             self.spend(cost).await;
         }
@@ -201,7 +201,7 @@ impl Ctx {
                 if !again {
                     world.pool.mark_accessed(frame, task);
                 }
-                world.costs.copy_page_ns
+                world.costs.lookup_ns + world.costs.copy_page_ns
             };
             self.spend(cost).await;
             page += 1;
@@ -250,7 +250,8 @@ impl Ctx {
                 world.marks.set(frame, false);
                 world.set_dirty(file, page, frame);
                 world.watched_file(PageEvent::Stored, file, page, frame);
-                world.costs.copy_page_ns
+                let new = if found.is_none() { world.costs.new_page() } else { 0 };
+                new + world.costs.lookup_ns + world.costs.copy_page_ns + world.costs.mark_dirty_ns
             };
             self.spend(cost).await;
             page += 1;

@@ -73,7 +73,9 @@ impl World {
         let event = if store { PageEvent::Stored } else { PageEvent::Loaded };
         match self.pool.frame(object, page) {
             Some(frame) => self.watched(|watch, world| watch.page(world, event, object, page, frame)),
-            None => self.violated("translations", format!("page {page} of {object:?} is mapped and not resident")),
+            None => {
+                self.violated("translations", format!("page {page} of {object:?} is mapped and not resident"))
+            }
         }
     }
 

@@ -45,16 +45,11 @@ pub(crate) struct Writeback {
     dirty: u64,
     writing: u64,
     file: u64,
-    pub(crate) machine_pages: u64,
     writes_in_flight: u32,
     room_waiters: Vec<TaskId>,
 }
 
 impl Writeback {
-    pub(crate) fn new(machine_pages: u64) -> Self {
-        Self { machine_pages, ..Self::default() }
-    }
-
     /// A write command has completed.
     pub(crate) const fn ended(&mut self) {
         self.writes_in_flight -= 1;
@@ -97,9 +92,6 @@ impl World {
 
     /// Dirtyable pages: the page cache of the group, and what it may still grow by.
     fn dirtyable(&self) -> u64 {
-        if self.writeback.machine_pages > 0 {
-            return self.writeback.machine_pages;
-        }
         let engine = &self.pool.engine;
         self.writeback.file + engine.max(MemcgId::ROOT).saturating_sub(engine.usage(MemcgId::ROOT))
     }
@@ -267,7 +259,10 @@ impl Ctx {
             let now = world.sched.local(self.id);
             world.submit_write(now, file, first, frames);
             world.writeback.writes_in_flight += 1;
-            (world.costs.submit_io_ns + pages * world.costs.copy_page_ns, (first + pages, pages))
+            (
+                world.costs.submit_io_ns + pages * (world.costs.writeback_page_ns + world.costs.io_page_ns),
+                (first + pages, pages),
+            )
         };
         self.spend(cost).await;
         Some(result)

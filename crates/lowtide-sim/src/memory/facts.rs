@@ -74,6 +74,9 @@ impl Facts for Memory {
     }
 
     fn unmap_dirty(&mut self, _: FolioId, folio: &Folio) {
+        if self.keeps_dirty_mapped {
+            return;
+        }
         let owner = folio.owner();
         self.unmap(ObjectId(owner.space.0), owner.page);
     }

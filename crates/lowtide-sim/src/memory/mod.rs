@@ -85,6 +85,8 @@ pub(crate) struct Memory {
     locked: Vec<u64>,
     /// Where the last reference check found a young bit.
     hit: Option<VmaId>,
+    /// Dirty pages that reclaim meets keep their translations.
+    pub(crate) keeps_dirty_mapped: bool,
 }
 
 impl Memory {

@@ -21,6 +21,8 @@ pub(crate) struct Walked {
     pub(crate) tables: u64,
     /// Entries examined.
     pub(crate) entries: u64,
+    /// Young entries among them.
+    pub(crate) young: u64,
     /// The walk is over.
     pub(crate) done: bool,
 }
@@ -55,27 +57,35 @@ impl Walk {
             };
             let table = self.table + skipped as u64;
             walked.tables += skipped as u64 + 1;
-            walked.entries += walk_table(memory, engine, job, vma, table);
+            let (entries, young) = walk_table(memory, engine, job, vma, table);
+            walked.entries += entries;
+            walked.young += young;
             self.table = table + 1;
         }
         walked
     }
 }
 
-/// Visits a table if the job wants it. Returns the entries examined.
-fn walk_table(memory: &mut Memory, engine: &mut Engine, job: &mut AgeJob, id: VmaId, table: u64) -> u64 {
+/// Visits a table if the job wants it. Returns the entries examined and how many of them were young.
+fn walk_table(
+    memory: &mut Memory,
+    engine: &mut Engine,
+    job: &mut AgeJob,
+    id: VmaId,
+    table: u64,
+) -> (u64, u64) {
     let key = table_key(id, table);
     let vma = &mut memory.vmas[id.0 as usize];
     // The hardware sets the bit again with the next access through the table; nobody else reads it.
     vma.young[table as usize] = false;
     if !job.wants(engine, key) {
-        return 0;
+        return (0, 0);
     }
     let (entries, exec) = (vma.entries(table), vma.exec);
     let (Some(ptes), Some(cached)) =
         (vma.ptes.table_mut(table), memory.objects[vma.object.0 as usize].pages.table(table))
     else {
-        return 0;
+        return (0, 0);
     };
     let mut young = 0;
     for (pte, cached) in ptes.iter_mut().zip(cached) {
@@ -89,5 +99,5 @@ fn walk_table(memory: &mut Memory, engine: &mut Engine, job: &mut AgeJob, id: Vm
         }
     }
     job.table_done(engine, key, young, entries);
-    entries
+    (entries, young)
 }

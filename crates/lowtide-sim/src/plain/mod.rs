@@ -19,6 +19,7 @@
 //! Sources: `reclaim.md` §5.7 and section C, the minimal models that reproduce what kernels count.
 
 mod flusher;
+mod player;
 mod reclaim;
 
 use crate::memory::{ObjectId, PAGES_MAX, VmaId};
@@ -40,13 +41,33 @@ pub struct PlainConfig {
     pub publish_every: u64,
     /// Misses before the first publication.
     pub publish_phase: u64,
+    /// Every resident page has a translation, as in the runtime. A kernel maps pages when they are accessed through the mapping, and
+    /// unmaps dirty ones that reclaim meets.
+    pub always_mapped: bool,
+    /// Pages of file-system metadata, read twice at the start through the descriptor and never mapped. They do not come out of the budget.
+    pub metadata: u64,
 }
 
 impl PlainConfig {
     /// A machine with pages of 4 KiB that publishes every 10,000 misses.
+    ///
+    /// Under the classical lists it has two pages of metadata: without a few active pages no refault is ever recent for them (`reclaim.md`
+    /// §6.1 step 4).
     #[must_use]
     pub const fn new(policy: Policy, pages: u64) -> Self {
-        Self { policy, pages, page_bytes: 4096, publish_every: 10_000, publish_phase: 10_000 }
+        let metadata = match policy.lists() {
+            Lists::Classical => 2,
+            Lists::MultiGen => 0,
+        };
+        Self {
+            policy,
+            pages,
+            page_bytes: 4096,
+            publish_every: 10_000,
+            publish_phase: 10_000,
+            always_mapped: false,
+            metadata,
+        }
     }
 }
 
@@ -124,9 +145,7 @@ impl Plain {
     /// # Errors
     /// [`ConfigError`] when the budget is impossible.
     pub fn new(config: &PlainConfig) -> Result<Self, ConfigError> {
-        // Without a few active pages no refault is ever recent for the classical lists (`reclaim.md` §6.1 step 4). File-system metadata, which is
-        // read through the descriptor and never mapped, plays that part. It does not come out of the budget.
-        let metadata = if config.policy.lists() == Lists::Classical { METADATA_PAGES } else { 0 };
+        let metadata = config.metadata;
         let max = config.pages.saturating_add(metadata);
         let pool = Pool::new(&EngineConfig {
             frames: u32::try_from(max).unwrap_or(u32::MAX),
@@ -143,6 +162,7 @@ impl Plain {
             until_publish: config.publish_phase.max(1),
             flusher: flusher::Flusher::default(),
         };
+        machine.pool.memory.keeps_dirty_mapped = config.always_mapped;
         let object = machine.pool.memory.add_object(LruType::File);
         for page in 0..metadata {
             let charged = machine.charge(Task::DESCRIPTOR);
@@ -241,8 +261,38 @@ impl Plain {
         } else if at.last_read != page {
             self.pool.mark_accessed(frame, Task::DESCRIPTOR);
         }
-        self.spaces[space.0 as usize].last_read = if write { NO_PAGE } else { page };
+        if !write {
+            self.spaces[space.0 as usize].last_read = page;
+        }
         Ok(found.is_some())
+    }
+
+    /// Writes a part of a page of a file through the descriptor: unlike a [`OpKind::Write`], which is of whole pages, it needs what was there, so a
+    /// page that is not resident is read. Returns whether it was resident before.
+    ///
+    /// # Errors
+    /// [`PlayError`].
+    ///
+    /// # Panics
+    /// When the space has not been added.
+    pub fn update(&mut self, space: SpaceId, page: u64) -> Result<bool, PlayError> {
+        let at = self.spaces[space.0 as usize];
+        self.counts.accesses += 1;
+        let resident = self.pool.frame(at.object, page).is_some();
+        if !resident {
+            if page >= PAGES_MAX {
+                return Err(PlayError::PageTooLarge { space, page });
+            }
+            self.bring_in(space, at, page, Task::DESCRIPTOR, true)?;
+        }
+        self.set_dirty(at.object, page);
+        Ok(resident)
+    }
+
+    /// Publishes group statistics now, whatever the count of misses.
+    pub fn publish(&mut self) {
+        self.pool.engine.publish();
+        self.flusher.published = self.pool.engine.dirty(MemcgId::ROOT);
     }
 
     /// Counters and sizes.
@@ -271,9 +321,6 @@ impl Plain {
         self.pool.engine.validate()
     }
 }
-
-/// Pages of file-system metadata under the classical lists.
-const METADATA_PAGES: u64 = 2;
 
 /// A heap has no descriptor: reading and writing it is loading and storing.
 const fn via_mapping(kind: OpKind) -> OpKind {

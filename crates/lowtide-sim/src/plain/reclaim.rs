@@ -20,15 +20,18 @@ impl Plain {
         self.until_publish -= 1;
         if self.until_publish == 0 {
             self.until_publish = self.config.publish_every.max(1);
-            self.pool.engine.publish();
-            self.flusher.published = self.pool.engine.dirty(MemcgId::ROOT);
+            self.publish();
         }
         if !self.charge(task) {
             let (max, anon) = (self.config.pages, self.stat().anon);
             return Err(PlayError::OutOfMemory { space, page, max, anon });
         }
         self.counts.reads += u64::from(read && !at.anon);
-        Ok(self.pool.insert(at.object, page, read, task))
+        let frame = self.pool.insert(at.object, page, read, task);
+        if self.config.always_mapped {
+            self.pool.memory.map_old(at.vma, page);
+        }
+        Ok(frame)
     }
 
     pub(super) fn charge(&mut self, task: Task) -> bool {
@@ -49,12 +52,9 @@ impl Plain {
         let mut flush = false;
         loop {
             let step = reclaim.step(&mut self.pool.engine, &mut self.pool.memory, self.counts.misses);
-            if step == Step::Yield {
-                // There is nobody to let in.
-                continue;
-            }
-            // A flusher that was woken runs when the batch that woke it has been put back.
-            if std::mem::take(&mut flush) {
+            // A flusher that was woken runs as soon as nothing is isolated any more.
+            let isolated = matches!(step, Step::Unmap | Step::Freed | Step::WakeFlushers);
+            if !isolated && std::mem::take(&mut flush) {
                 self.flush();
             }
             match step {
@@ -74,6 +74,7 @@ impl Plain {
                 }
                 // Writes have ended already; a nap would wait for nothing.
                 Step::Throttle(..) => self.counts.naps += 1,
+                // There is nobody to let in.
                 Step::Yield => {}
                 Step::Done => return reclaim.reclaimed(),
             }

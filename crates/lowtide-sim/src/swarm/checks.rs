@@ -58,10 +58,13 @@ fn page_cache(world: &mut World) -> Result<(), String> {
         pages += 1;
         let owner = engine.folio(frame).map(lowtide_core::Folio::owner);
         if owner.is_none_or(|owner| owner.space != SpaceId(object.0) || owner.page != page) {
-            return Err(format!("page {page} of {object:?} is in {frame:?}, whose folio belongs to {owner:?}"));
+            return Err(format!(
+                "page {page} of {object:?} is in {frame:?}, whose folio belongs to {owner:?}"
+            ));
         }
     }
-    let folios = (0..world.pool.frames() as u32).filter(|&frame| engine.folio(FolioId(frame)).is_some()).count();
+    let folios =
+        (0..world.pool.frames() as u32).filter(|&frame| engine.folio(FolioId(frame)).is_some()).count();
     if folios != pages {
         return Err(format!("{pages} pages are resident and {folios} folios exist"));
     }
@@ -76,8 +79,11 @@ fn translations(world: &mut World) -> Result<(), String> {
         for table in 0..vma.ptes.tables() {
             let entries = vma.ptes.table(table).unwrap_or(&[]);
             for (page, pte) in (table * TABLE_ENTRIES..).zip(entries).filter(|(_, pte)| pte.is_present()) {
-                let what = |wrong| Err(format!("{:?} maps page {page}, which is {wrong}", VmaId(number as u32)));
-                let Some(frame) = memory.cached(vma.object, page).frame() else { return what("not resident") };
+                let what =
+                    |wrong| Err(format!("{:?} maps page {page}, which is {wrong}", VmaId(number as u32)));
+                let Some(frame) = memory.cached(vma.object, page).frame() else {
+                    return what("not resident");
+                };
                 if memory.is_locked(frame) {
                     return what("still being read");
                 }
@@ -133,7 +139,10 @@ fn waiters(world: &mut World) -> Result<(), String> {
     for (&(object, page), tasks) in &world.page_waiters {
         let coming = world.pool.frame(object, page).is_some_and(|frame| world.is_locked(frame));
         if !coming {
-            return Err(format!("{} tasks wait for page {page} of {object:?}, which nobody reads", tasks.len()));
+            return Err(format!(
+                "{} tasks wait for page {page} of {object:?}, which nobody reads",
+                tasks.len()
+            ));
         }
     }
     Ok(())

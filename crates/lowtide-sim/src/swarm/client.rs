@@ -102,7 +102,10 @@ impl Crew {
                 crew.sync(&ctx, file, object).await;
                 let left = ctx.w().file(file).dirty.len();
                 if left > 0 {
-                    ctx.w().violated("sync", format!("{left} pages of {file:?} are dirty, and nobody writes to it"));
+                    ctx.w().violated(
+                        "sync",
+                        format!("{left} pages of {file:?} are dirty, and nobody writes to it"),
+                    );
                 }
             }
             Ok(())
@@ -181,7 +184,8 @@ impl Crew {
             Err(MachineError::Io { .. }) => {
                 more(&self.counts.failed);
                 if self.overseer.is_some() && failures == self.read_failures(place.object, first, pages) {
-                    let what = format!("{kind} of {pages} pages from {first} on: no read of them has failed since");
+                    let what =
+                        format!("{kind} of {pages} pages from {first} on: no read of them has failed since");
                     ctx.w().violated("device errors", what);
                 }
                 Ok(true)
@@ -210,7 +214,10 @@ impl Crew {
             let now = overseer.borrow().contents.truth(object, page as u64);
             if now.device < then.latest && now.write_failures == then.write_failures {
                 let Truth { latest, .. } = then;
-                let what = format!("{file:?} was synced, and page {page} is on the device as of {} and not {latest}", now.device);
+                let what = format!(
+                    "{file:?} was synced, and page {page} is on the device as of {} and not {latest}",
+                    now.device
+                );
                 ctx.w().violated("sync", what);
                 return;
             }

@@ -138,7 +138,9 @@ impl Contents {
             }
             PageEvent::WriteBegan => {
                 let Some(version) = self.held(object, page, frame) else {
-                    return Err(format!("page {page} of {object:?} is written from {frame:?}, which has another"));
+                    return Err(format!(
+                        "page {page} of {object:?} is written from {frame:?}, which has another"
+                    ));
                 };
                 self.entry(object, page).writing = version;
             }

@@ -84,7 +84,8 @@ impl Overseer {
         }
         if self.turns > self.turns_max {
             let clients = world.clients;
-            world.violated("liveness", format!("{clients} clients are still busy after {} turns", self.turns));
+            world
+                .violated("liveness", format!("{clients} clients are still busy after {} turns", self.turns));
         }
     }
 
@@ -142,7 +143,8 @@ impl Watch for Shared {
 
     fn victims(&mut self, world: &mut World, victims: &[Victim]) {
         for victim in victims {
-            let flags = world.pool.engine.folio(victim.folio).map_or(Flags::empty(), lowtide_core::Folio::flags);
+            let flags =
+                world.pool.engine.folio(victim.folio).map_or(Flags::empty(), lowtide_core::Folio::flags);
             let (object, page) = (ObjectId(victim.owner.space.0), victim.owner.page);
             let wrong = if flags.intersects(Flags::DIRTY | Flags::WRITEBACK | Flags::MLOCKED | Flags::LRU) {
                 "has the wrong flags"

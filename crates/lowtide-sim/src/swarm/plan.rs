@@ -168,7 +168,8 @@ impl Plan {
             Fault::Slow(times) => ("faults", times, 1, 1_000_000),
             Fault::Fail(one_in) => ("faults", one_in, 0, u64::MAX),
         });
-        for (key, value, least, most) in in_range.into_iter().chain(of_spaces).chain(of_threads).chain(of_faults)
+        for (key, value, least, most) in
+            in_range.into_iter().chain(of_spaces).chain(of_threads).chain(of_faults)
         {
             if !(least..=most).contains(&value) {
                 return Err(PlanError::Impossible { key, value, least, most });

@@ -42,7 +42,8 @@ mod tests {
 
     #[test]
     fn a_panic_says_what_and_where() {
-        let said = catch(|| assert!(SAID.with_borrow(Option::is_none), "water in the {}", "engine")).unwrap_err();
+        let said =
+            catch(|| assert!(SAID.with_borrow(Option::is_none), "water in the {}", "engine")).unwrap_err();
         assert!(said.contains("water in the engine") && said.contains("quiet.rs"), "{said}");
         assert_eq!(catch(|| 5), Ok(5));
     }

@@ -175,7 +175,8 @@ fn cover(plan: &Plan, stat: &MachineStat, crew: &Crew, overseer: &Overseer) -> C
     let mut met = |group, name: &str, times| coverage.met(group, name, times);
     let policy = plan.policy.to_string();
     let base = policy.split('+').next().unwrap_or(&policy);
-    let base = if base.starts_with("mglru-7.1") { "mglru-7.1" } else { base.split('-').next().unwrap_or(base) };
+    let base =
+        if base.starts_with("mglru-7.1") { "mglru-7.1" } else { base.split('-').next().unwrap_or(base) };
     met("policy", base, 1);
     for (name, switch) in Switches::all().iter_names() {
         met("switch on", name, plan.policy.has(switch).into());

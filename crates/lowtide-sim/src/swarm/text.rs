@@ -113,7 +113,11 @@ impl FromStr for At {
 struct Parts<'a>(Vec<(&'a str, &'a str)>);
 
 impl Parts<'_> {
-    fn optional<T>(&mut self, key: &'static str, read: impl Fn(&str) -> Option<T>) -> Result<Option<T>, PlanError> {
+    fn optional<T>(
+        &mut self,
+        key: &'static str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, PlanError> {
         let Some(at) = self.0.iter().position(|(known, _)| *known == key) else { return Ok(None) };
         let (_, value) = self.0.remove(at);
         let wrong = || PlanError::Value { key: key.into(), value: value.into() };

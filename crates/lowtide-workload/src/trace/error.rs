@@ -1,6 +1,7 @@
 //! What can be wrong with a trace, and where.
 
-use super::format::{OPTIONAL, REQUIRED};
+use super::format::Format;
+use super::record::{OPTIONAL, REQUIRED};
 use crate::op::OpKind;
 use std::io;
 use std::path::PathBuf;
@@ -8,20 +9,37 @@ use thiserror::Error;
 
 /// A trace that cannot be read further, and the place.
 #[derive(Debug, Error)]
-#[error("line {line} (byte {byte_offset}): {what}")]
+#[error("{}byte {byte_offset}{}: {what}", before(*line), after(*line))]
 pub struct TraceError {
-    /// The line, counted from 1; the header is line 1.
-    pub line: u64,
-    /// The offset of the line's first byte, in the text after decompression.
+    /// The line, counted from 1; a header is line 1. `None` in binary formats.
+    pub line: Option<u64>,
+    /// The offset of the line's, record's or block's first byte, after decompression.
     pub byte_offset: u64,
     /// What is wrong there.
     pub what: TraceFault,
 }
 
-/// What is wrong with a line of a trace.
+fn before(line: Option<u64>) -> String {
+    line.map_or_else(String::new, |line| format!("line {line} ("))
+}
+
+const fn after(line: Option<u64>) -> &'static str {
+    if line.is_some() { ")" } else { "" }
+}
+
+/// What is wrong at a place of a trace.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TraceFault {
+    /// There is nothing.
+    #[error("the trace is empty")]
+    Empty,
+    /// The content is in no format that is known.
+    #[error(
+        "the format could not be recognised; force one with --format ({})",
+        Format::ALL.map(Format::name).join(", ")
+    )]
+    UnknownFormat,
     /// There is no first line.
     #[error("the trace is empty; its first line must be the header `{}`", REQUIRED.join(","))]
     NoHeader,
@@ -85,13 +103,66 @@ pub enum TraceFault {
     /// An operation on no pages.
     #[error("`pages` is 0; an operation is on at least one page")]
     NoPages,
-    /// An operation that would end beyond the last page number.
-    #[error("page {page} and {pages} pages from there end beyond 2^64 - 1")]
-    RangeOverflow {
+    /// An operation that would end beyond the last page that a space can have.
+    #[error("page {page} and {pages} pages from there end beyond page 2^32, the last that a space can have")]
+    TooFar {
         /// The first page.
         page: u64,
         /// How many pages.
         pages: u32,
+    },
+    /// An object that no memory holds.
+    #[error("an object of {bytes} bytes; the largest that is believed has {max}")]
+    ObjectTooLarge {
+        /// Its size.
+        bytes: u64,
+        /// The largest possible size.
+        max: u64,
+    },
+    /// A header of objects without one of the columns that it must have.
+    #[error("the header has no column {names}; it must have an id and a size")]
+    NoObjectColumn {
+        /// What the column may be called.
+        names: String,
+    },
+    /// A line, or a part of it, that the format does not have.
+    #[error("`{text}` is not {expected}")]
+    BadLine {
+        /// The line or its part.
+        text: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// A last record without its end.
+    #[error("the last record has {found} of {expected} bytes; the trace is cut short")]
+    CutRecord {
+        /// Bytes there are.
+        found: usize,
+        /// Bytes of a record.
+        expected: usize,
+    },
+    /// A compact trace without its end mark.
+    #[error("the trace ends before its end mark; it is cut short, or its writer never finished")]
+    NoEnd,
+    /// A part of a compact trace whose checksum does not match.
+    #[error("the trace is damaged: the checksum of {part} does not match")]
+    DamagedPart {
+        /// The part.
+        part: &'static str,
+    },
+    /// A compact trace that cannot be as it is.
+    #[error("the trace is damaged: {what}")]
+    Damaged {
+        /// In what way.
+        what: &'static str,
+    },
+    /// A compact trace of a later version.
+    #[error("the trace is of version {found} of the compact format; this program reads version {known}")]
+    Version {
+        /// The trace's.
+        found: u8,
+        /// The latest known.
+        known: u8,
     },
     /// A last line without its line break.
     #[error("the last line has no line break, so the trace may be cut short; if it is whole, add one")]
@@ -133,6 +204,31 @@ pub enum TraceFileError {
         /// Where and why.
         source: TraceError,
     },
+    /// The name of a file to be written says neither format nor compression.
+    #[error(
+        "{} does not say what to write; end the name in .csv or .lt (compact), and .gz or .zst behind it to compress",
+        path.display()
+    )]
+    Name {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file cannot be created, or not put in its place.
+    #[error("cannot create trace {}: {source}", path.display())]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A record cannot be written.
+    #[error("trace {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: WriteError,
+    },
 }
 
 /// A record that cannot be written.
@@ -161,8 +257,18 @@ pub enum WriteError {
         /// The name.
         name: String,
     },
-    /// An operation on no pages, or one that ends beyond the last page number.
-    #[error("page {page} and {pages} pages from there are not a possible range")]
+    /// A name that is too long for the compact format.
+    #[error("a name of {bytes} bytes; the compact format has up to {max}")]
+    NameTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The longest possible.
+        max: usize,
+    },
+    /// An operation on no pages, or one that ends beyond the last page that a space can have.
+    #[error(
+        "page {page} and {pages} pages from there are not a range of at least 1 page that ends within 2^32"
+    )]
     BadRange {
         /// The first page.
         page: u64,

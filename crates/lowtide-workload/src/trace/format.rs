@@ -1,137 +1,199 @@
-//! What a line of a trace says, and the tables that its names refer to.
+//! The formats that a trace can be in, by name and by content.
+//!
+//! A file's name says nothing that can be relied on, so a format is told by the first bytes of what is
+//! left after decompression:
+//!
+//! * `compact` has a magic. One damaged byte in it does not hide it: the reader then says what is damaged.
+//! * The text formats are told by their first line that says something: a header of our columns, a header
+//!   with an object's identity, seven fields with `Read` or `Write` as the fourth, a Lackey access.
+//! * `filemap` text is told by the name of one of its events anywhere in the sample, because other events
+//!   and comments may come first.
+//! * `oracle-general` has neither magic nor text. It is what is left when the first records are plausible
+//!   as a whole: times that do not fall, sizes above 0, next accesses that are in the future or never.
 
-use crate::op::{PageOp, Space, SpaceId, SpaceKind};
-use std::collections::HashMap;
+use super::compact::MAGIC;
+use super::foreign::{lackey, msr, object_csv, oracle};
+use super::record::{OPTIONAL, REQUIRED};
+use super::text::Fields;
+use std::fmt;
+use std::str::FromStr;
+use thiserror::Error;
 
-/// The required columns.
-pub(super) const REQUIRED: [&str; 4] = ["op", "space", "page", "pages"];
-/// The optional columns.
-pub(super) const OPTIONAL: [&str; 3] = ["time_ns", "thread", "tenant"];
+/// How many bytes, after decompression, a format is told by.
+pub(super) const SAMPLE_BYTES: usize = 64 << 10;
 
-/// The number of a tenant: an index into [`Names::tenants`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TenantId(pub u32);
-
-/// One line of a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TraceRecord {
-    /// What happens; its space is an index into [`Names::spaces`].
-    pub op: PageOp,
-    /// When, in nanoseconds from any fixed point.
-    pub time_ns: Option<u64>,
-    /// Which thread does it.
-    pub thread: Option<u32>,
-    /// Which tenant pays for it.
-    pub tenant: Option<TenantId>,
+/// A format of traces. Its name, as in `--format`, is what it displays as and parses from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// `csv`: our exchange format as text.
+    Csv,
+    /// `compact`: our exchange format in binary, with checksums.
+    Compact,
+    /// `oracle-general`: libCacheSim's 24-byte records.
+    OracleGeneral,
+    /// `object-csv`: accesses to objects of a key-value cache or a content network, with a header.
+    ObjectCsv,
+    /// `msr`: block accesses as published by Microsoft Research Cambridge, seven columns without header.
+    Msr,
+    /// `lackey`: what `valgrind --tool=lackey --trace-mem=yes` prints.
+    Lackey,
+    /// `filemap`: events of the kernel's page cache as ftrace or `perf script` print them.
+    Filemap,
 }
 
-impl From<PageOp> for TraceRecord {
-    /// The operation alone, without the optional values.
-    fn from(op: PageOp) -> Self {
-        Self { op, time_ns: None, thread: None, tenant: None }
-    }
-}
+impl Format {
+    /// All formats, in declaration order.
+    pub const ALL: [Self; 7] = [
+        Self::Csv,
+        Self::Compact,
+        Self::OracleGeneral,
+        Self::ObjectCsv,
+        Self::Msr,
+        Self::Lackey,
+        Self::Filemap,
+    ];
 
-/// Which optional columns a trace has. The default is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Columns {
-    /// `time_ns`.
-    pub time_ns: bool,
-    /// `thread`.
-    pub thread: bool,
-    /// `tenant`.
-    pub tenant: bool,
-}
-
-/// The spaces and tenants of a trace, numbered in order of appearance.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
-    spaces: Vec<Space>,
-    tenants: Vec<String>,
-    space_ids: HashMap<String, SpaceId>,
-    tenant_ids: HashMap<String, TenantId>,
-}
-
-impl Names {
-    /// Tables with these spaces, numbered from 0 in this order, and no tenants.
+    /// The name, as in `--format`.
     #[must_use]
-    pub fn with_spaces(spaces: impl IntoIterator<Item = Space>) -> Self {
-        let mut names = Self::default();
-        for space in spaces {
-            names.space_ids.insert(space.to_string(), SpaceId(names.spaces.len() as u32));
-            names.spaces.push(space);
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Compact => "compact",
+            Self::OracleGeneral => "oracle-general",
+            Self::ObjectCsv => "object-csv",
+            Self::Msr => "msr",
+            Self::Lackey => "lackey",
+            Self::Filemap => "filemap",
         }
-        names
     }
 
-    /// The spaces, indexed by [`SpaceId`].
+    /// One line about it, for listings.
     #[must_use]
-    pub fn spaces(&self) -> &[Space] {
-        &self.spaces
-    }
-
-    /// The tenants, indexed by [`TenantId`].
-    #[must_use]
-    pub fn tenants(&self) -> &[String] {
-        &self.tenants
-    }
-
-    /// The number of `space`, which is added if it is new. `None` when 2^32 spaces are taken.
-    pub fn space(&mut self, space: Space) -> Option<SpaceId> {
-        let text = space.to_string();
-        if let Some(&id) = self.space_ids.get(&text) {
-            return Some(id);
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Csv => "lowtide's own, as text: op,space,page,pages and optional time_ns,thread,tenant",
+            Self::Compact => "lowtide's own, in binary: a few bytes a record, with checksums",
+            Self::OracleGeneral => {
+                "libCacheSim oracleGeneral: 24-byte records of time, object, size, next access"
+            }
+            Self::ObjectCsv => "object accesses with a header: time, id, size and optional op",
+            Self::Msr => "MSR Cambridge block accesses: seven columns without header",
+            Self::Lackey => "valgrind --tool=lackey --trace-mem=yes",
+            Self::Filemap => "mm_filemap events as printed by ftrace or perf script",
         }
-        let id = SpaceId(u32::try_from(self.spaces.len()).ok()?);
-        self.spaces.push(space);
-        self.space_ids.insert(text, id);
-        Some(id)
     }
 
-    /// The number of the tenant called `name`, which is added if it is new. `None` when 2^32 tenants are
-    /// taken.
-    pub fn tenant(&mut self, name: &str) -> Option<TenantId> {
-        if let Some(&id) = self.tenant_ids.get(name) {
-            return Some(id);
+    /// The format that content beginning with `sample` is in. `whole` says that nothing follows.
+    pub(super) fn of_sample(sample: &[u8], whole: bool) -> Option<Self> {
+        let (magic, rest) = (MAGIC.len() / 2, MAGIC.len());
+        if sample.get(..magic) == Some(&MAGIC[..magic])
+            || sample.get(magic..rest).is_some_and(|half| half == &MAGIC[magic..])
+        {
+            return Some(Self::Compact);
         }
-        let id = TenantId(u32::try_from(self.tenants.len()).ok()?);
-        self.tenants.push(name.to_owned());
-        self.tenant_ids.insert(name.to_owned(), id);
-        Some(id)
-    }
-
-    /// The number of the space written as `text`, if it is known.
-    pub(super) fn known_space(&self, text: &str) -> Option<SpaceId> {
-        self.space_ids.get(text).copied()
+        // The sample may end in the middle of a line, which says nothing.
+        let text = match sample.iter().rposition(|&byte| byte == b'\n') {
+            Some(last) if !whole => &sample[..=last],
+            _ => sample,
+        };
+        let mut lines = text.split(|&byte| byte == b'\n').map(trim_end);
+        let first = lines.clone().find(|line| !line.is_empty()).unwrap_or_default();
+        if object_csv::is_header(first) {
+            Some(Self::ObjectCsv)
+        } else if is_own_header(first) {
+            Some(Self::Csv)
+        } else if msr::is_record(first) {
+            Some(Self::Msr)
+        } else if lines.find(|line| !lackey::is_chatter(line)).is_some_and(lackey::is_access) {
+            Some(Self::Lackey)
+        } else if memchr::memmem::find(text, b"mm_filemap_").is_some() {
+            Some(Self::Filemap)
+        } else if oracle::is_plausible(sample) {
+            Some(Self::OracleGeneral)
+        } else {
+            None
+        }
     }
 }
 
-/// Whether a name can stand in a trace: not empty, no line breaks.
-pub(super) fn name_is_possible(name: &str) -> bool {
-    !name.is_empty() && !name.contains(['\n', '\r'])
+/// Whether any field is one of our columns: the reader says what else is wrong with the header.
+fn is_own_header(line: &[u8]) -> bool {
+    Fields::of(line).any(|field| REQUIRED.iter().chain(&OPTIONAL).any(|name| name.as_bytes() == field))
 }
 
-/// Parses `file:NAME` or `anon:NAME`.
-pub(super) fn parse_space(text: &str) -> Option<Space> {
-    let (kind, name) = text.split_once(':')?;
-    let kind = match kind {
-        "file" => SpaceKind::File,
-        "anon" => SpaceKind::Anon,
-        _ => return None,
-    };
-    name_is_possible(name).then(|| Space { kind, name: name.to_owned() })
+fn trim_end(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// Parses a decimal number without sign. `None` when it is not one or does not fit.
-pub(super) fn parse_number(text: &[u8]) -> Option<u64> {
-    if text.is_empty() {
-        return None;
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
-    text.iter().try_fold(0_u64, |number, byte| {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
+}
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(text: &str) -> Result<Self, UnknownFormat> {
+        let wanted = |format: &Self| format.name().eq_ignore_ascii_case(text);
+        Self::ALL.into_iter().find(wanted).ok_or_else(|| UnknownFormat { name: text.to_owned() })
+    }
+}
+
+/// A name that is no format's.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("no trace format is called `{name}`; there are {}", Format::ALL.map(Format::name).join(", "))]
+pub struct UnknownFormat {
+    /// The name.
+    pub name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back_and_others_are_answered_with_them() {
+        for format in Format::ALL {
+            assert_eq!(format.to_string().parse(), Ok(format));
         }
-        number.checked_mul(10)?.checked_add(u64::from(digit))
-    })
+        let error = "cvs".parse::<Format>().unwrap_err().to_string();
+        assert!(error.contains("`cvs`") && error.contains("csv, compact, oracle-general"), "{error}");
+    }
+
+    fn told(text: &str) -> Option<Format> {
+        Format::of_sample(text.as_bytes(), true)
+    }
+
+    #[test]
+    fn text_is_told_by_what_it_says() {
+        assert_eq!(told("op,space,page,pages\n"), Some(Format::Csv));
+        assert_eq!(told("\n\nthread,op,page,pages,space\r\n"), Some(Format::Csv));
+        assert_eq!(told("time,id,size\n1,2,3\n"), Some(Format::ObjectCsv));
+        assert_eq!(told("128166372003061629,hm,0,Read,8192,4096,100\n"), Some(Format::Msr));
+        assert_eq!(told("==1== Lackey\n--1-- warning\nI  04,3\n"), Some(Format::Lackey));
+        assert_eq!(told(" S 1fff000658,8\n"), Some(Format::Lackey));
+        let event = "x-1 [000] 1.5: mm_filemap_fault: dev=8:1 ino=a ofs=0\n";
+        assert_eq!(told(&format!("# tracer: nop\n#\n{event}")), Some(Format::Filemap));
+        for none in ["", "\n", "hello\n", "a,b,c\n", "{\"op\": 1}\n", "==1== Lackey\n"] {
+            assert_eq!(told(none), None, "{none:?}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_magic_is_still_one() {
+        for at in 0..MAGIC.len() {
+            let mut magic = MAGIC;
+            magic[at] ^= 0x20;
+            assert_eq!(Format::of_sample(&magic, true), Some(Format::Compact), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn half_a_line_at_the_end_of_the_sample_decides_nothing() {
+        let sample = b"==1== chatter\nI  0";
+        assert_eq!(Format::of_sample(sample, false), None);
+        assert_eq!(Format::of_sample(b"==1== chatter\nI  0,1", true), Some(Format::Lackey));
+    }
 }

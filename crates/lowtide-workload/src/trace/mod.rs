@@ -1,13 +1,19 @@
-//! Recorded operation streams: the exchange format, plain or compressed.
+//! Recorded operation streams: our exchange format, and the formats of other tools.
 //!
-//! A trace is CSV with a header. Four columns are required, three are optional, in any order:
+//! [`open`] reads a trace of any format, plain, gzip or Zstandard, told by its content; [`create`] writes ours. In
+//! between is one vocabulary, [`TraceRecord`]: an operation on pages of a space, and perhaps when, by which
+//! thread and for which tenant. Everything streams: a trace may be larger than memory.
+//!
+//! # The exchange format
+//!
+//! As text it is CSV with a header. Four columns are required, three are optional, in any order:
 //!
 //! | column | value |
 //! |---|---|
 //! | `op` | `read`, `write`, `load`, `store`, `sync` or `free`: see [`OpKind`](crate::OpKind) |
 //! | `space` | `file:NAME` or `anon:NAME`; every new name is a new space |
 //! | `page` | the first page, counted from 0 |
-//! | `pages` | how many pages, at least 1 |
+//! | `pages` | how many pages, at least 1; the last page is below 2^32 |
 //! | `time_ns` | optional: nanoseconds from any fixed point |
 //! | `thread` | optional: the thread's number |
 //! | `tenant` | optional: the tenant's name |
@@ -22,24 +28,43 @@
 //! store,anon:heap,4,2,1
 //! ```
 //!
+//! The compact format says the same in a few bytes a record, with checksums and an end mark, so that damage and
+//! truncation are noticed: `compact/mod.rs` describes it byte by byte.
+//!
+//! # Where things are
+//!
 //! | file | holds |
 //! |---|---|
-//! | `format.rs` | [`TraceRecord`], [`Names`], [`Columns`]: what a line says |
-//! | `reader.rs`, `writer.rs` | [`Reader`], [`Writer`]: one line at a time, constant memory |
+//! | `open.rs` | [`open`], [`read_from`], [`Trace`]: read any format, from any compression |
+//! | `create.rs` | [`create`], [`TraceWriter`]: write ours, as the file's name says |
+//! | `format.rs` | [`Format`]: the formats by name and by content |
+//! | `record.rs` | [`TraceRecord`], [`Names`], [`Columns`]: what a record says |
+//! | `csv/` | [`Reader`], [`Writer`]: our format as text |
+//! | `compact/` | [`CompactWriter`], and its reader: our format in binary |
+//! | `foreign/` | libCacheSim oracleGeneral, object and block CSV, Valgrind Lackey, kernel page-cache events |
+//! | `input.rs`, `text.rs` | bytes decompressed and counted; lines, fields, numbers |
 //! | `error.rs` | [`TraceError`]: line, byte offset, what is wrong |
-//! | `open.rs` | [`open`]: files, compressed or not |
 //! | `survey.rs` | [`survey()`]: how large each space is, before anything is played |
 
+mod compact;
+mod create;
+mod csv;
 mod error;
+mod foreign;
 mod format;
+mod input;
 mod open;
-mod reader;
+mod record;
 mod survey;
-mod writer;
+mod text;
 
+pub use compact::CompactWriter;
+pub use create::{TraceWriter, create};
+pub use csv::{Reader, Writer};
 pub use error::{TraceError, TraceFault, TraceFileError, WriteError};
-pub use format::{Columns, Names, TenantId, TraceRecord};
-pub use open::{FileReader, decompressed, open};
-pub use reader::Reader;
+pub use foreign::PAGE_BYTES;
+pub use foreign::filemap::Skipped;
+pub use format::{Format, UnknownFormat};
+pub use open::{Progress, Trace, open, read_from};
+pub use record::{Columns, Names, TenantId, TraceRecord};
 pub use survey::{SpaceSurvey, Survey, survey};
-pub use writer::Writer;

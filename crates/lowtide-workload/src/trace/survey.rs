@@ -3,12 +3,11 @@
 //! A player has to create its files before the first operation, and a trace only says how large they are at
 //! its end. So a trace is read twice; the pass also finds every error before anything has been played.
 
-use super::error::{TraceError, TraceFileError};
-use super::open::open;
-use super::reader::Reader;
+use super::error::TraceFileError;
+use super::format::Format;
+use super::open::{Trace, open};
 use crate::op::{OpKind, Space};
 use std::collections::BTreeSet;
-use std::io::BufRead;
 use std::path::Path;
 
 /// What one space of a trace is used for.
@@ -25,10 +24,14 @@ pub struct SpaceSurvey {
 }
 
 impl SpaceSurvey {
+    const fn new(space: Space) -> Self {
+        Self { space, max_page: 0, ops: 0, writes: 0 }
+    }
+
     /// How many pages the space must have.
     #[must_use]
     pub const fn pages(&self) -> u64 {
-        // The reader refuses operations that end beyond the last page number.
+        // The readers refuse operations that end beyond the last page number.
         self.max_page.saturating_add(1)
     }
 }
@@ -53,13 +56,13 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Reads `reader` to its end.
+    /// Reads the rest of `trace`.
     ///
     /// # Errors
-    /// The first [`TraceError`] of the trace.
-    pub fn of<R: BufRead>(mut reader: Reader<R>) -> Result<Self, TraceError> {
+    /// The first error of the trace.
+    pub fn of(trace: &mut Trace) -> Result<Self, TraceFileError> {
         let mut survey = Self::default();
-        while let Some(record) = reader.next().transpose()? {
+        while let Some(record) = trace.next().transpose()? {
             let op = record.op;
             let writes = u64::from(op.kind.writes());
             survey.ops += 1;
@@ -70,26 +73,27 @@ impl Survey {
                 let (first, last) = survey.time_ns.unwrap_or((time, time));
                 survey.time_ns = Some((first.min(time), last.max(time)));
             }
-            // A new space has the next number, so it is always the one to be added.
-            if let Some(space) = reader.names().spaces().get(survey.spaces.len()) {
-                survey.spaces.push(SpaceSurvey { space: space.clone(), max_page: 0, ops: 0, writes: 0 });
+            let number = op.space.0 as usize;
+            if number >= survey.spaces.len() {
+                let new = &trace.names().spaces()[survey.spaces.len()..];
+                survey.spaces.extend(new.iter().cloned().map(SpaceSurvey::new));
             }
-            let space = &mut survey.spaces[op.space.0 as usize];
+            let space = &mut survey.spaces[number];
             space.max_page = space.max_page.max(op.last_page());
             space.ops += 1;
             space.writes += writes;
         }
-        survey.tenants = reader.into_names().tenants().to_vec();
+        survey.tenants = trace.names().tenants().to_vec();
         Ok(survey)
     }
 }
 
-/// Surveys the trace at `path`, compressed or not. Reads it to its end.
+/// Surveys the trace at `path`, opened as by [`open`]. Reads it to its end.
 ///
 /// # Errors
-/// [`TraceFileError`] when it cannot be opened or any line is wrong.
-pub fn survey(path: &Path) -> Result<Survey, TraceFileError> {
-    Survey::of(open(path)?).map_err(|source| TraceFileError::Content { path: path.to_owned(), source })
+/// [`TraceFileError`] when it cannot be opened or anything in it is wrong.
+pub fn survey(path: &Path, format: Option<Format>) -> Result<Survey, TraceFileError> {
+    Survey::of(&mut open(path, format)?)
 }
 
 #[cfg(test)]
@@ -105,7 +109,7 @@ mod tests {
                     sync,file:a,0,1,,,90\n";
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        let survey = survey(file.path()).unwrap();
+        let survey = survey(file.path(), None).unwrap();
         assert_eq!((survey.ops, survey.writes, survey.syncs), (4, 2, 1));
         assert_eq!(
             survey.spaces,
@@ -124,7 +128,7 @@ mod tests {
     fn an_error_names_file_and_line() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "op,space,page,pages\nread,file:a,0,0\n").unwrap();
-        let error = survey(file.path()).unwrap_err().to_string();
+        let error = survey(file.path(), None).unwrap_err().to_string();
         assert!(error.contains(&file.path().display().to_string()) && error.contains("line 2"), "{error}");
     }
 }

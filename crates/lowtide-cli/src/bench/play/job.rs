@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lowtide_workload::op::Access;
+use lowtide_workload::trace::UnknownFormat;
 use lowtide_workload::ycsb::Letter;
 use lowtide_workload::{RandomRead, Scan, Workload, Ycsb};
 use serde::{Deserialize, Serialize};
@@ -41,6 +42,8 @@ pub(crate) struct Job {
     pub(crate) seed: u64,
     /// The trace to replay.
     pub(crate) trace: Option<PathBuf>,
+    /// The name of its format; `None` when that is told by its content.
+    pub(crate) trace_format: Option<String>,
     /// Whether operations write.
     pub(crate) writes: bool,
 }
@@ -78,7 +81,12 @@ impl Job {
             (None, Workload::Scan) => Script::Scan(Scan::new(pages, NonZeroU32::MIN, Access::Mapped)?),
             (None, _) => Script::Replay(match (recording, &self.trace) {
                 (Some(recording), _) => recording,
-                (None, Some(path)) => Arc::new(Recording::read(path)?),
+                (None, Some(path)) => {
+                    let format = self.trace_format.as_deref().map(str::parse).transpose();
+                    let format = format
+                        .map_err(|error: UnknownFormat| BenchError::usage(error.to_string(), "choose one"))?;
+                    Arc::new(Recording::read(path, format)?)
+                }
                 (None, None) => {
                     return Err(BenchError::usage(
                         format!("{workload} needs a trace"),

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lowtide_workload::block::{fill_page, verify_page};
-use lowtide_workload::trace::{TraceFileError, open};
+use lowtide_workload::trace::{Format, open};
 use lowtide_workload::{OpKind, PageOp};
 
 use crate::bench::content::BLOCK_SEED;
@@ -37,18 +37,24 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Reads a trace.
+    /// Reads a trace, in the format given or the one that its content is in.
     ///
     /// # Errors
-    /// [`BenchError::Trace`] naming line and reason, [`BenchError::Usage`] for a trace that is empty or too long.
-    pub(crate) fn read(path: &Path) -> Result<Self, BenchError> {
+    /// [`BenchError::Trace`] naming place and reason, [`BenchError::Usage`] for a trace that is empty or too long.
+    pub(crate) fn read(path: &Path, format: Option<Format>) -> Result<Self, BenchError> {
+        if path == Path::new("-") {
+            return Err(BenchError::usage(
+                "replay reads its trace more than once, which standard input does not allow",
+                "name a file with --trace FILE",
+            ));
+        }
         let too_large = |what: String| {
             BenchError::usage(format!("the trace {} {what}", path.display()), "cut it into smaller ones")
         };
         let mut ops = Vec::new();
         let mut ends: Vec<u64> = Vec::new();
-        for record in open(path)? {
-            let op = record.map_err(|source| TraceFileError::Content { path: path.to_owned(), source })?.op;
+        for record in open(path, format)? {
+            let op = record?.op;
             let space = op.space.0 as usize;
             if ends.len() <= space {
                 ends.resize(space + 1, 0);
@@ -61,7 +67,7 @@ impl Recording {
         }
         if ops.is_empty() {
             return Err(BenchError::usage(
-                format!("the trace {} has a header and no operations", path.display()),
+                format!("the trace {} holds no operations", path.display()),
                 "record some",
             ));
         }

@@ -1,4 +1,4 @@
-//! Reads a trace, one record at a time.
+//! Reads the exchange format, one record at a time.
 //!
 //! Splitting into fields is the `csv` crate's; this file gives the fields their meaning. A trace usually
 //! stays on one space for long runs, so the last space is compared before any table is asked.
@@ -11,11 +11,12 @@
 //! errors point at the line they mean; for the same reason it is told that only `\n` ends a line, and the
 //! `\r` before it, if there is one, is taken off the last field here.
 
-use super::error::{TraceError, TraceFault};
-use super::format::{Names, OPTIONAL, REQUIRED, TenantId, TraceRecord, parse_number, parse_space};
+use super::super::error::{TraceError, TraceFault};
+use super::super::record::{Names, OPTIONAL, REQUIRED, TenantId, TraceRecord, name_is_possible, parse_space};
+use super::super::text::{LINE_BYTES_MAX, number, shown};
 use crate::op::{OpKind, PageOp, SpaceId};
 use csv::{ByteRecord, ReaderBuilder, Terminator};
-use std::io::{self, BufRead, Read};
+use std::io::{self, Read};
 
 /// An iterator over the records of a trace, in constant memory but for the names.
 ///
@@ -42,7 +43,7 @@ pub struct Reader<R> {
     ended: bool,
 }
 
-impl<R: BufRead> Reader<R> {
+impl<R: Read> Reader<R> {
     /// Reads the header from `input`.
     ///
     /// # Errors
@@ -63,10 +64,10 @@ impl<R: BufRead> Reader<R> {
         &self.names
     }
 
-    /// The names, when the records are done with.
+    /// The offset, in the text, of the line read last.
     #[must_use]
-    pub fn into_names(self) -> Names {
-        self.names
+    pub fn byte_offset(&self) -> u64 {
+        self.lines.byte_offset
     }
 
     fn parse(&mut self) -> Result<TraceRecord, TraceFault> {
@@ -81,9 +82,6 @@ impl<R: BufRead> Reader<R> {
         let pages = number("pages", field(header.pages), u64::from(u32::MAX))? as u32;
         if pages == 0 {
             return Err(TraceFault::NoPages);
-        }
-        if page.checked_add(u64::from(pages)).is_none() {
-            return Err(TraceFault::RangeOverflow { page, pages });
         }
         let optional = |column: &'static str, place: Option<usize>, max| match place.map(field) {
             None | Some([]) => Ok(None),
@@ -104,11 +102,15 @@ impl<R: BufRead> Reader<R> {
                 id
             }
         };
-        Ok(TraceRecord { op: PageOp { kind, space, page, pages }, time_ns, thread, tenant })
+        let op = PageOp { kind, space, page, pages };
+        if !op.range_is_possible() {
+            return Err(TraceFault::TooFar { page, pages });
+        }
+        Ok(TraceRecord { op, time_ns, thread, tenant })
     }
 }
 
-impl<R: BufRead> Iterator for Reader<R> {
+impl<R: Read> Iterator for Reader<R> {
     type Item = Result<TraceRecord, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -128,7 +130,7 @@ impl<R: BufRead> Iterator for Reader<R> {
     }
 }
 
-impl<R: BufRead> std::iter::FusedIterator for Reader<R> {}
+impl<R: Read> std::iter::FusedIterator for Reader<R> {}
 
 /// Where each column is.
 #[derive(Clone, Copy, Debug)]
@@ -149,7 +151,7 @@ impl Header {
         if let Some(name) =
             names().find(|name| !REQUIRED.iter().chain(&OPTIONAL).any(|known| known.as_bytes() == *name))
         {
-            return Err(TraceFault::UnknownColumn { column: text(name) });
+            return Err(TraceFault::UnknownColumn { column: shown(name) });
         }
         let find = |column: &'static str| {
             let mut places = names().enumerate().filter(|(_, name)| *name == column.as_bytes());
@@ -174,19 +176,11 @@ fn parse_op(field: &[u8]) -> Result<OpKind, TraceFault> {
     OpKind::ALL
         .into_iter()
         .find(|kind| kind.name().as_bytes() == field)
-        .ok_or_else(|| TraceFault::UnknownOp { text: text(field) })
-}
-
-fn number(column: &'static str, field: &[u8], max: u64) -> Result<u64, TraceFault> {
-    parse_number(field).filter(|&number| number <= max).ok_or_else(|| TraceFault::BadNumber {
-        column,
-        text: text(field),
-        max,
-    })
+        .ok_or_else(|| TraceFault::UnknownOp { text: shown(field) })
 }
 
 fn space(names: &mut Names, field: &[u8]) -> Result<SpaceId, TraceFault> {
-    let bad = || TraceFault::BadSpace { text: text(field) };
+    let bad = || TraceFault::BadSpace { text: shown(field) };
     let written = str::from_utf8(field).map_err(|_| bad())?;
     match names.known_space(written) {
         Some(id) => Ok(id),
@@ -196,19 +190,8 @@ fn space(names: &mut Names, field: &[u8]) -> Result<SpaceId, TraceFault> {
 
 fn tenant(names: &mut Names, field: &[u8]) -> Result<TenantId, TraceFault> {
     match str::from_utf8(field) {
-        Ok(name) if super::format::name_is_possible(name) => {
-            names.tenant(name).ok_or(TraceFault::TooManyNames)
-        }
-        _ => Err(TraceFault::BadTenant { text: text(field) }),
-    }
-}
-
-/// A field for a message: readable whatever its bytes are, and cut when it is long.
-fn text(field: &[u8]) -> String {
-    const SHOWN_BYTES: usize = 80;
-    match field.get(..SHOWN_BYTES) {
-        Some(start) if field.len() > SHOWN_BYTES => format!("{}…", String::from_utf8_lossy(start)),
-        _ => String::from_utf8_lossy(field).into_owned(),
+        Ok(name) if name_is_possible(name) => names.tenant(name).ok_or(TraceFault::TooManyNames),
+        _ => Err(TraceFault::BadTenant { text: shown(field) }),
     }
 }
 
@@ -276,13 +259,9 @@ impl<R: Read> Lines<R> {
 
     /// `what` is wrong with the current line.
     fn at(&self, what: TraceFault) -> TraceError {
-        TraceError { line: self.line, byte_offset: self.byte_offset, what }
+        TraceError { line: Some(self.line), byte_offset: self.byte_offset, what }
     }
 }
-
-/// How far the splitter may read for one line, in bytes: a file that is no trace, or a quote that never
-/// closes, must not be gathered into one field of the size of the file. Far above any real line; not tuned.
-const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// Passes bytes through, remembers how they ended, and stops a line without end.
 #[derive(Debug)]
@@ -335,7 +314,7 @@ mod tests {
 
     fn fails(input: &str) -> (u64, u64, TraceFault) {
         let error = read_all(input).expect_err(input);
-        (error.line, error.byte_offset, error.what)
+        (error.line.unwrap(), error.byte_offset, error.what)
     }
 
     #[test]
@@ -427,7 +406,7 @@ mod tests {
         let mut reader = Reader::new(io::BufReader::new(quote.as_bytes().chain(lines))).unwrap();
         let error = reader.next().and_then(Result::err).expect("an endless field");
         assert!(matches!(error.what, TraceFault::LineTooLong { .. }));
-        assert_eq!(error.line, 2);
+        assert_eq!(error.line, Some(2));
     }
 
     #[test]
@@ -437,7 +416,8 @@ mod tests {
         assert!(line("read,file:a,x,1").contains("`page`") && line("read,file:a,x,1").contains("`x`"));
         assert!(line("read,file:a,1,0").contains("`pages` is 0"));
         assert!(line("read,disk:a,1,1").contains("file:NAME"));
-        assert!(line("read,file:a,18446744073709551615,1").contains("2^64"));
+        assert!(line("read,file:a,18446744073709551615,1").contains("2^32"));
+        assert!(line("read,file:a,4294967295,2").contains("2^32"));
         assert!(line("read,file:a,1").contains("3 fields"));
     }
 
@@ -479,7 +459,7 @@ mod tests {
         assert!(reader.next().is_some_and(|record| record.is_ok()));
         let error = reader.next().and_then(Result::err).expect("an error");
         assert!(matches!(error.what, TraceFault::Io { .. }));
-        assert_eq!((error.line, error.byte_offset as usize), (3, start.len()));
+        assert_eq!((error.line, error.byte_offset as usize), (Some(3), start.len()));
         assert!(error.to_string().contains("medium error"));
     }
 

@@ -1,7 +1,7 @@
-//! Writes a trace, one record at a time.
+//! Writes the exchange format, one record at a time.
 
-use super::error::WriteError;
-use super::format::{Columns, Names, TraceRecord, name_is_possible};
+use super::super::error::WriteError;
+use super::super::record::{Columns, Names, REQUIRED, TraceRecord, checked};
 use csv::{ByteRecord, WriterBuilder};
 use std::fmt::{Display, Write as _};
 use std::io::{self, Write};
@@ -32,10 +32,7 @@ impl<W: Write> Writer<W> {
         };
         let optional = [(columns.time_ns, "time_ns"), (columns.thread, "thread"), (columns.tenant, "tenant")];
         let optional = optional.into_iter().filter_map(|(present, name)| present.then_some(name));
-        writer
-            .lines
-            .write_record(super::format::REQUIRED.into_iter().chain(optional))
-            .map_err(io::Error::from)?;
+        writer.lines.write_record(REQUIRED.into_iter().chain(optional)).map_err(io_error)?;
         Ok(writer)
     }
 
@@ -45,24 +42,7 @@ impl<W: Write> Writer<W> {
     /// A [`WriteError`]; nothing of the record is then written, except perhaps after [`WriteError::Io`].
     pub fn write(&mut self, record: &TraceRecord, names: &Names) -> Result<(), WriteError> {
         let op = record.op;
-        if op.pages == 0 || op.page.checked_add(u64::from(op.pages)).is_none() {
-            return Err(WriteError::BadRange { page: op.page, pages: op.pages });
-        }
-        let spaces = names.spaces();
-        let space = spaces
-            .get(op.space.0 as usize)
-            .ok_or(WriteError::UnknownSpace { id: op.space.0, known: spaces.len() })?;
-        check_name(&space.name)?;
-        let tenants = names.tenants();
-        let tenant = match record.tenant {
-            Some(id) if self.columns.tenant => {
-                let unknown = WriteError::UnknownTenant { id: id.0, known: tenants.len() };
-                let name = tenants.get(id.0 as usize).ok_or(unknown)?;
-                check_name(name)?;
-                Some(name)
-            }
-            _ => None,
-        };
+        let (space, tenant) = checked(record, names, self.columns)?;
         self.record.clear();
         self.push(Some(op.kind));
         self.push(Some(space));
@@ -77,7 +57,7 @@ impl<W: Write> Writer<W> {
         if self.columns.tenant {
             self.push(tenant);
         }
-        self.lines.write_byte_record(&self.record).map_err(io::Error::from)?;
+        self.lines.write_byte_record(&self.record).map_err(io_error)?;
         Ok(())
     }
 
@@ -100,15 +80,20 @@ impl<W: Write> Writer<W> {
     }
 }
 
-fn check_name(name: &str) -> Result<(), WriteError> {
-    if name_is_possible(name) { Ok(()) } else { Err(WriteError::BadName { name: name.to_owned() }) }
+/// The device's own error, where the CSV writer wraps one.
+fn io_error(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        kind => io::Error::other(format!("{kind:?}")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Reader, TenantId};
+    use super::super::super::record::TenantId;
+    use super::super::Reader;
     use super::*;
-    use crate::op::{OpKind, PageOp, Space, SpaceId};
+    use crate::op::{OpKind, PageOp, SPACE_PAGES_MAX, Space, SpaceId};
     use proptest::prelude::*;
 
     const ALL: Columns = Columns { time_ns: true, thread: true, tenant: true };
@@ -140,7 +125,7 @@ mod tests {
         assert!(matches!(line(one(3), &names), Err(WriteError::UnknownSpace { id: 3, known: 3 })));
         let tenant = TraceRecord { tenant: Some(TenantId(0)), ..one(0) };
         assert!(matches!(line(tenant, &names), Err(WriteError::UnknownTenant { id: 0, known: 0 })));
-        for (page, pages) in [(1, 0), (u64::MAX, 1)] {
+        for (page, pages) in [(1, 0), (u64::MAX, 1), (SPACE_PAGES_MAX, 1), (SPACE_PAGES_MAX - 1, 2)] {
             let op = PageOp { kind: OpKind::Read, space: SpaceId(0), page, pages };
             assert!(matches!(line(op.into(), &names), Err(WriteError::BadRange { .. })));
         }
@@ -167,7 +152,7 @@ mod tests {
         fn any_record()(
             kind in prop::sample::select(&OpKind::ALL),
             (space, tenant) in (0..3_u32, prop::option::of(0..2_u32)),
-            (page, pages) in (0..u64::MAX - u64::from(u32::MAX), 1_u32..),
+            (page, pages) in (0..SPACE_PAGES_MAX / 2, 1..=1_u32 << 31),
             time_ns: Option<u64>,
             thread: Option<u32>,
         ) -> TraceRecord {

@@ -1,0 +1,101 @@
+//! A door that notes what goes through it.
+//!
+//! An access is noted when it begins. An update is a load, and a store when there is something to write.
+
+use std::io;
+use std::sync::Arc;
+
+use lowtide_workload::OpKind;
+
+use super::log::Log;
+use crate::bench::door::{Door, DoorError};
+
+/// One thread's door with its place in the log.
+pub(super) struct Tap<D> {
+    door: D,
+    notebook: Notebook,
+}
+
+struct Notebook {
+    log: Arc<Log>,
+    thread: u32,
+    page_shift: u32,
+}
+
+impl Notebook {
+    fn note(&self, kind: OpKind, offset: u64, len: usize) -> io::Result<()> {
+        self.log.note(self.thread, kind, [self.pages(offset, len)])
+    }
+
+    /// The pages of a range of bytes, as the first and how many.
+    fn pages(&self, offset: u64, len: usize) -> (u64, u32) {
+        let first = offset >> self.page_shift;
+        let last = (offset + (len as u64).max(1) - 1) >> self.page_shift;
+        // Players ask for 64 KiB pages in runs of 2^16 at most; more would be refused by the trace.
+        (first, u32::try_from(last - first + 1).unwrap_or(u32::MAX))
+    }
+}
+
+impl<D: Door> Tap<D> {
+    /// Thread `thread`'s way through `door`, with pages of `page_bytes`, a power of two.
+    pub(super) fn new(door: D, log: Arc<Log>, thread: u32, page_bytes: u64) -> Self {
+        Self { door, notebook: Notebook { log, thread, page_shift: page_bytes.trailing_zeros() } }
+    }
+}
+
+impl<D: Door> Door for Tap<D> {
+    fn load<R>(&mut self, offset: u64, len: usize, look: impl FnOnce(&[u8]) -> R) -> Result<R, DoorError> {
+        self.notebook.note(OpKind::Load, offset, len)?;
+        self.door.load(offset, len, look)
+    }
+
+    fn load_many(
+        &mut self,
+        offsets: &[u64],
+        len: usize,
+        look: impl FnMut(usize, &[u8]),
+    ) -> Result<(), DoorError> {
+        let Notebook { log, thread, .. } = &self.notebook;
+        let ranges = offsets.iter().map(|&offset| self.notebook.pages(offset, len));
+        log.note(*thread, OpKind::Load, ranges)?;
+        self.door.load_many(offsets, len, look)
+    }
+
+    fn store(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DoorError> {
+        self.notebook.note(OpKind::Store, offset, bytes.len())?;
+        self.door.store(offset, bytes)
+    }
+
+    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), DoorError> {
+        self.notebook.note(OpKind::Read, offset, bytes.len())?;
+        self.door.read(offset, bytes)
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DoorError> {
+        self.notebook.note(OpKind::Write, offset, bytes.len())?;
+        self.door.write(offset, bytes)
+    }
+
+    fn modify(
+        &mut self,
+        offset: u64,
+        bytes: &mut [u8],
+        change: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Result<(), DoorError> {
+        self.notebook.note(OpKind::Load, offset, bytes.len())?;
+        let mut noted = Ok(());
+        let notebook = &self.notebook;
+        self.door.modify(offset, bytes, |bytes| {
+            let store = change(bytes);
+            if store {
+                noted = notebook.note(OpKind::Store, offset, bytes.len());
+            }
+            store && noted.is_ok()
+        })?;
+        Ok(noted?)
+    }
+
+    fn flush(&mut self) -> Result<(), DoorError> {
+        self.door.flush()
+    }
+}

@@ -1,0 +1,86 @@
+//! The extra turn that is recorded.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lowtide::Size;
+use lowtide_workload::OpKind;
+use lowtide_workload::trace::{Columns, TraceWriter, create};
+
+use super::log::Log;
+use super::tap::Tap;
+use crate::bench::crew::{Crew, Until};
+use crate::bench::door::{Door, ViewDoor};
+use crate::bench::error::BenchError;
+use crate::bench::play::job::{Job, Script};
+use crate::bench::table::thousands;
+use crate::bench::tally::Slice;
+use crate::interrupt;
+
+/// A trace to be recorded. Its file exists under a temporary name, so that a path that cannot be written is known before
+/// the first round; dropped without a finished turn, the file is removed.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    path: PathBuf,
+    writer: TraceWriter,
+}
+
+impl Recorder {
+    /// Creates the file.
+    ///
+    /// # Errors
+    /// [`BenchError::Trace`].
+    pub(crate) fn create(path: &Path) -> Result<Self, BenchError> {
+        let columns = Columns { time_ns: true, thread: true, tenant: false };
+        Ok(Self { path: path.to_owned(), writer: create(path, columns)? })
+    }
+
+    /// Plays one turn of `job` through `door`, records it, and says what was recorded.
+    ///
+    /// # Errors
+    /// [`BenchError::Trace`] when the trace cannot be written, [`BenchError::Wrong`] when an operation failed,
+    /// [`BenchError::Interrupted`], and those of [`Crew`]. No trace is left then.
+    pub(crate) fn turn(
+        self,
+        label: &str,
+        mut door: ViewDoor,
+        job: &Job,
+        script: &Script,
+        until: Until,
+    ) -> Result<String, BenchError> {
+        let log = Arc::new(Log::start(self.writer)?);
+        let mut threads = 0..;
+        let players = job.players(script, || {
+            let thread = threads.next().unwrap_or_default();
+            Tap::new(door.clone(), Arc::clone(&log), thread, job.page_bytes)
+        });
+        let mut slice = {
+            let mut crew = Crew::start(players)?;
+            Slice::of(&crew.run(until, job.batch)?)
+        };
+        if job.writes {
+            let pages = u32::try_from(job.data_bytes / job.page_bytes).unwrap_or(u32::MAX);
+            // If the writer has failed, `finish` says why.
+            let _ = log.note(0, OpKind::Sync, [(0, pages)]);
+            if let Err(error) = door.flush() {
+                slice.errors += 1;
+                slice.first_error.get_or_insert_with(|| format!("flush: {error}"));
+            }
+        }
+        interrupt::check(|| format!("recording {label}"))?;
+        // A trace that cannot be written fails the operations, so it is looked at first.
+        let (writer, noted) = log.finish()?;
+        if slice.errors > 0 {
+            let first = slice.first_error.unwrap_or_else(|| "not described".into());
+            return Err(BenchError::Wrong { system: label.to_owned(), errors: slice.errors, first });
+        }
+        writer.finish()?;
+        Ok(format!(
+            "{} accesses of {} operations of {label} are recorded in {}, on pages of {}",
+            thousands(noted as f64),
+            thousands(slice.ops as f64),
+            self.path.display(),
+            Size::new(job.page_bytes)
+        ))
+    }
+}

@@ -1,0 +1,129 @@
+//! Promise: `--record` writes what the threads really did, in order of time, and that trace can be played; what fails
+//! leaves no file.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use common::{files, results, rows, run, text};
+use lowtide_workload::OpKind;
+use lowtide_workload::trace::{TraceRecord, open};
+
+fn record(dir: &Path, trace: &Path, workload: &str, more: &[&str]) {
+    let trace = trace.to_str().unwrap();
+    let args = ["bench", workload, "--max", "2M", "--ops", "4000", "--rounds", "2", "--policy", "mglru,lru"];
+    let args = [args.as_slice(), &["--against", "none", "--no-keep", "--record", trace], more].concat();
+    let results = results(dir, &args);
+    for row in rows(&results) {
+        assert_eq!(
+            (&row["ops"], &row["errors"]),
+            (&4000.into(), &0.into()),
+            "the recorded turn counts nowhere"
+        );
+    }
+}
+
+fn read(path: &Path) -> Vec<TraceRecord> {
+    let mut trace = open(path, None).unwrap();
+    let records: Vec<_> = trace.by_ref().map(Result::unwrap).collect();
+    let spaces: Vec<_> = trace.names().spaces().iter().map(ToString::to_string).collect();
+    assert_eq!(spaces, ["file:data"]);
+    assert!(records.is_sorted_by_key(|record| record.time_ns.unwrap()), "in order of time");
+    records
+}
+
+fn count(records: &[TraceRecord], kind: OpKind) -> usize {
+    records.iter().filter(|record| record.op.kind == kind).count()
+}
+
+#[test]
+fn every_access_of_every_thread_is_recorded_and_can_be_played() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, more) in [("one.csv", ["--batch", "1"]), ("many.lt.zst", ["--batch", "16"])] {
+        let trace = dir.path().join(name);
+        record(
+            dir.path(),
+            &trace,
+            "ycsb-a",
+            &[&["--threads", "4", "--page", "4K"], more.as_slice()].concat(),
+        );
+        let records = read(&trace);
+        // Every operation looks at one record, and half of them write it back.
+        assert_eq!(count(&records, OpKind::Load), 4000);
+        assert!((1600..2400).contains(&count(&records, OpKind::Store)));
+        assert_eq!(count(&records, OpKind::Sync), 1);
+        let threads: BTreeSet<_> = records.iter().map(|record| record.thread.unwrap()).collect();
+        assert_eq!(threads, BTreeSet::from([0, 1, 2, 3]));
+        let accesses = records.iter().filter(|record| record.op.kind != OpKind::Sync);
+        assert!(accesses.clone().all(|record| record.op.pages == 1 && record.op.page < (8 << 20) / 4096));
+
+        let trace = trace.to_str().unwrap();
+        let args =
+            ["bench", "replay", "--trace", trace, "--max", "2M", "--policy", "mglru", "--against", "none"];
+        let results = results(dir.path(), &args);
+        let row = &rows(&results)[0];
+        assert_eq!(
+            (row["ops"].as_u64(), row["errors"].as_u64()),
+            (Some(records.len() as u64), Some(0)),
+            "{row}"
+        );
+        assert_eq!(row["verified"], 4000);
+    }
+    assert_eq!(files(dir.path()), ["many.lt.zst", "one.csv"]);
+}
+
+#[test]
+fn reads_at_random_and_in_order_are_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("trace.lt");
+    for workload in ["random-read", "scan"] {
+        record(dir.path(), &trace, workload, &["--threads", "2"]);
+        let records = read(&trace);
+        assert_eq!((records.len(), count(&records, OpKind::Load)), (4000, 4000), "{workload}");
+        if workload == "scan" {
+            for thread in 0..2 {
+                let own = records.iter().filter(|record| record.thread == Some(thread));
+                let pages: Vec<_> = own.map(|record| record.op.page).collect();
+                let steps = pages.windows(2).filter(|pair| pair[1] == pair[0] + 1).count();
+                assert!(steps + 10 > pages.len(), "a scan goes on where it was");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_recording_after_the_rows_have_been_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let full = dir.path().join("full.csv");
+    std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+    let json = dir.path().join("results.json");
+    let output = run(&[
+        "bench",
+        "ycsb-c",
+        "--max",
+        "2M",
+        "--ops",
+        "20000",
+        "--rounds",
+        "2",
+        "--policy",
+        "mglru",
+        "--against",
+        "none",
+        "--no-keep",
+        "--dir",
+        dir.path().to_str().unwrap(),
+        "--json",
+        json.to_str().unwrap(),
+        "--record",
+        full.to_str().unwrap(),
+    ]);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("full.csv") && message.contains("No space left"), "{message}");
+    assert!(text(&output.stdout).contains("20 000 contents verified"), "{}", text(&output.stdout));
+    assert!(fs::read(&json).is_ok_and(|json| !json.is_empty()));
+    assert_eq!(files(dir.path()), ["full.csv"], "nothing but the link is left");
+}
