@@ -19,6 +19,9 @@ const REST_NS: u64 = 1_000_000;
 const REFUSALS: u32 = 10;
 const SLEEP_NS: u64 = 10_000_000;
 
+/// Events of the machine after which no thread begins anything: where memory is too scarce, everything takes for ever.
+const EVENTS_MAX: u64 = 60_000;
+
 /// What a run's threads share.
 #[derive(Debug)]
 pub(super) struct Crew {
@@ -123,7 +126,7 @@ impl Crew {
         let mut scan_left = 0;
         let mut refusals = 0;
         for _ in 0..thread.ops {
-            if refusals == REFUSALS {
+            if refusals == REFUSALS || ctx.w().sched.handled > EVENTS_MAX {
                 break;
             }
             self.begun.set(self.begun.get() + 1);
