@@ -167,6 +167,15 @@ impl Engine {
         }
     }
 
+    /// Tells whether nobody has run in a space since it was walked last: an aging leaves an idle space out, and opens its generation all the
+    /// same. Spaces are not idle unless a driver that schedules tasks says so; it does so when it begins to walk one, and takes it back
+    /// when a task that uses the space is switched in. A space that the engine does not know is ignored.
+    pub fn set_idle(&mut self, id: SpaceId, idle: bool) {
+        if let Some(&Some(memcg)) = self.spaces.get(id.0 as usize) {
+            self.memcgs[memcg.index()].lruvec.walk.set_idle(id, idle);
+        }
+    }
+
     /// The lruvec of a group, as if its lock were taken.
     #[inline]
     pub(crate) fn locked(&mut self, memcg: MemcgId) -> Locked<'_> {

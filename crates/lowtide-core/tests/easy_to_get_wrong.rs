@@ -122,6 +122,32 @@ fn an_aging_that_visits_nothing_still_opens_a_generation() {
 }
 
 #[test]
+fn a_space_in_which_nobody_ran_is_walked_once() {
+    for idle in [false, true] {
+        let mut desk = Desk::of("mglru-7.1", 128);
+        desk.fault(0..124);
+        let mut reclaim = Reclaim::new(ROOT, 1, Reason::Direct, Task::FAULT);
+        let (mut walks, mut visits) = (0, 0);
+        loop {
+            match reclaim.step(&mut desk.engine, &mut desk.facts, 0) {
+                Step::Walk => {
+                    walks += 1;
+                    while let Some(space) = reclaim.age_job().next_space(&mut desk.engine) {
+                        desk.engine.set_idle(space, idle);
+                        visits += 1;
+                    }
+                }
+                Step::Done => break,
+                _ => {}
+            }
+        }
+        assert!(walks >= 2, "everything was young: two generations had to be opened");
+        assert_eq!(visits, if idle { 1 } else { walks });
+        desk.engine.set_idle(lowtide_core::SpaceId(0), false);
+    }
+}
+
+#[test]
 fn anonymous_memory_without_swap_does_not_stop_aging() {
     for policy in ["mglru", "mglru-7.1"] {
         let mut desk = Desk::of(policy, 128);
