@@ -42,8 +42,9 @@ impl Engine {
             if let Some(gen_slot) = flags.generation() {
                 expect(flags.contains(Flags::LRU), || format!("{id:?} has a generation but is isolated"))?;
                 expect(!flags.contains(Flags::ACTIVE), || format!("{id:?} is active on a generation list"))?;
-                let mut window = group.lruvec.gens.window(t);
-                expect(window.any(|s| s == gen_slot), || format!("{id:?} is in a generation that is gone"))?;
+                let gens = &group.lruvec.gens;
+                let known = gens.is_stray(t, gen_slot) || gens.window(t).any(|s| s == gen_slot);
+                expect(known, || format!("{id:?} is in a generation that is gone"))?;
                 by_gen[gen_slot][t as usize] += pages;
             } else if flags.contains(Flags::LRU) {
                 by_activity[t as usize][usize::from(flags.contains(Flags::ACTIVE))] += pages;
