@@ -11,7 +11,10 @@ mod bench;
 mod cli;
 mod cmd;
 mod interrupt;
+mod json;
 mod out;
+mod progress;
+mod table;
 
 use std::process::ExitCode;
 

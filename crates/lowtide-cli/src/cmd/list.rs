@@ -8,9 +8,8 @@ use lowtide_sim::spec::{DeviceSpec, MachineSpec};
 use lowtide_workload::Workload;
 
 use crate::bench::args::Target;
-use crate::bench::table;
 use crate::cli::Listing;
-use crate::out;
+use crate::{out, table};
 
 /// Prints the list.
 pub(crate) fn run(what: Listing) -> ExitCode {
