@@ -9,6 +9,7 @@ use lowtide_workload::Workload;
 
 use crate::bench::args::Target;
 use crate::cli::Listing;
+use crate::sim::args as sim;
 use crate::{out, table};
 
 /// Prints the list.
@@ -19,6 +20,10 @@ pub(crate) fn run(what: Listing) -> ExitCode {
                 out::line(format_args!("{:<12} {}", workload.name(), workload.description()));
             }
             out::line(format_args!("{:<12} {}", Target::HIT, Target::HIT_DESCRIPTION));
+            out::line("\nfor `lowtide sim`:");
+            for target in sim::Target::ALL {
+                out::line(format_args!("{:<12} {}", target.name(), target.description()));
+            }
         }
         Listing::Policies => {
             for (policy, about) in Policy::builtin() {
