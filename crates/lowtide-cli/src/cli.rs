@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::bench::args::BenchArgs;
+use crate::sim::args::SimArgs;
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -18,6 +19,35 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+const SIM_ABOUT: &str = "\
+Run a workload or a trace on a simulated machine, under any reclaim policies.
+
+The engine is the one that the library runs on real memory; time, CPUs and devices are simulated. The same seed gives the \
+same results on any machine.";
+
+const SIM_HELP: &str = "\
+Machines:
+  ycsb-a, ycsb-b and ycsb-c are a document store with a cache of its own, as in the published evaluation, on the full \
+machine: CPUs, tasks, locks, a device, read-ahead, write-back, in virtual time. At its full size, ycsb-b on xeon-96t is shown \
+beside the published figures, with the verdict whether they were reproduced.
+  zipf, uniform, loop and traces run on the full machine with --machine. Without, they run on the plain one, which has one CPU, \
+no time, no read-ahead and no fault-around, so that its counters mean exactly what the accesses did.
+
+Results:
+  --json prints one object with a row for each policy. Counters under `stat` have the kernel's names; pgpgin and pgpgout are \
+in KiB. Times are virtual. host_seconds (processor time), accesses_per_s and bytes_per_page are about the simulation itself and differ \
+between machines and runs; --timing=off leaves them out, and then the same seed prints the same bytes. accesses_per_s is of one \
+core; drawing or reading the accesses is not in it on the plain machine.
+
+Examples:
+  lowtide sim ycsb-b --policy mglru-7.1,mglru-7.1+S10,mglru
+  lowtide sim ycsb-b --scale 0.05 --machine hdd --threads 8
+  lowtide sim zipf --accesses 50M --json
+  lowtide sim zipf --machine laptop --max 512M --threads 4 --write 10
+  lowtide sim --trace t.csv --max 64M --policy mglru,lru
+
+Exit codes: 0 done, 1 the work failed, 2 bad usage.";
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -29,6 +59,9 @@ pub(crate) enum Command {
         ratio is to the first row of the same round. Every byte read is verified."
     )]
     Bench(Box<BenchArgs>),
+    /// Run a workload or a trace on a simulated machine, under any reclaim policies
+    #[command(args_override_self = true, long_about = SIM_ABOUT, after_long_help = SIM_HELP)]
+    Sim(Box<SimArgs>),
     /// Print what can be chosen by name
     List {
         /// Of which kind

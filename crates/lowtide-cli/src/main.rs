@@ -1,7 +1,8 @@
 //! The `lowtide` command.
 //!
 //! This file only dispatches: [`cli`] says what can be asked, [`cmd`] has one file for each command, and all work of
-//! `lowtide bench` is in [`mod@bench`]. Results go to standard output; errors, notes and progress go to standard error.
+//! `lowtide bench` is in [`mod@bench`], that of
+//! `lowtide sim` in [`mod@sim`]. Results go to standard output; errors, notes and progress go to standard error.
 //!
 //! Exit codes: 0 done, 1 the work failed, 2 the command line cannot be carried out as it is written.
 
@@ -11,7 +12,11 @@ mod bench;
 mod cli;
 mod cmd;
 mod interrupt;
+mod json;
 mod out;
+mod progress;
+mod sim;
+mod table;
 
 use std::process::ExitCode;
 
@@ -20,6 +25,7 @@ use clap::Parser;
 fn main() -> ExitCode {
     match cli::Cli::parse().command {
         cli::Command::Bench(args) => cmd::bench::run(&args),
+        cli::Command::Sim(args) => cmd::sim::run(&args),
         cli::Command::List { what } => cmd::list::run(what),
         cli::Command::Doctor => cmd::doctor::run(),
         cli::Command::PeerMmap => cmd::peer_mmap::run(),

@@ -13,6 +13,18 @@ pub(crate) fn line(text: impl Display) {
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
+/// Writes a whole result to standard output.
+///
+/// # Errors
+/// Those of writing; a reader that has left is none.
+pub(crate) fn all(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
 /// Prints a note for the user to standard error, where it does not mix with results.
 pub(crate) fn note(text: impl Display) {
     let _ = writeln!(io::stderr(), "lowtide: {text}");

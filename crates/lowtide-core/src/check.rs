@@ -17,13 +17,20 @@ impl Engine {
         for index in 0..self.memcgs.len() {
             self.validate_group(MemcgId(index as u16)).map_err(|e| format!("group {index}: {e}"))?;
         }
-        Ok(())
+        self.validate_swap()
+    }
+
+    fn validate_swap(&self) -> Result<(), String> {
+        let cached: u64 = self.memcgs.iter().map(|group| group.swapcached).sum();
+        let swap = &self.swap;
+        same("slots of swap", swap.free_pages + cached + swap.swapped_out, swap.total_pages)
     }
 
     fn validate_group(&mut self, memcg: MemcgId) -> Result<(), String> {
         let group = &self.memcgs[memcg.index()];
         let mut resident = [0; 2];
         let (mut dirty, mut writeback, mut unevictable, mut off_list) = (0, 0, 0, 0);
+        let (mut swapcached, mut swap_only) = (0, 0);
         let mut by_gen = [[0; 2]; MAX_NR_GENS as usize];
         let mut by_activity = [[0; 2]; 2];
         for (id, f) in self.folios.iter().filter(|(_, f)| f.memcg == memcg) {
@@ -35,6 +42,15 @@ impl Engine {
             if flags.contains(Flags::WRITEBACK) {
                 writeback += pages;
             }
+            if flags.contains(Flags::SWAPCACHE) {
+                swapcached += pages;
+                expect(t == LruType::Anon, || format!("{id:?} is file memory with a slot in swap"))?;
+            }
+            if flags.contains(Flags::SWAPPED) {
+                swap_only += pages;
+                let slot = flags.contains(Flags::SWAPCACHE);
+                expect(slot, || format!("{id:?} is swapped and has no slot"))?;
+            }
             if flags.contains(Flags::CULLED) {
                 unevictable += pages;
             } else if !flags.intersects(Flags::LRU | Flags::ADD_BATCH) {
@@ -43,8 +59,9 @@ impl Engine {
             if let Some(gen_slot) = flags.generation() {
                 expect(flags.contains(Flags::LRU), || format!("{id:?} has a generation but is isolated"))?;
                 expect(!flags.contains(Flags::ACTIVE), || format!("{id:?} is active on a generation list"))?;
-                let mut window = group.lruvec.gens.window(t);
-                expect(window.any(|s| s == gen_slot), || format!("{id:?} is in a generation that is gone"))?;
+                let gens = &group.lruvec.gens;
+                let known = gens.is_stray(t, gen_slot) || gens.window(t).any(|s| s == gen_slot);
+                expect(known, || format!("{id:?} is in a generation that is gone"))?;
                 by_gen[gen_slot][t as usize] += pages;
             } else if flags.contains(Flags::LRU) {
                 by_activity[t as usize][usize::from(flags.contains(Flags::ACTIVE))] += pages;
@@ -53,6 +70,8 @@ impl Engine {
         same("resident pages", resident, group.resident)?;
         same("dirty pages", dirty, group.file_dirty)?;
         same("pages under writeback", writeback, group.file_writeback)?;
+        same("pages in the swap cache", swapcached, group.swapcached)?;
+        same("pages nowhere but in the swap cache", swap_only, group.swap_only)?;
         same("unevictable pages", unevictable, group.lruvec.unevictable)?;
         same("isolated pages", off_list, group.lruvec.isolated)?;
         let most = group.ceiling;

@@ -11,6 +11,7 @@
 //! | sees an access through a mapping | nothing: it sets a young bit, and answers [`Facts`](crate::Facts) |
 //! | dirties, writes | [`Engine::set_dirty`], [`Engine::start_writeback`], [`Engine::end_writeback`] |
 //! | drops a page by itself | [`Engine::remove`] |
+//! | has swap | [`Engine::set_swap`], and what the module documentation of `swap.rs` lists |
 //! | has a timer | [`Engine::publish`] |
 //!
 //! Every call is O(1) unless it says otherwise.
@@ -18,10 +19,11 @@
 use crate::batches::Batches;
 use crate::folio::{AccessCounts, Flags, Folio, FolioTable};
 use crate::limits::{MAX_ORDER, MIN_BUDGET};
-use crate::lruvec::{Locked, Shadow, SwapFacts};
+use crate::lruvec::{Locked, Shadow};
 use crate::memcg::Memcg;
 use crate::policy::{Lists, Policy};
 use crate::stat::MemoryStat;
+use crate::swap::SwapFacts;
 use crate::units::{FolioId, LruType, MemcgId, Owner, SpaceId, Task};
 use std::sync::Arc;
 
@@ -89,7 +91,7 @@ pub struct Engine {
     pub(crate) cpus: Vec<Batches>,
     pub(crate) accesses: Arc<AccessCounts>,
     spaces: Vec<Option<MemcgId>>,
-    swap: SwapFacts,
+    pub(crate) swap: SwapFacts,
 }
 
 impl Engine {
@@ -207,6 +209,15 @@ impl Engine {
         }
     }
 
+    /// Tells whether nobody has run in a space since it was walked last: an aging leaves an idle space out, and opens its generation all the
+    /// same. Spaces are not idle unless a driver that schedules tasks says so; it does so when it begins to walk one, and takes it back
+    /// when a task that uses the space is switched in. A space that the engine does not know is ignored.
+    pub fn set_idle(&mut self, id: SpaceId, idle: bool) {
+        if let Some(&Some(memcg)) = self.spaces.get(id.0 as usize) {
+            self.memcgs[memcg.index()].lruvec.walk.set_idle(id, idle);
+        }
+    }
+
     /// The lruvec of a group, as if its lock were taken.
     #[inline]
     pub(crate) fn locked(&mut self, memcg: MemcgId) -> Locked<'_> {
@@ -217,14 +228,15 @@ impl Engine {
             events: &mut group.events,
             accesses: &self.accesses,
             policy: self.policy,
-            swap: self.swap,
+            swap: &mut self.swap,
         }
     }
 
     /// Brings a folio into memory that has been charged: counts a refault if there is a shadow, and queues it for its list.
     ///
     /// `order` is log2 of its base pages, `id` a multiple of that. A driver may insert the folio before its contents
-    /// have arrived, if it answers [`FolioState::locked`](crate::FolioState::locked) until then.
+    /// have arrived, if it answers [`FolioState::locked`](crate::FolioState::locked) until then. An anonymous page that comes back from swap
+    /// is brought in by [`Engine::swap_in`].
     ///
     /// # Panics
     /// When a frame of the folio is in use or out of range: the driver's frame allocator is wrong.
@@ -242,8 +254,14 @@ impl Engine {
         assert!(order <= MAX_ORDER, "order {order} is above {MAX_ORDER}");
         let kind = if lru_type == LruType::Anon { Flags::ANON } else { Flags::empty() };
         self.folios.create(id, owner, order, memcg, kind);
-        self.accesses.reset(id);
         self.memcgs[memcg.index()].resident[lru_type as usize] += 1 << order;
+        self.enter(id, memcg, shadow, task);
+    }
+
+    /// A folio that was just created begins its way to its list.
+    #[inline]
+    pub(crate) fn enter(&mut self, id: FolioId, memcg: MemcgId, shadow: Option<Shadow>, task: Task) {
+        self.accesses.reset(id);
         let mut lru = self.locked(memcg);
         if let Some(shadow) = shadow {
             lru.workingset_refault(id, shadow, task.in_lru_fault);
@@ -255,7 +273,7 @@ impl Engine {
     }
 
     /// Takes a folio out of memory that the driver drops by itself (truncated, closed, or never filled), and uncharges it.
-    /// No shadow remains. Cost: O(batch size) if the folio waits in a batch.
+    /// No shadow remains, and slots in swap that the folio has are free again. Cost: O(batch size) if the folio waits in a batch.
     ///
     /// Returns false, changing nothing, if a reclaim in progress has isolated the folio: finish that step and try again.
     ///
@@ -273,14 +291,17 @@ impl Engine {
         } else if !f.flags.contains(Flags::ADD_BATCH) {
             return false;
         }
-        self.release(id);
+        self.release(id, false);
         true
     }
 
-    /// Ends the life of a folio that is on no list.
-    pub(crate) fn release(&mut self, id: FolioId) {
+    /// Ends the life of a folio that is on no list. If it is `evicted`, its slots in swap keep its contents.
+    pub(crate) fn release(&mut self, id: FolioId, evicted: bool) {
         if self.folios[id].flags.intersects(Flags::BATCHED) {
             self.forget_in_batches(id);
+        }
+        if self.folios[id].flags.contains(Flags::SWAPCACHE) {
+            self.leave_swap_cache(id, evicted);
         }
         let f = self.folios[id];
         let group = &mut self.memcgs[f.memcg.index()];
@@ -327,7 +348,9 @@ impl Engine {
     }
 
     /// The driver begins to write the folio: dirty becomes writeback. Returns false, changing nothing, if it is not
-    /// dirty or is being written already.
+    /// dirty or is being written already. For anonymous memory `pswpout` counts its pages.
+    ///
+    /// Its contents are to be written as they are now, to its file, or to its slots in swap (which only a victim of reclaim has and needs).
     pub fn start_writeback(&mut self, id: FolioId) -> bool {
         let f = &mut self.folios[id];
         if !f.flags.contains(Flags::DIRTY) || f.flags.contains(Flags::WRITEBACK) {
@@ -336,8 +359,9 @@ impl Engine {
         f.flags.remove(Flags::DIRTY);
         f.flags.insert(Flags::WRITEBACK);
         let group = &mut self.memcgs[f.memcg.index()];
-        if f.lru_type() == LruType::File {
-            group.file_dirty -= f.pages();
+        match f.lru_type() {
+            LruType::File => group.file_dirty -= f.pages(),
+            LruType::Anon => group.events.pswpout += f.pages(),
         }
         group.file_writeback += f.pages();
         true
@@ -411,10 +435,11 @@ impl Engine {
             page_bytes: self.page_bytes,
             current: group.usage,
             max: group.max,
-            anon: group.resident[LruType::Anon as usize],
+            anon: group.resident[LruType::Anon as usize] - group.swap_only,
             file: group.resident[LruType::File as usize],
             file_dirty: group.file_dirty,
             file_writeback: group.file_writeback,
+            swapcached: group.swapcached,
             inactive_anon,
             active_anon,
             inactive_file,

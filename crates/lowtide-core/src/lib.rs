@@ -9,6 +9,7 @@
 //! * A **folio** is a piece of resident memory of `2^order` base pages, named by its first frame.
 //! * A **memcg** is a budget. Its **lruvec** holds its folios: in up to four **generations** (multi-gen LRU), or on an
 //!   active and an inactive list (classical), for each of two types, anonymous and file.
+//! * **Swap** is where anonymous folios go: `swap.rs`.
 //! * **Aging** makes a new generation out of young bits; **eviction** empties the oldest one.
 //! * A **shadow** is what is remembered of an evicted page; meeting it again is a **refault**.
 //!
@@ -20,7 +21,7 @@
 //!
 //! ```text
 //!   Charge::next ──► Reclaim::step ─┬─► Walk      feed young bits to the aging job, table by table
-//!        ▲                          ├─► Unmap     drop the translations of victims(), report each outcome
+//!        ▲                          ├─► Unmap     drop the translations of victims(), write those that go to swap, report each outcome
 //!        │                          ├─► Freed     freed(): remember the shadows, reuse the frames
 //!        │                          ├─► Flush, Throttle, Yield
 //!        └── reclaimed pages ───────┴─► Done
@@ -41,6 +42,7 @@ mod policy;
 mod reclaim;
 mod size;
 mod stat;
+mod swap;
 #[cfg(test)]
 mod testing;
 mod units;
@@ -53,4 +55,5 @@ pub use policy::{Lists, Policy, PolicyError, Switches};
 pub use reclaim::{Freed, Reason, Reclaim, Step, ThrottleReason, Unmapped, Victim};
 pub use size::{Size, SizeError, SizeProblem};
 pub use stat::{Events, MemcgEvents, MemoryStat};
+pub use swap::{Swap, SwapTooSmall};
 pub use units::{FolioId, LruType, MemcgId, Owner, SpaceId, TableKey, Task};

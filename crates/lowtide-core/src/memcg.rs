@@ -24,7 +24,12 @@ pub(crate) struct Memcg {
     /// Resident pages by type.
     pub(crate) resident: [u64; 2],
     pub(crate) file_dirty: u64,
+    /// Pages being written, to files and to swap.
     pub(crate) file_writeback: u64,
+    /// Pages of folios that have slots in swap.
+    pub(crate) swapcached: u64,
+    /// Those of them that nobody maps.
+    pub(crate) swap_only: u64,
 }
 
 impl Memcg {
@@ -40,6 +45,8 @@ impl Memcg {
             resident: [0; 2],
             file_dirty: 0,
             file_writeback: 0,
+            swapcached: 0,
+            swap_only: 0,
         }
     }
 

@@ -136,14 +136,16 @@ pub struct MemoryStat {
     pub current: u64,
     /// Limit in pages.
     pub max: u64,
-    /// Anonymous pages.
+    /// Anonymous pages that are mapped. Those in the swap cache only are in neither `anon` nor `file` (`reclaim.md` §9, 55).
     pub anon: u64,
     /// File pages.
     pub file: u64,
     /// Pages waiting to be written.
     pub file_dirty: u64,
-    /// Pages being written.
+    /// Pages being written, to files and to swap.
     pub file_writeback: u64,
+    /// Pages in the swap cache, mapped or not.
+    pub swapcached: u64,
     /// Inactive and active, by type.
     pub inactive_anon: u64,
     /// Active anonymous pages.
@@ -168,6 +170,7 @@ impl MemoryStat {
             ("file", self.file),
             ("file_dirty", self.file_dirty),
             ("file_writeback", self.file_writeback),
+            ("swapcached", self.swapcached),
             ("inactive_anon", self.inactive_anon),
             ("active_anon", self.active_anon),
             ("inactive_file", self.inactive_file),

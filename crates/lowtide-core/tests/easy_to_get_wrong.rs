@@ -17,7 +17,7 @@
 //! | 18, 30, 36, 37, 42 | one group, no root reclaim, no slab |
 //! | 20 | an assertion in `reclaim/evict.rs`, exercised by `properties.rs` |
 //! | 21 | `a_clean_reject_is_tried_exactly_once_more` |
-//! | 22 | there is no swap to write to |
+//! | 22 | `writes_to_swap_are_no_congestion` in `swap.rs` |
 //! | 23 | `congestion_needs_a_second_encounter` |
 //! | 24 | readahead has no flag here |
 //! | 25 | `one_clean_page_in_the_batch_keeps_the_flusher_asleep` |
@@ -40,9 +40,9 @@
 //! | 48 | nothing in the engine depends on pages locked by the shrinker |
 //! | 49 | `policy.rs`: every later change has a switch of its own |
 //! | 51 | `ground_truth.rs` compares medians |
-//! | 52 | `an_aging_that_visits_nothing_still_opens_a_generation` |
+//! | 52 | `an_aging_that_visits_nothing_still_opens_a_generation`, `a_space_in_which_nobody_ran_is_walked_once` |
 //! | 54 | the driver's affair: `mini/mod.rs` ends writes during an invocation |
-//! | 55 | concerns measuring with swap |
+//! | 55 | `a_page_leaves_memory_when_its_write_has_ended_and_not_before` in `swap.rs` |
 
 mod desk;
 
@@ -119,6 +119,32 @@ fn an_aging_that_visits_nothing_still_opens_a_generation() {
     desk.fault(0..62);
     let steps = desk.reclaim(1);
     assert!(desk.events().aging > 0 && !desk.freed.is_empty(), "{steps:?}");
+}
+
+#[test]
+fn a_space_in_which_nobody_ran_is_walked_once() {
+    for idle in [false, true] {
+        let mut desk = Desk::of("mglru-7.1", 128);
+        desk.fault(0..124);
+        let mut reclaim = Reclaim::new(ROOT, 1, Reason::Direct, Task::FAULT);
+        let (mut walks, mut visits) = (0, 0);
+        loop {
+            match reclaim.step(&mut desk.engine, &mut desk.facts, 0) {
+                Step::Walk => {
+                    walks += 1;
+                    while let Some(space) = reclaim.age_job().next_space(&mut desk.engine) {
+                        desk.engine.set_idle(space, idle);
+                        visits += 1;
+                    }
+                }
+                Step::Done => break,
+                _ => {}
+            }
+        }
+        assert!(walks >= 2, "everything was young: two generations had to be opened");
+        assert_eq!(visits, if idle { 1 } else { walks });
+        desk.engine.set_idle(lowtide_core::SpaceId(0), false);
+    }
 }
 
 #[test]

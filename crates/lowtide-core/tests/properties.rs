@@ -1,9 +1,10 @@
-//! Random operations against a naive model, every policy and every mixture of switches.
+//! Random operations against a naive model, every policy and every mixture of switches, with swap of any size or none.
 //!
 //! The model knows which folios are in memory and what was done to them (dirty, under writeback, locked, unevictable, young). Two reclaims
 //! may be in progress at any time, stopped at any step; their answers to the engine (locked, young, pinned, raced) are arbitrary as long
-//! as they are honest. After every operation the engine recounts itself ([`Engine::validate`]) and is compared with the
-//! model. The invariants of `reclaim.md` §10, and where they are checked:
+//! as they are honest. Pages of the heap have contents, which must be what was stored last whenever a page comes back from swap. After every
+//! operation the engine recounts itself ([`Engine::validate`]) and is compared with the model. The invariants of `reclaim.md` §10, and where
+//! they are checked:
 //!
 //! | | checked | | checked |
 //! |---|---|---|---|
@@ -23,16 +24,16 @@
 //! | I14 | [`World::freed`] | I35 | faults are counted by the driver |
 //! | I15, I17 | `easy_to_get_wrong.rs`, budgets | design | [`World::settle`]: one clean evictable folio is enough to charge |
 //! | I16 | [`World::advance`] | | |
-//! | I18 | an assertion in `reclaim/evict.rs`, exercised here | | |
+//! | I18 | an assertion in `reclaim/evict.rs`, exercised here | faults, D 16, 17 | slots: [`World::after`]; contents: [`World::freed`], `model/heap.rs` |
 
 mod model;
 
 use lowtide_core::limits::{MIN_LRU_BATCH, TABLE_ENTRIES};
 use lowtide_core::{
     Charge, Engine, EngineConfig, Events, Flags, Folio, FolioId, Lists, LruType, MemcgId, Next, Owner,
-    Policy, Reason, Reclaim, Shadow, SpaceId, Step, Switches, TableKey, Task, ThrottleReason, Unmapped,
+    Policy, Reason, Reclaim, Shadow, SpaceId, Step, Swap, Switches, TableKey, Task, ThrottleReason, Unmapped,
 };
-use model::{Key, Model, Resident};
+use model::{Key, Model, Resident, Slot};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -40,6 +41,8 @@ const ROOT: MemcgId = MemcgId::ROOT;
 /// Pages of the file: three tables.
 const PAGES: u64 = 3 * TABLE_ENTRIES;
 const MAX_ORDER: u8 = 2;
+/// Pages of the heap.
+const HEAP: u64 = 100;
 /// More steps than any invocation in so small a memory can need.
 const STEPS_MAX: u32 = 100_000;
 
@@ -66,7 +69,8 @@ enum Phase {
 enum Op {
     Mapped { page: u64, order: u8, store: bool },
     Descriptor { page: u64, write: bool },
-    Anon { page: u64 },
+    Heap { page: u64, store: bool, luck: bool },
+    FreeSwap(usize),
     StartWriteback(usize),
     EndWriteback(usize, bool),
     Remove(usize),
@@ -86,7 +90,9 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         8 => (0..24_u64, any::<bool>()).prop_map(|(page, store)| Op::Mapped { page, order: 0, store }),
         4 => (0..PAGES, any::<bool>()).prop_map(|(page, write)| Op::Descriptor { page, write }),
         4 => (0..24_u64).prop_map(|page| Op::Descriptor { page, write: false }),
-        1 => (0..8_u64).prop_map(|page| Op::Anon { page }),
+        1 => (0..8_u64).prop_map(|page| Op::Heap { page, store: true, luck: true }),
+        6 => (0..HEAP, any::<bool>(), any::<bool>()).prop_map(|(page, store, luck)| Op::Heap { page, store, luck }),
+        1 => any::<usize>().prop_map(Op::FreeSwap),
         2 => any::<usize>().prop_map(Op::StartWriteback),
         2 => (any::<usize>(), any::<bool>()).prop_map(|(n, ok)| Op::EndWriteback(n, ok)),
         1 => any::<usize>().prop_map(Op::Remove),
@@ -109,6 +115,11 @@ fn policies() -> impl Strategy<Value = Policy> {
     })
 }
 
+fn swaps() -> impl Strategy<Value = Swap> {
+    let pages = prop_oneof![2 => Just(0), 2 => 1..64_u64, 2 => 64..110_u64, 3 => Just(400)];
+    (pages, any::<bool>()).prop_map(|(pages, synchronous)| Swap { pages, synchronous })
+}
+
 struct World {
     engine: Engine,
     model: Model,
@@ -119,12 +130,17 @@ struct World {
     before: Events,
     policy: Policy,
     turn: u16,
+    swap: Swap,
+    /// Writes to swap end at once, and well.
+    settling: bool,
+    stores: u64,
 }
 
 impl World {
-    fn new(policy: Policy, max: u32) -> Self {
+    fn new(policy: Policy, max: u32, swap: Swap) -> Self {
         let config = EngineConfig { frames: max, max: u64::from(max), page_bytes: 4096, policy, cpus: 2 };
         let mut engine = Engine::new(&config).unwrap();
+        engine.set_swap(swap).unwrap();
         let (file, anon) = (engine.add_space(ROOT), engine.add_space(ROOT));
         let free = vec![true; max as usize];
         let before = Events::default();
@@ -138,6 +154,9 @@ impl World {
             before,
             policy,
             turn: 0,
+            swap,
+            settling: false,
+            stores: 0,
         }
     }
 
@@ -175,19 +194,11 @@ impl World {
                     }
                 }
             }
-            Op::Anon { page } => {
-                if let Some(r) = self.resident((self.anon, page), LruType::Anon, 0, true) {
-                    (r.mapped, r.young) = (true, true);
-                }
-            }
+            Op::Heap { page, store, luck } => self.heap((self.anon, page), store, luck),
+            Op::FreeSwap(n) => self.free_swap(n),
             Op::StartWriteback(n) => {
                 if let Some(key) = self.pick(n) {
-                    let r = self.model.resident.get_mut(&key).unwrap();
-                    let began = self.engine.start_writeback(r.id);
-                    assert_eq!(began, r.dirty && !r.writeback);
-                    if began {
-                        (r.dirty, r.writeback) = (false, true);
-                    }
+                    self.start_writeback(key);
                 }
             }
             Op::EndWriteback(n, written) => {
@@ -200,6 +211,8 @@ impl World {
                     let r = self.model.resident[&key];
                     if self.engine.remove(r.id) {
                         self.model.resident.remove(&key);
+                        self.model.slots.remove(&key);
+                        self.model.latest.remove(&key);
                         self.release(r.id, r.order);
                     } else {
                         assert!(self.runs.iter().flatten().count() > 0, "somebody must have isolated it");
@@ -240,6 +253,11 @@ impl World {
         if let Some(found) = self.model.at(key) {
             return self.model.resident.get_mut(&found);
         }
+        self.bring_in(key, t, order, fault)
+    }
+
+    /// The folio of a page that is not in memory, brought in if there is room. A page that has a slot comes from there.
+    fn bring_in(&mut self, key: Key, t: LruType, order: u8, fault: bool) -> Option<&mut Resident> {
         // A large folio needs all of its pages to be absent.
         let order =
             if (0..1 << order).any(|i| self.model.at((key.0, key.1 + i)).is_some()) { 0 } else { order };
@@ -253,7 +271,11 @@ impl World {
         };
         let shadow = self.model.shadows.remove(&key);
         let owner = Owner { space: key.0, page: key.1 };
-        self.engine.insert(id, owner, order, t, ROOT, shadow, task);
+        if self.model.slots.contains_key(&key) {
+            self.engine.swap_in(id, owner, order, ROOT, shadow, task);
+        } else {
+            self.engine.insert(id, owner, order, t, ROOT, shadow, task);
+        }
         let r = Resident {
             id,
             order,
@@ -263,6 +285,9 @@ impl World {
             writeback: false,
             locked: false,
             unevictable: false,
+            stored: false,
+            content: 0,
+            writing: 0,
         };
         self.model.resident.insert(key, r);
         self.model.resident.get_mut(&key)
@@ -313,14 +338,6 @@ impl World {
         assert_eq!(self.engine.set_dirty(id), !std::mem::replace(&mut r.dirty, true));
     }
 
-    fn end_writeback(&mut self, key: Key, written: bool) {
-        let task = self.task(false);
-        let r = self.model.resident.get_mut(&key).unwrap();
-        r.writeback = false;
-        r.dirty |= !written;
-        self.engine.end_writeback(r.id, written, task);
-    }
-
     /// One step of a reclaim. `luck` decides about pins and races. Returns the pages reclaimed when it is over.
     fn advance(&mut self, run: &mut Run, luck: u32) -> Option<u64> {
         run.steps += 1;
@@ -344,13 +361,20 @@ impl World {
         match step {
             Step::Walk => run.phase = Phase::Walking(None),
             Step::Unmap => {
-                // The ring slots of the two youngest generations: max_seq is 3 + agings.
-                let young = [(3 + aged) as usize % 4, (2 + aged) as usize % 4];
+                // How many generations a slot was from the young end before this step: max_seq is 3 + agings. An aging in
+                // this step makes everything one older.
+                let depth = |slot: usize| (7 + agings - slot as u64) % 4 + aged - agings;
                 for victim in run.reclaim.victims() {
                     let f = victim.folio;
+                    let key = (victim.owner.space, victim.owner.page);
+                    assert_eq!(victim.to_swap, key.0 == self.anon);
+                    if victim.to_swap && !self.model.slots.contains_key(&key) {
+                        self.model.slots.insert(key, Slot::Void);
+                        self.model.resident.get_mut(&key).unwrap().dirty = true;
+                    }
                     assert!(!self.model.harvested.contains(&f), "I13: {f:?} was young and is a victim");
                     assert!(
-                        before[&f].is_none_or(|slot| !young.contains(&slot)),
+                        before[&f].is_none_or(|slot| depth(slot) >= 2),
                         "I12: {f:?} is of a young generation"
                     );
                 }
@@ -407,13 +431,17 @@ impl World {
         for (i, victim) in run.reclaim.victims().iter_mut().enumerate() {
             let key = (victim.owner.space, victim.owner.page);
             let r = self.model.resident[&key];
-            let changed = r.young || r.dirty || r.writeback || r.unevictable || r.locked;
-            victim.outcome = match luck.rotate_left(i as u32) % 8 {
+            let changed = r.young || r.writeback || r.unevictable || r.locked || (r.dirty && !victim.to_swap);
+            let luck = luck.rotate_left(i as u32);
+            victim.outcome = match luck % 8 {
                 _ if changed => Unmapped::Raced,
                 0 => Unmapped::Pinned,
                 1 => Unmapped::Raced,
                 _ => Unmapped::Done,
             };
+            if victim.outcome == Unmapped::Done && victim.to_swap {
+                self.unmap_to_swap(victim, luck);
+            }
         }
     }
 
@@ -423,7 +451,11 @@ impl World {
             let r = self.model.resident.remove(&key).expect("what is freed was there");
             assert!(!r.dirty && !r.writeback, "I14: a folio with unwritten data was freed");
             assert!(!r.unevictable && !r.locked, "a folio that may not be evicted was freed");
-            assert!(key.0 != self.anon, "I20: anonymous memory has nowhere to go");
+            if key.0 == self.anon {
+                assert!(!r.mapped && !r.stored, "a store to a page that was freed is lost");
+                let slot = self.model.slots.get(&key).expect("I20: anonymous memory has nowhere to go");
+                assert_eq!(*slot, Slot::Holds(self.model.latest[&key]), "a page was freed unwritten");
+            }
             assert_eq!((r.id, r.order), (gone.folio, gone.order));
             assert_eq!(Shadow::from_bits(gone.shadow.to_bits()), Some(gone.shadow), "I19");
             self.model.shadows.insert(key, gone.shadow);
@@ -444,6 +476,7 @@ impl World {
         self.engine.validate().unwrap();
         let stat = self.engine.stat(ROOT);
         let (mut resident, mut on_lists, mut dirty, mut elsewhere) = (0, 0, 0, 0);
+        let (mut swapcached, mut swap_only) = (0, 0);
         for (key, r) in &self.model.resident {
             let f = self.engine.folio(r.id).expect("what is resident in the model is in the engine");
             let flags = f.flags();
@@ -451,6 +484,10 @@ impl World {
             assert_eq!(flags.contains(Flags::DIRTY), r.dirty);
             assert_eq!(flags.contains(Flags::WRITEBACK), r.writeback);
             assert_eq!(flags.contains(Flags::MLOCKED), r.unevictable);
+            assert_eq!(flags.contains(Flags::SWAPCACHE), self.model.slots.contains_key(key));
+            assert_eq!(flags.contains(Flags::SWAPPED), key.0 == self.anon && !r.mapped);
+            swapcached += u64::from(flags.contains(Flags::SWAPCACHE));
+            swap_only += u64::from(flags.contains(Flags::SWAPPED));
             assert!(flags.refs() <= 4 && flags.tier() <= 3, "I8");
             assert_eq!(flags.tier() == 3, flags.contains(Flags::WORKINGSET), "I8");
             resident += f.pages();
@@ -458,7 +495,9 @@ impl World {
             on_lists += if flags.contains(Flags::LRU) { f.pages() } else { 0 };
             elsewhere += u64::from(!flags.intersects(Flags::LRU | Flags::ADD_BATCH | Flags::CULLED));
         }
-        assert_eq!(stat.anon + stat.file, resident);
+        assert_eq!(stat.anon + stat.file + swap_only, resident);
+        assert_eq!(stat.swapcached, swapcached);
+        assert_eq!(self.engine.free_swap_pages(), self.swap.pages - self.model.slots.len() as u64);
         assert_eq!(stat.current, resident, "everything charged is resident between operations");
         assert_eq!(stat.file_dirty, dirty);
         let lists = [stat.inactive_anon, stat.active_anon, stat.inactive_file, stat.active_file];
@@ -487,16 +526,17 @@ impl World {
             }
         }
         self.after();
+        self.settling = true;
+        self.engine.set_swappiness(ROOT, 60);
         for key in self.model.resident.keys().copied().collect::<Vec<_>>() {
             let r = self.model.resident.get_mut(&key).unwrap();
             r.locked = false;
             r.unevictable = false;
             self.engine.set_unevictable(r.id, false);
             if r.dirty && !r.writeback {
-                assert!(self.engine.start_writeback(r.id));
-                (r.dirty, r.writeback) = (false, true);
+                self.start_writeback(key);
             }
-            if r.writeback {
+            if self.model.resident[&key].writeback {
                 self.end_writeback(key, true);
             }
         }
@@ -517,9 +557,9 @@ proptest! {
 
     #[test]
     fn the_engine_agrees_with_the_model_whatever_happens(
-        policy in policies(), max in 32..160_u32, ops in ops(),
+        policy in policies(), max in 32..160_u32, swap in swaps(), ops in ops(),
     ) {
-        let mut world = World::new(policy, max);
+        let mut world = World::new(policy, max, swap);
         for op in ops {
             world.apply(op);
             world.after();

@@ -5,7 +5,8 @@
 
 use lowtide_core::Policy;
 use lowtide_sim::{Plain, PlainConfig};
-use lowtide_workload::{Distribution, OpKind, SpaceKind, SplitMix64};
+use lowtide_workload::zipf::ZipfAlias;
+use lowtide_workload::{OpKind, SpaceKind, SplitMix64};
 use std::time::Instant;
 
 fn main() {
@@ -13,7 +14,7 @@ fn main() {
     let accesses = args.next().unwrap_or(20_000_000);
     let pages = args.next().unwrap_or(1 << 18);
     let budget = args.next().unwrap_or(pages / 4);
-    let sampler = Distribution::default().sampler(pages, 1).expect("there are pages");
+    let sampler = ZipfAlias::new(pages as u32, 0.99, 1).expect("there are pages");
     let mut rng = SplitMix64::new(1);
     let began = Instant::now();
     let sum = (0..accesses).fold(0, |sum, _| sampler.draw(&mut rng) ^ sum);

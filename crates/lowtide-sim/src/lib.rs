@@ -14,6 +14,7 @@ pub mod mrc;
 mod plain;
 pub mod plot;
 mod pool;
+pub mod published;
 pub mod spec;
 pub mod swarm;
 

@@ -21,8 +21,7 @@ use lowtide_sys::file as facts;
 
 use super::content::{Content, UNIT_BYTES};
 use super::error::BenchError;
-use super::progress;
-use crate::{interrupt, out};
+use crate::{interrupt, out, progress};
 
 /// How much is written at a time, in bytes: large enough for any device, small enough to react to Ctrl-C.
 const CHUNK_BYTES: usize = 1 << 20;

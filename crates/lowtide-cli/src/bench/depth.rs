@@ -14,7 +14,7 @@ use super::content::Content;
 use super::crew::Until;
 use super::datafile::{DataFile, Purpose};
 use super::error::BenchError;
-use super::json::{Common, Report, WorkloadRow};
+use super::json::{Common, WorkloadRow};
 use super::machine::Machine;
 use super::options;
 use super::peer::fio::Fio;
@@ -24,8 +24,8 @@ use super::rounds::{Row, Spread, ratio, take_turns};
 use super::system::{Lowtide, System};
 use super::tally::Slice;
 use super::workload::report;
-use super::{progress, table};
-use crate::out;
+use crate::json::Report;
+use crate::{out, progress, table};
 
 /// The budget when nothing is said: small, as it is to be in the way as little as possible.
 const MAX_BYTES: u64 = 64 << 20;

@@ -12,6 +12,9 @@ use lowtide_workload::DistributionError;
 use lowtide_workload::trace::TraceFileError;
 use thiserror::Error;
 
+use crate::interrupt::{HandlerError, Interrupted};
+use crate::json::ResultsError;
+
 /// Why a benchmark ended without a result that can be trusted.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -156,18 +159,15 @@ pub(crate) enum BenchError {
         /// How many.
         pages: u64,
     },
+    /// The results cannot be written.
+    #[error(transparent)]
+    Results(#[from] ResultsError),
     /// The signal handler cannot be installed.
-    #[error("cannot listen for Ctrl-C: {source}")]
-    Handler {
-        /// Why.
-        source: ctrlc::Error,
-    },
+    #[error(transparent)]
+    Handler(#[from] HandlerError),
     /// Ctrl-C.
-    #[error("interrupted while {during}; peers, memory cgroups and unfinished files are removed")]
-    Interrupted {
-        /// What was going on.
-        during: String,
-    },
+    #[error("{0}; peers, memory cgroups and unfinished files are removed")]
+    Interrupted(#[from] Interrupted),
 }
 
 impl BenchError {
@@ -196,7 +196,8 @@ impl BenchError {
             Self::Usage { .. }
             | Self::Trace(TraceFileError::Name { .. })
             | Self::Setup { .. }
-            | Self::Distribution(_) => 2,
+            | Self::Distribution(_)
+            | Self::Results(ResultsError::Place { .. }) => 2,
             _ => 1,
         }
     }

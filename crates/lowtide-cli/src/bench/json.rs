@@ -1,82 +1,16 @@
-//! The machine-readable result: one object, `{"lowtide": VERSION, "machine": {…}, "rows": [{…}]}`.
-//!
-//! The names are an interface: a field may be added, none renamed. Times are in the unit that the name ends with.
-//! Counters under `stat` have the kernel's names and units.
+//! The rows of a workload in the machine-readable result.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 
 use serde::Serialize;
 
-use super::error::BenchError;
-use super::machine::Machine;
 use super::rounds::{Row, Spread, ratio};
 use super::tally::{Latency, Slice};
-
-/// A whole result.
-#[derive(Debug, Serialize)]
-pub(crate) struct Report<'a, R> {
-    lowtide: &'static str,
-    machine: &'a Machine,
-    rows: Vec<R>,
-}
-
-impl<'a, R: Serialize> Report<'a, R> {
-    /// A result of this version of lowtide.
-    pub(crate) const fn new(machine: &'a Machine, rows: Vec<R>) -> Self {
-        Self { lowtide: env!("CARGO_PKG_VERSION"), machine, rows }
-    }
-
-    /// Writes it to `path`, if there is one.
-    ///
-    /// # Errors
-    /// [`BenchError::File`].
-    pub(crate) fn write(&self, path: Option<&Path>) -> Result<(), BenchError> {
-        let Some(path) = path else { return Ok(()) };
-        serde_json::to_vec_pretty(self)
-            .map_err(Into::into)
-            .and_then(|mut text| {
-                text.push(b'\n');
-                fs::write(path, text)
-            })
-            .map_err(|source| BenchError::file("write the results to", path, source))
-    }
-}
-
-/// Refuses a path for results that cannot work, before a minute is spent on them.
-///
-/// # Errors
-/// [`BenchError::Usage`].
-pub(crate) fn check_path(path: Option<&Path>) -> Result<(), BenchError> {
-    let Some(path) = path else { return Ok(()) };
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if path.is_dir() || !parent.is_dir() {
-        return Err(BenchError::usage(
-            format!("results cannot be written to {}", path.display()),
-            "give --json a file in a directory that exists",
-        ));
-    }
-    Ok(())
-}
-
-/// Latencies in microseconds.
-#[derive(Debug, Serialize)]
-pub(crate) struct LatencyUs {
-    mean: f64,
-    p50: f64,
-    p99: f64,
-    p999: f64,
-}
+use crate::json::LatencyUs;
 
 impl From<&Latency> for LatencyUs {
     fn from(latency: &Latency) -> Self {
-        Self {
-            mean: latency.mean_us(),
-            p50: latency.quantile_us(0.5),
-            p99: latency.quantile_us(0.99),
-            p999: latency.quantile_us(0.999),
-        }
+        Self::from(latency.histogram())
     }
 }
 

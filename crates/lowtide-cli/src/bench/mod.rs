@@ -9,7 +9,7 @@
 //! | `record` | an extra turn whose accesses become a trace |
 //! | `tally`, `rounds` | what is counted; turns and ratios |
 //! | `workload`, `depth`, `hit` | the three kinds of benchmark, from plan to result |
-//! | `machine`, `table`, `json`, `progress`, `error` | what is shown and written |
+//! | `machine`, `table`, `json`, `error` | what is shown and written |
 
 pub(crate) mod args;
 mod content;
@@ -25,11 +25,10 @@ mod options;
 pub(crate) mod peer;
 mod plan;
 mod play;
-mod progress;
 mod record;
 mod rounds;
 mod system;
-pub(crate) mod table;
+mod table;
 mod tally;
 mod workload;
 
@@ -43,7 +42,7 @@ use error::BenchError;
 /// # Errors
 /// Why there is no result, or none that can be trusted.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
-    json::check_path(args.json.as_deref())?;
+    crate::json::check_path(args.json.as_deref())?;
     match (args.workload, &args.depth) {
         (Target::Hit, _) => hit::run(args),
         (Target::Workload(Workload::RandomRead), Some(depths)) => depth::run(args, depths),

@@ -49,6 +49,11 @@ impl Latency {
         self.0.value_at_quantile(quantile) as f64 / 1e3
     }
 
+    /// The counts, in nanoseconds.
+    pub(crate) const fn histogram(&self) -> &Histogram<u64> {
+        &self.0
+    }
+
     /// The counts, as pairs of nanoseconds and operations.
     pub(crate) fn pairs(&self) -> Vec<(u64, u64)> {
         self.0.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value())).collect()

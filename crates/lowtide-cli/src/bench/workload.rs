@@ -10,7 +10,7 @@ use super::args::BenchArgs;
 use super::crew::Until;
 use super::datafile::DataFile;
 use super::error::BenchError;
-use super::json::{Common, Report, WorkloadRow};
+use super::json::{Common, WorkloadRow};
 use super::machine::Machine;
 use super::peer::mmap::Mmap;
 use super::plan::{self, Plan, Source};
@@ -19,9 +19,10 @@ use super::play::replay::Recording;
 use super::record::Recorder;
 use super::rounds::{Row, ratio, take_turns, warm_up};
 use super::system::{Lowtide, System};
+use super::table::of_workload;
 use super::tally::Slice;
-use super::{progress, table};
-use crate::out;
+use crate::json::Report;
+use crate::{out, progress, table};
 
 /// Runs a workload on all systems and prints the table.
 ///
@@ -165,7 +166,7 @@ fn head(machine: &Machine, files: &[DataFile], plan: &Plan, job: &Job, page_note
 
 /// The table and what follows from it.
 fn tail(rows: &[Row], job: &Job, source: &Source, files: &[DataFile]) {
-    out::line(table::of_workload(rows));
+    out::line(of_workload(rows));
     out::line("");
     let sums: Vec<Slice> = rows.iter().map(Row::sum).collect();
     let total = |count: fn(&Slice) -> u64| table::thousands(sums.iter().map(count).sum::<u64>() as f64);

@@ -7,7 +7,7 @@ use crate::{bench, interrupt, out};
 
 /// Runs the benchmark and turns a failure into one message and an exit code.
 pub(crate) fn run(args: &BenchArgs) -> ExitCode {
-    match interrupt::install().and_then(|()| bench::run(args)) {
+    match interrupt::install().map_err(Into::into).and_then(|()| bench::run(args)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             out::note(format_args!("error: {error}"));

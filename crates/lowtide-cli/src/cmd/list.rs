@@ -8,9 +8,9 @@ use lowtide_sim::spec::{DeviceSpec, MachineSpec};
 use lowtide_workload::Workload;
 
 use crate::bench::args::Target;
-use crate::bench::table;
 use crate::cli::Listing;
-use crate::out;
+use crate::sim::args as sim;
+use crate::{out, table};
 
 /// Prints the list.
 pub(crate) fn run(what: Listing) -> ExitCode {
@@ -20,6 +20,10 @@ pub(crate) fn run(what: Listing) -> ExitCode {
                 out::line(format_args!("{:<12} {}", workload.name(), workload.description()));
             }
             out::line(format_args!("{:<12} {}", Target::HIT, Target::HIT_DESCRIPTION));
+            out::line("\nfor `lowtide sim`:");
+            for target in sim::Target::ALL {
+                out::line(format_args!("{:<12} {}", target.name(), target.description()));
+            }
         }
         Listing::Policies => {
             for (policy, about) in Policy::builtin() {

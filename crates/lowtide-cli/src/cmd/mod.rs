@@ -4,3 +4,4 @@ pub(crate) mod bench;
 pub(crate) mod doctor;
 pub(crate) mod list;
 pub(crate) mod peer_mmap;
+pub(crate) mod sim;

@@ -1,9 +1,9 @@
 //! The flag word of a folio, and what is derived from it (`reclaim.md` §1.1).
 //!
 //! ```text
-//!  31   21   20   19   18   17 16  15..13  12  11  10   9    8   7   6   5   4   3   2   1   0
-//!  | unused |rot |tail|cull| refs | gen+1 |act|add|swc|anon|ml |rcl|wb |dty|ws |ref|act|lru|head|
-//!            batch                        batch
+//!  31   22  21   20   19   18   17 16  15..13  12  11  10   9    8   7   6   5   4   3   2   1   0
+//!  | unused |swp|rot |tail|cull| refs | gen+1 |act|add|swc|anon|ml |rcl|wb |dty|ws |ref|act|lru|head|
+//!                batch                        batch
 //! ```
 //!
 //! * *gen* holds the ring slot of the folio's generation plus one; 0 means that it is on no generation
@@ -41,7 +41,7 @@ bitflags::bitflags! {
         const MLOCKED    = 1 << 8;
         /// Swap-backed: counts as anonymous memory.
         const ANON       = 1 << 9;
-        /// Has a slot in swap.
+        /// In the swap cache: has a slot in swap for each of its pages.
         const SWAPCACHE  = 1 << 10;
         /// Waits in a per-CPU add batch; on no list yet.
         const ADD_BATCH  = 1 << 11;
@@ -53,6 +53,8 @@ bitflags::bitflags! {
         const TAIL       = 1 << 19;
         /// Waits in a per-CPU rotation batch (still on its list).
         const ROT_BATCH  = 1 << 20;
+        /// Nowhere but in the swap cache: no translation leads to it.
+        const SWAPPED    = 1 << 21;
         /// Waits in some batch.
         const BATCHED    = Self::ADD_BATCH.bits() | Self::ACT_BATCH.bits() | Self::ROT_BATCH.bits();
     }

@@ -65,6 +65,10 @@ pub trait Facts {
     /// Drops the translations of a dirty folio that reclaim met and does not write. A driver whose translations
     /// cost nothing to keep may do nothing.
     fn unmap_dirty(&mut self, _id: FolioId, _folio: &Folio) {}
+
+    /// Reclaim has taken a mapped folio's slots in swap away, because swap is more than half full or the folio may not be
+    /// evicted: what they hold is void, and they may be given to another folio from now on. A driver without swap is never told.
+    fn slot_given_up(&mut self, _id: FolioId, _folio: &Folio) {}
 }
 
 impl Locked<'_> {

@@ -17,7 +17,7 @@ use super::Locked;
 use super::bloom::Filters;
 use crate::engine::Engine;
 use crate::limits::ENTRIES_PER_LINE;
-use crate::units::{FolioId, MemcgId, SpaceId, TableKey};
+use crate::units::{FolioId, LruType, MemcgId, SpaceId, TableKey};
 
 /// A space in the walk list of a group.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,8 @@ pub(crate) struct WalkSpace {
     pub(crate) id: SpaceId,
     /// Added since the last walk: its first visit ignores the filters.
     pub(crate) fresh: bool,
+    /// Nobody ran in it since it was walked last.
+    pub(crate) idle: bool,
 }
 
 /// Progress of walks in one lruvec.
@@ -49,7 +51,14 @@ impl WalkState {
     }
 
     pub(crate) fn add_space(&mut self, id: SpaceId) {
-        self.spaces.push(WalkSpace { id, fresh: true });
+        self.spaces.push(WalkSpace { id, fresh: true, idle: false });
+    }
+
+    /// A walk leaves out a space in which nobody has run since it was walked last (`reclaim.md` §2.5).
+    pub(crate) fn set_idle(&mut self, id: SpaceId, idle: bool) {
+        if let Some(space) = self.spaces.iter_mut().find(|s| s.id == id) {
+            space.idle = idle;
+        }
     }
 
     pub(crate) fn remove_space(&mut self, id: SpaceId) {
@@ -89,6 +98,9 @@ impl AgeJob {
             return None;
         }
         let walk = &mut lv.walk;
+        while walk.spaces.get(walk.cursor).is_some_and(|space| space.idle) {
+            walk.cursor += 1;
+        }
         match walk.spaces.get_mut(walk.cursor) {
             None => {
                 walk.seq = self.seq;
@@ -112,6 +124,13 @@ impl AgeJob {
     /// The walk that this job belongs to is over; it may stop in the middle of a space.
     fn stale(&self, lv: &super::Lruvec) -> bool {
         lv.gens.max_seq != self.seq || lv.walk.seq >= self.seq
+    }
+
+    /// Whether the walk should visit memory of a type: not what may not be evicted (`reclaim.md` §2.5). It does no harm to
+    /// visit it all the same.
+    #[must_use]
+    pub fn visits(&self, engine: &mut Engine, t: LruType) -> bool {
+        engine.locked(self.memcg).evictable_types().contains(&t)
     }
 
     /// Whether the walk should visit a table. False for all tables once the generation has been opened by somebody.

@@ -49,8 +49,14 @@ pub(crate) struct Preparation {
 impl Locked<'_> {
     /// Reclaim looked at `rotated` pages of a type in vain.
     pub(crate) fn cost_of_rotation(&mut self, t: LruType, rotated: u64) {
+        self.cost_of_shrinking(t, 0, rotated);
+    }
+
+    /// Reclaim wrote `written` pages of a type, and looked at `rotated` pages in vain (those written among them).
+    pub(crate) fn cost_of_shrinking(&mut self, t: LruType, written: u64, rotated: u64) {
+        self.lv.cost.io[t as usize] += written;
         self.lv.cost.rotated[t as usize] += rotated;
-        self.cost_event(t, rotated);
+        self.cost_event(t, written * SWAP_CLUSTER_MAX + rotated);
     }
 
     /// A page of the workingset had to be read again.
@@ -171,7 +177,7 @@ mod tests {
     #[test]
     fn the_type_that_costs_more_is_scanned_less_but_never_less_than_a_third() {
         let mut engine = filled(Policy::LRU, 0, LruType::File);
-        let mut lru = engine.locked(MemcgId::ROOT);
+        let lru = engine.locked(MemcgId::ROOT);
         lru.swap.free_pages = 1;
         lru.lv.swappiness = 100;
         let mut share = |cost| {

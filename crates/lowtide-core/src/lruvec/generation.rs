@@ -14,6 +14,10 @@
 //! meets the folio, so list and field may disagree for promoted folios. Whoever disagrees, the field is right.
 //!
 //! Under one lock for everything, sizes are exact at all times (the kernel's may lag and go negative).
+//!
+//! A type that may not be evicted is *pinned*: when it fills the ring, its oldest list becomes its youngest as it is, promoted folios
+//! included. Once the type may be evicted again, a generation may therefore be retired, its list being empty, that folios on younger lists still
+//! name. Such *strays* count as inactive; whoever of the evictor or a new generation in that slot comes first takes them in.
 //! Source: `reclaim.md` §2.1, 2.3, 2.4, 2.5, 2.7.
 
 use super::Locked;
@@ -37,6 +41,8 @@ pub(crate) struct Generations {
     pub(crate) born: [u64; GENS],
     pub(crate) lists: [[ListHead; 2]; GENS],
     pub(crate) nr_pages: [[u64; 2]; GENS],
+    /// The type has filled the ring while it was pinned: it may have strays.
+    pub(crate) wrapped: [bool; 2],
 }
 
 impl Generations {
@@ -47,6 +53,7 @@ impl Generations {
             born: [0; GENS],
             lists: std::array::from_fn(|_| std::array::from_fn(|_| folios.new_list())),
             nr_pages: [[0; 2]; GENS],
+            wrapped: [false; 2],
         }
     }
 
@@ -61,16 +68,22 @@ impl Generations {
         (self.min_seq[t as usize]..=self.max_seq).map(slot)
     }
 
-    /// Pages of a type in all of its generations, the protected young ones included.
+    /// Whether a folio that names a ring slot is a stray.
+    #[inline]
+    pub(crate) fn is_stray(&self, t: LruType, named: usize) -> bool {
+        self.wrapped[t as usize] && !self.window(t).any(|slot| slot == named)
+    }
+
+    /// Pages of a type in all of its generations, the protected young ones and strays included.
     pub(crate) fn pages(&self, t: LruType) -> u64 {
-        self.window(t).map(|slot| self.nr_pages[slot][t as usize]).sum()
+        self.nr_pages.iter().map(|of| of[t as usize]).sum()
     }
 
     pub(super) fn inactive_active(&self, t: LruType) -> (u64, u64) {
         let young = self.max_seq - 1;
         let size = |seq| self.nr_pages[slot(seq)][t as usize];
-        let inactive = (self.min_seq[t as usize]..young).map(size).sum();
-        (inactive, size(young) + size(self.max_seq))
+        let active = size(young) + size(self.max_seq);
+        (self.pages(t) - active, active)
     }
 
     fn recount(&mut self, t: LruType, pages: u64, from: Option<usize>, to: Option<usize>) {
@@ -217,8 +230,10 @@ impl Locked<'_> {
                 self.folios.unlink(id);
                 self.folios.push_old(self.lv.gens.lists[to][t as usize], id);
             }
+        } else {
+            // A type that may not be evicted is not moved: its oldest folios now alias the youngest slot.
+            self.lv.gens.wrapped[t as usize] = true;
         }
-        // A type that may not be evicted is not moved: its oldest folios now alias the youngest slot.
         self.lv.tiers[t as usize].carry_over();
         self.lv.gens.min_seq[t as usize] += 1;
         true
@@ -275,6 +290,30 @@ mod tests {
         assert_eq!(lru.lv.gens.nr_pages, before);
         assert_eq!(lru.lv.gens.count(LruType::Anon), MAX_NR_GENS);
         engine.validate().unwrap();
+    }
+
+    /// A folio that was promoted before its type was pinned, and whose generation was retired after, is found all the same.
+    #[test]
+    fn a_stray_is_counted_and_scanned() {
+        let anon = LruType::Anon as usize;
+        let mut engine = filled(Policy::MGLRU_7_1, 3, LruType::Anon);
+        let mut lru = engine.locked(MemcgId::ROOT);
+        assert!([3, 4].iter().all(|&seq| lru.inc_max_seq(seq, 0) == Some(true)));
+        lru.update_gen(FolioId(0), false);
+        lru.update_gen(FolioId(0), false);
+        assert_eq!(lru.folios[FolioId(0)].flags.generation(), Some(slot(5)));
+        assert!([5, 6].iter().all(|&seq| lru.inc_max_seq(seq, 0) == Some(true)));
+        // There is swap from now on. Generation 5 has an empty list: its only folio is on that of the other two.
+        lru.swap.free_pages = 1000;
+        assert!(lru.retire_empty());
+        assert_eq!((lru.lv.gens.max_seq, lru.lv.gens.min_seq[anon]), (7, 6));
+        assert!(lru.lv.gens.is_stray(LruType::Anon, slot(5)));
+        assert_eq!(lru.lv.gens.inactive_active(LruType::Anon), (1, 2));
+        assert_eq!(lru.evictable_size(), 3);
+        assert_eq!(lru.inc_max_seq(7, 0), Some(true));
+        let mut isolated = Vec::new();
+        assert_eq!(lru.scan(LruType::Anon, 3, 64, &mut isolated).isolated, 3);
+        assert_eq!(lru.lv.gens.pages(LruType::Anon), 0);
     }
 
     /// Forced moves go to the tail of the next generation, and keep their order there.

@@ -11,7 +11,7 @@
 //! | `bloom.rs` | which tables of translations are worth walking | §2.5 |
 //! | `scan.rs` | scanning, sorting, isolating | §2.8 |
 //! | `tier.rs` | refault feedback: which type, which tiers | §2.9 |
-//! | `swappiness.rs` | which types may be evicted at all | §2.2 |
+//! | `swappiness.rs` | which types may be evicted at all (what there is of swap: `swap.rs`) | §2.2 |
 //! | `classical.rs`, `cost.rs` | the active and inactive lists and their balance | §5 |
 //! | `workingset.rs` | shadow entries and refaults | §6 |
 
@@ -35,12 +35,12 @@ pub(crate) use aging::WalkState;
 pub(crate) use classical::{ClassicalLists, Published};
 pub(crate) use cost::CostModel;
 pub(crate) use generation::{Generations, slot};
-pub(crate) use swappiness::SwapFacts;
 pub(crate) use tier::TierControl;
 
 use crate::folio::{AccessCounts, FolioTable};
 use crate::policy::{Lists, Policy};
 use crate::stat::Events;
+use crate::swap::SwapFacts;
 use crate::units::LruType;
 
 /// The lists of one group and their bookkeeping.
@@ -107,5 +107,5 @@ pub(crate) struct Locked<'a> {
     pub(crate) events: &'a mut Events,
     pub(crate) accesses: &'a AccessCounts,
     pub(crate) policy: Policy,
-    pub(crate) swap: SwapFacts,
+    pub(crate) swap: &'a mut SwapFacts,
 }

@@ -99,8 +99,12 @@ impl Locked<'_> {
         if let Some(gen_slot) = flags.generation()
             && gen_slot != slot(min)
         {
-            self.move_young(id, gen_slot, t);
-            return Sorted::Away;
+            if !gens.is_stray(t, gen_slot) {
+                self.move_young(id, gen_slot, t);
+                return Sorted::Away;
+            }
+            // A stray: older than the oldest.
+            self.set_generation(id, Some(slot(min)));
         }
         if flags.tier() > tier_limit || flags.saturated() {
             let to = self.inc_gen(id, t);

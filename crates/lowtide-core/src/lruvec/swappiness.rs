@@ -5,13 +5,6 @@ use crate::limits::{MIN_SWAP_PAGES, SWAPPINESS_ANON_ONLY};
 use crate::policy::Switches;
 use crate::units::LruType;
 
-/// What the engine knows of swap. Without swap, anonymous memory stays where it is.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SwapFacts {
-    /// Pages of swap that this group may still use.
-    pub(crate) free_pages: u64,
-}
-
 impl Locked<'_> {
     /// The swappiness in force: 0 (file only) to 200, or 201 (anonymous only).
     pub(crate) fn effective_swappiness(&self) -> u32 {
@@ -59,7 +52,7 @@ mod tests {
     #[test]
     fn a_little_swap_is_enough_for_the_classical_lists_only() {
         let mut engine = filled(Policy::MGLRU, 1, LruType::Anon);
-        let mut lru = engine.locked(MemcgId::ROOT);
+        let lru = engine.locked(MemcgId::ROOT);
         lru.swap.free_pages = 63;
         assert!(lru.can_swap());
         assert_eq!((lru.effective_swappiness(), lru.evictable_types()), (0, &[LruType::File][..]));

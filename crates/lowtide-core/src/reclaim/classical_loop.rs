@@ -145,10 +145,11 @@ impl Reclaim {
         self.reason != Reason::Kswapd && lru.lv.isolated > (inactive >> 3).max(SWAP_CLUSTER_MAX)
     }
 
+    /// Anonymous memory is aged if there is swap at all, be it full (`reclaim.md` §5.3, 7.5).
     fn age_anon<F: Facts>(&self, engine: &mut Engine, facts: &mut F) {
         let page_bytes = engine.page_bytes;
         let mut lru = engine.locked(self.target);
-        if lru.can_swap() && lru.inactive_is_low(LruType::Anon, page_bytes) {
+        if lru.swap.total_pages > 0 && lru.inactive_is_low(LruType::Anon, page_bytes) {
             shrink_active(&mut lru, LruType::Anon, SWAP_CLUSTER_MAX, facts);
         }
     }
@@ -163,7 +164,8 @@ impl Reclaim {
         }
         let reclaimed = self.batch.stat.reclaimed;
         self.count_steal(lru.events, reclaimed);
-        lru.cost_of_rotation(self.batch.lru_type, self.batch.scanned.saturating_sub(reclaimed));
+        let rotated = self.batch.scanned.saturating_sub(reclaimed);
+        lru.cost_of_shrinking(self.batch.lru_type, self.batch.written, rotated);
         self.at = At::Turn;
     }
 }

@@ -80,7 +80,7 @@ impl Reclaim {
         if retry.is_empty() {
             let rotated = self.batch.taken.saturating_sub(self.batch.reclaimed_in_all);
             if lru.policy.has(Switches::COST) {
-                lru.cost_of_rotation(self.batch.lru_type, rotated);
+                lru.cost_of_shrinking(self.batch.lru_type, self.batch.written, rotated);
             }
             self.after_batch(engine);
         } else {

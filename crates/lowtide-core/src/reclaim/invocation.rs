@@ -42,9 +42,11 @@ pub enum Reason {
 pub enum Step {
     /// Feed young bits to [`Reclaim::age_job`] until its [`AgeJob::next_space`] is `None`.
     Walk,
-    /// For each of [`Reclaim::victims`]: drop its translations unless somebody uses it, and set the outcome.
+    /// For each of [`Reclaim::victims`]: drop its translations unless somebody uses it, begin to write it if it goes to swap and is dirty,
+    /// and set the outcome. Until the next step nobody may map those that were unmapped.
     Unmap,
-    /// [`Reclaim::freed`] are gone: store their shadows and reuse their frames. They are uncharged already.
+    /// [`Reclaim::freed`] are gone: store their shadows and reuse their frames. They are uncharged already, and what was anonymous is in
+    /// its slots.
     Freed,
     /// Dirty pages stand in the way: wake whoever writes them.
     WakeFlushers,
@@ -161,7 +163,8 @@ impl Reclaim {
     ///
     /// # Panics
     /// When a victim was reported as [`Unmapped::Done`](super::Unmapped::Done) although it had become dirty, written or
-    /// unevictable before its translations were dropped: the driver's protocol is broken, and going on would lose data.
+    /// unevictable before its translations were dropped, or was never written to swap: the driver's protocol is broken, and going on would
+    /// lose data.
     pub fn step<F: Facts>(&mut self, engine: &mut Engine, facts: &mut F, now: u64) -> Step {
         loop {
             if let Some(step) = self.pending.pop_front() {
@@ -193,7 +196,7 @@ impl Reclaim {
                 }
                 At::Unmapped => {
                     self.at = At::PutBack;
-                    if self.conclude(engine) {
+                    if self.conclude(engine, facts) {
                         return Step::Freed;
                     }
                 }

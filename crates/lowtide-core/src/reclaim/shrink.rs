@@ -4,6 +4,10 @@
 //! a *victim*, whose translations the driver drops. [`Reclaim::conclude`] takes the outcomes: a victim that somebody
 //! uses after all is activated, one that changed meanwhile is kept, the others are freed. Dirty file folios are never written
 //! here and never freed; they are marked so that the end of their writeback moves them to the eviction end.
+//!
+//! Anonymous folios have nowhere to go but swap. Each gets slots first (there are none: it is activated), is unmapped, and is written by
+//! the driver unless its slots hold what it holds. If the write ends at once it is freed in this batch. Otherwise it is kept in
+//! the swap cache, marked like a dirty file folio, and a later batch finds it at the eviction end, clean.
 //! Source: `reclaim.md` §4.1, 5.5.
 
 use super::invocation::{Reason, Reclaim, Step};
@@ -16,8 +20,11 @@ use crate::units::{FolioId, LruType, Owner};
 /// What became of a victim's translations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unmapped {
-    /// They are gone; nobody can reach the folio any more.
+    /// They are gone, nobody can reach the folio any more, and nothing had to be written.
     Done,
+    /// They are gone, and writing the folio to its slots was begun ([`Engine::start_writeback`]), or is even over ([`Engine::end_writeback`]). If
+    /// it is by the next step, its fate is settled then: freed, or kept after a failure. For anonymous memory only.
+    Writing,
     /// Somebody holds the folio.
     Pinned,
     /// The folio was accessed, dirtied or locked in the meantime; its translations are as before.
@@ -33,6 +40,10 @@ pub struct Victim {
     pub order: u8,
     /// Where its translations are.
     pub owner: Owner,
+    /// It goes to swap: its translations become references to its slots, of which it has one for each page, new or from
+    /// before. If it is dirty when they are gone, counting stores that only the translations knew of ([`Engine::set_dirty`]), then
+    /// [`Engine::start_writeback`] it, begin the write, and answer [`Unmapped::Writing`].
+    pub to_swap: bool,
     /// To be set by the driver; [`Unmapped::Raced`] until then.
     pub outcome: Unmapped,
 }
@@ -92,6 +103,8 @@ pub(super) struct Batch {
     pub(super) freed: Vec<Freed>,
     pub(super) stat: ShrinkStat,
     pub(super) reclaimed_in_all: u64,
+    /// Pages whose write to swap was begun.
+    pub(super) written: u64,
     pub(super) first_pass: bool,
 }
 
@@ -106,6 +119,7 @@ impl Default for Batch {
             freed: Vec::new(),
             stat: ShrinkStat::default(),
             reclaimed_in_all: 0,
+            written: 0,
             first_pass: true,
         }
     }
@@ -150,10 +164,11 @@ impl Reclaim {
                         folio: entry.folio,
                         order: f.order(),
                         owner: f.owner(),
+                        to_swap: f.lru_type() == LruType::Anon,
                         outcome: Unmapped::Raced,
                     });
                 }
-                Fate::Activate => activate(engine, entry.folio),
+                Fate::Activate => activate(engine, facts, entry.folio),
                 Fate::Keep | Fate::Freed => {}
             }
         }
@@ -193,9 +208,9 @@ impl Reclaim {
             Fate::Unmap => {}
             fate => return fate,
         }
-        if !file && !flags.contains(Flags::SWAPCACHE) {
-            // No slot in swap can be had: there is no swap yet.
-            return Fate::Activate;
+        if !file {
+            let slot = flags.contains(Flags::SWAPCACHE) || engine.take_slot(id);
+            return if slot { Fate::Unmap } else { Fate::Activate };
         }
         if dirty {
             facts.unmap_dirty(id, &engine.folios[id]);
@@ -232,8 +247,8 @@ impl Reclaim {
         fate
     }
 
-    /// Frees the victims that the driver could unmap. Returns whether there are any.
-    pub(super) fn conclude(&mut self, engine: &mut Engine) -> bool {
+    /// Frees the victims that the driver could unmap, and that are written. Returns whether there are any.
+    pub(super) fn conclude<F: Facts>(&mut self, engine: &mut Engine, facts: &mut F) -> bool {
         let mut victims = self.batch.victims.iter();
         for entry in self.batch.entries.iter_mut().filter(|e| e.fate == Fate::Unmap) {
             let victim = victims.next().expect("every folio to unmap is a victim");
@@ -241,13 +256,21 @@ impl Reclaim {
             // A driver that saw a write too late for its outcome is caught here: a dirty folio is never freed.
             let changed =
                 engine.folios[entry.folio].flags.intersects(Flags::DIRTY | Flags::WRITEBACK | Flags::MLOCKED);
+            if victim.outcome == Unmapped::Writing {
+                assert!(victim.to_swap, "folio {:?} is file memory: reclaim does not write it", entry.folio);
+                self.batch.written += pages;
+            }
             entry.fate = match victim.outcome {
-                Unmapped::Done => {
+                Unmapped::Writing if changed => {
+                    written_to_swap(engine, entry.folio);
+                    Fate::Keep
+                }
+                Unmapped::Done | Unmapped::Writing => {
                     assert!(!changed, "folio {:?} was unmapped after it had changed", entry.folio);
                     let mut lru = engine.locked(self.target);
                     lru.lv.isolated -= pages;
                     let shadow = lru.workingset_eviction(entry.folio);
-                    engine.release(entry.folio);
+                    engine.release(entry.folio, true);
                     self.batch.stat.reclaimed += pages;
                     self.batch.freed.push(Freed {
                         folio: victim.folio,
@@ -258,7 +281,7 @@ impl Reclaim {
                     Fate::Freed
                 }
                 Unmapped::Pinned => {
-                    activate(engine, entry.folio);
+                    activate(engine, facts, entry.folio);
                     Fate::Activate
                 }
                 Unmapped::Raced => Fate::Keep,
@@ -273,7 +296,24 @@ impl Reclaim {
     }
 }
 
-fn activate(engine: &mut Engine, id: FolioId) {
+/// A folio is unmapped and in the swap cache; its write to swap is under way, or has failed already.
+fn written_to_swap(engine: &mut Engine, id: FolioId) {
+    engine.set_swapped(id, true);
+    let flags = &mut engine.folios[id].flags;
+    if flags.contains(Flags::WRITEBACK) {
+        flags.insert(Flags::RECLAIM);
+    }
+}
+
+/// A folio goes back among the young. If slots are short, one that is mapped does not keep its own.
+fn activate<F: Facts>(engine: &mut Engine, facts: &mut F, id: FolioId) {
+    let flags = engine.folios[id].flags;
+    if flags.contains(Flags::SWAPCACHE)
+        && (engine.swap.full() || flags.contains(Flags::MLOCKED))
+        && engine.give_up_slot(id)
+    {
+        facts.slot_given_up(id, &engine.folios[id]);
+    }
     let f = &mut engine.folios[id];
     if !f.flags.contains(Flags::MLOCKED) {
         f.flags.insert(Flags::ACTIVE);

@@ -7,7 +7,7 @@
 use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
 use lowtide_core::{
     AgeJob, Engine, EngineConfig, Events, Facts, Flags, Folio, FolioId, FolioState, LruType, MemcgId, Owner,
-    Policy, Reason, Reclaim, References, Shadow, SpaceId, Step, TableKey, Task, Unmapped, Window,
+    Policy, Reason, Reclaim, References, Shadow, SpaceId, Step, Swap, TableKey, Task, Unmapped, Window,
 };
 
 pub(crate) const ROOT: MemcgId = MemcgId::ROOT;
@@ -21,6 +21,8 @@ pub(crate) struct Sheet {
     pub(crate) exec: Vec<bool>,
     /// Folios asked about by the shrinker, in order.
     pub(crate) judged: Vec<FolioId>,
+    /// Folios whose slots in swap reclaim took away.
+    pub(crate) given_up: Vec<FolioId>,
 }
 
 impl Facts for Sheet {
@@ -52,6 +54,10 @@ impl Facts for Sheet {
     fn unmap_dirty(&mut self, id: FolioId, _: &Folio) {
         self.mapped[id.index()] = false;
     }
+
+    fn slot_given_up(&mut self, id: FolioId, _: &Folio) {
+        self.given_up.push(id);
+    }
 }
 
 /// See the module documentation.
@@ -62,6 +68,7 @@ pub(crate) struct Desk {
     /// What was freed, in order, with what is remembered of it.
     pub(crate) freed: Vec<(FolioId, Shadow)>,
     space: SpaceId,
+    synchronous: bool,
 }
 
 impl Desk {
@@ -71,8 +78,15 @@ impl Desk {
         let mut engine = Engine::new(&config).expect("the budget is big enough");
         let space = engine.add_space(ROOT);
         let all = || vec![false; pages as usize];
-        let facts = Sheet { locked: all(), mapped: all(), young: all(), exec: all(), judged: Vec::new() };
-        Self { engine, facts, freed: Vec::new(), space }
+        let facts = Sheet {
+            locked: all(),
+            mapped: all(),
+            young: all(),
+            exec: all(),
+            judged: Vec::new(),
+            given_up: Vec::new(),
+        };
+        Self { engine, facts, freed: Vec::new(), space, synchronous: false }
     }
 
     /// A desk for a policy by name.
@@ -85,6 +99,34 @@ impl Desk {
         self.engine.try_charge(ROOT, 1 << order).expect("the test leaves room");
         let owner = Owner { space: self.space, page: u64::from(id) };
         self.engine.insert(FolioId(id), owner, order, t, ROOT, shadow, task);
+    }
+
+    /// Gives the engine swap. Writes to it end when the test ends them, or at once.
+    pub(crate) fn swap(&mut self, pages: u64, synchronous: bool) {
+        self.synchronous = synchronous;
+        self.engine.set_swap(Swap { pages, synchronous }).expect("it is large enough");
+    }
+
+    /// Brings pages of the heap in that were never touched, puts them on their lists, and forgets that they are young.
+    pub(crate) fn heap(&mut self, pages: std::ops::Range<u32>) {
+        for id in pages {
+            self.insert(id, 0, LruType::Anon, None, Task::FAULT);
+            self.facts.mapped[id as usize] = true;
+        }
+    }
+
+    /// Brings a page in that is swapped out, and maps it for a load or store. Returns whether it gave its slot up.
+    pub(crate) fn swap_in(&mut self, id: u32, shadow: Option<Shadow>, store: bool) -> bool {
+        self.engine.try_charge(ROOT, 1).expect("the test leaves room");
+        let owner = Owner { space: self.space, page: u64::from(id) };
+        self.engine.swap_in(FolioId(id), owner, 0, ROOT, shadow, Task::FAULT);
+        self.swap_fault(id, store)
+    }
+
+    /// Maps a folio of the swap cache for a load or store. Returns whether it gave its slot up.
+    pub(crate) fn swap_fault(&mut self, id: u32, store: bool) -> bool {
+        self.facts.mapped[id as usize] = true;
+        self.engine.swap_fault(FolioId(id), store, Task::FAULT)
     }
 
     /// Brings file pages in through the descriptor, and does not mark them accessed.
@@ -162,6 +204,15 @@ impl Desk {
             Step::Unmap => {
                 for victim in reclaim.victims() {
                     victim.outcome = Unmapped::Done;
+                    if victim.to_swap {
+                        self.facts.mapped[victim.folio.index()] = false;
+                        if self.engine.start_writeback(victim.folio) {
+                            victim.outcome = Unmapped::Writing;
+                            if self.synchronous {
+                                self.engine.end_writeback(victim.folio, true, Task::FAULT);
+                            }
+                        }
+                    }
                 }
             }
             Step::Freed => self.freed.extend(reclaim.freed().iter().map(|f| (f.folio, f.shadow))),

@@ -1,9 +1,9 @@
 //! A minimal machine: the smallest driver of the engine that counts what a kernel counts.
 //!
-//! One CPU, one task, one file mapped in one space, pages of order 0. The hardware part ([`Tables`]) is page tables of 512 entries
+//! One CPU, one task, one file and one heap mapped in one space, pages of order 0. The hardware part ([`Tables`]) is page tables of 512 entries
 //! with a *young* bit that every mapped access sets, at the entry and at its table, and that nothing but the engine's questions
 //! clears (there is no translation cache). The kernel part ([`Machine`]) is the rest of a fault: look up, charge, insert, map; direct
-//! reclaim when the charge meets the budget; shadows kept where the entry was; and a flusher.
+//! reclaim when the charge meets the budget; shadows kept where the entry was; a flusher; and swap (`heap.rs`).
 //!
 //! ```text
 //!   load, store ──► mapped? ──no──► resident? ──no──► charge ─► insert(FAULT) ─► map young     (major fault)
@@ -14,7 +14,7 @@
 //!
 //! The flusher writes everything that is dirty when more than a tenth of the budget is, or when reclaim wakes it. With
 //! [`Disk::Instant`] writes end at once; with [`Disk::Late`] after a latency of virtual time, which passes by 100 ns an access, 1 µs
-//! a step of reclaim, and in naps. The classical lists see group statistics only as of the last publication, every two seconds of
+//! a step of reclaim, and in naps. Swap ends its writes in the same two ways; with a late one, a miss waits for its read as long as a write takes. The classical lists see group statistics only as of the last publication, every two seconds of
 //! a real machine; so does the flusher under them. On the machines that were measured a miss took so much longer than a
 //! hit that misses are the better clock, so publication is every so many misses.
 //!
@@ -22,125 +22,20 @@
 //! of charges, no second CPU.
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
-use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
+mod heap;
+mod tables;
+
+pub(crate) use heap::SwapDevice;
+use lowtide_core::limits::DEFAULT_SWAPPINESS;
 use lowtide_core::{
-    AgeJob, Charge, Engine, EngineConfig, Events, Facts, Folio, FolioId, FolioState, Lists, LruType, MemcgId,
-    Next, Owner, Policy, Reclaim, References, Shadow, SpaceId, Step, TableKey, Task, Unmapped, Victim,
-    Window,
+    AgeJob, Charge, Engine, EngineConfig, Events, FolioId, Lists, LruType, MemcgId, Next, Owner, Policy,
+    Reclaim, SpaceId, Step, Swap, TableKey, Task,
 };
 use std::collections::VecDeque;
+use tables::Entry;
+pub(crate) use tables::Tables;
 
 const NO_FRAME: u32 = u32::MAX;
-
-/// One page of the file: where it is, how it is mapped, and what is remembered of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    frame: u32,
-    shadow: Option<Shadow>,
-    mapped: bool,
-    young: bool,
-    /// A store does not fault: the page is known to be dirty.
-    writable: bool,
-}
-
-/// The page tables of the one mapping, and what the engine may ask of them.
-#[derive(Debug)]
-pub(crate) struct Tables {
-    /// Pages that are mapped; entries behind them belong to metadata.
-    mapping: u64,
-    entries: Vec<Entry>,
-    /// The accessed bit of the table itself, one for each 512 entries.
-    table_young: Vec<bool>,
-}
-
-impl Tables {
-    fn new(mapping: u64, metadata: u64) -> Self {
-        let empty = Entry { frame: NO_FRAME, shadow: None, mapped: false, young: false, writable: false };
-        Self {
-            mapping,
-            entries: vec![empty; (mapping + metadata) as usize],
-            table_young: vec![false; mapping.div_ceil(TABLE_ENTRIES) as usize],
-        }
-    }
-
-    fn touch(&mut self, page: u64) {
-        self.entries[page as usize].young = true;
-        self.table_young[(page / TABLE_ENTRIES) as usize] = true;
-    }
-
-    fn map(&mut self, page: u64) {
-        self.entries[page as usize].mapped = true;
-        self.touch(page);
-    }
-
-    fn unmap(&mut self, page: u64) {
-        let e = &mut self.entries[page as usize];
-        (e.mapped, e.young, e.writable) = (false, false, false);
-    }
-
-    /// Whether the page is in memory.
-    pub(crate) fn resident(&self, page: u64) -> bool {
-        self.entries[page as usize].frame != NO_FRAME
-    }
-
-    /// The folio that holds a resident page.
-    pub(crate) fn folio(&self, page: u64) -> FolioId {
-        FolioId(self.entries[page as usize].frame)
-    }
-
-    /// The window of `reclaim.md` §2.6: the table, or 64 entries of it around the hit, clipped to its ends.
-    fn window(&self, page: u64) -> (u64, u64) {
-        let first = page / TABLE_ENTRIES * TABLE_ENTRIES;
-        let end = (first + TABLE_ENTRIES).min(self.mapping);
-        let half = LOOK_AROUND_MAX / 2;
-        if end - first <= LOOK_AROUND_MAX {
-            (first, end)
-        } else if page - first < half {
-            (first, first + LOOK_AROUND_MAX)
-        } else if end - page < half {
-            (end - LOOK_AROUND_MAX, end)
-        } else {
-            (page - half, page + half)
-        }
-    }
-
-    /// Drops the translation of a victim. A test may ask for another outcome.
-    pub(crate) fn unmap_victim(&mut self, victim: &mut Victim) {
-        self.unmap(victim.owner.page);
-        victim.outcome = Unmapped::Done;
-    }
-}
-
-impl Facts for Tables {
-    fn state(&mut self, _: FolioId, folio: &Folio) -> FolioState {
-        FolioState { locked: false, mapped: self.entries[folio.owner().page as usize].mapped }
-    }
-
-    fn references(&mut self, _: FolioId, folio: &Folio) -> References {
-        let young = std::mem::take(&mut self.entries[folio.owner().page as usize].young);
-        References { young: u32::from(young), exec: false }
-    }
-
-    fn look_around(
-        &mut self,
-        _: FolioId,
-        folio: &Folio,
-        visit: &mut dyn FnMut(FolioId) -> bool,
-    ) -> Option<Window> {
-        let page = folio.owner().page;
-        let (first, end) = self.window(page);
-        for e in (first..end).filter(|&p| p != page).map(|p| p as usize) {
-            if self.entries[e].young && visit(FolioId(self.entries[e].frame)) {
-                self.entries[e].young = false;
-            }
-        }
-        Some(Window { table: TableKey(page / TABLE_ENTRIES), entries: end - first })
-    }
-
-    fn unmap_dirty(&mut self, _: FolioId, folio: &Folio) {
-        self.unmap(folio.owner().page);
-    }
-}
 
 /// How writes end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -166,19 +61,41 @@ pub(crate) struct Setup {
     pub(crate) publish_phase: u64,
     /// Active pages of file-system metadata, never mapped (`reclaim.md` §6.1 step 4). They come out of the budget.
     pub(crate) metadata: u64,
-    /// How writes end.
+    /// How writes to the file end.
     pub(crate) disk: Disk,
+    /// Pages of the heap.
+    pub(crate) heap: u64,
+    /// Where the heap is swapped to.
+    pub(crate) swap: Option<SwapDevice>,
+    /// The task is switched out in the middle of every walk, so that the next aging walks again even if the task never left reclaim in
+    /// between (`reclaim.md` §2.5, back-to-back agings).
+    pub(crate) switched_in_walk: bool,
+    /// How willingly the heap is taken rather than the file.
+    pub(crate) swappiness: u32,
 }
 
 impl Setup {
-    /// A machine without metadata, publishing every 10,000 misses.
+    /// A machine without metadata, heap and swap, publishing every 10,000 misses.
     pub(crate) fn new(policy: Policy, pages: u64, max: u64) -> Self {
         let (publish_every, publish_phase) = (10_000, 10_000);
-        Self { policy, pages, max, publish_every, publish_phase, metadata: 0, disk: Disk::Instant }
+        let (disk, swappiness) = (Disk::Instant, DEFAULT_SWAPPINESS);
+        Self {
+            policy,
+            pages,
+            max,
+            publish_every,
+            publish_phase,
+            metadata: 0,
+            disk,
+            heap: 0,
+            swap: None,
+            swappiness,
+            switched_in_walk: true,
+        }
     }
 }
 
-/// A kind of access to one page.
+/// A kind of access to one page of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
     /// Through the mapping.
@@ -236,9 +153,13 @@ impl Machine {
         let config = EngineConfig { frames, max, page_bytes: 4096, policy, cpus: 1 };
         let mut engine = Engine::new(&config).expect("the budget is big enough");
         let space = engine.add_space(MemcgId::ROOT);
+        engine.set_swappiness(MemcgId::ROOT, setup.swappiness);
+        let slots = setup.swap.map_or(0, |swap| swap.pages);
+        let synchronous = setup.swap.is_some_and(|swap| swap.disk == Disk::Instant);
+        engine.set_swap(Swap { pages: slots.into(), synchronous }).expect("none of it is used");
         let mut machine = Self {
             engine,
-            tables: Tables::new(setup.pages, setup.metadata),
+            tables: Tables::new(setup.pages, setup.heap, setup.metadata, slots),
             steps: Steps::default(),
             now: 0,
             space,
@@ -249,7 +170,7 @@ impl Machine {
             published_dirty: 0,
             in_flight: VecDeque::new(),
         };
-        for page in setup.pages..setup.pages + setup.metadata {
+        for page in (0..setup.metadata).map(|n| machine.tables.metadata(n)).collect::<Vec<_>>() {
             for _ in 0..2 {
                 machine.access(page, Access::Read).expect("the machine is empty");
             }
@@ -262,7 +183,7 @@ impl Machine {
         self.engine.stat(MemcgId::ROOT).events
     }
 
-    /// One access. Time passes, writes end, statistics are published.
+    /// One access to the file. Time passes, writes end, statistics are published.
     ///
     /// # Errors
     /// [`OutOfMemory`] when the page is not in memory and no room can be made for it.
@@ -279,12 +200,12 @@ impl Machine {
         if e.frame == NO_FRAME {
             self.engine.count_fault(MemcgId::ROOT, true);
             self.bring_in(page, Task::FAULT, true)?;
-        } else if !e.mapped || (store && !e.writable) {
+        } else if !e.mapped || (store && !e.dirty) {
             self.engine.count_fault(MemcgId::ROOT, false);
         }
         self.tables.map(page);
         if store {
-            self.tables.entries[page as usize].writable = true;
+            self.tables.entries[page as usize].dirty = true;
             self.set_dirty(page);
         }
         Ok(())
@@ -304,19 +225,32 @@ impl Machine {
 
     /// Makes a page resident.
     fn bring_in(&mut self, page: u64, task: Task, read: bool) -> Result<(), OutOfMemory> {
+        self.publish_in_time();
+        let frame = self.frame(task)?;
+        let shadow = self.tables.entries[page as usize].shadow.take().filter(|_| read);
+        let owner = Owner { space: self.space, page };
+        self.engine.insert(FolioId(frame), owner, 0, LruType::File, MemcgId::ROOT, shadow, task);
+        self.tables.entries[page as usize].frame = frame;
+        if read {
+            self.wait_for_read();
+        }
+        Ok(())
+    }
+
+    /// Counts a miss, and publishes group statistics if it is time.
+    fn publish_in_time(&mut self) {
         self.until_publish -= 1;
         if self.until_publish == 0 {
             self.until_publish = self.setup.publish_every;
             self.engine.publish();
             self.published_dirty = self.engine.dirty(MemcgId::ROOT);
         }
+    }
+
+    /// A frame for a page, charged.
+    fn frame(&mut self, task: Task) -> Result<u32, OutOfMemory> {
         self.charge(task)?;
-        let frame = self.free.pop().expect("what is charged has a frame");
-        let shadow = self.tables.entries[page as usize].shadow.take().filter(|_| read);
-        let owner = Owner { space: self.space, page };
-        self.engine.insert(FolioId(frame), owner, 0, LruType::File, MemcgId::ROOT, shadow, task);
-        self.tables.entries[page as usize].frame = frame;
-        Ok(())
+        Ok(self.free.pop().expect("what is charged has a frame"))
     }
 
     fn charge(&mut self, task: Task) -> Result<(), OutOfMemory> {
@@ -349,7 +283,7 @@ impl Machine {
             self.pass_time(1_000);
             match step {
                 Step::Walk => self.walk(reclaim.age_job()),
-                Step::Unmap => reclaim.victims().iter_mut().for_each(|v| self.tables.unmap_victim(v)),
+                Step::Unmap => reclaim.victims().iter_mut().for_each(|v| self.unmap_victim(v)),
                 Step::Freed => {
                     for gone in reclaim.freed() {
                         let e = &mut self.tables.entries[gone.owner.page as usize];
@@ -363,6 +297,7 @@ impl Machine {
                 }
                 Step::Throttle(_, nanos) => {
                     self.steps.naps += 1;
+                    self.engine.set_idle(self.space, false);
                     self.pass_time(nanos);
                 }
                 Step::Yield => {}
@@ -375,6 +310,7 @@ impl Machine {
     pub(crate) fn walk(&mut self, job: &mut AgeJob) {
         while let Some(space) = job.next_space(&mut self.engine) {
             assert_eq!(space, self.space);
+            self.engine.set_idle(space, !self.setup.switched_in_walk);
             for table in 0..self.tables.table_young.len() as u64 {
                 self.walk_table(job, table);
             }
@@ -383,13 +319,15 @@ impl Machine {
 
     fn walk_table(&mut self, job: &mut AgeJob, table: u64) {
         let key = TableKey(table);
+        let (pages, t) = self.tables.table(table);
+        if !job.visits(&mut self.engine, t) {
+            return;
+        }
         if !std::mem::take(&mut self.tables.table_young[table as usize]) || !job.wants(&self.engine, key) {
             return;
         }
-        let first = table * TABLE_ENTRIES;
-        let end = (first + TABLE_ENTRIES).min(self.tables.mapping);
         let mut young = 0;
-        for e in first as usize..end as usize {
+        for e in pages.start as usize..pages.end as usize {
             let Entry { frame, young: true, .. } = self.tables.entries[e] else { continue };
             if let Some(folio) = job.takes(&self.engine, FolioId(frame)) {
                 self.tables.entries[e].young = false;
@@ -397,7 +335,7 @@ impl Machine {
                 young += 1;
             }
         }
-        job.table_done(&mut self.engine, key, young, end - first);
+        job.table_done(&mut self.engine, key, young, pages.end - pages.start);
     }
 
     fn set_dirty(&mut self, page: u64) {
@@ -421,12 +359,19 @@ impl Machine {
                 continue;
             }
             let page = self.engine.folio(folio).expect("a dirty folio is never freed").owner().page;
-            self.tables.entries[page as usize].writable = false;
+            self.tables.entries[page as usize].dirty = false;
             match self.setup.disk {
                 Disk::Instant => self.engine.end_writeback(folio, true, Task::DESCRIPTOR),
-                Disk::Late(latency) => self.in_flight.push_back((self.now + latency, folio)),
+                Disk::Late(latency) => self.finish_after(latency, folio),
             }
         }
+    }
+
+    /// A write has begun that takes so long.
+    fn finish_after(&mut self, latency: u64, folio: FolioId) {
+        let end = self.now + latency;
+        let at = self.in_flight.partition_point(|&(other, _)| other <= end);
+        self.in_flight.insert(at, (end, folio));
     }
 
     fn pass_time(&mut self, nanos: u64) {

@@ -1,5 +1,7 @@
 //! The naive model of memory that `properties.rs` compares the engine with: which folios there are, and what was done to them.
 
+mod heap;
+
 use lowtide_core::limits::TABLE_ENTRIES;
 use lowtide_core::{Facts, Folio, FolioId, FolioState, Owner, References, Shadow, SpaceId, TableKey, Window};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -15,6 +17,21 @@ pub(crate) struct Resident {
     pub(crate) writeback: bool,
     pub(crate) locked: bool,
     pub(crate) unevictable: bool,
+    /// Heap: the translation knows of a store that the engine does not.
+    pub(crate) stored: bool,
+    /// Heap: what is in memory.
+    pub(crate) content: u64,
+    /// Heap: what is being written.
+    pub(crate) writing: u64,
+}
+
+/// What a slot of swap holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Slot {
+    /// Nothing that anybody may read.
+    Void,
+    /// Contents of a page.
+    Holds(u64),
 }
 
 pub(crate) type Key = (SpaceId, u64);
@@ -24,6 +41,10 @@ pub(crate) type Key = (SpaceId, u64);
 pub(crate) struct Model {
     pub(crate) resident: BTreeMap<Key, Resident>,
     pub(crate) shadows: HashMap<Key, Shadow>,
+    /// The slots of pages of the heap.
+    pub(crate) slots: HashMap<Key, Slot>,
+    /// What was stored last to each page of the heap.
+    pub(crate) latest: HashMap<Key, u64>,
     /// Folios whose young bit the engine took when it last judged them.
     pub(crate) harvested: HashSet<FolioId>,
 }
@@ -33,6 +54,14 @@ impl Model {
     pub(crate) fn at(&self, (space, page): Key) -> Option<Key> {
         let (&key, r) = self.resident.range((space, 0)..=(space, page)).next_back()?;
         (page < key.1 + (1 << r.order)).then_some(key)
+    }
+
+    /// A page's slot is free, and what is in memory is nowhere else.
+    pub(crate) fn give_up_slot(&mut self, key: Key) {
+        self.slots.remove(&key).expect("only a slot that is held is given up");
+        let r = self.resident.get_mut(&key).expect("the page is in memory");
+        assert!(r.mapped && !r.writeback, "the slot is still needed");
+        r.dirty = true;
     }
 
     pub(crate) fn of(&mut self, folio: &Folio) -> &mut Resident {
@@ -81,5 +110,9 @@ impl Facts for Model {
     fn unmap_dirty(&mut self, _: FolioId, folio: &Folio) {
         let r = self.of(folio);
         (r.mapped, r.young) = (false, false);
+    }
+
+    fn slot_given_up(&mut self, _: FolioId, folio: &Folio) {
+        self.give_up_slot((folio.owner().space, folio.owner().page));
     }
 }

@@ -3,15 +3,18 @@
 //! | file | holds | for |
 //! |---|---|---|
 //! | `table.rs` | [`ZipfTable`], [`permutation`] | the ground-truth sequences: integers only, exact, memory per rank |
+//! | `alias.rs` | [`ZipfAlias`] | the fastest draw, for simulations: a table, scattered already |
 //! | `gray.rs` | [`Zipfian`], [`zeta`] | any number of items in constant memory and time |
 //! | `bijection.rs` | [`Bijection`] | spreading popular ranks over the items without collisions or a table |
 //! | `scrambled.rs` | [`ScrambledZipfian`] | YCSB's key chooser, collisions included |
 
+mod alias;
 mod bijection;
 mod gray;
 mod scrambled;
 mod table;
 
+pub use alias::ZipfAlias;
 pub use bijection::Bijection;
 pub use gray::{Zipfian, zeta};
 pub use scrambled::{ScrambledZipfian, YCSB_DOMAIN, YCSB_THETA, YCSB_ZETA, fnv64};

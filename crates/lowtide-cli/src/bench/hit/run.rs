@@ -13,15 +13,14 @@ use crate::bench::args::{BenchArgs, Target};
 use crate::bench::content::Content;
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
-use crate::bench::json::Report;
 use crate::bench::machine::Machine;
 use crate::bench::options;
 use crate::bench::plan::{self, PAGE_BYTES};
 use crate::bench::rounds::Spread;
 use crate::bench::system::open_view;
 use crate::bench::workload::report;
-use crate::bench::{progress, table};
-use crate::{interrupt, out};
+use crate::json::Report;
+use crate::{interrupt, out, progress, table};
 
 /// What stays in memory when nothing is said: inside and far outside what a processor's translation cache reaches.
 const SIZES: [u64; 2] = [256 << 20, 2 << 30];

@@ -100,7 +100,9 @@ impl System for Reads {
                 Ok(None) if interrupt::requested() => {
                     let _ = child.kill();
                     let _ = child.wait();
-                    return Err(BenchError::Interrupted { during: "running fio".into() });
+                    return Err(BenchError::Interrupted(interrupt::Interrupted {
+                        during: "running fio".into(),
+                    }));
                 }
                 Ok(None) => std::thread::sleep(POLL),
                 Err(error) => return Err(self.error(error)),

@@ -13,9 +13,9 @@ use crate::bench::crew::{Crew, Until};
 use crate::bench::door::{Door, ViewDoor};
 use crate::bench::error::BenchError;
 use crate::bench::play::job::{Job, Script};
-use crate::bench::table::thousands;
 use crate::bench::tally::Slice;
 use crate::interrupt;
+use crate::table::thousands;
 
 /// A trace to be recorded. Its file exists under a temporary name, so that a path that cannot be written is known before
 /// the first round; dropped without a finished turn, the file is removed.

@@ -1,0 +1,117 @@
+//! The machine-readable result of every command: one object, `{"lowtide": VERSION, "machine": {…}, "rows": [{…}]}`.
+//!
+//! The names are an interface: a field may be added, none renamed. Times are in the unit that the name ends with.
+//! Counters under `stat` have the kernel's names and units.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use thiserror::Error;
+
+/// Results that cannot be written to a file.
+#[derive(Debug, Error)]
+pub(crate) enum ResultsError {
+    /// A path that cannot work.
+    #[error(
+        "results cannot be written to {}; give --json a file in a directory that exists",
+        path.display()
+    )]
+    Place {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file cannot be written.
+    #[error("cannot write the results to {}: {source}; choose another file with --json", path.display())]
+    Write {
+        /// The path.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A whole result: what is known of the machine, and the rows.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report<'a, M, R> {
+    lowtide: &'static str,
+    machine: &'a M,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+    rows: Vec<R>,
+}
+
+impl<'a, M: Serialize, R: Serialize> Report<'a, M, R> {
+    /// A result of this version of lowtide.
+    pub(crate) const fn new(machine: &'a M, rows: Vec<R>) -> Self {
+        Self { lowtide: env!("CARGO_PKG_VERSION"), machine, seed: None, rows }
+    }
+
+    /// The same, all rows of one seed.
+    pub(crate) const fn seeded(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// The text, with a line break at its end.
+    ///
+    /// # Errors
+    /// Whatever serialisation fails with, which for rows of numbers and text is nothing.
+    pub(crate) fn text(&self) -> io::Result<Vec<u8>> {
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        Ok(text)
+    }
+
+    /// Writes it to `path`, if there is one.
+    ///
+    /// # Errors
+    /// [`ResultsError::Write`].
+    pub(crate) fn write(&self, path: Option<&Path>) -> Result<(), ResultsError> {
+        let Some(path) = path else { return Ok(()) };
+        self.text()
+            .and_then(|text| fs::write(path, text))
+            .map_err(|source| ResultsError::Write { path: path.to_owned(), source })
+    }
+}
+
+/// Refuses a path for results that cannot work, before a minute is spent on them.
+///
+/// # Errors
+/// [`ResultsError::Place`].
+pub(crate) fn check_path(path: Option<&Path>) -> Result<(), ResultsError> {
+    let Some(path) = path else { return Ok(()) };
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if path.is_dir() || !parent.is_dir() {
+        return Err(ResultsError::Place { path: path.to_owned() });
+    }
+    Ok(())
+}
+
+/// Latencies in microseconds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct LatencyUs {
+    /// The mean; 0 when nothing was counted.
+    pub(crate) mean: f64,
+    /// What half of the operations did not exceed.
+    pub(crate) p50: f64,
+    /// What 99 of 100 did not exceed.
+    pub(crate) p99: f64,
+    /// What 999 of 1000 did not exceed.
+    pub(crate) p999: f64,
+}
+
+impl From<&Histogram<u64>> for LatencyUs {
+    /// From counts of nanoseconds.
+    fn from(nanoseconds: &Histogram<u64>) -> Self {
+        let quantile = |quantile| nanoseconds.value_at_quantile(quantile) as f64 / 1e3;
+        Self {
+            mean: nanoseconds.mean() / 1e3,
+            p50: quantile(0.5),
+            p99: quantile(0.99),
+            p999: quantile(0.999),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The options of `lowtide sim`.
+//!
+//! What is left out has a default that depends on what is simulated.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::{ArgGroup, Args, ValueEnum};
+use lowtide::{Policy, Size};
+use lowtide_workload::trace::Format;
+use lowtide_workload::{Access, Letter, nearest};
+use thiserror::Error;
+
+use super::count::Count;
+
+/// What to simulate, and on what.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").required(true).args(["workload", "trace"]))]
+pub(crate) struct SimArgs {
+    /// ycsb-a, ycsb-b, ycsb-c, zipf, uniform or loop (see `lowtide list workloads`)
+    pub(crate) workload: Option<Target>,
+    /// Play this trace instead of a workload; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Format of the trace: csv, compact, oracle-general, object-csv, msr, lackey or filemap [default: told by its content]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) format: Option<Format>,
+    /// Simulated machine: a name (`lowtide list machines`) or a TOML file [default: xeon-96t for ycsb, else none: see below]
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) machine: Option<String>,
+    /// Memory budget; `max` is all of the machine's memory [default: 10G x scale for ycsb, 256M for zipf, uniform and loop, a quarter of what a trace touches; on a machine, a trace has all of its memory]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max: Option<Size>,
+    /// Reclaim policies, one row each, with any switches: mglru-7.1+S10 [default: mglru,mglru-7.1,lru]
+    #[arg(long, value_name = "P,P", value_delimiter = ',')]
+    pub(crate) policy: Option<Vec<Policy>>,
+    /// Threads of the workload, on a machine [default: 32 for ycsb, else 1; a trace has its own]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) threads: Option<u32>,
+    /// Operations measured, of all threads together, as in 200k, 50M or 1G [default: 6M x scale for ycsb, else 20M]
+    #[arg(long, value_name = "N", visible_alias = "accesses")]
+    pub(crate) ops: Option<Count>,
+    /// Records, operations, caches and budget of ycsb as a part of the published experiment's [default: 1]
+    #[arg(long, value_name = "F", allow_negative_numbers = true)]
+    pub(crate) scale: Option<f64>,
+    /// Size of the data, for zipf, uniform and loop [default: 1G]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) size: Option<Size>,
+    /// Way to the pages, for zipf, uniform and loop [default: mapped]
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub(crate) access: Option<Way>,
+    /// Accesses that write, in percent, for zipf, uniform and loop [default: 0]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) write: Option<u32>,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 42)]
+    pub(crate) seed: u64,
+    /// Print the results as JSON instead of a table, or write them to FILE, too
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    pub(crate) json: Option<Option<PathBuf>>,
+    /// Whether rows say how fast the simulation itself was: host_seconds, accesses_per_s, bytes_per_page [default: on for zipf, uniform and loop without --machine, else off]
+    #[arg(long, value_enum, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    pub(crate) timing: Option<Switch>,
+}
+
+/// Where results go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output<'a> {
+    /// A table.
+    Table,
+    /// JSON on standard output, and no table.
+    Json,
+    /// A table, and JSON in a file.
+    Both(&'a Path),
+}
+
+impl SimArgs {
+    /// Where results go.
+    pub(crate) fn output(&self) -> Output<'_> {
+        match &self.json {
+            None => Output::Table,
+            Some(None) => Output::Json,
+            Some(Some(path)) if path == Path::new("-") => Output::Json,
+            Some(Some(path)) => Output::Both(path),
+        }
+    }
+
+    /// The policies of the rows, each once; the first is the one that ratios are against unless `mglru-7.1` is among them.
+    pub(crate) fn policies(&self) -> Vec<Policy> {
+        let given =
+            self.policy.clone().unwrap_or_else(|| Policy::builtin().map(|(policy, _)| policy).collect());
+        let mut policies = Vec::with_capacity(given.len());
+        for policy in given {
+            if !policies.contains(&policy) {
+                policies.push(policy);
+            }
+        }
+        policies
+    }
+}
+
+/// A workload that can be simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A database under YCSB.
+    Database(Letter),
+    /// Accesses to single pages.
+    Pages(Pattern),
+}
+
+/// Which page comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pattern {
+    /// Zipf over the pages, exponent 0.99, scattered.
+    Zipf,
+    /// All alike.
+    Uniform,
+    /// From start to end, over and over.
+    Loop,
+}
+
+impl Target {
+    /// All of them, in the order in which they are listed.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Database(Letter::A),
+        Self::Database(Letter::B),
+        Self::Database(Letter::C),
+        Self::Pages(Pattern::Zipf),
+        Self::Pages(Pattern::Uniform),
+        Self::Pages(Pattern::Loop),
+    ];
+
+    /// The name on the command line and in results.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Database(Letter::A) => "ycsb-a",
+            Self::Database(Letter::B) => "ycsb-b",
+            Self::Database(Letter::C) => "ycsb-c",
+            Self::Pages(Pattern::Zipf) => "zipf",
+            Self::Pages(Pattern::Uniform) => "uniform",
+            Self::Pages(Pattern::Loop) => "loop",
+        }
+    }
+
+    /// One line about it, for listings and above tables.
+    pub(crate) const fn description(self) -> &'static str {
+        match self {
+            Self::Database(Letter::A) => {
+                "a document store with a cache of its own, half reads, half updates, YCSB's popularity"
+            }
+            Self::Database(Letter::B) => {
+                "a document store with a cache of its own, 95 % reads, 5 % updates, YCSB's popularity"
+            }
+            Self::Database(Letter::C) => "a document store with a cache of its own, reads, YCSB's popularity",
+            Self::Pages(Pattern::Zipf) => "single pages, zipf popularity with exponent 0.99, scattered",
+            Self::Pages(Pattern::Uniform) => "single pages, all alike (also called random-read)",
+            Self::Pages(Pattern::Loop) => "all pages from start to end, over and over (also called scan)",
+        }
+    }
+}
+
+/// A name that no simulated workload has.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "no simulated workload is called `{given}`{hint}; there are {known}",
+    hint = hint(given),
+    known = Target::ALL.map(Target::name).join(", ")
+)]
+pub(crate) struct UnknownTarget {
+    given: String,
+}
+
+fn hint(given: &str) -> String {
+    match nearest(&given.to_ascii_lowercase(), Target::ALL.map(Target::name)) {
+        _ if given == "replay" => ", a trace is played with --trace FILE".into(),
+        Some(name) => format!(", did you mean `{name}`?"),
+        None => String::new(),
+    }
+}
+
+impl FromStr for Target {
+    type Err = UnknownTarget;
+
+    /// Names are compared without regard to case, and `_` counts as `-`.
+    fn from_str(given: &str) -> Result<Self, UnknownTarget> {
+        let name = given.to_ascii_lowercase().replace('_', "-");
+        let name = match name.as_str() {
+            "random-read" => "uniform",
+            "scan" => "loop",
+            name => name,
+        };
+        Self::ALL
+            .into_iter()
+            .find(|target| target.name() == name)
+            .ok_or_else(|| UnknownTarget { given: given.to_owned() })
+    }
+}
+
+/// Which way an access takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Way {
+    /// Through a mapping: loads and stores
+    Mapped,
+    /// Through the descriptor: reads and writes
+    Descriptor,
+}
+
+impl From<Way> for Access {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::Mapped => Self::Mapped,
+            Way::Descriptor => Self::Descriptor,
+        }
+    }
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// Yes
+    On,
+    /// No
+    Off,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_and_both_aliases_are_understood() {
+        for target in Target::ALL {
+            assert_eq!(target.name().parse(), Ok(target));
+            assert!(!target.description().contains('\n'));
+        }
+        assert_eq!("YCSB_B".parse(), Ok(Target::Database(Letter::B)));
+        assert_eq!("random-read".parse(), Ok(Target::Pages(Pattern::Uniform)));
+        assert_eq!("scan".parse(), Ok(Target::Pages(Pattern::Loop)));
+    }
+
+    #[test]
+    fn other_names_get_the_nearest_and_the_list() {
+        let said = |name: &str| name.parse::<Target>().unwrap_err().to_string();
+        assert!(said("zpif").contains("did you mean `zipf`") && said("zpif").contains("ycsb-b"));
+        assert!(said("replay").contains("--trace FILE"));
+        assert!(!said("postgresql").contains("did you mean"));
+    }
+}

@@ -1,0 +1,116 @@
+//! The tables of simulations, as lists of columns. How fast the simulation itself was is shown where it is known.
+
+use comfy_table::Table;
+
+use super::row::{Ratio, Row, RowLatency};
+use crate::table::{self, mib, thousands, us};
+
+/// A column: its header, and what stands in it.
+pub(crate) type Column = (&'static str, fn(&Row) -> String);
+
+/// The database: published rows stand below those they belong to.
+pub(crate) const DATABASE: &[Column] = &[
+    ("policy", label),
+    ("ops/s", |row| number(row.ops_per_s)),
+    ("mean µs", |row| row.latency_us.map_or_else(String::new, |latency| us(latency.mean()))),
+    ("p99", p99),
+    ("KiB read", |row| thousands(row.count("pgpgin") as f64)),
+    ("KiB written", |row| thousands(row.count("pgpgout") as f64)),
+    ("file refaults", refaults),
+    ("device %", |row| number(row.device_util_pct)),
+    ("ratio: ops/s", |row| ratio(row, |ratio| ratio.ops_per_s)),
+    ("read", |row| ratio(row, |ratio| ratio.pgpgin)),
+    ("refaults", |row| ratio(row, |ratio| ratio.workingset_refault_file)),
+];
+
+/// Operation streams on the plain machine.
+pub(crate) const PLAIN: &[Column] = &[
+    ("policy", label),
+    ("accesses", accesses),
+    ("misses", misses),
+    ("miss %", miss_percent),
+    ("file refaults", refaults),
+    ("pgscan", pgscan),
+    ("pgsteal", pgsteal),
+];
+
+/// Operation streams on a full machine.
+pub(crate) const STREAMS: &[Column] = &[
+    ("policy", label),
+    ("accesses", accesses),
+    ("misses", misses),
+    ("miss %", miss_percent),
+    ("file refaults", refaults),
+    ("pgscan", pgscan),
+    ("pgsteal", pgsteal),
+    ("seconds", |row| row.seconds.map_or_else(String::new, |seconds| format!("{seconds:.3}"))),
+    ("ops/s", |row| number(row.ops_per_s)),
+    ("mean µs", |row| row.latency_us.map_or_else(String::new, |latency| us(latency.mean()))),
+    ("p99", p99),
+    ("MiB read", |row| mib(row.count("pgpgin") << 10)),
+    ("written", |row| mib(row.count("pgpgout") << 10)),
+];
+
+/// How fast a row was simulated.
+const TIMING: &[Column] = &[
+    ("cpu s", |row| row.host_seconds.map_or_else(String::new, |seconds| format!("{seconds:.2}"))),
+    ("M accesses/s", |row| row.accesses_per_s.map_or_else(String::new, |rate| format!("{:.2}", rate / 1e6))),
+    ("B/page", |row| row.bytes_per_page.map_or_else(String::new, |bytes| format!("{bytes:.1}"))),
+];
+
+/// A table with these columns.
+pub(crate) fn table(columns: &[Column], rows: &[Row]) -> Table {
+    let timed = rows.iter().any(|row| row.host_seconds.is_some());
+    let columns: Vec<Column> = columns.iter().chain(if timed { TIMING } else { &[] }).copied().collect();
+    let headers: Vec<&str> = columns.iter().map(|(header, _)| *header).collect();
+    let mut table = table::new(&headers, 1);
+    for row in rows {
+        table.add_row(columns.iter().map(|(_, cell)| cell(row)));
+    }
+    table
+}
+
+/// The policy, or which posting; and whether the row ended in a kill.
+fn label(row: &Row) -> String {
+    match (row.source, row.oom) {
+        (Some(posting), _) => format!("  published {posting}"),
+        (None, Some(1..)) => format!("{} (out of memory)", row.policy),
+        (None, _) => row.policy.clone(),
+    }
+}
+
+fn accesses(row: &Row) -> String {
+    number(row.accesses.map(|count| count as f64))
+}
+
+fn misses(row: &Row) -> String {
+    number(row.misses.map(|count| count as f64))
+}
+
+fn miss_percent(row: &Row) -> String {
+    row.miss_ratio.map_or_else(String::new, |ratio| format!("{:.2}", 100.0 * ratio))
+}
+
+fn refaults(row: &Row) -> String {
+    thousands(row.count("workingset_refault_file") as f64)
+}
+
+fn pgscan(row: &Row) -> String {
+    thousands(row.count("pgscan") as f64)
+}
+
+fn pgsteal(row: &Row) -> String {
+    thousands(row.count("pgsteal") as f64)
+}
+
+fn p99(row: &Row) -> String {
+    row.latency_us.and_then(RowLatency::p99).map_or_else(String::new, us)
+}
+
+fn number(number: Option<f64>) -> String {
+    number.map_or_else(String::new, thousands)
+}
+
+fn ratio(row: &Row, of: fn(&Ratio) -> f64) -> String {
+    row.ratio.as_ref().map_or_else(String::new, |ratio| format!("{:.3}", of(ratio)))
+}

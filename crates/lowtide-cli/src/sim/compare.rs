@@ -1,0 +1,138 @@
+//! Rows beside others: ratios to a base, what was published, and whether it was reproduced.
+
+use lowtide::Policy;
+use lowtide_sim::published::{Arm, Criterion, Measured, published, verdict};
+
+use super::row::Row;
+use crate::table;
+
+/// The row that others are compared with: `mglru-7.1`, so that a ladder of its switches shows what each is worth; else the first.
+fn base(rows: &[Row]) -> Option<&Row> {
+    let name = Policy::MGLRU_7_1.to_string();
+    rows.iter().find(|row| row.policy == name).or_else(|| rows.first())
+}
+
+/// Gives every row its ratio to the base.
+pub(crate) fn with_ratios(rows: Vec<Row>) -> Vec<Row> {
+    match base(&rows).cloned() {
+        Some(base) => rows.into_iter().map(|row| row.compared_with(&base)).collect(),
+        None => rows,
+    }
+}
+
+/// Says what ratios are to.
+pub(crate) fn ratio_line(rows: &[Row]) -> Vec<String> {
+    let to = rows.iter().find_map(|row| row.ratio.as_ref()).map(|ratio| &ratio.to);
+    to.map(|to| format!("\nratios are to {to}")).into_iter().collect()
+}
+
+/// Puts what was published about an arm below its row.
+pub(crate) fn with_published(rows: Vec<Row>) -> Vec<Row> {
+    let mut all = Vec::with_capacity(4 * rows.len());
+    for row in rows {
+        let postings = arm(&row).map(published).unwrap_or_default();
+        let postings: Vec<Row> = postings.into_iter().map(|posting| Row::published(&row, posting)).collect();
+        all.push(row);
+        all.extend(postings);
+    }
+    all
+}
+
+fn arm(row: &Row) -> Option<Arm> {
+    row.policy.parse().ok().and_then(Arm::of)
+}
+
+/// The criteria, a line each, if the rows before and after are there.
+pub(crate) fn verdict_lines(rows: &[Row]) -> Vec<String> {
+    let of = |wanted| rows.iter().find(|row| arm(row) == Some(wanted)).map(measured);
+    let (Some(before), Some(after)) = (of(Arm::Before), of(Arm::After)) else { return Vec::new() };
+    let criteria = verdict(&before, &after, of(Arm::Classical).as_ref());
+    let mut table = table::new(&["reproduced?", "here", "at least", "at most", "published", ""], 1);
+    for criterion in &criteria {
+        table.add_row(cells(criterion));
+    }
+    vec![format!("\n{table}")]
+}
+
+fn cells(criterion: &Criterion) -> [String; 6] {
+    let most = if criterion.most.is_finite() { format!("{:.2}", criterion.most) } else { "-".into() };
+    [
+        criterion.what.into(),
+        format!("{:.3}", criterion.value),
+        format!("{:.2}", criterion.least),
+        most,
+        criterion.published.into(),
+        criterion.outcome.text().into(),
+    ]
+}
+
+/// A row as the verdict wants it.
+fn measured(row: &Row) -> Measured {
+    Measured {
+        ops_per_s: row.ops_per_s.unwrap_or(f64::NAN),
+        read: row.count("pgpgin") as f64,
+        written: row.count("pgpgout") as f64,
+        refault_file: row.count("workingset_refault_file") as f64,
+        refault_anon: row.count("workingset_refault_anon") as f64,
+        oom: row.oom.unwrap_or(0) as f64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(policy: &str, ops_per_s: f64, pgpgin: u64) -> Row {
+        Row {
+            policy: policy.into(),
+            ops_per_s: Some(ops_per_s),
+            ops: Some(6_000_000),
+            stat: [("pgpgin", pgpgin), ("pgpgout", 5), ("workingset_refault_file", 2 * pgpgin)].into(),
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn a_ladder_is_compared_with_its_lowest_rung() {
+        let rows =
+            with_ratios(vec![row("mglru", 3.0, 6), row("mglru-7.1+S10", 2.5, 8), row("mglru-7.1", 2.0, 10)]);
+        let ratios: Vec<f64> = rows.iter().map(|row| row.ratio.as_ref().unwrap().ops_per_s).collect();
+        assert_eq!(ratios, [1.5, 1.25, 1.0]);
+        assert!((rows[0].ratio.as_ref().unwrap().workingset_refault_file - 0.6).abs() < 1e-9);
+        assert!(ratio_line(&rows)[0].ends_with("mglru-7.1"));
+        let rows = with_ratios(vec![row("mglru", 3.0, 6), row("lru", 1.5, 6)]);
+        assert_eq!(rows[1].ratio.as_ref().unwrap().to, "mglru", "the first, without mglru-7.1");
+    }
+
+    #[test]
+    fn published_rows_stand_below_their_arm_only() {
+        let rows =
+            with_published(vec![row("mglru-7.1", 2.0, 1), row("mglru-7.1+S10", 2.0, 1), row("lru", 2.0, 1)]);
+        let order: Vec<(&str, Option<&str>)> =
+            rows.iter().map(|row| (row.policy.as_str(), row.source)).collect();
+        let before = |source| ("mglru-7.1", source);
+        assert_eq!(
+            order,
+            [
+                before(None),
+                before(Some("v2")),
+                before(Some("v3")),
+                before(Some("v7")),
+                ("mglru-7.1+S10", None),
+                ("lru", None),
+                ("lru", Some("v7")),
+            ]
+        );
+        let posting = &rows[3];
+        assert_eq!((posting.world, posting.system), ("real", "published"));
+        assert!((posting.seconds.unwrap() - 98.9).abs() < 0.1, "6 M operations at 60,653 a second");
+    }
+
+    #[test]
+    fn a_verdict_needs_before_and_after() {
+        assert!(verdict_lines(&[row("mglru", 2.0, 1), row("lru", 2.0, 1)]).is_empty());
+        let text = verdict_lines(&[row("mglru-7.1", 2.0, 100), row("mglru", 2.6, 70)]).concat();
+        assert_eq!(text.matches("reproduced").count(), 1 + 6, "{text}");
+        assert!(text.contains("1.300"), "{text}");
+    }
+}

@@ -1,0 +1,125 @@
+//! Operation streams on the full machine: one machine for each policy, side by side.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::atomic::AtomicU64;
+
+use lowtide::Policy;
+use lowtide_sim::client::stream::{self, Stream, StreamSpace};
+use lowtide_sim::spec::MachineSpec;
+use lowtide_sim::{MachineConfig, MachineError};
+
+use super::args::SimArgs;
+use super::clock::Stopwatch;
+use super::error::SimError;
+use super::host::Host;
+use super::row::{Row, RowLatency};
+use super::{jobs, options};
+use crate::interrupt;
+use crate::json::LatencyUs;
+use crate::progress::Patient;
+
+/// CPU nanoseconds that a program spends between two operations, besides what they do to memory. A guess: a few hundred instructions.
+const OP_NS: u64 = 200;
+
+/// What is the same for all rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Play<'a> {
+    /// The machine.
+    pub(crate) machine: &'a MachineSpec,
+    /// The budget in bytes; `None` for all of its memory.
+    pub(crate) max: Option<u64>,
+    /// Files and heaps, by their numbers.
+    pub(crate) spaces: Vec<StreamSpace>,
+    /// Pages that are touched.
+    pub(crate) data_pages: u64,
+    /// What the work is, for whoever interrupts it.
+    pub(crate) during: String,
+}
+
+/// What the threads of one machine play.
+pub(crate) struct Streams {
+    /// The operations of each thread.
+    pub(crate) streams: Vec<Stream>,
+    /// Why one of them ended the run, where it was not the machine.
+    pub(crate) failed: Rc<Cell<Option<SimError>>>,
+}
+
+/// Rows, and why the first of those with gaps has them.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// A row for each policy.
+    pub(crate) rows: Vec<Row>,
+    killed: Option<SimError>,
+}
+
+impl Outcome {
+    /// Adds a row that ended in an out-of-memory kill.
+    pub(crate) fn killed(&mut self, row: Row, what: String) {
+        let policy = row.policy.clone();
+        self.rows.push(Row { oom: Some(1), ..row });
+        self.killed.get_or_insert(SimError::OutOfMemory { policy, what });
+    }
+
+    /// An error when any row has a gap.
+    ///
+    /// # Errors
+    /// [`SimError::OutOfMemory`].
+    pub(crate) fn verdict(self) -> Result<(), SimError> {
+        self.killed.map_or(Ok(()), Err)
+    }
+}
+
+/// Plays `streams`, made anew for each policy, one for each thread. `row` makes a row without results.
+///
+/// # Errors
+/// Any [`SimError`] but [`SimError::OutOfMemory`], which [`Outcome::verdict`] tells.
+pub(crate) fn run(
+    args: &SimArgs,
+    play: &Play<'_>,
+    progress: Patient,
+    row: impl Fn(Policy) -> Row,
+    streams: impl Fn() -> Result<Streams, SimError> + Sync,
+) -> Result<Outcome, SimError> {
+    let policies = args.policies();
+    let timing = options::timing(args, false);
+    let frames = play.max.map_or(play.machine.pages(), |max| max / play.machine.page);
+    let parallel = Host::ask().parallel(frames, play.data_pages)?;
+    let results = jobs::run(policies.len(), if timing { 1 } else { parallel }, progress, |number, done| {
+        let began = Stopwatch::start();
+        let Streams { streams, failed } = streams()?;
+        let result = simulate(args.seed, play, policies[number], streams, done);
+        failed.take().map_or(Ok((result, began.elapsed())), Err)
+    });
+    let mut outcome = Outcome::default();
+    for (&policy, result) in policies.iter().zip(results) {
+        let (result, took) = result?;
+        let row = row(policy);
+        match result {
+            Ok(result) => {
+                let latency_us = Some(RowLatency::Whole(LatencyUs::from(&result.latency)));
+                let row = row.on_machine(None, &result.stat, result.ops);
+                let row = Row { latency_us, errors: Some(result.errors), ..row };
+                outcome.rows.push(if timing {
+                    row.timed(took, result.stat.bytes, play.data_pages)
+                } else {
+                    row
+                });
+            }
+            Err(error @ MachineError::OutOfMemory { .. }) => outcome.killed(row, error.to_string()),
+            Err(error) => return Err(SimError::of_machine(policy, error, &play.during)),
+        }
+    }
+    Ok(outcome)
+}
+
+fn simulate(
+    seed: u64,
+    play: &Play<'_>,
+    policy: Policy,
+    streams: Vec<Stream>,
+    done: &AtomicU64,
+) -> Result<stream::StreamResult, MachineError> {
+    let machine = MachineConfig { spec: play.machine.clone(), policy, max: play.max, seed };
+    stream::run(&machine, &play.spaces, streams, OP_NS, done, interrupt::flag())
+}

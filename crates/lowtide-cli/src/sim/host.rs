@@ -1,0 +1,77 @@
+//! The machine that simulates: how many simulations it can carry at once.
+//!
+//! A simulation is one thread, and its memory is known before it begins, within a small factor: a record for every frame of the budget, and
+//! an entry in page cache and page tables for every page that is touched.
+
+use std::num::NonZeroUsize;
+use std::thread;
+
+use lowtide_sys::probe::Probe;
+
+use super::error::SimError;
+
+/// Bytes that a frame takes: the engine's record, its access note, the list of free frames.
+const FRAME_BYTES: u64 = 32;
+/// Bytes that a page of data takes: page cache (4 or 8), page table entry, and what the workload knows of it.
+const PAGE_BYTES: u64 = 16;
+
+/// What this machine offers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Host {
+    cores: usize,
+    /// Bytes available; `u64::MAX` where the kernel does not say.
+    available: u64,
+}
+
+impl Host {
+    /// Asks.
+    pub(crate) fn ask() -> Self {
+        let available = match Probe::ask().memory_available {
+            0 => u64::MAX,
+            bytes => bytes,
+        };
+        Self { cores: thread::available_parallelism().map_or(1, NonZeroUsize::get), available }
+    }
+
+    /// How many simulations of so many frames and pages of data can run at once: one for each core, as far as memory lasts.
+    ///
+    /// # Errors
+    /// [`SimError::HostMemory`] when there is not enough for one.
+    pub(crate) fn parallel(&self, frames: u64, pages: u64) -> Result<usize, SimError> {
+        let each = needed(frames, pages);
+        self.check(each)?;
+        let fit = usize::try_from(self.available / each.max(1)).unwrap_or(usize::MAX);
+        Ok(self.cores.min(fit).max(1))
+    }
+
+    /// Fails when so many bytes are not available.
+    ///
+    /// # Errors
+    /// [`SimError::HostMemory`].
+    pub(crate) const fn check(&self, needed: u64) -> Result<(), SimError> {
+        if needed > self.available {
+            return Err(SimError::HostMemory { needed, available: self.available });
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that a simulation of so many frames and pages of data takes.
+pub(crate) const fn needed(frames: u64, pages: u64) -> u64 {
+    frames.saturating_mul(FRAME_BYTES).saturating_add(pages.saturating_mul(PAGE_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_run_at_once_as_cores_and_memory_allow() {
+        let host = Host { cores: 4, available: 3 * needed(1000, 1000) };
+        assert_eq!(host.parallel(1, 1).unwrap(), 4);
+        assert_eq!(host.parallel(1000, 1000).unwrap(), 3);
+        assert_eq!(host.parallel(2000, 2000).unwrap(), 1);
+        let error = host.parallel(u64::MAX, 1).unwrap_err();
+        assert!(matches!(error, SimError::HostMemory { .. }) && error.exit_code() == 1);
+    }
+}

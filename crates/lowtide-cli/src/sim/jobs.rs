@@ -1,0 +1,73 @@
+//! Rows side by side: each policy's simulation is one thread's work, and none knows of the others, so results do not depend on how
+//! many run at once.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use crate::progress::Patient;
+
+/// How often progress is looked at.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Does `count` jobs, `parallel` at a time, and returns what they returned in the order of their numbers. Each gets its number and a
+/// counter, which it advances as it goes; the sum of all counters is the bar's position.
+///
+/// # Panics
+/// When a job does.
+pub(crate) fn run<T: Send>(
+    count: usize,
+    parallel: usize,
+    mut progress: Patient,
+    job: impl Fn(usize, &AtomicU64) -> T + Sync,
+) -> Vec<T> {
+    let done: Vec<AtomicU64> = (0..count).map(|_| AtomicU64::new(0)).collect();
+    let next = AtomicUsize::new(0);
+    let mut results: Vec<Option<T>> = (0..count).map(|_| None).collect();
+    let (sender, receiver) = channel();
+    thread::scope(|scope| {
+        for _ in 0..parallel.clamp(1, count.max(1)) {
+            let (sender, job, done, next) = (sender.clone(), &job, &done, &next);
+            scope.spawn(move || {
+                loop {
+                    let number = next.fetch_add(1, Relaxed);
+                    let Some(counter) = done.get(number) else { break };
+                    // The receiver lives as long as the scope.
+                    let _ = sender.send((number, job(number, counter)));
+                }
+            });
+        }
+        drop(sender);
+        loop {
+            match receiver.recv_timeout(TICK) {
+                Ok((number, result)) => results[number] = Some(result),
+                Err(RecvTimeoutError::Timeout) => {
+                    progress.set(done.iter().map(|counter| counter.load(Relaxed)).sum());
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+    });
+    // A job without a result has panicked, and the scope with it.
+    results.into_iter().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::Unit;
+
+    #[test]
+    fn results_keep_the_order_of_their_jobs() {
+        for parallel in [0, 1, 2, 100] {
+            let progress = Patient::new("", Unit::Steps, 5);
+            let squares = run(5, parallel, progress, |number, done| {
+                done.fetch_add(1, Relaxed);
+                number * number
+            });
+            assert_eq!(squares, [0, 1, 4, 9, 16]);
+        }
+        assert!(run(0, 4, Patient::new("", Unit::Steps, 0), |number, _| number).is_empty());
+    }
+}

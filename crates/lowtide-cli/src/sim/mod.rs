@@ -1,0 +1,49 @@
+//! `lowtide sim`: workloads and traces on machines that one does not have, in virtual time.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `args`, `count`, `options` | what can be said; what each option may be |
+//! | `database`, `compare` | the published experiment; ratios, published rows, the verdict |
+//! | `pages`, `stream` | streams of single pages |
+//! | `trace` | recorded streams |
+//! | `full` | operation streams on a full machine |
+//! | `host`, `jobs`, `clock` | what this machine can carry; rows side by side; how long they took |
+//! | `row`, `columns`, `show`, `error` | what is shown and written |
+
+pub(crate) mod args;
+mod clock;
+mod columns;
+mod compare;
+mod count;
+mod database;
+pub(crate) mod error;
+mod full;
+mod host;
+mod jobs;
+mod options;
+mod pages;
+mod row;
+mod show;
+mod stream;
+mod trace;
+
+use args::{Output, SimArgs, Target};
+use error::SimError;
+
+use crate::json::check_path;
+
+/// Runs what was asked for.
+///
+/// # Errors
+/// Why there is no result, or one with gaps.
+pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
+    if let Output::Both(path) = args.output() {
+        check_path(Some(path))?;
+    }
+    options::refuse_misplaced(args)?;
+    match args.workload {
+        Some(Target::Database(letter)) => database::run(args, letter),
+        Some(Target::Pages(pattern)) => pages::run(args, pattern),
+        None => trace::run(args),
+    }
+}

@@ -1,0 +1,187 @@
+//! Single options: what each may be, and where it means something. What cannot be meant is refused with the option's name and something to
+//! write instead, before any work is done.
+
+use lowtide::Size;
+use lowtide_core::limits::MIN_BUDGET;
+use lowtide_sim::spec::MachineSpec;
+
+use super::args::{SimArgs, Switch, Target};
+use super::error::SimError;
+
+/// Bytes of a page of the plain machine.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+
+/// What a run is about, as far as it decides which options mean something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The database, which always has a machine.
+    Database,
+    /// Single pages.
+    Pages,
+    /// A trace.
+    Trace,
+}
+
+impl Kind {
+    /// What was asked for.
+    pub(crate) const fn of(args: &SimArgs) -> Self {
+        match args.workload {
+            Some(Target::Database(_)) => Self::Database,
+            Some(Target::Pages(_)) => Self::Pages,
+            None => Self::Trace,
+        }
+    }
+}
+
+/// Refuses options that mean nothing for what is simulated, so that nobody believes they had an effect.
+///
+/// # Errors
+/// [`SimError::Usage`].
+pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
+    let kind = Kind::of(args);
+    let pages = kind == Kind::Pages;
+    let plain = args.machine.is_none() && kind != Kind::Database;
+    let rules = [
+        (args.format.is_some() && kind != Kind::Trace, "--format", "--trace"),
+        (
+            args.threads.is_some() && kind == Kind::Trace,
+            "--threads",
+            "workloads; a trace has its own threads",
+        ),
+        (args.threads.is_some() && plain, "--threads", "simulated machines; name one with --machine"),
+        (args.ops.is_some() && kind == Kind::Trace, "--ops", "workloads; a trace is played to its end"),
+        (args.scale.is_some() && kind != Kind::Database, "--scale", "ycsb; use --size and --ops"),
+        (args.size.is_some() && !pages, "--size", "zipf, uniform and loop; use --scale for ycsb"),
+        (args.access.is_some() && !pages, "--access", "zipf, uniform and loop"),
+        (args.write.is_some() && !pages, "--write", "zipf, uniform and loop"),
+    ];
+    for (misplaced, option, place) in rules {
+        if misplaced {
+            return Err(SimError::usage(
+                format!("{option} does not apply here"),
+                format!("it is for {place}"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The machine asked for.
+///
+/// # Errors
+/// [`SimError::Machine`].
+pub(crate) fn machine(args: &SimArgs) -> Result<Option<MachineSpec>, SimError> {
+    Ok(args.machine.as_deref().map(MachineSpec::load).transpose()?)
+}
+
+/// Whether rows say how fast the simulation was.
+pub(crate) fn timing(args: &SimArgs, default: bool) -> bool {
+    args.timing.map_or(default, |switch| switch == Switch::On)
+}
+
+/// The size of the experiment as a part of the published one.
+///
+/// # Errors
+/// [`SimError::Usage`].
+pub(crate) fn scale(args: &SimArgs) -> Result<f64, SimError> {
+    match args.scale {
+        Some(scale) if !(scale.is_finite() && (0.001..=100.0).contains(&scale)) => Err(SimError::usage(
+            format!("--scale {scale} is not possible"),
+            "give a number from 0.001 to 100, such as --scale 0.1",
+        )),
+        scale => Ok(scale.unwrap_or(1.0)),
+    }
+}
+
+/// The budget of the plain machine in pages, if one was given.
+///
+/// # Errors
+/// [`SimError::Usage`].
+pub(crate) fn plain_budget(args: &SimArgs) -> Result<Option<u64>, SimError> {
+    let Some(max) = args.max else { return Ok(None) };
+    if max.is_max() {
+        return Err(SimError::usage(
+            "without a machine there is no memory that --max max could be all of",
+            "give a size such as --max 256M, or name a machine with --machine",
+        ));
+    }
+    pages_of(max, PAGE_BYTES).map(Some)
+}
+
+/// The budget on a machine in bytes: what was given, else `default`; `None` is all of its memory.
+///
+/// # Errors
+/// [`SimError::Usage`] for what is no budget, or more than the machine has.
+pub(crate) fn machine_budget(
+    args: &SimArgs,
+    machine: &MachineSpec,
+    default: Option<u64>,
+) -> Result<Option<u64>, SimError> {
+    let max = match args.max {
+        Some(max) if max.is_max() => None,
+        Some(max) => Some(pages_of(max, machine.page)? * machine.page),
+        None => default,
+    };
+    let memory = machine.pages() * machine.page;
+    match max {
+        Some(max) if max > memory => Err(SimError::usage(
+            format!(
+                "a budget of {} is more than machine `{}` has: {} of its {} are left for programs and files",
+                Size::new(max),
+                machine.name,
+                floor(memory),
+                Size::new(machine.memory)
+            ),
+            "lower --max, write --max max for all of its memory, or choose a larger --machine",
+        )),
+        max => Ok(max),
+    }
+}
+
+/// Pages of a budget.
+fn pages_of(max: Size, page: u64) -> Result<u64, SimError> {
+    let pages = max.bytes() / page;
+    if max.bytes() == 0 {
+        return Err(SimError::usage("--max 0 is not a budget", "give a size such as --max 256M"));
+    }
+    if pages < MIN_BUDGET {
+        return Err(SimError::usage(
+            format!(
+                "--max {max} is too small: that is {pages} pages of {}, and reclaim takes {MIN_BUDGET} at a time",
+                Size::new(page)
+            ),
+            format!("give at least --max {}", Size::new(MIN_BUDGET * page)),
+        ));
+    }
+    Ok(pages)
+}
+
+/// The data in pages, at least one.
+///
+/// # Errors
+/// [`SimError::Usage`].
+pub(crate) fn data_pages(args: &SimArgs, default: u64, page: u64) -> Result<u64, SimError> {
+    let size = args.size.unwrap_or(Size::new(default));
+    let pages = size.bytes() / page;
+    if size.is_max() || pages == 0 || pages > lowtide_workload::SPACE_PAGES_MAX {
+        return Err(SimError::usage(
+            format!("--size {size} is not possible"),
+            format!(
+                "give a size from one page ({}) to {}, such as --size 1G",
+                Size::new(page),
+                Size::new(lowtide_workload::SPACE_PAGES_MAX * page)
+            ),
+        ));
+    }
+    Ok(pages)
+}
+
+/// Memory for people: to the mebibyte, above a gibibyte to an eighth of one.
+pub(crate) fn floor(bytes: u64) -> Size {
+    let grain = match bytes >> 20 {
+        0 => 1,
+        1..1024 => 1 << 20,
+        _ => 1 << 27,
+    };
+    Size::new(bytes - bytes % grain)
+}

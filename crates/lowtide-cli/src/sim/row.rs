@@ -1,0 +1,257 @@
+//! A row of a simulation's result, as it stands in the JSON. The names are an interface: a field may be added, none renamed.
+//!
+//! What does not apply is left out: the plain machine has no time, so its rows have no `seconds` and no latency.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lowtide_core::{Events, MemoryStat};
+use lowtide_sim::published::Published;
+use lowtide_sim::{MachineStat, PlainCounts};
+use serde::Serialize;
+
+use crate::json::LatencyUs;
+
+/// Counters by their kernel names, in the kernel's units: events in pages or occurrences, `pgpgin` and `pgpgout` in KiB, sizes in bytes.
+pub(crate) type Counters = BTreeMap<&'static str, u64>;
+
+/// See the module documentation.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Row {
+    /// The workload's name.
+    pub(crate) workload: &'static str,
+    /// The trace, as it was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) trace: Option<String>,
+    /// `sim`; `real` for what was published, which was measured.
+    pub(crate) world: &'static str,
+    /// `lowtide` or `published`.
+    pub(crate) system: &'static str,
+    /// Which posting a published row is from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) source: Option<&'static str>,
+    /// The policy.
+    pub(crate) policy: String,
+    /// The machine's name.
+    pub(crate) machine: String,
+    /// The budget; absent when it is all of the machine's memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_bytes: Option<u64>,
+    /// Bytes of data: of a trace, of the pages that it touches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) data_bytes: Option<u64>,
+    /// Different pages that a trace touches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) footprint_pages: Option<u64>,
+    /// Bytes of a page.
+    pub(crate) page_bytes: u64,
+    /// Threads of the workload.
+    pub(crate) threads: u32,
+    /// The seed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) seed: Option<u64>,
+    /// Virtual seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) seconds: Option<f64>,
+    /// Operations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ops: Option<u64>,
+    /// Operations per virtual second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ops_per_s: Option<f64>,
+    /// Virtual microseconds of an operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) latency_us: Option<RowLatency>,
+    /// Accesses to pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) accesses: Option<u64>,
+    /// Accesses to pages that were not resident.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) misses: Option<u64>,
+    /// The share of those; 0 when there was no access.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) miss_ratio: Option<f64>,
+    /// Operations that the device failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) errors: Option<u64>,
+    /// Charges that failed, each of which would have been an out-of-memory kill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) oom: Option<u64>,
+    /// The part of the time in which the device was busy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) device_util_pct: Option<f64>,
+    /// What was read from it, per virtual second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) device_read_kib_per_s: Option<f64>,
+    /// How long reclaim slept, all tasks together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) throttled_ms: Option<f64>,
+    /// How long writers were held back because too much was dirty, all tasks together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dirty_throttled_ms: Option<f64>,
+    /// Wakings of the flusher by reclaim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) flusher_wakes: Option<u64>,
+    /// Faults repeated because the page had to be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) retry_io_miss: Option<u64>,
+    /// Faults repeated because a lock was let go of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) retry_mmap_drop: Option<u64>,
+    /// How the row compares with another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ratio: Option<Ratio>,
+    /// Counters.
+    pub(crate) stat: Counters,
+    /// Processor seconds that the simulation took, of the machine that simulates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) host_seconds: Option<f64>,
+    /// Simulated accesses to pages per second of one core of the machine that simulates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) accesses_per_s: Option<f64>,
+    /// Bytes of real memory for each page of data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bytes_per_page: Option<f64>,
+}
+
+/// A latency, as far as it is known.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum RowLatency {
+    /// Simulated.
+    Whole(LatencyUs),
+    /// Published: the mean alone.
+    Mean {
+        /// Microseconds.
+        mean: f64,
+    },
+}
+
+impl RowLatency {
+    /// The mean.
+    pub(crate) const fn mean(self) -> f64 {
+        match self {
+            Self::Whole(latency) => latency.mean,
+            Self::Mean { mean } => mean,
+        }
+    }
+
+    /// What 99 of 100 did not exceed, where it is known.
+    pub(crate) const fn p99(self) -> Option<f64> {
+        match self {
+            Self::Whole(latency) => Some(latency.p99),
+            Self::Mean { .. } => None,
+        }
+    }
+}
+
+/// A row as a multiple of another.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Ratio {
+    /// The policy of the other row.
+    pub(crate) to: String,
+    /// Operations per second.
+    pub(crate) ops_per_s: f64,
+    /// What was read.
+    pub(crate) pgpgin: f64,
+    /// Refaults of file pages.
+    pub(crate) workingset_refault_file: f64,
+}
+
+impl Row {
+    /// A counter; 0 if the row has none of that name.
+    pub(crate) fn count(&self, name: &str) -> u64 {
+        self.stat.get(name).copied().unwrap_or(0)
+    }
+
+    /// This row with what happened on a full machine between two looks at its counters, in `ops` operations.
+    pub(crate) fn on_machine(self, began: Option<&MachineStat>, ended: &MachineStat, ops: u64) -> Self {
+        let since = |count: fn(&MachineStat) -> u64| count(ended) - began.map_or(0, count);
+        let seconds = since(|stat| stat.now_ns) as f64 / 1e9;
+        let rate = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
+        let (read, written) = (since(|stat| stat.device.read_bytes), since(|stat| stat.device.write_bytes));
+        let events = ended.memory.events;
+        let events = began.map_or(events, |began| events.since(&began.memory.events));
+        let row = Self {
+            seconds: Some(seconds),
+            ops: Some(ops),
+            ops_per_s: Some(rate(ops as f64)),
+            errors: Some(since(|stat| stat.kernel.io_errors)),
+            oom: Some(since(|stat| stat.kernel.oom)),
+            device_util_pct: Some(rate(since(|stat| stat.device.busy_ns) as f64 / 1e7)),
+            device_read_kib_per_s: Some(rate(read as f64 / 1024.0)),
+            throttled_ms: Some(since(|stat| stat.kernel.throttled_ns) as f64 / 1e6),
+            dirty_throttled_ms: Some(since(|stat| stat.kernel.dirty_throttled_ns) as f64 / 1e6),
+            flusher_wakes: Some(since(|stat| stat.kernel.flusher_wakes)),
+            retry_io_miss: Some(since(|stat| stat.kernel.retry_io_miss)),
+            retry_mmap_drop: Some(since(|stat| stat.kernel.retry_mmap_drop)),
+            stat: counters(&events, &ended.memory, read, written),
+            ..self
+        };
+        row.with_accesses(since(|stat| stat.kernel.accesses), since(|stat| stat.kernel.major))
+    }
+
+    /// This row with what happened on a plain machine.
+    pub(crate) fn on_plain(self, counts: &PlainCounts, memory: &MemoryStat) -> Self {
+        let bytes = |pages: u64| pages * memory.page_bytes;
+        let stat = counters(&memory.events, memory, bytes(counts.reads), bytes(counts.writes));
+        Self { stat, ..self }.with_accesses(counts.accesses, counts.misses)
+    }
+
+    fn with_accesses(self, accesses: u64, misses: u64) -> Self {
+        let miss_ratio = if accesses == 0 { 0.0 } else { misses as f64 / accesses as f64 };
+        Self { accesses: Some(accesses), misses: Some(misses), miss_ratio: Some(miss_ratio), ..self }
+    }
+
+    /// This row with how fast it was simulated: its accesses in `took`, with `bytes` of memory for so many pages of data.
+    pub(crate) fn timed(self, took: Duration, bytes: usize, pages: u64) -> Self {
+        let seconds = took.as_secs_f64();
+        let rate = |accesses: u64| if seconds > 0.0 { accesses as f64 / seconds } else { 0.0 };
+        Self {
+            host_seconds: Some(seconds),
+            accesses_per_s: self.accesses.map(rate),
+            bytes_per_page: (pages > 0).then(|| bytes as f64 / pages as f64),
+            ..self
+        }
+    }
+
+    /// A row of what was published, beside a simulated one of the same arm.
+    pub(crate) fn published(beside: &Self, published: Published) -> Self {
+        Self {
+            workload: beside.workload,
+            world: "real",
+            system: "published",
+            source: Some(published.posting),
+            policy: beside.policy.clone(),
+            machine: beside.machine.clone(),
+            max_bytes: beside.max_bytes,
+            page_bytes: beside.page_bytes,
+            threads: beside.threads,
+            seconds: published.ops_per_s.zip(beside.ops).map(|(rate, ops)| ops as f64 / rate),
+            ops: beside.ops,
+            ops_per_s: published.ops_per_s,
+            latency_us: published.mean_us.map(|mean| RowLatency::Mean { mean }),
+            stat: published.stat,
+            ..Self::default()
+        }
+    }
+
+    /// This row with its ratio to `base`.
+    pub(crate) fn compared_with(mut self, base: &Self) -> Self {
+        let ratio = |name| self.count(name) as f64 / base.count(name) as f64;
+        let rate = |row: &Self| row.ops_per_s.unwrap_or(f64::NAN);
+        self.ratio = Some(Ratio {
+            to: base.policy.clone(),
+            ops_per_s: rate(&self) / rate(base),
+            pgpgin: ratio("pgpgin"),
+            workingset_refault_file: ratio("workingset_refault_file"),
+        });
+        self
+    }
+}
+
+fn counters(events: &Events, memory: &MemoryStat, read: u64, written: u64) -> Counters {
+    let sizes = memory.sizes().map(|(name, pages)| (name, pages * memory.page_bytes));
+    let device = [("pgpgin", read / 1024), ("pgpgout", written / 1024)];
+    events.iter().chain(sizes).chain(device).collect()
+}

@@ -1,0 +1,114 @@
+//! What a run prints: lines that say what was simulated, a table, and JSON. With `--json` and no file, the JSON is all there is on
+//! standard output.
+
+use lowtide::Size;
+use lowtide_sim::spec::MachineSpec;
+use serde::Serialize;
+
+use super::args::{Output, SimArgs};
+use super::columns::{Column, table};
+use super::error::SimError;
+use super::options::{PAGE_BYTES, floor};
+use super::row::Row;
+use crate::json::Report;
+use crate::out;
+
+/// The machine of a run without one, as it stands in results.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct PlainMachine {
+    name: &'static str,
+    about: &'static str,
+    cpus: u32,
+    page: u64,
+}
+
+/// See [`PlainMachine`].
+pub(crate) const PLAIN: PlainMachine = PlainMachine {
+    name: "plain",
+    about: "one CPU, no time, no read-ahead, no fault-around: counters mean what the accesses did",
+    cpus: 1,
+    page: PAGE_BYTES,
+};
+
+impl PlainMachine {
+    /// Bytes of its pages.
+    pub(crate) const fn page(&self) -> u64 {
+        self.page
+    }
+
+    /// Its name in results.
+    pub(crate) const NAME: &str = PLAIN.name;
+}
+
+/// The lines above a table.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    /// What is simulated.
+    pub(crate) what: String,
+    /// On what.
+    pub(crate) machine: String,
+    /// The budget in bytes; `None` for all of the machine's memory.
+    pub(crate) max: Option<u64>,
+    /// What there is to be cached.
+    pub(crate) data: String,
+    /// How much of it, without the seed.
+    pub(crate) run: String,
+}
+
+impl Head {
+    /// Prints the lines, unless standard output is for the JSON. The last one begins with `run`.
+    pub(crate) fn print(&self, args: &SimArgs) {
+        if args.output() == Output::Json {
+            return;
+        }
+        let max =
+            self.max.map_or_else(|| "all of the machine's memory".into(), |max| Size::new(max).to_string());
+        out::line(&self.what);
+        out::line(format_args!("machine   {}", self.machine));
+        out::line(format_args!("budget    {max}"));
+        out::line(format_args!("data      {}", self.data));
+        out::line(format_args!("run       {}; seed {}\n", self.run, args.seed));
+    }
+}
+
+/// A machine in a line.
+pub(crate) fn machine(machine: &MachineSpec) -> String {
+    format!(
+        "{}: {} CPU{}, {} of memory, {}; simulated",
+        machine.name,
+        machine.cpus,
+        if machine.cpus == 1 { "" } else { "s" },
+        floor(machine.memory),
+        machine.device.name
+    )
+}
+
+/// The plain machine in a line.
+pub(crate) fn plain_machine() -> String {
+    format!("none: {}", PLAIN.about)
+}
+
+/// Prints or writes the rows, as a table of `columns` with `closing` lines below it for people.
+///
+/// # Errors
+/// [`SimError::Results`], [`SimError::Output`].
+pub(crate) fn results<M: Serialize>(
+    args: &SimArgs,
+    machine: &M,
+    rows: &[Row],
+    columns: &[Column],
+    closing: &[String],
+) -> Result<(), SimError> {
+    let report = Report::new(machine, rows.to_vec()).seeded(args.seed);
+    if args.output() == Output::Json {
+        return report.text().and_then(|text| out::all(&text)).map_err(SimError::Output);
+    }
+    out::line(table(columns, rows));
+    for line in closing {
+        out::line(line);
+    }
+    if let Output::Both(path) = args.output() {
+        report.write(Some(path))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! The operations of each thread of a trace, from one reader.
+//!
+//! Threads of a simulated machine ask for their next operations in an order of their own. What is read for one and belongs to another
+//! is kept for it, up to a limit that all threads share. A thread that is so far ahead of the others that the limit is
+//! reached gets a reader of its own, which passes over what has been read already and over all that is not the
+//! thread's: it costs time, but memory stays bounded whatever the trace looks like.
+//!
+//! Operations without a thread belong to the first.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use lowtide_sim::MachineError;
+use lowtide_sim::client::stream::Stream;
+use lowtide_workload::PageOp;
+use lowtide_workload::trace::{Trace, TraceRecord};
+
+use super::source::{Source, Survey};
+use crate::interrupt;
+use crate::sim::error::SimError;
+use crate::sim::full::Streams;
+
+/// Operations that are kept for their threads at most: 24 MiB.
+const KEPT_MAX: usize = 1 << 20;
+/// Records between two looks at Ctrl-C, for a thread that finds none of its own.
+const STRIDE: u64 = 4096;
+
+/// What the threads share.
+struct Deal {
+    source: Source,
+    trace: Trace,
+    /// Records read.
+    read: u64,
+    /// The place of each thread, by its number in the trace.
+    places: BTreeMap<u32, usize>,
+    /// What has been read and not been asked for.
+    queues: Vec<VecDeque<PageOp>>,
+    kept: usize,
+    kept_max: usize,
+    /// Threads that read for themselves.
+    alone: Vec<bool>,
+    failed: Rc<Cell<Option<SimError>>>,
+}
+
+/// The operations of one thread.
+struct ThreadStream {
+    deal: Rc<RefCell<Deal>>,
+    place: usize,
+    own: Option<Trace>,
+}
+
+/// A stream for each thread of the trace.
+///
+/// # Errors
+/// [`SimError::Trace`].
+pub(super) fn deal(source: &Source, survey: &Survey) -> Result<Streams, SimError> {
+    deal_within(source, survey, KEPT_MAX)
+}
+
+fn deal_within(source: &Source, survey: &Survey, kept_max: usize) -> Result<Streams, SimError> {
+    let threads = survey.threads.len().max(1);
+    let failed = Rc::new(Cell::new(None));
+    let deal = Rc::new(RefCell::new(Deal {
+        trace: source.open()?,
+        source: source.clone(),
+        read: 0,
+        places: survey.threads.iter().copied().zip(0..).collect(),
+        queues: vec![VecDeque::new(); threads],
+        kept: 0,
+        kept_max,
+        alone: vec![false; threads],
+        failed: Rc::clone(&failed),
+    }));
+    let stream = |place| Box::new(ThreadStream { deal: Rc::clone(&deal), place, own: None }) as Stream;
+    Ok(Streams { streams: (0..threads).map(stream).collect(), failed })
+}
+
+/// What the shared reader had for a thread.
+enum Next {
+    Op(PageOp),
+    End,
+    /// Nothing, and there is no room to read on.
+    Full,
+}
+
+impl Deal {
+    fn place(&self, record: &TraceRecord) -> usize {
+        record.thread.and_then(|thread| self.places.get(&thread).copied()).unwrap_or(0)
+    }
+
+    fn next(&mut self, place: usize) -> Result<Next, SimError> {
+        if let Some(op) = self.queues[place].pop_front() {
+            self.kept -= 1;
+            return Ok(Next::Op(op));
+        }
+        while self.kept < self.kept_max {
+            self.look_up(self.read)?;
+            let Some(record) = self.trace.next().transpose()? else { return Ok(Next::End) };
+            self.read += 1;
+            let owner = self.place(&record);
+            if owner == place {
+                return Ok(Next::Op(record.op));
+            }
+            if !self.alone[owner] {
+                self.queues[owner].push_back(record.op);
+                self.kept += 1;
+            }
+        }
+        Ok(Next::Full)
+    }
+
+    /// A reader for a thread that has been given everything of its own up to where the shared reader is.
+    fn reader_for(&mut self, place: usize) -> Result<Trace, SimError> {
+        self.alone[place] = true;
+        let mut trace = self.source.open()?;
+        for number in 0..self.read {
+            self.look_up(number)?;
+            trace.next().transpose()?;
+        }
+        Ok(trace)
+    }
+
+    fn next_of_own(&self, place: usize, trace: &mut Trace) -> Result<Option<PageOp>, SimError> {
+        for number in 0.. {
+            self.look_up(number)?;
+            match trace.next().transpose()? {
+                Some(record) if self.place(&record) != place => {}
+                record => return Ok(record.map(|record| record.op)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn look_up(&self, number: u64) -> Result<(), SimError> {
+        if number.is_multiple_of(STRIDE) {
+            interrupt::check(|| format!("playing the trace {}", self.source.name()))?;
+        }
+        Ok(())
+    }
+}
+
+impl ThreadStream {
+    fn next_op(&mut self) -> Result<Option<PageOp>, SimError> {
+        let mut deal = self.deal.borrow_mut();
+        if self.own.is_none() {
+            match deal.next(self.place)? {
+                Next::Op(op) => return Ok(Some(op)),
+                Next::End => return Ok(None),
+                Next::Full => self.own = Some(deal.reader_for(self.place)?),
+            }
+        }
+        self.own.as_mut().map_or(Ok(None), |trace| deal.next_of_own(self.place, trace))
+    }
+}
+
+impl Iterator for ThreadStream {
+    type Item = Result<PageOp, MachineError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.next_op() {
+            Ok(op) => op.map(Ok),
+            Err(error) => {
+                // The machine only has to stop; whoever runs it finds the reason here.
+                self.deal.borrow().failed.set(Some(error));
+                Some(Err(MachineError::Interrupted { at_ns: 0 }))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::args::SimArgs;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: SimArgs,
+    }
+
+    /// A trace whose thread 7 comes after all others.
+    fn source(dir: &tempfile::TempDir) -> Source {
+        let path = dir.path().join("t.csv");
+        let mut lines = String::from("op,space,page,pages,thread\nread,file:a,9,1,\n");
+        for page in 0..300 {
+            lines += &format!("read,file:a,{page},1,{}\n", if page < 250 { page % 2 } else { 7 });
+        }
+        std::fs::write(&path, lines).unwrap();
+        let line = Line::try_parse_from(["sim", "--trace", path.to_str().unwrap()]).unwrap();
+        Source::of(&line.args).unwrap()
+    }
+
+    fn pages(stream: &mut Stream, count: usize) -> Vec<u64> {
+        stream.take(count).map(|op| op.unwrap().page).collect()
+    }
+
+    #[test]
+    fn every_thread_gets_its_own_in_order_whoever_asks_first_and_however_little_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = source(&dir);
+        let survey = source.survey().unwrap();
+        assert_eq!((survey.ops, survey.footprint(), survey.threads.len()), (301, 300, 3));
+        let even: Vec<u64> = std::iter::once(9).chain((0..250).step_by(2)).collect();
+        let want = [even, (1..250).step_by(2).collect(), (250..300).collect()];
+        for kept_max in [1, 10, 1000] {
+            for order in [[0, 1, 2], [2, 1, 0], [2, 0, 1]] {
+                let mut streams = deal_within(&source, &survey, kept_max).unwrap().streams;
+                let mut found = [vec![], vec![], vec![]];
+                for part in [60, 1000] {
+                    for thread in order {
+                        found[thread].extend(pages(&mut streams[thread], part));
+                    }
+                }
+                assert_eq!(found, want, "{kept_max} kept, asked in the order {order:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_trace_that_changes_between_passes_ends_the_run_with_its_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = source(&dir);
+        let survey = source.survey().unwrap();
+        std::fs::write(dir.path().join("t.csv"), "op,space,page,pages\nread,file:a,x,1\n").unwrap();
+        let mut streams = deal(&source, &survey).unwrap();
+        assert!(streams.streams[0].next().is_some_and(|op| op.is_err()));
+        assert!(matches!(streams.failed.take(), Some(SimError::Trace(_))));
+    }
+}

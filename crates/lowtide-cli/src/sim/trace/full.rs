@@ -1,0 +1,86 @@
+//! A trace on a full machine: a task for each of its threads.
+
+use lowtide_sim::client::stream::StreamSpace;
+use lowtide_sim::spec::MachineSpec;
+
+use super::WORKLOAD;
+use super::deal::deal;
+use super::source::Source;
+use crate::progress::{Patient, Unit};
+use crate::sim::args::SimArgs;
+use crate::sim::error::SimError;
+use crate::sim::full::{self, Play};
+use crate::sim::row::Row;
+use crate::sim::show::{self, Head};
+use crate::sim::{columns, options};
+use crate::table::thousands;
+
+/// More tasks than this are not simulated.
+const THREADS_MAX: usize = 65_536;
+
+/// Plays the trace under every policy and prints the rows.
+///
+/// # Errors
+/// Any [`SimError`].
+pub(super) fn run(args: &SimArgs, source: &Source, machine: &MachineSpec) -> Result<(), SimError> {
+    if source.is_standard_input() {
+        return Err(SimError::usage(
+            "a machine's files must exist before a trace begins, so a trace is read twice, which standard input does not allow",
+            "name a file with --trace FILE, or leave --machine out",
+        ));
+    }
+    let max = options::machine_budget(args, machine, None)?;
+    let survey = source.survey()?;
+    let threads = survey.threads.len().max(1);
+    if threads > THREADS_MAX {
+        return Err(SimError::usage(
+            format!("the trace {} has {threads} threads, more than {THREADS_MAX}", source.name()),
+            "leave --machine out, or number its threads anew",
+        ));
+    }
+    let pages = survey.footprint();
+    let head = Head {
+        what: format!("{WORKLOAD}: a recorded trace"),
+        machine: show::machine(machine),
+        max,
+        data: format!(
+            "{}; {} pages touched ({})",
+            source.name(),
+            thousands(pages as f64),
+            options::floor(pages * machine.page)
+        ),
+        run: format!(
+            "{threads} thread{}; {} operations",
+            if threads == 1 { "" } else { "s" },
+            thousands(survey.ops as f64)
+        ),
+    };
+    head.print(args);
+    let spaces = survey.spaces.iter();
+    let play = Play {
+        machine,
+        max,
+        spaces: spaces.map(|space| StreamSpace { kind: space.kind, pages: space.end }).collect(),
+        data_pages: pages,
+        during: format!("playing the trace {}", source.name()),
+    };
+    let row = |policy: lowtide::Policy| Row {
+        workload: WORKLOAD,
+        trace: Some(source.name()),
+        world: "sim",
+        system: "lowtide",
+        policy: policy.to_string(),
+        machine: machine.name.clone(),
+        max_bytes: max,
+        data_bytes: Some(pages * machine.page),
+        footprint_pages: Some(pages),
+        page_bytes: machine.page,
+        threads: threads as u32,
+        seed: Some(args.seed),
+        ..Row::default()
+    };
+    let progress = Patient::new("operations", Unit::Steps, survey.ops * args.policies().len() as u64);
+    let outcome = full::run(args, &play, progress, row, || deal(source, &survey))?;
+    show::results(args, machine, &outcome.rows, columns::STREAMS, &[])?;
+    outcome.verdict()
+}

@@ -1,0 +1,238 @@
+//! A trace on the plain machine: the trace is read once, and each policy's machine plays what has been read.
+//!
+//! ```text
+//!   reader ──► batch of operations ──┬──► machine of mglru
+//!   (this thread)                    ├──► machine of mglru-7.1      a thread each, a few batches behind
+//!                                    └──► machine of lru
+//! ```
+//!
+//! An operation on many pages is cut into pieces, so that no batch takes long.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use lowtide::Policy;
+use lowtide_core::MemoryStat;
+use lowtide_core::limits::MIN_BUDGET;
+use lowtide_sim::{Plain, PlainConfig, PlainCounts, PlayError};
+use lowtide_workload::trace::Trace;
+use lowtide_workload::{PageOp, SpaceKind};
+
+use super::WORKLOAD;
+use super::source::{Source, SpaceSurvey, reading};
+use crate::interrupt;
+use crate::sim::args::SimArgs;
+use crate::sim::clock::Stopwatch;
+use crate::sim::error::SimError;
+use crate::sim::full::Outcome;
+use crate::sim::host::{Host, needed};
+use crate::sim::row::Row;
+use crate::sim::show::{self, Head, PLAIN, PlainMachine};
+use crate::sim::{columns, options};
+use crate::table::thousands;
+
+/// The budget when nothing is said, as a part of what the trace touches.
+const MAX_PART: u64 = 4;
+/// Pages of operations in a batch, about.
+const BATCH_PAGES: u64 = 16_384;
+/// Batches that the reader may be ahead of the slowest machine.
+const AHEAD: usize = 8;
+
+/// What the reader hands to every machine.
+#[derive(Debug, Default)]
+struct Batch {
+    /// Spaces that appear for the first time.
+    spaces: Vec<SpaceKind>,
+    ops: Vec<PageOp>,
+}
+
+/// What one policy came to.
+#[derive(Debug)]
+struct Played {
+    counts: PlainCounts,
+    memory: MemoryStat,
+    took: Duration,
+    bytes: usize,
+    /// Why it ended before the trace did.
+    killed: Option<String>,
+}
+
+/// Plays the trace under every policy and prints the rows.
+///
+/// # Errors
+/// Any [`SimError`].
+pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
+    let page = PLAIN.page();
+    let given = options::plain_budget(args)?;
+    if given.is_none() && source.is_standard_input() {
+        return Err(SimError::usage(
+            "the budget's default depends on what the trace touches, and standard input can be read only once",
+            "give a budget such as --max 64M",
+        ));
+    }
+    let max = match given {
+        Some(max) => max,
+        None => (source.survey()?.footprint() / MAX_PART).max(MIN_BUDGET),
+    };
+    let policies = args.policies();
+    let host = Host::ask();
+    host.check(needed(max, 0).saturating_mul(policies.len() as u64))?;
+    let trace = source.open()?;
+    let head = Head {
+        what: format!("{WORKLOAD}: a recorded trace"),
+        machine: show::plain_machine(),
+        max: Some(max * page),
+        data: format!("{}, read as {}", source.name(), trace.format()),
+        run: "to the end of the trace, in its order".into(),
+    };
+    head.print(args);
+
+    let machines = policies.iter().map(|&policy| Player::new(policy, max, &host, policies.len()));
+    let machines = machines.collect::<Result<Vec<_>, _>>()?;
+    let (read, played) = thread::scope(|scope| {
+        let (senders, workers): (Vec<_>, Vec<_>) = machines
+            .into_iter()
+            .map(|machine| {
+                let (sender, receiver) = sync_channel(AHEAD);
+                (sender, scope.spawn(move || machine.play(&receiver)))
+            })
+            .unzip();
+        let read = deliver(source, trace, &senders);
+        // The machines end when nobody can send any more.
+        drop(senders);
+        let played: Vec<_> = workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect();
+        (read, played)
+    });
+    let pages = read?;
+
+    let timing = options::timing(args, false);
+    let mut outcome = Outcome::default();
+    for (&policy, played) in policies.iter().zip(played) {
+        let played = played?;
+        let row = Row {
+            workload: WORKLOAD,
+            trace: Some(source.name()),
+            world: "sim",
+            system: "lowtide",
+            policy: policy.to_string(),
+            machine: PlainMachine::NAME.into(),
+            max_bytes: Some(max * page),
+            data_bytes: Some(pages * page),
+            footprint_pages: Some(pages),
+            page_bytes: page,
+            threads: 1,
+            seed: Some(args.seed),
+            ..Row::default()
+        };
+        let row = row.on_plain(&played.counts, &played.memory);
+        let row = if timing { row.timed(played.took, played.bytes, pages) } else { row };
+        match played.killed {
+            Some(what) => outcome.killed(row, what),
+            None => outcome.rows.push(row),
+        }
+    }
+    let closing = format!("\n{} pages touched ({})", thousands(pages as f64), options::floor(pages * page));
+    show::results(args, &PLAIN, &outcome.rows, columns::PLAIN, &[closing])?;
+    outcome.verdict()
+}
+
+/// Reads the trace to its end and hands it to the machines. Returns how many different pages it touches.
+fn deliver(source: &Source, mut trace: Trace, senders: &[SyncSender<Arc<Batch>>]) -> Result<u64, SimError> {
+    let mut progress = reading(&trace);
+    let mut spaces: Vec<SpaceSurvey> = Vec::new();
+    let (mut batch, mut pages, mut ops) = (Batch::default(), 0_u64, 0_u64);
+    let mut hand_out = |batch: &mut Batch, position| {
+        progress.set(position);
+        let full = Arc::new(std::mem::take(batch));
+        for sender in senders {
+            // A machine that has ended early, and said why, takes no more.
+            let _ = sender.send(Arc::clone(&full));
+        }
+        interrupt::check(|| format!("playing the trace {}", source.name()))
+    };
+    while let Some(record) = trace.next().transpose()? {
+        ops += 1;
+        let op = record.op;
+        let at = op.space.0 as usize;
+        if at >= spaces.len() {
+            for space in &trace.names().spaces()[spaces.len()..] {
+                batch.spaces.push(space.kind);
+                spaces.push(SpaceSurvey::new(space.kind));
+            }
+        }
+        let mut rest = op;
+        while rest.pages > 0 {
+            let piece = PageOp { pages: rest.pages.min(BATCH_PAGES as u32), ..rest };
+            spaces[at].add(&piece);
+            batch.ops.push(piece);
+            pages += u64::from(piece.pages);
+            rest =
+                PageOp { page: rest.page + u64::from(piece.pages), pages: rest.pages - piece.pages, ..rest };
+            if pages >= BATCH_PAGES {
+                hand_out(&mut batch, trace.progress().read_bytes)?;
+                pages = 0;
+            }
+        }
+    }
+    hand_out(&mut batch, trace.progress().read_bytes)?;
+    source.refuse_empty(ops)?;
+    Ok(spaces.iter().map(SpaceSurvey::pages).sum())
+}
+
+/// The machine of one policy.
+#[derive(Debug)]
+struct Player {
+    machine: Plain,
+    spaces: usize,
+    host: Host,
+    /// How many machines share this one's memory.
+    machines: u64,
+}
+
+impl Player {
+    fn new(policy: Policy, max: u64, host: &Host, machines: usize) -> Result<Self, SimError> {
+        let machine = Plain::new(&PlainConfig::new(policy, max))?;
+        Ok(Self { machine, spaces: 0, host: *host, machines: machines as u64 })
+    }
+
+    /// Plays batches until there are no more, or the machine can take no more.
+    fn play(mut self, batches: &Receiver<Arc<Batch>>) -> Result<Played, SimError> {
+        let mut took = Duration::ZERO;
+        let mut killed = None;
+        let mut until_check = 0;
+        for batch in batches {
+            let began = Stopwatch::start();
+            let result = self.play_batch(&batch);
+            took += began.elapsed();
+            match result {
+                Ok(()) => {}
+                Err(error @ PlayError::OutOfMemory { .. }) => {
+                    killed = Some(error.to_string());
+                    break;
+                }
+                Err(error) => return Err(SimError::Play(error)),
+            }
+            if until_check == 0 {
+                // Asking costs a step for every space.
+                until_check = self.spaces / 64 + 1;
+                self.host.check((self.machine.bytes() as u64).saturating_mul(self.machines))?;
+            }
+            until_check -= 1;
+        }
+        let (counts, memory) = (self.machine.counts(), self.machine.stat());
+        Ok(Played { counts, memory, took, bytes: self.machine.bytes(), killed })
+    }
+
+    fn play_batch(&mut self, batch: &Batch) -> Result<(), PlayError> {
+        for &kind in &batch.spaces {
+            self.machine.add_space(kind, 0);
+        }
+        self.spaces += batch.spaces.len();
+        batch.ops.iter().try_for_each(|op| self.machine.play(op))
+    }
+}

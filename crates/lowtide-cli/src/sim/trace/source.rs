@@ -1,0 +1,142 @@
+//! Which trace is played, and one pass over it to know what it touches.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use lowtide_workload::trace::{Format, Trace, open};
+use lowtide_workload::{OpKind, PageOp, SpaceKind};
+
+use super::footprint::Footprint;
+use crate::interrupt;
+use crate::progress::{Patient, Unit};
+use crate::sim::args::SimArgs;
+use crate::sim::error::SimError;
+
+/// Records between two looks at progress and Ctrl-C.
+const STRIDE: u64 = 4096;
+
+/// A trace that can be opened any number of times, unless it is standard input.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    path: PathBuf,
+    format: Option<Format>,
+}
+
+/// What a pass over a trace found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Survey {
+    /// Operations.
+    pub(super) ops: u64,
+    /// The spaces, by their numbers.
+    pub(super) spaces: Vec<SpaceSurvey>,
+    /// The numbers of all threads.
+    pub(super) threads: BTreeSet<u32>,
+}
+
+/// What a pass over a trace found about a space.
+#[derive(Clone, Debug)]
+pub(super) struct SpaceSurvey {
+    /// What it is.
+    pub(super) kind: SpaceKind,
+    /// One more than the last page that any operation names.
+    pub(super) end: u64,
+    footprint: Footprint,
+}
+
+impl Source {
+    /// The trace that was asked for, if one was.
+    pub(super) fn of(args: &SimArgs) -> Option<Self> {
+        Some(Self { path: args.trace.clone()?, format: args.format })
+    }
+
+    /// Whether it can be read only once.
+    pub(super) fn is_standard_input(&self) -> bool {
+        self.path == Path::new("-")
+    }
+
+    /// What it was named as.
+    pub(super) fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Opens it from its beginning.
+    ///
+    /// # Errors
+    /// [`SimError::Trace`].
+    pub(super) fn open(&self) -> Result<Trace, SimError> {
+        Ok(open(&self.path, self.format)?)
+    }
+
+    /// Reads it to its end.
+    ///
+    /// # Errors
+    /// [`SimError::Trace`] for the first thing that is wrong with it, [`SimError::Usage`] for a trace without operations,
+    /// [`SimError::Interrupted`].
+    pub(super) fn survey(&self) -> Result<Survey, SimError> {
+        let mut trace = self.open()?;
+        let mut progress = reading(&trace);
+        let mut survey = Survey::default();
+        while let Some(record) = trace.next().transpose()? {
+            if survey.ops.is_multiple_of(STRIDE) {
+                progress.set(trace.progress().read_bytes);
+                interrupt::check(|| format!("reading the trace {}", self.name()))?;
+            }
+            survey.ops += 1;
+            survey.threads.extend(record.thread);
+            let known = survey.spaces.len();
+            if record.op.space.0 as usize >= known {
+                let new = trace.names().spaces()[known..].iter();
+                survey.spaces.extend(new.map(|space| SpaceSurvey::new(space.kind)));
+            }
+            survey.spaces[record.op.space.0 as usize].add(&record.op);
+        }
+        self.refuse_empty(survey.ops)?;
+        Ok(survey)
+    }
+
+    /// Refuses a trace without operations.
+    ///
+    /// # Errors
+    /// [`SimError::Usage`].
+    pub(super) fn refuse_empty(&self, ops: u64) -> Result<(), SimError> {
+        if ops == 0 {
+            return Err(SimError::usage(
+                format!("the trace {} holds no operations", self.name()),
+                "record some, or force another format with --format",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Survey {
+    /// Different pages that are touched.
+    pub(super) fn footprint(&self) -> u64 {
+        self.spaces.iter().map(|space| space.footprint.pages()).sum()
+    }
+}
+
+impl SpaceSurvey {
+    /// A space of which nothing is known.
+    pub(super) fn new(kind: SpaceKind) -> Self {
+        Self { kind, end: 0, footprint: Footprint::default() }
+    }
+
+    /// Adds an operation. What is only synced or given up is not touched.
+    pub(super) fn add(&mut self, op: &PageOp) {
+        self.end = self.end.max(op.last_page() + 1);
+        if !matches!(op.kind, OpKind::Sync | OpKind::Free) {
+            self.footprint.touch(op.page, op.pages.into());
+        }
+    }
+
+    /// Different pages that are touched.
+    pub(super) const fn pages(&self) -> u64 {
+        self.footprint.pages()
+    }
+}
+
+/// A bar over the bytes of a trace's file.
+pub(super) fn reading(trace: &Trace) -> Patient {
+    Patient::new("reading the trace", Unit::Bytes, trace.progress().file_bytes.unwrap_or(0))
+}

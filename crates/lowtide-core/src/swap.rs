@@ -1,0 +1,240 @@
+//! Swap: where anonymous memory goes, and the time that its pages spend in both places.
+//!
+//! A page of swap is a *slot*. The engine counts slots and knows nothing else of them: which slot a page has, and what is in it, is
+//! the driver's affair. A folio that has slots is in the *swap cache*:
+//!
+//! ```text
+//!            reclaim takes a slot, unmaps             written              reclaim frees the folio
+//!   mapped ───────────────────────────► swap cache ──────────► swap cache ────────────────────────► swapped out
+//!   no slot                             dirty, unmapped        clean, unmapped                      no folio, a shadow
+//!     ▲                                      │  fault (minor)       │                                    │
+//!     │  slot given up                       ▼                      ▼        fault (major): swap_in      │
+//!     └───────────────────────────────── swap cache, mapped ◄────────────────────────────────────────────┘
+//!                                        slot kept: if nobody stores to it, the next eviction writes nothing
+//! ```
+//!
+//! Three things give up the slot of a folio that is mapped again, and none does while it is being written (facts sheet on faults, A7 step 5, C3):
+//!
+//! * the fault that maps it is a store;
+//! * the device is synchronous, so that keeping a second copy saves nothing;
+//! * swap is *full*, which means more than half used: then reclaim, too, takes the slots of folios that it activates.
+//!
+//! What is swapped out keeps its slot until it is read in, or until the driver drops it ([`Engine::free_swap`]).
+//!
+//! | the driver | calls |
+//! |---|---|
+//! | has swap | [`Engine::set_swap`] |
+//! | faults on an anonymous page never touched before | [`Engine::insert`] with [`LruType::Anon`], no shadow |
+//! | faults on a page that is swapped out | [`Engine::swap_in`], reads it, then [`Engine::swap_fault`] |
+//! | … and cannot read it | [`Engine::swap_in_failed`] |
+//! | faults on a page that is in the swap cache | [`Engine::swap_fault`] |
+//! | learns that a mapping was stored to | [`Engine::set_dirty`], at the latest when it drops the translations |
+//! | settles victims | [`Unmapped`](crate::Unmapped) says how |
+//! | drops a page that is in memory | [`Engine::remove`]: its slot is free again |
+//! | drops a page that is not | [`Engine::free_swap`] |
+//!
+//! Slots are counted in base pages, and a folio has one for each of its pages. In every state *free* + *held by folios* + *swapped out* is
+//! the size of swap; [`Engine::validate`] checks it. Source: `reclaim.md` §2.2, 4.1, 7.5; faults and writeback, A7, C2, C3, C8.
+
+use crate::engine::Engine;
+use crate::folio::Flags;
+use crate::limits::MAX_ORDER;
+use crate::lruvec::Shadow;
+use crate::units::{FolioId, LruType, MemcgId, Owner, Task};
+
+/// Swap as the driver has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Swap {
+    /// Its size in base pages; 0 is no swap.
+    pub pages: u64,
+    /// Reading and writing take no longer than copying, as with compressed memory: a folio that is mapped again keeps no slot.
+    pub synchronous: bool,
+}
+
+/// Swap that cannot be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "swap of {pages} pages cannot hold the {used} pages in use: read pages in, or drop them, before making swap smaller"
+)]
+pub struct SwapTooSmall {
+    /// The size asked for.
+    pub pages: u64,
+    /// Slots in use.
+    pub used: u64,
+}
+
+/// What the engine knows of swap. Without swap, anonymous memory stays where it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SwapFacts {
+    /// Pages of swap that may still be used.
+    pub(crate) free_pages: u64,
+    /// All of it.
+    pub(crate) total_pages: u64,
+    /// Pages that are nowhere but in swap.
+    pub(crate) swapped_out: u64,
+    synchronous: bool,
+}
+
+impl SwapFacts {
+    /// So much of swap is used that slots are worth more than the writes they may save (`reclaim.md` §7.5).
+    pub(crate) const fn full(&self) -> bool {
+        self.free_pages * 2 < self.total_pages
+    }
+}
+
+impl Engine {
+    /// Gives the engine swap, or makes what it has larger or smaller. Anonymous memory is reclaimed from now on if
+    /// there is any, according to [`Engine::set_swappiness`].
+    ///
+    /// # Errors
+    /// [`SwapTooSmall`] when more is in use; nothing is changed then.
+    pub const fn set_swap(&mut self, swap: Swap) -> Result<(), SwapTooSmall> {
+        let used = self.swap.total_pages - self.swap.free_pages;
+        if swap.pages < used {
+            return Err(SwapTooSmall { pages: swap.pages, used });
+        }
+        self.swap.total_pages = swap.pages;
+        self.swap.free_pages = swap.pages - used;
+        self.swap.synchronous = swap.synchronous;
+        Ok(())
+    }
+
+    /// Slots that nobody uses.
+    #[must_use]
+    pub const fn free_swap_pages(&self) -> u64 {
+        self.swap.free_pages
+    }
+
+    /// Brings a page that is swapped out into memory that has been charged: the folio enters the swap cache, mapped by nobody and with
+    /// its slots. Arguments and cost as for [`Engine::insert`]; `pswpin` counts its pages.
+    ///
+    /// Swap readahead, if a driver has any, calls this and no [`Engine::swap_fault`] until somebody touches the page.
+    ///
+    /// # Panics
+    /// When a frame of the folio is in use or out of range, or fewer pages than it has are swapped out.
+    pub fn swap_in(
+        &mut self,
+        id: FolioId,
+        owner: Owner,
+        order: u8,
+        memcg: MemcgId,
+        shadow: Option<Shadow>,
+        task: Task,
+    ) {
+        assert!(order <= MAX_ORDER, "order {order} is above {MAX_ORDER}");
+        let pages = 1 << order;
+        assert!(
+            self.swap.swapped_out >= pages,
+            "{owner:?} is read from swap, but {pages} pages are not there"
+        );
+        self.swap.swapped_out -= pages;
+        let group = &mut self.memcgs[memcg.index()];
+        group.swapcached += pages;
+        group.swap_only += pages;
+        group.events.pswpin += pages;
+        group.resident[LruType::Anon as usize] += pages;
+        let kind = Flags::ANON | Flags::SWAPCACHE | Flags::SWAPPED;
+        self.folios.create(id, owner, order, memcg, kind);
+        self.enter(id, memcg, shadow, task);
+    }
+
+    /// The read of a folio after [`Engine::swap_in`] failed: it goes away, and its contents are in swap as before. (Its shadow is the
+    /// driver's to restore.) Otherwise as [`Engine::remove`].
+    ///
+    /// # Panics
+    /// When the folio does not exist, is being written, or is mapped.
+    #[must_use]
+    pub fn swap_in_failed(&mut self, id: FolioId) -> bool {
+        let f = self.folios.get(id).expect("only an existing folio can be removed");
+        assert!(f.flags.contains(Flags::SWAPPED), "folio {id:?} is mapped: its contents were read");
+        let pages = f.pages();
+        let removed = self.remove(id);
+        if removed {
+            // `remove` has given its slots up.
+            self.swap.free_pages -= pages;
+            self.swap.swapped_out += pages;
+        }
+        removed
+    }
+
+    /// A fault maps a folio of the swap cache: one whose contents [`Engine::swap_in`] has brought, or one that reclaim had unmapped and not
+    /// yet freed (a minor fault). Does nothing for a folio that is not in the swap cache.
+    ///
+    /// Returns whether the folio gives up its slots. Then they are free, and the contents are dirty: they are nowhere else.
+    ///
+    /// # Panics
+    /// When the folio does not exist.
+    pub fn swap_fault(&mut self, id: FolioId, store: bool, task: Task) -> bool {
+        let flags = self.folios.get(id).expect("only an existing folio can be mapped").flags;
+        if !flags.contains(Flags::SWAPCACHE) {
+            return false;
+        }
+        self.set_swapped(id, false);
+        if store && flags.contains(Flags::ADD_BATCH) {
+            // The kernel has to know that the batch holds no reference, so the folio is placed while it is still in the swap cache.
+            self.drain(task.cpu);
+        }
+        (store || self.swap.synchronous || self.swap.full() || flags.contains(Flags::MLOCKED))
+            && self.give_up_slot(id)
+    }
+
+    /// The driver drops pages that are swapped out: their slots are free. O(1).
+    ///
+    /// # Panics
+    /// When fewer pages are swapped out.
+    pub fn free_swap(&mut self, pages: u64) {
+        assert!(self.swap.swapped_out >= pages, "{pages} pages of swap are dropped that are not there");
+        self.swap.swapped_out -= pages;
+        self.swap.free_pages += pages;
+    }
+
+    /// Takes slots for a folio that has none. Returns whether there were enough. What they hold is older than the folio.
+    pub(crate) fn take_slot(&mut self, id: FolioId) -> bool {
+        let f = &mut self.folios[id];
+        debug_assert!(f.lru_type() == LruType::Anon && !f.flags.contains(Flags::SWAPCACHE));
+        let pages = f.pages();
+        if self.swap.free_pages < pages {
+            return false;
+        }
+        self.swap.free_pages -= pages;
+        f.flags.insert(Flags::SWAPCACHE | Flags::DIRTY);
+        self.memcgs[f.memcg.index()].swapcached += pages;
+        true
+    }
+
+    /// Takes the slots of a mapped folio away, unless it is being written or has none. Returns whether it did.
+    pub(crate) fn give_up_slot(&mut self, id: FolioId) -> bool {
+        let f = &mut self.folios[id];
+        if !f.flags.contains(Flags::SWAPCACHE) || f.flags.intersects(Flags::WRITEBACK | Flags::SWAPPED) {
+            return false;
+        }
+        f.flags.remove(Flags::SWAPCACHE);
+        f.flags.insert(Flags::DIRTY);
+        self.memcgs[f.memcg.index()].swapcached -= f.pages();
+        self.swap.free_pages += f.pages();
+        true
+    }
+
+    /// Notes that no translation leads to a folio of the swap cache any more, or that one does again.
+    pub(crate) fn set_swapped(&mut self, id: FolioId, swapped: bool) {
+        let f = &mut self.folios[id];
+        if f.flags.contains(Flags::SWAPPED) == swapped {
+            return;
+        }
+        f.flags.set(Flags::SWAPPED, swapped);
+        let only = &mut self.memcgs[f.memcg.index()].swap_only;
+        *only = if swapped { *only + f.pages() } else { *only - f.pages() };
+    }
+
+    /// A folio of the swap cache ends: its slots stay behind as swapped out, or are free.
+    pub(crate) fn leave_swap_cache(&mut self, id: FolioId, swapped_out: bool) {
+        let (pages, memcg) = (self.folios[id].pages(), self.folios[id].memcg);
+        self.set_swapped(id, false);
+        self.memcgs[memcg.index()].swapcached -= pages;
+        if swapped_out {
+            self.swap.swapped_out += pages;
+        } else {
+            self.swap.free_pages += pages;
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The published figures, a row for each posting and arm.
+
+use lowtide_core::Policy;
+use std::collections::BTreeMap;
+
+const TABLE: &str = include_str!("../../data/published.csv");
+
+/// A policy as the evaluation had it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Arm {
+    /// The multi-gen LRU without the series: `mglru-7.1`.
+    Before,
+    /// The multi-gen LRU with it: `mglru`.
+    After,
+    /// The classical lists: `lru`.
+    Classical,
+}
+
+impl Arm {
+    /// The arm that a policy stands for; `None` for mixtures.
+    #[must_use]
+    pub fn of(policy: Policy) -> Option<Self> {
+        match policy {
+            Policy::MGLRU_7_1 => Some(Self::Before),
+            Policy::MGLRU => Some(Self::After),
+            Policy::LRU => Some(Self::Classical),
+            _ => None,
+        }
+    }
+
+    /// The column of the table.
+    const fn column(self) -> usize {
+        match self {
+            Self::Before => 5,
+            Self::After => 6,
+            Self::Classical => 7,
+        }
+    }
+}
+
+/// What one posting says about one arm.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Published {
+    /// The posting, as in `v7`.
+    pub posting: &'static str,
+    /// Operations per second.
+    pub ops_per_s: Option<f64>,
+    /// Mean latency in microseconds.
+    pub mean_us: Option<f64>,
+    /// Counters by the kernel's names: `pgpgin` and `pgpgout` in KiB, refaults in pages.
+    pub stat: BTreeMap<&'static str, u64>,
+}
+
+/// What was published about an arm, the earliest posting first; postings that say nothing of it are left out.
+#[must_use]
+pub fn published(arm: Arm) -> Vec<Published> {
+    let mut rows: Vec<Published> = Vec::new();
+    for line in TABLE.lines().skip(1) {
+        let fields: Vec<&'static str> = line.split(',').collect();
+        // An arm that was not measured has an empty field.
+        let Some(value) = fields.get(arm.column()).and_then(|text| text.parse::<f64>().ok()) else {
+            continue;
+        };
+        let (posting, metric) = (fields[2], fields[3]);
+        if rows.last().is_none_or(|row| row.posting != posting) {
+            rows.push(Published { posting, ..Published::default() });
+        }
+        let Some(row) = rows.last_mut() else { continue };
+        match metric {
+            "throughput" => row.ops_per_s = Some(value),
+            "avg_latency" => row.mean_us = Some(value),
+            counter => {
+                row.stat.insert(counter, value as u64);
+            }
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_of_the_table_is_read() {
+        let read: usize = [Arm::Before, Arm::After, Arm::Classical]
+            .into_iter()
+            .flat_map(published)
+            .map(|row| {
+                usize::from(row.ops_per_s.is_some()) + usize::from(row.mean_us.is_some()) + row.stat.len()
+            })
+            .sum();
+        let written = TABLE.lines().skip(1).flat_map(|line| line.split(',').skip(5).take(3));
+        assert_eq!(read, written.filter(|field| !field.is_empty()).count());
+    }
+
+    #[test]
+    fn arms_have_the_figures_that_were_posted_for_them() {
+        let after = published(Arm::After);
+        assert_eq!(after.iter().map(|row| row.posting).collect::<Vec<_>>(), ["v2", "v3", "v7"]);
+        assert_eq!(after[2].ops_per_s, Some(82_384.354_760));
+        assert_eq!(after[2].mean_us, None);
+        assert_eq!(after[0].stat["workingset_refault_file"], 18_934_364);
+        let classical = published(Arm::Classical);
+        assert_eq!(classical.len(), 1, "only the last posting has it");
+        assert_eq!(classical[0].stat["pgpgin"], 85_365_614);
+        assert_eq!(published(Arm::Before)[1].mean_us, Some(500.974_696_333_010_7));
+    }
+
+    #[test]
+    fn only_the_three_policies_are_arms() {
+        assert_eq!(Arm::of("mglru-7.1".parse().unwrap()), Some(Arm::Before));
+        assert_eq!(Arm::of("lru".parse().unwrap()), Some(Arm::Classical));
+        assert_eq!(Arm::of("mglru-7.1+S10".parse().unwrap()), None);
+    }
+}

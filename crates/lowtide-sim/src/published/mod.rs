@@ -1,0 +1,17 @@
+//! What was published about the experiment that `ycsb-b` on `xeon-96t` repeats: its figures, and when a simulation has reproduced them.
+//!
+//! Three *arms* ran on the same machine: the multi-gen LRU before the reclaim-loop series, the same after it, and the classical lists. The
+//! series was posted several times, each time with new measurements; `data/published.csv` holds them as they were posted (columns: what was
+//! measured, by which posting, in which unit, and a value for each arm). Refaults of the last posting were counted otherwise than those of the earlier
+//! ones, so absolute counts of different postings do not compare; ratios of one posting do. Source: `workloads.md` §1(c).
+//!
+//! | file | concept |
+//! |---|---|
+//! | `figures` | the table, read |
+//! | `verdict` | what counts as reproduced (`workloads.md` §1(d)) |
+
+mod figures;
+mod verdict;
+
+pub use figures::{Arm, Published, published};
+pub use verdict::{Criterion, Measured, Outcome, verdict};
