@@ -61,7 +61,7 @@ impl Ctx {
                 match step {
                     Step::Unmap => {
                         world.watched(|watch, world| watch.victims(world, reclaim.victims()));
-                        let dropped = world.pool.unmap_victims(&mut reclaim);
+                        let dropped = world.unmap_victims(&mut reclaim);
                         cost += u64::from(dropped) * world.costs.unmap_ns;
                         cost += if dropped > 0 { world.costs.tlb_flush_ns } else { 0 };
                     }
