@@ -150,7 +150,8 @@ fn waiters(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-/// Pages of files that a reclaimer could free at once: on a list, clean, not being read, and not used since anybody last looked.
+/// Pages of files that a reclaimer could free at once: on a list, clean, not being read, not held, and not used since
+/// anybody last looked.
 pub(super) fn evictable(world: &World) -> impl Iterator<Item = FolioId> {
     let memory = &world.pool.memory;
     let free_at_once = move |&(object, page, frame): &(ObjectId, u64, FolioId)| {
@@ -159,6 +160,7 @@ pub(super) fn evictable(world: &World) -> impl Iterator<Item = FolioId> {
         flags.contains(Flags::LRU)
             && !flags.intersects(Flags::ANON | Flags::DIRTY | Flags::WRITEBACK)
             && !memory.is_locked(frame)
+            && !world.holds.is_held(object, page)
             && !vmas.iter().any(|vma| memory.vmas[vma.0 as usize].ptes.get(page).is_young())
     };
     residents(world).filter(free_at_once).map(|(_, _, frame)| frame)
