@@ -52,6 +52,11 @@ impl Pool {
         self.engine.folio(frame).is_some_and(|f| f.flags().contains(Flags::DIRTY))
     }
 
+    /// Whether a folio is being written.
+    pub(crate) fn is_writing(&self, frame: FolioId) -> bool {
+        self.engine.folio(frame).is_some_and(|f| f.flags().contains(Flags::WRITEBACK))
+    }
+
     /// The frame of a resident page.
     #[inline]
     pub(crate) fn frame(&self, object: ObjectId, page: u64) -> Option<FolioId> {
@@ -117,8 +122,7 @@ impl Pool {
     /// isolated.
     pub(crate) fn discard(&mut self, object: ObjectId, page: u64) -> bool {
         if let Some(frame) = self.frame(object, page) {
-            let writing = self.engine.folio(frame).is_some_and(|f| f.flags().contains(Flags::WRITEBACK));
-            if writing || !self.engine.remove(frame) {
+            if self.is_writing(frame) || !self.engine.remove(frame) {
                 return false;
             }
             self.memory.unmap(object, page);
