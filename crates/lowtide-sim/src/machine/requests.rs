@@ -6,8 +6,8 @@ use super::files::FileId;
 use super::sched::{Event, TaskId};
 use super::watch::PageEvent;
 use super::world::World;
-use lowtide_workload::prng::mix64;
 use lowtide_core::{FolioId, Task};
+use lowtide_workload::prng::mix64;
 
 /// Who is to be told.
 #[derive(Debug)]

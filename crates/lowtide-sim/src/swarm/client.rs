@@ -16,11 +16,11 @@ use std::rc::Rc;
 /// How long a thread rests after it was refused memory, and how long a sleep in a plan is, in nanoseconds.
 const REST_NS: u64 = 1_000_000;
 /// Refusals after which a thread ends: in a kernel, it would have been killed.
-const REFUSALS: u32 = 10;
+const REFUSALS: u32 = 3;
 const SLEEP_NS: u64 = 10_000_000;
 
 /// Events of the machine after which no thread begins anything: where memory is too scarce, everything takes for ever.
-const EVENTS_MAX: u64 = 60_000;
+const EVENTS_MAX: u64 = 20_000;
 
 /// What a run's threads share.
 #[derive(Debug)]

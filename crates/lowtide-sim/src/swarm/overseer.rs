@@ -16,8 +16,8 @@ use super::progress::Progress;
 use super::sabotage::Bug;
 use crate::machine::{PageEvent, TaskId, Watch, World};
 use crate::memory::ObjectId;
-use lowtide_core::{Events, Flags, FolioId, Freed, Lists, MemcgId, Policy, Sequences, Switches, Victim};
 use lowtide_core::limits::MIN_NR_GENS;
+use lowtide_core::{Events, Flags, FolioId, Freed, Lists, MemcgId, Policy, Sequences, Switches, Victim};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -200,26 +200,19 @@ impl Watch for Shared {
 
     fn out_of_memory(&mut self, world: &mut World, task: TaskId, since: u64) {
         let mut this = self.0.borrow_mut();
-        if this.aging.iter().any(|(&walker, &at)| walker != task && at >= since) {
-            this.oom_while_aging += 1;
-            return;
-        }
         // What was in use a moment ago may have been in use whenever the reclaimer came along.
         let idle = |frame| this.contents.last_event(frame) < since;
         let evictable = checks::evictable(world).filter(|&frame| idle(frame)).count();
         if evictable == 0 {
             return;
         }
-        if this.must_find_memory {
+        let others_aged = this.aging.iter().any(|(&walker, &at)| walker != task && at >= since);
+        if !this.must_find_memory {
+            this.premature_oom += 1;
+        } else if others_aged {
+            this.oom_while_aging += 1;
+        } else {
             let stat = world.pool.engine.stat(MemcgId::ROOT);
-            if std::env::var("DBG").is_ok() {
-                let t = format!("{:?}", world.pool.engine);
-                let at = t.find("memcgs").unwrap();
-                let end = t[at..].find("filters").unwrap();
-                eprintln!("since {since} now {} {}", world.sched.now, &t[at..at + end]);
-                let fr: Vec<_> = (0..world.pool.frames() as u32).map(FolioId).map(|f| (f, world.is_locked(f), this.contents.last_event(f), world.pool.engine.folio(f).map(|f| f.flags()))).collect();
-                for f in fr { eprintln!("{f:?}"); }
-            }
             world.violated(
                 "out of memory",
                 format!(
@@ -227,8 +220,6 @@ impl Watch for Shared {
                     stat.current, stat.file_dirty, stat.file_writeback, stat.anon
                 ),
             );
-        } else {
-            this.premature_oom += 1;
         }
     }
 }
