@@ -53,6 +53,14 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
         (args.scale.is_some() && kind != Kind::Database, "--scale", "ycsb; use --size and --ops"),
         (args.size.is_some() && !pages, "--size", "zipf, uniform and loop; use --scale for ycsb"),
         (args.access.is_some() && !pages, "--access", "zipf, uniform and loop"),
+        (args.about_curves() && kind != Kind::Trace, "a miss-ratio curve", "--trace"),
+        (args.about_curves() && args.machine.is_some(), "--machine", "anything but --mrc and --advise"),
+        (
+            args.about_curves() && args.max.is_some(),
+            "--max",
+            "anything but --mrc and --advise, which try many",
+        ),
+        (args.about_curves() && !args.wants_curves(), "an option about curves", "--mrc and --advise"),
         (args.write.is_some() && !pages, "--write", "zipf, uniform and loop"),
     ];
     for (misplaced, option, place) in rules {
