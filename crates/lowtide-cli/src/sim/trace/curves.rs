@@ -46,6 +46,17 @@ struct Extra {
     refused: Vec<Refusal>,
 }
 
+/// A point of a curve, as a row like those of every other run.
+#[derive(Debug, Serialize)]
+struct Measured {
+    workload: &'static str,
+    world: &'static str,
+    /// `lowtide` for the engine's policies, `baseline` for textbook ones.
+    system: &'static str,
+    #[serde(flatten)]
+    row: Row,
+}
+
 /// Measures the curves, prints, writes and draws them, and gives advice.
 ///
 /// # Errors
@@ -160,7 +171,12 @@ fn show_all(
             env!("CARGO_PKG_VERSION")
         );
         let text = if is_svg(path) {
-            chart(&title, &about, curves, bytes).to_string()
+            let short = format!(
+                "{} accesses to {} pages of {bytes} bytes; plain machine",
+                thousands(tape.accesses() as f64),
+                thousands(footprint as f64)
+            );
+            chart(&title, &short, curves, bytes).to_string()
         } else {
             page(&title, &[about], curves, footprint, bytes, advice)
         };
@@ -175,7 +191,13 @@ fn show_all(
         advice: advice.iter().map(|a| a.row(bytes)).collect(),
         refused: refusals(curves, bytes),
     };
-    let points: Vec<Row> = rows(curves, bytes);
+    let measured = |row: Row| Measured {
+        workload: super::WORKLOAD,
+        world: "sim",
+        system: if row.policy.parse::<Policy>().is_ok() { "lowtide" } else { "baseline" },
+        row,
+    };
+    let points = rows(curves, bytes).into_iter().map(measured).collect();
     let report = Report::new(&extra, points);
     if args.output() == Output::Json {
         return report.text().and_then(|text| out::all(&text)).map_err(SimError::Output);
