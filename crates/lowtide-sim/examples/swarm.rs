@@ -17,6 +17,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
     let number = |at: usize, default: u64| args.get(at).map_or(Ok(default), |text| text.parse());
+    if args.first().is_some_and(|word| word == "plan") {
+        println!("{}", Plan::draw(args[1].parse()?));
+        return Ok(());
+    }
     let (seeds, first) = (number(0, 300)?, number(1, 0)?);
     let bug = args.get(2).map(|name| name.parse()).transpose()?;
     let threads = std::thread::available_parallelism()?.get();

@@ -156,6 +156,9 @@ costs! {
 
     // Reclaim.
 
+    /// One pass of reclaim over a group, besides the folios it looks at: finding the group, its sizes and its budget, draining the CPU's batches, the
+    /// shrinkers. Guess.
+    reclaim_pass_ns: 1_000,
     /// Looking at one folio of a list, whatever becomes of it. Guess.
     scan_folio_ns: 60,
     /// Taking one folio off its list and judging it: its lock, dirty, young. Guess.

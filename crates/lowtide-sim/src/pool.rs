@@ -81,12 +81,15 @@ impl Pool {
         }
     }
 
-    /// Drops the translations of the victims of a reclaim. Returns how many translations there were.
-    pub(crate) fn unmap_victims(&mut self, reclaim: &mut Reclaim) -> u32 {
+    /// Drops the translations of those victims of a reclaim that are not `held`. Returns how many translations there were.
+    pub(crate) fn unmap_victims(&mut self, reclaim: &mut Reclaim, held: impl Fn(ObjectId, u64) -> bool) -> u32 {
         let mut dropped = 0;
         for victim in reclaim.victims() {
-            dropped += self.memory.unmap(ObjectId(victim.owner.space.0), victim.owner.page);
-            victim.outcome = Unmapped::Done;
+            let (object, page) = (ObjectId(victim.owner.space.0), victim.owner.page);
+            if !held(object, page) {
+                dropped += self.memory.unmap(object, page);
+                victim.outcome = Unmapped::Done;
+            }
         }
         dropped
     }

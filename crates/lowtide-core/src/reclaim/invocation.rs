@@ -82,6 +82,7 @@ pub struct Reclaim {
     pub(super) reason: Reason,
     pub(super) task: Task,
     pub(super) priority: u32,
+    passes: u32,
     pub(super) reclaimed: u64,
     /// This thread owns a walk context: look-around promotes as the aging walk does.
     pub(super) walking: bool,
@@ -107,6 +108,7 @@ impl Reclaim {
             reason,
             task,
             priority: DEF_PRIORITY,
+            passes: 0,
             reclaimed: 0,
             walking: false,
             full_walk: false,
@@ -126,6 +128,13 @@ impl Reclaim {
     #[must_use]
     pub const fn reclaimed(&self) -> u64 {
         self.reclaimed
+    }
+
+    /// Passes over the group begun so far. One step may contain many, if they find nothing: what a pass costs besides the folios it looks at is
+    /// the driver's to charge.
+    #[must_use]
+    pub const fn passes(&self) -> u32 {
+        self.passes
     }
 
     /// The aging job to feed after [`Step::Walk`].
@@ -203,6 +212,7 @@ impl Reclaim {
 
     fn begin_pass(&mut self, engine: &mut Engine) {
         self.pass = PassCounts::default();
+        self.passes += 1;
         engine.drain(self.task.cpu);
         self.walking = self.reason != Reason::Direct;
         match engine.policy.lists() {

@@ -51,15 +51,17 @@ impl Ctx {
                 let world = &mut *guard;
                 let now = world.sched.local(self.id) + cost;
                 let scanned = world.pool.engine.pgscan(MemcgId::ROOT);
+                let passes = reclaim.passes();
                 let step = reclaim.step(&mut world.pool.engine, &mut world.pool.memory, now);
                 let scanned = world.pool.engine.pgscan(MemcgId::ROOT) - scanned;
                 let hold = world.costs.batch_lock_ns
                     + scanned * (world.costs.scan_folio_ns + world.costs.isolate_ns);
                 cost += world.lruvec_lock.take(now, hold);
+                cost += u64::from(reclaim.passes() - passes) * world.costs.reclaim_pass_ns;
                 match step {
                     Step::Unmap => {
                         world.watched(|watch, world| watch.victims(world, reclaim.victims()));
-                        let dropped = world.pool.unmap_victims(&mut reclaim);
+                        let dropped = world.unmap_victims(&mut reclaim);
                         cost += u64::from(dropped) * world.costs.unmap_ns;
                         cost += if dropped > 0 { world.costs.tlb_flush_ns } else { 0 };
                     }

@@ -142,6 +142,13 @@ impl Ctx {
     }
 
     async fn fault(&self, id: MappingId, page: u64, store: bool) -> Result<(), MachineError> {
+        let result = self.attempts(id, page, store).await;
+        self.w().let_go(self.id);
+        result
+    }
+
+    /// Attempts until one succeeds.
+    async fn attempts(&self, id: MappingId, page: u64, store: bool) -> Result<(), MachineError> {
         let (mapping, failures) = {
             let mut world = self.w();
             let mapping = world.mappings[id.0 as usize];
@@ -234,6 +241,7 @@ impl Ctx {
                         let at_ns = world.sched.local(self.id);
                         return Err(MachineError::Io { at_ns });
                     }
+                    world.hold(self.id, object, page);
                     world.counts.retry_io_miss += u64::from(*repeated);
                     world.counts.major += u64::from(!*repeated);
                     let window = world.opens[open.0 as usize].readahead.fault_missed(page);

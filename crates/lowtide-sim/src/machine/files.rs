@@ -27,6 +27,8 @@ pub(crate) struct File {
     pub(crate) dirty: BTreeSet<u64>,
     /// Pages that became dirty again while they were being written.
     pub(crate) redirtied: Vec<u64>,
+    /// How often somebody who wanted to write a page found it being written and dirty again.
+    pub(crate) deferred: u64,
     /// When the first of them became dirty.
     pub(crate) dirtied_at: u64,
     /// Where the flusher goes on.
@@ -74,6 +76,7 @@ impl World {
             pages,
             dirty: BTreeSet::new(),
             redirtied: Vec::new(),
+            deferred: 0,
             dirtied_at: 0,
             cursor: 0,
             writing: BTreeSet::new(),

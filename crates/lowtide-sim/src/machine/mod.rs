@@ -7,6 +7,7 @@
 //! | `lock.rs` | locks, and what waiting for them costs |
 //! | `device.rs`, `requests.rs` | a device; requests in flight and their completion |
 //! | `files.rs`, `readahead.rs`, `read.rs` | files, read-ahead, reading and writing through the descriptor |
+//! | `hold.rs` | references to pages |
 //! | `fault.rs` | accesses through a mapping |
 //! | `charge.rs`, `kswapd.rs` | charging and direct reclaim; the background reclaimer |
 //! | `budget.rs` | changing the budget |
@@ -21,6 +22,7 @@ mod ctx;
 mod device;
 mod fault;
 mod files;
+mod hold;
 mod kswapd;
 mod lock;
 mod read;
@@ -196,6 +198,7 @@ impl Machine {
             kswapd,
             counts: KernelCounts::default(),
             clients: 0,
+            holds: hold::Holds::default(),
             failure: None,
             watch: None,
         };

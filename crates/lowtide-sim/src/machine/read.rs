@@ -49,8 +49,9 @@ impl World {
 }
 
 impl Ctx {
-    /// Waits until a page's contents have arrived, or it is gone.
+    /// Waits until a page's contents have arrived, or it is gone, and holds it.
     pub(crate) async fn wait_page(&self, object: ObjectId, page: u64) {
+        self.w().hold(self.id, object, page);
         self.settle().await;
         {
             let mut world = self.w();
@@ -130,17 +131,23 @@ impl Ctx {
         self.spend(cost).await;
     }
 
-    /// Reads pages through the descriptor: each is looked up, waited for, marked accessed and copied.
+    /// Reads pages through the descriptor: each is looked up, waited for, marked accessed and copied. Behind the end of the file there is
+    /// nothing to read.
     pub(crate) async fn read(&self, open: OpenId, first: u64, pages: u64) -> Result<(), MachineError> {
-        let (file, object, failures) = {
+        let result = self.read_pages(open, first, pages).await;
+        self.w().let_go(self.id);
+        result
+    }
+
+    async fn read_pages(&self, open: OpenId, first: u64, pages: u64) -> Result<(), MachineError> {
+        let (file, object, failures, end) = {
             let mut world = self.w();
             let file = world.opens[open.0 as usize].file;
             let entry = world.file(file);
-            (file, entry.object, entry.read_failures)
+            (file, entry.object, entry.read_failures, entry.pages.min(first + pages))
         };
         let syscall = self.w().costs.syscall_ns;
         self.spend(syscall).await;
-        let end = first + pages;
         let mut waited = false;
         let mut page = first;
         while page < end {
@@ -157,6 +164,7 @@ impl Ctx {
                 let window = {
                     let mut guard = self.w();
                     let world = &mut *guard;
+                    world.hold(self.id, object, page);
                     let mut readahead = world.opens[open.0 as usize].readahead;
                     let window =
                         readahead.missing(page, end - page, |n| world.cached_before(object, page, n));
@@ -178,15 +186,16 @@ impl Ctx {
                     window
                 };
                 if let Some(window) = window {
+                    self.w().hold(self.id, object, page);
                     self.read_window(file, window, None, false).await?;
-                    // Making room for the window may have taken this very page.
+                    // The page may have been given up meanwhile.
                     continue;
                 }
             }
             if self.w().is_locked(frame) {
                 waited = true;
                 self.wait_page(object, page).await;
-                // It may be gone again, or never have arrived.
+                // It may have been given up, or never have arrived.
                 continue;
             }
             let cost = {
@@ -194,6 +203,7 @@ impl Ctx {
                 let world = &mut *guard;
                 world.counts.accesses += 1;
                 world.watched_file(PageEvent::Loaded, file, page, frame);
+                world.let_go(self.id);
                 let task = world.engine_task(self.id, false);
                 let readahead = &mut world.opens[open.0 as usize].readahead;
                 let again = page == first && readahead.last() == Some(page);
@@ -212,6 +222,12 @@ impl Ctx {
 
     /// Writes whole pages through the descriptor. Pages that are not cached are not read.
     pub(crate) async fn write(&self, open: OpenId, first: u64, pages: u64) -> Result<(), MachineError> {
+        let result = self.write_pages(open, first, pages).await;
+        self.w().let_go(self.id);
+        result
+    }
+
+    async fn write_pages(&self, open: OpenId, first: u64, pages: u64) -> Result<(), MachineError> {
         let (file, object) = {
             let mut world = self.w();
             let file = world.opens[open.0 as usize].file;

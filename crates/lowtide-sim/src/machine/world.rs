@@ -76,6 +76,7 @@ pub(crate) struct World {
     pub(crate) counts: KernelCounts,
     /// Clients that have not finished.
     pub(crate) clients: u32,
+    pub(crate) holds: super::hold::Holds,
     /// The first failure that ends the run.
     pub(crate) failure: Option<super::MachineError>,
     /// Who checks, if anybody does.

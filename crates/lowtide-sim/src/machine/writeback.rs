@@ -142,6 +142,7 @@ impl World {
                     let again = self.pool.frame(object, page).is_some_and(|f| self.pool.is_dirty(f));
                     if again {
                         self.file(file).redirtied.push(page);
+                        self.file(file).deferred += 1;
                     }
                     if run.is_some() {
                         break;
@@ -269,10 +270,31 @@ impl Ctx {
 
     /// Makes a file durable as it is now: writes what is dirty, waits for every write that has begun, flushes the device.
     pub(crate) async fn sync(&self, file: FileId) {
+        let (waiting, deferred) = {
+            let mut world = self.w();
+            let entry = world.file(file);
+            (!entry.redirtied.is_empty(), entry.deferred)
+        };
+        self.write_all(file).await;
+        self.wait_written(file).await;
+        // What was being written, and had become dirty again, could not be begun before that write had ended.
+        if waiting || self.w().file(file).deferred > deferred {
+            self.write_all(file).await;
+            self.wait_written(file).await;
+        }
+        self.flush_device(file).await;
+    }
+
+    /// Begins to write every dirty page of a file, once.
+    async fn write_all(&self, file: FileId) {
         let mut at = 0;
         while let Some((end, _)) = self.write_run(file, at).await {
             at = end;
         }
+    }
+
+    /// Waits for the end of every write to a file that has begun.
+    async fn wait_written(&self, file: FileId) {
         let last = self.w().requests.last_write();
         loop {
             self.settle().await;
@@ -287,7 +309,6 @@ impl Ctx {
             }
             self.block(None).await;
         }
-        self.flush_device(file).await;
     }
 
     /// After pages have been dirtied: holds the writer back while too much is dirty.

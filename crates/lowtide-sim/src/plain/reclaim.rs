@@ -63,7 +63,7 @@ impl Plain {
                     Walk::default().step(&mut pool.memory, &mut pool.engine, reclaim.age_job(), u64::MAX);
                 }
                 Step::Unmap => {
-                    self.pool.unmap_victims(&mut reclaim);
+                    self.pool.unmap_victims(&mut reclaim, |_, _| false);
                 }
                 Step::Freed => {
                     self.pool.take_freed(&reclaim);

@@ -39,12 +39,14 @@ fn engine(world: &mut World) -> Result<(), String> {
     world.pool.engine.validate()
 }
 
-/// What is charged is resident, and every frame that is not free holds a page.
+/// Every frame that is not free holds a page, and what is charged is resident: but for one page of each client, which may be between being charged and
+/// being there.
 fn charges(world: &mut World) -> Result<(), String> {
     let resident = residents(world).count();
     let usage = world.pool.engine.usage(MemcgId::ROOT);
     let (free, frames) = (world.pool.free_frames(), world.pool.frames());
-    if usage != resident as u64 || free + resident != frames {
+    let coming = usage.checked_sub(resident as u64);
+    if coming.is_none_or(|coming| coming > world.clients.into()) || free + resident != frames {
         return Err(format!("{usage} pages charged, {resident} resident, {free} of {frames} frames free"));
     }
     Ok(())
@@ -148,7 +150,8 @@ fn waiters(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-/// Pages of files that a reclaimer could free at once: on a list, clean, not being read, and not used since anybody last looked.
+/// Pages of files that a reclaimer could free at once: on a list, clean, not being read, not held, and not used since
+/// anybody last looked.
 pub(super) fn evictable(world: &World) -> impl Iterator<Item = FolioId> {
     let memory = &world.pool.memory;
     let free_at_once = move |&(object, page, frame): &(ObjectId, u64, FolioId)| {
@@ -157,6 +160,7 @@ pub(super) fn evictable(world: &World) -> impl Iterator<Item = FolioId> {
         flags.contains(Flags::LRU)
             && !flags.intersects(Flags::ANON | Flags::DIRTY | Flags::WRITEBACK)
             && !memory.is_locked(frame)
+            && !world.holds.is_held(object, page)
             && !vmas.iter().any(|vma| memory.vmas[vma.0 as usize].ptes.get(page).is_young())
     };
     residents(world).filter(free_at_once).map(|(_, _, frame)| frame)

@@ -15,7 +15,12 @@ use std::rc::Rc;
 
 /// How long a thread rests after it was refused memory, and how long a sleep in a plan is, in nanoseconds.
 const REST_NS: u64 = 1_000_000;
+/// Refusals after which a thread ends: in a kernel, it would have been killed.
+const REFUSALS: u32 = 10;
 const SLEEP_NS: u64 = 10_000_000;
+
+/// Events of the machine after which no thread begins anything: where memory is too scarce, everything takes for ever.
+const EVENTS_MAX: u64 = 60_000;
 
 /// What a run's threads share.
 #[derive(Debug)]
@@ -96,6 +101,8 @@ impl Crew {
             for file in (0..files as u32).map(FileId) {
                 let object = ctx.w().file(file).object;
                 crew.sync(&ctx, file, object).await;
+                // Once more for what was on its way when the device was still failing.
+                crew.sync(&ctx, file, object).await;
                 let left = ctx.w().file(file).dirty.len();
                 if left > 0 {
                     ctx.w().violated(
@@ -117,7 +124,11 @@ impl Crew {
     ) -> Result<(), MachineError> {
         let mut next = rng.below(place.pages);
         let mut scan_left = 0;
+        let mut refusals = 0;
         for _ in 0..thread.ops {
+            if refusals == REFUSALS || ctx.w().sched.handled > EVENTS_MAX {
+                break;
+            }
             self.begun.set(self.begun.get() + 1);
             self.misfortune(&ctx).await;
             ctx.spend(thread.think_ns).await;
@@ -145,12 +156,13 @@ impl Crew {
                 (false, false) => OpKind::Read,
                 (false, true) => OpKind::Write,
             };
-            self.access(&ctx, place, kind, first, pages).await?;
+            refusals += u32::from(!self.access(&ctx, place, kind, first, pages).await?);
         }
         ctx.settle().await;
         Ok(())
     }
 
+    /// Carries an access out. Returns whether there was memory for it.
     async fn access(
         &self,
         ctx: &Ctx,
@@ -158,7 +170,7 @@ impl Crew {
         kind: OpKind,
         first: u64,
         pages: u64,
-    ) -> Result<(), MachineError> {
+    ) -> Result<bool, MachineError> {
         let failures = self.read_failures(place.object, first, pages);
         let result = match (kind, place.file) {
             (OpKind::Read, Some((_, open))) => ctx.read(open, first, pages).await,
@@ -170,7 +182,7 @@ impl Crew {
             Err(MachineError::OutOfMemory { .. }) => {
                 more(&self.counts.refused);
                 ctx.sleep(REST_NS).await;
-                Ok(())
+                Ok(false)
             }
             Err(MachineError::Io { .. }) => {
                 more(&self.counts.failed);
@@ -179,9 +191,10 @@ impl Crew {
                         format!("{kind} of {pages} pages from {first} on: no read of them has failed since");
                     ctx.w().violated("device errors", what);
                 }
-                Ok(())
+                Ok(true)
             }
-            other => other,
+            Err(error) => Err(error),
+            Ok(()) => Ok(true),
         }
     }
 

@@ -1,0 +1,41 @@
+//! References to pages: a page that a task has waited for stays until the task has used it.
+//!
+//! Without them two tasks can take each other's page for ever, each evicting what the other has just had read before that one gets a
+//! CPU. A kernel's reader holds a reference from the lookup to the copy; one task holds one page here, whether it is resident
+//! already or not, and the end of the access lets go of it. A page that is held is put back by reclaim as it is
+//! (`reclaim.md` §4.1, 13).
+
+use super::sched::TaskId;
+use super::world::World;
+use crate::memory::ObjectId;
+use lowtide_core::Reclaim;
+use std::collections::BTreeMap;
+
+/// Who holds what.
+#[derive(Debug, Default)]
+pub(crate) struct Holds(BTreeMap<TaskId, (ObjectId, u64)>);
+
+impl Holds {
+    /// Whether anybody holds a page. Cost: O(holders), of which there are as many as tasks that wait for a device.
+    pub(crate) fn is_held(&self, object: ObjectId, page: u64) -> bool {
+        self.0.values().any(|held| *held == (object, page))
+    }
+}
+
+impl World {
+    /// A task holds a page from now on, and lets go of what it held before.
+    pub(crate) fn hold(&mut self, task: TaskId, object: ObjectId, page: u64) {
+        self.holds.0.insert(task, (object, page));
+    }
+
+    /// Drops the translations of those victims of a reclaim that nobody holds. Returns how many translations there were.
+    pub(crate) fn unmap_victims(&mut self, reclaim: &mut Reclaim) -> u32 {
+        let holds = &self.holds;
+        self.pool.unmap_victims(reclaim, |object, page| holds.is_held(object, page))
+    }
+
+    /// A task holds nothing any more.
+    pub(crate) fn let_go(&mut self, task: TaskId) {
+        self.holds.0.remove(&task);
+    }
+}
