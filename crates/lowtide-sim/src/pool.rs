@@ -82,7 +82,11 @@ impl Pool {
     }
 
     /// Drops the translations of those victims of a reclaim that are not `held`. Returns how many translations there were.
-    pub(crate) fn unmap_victims(&mut self, reclaim: &mut Reclaim, held: impl Fn(ObjectId, u64) -> bool) -> u32 {
+    pub(crate) fn unmap_victims(
+        &mut self,
+        reclaim: &mut Reclaim,
+        held: impl Fn(ObjectId, u64) -> bool,
+    ) -> u32 {
         let mut dropped = 0;
         for victim in reclaim.victims() {
             let (object, page) = (ObjectId(victim.owner.space.0), victim.owner.page);

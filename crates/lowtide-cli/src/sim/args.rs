@@ -8,6 +8,7 @@ use std::str::FromStr;
 use clap::{ArgGroup, Args, ValueEnum};
 use lowtide::{Policy, Size};
 use lowtide_sim::baseline::Baseline;
+use lowtide_sim::swarm::{Bug, Plan};
 use lowtide_workload::trace::Format;
 use lowtide_workload::{Access, Letter, nearest};
 use thiserror::Error;
@@ -16,7 +17,7 @@ use super::count::Count;
 
 /// What to simulate, and on what.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("what").required(true).args(["workload", "trace"]))]
+#[command(group = ArgGroup::new("what").required(true).args(["workload", "trace", "swarm", "swarm_plan"]))]
 pub(crate) struct SimArgs {
     /// ycsb-a, ycsb-b, ycsb-c, zipf, uniform or loop (see `lowtide list workloads`)
     pub(crate) workload: Option<Target>,
@@ -68,6 +69,15 @@ pub(crate) struct SimArgs {
     /// Find the smallest budget with at most this share of misses, as in 0.01, with --trace
     #[arg(long, value_name = "RATIO")]
     pub(crate) advise: Option<f64>,
+    /// Test the simulator and the engine themselves: play N random plans, from --seed on, and check every invariant
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) swarm: Option<u64>,
+    /// Replay one plan of a swarm, as a failure prints it
+    #[arg(long, value_name = "PLAN")]
+    pub(crate) swarm_plan: Option<Plan>,
+    /// Plant a bug into every plan of a swarm, which must find it
+    #[arg(long, value_name = "BUG", requires = "swarm", hide = true)]
+    pub(crate) swarm_canary: Option<Bug>,
     /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 42)]
     pub(crate) seed: u64,

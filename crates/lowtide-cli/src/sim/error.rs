@@ -83,6 +83,9 @@ pub(crate) enum SimError {
         /// What the system said.
         source: io::Error,
     },
+    /// A swarm found something.
+    #[error("{0}")]
+    Swarm(String),
     /// A trace cannot be played many times.
     #[error("{0}")]
     Tape(String),

@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     Pages,
     /// A trace.
     Trace,
+    /// A swarm, which chooses everything itself.
+    Swarm,
 }
 
 impl Kind {
@@ -28,7 +30,8 @@ impl Kind {
         match args.workload {
             Some(Target::Database(_)) => Self::Database,
             Some(Target::Pages(_)) => Self::Pages,
-            None => Self::Trace,
+            None if args.trace.is_some() => Self::Trace,
+            None => Self::Swarm,
         }
     }
 }
@@ -41,7 +44,21 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
     let kind = Kind::of(args);
     let pages = kind == Kind::Pages;
     let plain = args.machine.is_none() && kind != Kind::Database;
+    let swarm = kind == Kind::Swarm;
     let rules = [
+        (
+            swarm && args.machine.is_some(),
+            "--machine",
+            "anything but --swarm, whose plans have machines of their own",
+        ),
+        (
+            swarm && args.policy.is_some(),
+            "--policy",
+            "anything but --swarm, whose plans have policies of their own",
+        ),
+        (swarm && args.max.is_some(), "--max", "anything but --swarm, whose plans have budgets of their own"),
+        (swarm && args.ops.is_some(), "--ops", "anything but --swarm"),
+        (swarm && args.threads.is_some(), "--threads", "anything but --swarm"),
         (args.format.is_some() && kind != Kind::Trace, "--format", "--trace"),
         (
             args.threads.is_some() && kind == Kind::Trace,

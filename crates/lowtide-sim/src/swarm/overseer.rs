@@ -90,7 +90,10 @@ impl Overseer {
             self.progress = (counts.accesses, self.turns);
         } else if self.turns > self.progress.1 + TURNS_WITHOUT_ACCESS {
             let clients = world.clients;
-            world.violated("liveness", format!("{clients} clients got nowhere in {TURNS_WITHOUT_ACCESS} turns"));
+            world.violated(
+                "liveness",
+                format!("{clients} clients got nowhere in {TURNS_WITHOUT_ACCESS} turns"),
+            );
         }
     }
 
@@ -202,8 +205,20 @@ impl Watch for Shared {
                 let at = t.find("memcgs").unwrap();
                 let end = t[at..].find("filters").unwrap();
                 eprintln!("since {since} now {} {}", world.sched.now, &t[at..at + end]);
-                let fr: Vec<_> = (0..world.pool.frames() as u32).map(FolioId).map(|f| (f, world.is_locked(f), this.contents.last_event(f), world.pool.engine.folio(f).map(|f| f.flags()))).collect();
-                for f in fr { eprintln!("{f:?}"); }
+                let fr: Vec<_> = (0..world.pool.frames() as u32)
+                    .map(FolioId)
+                    .map(|f| {
+                        (
+                            f,
+                            world.is_locked(f),
+                            this.contents.last_event(f),
+                            world.pool.engine.folio(f).map(|f| f.flags()),
+                        )
+                    })
+                    .collect();
+                for f in fr {
+                    eprintln!("{f:?}");
+                }
             }
             world.violated(
                 "out of memory",
