@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::{fs, thread};
 
 use lowtide::Policy;
+use lowtide_core::limits::MIN_BUDGET;
 use lowtide_sim::mrc::{
     Advice, AdviceRow, Contender, Curve, MakePlayer, MrcError, Player, PlayerError, Progress, RecordError,
     Refusal, Row, Run, Storage, Table, Tape, chart, page, refusals, rows, spread,
@@ -101,7 +102,7 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
     };
     let threads = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let run = Run { tape: &tape, threads, stop: interrupt::flag(), progress: &progress };
-    let sizes = spread(footprint, args.points().unwrap_or(POINTS));
+    let sizes = sizes(footprint, args.points().unwrap_or(POINTS));
     let curves = run.curves(&contenders, &sizes).map_err(|e| mrc_error(e, source))?;
     let mut advice = Vec::new();
     if let Some(target) = args.advise {
@@ -111,6 +112,15 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
     }
     drop(bar);
     show_all(args, source, &tape, &curves, &advice)
+}
+
+/// About `count` sizes, none below what the engine can be given, unless the whole footprint is.
+fn sizes(footprint: u64, count: usize) -> Vec<u64> {
+    let possible =
+        |n| -> Vec<u64> { spread(footprint, n).into_iter().filter(|&s| s >= MIN_BUDGET).collect() };
+    let enough = (count..=4 * count).map(possible).find(|sizes| sizes.len() >= count);
+    let sizes = enough.unwrap_or_else(|| possible(4 * count));
+    if sizes.is_empty() { spread(footprint, count) } else { sizes }
 }
 
 /// Reads the trace onto a tape. Returns what its spaces are, too.
