@@ -54,6 +54,15 @@ pub(crate) struct SimArgs {
     /// Accesses that write, in percent, for zipf, uniform and loop [default: 0]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) write: Option<u32>,
+    /// Swap for heaps, without --machine: a size, 0 for none [default: as much as the heaps want]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) swap: Option<Size>,
+    /// What swap is on, without --machine
+    #[arg(long, value_enum, value_name = "DEVICE", default_value_t = SwapDevice::Disk)]
+    pub(crate) swap_device: SwapDevice,
+    /// How willingly heaps are swapped: 0 to 200, 201 for nothing but heaps, without --machine
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=201), default_value_t = 60)]
+    pub(crate) swappiness: u32,
     /// Print the miss-ratio curve of each policy and baseline, with --trace
     #[arg(long)]
     pub(crate) mrc: bool,
@@ -279,6 +288,15 @@ impl From<Way> for Access {
             Way::Descriptor => Self::Descriptor,
         }
     }
+}
+
+/// What swap is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SwapDevice {
+    /// A disk: writes end later
+    Disk,
+    /// Compressed memory: reads and writes end at once
+    Zram,
 }
 
 /// On or off.

@@ -1,11 +1,12 @@
 //! Single options: what each may be, and where it means something. What cannot be meant is refused with the option's name and something to
 //! write instead, before any work is done.
 
-use lowtide::Size;
+use lowtide::{Policy, Size};
 use lowtide_core::limits::MIN_BUDGET;
 use lowtide_sim::spec::MachineSpec;
+use lowtide_sim::{PlainConfig, PlainSwap};
 
-use super::args::{SimArgs, Switch, Target};
+use super::args::{SimArgs, SwapDevice, Switch, Target};
 use super::error::SimError;
 
 /// Bytes of a page of the plain machine.
@@ -45,7 +46,9 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
     let pages = kind == Kind::Pages;
     let plain = args.machine.is_none() && kind != Kind::Database;
     let swarm = kind == Kind::Swarm;
+    let plain_trace = plain && kind == Kind::Trace;
     let rules = [
+        (args.swap.is_some() && !plain_trace, "--swap", "--trace without --machine"),
         (
             swarm && args.machine.is_some(),
             "--machine",
@@ -89,6 +92,22 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
         }
     }
     Ok(())
+}
+
+/// The plain machine of a policy with a budget.
+pub(crate) fn plain_config(args: &SimArgs, policy: Policy, pages: u64) -> PlainConfig {
+    // Never more than half full, which would change what swap is for.
+    const PLENTY: u64 = 1 << 31;
+    let slots = args.swap.map_or(PLENTY, |swap| (swap.bytes() / PAGE_BYTES).min(PLENTY));
+    let swap = match args.swap_device {
+        SwapDevice::Disk => PlainSwap::disk(slots),
+        SwapDevice::Zram => PlainSwap::zram(slots),
+    };
+    PlainConfig {
+        swap: (slots > 0).then_some(swap),
+        swappiness: args.swappiness,
+        ..PlainConfig::new(policy, pages)
+    }
 }
 
 /// The machine asked for.

@@ -10,11 +10,11 @@ use std::{fs, thread};
 
 use lowtide::Policy;
 use lowtide_core::limits::MIN_BUDGET;
+use lowtide_sim::Plain;
 use lowtide_sim::mrc::{
     Advice, AdviceRow, Contender, Curve, MakePlayer, MrcError, Player, PlayerError, Progress, RecordError,
     Refusal, Row, Run, Storage, Table, Tape, chart, page, refusals, rows, spread,
 };
-use lowtide_sim::{Plain, PlainConfig};
 use lowtide_workload::trace::Trace;
 use lowtide_workload::{PageOp, SpaceKind};
 use serde::Serialize;
@@ -86,7 +86,8 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
     head.print_but_budget(args);
 
     let policies = args.policies();
-    let makers: Vec<Box<MakePlayer<'_>>> = policies.iter().map(|&policy| maker(policy, &spaces)).collect();
+    let makers: Vec<Box<MakePlayer<'_>>> =
+        policies.iter().map(|&policy| maker(args, policy, &spaces)).collect();
     let engine = policies
         .iter()
         .zip(&makers)
@@ -145,9 +146,9 @@ fn record(source: &Source, mut trace: Trace) -> Result<(Tape, Vec<SpaceKind>), S
     Ok((tape, kinds))
 }
 
-fn maker(policy: Policy, spaces: &[SpaceKind]) -> Box<MakePlayer<'_>> {
+fn maker<'a>(args: &'a SimArgs, policy: Policy, spaces: &'a [SpaceKind]) -> Box<MakePlayer<'a>> {
     Box::new(move |pages| -> Result<Box<dyn Player>, PlayerError> {
-        let mut machine = Plain::new(&PlainConfig::new(policy, pages))?;
+        let mut machine = Plain::new(&options::plain_config(args, policy, pages))?;
         for &kind in spaces {
             machine.add_space(kind, 0);
         }
