@@ -6,6 +6,7 @@
 //! (`reclaim.md` §4.1, 13).
 
 use super::sched::TaskId;
+use super::watch::PageEvent;
 use super::world::World;
 use crate::memory::ObjectId;
 use lowtide_core::Reclaim;
@@ -25,7 +26,8 @@ impl Holds {
 impl World {
     /// A task holds a page from now on, and lets go of what it held before.
     pub(crate) fn hold(&mut self, task: TaskId, object: ObjectId, page: u64) {
-        self.holds.0.insert(task, (object, page));
+        let before = self.holds.0.insert(task, (object, page));
+        self.watched_release(before);
     }
 
     /// Drops the translations of those victims of a reclaim that nobody holds. Returns how many translations there were.
@@ -36,6 +38,15 @@ impl World {
 
     /// A task holds nothing any more.
     pub(crate) fn let_go(&mut self, task: TaskId) {
-        self.holds.0.remove(&task);
+        let before = self.holds.0.remove(&task);
+        self.watched_release(before);
+    }
+
+    fn watched_release(&mut self, held: Option<(ObjectId, u64)>) {
+        if let Some((object, page)) = held
+            && let Some(frame) = self.pool.frame(object, page)
+        {
+            self.watched(|watch, world| watch.page(world, PageEvent::Released, object, page, frame));
+        }
     }
 }

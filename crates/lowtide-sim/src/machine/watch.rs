@@ -24,6 +24,8 @@ pub(crate) enum PageEvent {
     Loaded,
     /// Somebody wrote it, either way.
     Stored,
+    /// Somebody who held it lets go of it.
+    Released,
     /// Its contents go to the device as they are now.
     WriteBegan,
     /// They are there.

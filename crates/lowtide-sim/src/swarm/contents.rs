@@ -144,6 +144,7 @@ impl Contents {
                 };
                 self.entry(object, page).writing = version;
             }
+            PageEvent::Released => {}
             PageEvent::Written => self.entry(object, page).device = truth.writing,
             PageEvent::WriteFailed => self.entry(object, page).write_failures += 1,
         }
