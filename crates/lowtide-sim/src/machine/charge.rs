@@ -31,7 +31,7 @@ impl Ctx {
                 Next::Failed => {
                     let mut world = self.w();
                     world.counts.oom += 1;
-                    world.watched(|watch, world| watch.out_of_memory(world, began));
+                    world.watched(|watch, world| watch.out_of_memory(world, self.id, began));
                     return false;
                 }
                 Next::Reclaim(reclaim) => {
@@ -97,7 +97,11 @@ impl Ctx {
     /// The aging walk, in chunks.
     async fn walk(&self, reclaim: &mut Reclaim) {
         let began = self.now();
-        self.w().counts.walks += 1;
+        {
+            let mut world = self.w();
+            world.counts.walks += 1;
+            world.walkers.push(self.id);
+        }
         let mut walk = Walk::default();
         loop {
             let (walked, cost) = {
@@ -116,6 +120,8 @@ impl Ctx {
             }
         }
         let ended = self.now();
-        self.w().counts.walk_ns += ended - began;
+        let mut world = self.w();
+        world.walkers.retain(|walker| *walker != self.id);
+        world.counts.walk_ns += ended - began;
     }
 }

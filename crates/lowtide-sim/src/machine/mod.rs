@@ -38,6 +38,7 @@ pub use device::DeviceCounts;
 pub(crate) use fault::{AddressSpace, MappingId};
 pub(crate) use files::{FileId, OpenId};
 pub use lock::Contention;
+pub(crate) use sched::TaskId;
 pub(crate) use watch::{PageEvent, Watch};
 pub use world::KernelCounts;
 pub(crate) use world::World;
@@ -191,6 +192,7 @@ impl Machine {
             readahead_pages: spec.readahead / spec.page,
             fault_around_pages: spec.fault_around / spec.page,
             marks: read::Marks::default(),
+            walkers: Vec::new(),
             lruvec_lock: SpinLock::default(),
             rwsems: Vec::new(),
             page_waiters: BTreeMap::new(),
@@ -220,7 +222,7 @@ impl Machine {
     }
 
     /// Adds a task.
-    fn spawn<F: Future<Output = ()> + 'static>(&mut self, life: impl FnOnce(Ctx) -> F) -> sched::TaskId {
+    fn spawn<F: Future<Output = ()> + 'static>(&mut self, life: impl FnOnce(Ctx) -> F) -> TaskId {
         let id = self.world.borrow_mut().sched.spawn();
         let ctx = Ctx { world: Rc::clone(&self.world), id };
         self.running.push(Some(Box::pin(life(ctx))));

@@ -6,6 +6,7 @@
 
 use super::MachineError;
 use super::files::FileId;
+use super::sched::TaskId;
 use super::world::World;
 use crate::memory::{ObjectId, VmaId};
 use lowtide_core::{FolioId, Freed, Victim};
@@ -46,8 +47,8 @@ pub(crate) trait Watch: Debug {
     fn freed(&mut self, world: &mut World, freed: &[Freed]);
     /// Somebody gave a page up; its contents are zeros from now on.
     fn given_up(&mut self, world: &mut World, object: ObjectId, page: u64);
-    /// A charge that began at `since` (nanoseconds) failed after all tries.
-    fn out_of_memory(&mut self, world: &mut World, since: u64);
+    /// A task's charge, which began at `since` (nanoseconds), failed after all tries.
+    fn out_of_memory(&mut self, world: &mut World, task: TaskId, since: u64);
 }
 
 impl World {

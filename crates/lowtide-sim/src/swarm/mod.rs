@@ -12,7 +12,8 @@
 //! |---|---|
 //! | `plan.rs`, `text.rs`, `draw.rs` | plans; as text; drawn from a seed |
 //! | `client.rs` | the threads of a run, and the faults |
-//! | `overseer.rs`, `checks.rs`, `contents.rs` | what must hold: when it is asked; each property; the model of what pages contain |
+//! | `overseer.rs`, `checks.rs` | what must hold: when it is asked; each property |
+//! | `contents.rs`, `progress.rs` | the model of what pages contain; whether a run gets anywhere |
 //! | `run.rs`, `quiet.rs` | carrying out a plan twice; panics as results |
 //! | `shrink.rs` | making a failing plan small |
 //! | `seeds.rs` | many seeds on several CPUs |
@@ -29,6 +30,7 @@ mod coverage;
 mod draw;
 mod overseer;
 mod plan;
+mod progress;
 mod quiet;
 mod run;
 mod sabotage;

@@ -12,23 +12,40 @@
 use super::checks;
 use super::contents::Contents;
 use super::plan::Plan;
+use super::progress::Progress;
 use super::sabotage::Bug;
-use crate::machine::{PageEvent, Watch, World};
+use crate::machine::{PageEvent, TaskId, Watch, World};
 use crate::memory::ObjectId;
+use lowtide_core::limits::MIN_NR_GENS;
 use lowtide_core::{Events, Flags, FolioId, Freed, Lists, MemcgId, Policy, Sequences, Switches, Victim};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The longest nap of a reclaimer, in nanoseconds (`reclaim.md` §0).
 const NAP_NS: u64 = 100_000_000;
-/// Turns in which somebody must have got at a page. However scarce memory is, a thousand rounds of reclaim take fewer.
-const TURNS_WITHOUT_ACCESS: u64 = 200_000;
+
+/// Memory of which one page in so many could be evicted is as good as taken.
+const FEW: u64 = 16;
 
 /// The policies that never report memory to be exhausted while something can be evicted. The others have a reason: before S4 and S8, an aging by one task made
 /// the others give up (`reclaim.md` §4.5); before S10, S11 and S15 nobody waited for the device (§4.6).
 fn must_find_memory(policy: Policy) -> bool {
     let needed = Switches::S4 | Switches::S8 | Switches::S10 | Switches::S11 | Switches::S15;
     policy.lists() == Lists::Classical || policy.has(needed)
+}
+
+/// Whether nothing of the file type may be evicted before an aging is over.
+fn two_generations(world: &World) -> bool {
+    let engine = &world.pool.engine;
+    let gens = engine.sequences(MemcgId::ROOT);
+    engine.policy().lists() == Lists::MultiGen && gens.max_seq + 1 - gens.min_seq[1] <= MIN_NR_GENS
+}
+
+/// Commands that the device was given.
+const fn requests(world: &World) -> u64 {
+    let counts = &world.device.counts;
+    counts.reads + counts.writes
 }
 
 /// See the module documentation.
@@ -39,8 +56,7 @@ pub(super) struct Overseer {
     every: u64,
     must_find_memory: bool,
     pub(super) turns: u64,
-    /// The count of accesses that was seen last, and the turn since which it has been so.
-    progress: (u64, u64),
+    progress: Progress,
     pub(super) checks: u64,
     /// Usage and limit after the last turn.
     usage: (u64, u64),
@@ -48,9 +64,12 @@ pub(super) struct Overseer {
     sequences: Option<Sequences>,
     /// Charges that failed although pages could have been evicted, by a policy that is known for it.
     pub(super) premature_oom: u64,
-    /// Charges that failed while there were two generations only, which are never evicted, and another task was about to open a
+    pub(super) oom_beside_few: u64,
+    /// Charges that failed after there had been two generations only, which are never evicted, and another task was about to open a
     /// third: what is left of the aging OOM by design (`reclaim.md` §4.5).
     pub(super) oom_while_aging: u64,
+    /// When each task was last seen to walk while there were two generations, in nanoseconds.
+    aging: BTreeMap<TaskId, u64>,
 }
 
 impl Overseer {
@@ -61,13 +80,15 @@ impl Overseer {
             every: plan.check,
             must_find_memory: must_find_memory(plan.policy),
             turns: 0,
-            progress: (0, 0),
+            progress: Progress::default(),
             checks: 0,
             usage: (0, u64::MAX),
             events: Events::default(),
             sequences: None,
             premature_oom: 0,
+            oom_beside_few: 0,
             oom_while_aging: 0,
+            aging: BTreeMap::new(),
         }
     }
 
@@ -86,14 +107,12 @@ impl Overseer {
             let longest = counts.throttled_ns / counts.throttled.max(1);
             world.violated("naps", format!("reclaimers slept for {longest} ns on average"));
         }
-        if counts.accesses != self.progress.0 {
-            self.progress = (counts.accesses, self.turns);
-        } else if self.turns > self.progress.1 + TURNS_WITHOUT_ACCESS {
+        if !world.walkers.is_empty() && two_generations(world) {
+            self.aging.extend(world.walkers.iter().map(|&walker| (walker, world.sched.now)));
+        }
+        if let Err(what) = self.progress.turn(self.turns, counts.accesses, requests(world)) {
             let clients = world.clients;
-            world.violated(
-                "liveness",
-                format!("{clients} clients got nowhere in {TURNS_WITHOUT_ACCESS} turns"),
-            );
+            world.violated("liveness", format!("{clients} clients got at no page in {what}"));
         }
     }
 
@@ -184,11 +203,9 @@ impl Watch for Shared {
         self.0.borrow_mut().contents.given_up(object, page);
     }
 
-    fn out_of_memory(&mut self, world: &mut World, since: u64) {
+    fn out_of_memory(&mut self, world: &mut World, task: TaskId, since: u64) {
         let mut this = self.0.borrow_mut();
-        let engine = &world.pool.engine;
-        let gens = engine.sequences(MemcgId::ROOT);
-        if engine.policy().lists() == Lists::MultiGen && gens.max_seq <= gens.min_seq[1] + 1 {
+        if this.aging.iter().any(|(&walker, &at)| walker != task && at >= since) {
             this.oom_while_aging += 1;
             return;
         }
@@ -198,28 +215,15 @@ impl Watch for Shared {
         if evictable == 0 {
             return;
         }
+        // When nearly everything is in the hands of other tasks, the few pages that are not may all be in the two youngest generations, which no pass evicts
+        // from, and 18 invocations that find nothing take no time in which the others could let go.
+        let few = evictable as u64 * FEW <= world.pool.engine.usage(MemcgId::ROOT);
+        if few {
+            this.oom_beside_few += 1;
+            return;
+        }
         if this.must_find_memory {
             let stat = world.pool.engine.stat(MemcgId::ROOT);
-            if std::env::var("DBG").is_ok() {
-                let t = format!("{:?}", world.pool.engine);
-                let at = t.find("memcgs").unwrap();
-                let end = t[at..].find("filters").unwrap();
-                eprintln!("since {since} now {} {}", world.sched.now, &t[at..at + end]);
-                let fr: Vec<_> = (0..world.pool.frames() as u32)
-                    .map(FolioId)
-                    .map(|f| {
-                        (
-                            f,
-                            world.is_locked(f),
-                            this.contents.last_event(f),
-                            world.pool.engine.folio(f).map(|f| f.flags()),
-                        )
-                    })
-                    .collect();
-                for f in fr {
-                    eprintln!("{f:?}");
-                }
-            }
             world.violated(
                 "out of memory",
                 format!(

@@ -199,6 +199,7 @@ fn cover(plan: &Plan, stat: &MachineStat, crew: &Crew, overseer: &Overseer) -> C
     let (kernel, events) = (&stat.kernel, &stat.memory.events);
     met("refused", "operations refused memory", crew.counts.refused.get());
     met("refused", "of which too early (7.1)", overseer.premature_oom);
+    met("refused", "of which beside few evictable pages", overseer.oom_beside_few);
     met("refused", "of which while another task aged", overseer.oom_while_aging);
     met("refused", "operations the device failed", crew.counts.failed.get());
     met("refused", "lowered budgets not met", crew.counts.unmet.get());
