@@ -52,6 +52,11 @@ impl Pool {
         self.engine.folio(frame).is_some_and(|f| f.flags().contains(Flags::DIRTY))
     }
 
+    /// Whether a folio is being written.
+    pub(crate) fn is_writing(&self, frame: FolioId) -> bool {
+        self.engine.folio(frame).is_some_and(|f| f.flags().contains(Flags::WRITEBACK))
+    }
+
     /// The frame of a resident page.
     #[inline]
     pub(crate) fn frame(&self, object: ObjectId, page: u64) -> Option<FolioId> {
@@ -135,8 +140,7 @@ impl Pool {
     pub(crate) fn discard(&mut self, object: ObjectId, page: u64) -> bool {
         let cached = self.memory.cached(object, page);
         if let Some(frame) = cached.frame() {
-            let writing = self.engine.folio(frame).is_some_and(|f| f.flags().contains(Flags::WRITEBACK));
-            if writing || !self.engine.remove(frame) {
+            if self.is_writing(frame) || !self.engine.remove(frame) {
                 return false;
             }
             self.free.push(frame.0);

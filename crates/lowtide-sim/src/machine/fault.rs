@@ -83,6 +83,20 @@ impl World {
         MappingId(self.mappings.len() as u32 - 1)
     }
 
+    /// Gives up a page of a mapping. Returns false if it is being read or written.
+    fn give_up_page(&mut self, mapping: Mapping, object: ObjectId, page: u64) -> bool {
+        let reading = self.pool.frame(object, page).is_some_and(|frame| self.is_locked(frame));
+        if reading || !self.pool.discard(object, page) {
+            return false;
+        }
+        self.watched(|watch, world| watch.given_up(world, object, page));
+        if let Some(open) = mapping.open {
+            let file = self.opens[open.0 as usize].file;
+            self.file(file).dirty.remove(&page);
+        }
+        true
+    }
+
     /// Maps a page and, after a read fault of a file, its cached neighbours. Returns how many neighbours.
     fn map_around(&mut self, mapping: Mapping, page: u64, store: bool) -> u64 {
         let memory = &mut self.pool.memory;
@@ -281,6 +295,24 @@ impl Ctx {
         Ok(Attempt::Mapped)
     }
 
+    /// Waits until a page that could not be given up is used no more: until it has been read or written.
+    async fn wait_unused(&self, mapping: Mapping, object: ObjectId, page: u64) {
+        self.wait_page(object, page).await;
+        self.settle().await;
+        let writing = {
+            let mut world = self.w();
+            let writing = world.pool.frame(object, page).is_some_and(|frame| world.pool.is_writing(frame));
+            if writing && let Some(open) = mapping.open {
+                let (id, file) = (self.id, world.opens[open.0 as usize].file);
+                world.file(file).sync_waiters.push(id);
+            }
+            writing
+        };
+        if writing {
+            self.block(None).await;
+        }
+    }
+
     /// Gives up pages of a mapping: `munmap` of a heap, punching a hole into a file. Takes the address space's lock for writing.
     pub(crate) async fn give_up(&self, id: MappingId, first: u64, pages: u64) {
         let mapping = self.w().mappings[id.0 as usize];
@@ -288,28 +320,11 @@ impl Ctx {
         self.take(mapping.vma_lock, true).await;
         let object = self.w().pool.memory.vmas[mapping.vma.0 as usize].object;
         for page in first..first + pages {
-            loop {
-                let gone = {
-                    let mut guard = self.w();
-                    let world = &mut *guard;
-                    let reading = world.pool.frame(object, page).is_some_and(|f| world.is_locked(f));
-                    let gone = !reading && world.pool.discard(object, page);
-                    if gone {
-                        world.watched(|watch, world| watch.given_up(world, object, page));
-                    }
-                    if gone && let Some(open) = mapping.open {
-                        let file = world.opens[open.0 as usize].file;
-                        world.file(file).dirty.remove(&page);
-                    }
-                    gone
-                };
-                if gone {
-                    break;
-                }
-                // Being read, written or isolated: soon over.
-                self.sleep(100_000).await;
+            while !self.w().give_up_page(mapping, object, page) {
+                self.wait_unused(mapping, object, page).await;
             }
         }
+        self.w().let_go(self.id);
         let cost = {
             let mut world = self.w();
             world.release(mapping.vma_lock, true);

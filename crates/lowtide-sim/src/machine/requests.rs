@@ -7,6 +7,7 @@ use super::sched::{Event, TaskId};
 use super::watch::PageEvent;
 use super::world::World;
 use lowtide_core::{FolioId, Task};
+use lowtide_workload::prng::mix64;
 
 /// Who is to be told.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub(crate) struct Requests {
     slots: Vec<Option<Request>>,
     free: Vec<u32>,
     pub(crate) in_flight: u32,
-    /// One command in so many fails; 0 for none.
+    /// One command in so many fails, at no regular distance; 0 for none.
     pub(crate) fail_one_in: u64,
     submitted: u64,
     writes: u64,
@@ -42,7 +43,7 @@ impl Requests {
     fn add(&mut self, mut request: Request) -> u32 {
         self.in_flight += 1;
         self.submitted += 1;
-        request.failed = self.fail_one_in > 0 && self.submitted.is_multiple_of(self.fail_one_in);
+        request.failed = self.fail_one_in > 0 && mix64(self.submitted).is_multiple_of(self.fail_one_in);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1

@@ -8,7 +8,7 @@ use super::run::{Violation, examine};
 use lowtide_core::{Policy, Switches};
 
 /// Runs at most.
-const TRIES: u32 = 600;
+const TRIES: u32 = 400;
 
 /// Makes a plan smaller that violates an invariant. Returns the smallest plan found and how it fails.
 pub(super) fn shrink(plan: &Plan, violation: &Violation) -> (Plan, Violation) {
