@@ -55,6 +55,14 @@ impl Patient {
         Self { what, unit, total, began: Instant::now(), bar: None }
     }
 
+    /// Corrects the total.
+    pub(crate) fn of(&mut self, total: u64) {
+        self.total = total;
+        if let Some(bar) = &self.bar {
+            bar.set_length(total);
+        }
+    }
+
     /// Says how far the work is. Cheap enough to be called every millisecond.
     pub(crate) fn set(&mut self, position: u64) {
         if self.bar.is_none() && self.began.elapsed() < PATIENCE {

@@ -39,9 +39,9 @@
 //! | 45, 53 | unit tests of `lruvec/access.rs` |
 //! | 48 | nothing in the engine depends on pages locked by the shrinker |
 //! | 49 | `policy.rs`: every later change has a switch of its own |
-//! | 51 | `ground_truth.rs` compares medians |
+//! | 51 | `fidelity.rs` of lowtide-sim compares medians |
 //! | 52 | `an_aging_that_visits_nothing_still_opens_a_generation`, `a_space_in_which_nobody_ran_is_walked_once` |
-//! | 54 | the driver's affair: `mini/mod.rs` ends writes during an invocation |
+//! | 54 | the driver's affair: `writer/mod.rs` ends writes during an invocation |
 //! | 55 | `a_page_leaves_memory_when_its_write_has_ended_and_not_before` in `swap.rs` |
 
 mod desk;

@@ -9,11 +9,11 @@
 //! And one that only a small memory knows: all that could be evicted waits in the batch of another CPU.
 
 mod desk;
-mod mini;
+mod writer;
 
 use desk::{Desk, ROOT};
 use lowtide_core::{Charge, FolioId, LruType, Next, Policy, Reason, Reclaim, Step, Switches, Task};
-use mini::{Access, Disk, Machine, OutOfMemory, Setup};
+use writer::{OutOfMemory, Writer};
 
 /// A full memory of clean file pages that nobody accesses, in the oldest of three generations; and a thread that has walked for the
 /// next generation and has not yet published it.
@@ -77,35 +77,33 @@ fn while_one_thread_ages_the_others_starve_in_7_1_only() {
 }
 
 /// A writer of 192 MiB into 128 MiB of memory, on a device that ends each write after a second.
-fn write_all(policy: Policy) -> (Result<(), OutOfMemory>, Machine) {
-    let setup = Setup { disk: Disk::Late(1_000_000_000), ..Setup::new(policy, 49_152, 32_768) };
-    let mut machine = Machine::new(setup);
-    let result = (0..49_152).try_for_each(|page| machine.access(page, Access::Write));
-    (result, machine)
+fn write_all(policy: Policy) -> (Result<(), OutOfMemory>, Writer) {
+    let mut writer = Writer::new(policy, 32_768, 1_000_000_000);
+    let result = (0..49_152).try_for_each(|_| writer.write());
+    (result, writer)
 }
 
 #[test]
 fn a_writer_on_a_slow_device_is_killed_by_7_1_only() {
-    let (result, machine) = write_all(Policy::MGLRU_7_1);
+    let (result, writer) = write_all(Policy::MGLRU_7_1);
     assert_eq!(result, Err(OutOfMemory));
-    assert_eq!(machine.steps.naps, 0, "7.1 never sleeps for congestion");
+    assert_eq!(writer.steps.naps, 0, "7.1 never sleeps for congestion");
     for policy in [Policy::MGLRU, Policy::LRU] {
-        let (result, machine) = write_all(policy);
+        let (result, writer) = write_all(policy);
         assert_eq!(result, Ok(()), "{policy}");
-        let steps = machine.steps;
+        let steps = writer.steps;
         assert!(steps.naps > 0, "{policy}: it slept until the device was done: {steps:?}");
-        machine.engine.stat(ROOT).events.iter().for_each(|(name, n)| assert!(n < 1 << 40, "{name} is {n}"));
+        writer.engine.stat(ROOT).events.iter().for_each(|(name, n)| assert!(n < 1 << 40, "{name} is {n}"));
     }
 }
 
 /// I25: a charge naps at most once in each of 26 passes of 18 invocations.
 #[test]
 fn on_a_device_that_never_ends_a_write_the_charge_fails_in_bounded_time() {
-    let setup = Setup { disk: Disk::Late(u64::MAX / 2), ..Setup::new(Policy::MGLRU, 512, 256) };
-    let mut machine = Machine::new(setup);
-    let result = (0..512).try_for_each(|page| machine.access(page, Access::Write));
+    let mut writer = Writer::new(Policy::MGLRU, 256, u64::MAX / 2);
+    let result = (0..512).try_for_each(|_| writer.write());
     assert_eq!(result, Err(OutOfMemory));
-    let steps = machine.steps;
+    let steps = writer.steps;
     assert!(steps.wakes > 0 && steps.naps > 0, "{steps:?}");
     assert!(steps.invocations <= 18 && steps.naps <= 26 * 18, "{steps:?}");
 }

@@ -1,15 +1,14 @@
 //! What a user of swap relies on: nothing is lost, slots are neither leaked nor wasted, and pages come back the way the kernel's do.
 //!
-//! Source: `reclaim.md` §2.2, 2.3, 4.1, 7.5; the sheet on faults, A7 and C3. The same promises under random operations: `properties.rs`.
+//! Source: `reclaim.md` §2.2, 2.3, 4.1, 7.5; the sheet on faults, A7 and C3. The same promises under random operations: `properties.rs`; on a whole
+//! machine: `swap.rs` of lowtide-sim.
 
 mod desk;
-mod mini;
 
 use desk::{Desk, ROOT};
 use lowtide_core::{
     Flags, FolioId, LruType, Reason, Reclaim, Shadow, Step, Swap, SwapTooSmall, Task, Unmapped,
 };
-use mini::{Access, Disk, Machine, OutOfMemory, Setup, SwapDevice};
 
 const POLICIES: [&str; 3] = ["mglru", "mglru-7.1", "lru"];
 
@@ -264,45 +263,4 @@ fn swap_cannot_be_made_smaller_than_what_is_in_it() {
     assert!(error.to_string().contains("read pages in"), "{error}");
     assert_eq!(desk.engine.free_swap_pages(), 1000 - used, "nothing was changed");
     desk.engine.set_swap(Swap { pages: used, synchronous: true }).unwrap();
-}
-
-/// A machine with a heap of 600 pages, a file of 600, and memory for 512.
-fn machine(policy: &str, disk: Disk, slots: u32) -> Machine {
-    let swap = Some(SwapDevice { pages: slots, disk });
-    Machine::new(Setup { heap: 600, swap, ..Setup::new(policy.parse().unwrap(), 600, 512) })
-}
-
-/// `reclaim.md` §9, 54: an anonymous-only group lives as long as writes end while it reclaims.
-#[test]
-fn a_heap_larger_than_memory_lives_in_swap() {
-    for policy in POLICIES {
-        for disk in [Disk::Instant, Disk::Late(2_000)] {
-            let mut machine = machine(policy, disk, 600);
-            for round in 0..4 {
-                (0..600).for_each(|page| machine.heap(page, round % 2 == 0).unwrap());
-                (0..600).for_each(|page| machine.access(page, Access::Load).unwrap());
-            }
-            machine.validate();
-            let e = machine.events();
-            assert!(e.pswpout > 0 && e.pswpin > 0, "{policy} on {disk:?}");
-            assert_eq!(e.pswpin, e.workingset_refault_anon, "{policy} on {disk:?}");
-            let kept = machine.engine.stat(ROOT).swapcached;
-            assert!(disk != Disk::Instant || kept == 0, "{policy}: synchronous swap keeps no second copies");
-        }
-    }
-}
-
-#[test]
-fn a_heap_larger_than_memory_and_swap_is_out_of_memory() {
-    for policy in POLICIES {
-        for disk in [Disk::Instant, Disk::Late(2_000)] {
-            let mut machine = machine(policy, disk, 70);
-            let filled = (0..600).try_for_each(|page| machine.heap(page, true));
-            assert_eq!(filled, Err(OutOfMemory), "{policy} on {disk:?}");
-            machine.validate();
-            // The multi-gen LRU leaves the last 63 slots alone.
-            let free = machine.engine.free_swap_pages();
-            assert!(free < 64, "{policy} on {disk:?}: {free}");
-        }
-    }
 }

@@ -20,4 +20,4 @@ pub mod swarm;
 
 pub use costs::Costs;
 pub use machine::{Contention, DeviceCounts, KernelCounts, MachineConfig, MachineError, MachineStat};
-pub use plain::{Plain, PlainConfig, PlainCounts, PlayError};
+pub use plain::{Plain, PlainConfig, PlainCounts, PlainSwap, PlayError};

@@ -78,6 +78,19 @@ impl Pool {
         frame
     }
 
+    /// Makes a page resident that was swapped out and has been charged: in the swap cache, mapped by nobody.
+    ///
+    /// # Panics
+    /// When there is no free frame, or the page is not in swap.
+    pub(crate) fn swap_in(&mut self, object: ObjectId, page: u64, task: Task) -> FolioId {
+        let frame = FolioId(self.free.pop().expect("what is charged has a frame"));
+        let shadow = self.memory.cached(object, page).shadow();
+        let owner = Owner { space: SpaceId(object.0), page };
+        self.engine.swap_in(frame, owner, 0, MemcgId::ROOT, shadow, task);
+        self.memory.set_cached(object, page, Cached::resident(frame));
+        frame
+    }
+
     /// Counts an access through the descriptor.
     #[inline]
     pub(crate) fn mark_accessed(&mut self, frame: FolioId, task: Task) {
@@ -122,25 +135,32 @@ impl Pool {
         Some(frame)
     }
 
-    /// Gives a page up, with all that is remembered of it. Returns false if it cannot go at the moment: it is being written, or
+    /// Gives a page up, with all that is remembered of it, in swap too. Returns false if it cannot go at the moment: it is being written, or
     /// isolated.
     pub(crate) fn discard(&mut self, object: ObjectId, page: u64) -> bool {
-        if let Some(frame) = self.frame(object, page) {
+        let cached = self.memory.cached(object, page);
+        if let Some(frame) = cached.frame() {
             if self.is_writing(frame) || !self.engine.remove(frame) {
                 return false;
             }
-            self.memory.unmap(object, page);
             self.free.push(frame.0);
+        } else if cached.is_gone() && self.is_anon(object) {
+            self.engine.free_swap(1);
         }
+        self.memory.unmap(object, page);
         self.memory.set_cached(object, page, Cached::ABSENT);
         true
     }
 
-    /// Adds an object that is mapped once, into an address space of its own.
-    pub(crate) fn add_mapped(&mut self, lru_type: LruType, pages: u64) -> (ObjectId, VmaId) {
+    /// Adds an object that is mapped once, into an address space that there is.
+    pub(crate) fn add_mapped(
+        &mut self,
+        process: SpaceId,
+        lru_type: LruType,
+        pages: u64,
+    ) -> (ObjectId, VmaId) {
         let object = self.memory.add_object(lru_type);
-        let space = self.memory.add_space(&mut self.engine);
-        (object, self.memory.map_object(space, object, pages, false))
+        (object, self.memory.map_object(process, object, pages, false))
     }
 
     /// Frames there are.

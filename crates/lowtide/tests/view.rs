@@ -310,7 +310,7 @@ fn more_is_written_than_the_budget_holds_without_background_threads() {
             .background(false)
             .build()
             .unwrap();
-        let view = lowtide::OpenOptions::new().write(true).open(&pager, file.path()).unwrap();
+        let view = OpenOptions::new().write(true).open(&pager, file.path()).unwrap();
         for page in 0..512_u64 {
             view.write_at(page * 4096, &page.to_le_bytes()).unwrap();
         }

@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use clap::{ArgGroup, Args, ValueEnum};
 use lowtide::{Policy, Size};
+use lowtide_sim::baseline::Baseline;
+use lowtide_sim::swarm::{Bug, Plan};
 use lowtide_workload::trace::Format;
 use lowtide_workload::{Access, Letter, nearest};
 use thiserror::Error;
@@ -15,7 +17,7 @@ use super::count::Count;
 
 /// What to simulate, and on what.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("what").required(true).args(["workload", "trace"]))]
+#[command(group = ArgGroup::new("what").required(true).args(["workload", "trace", "swarm", "swarm_plan"]))]
 pub(crate) struct SimArgs {
     /// ycsb-a, ycsb-b, ycsb-c, zipf, uniform or loop (see `lowtide list workloads`)
     pub(crate) workload: Option<Target>,
@@ -52,6 +54,39 @@ pub(crate) struct SimArgs {
     /// Accesses that write, in percent, for zipf, uniform and loop [default: 0]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) write: Option<u32>,
+    /// Swap for heaps, without --machine: a size, 0 for none [default: as much as the heaps want]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) swap: Option<Size>,
+    /// What swap is on, without --machine
+    #[arg(long, value_enum, value_name = "DEVICE", default_value_t = SwapDevice::Disk)]
+    pub(crate) swap_device: SwapDevice,
+    /// How willingly heaps are swapped: 0 to 200, 201 for nothing but heaps, without --machine
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=201), default_value_t = 60)]
+    pub(crate) swappiness: u32,
+    /// Print the miss-ratio curve of each policy and baseline, with --trace
+    #[arg(long)]
+    pub(crate) mrc: bool,
+    /// Sizes on each curve [default: 24]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1000))]
+    points: Option<u16>,
+    /// Textbook policies beside the engine's on a curve: strict-lru, clock, sieve, s3-fifo, arc, opt, or none [default: all]
+    #[arg(long, value_name = "B,B", value_delimiter = ',')]
+    baseline: Option<Vec<BaselineName>>,
+    /// Draw the curves into FILE: .svg for the chart, .html for a page with table and advice
+    #[arg(long, value_name = "FILE")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Find the smallest budget with at most this share of misses, as in 0.01, with --trace
+    #[arg(long, value_name = "RATIO")]
+    pub(crate) advise: Option<f64>,
+    /// Test the simulator and the engine themselves: play N random plans, from --seed on, and check every invariant
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) swarm: Option<u64>,
+    /// Replay one plan of a swarm, as a failure prints it
+    #[arg(long, value_name = "PLAN")]
+    pub(crate) swarm_plan: Option<Plan>,
+    /// Plant a bug into every plan of a swarm, which must find it
+    #[arg(long, value_name = "BUG", requires = "swarm", hide = true)]
+    pub(crate) swarm_canary: Option<Bug>,
     /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 42)]
     pub(crate) seed: u64,
@@ -74,7 +109,48 @@ pub(crate) enum Output<'a> {
     Both(&'a Path),
 }
 
+/// A baseline, or the word for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BaselineName(Option<Baseline>);
+
+impl FromStr for BaselineName {
+    type Err = <Baseline as FromStr>::Err;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        if name == "none" { Ok(Self(None)) } else { name.parse().map(|baseline| Self(Some(baseline))) }
+    }
+}
+
 impl SimArgs {
+    /// Whether curves are wanted, or advice, which is read off them.
+    pub(crate) const fn wants_curves(&self) -> bool {
+        self.mrc || self.advise.is_some()
+    }
+
+    /// Whether an option was given that is about curves.
+    pub(crate) const fn about_curves(&self) -> bool {
+        self.wants_curves() || self.points.is_some() || self.baseline.is_some() || self.plot.is_some()
+    }
+
+    /// How many sizes a curve has, if it was said.
+    pub(crate) fn points(&self) -> Option<usize> {
+        self.points.map(usize::from)
+    }
+
+    /// The baselines beside the policies, each once: all for curves, none for advice alone, unless said.
+    pub(crate) fn baselines(&self) -> Vec<Baseline> {
+        let Some(given) = &self.baseline else {
+            return if self.mrc { Baseline::ALL.to_vec() } else { Vec::new() };
+        };
+        let mut baselines = Vec::new();
+        for baseline in given.iter().filter_map(|name| name.0) {
+            if !baselines.contains(&baseline) {
+                baselines.push(baseline);
+            }
+        }
+        baselines
+    }
+
     /// Where results go.
     pub(crate) fn output(&self) -> Output<'_> {
         match &self.json {
@@ -212,6 +288,15 @@ impl From<Way> for Access {
             Way::Descriptor => Self::Descriptor,
         }
     }
+}
+
+/// What swap is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SwapDevice {
+    /// A disk: writes end later
+    Disk,
+    /// Compressed memory: reads and writes end at once
+    Zram,
 }
 
 /// On or off.

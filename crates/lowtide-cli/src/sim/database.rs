@@ -27,6 +27,8 @@ use crate::table::thousands;
 const MACHINE: &str = "xeon-96t";
 /// Its budget: a group of 10 GiB (`workloads.md` §1(b)).
 const MAX_BYTES: u64 = 10 << 30;
+/// Bytes of data for each record (`workloads.md` §1(b)): leaves of 32 KiB hold 27.
+const RECORD_BYTES: u64 = (32 << 10) / 27;
 
 /// One run, decided.
 #[derive(Clone, Debug)]
@@ -156,6 +158,3 @@ pub(crate) fn run(args: &SimArgs, letter: Letter) -> Result<(), SimError> {
     }
     show::results(args, &plan.machine, &rows, columns::DATABASE, &closing)
 }
-
-/// Bytes of data for each record (`workloads.md` §1(b)): leaves of 32 KiB hold 27.
-const RECORD_BYTES: u64 = (32 << 10) / 27;

@@ -75,6 +75,20 @@ pub(crate) enum SimError {
     /// The results cannot be written to standard output.
     #[error("cannot write the results to standard output: {0}; name a file with --json FILE")]
     Output(#[source] io::Error),
+    /// The picture cannot be written.
+    #[error("cannot write the plot to {}: {source}; choose another file with --plot", path.display())]
+    Plot {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A swarm found something.
+    #[error("{0}")]
+    Swarm(String),
+    /// A trace cannot be played many times.
+    #[error("{0}")]
+    Tape(String),
     /// The signal handler cannot be installed.
     #[error(transparent)]
     Handler(#[from] HandlerError),

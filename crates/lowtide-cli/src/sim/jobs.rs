@@ -6,13 +6,22 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
+use super::error::SimError;
+use crate::interrupt::{self, Interrupted};
+use crate::out;
 use crate::progress::Patient;
 
 /// How often progress is looked at.
 const TICK: Duration = Duration::from_millis(100);
 
+/// How long jobs may take to notice Ctrl-C.
+const GRACE: Duration = Duration::from_millis(600);
+
 /// Does `count` jobs, `parallel` at a time, and returns what they returned in the order of their numbers. Each gets its number and a
 /// counter, which it advances as it goes; the sum of all counters is the bar's position.
+///
+/// Jobs look at Ctrl-C themselves. One that does not notice in time, because it is still making a large machine, is not waited
+/// for: the process ends here, with the message and exit code that it would have ended with, and leaves nothing behind.
 ///
 /// # Panics
 /// When a job does.
@@ -39,11 +48,19 @@ pub(crate) fn run<T: Send>(
             });
         }
         drop(sender);
+        let mut interrupted = Duration::ZERO;
         loop {
             match receiver.recv_timeout(TICK) {
                 Ok((number, result)) => results[number] = Some(result),
                 Err(RecvTimeoutError::Timeout) => {
                     progress.set(done.iter().map(|counter| counter.load(Relaxed)).sum());
+                    interrupted += if interrupt::requested() { TICK } else { Duration::ZERO };
+                    if interrupted > GRACE {
+                        drop(progress);
+                        let error = SimError::from(Interrupted { during: "setting up".into() });
+                        out::note(format_args!("error: {error}"));
+                        std::process::exit(error.exit_code().into());
+                    }
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
             }

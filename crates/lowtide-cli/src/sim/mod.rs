@@ -6,6 +6,7 @@
 //! | `database`, `compare` | the published experiment; ratios, published rows, the verdict |
 //! | `pages`, `stream` | streams of single pages |
 //! | `trace` | recorded streams |
+//! | `swarm` | random plans, every invariant checked |
 //! | `full` | operation streams on a full machine |
 //! | `host`, `jobs`, `clock` | what this machine can carry; rows side by side; how long they took |
 //! | `row`, `columns`, `show`, `error` | what is shown and written |
@@ -25,6 +26,7 @@ mod pages;
 mod row;
 mod show;
 mod stream;
+mod swarm;
 mod trace;
 
 use args::{Output, SimArgs, Target};
@@ -41,6 +43,12 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
         check_path(Some(path))?;
     }
     options::refuse_misplaced(args)?;
+    if let Some(seeds) = args.swarm {
+        return swarm::run(args, seeds);
+    }
+    if let Some(plan) = &args.swarm_plan {
+        return swarm::replay_plan(args, plan);
+    }
     match args.workload {
         Some(Target::Database(letter)) => database::run(args, letter),
         Some(Target::Pages(pattern)) => pages::run(args, pattern),

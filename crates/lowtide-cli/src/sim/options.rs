@@ -1,11 +1,12 @@
 //! Single options: what each may be, and where it means something. What cannot be meant is refused with the option's name and something to
 //! write instead, before any work is done.
 
-use lowtide::Size;
+use lowtide::{Policy, Size};
 use lowtide_core::limits::MIN_BUDGET;
 use lowtide_sim::spec::MachineSpec;
+use lowtide_sim::{PlainConfig, PlainSwap};
 
-use super::args::{SimArgs, Switch, Target};
+use super::args::{SimArgs, SwapDevice, Switch, Target};
 use super::error::SimError;
 
 /// Bytes of a page of the plain machine.
@@ -20,6 +21,8 @@ pub(crate) enum Kind {
     Pages,
     /// A trace.
     Trace,
+    /// A swarm, which chooses everything itself.
+    Swarm,
 }
 
 impl Kind {
@@ -28,7 +31,8 @@ impl Kind {
         match args.workload {
             Some(Target::Database(_)) => Self::Database,
             Some(Target::Pages(_)) => Self::Pages,
-            None => Self::Trace,
+            None if args.trace.is_some() => Self::Trace,
+            None => Self::Swarm,
         }
     }
 }
@@ -41,7 +45,23 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
     let kind = Kind::of(args);
     let pages = kind == Kind::Pages;
     let plain = args.machine.is_none() && kind != Kind::Database;
+    let swarm = kind == Kind::Swarm;
+    let plain_trace = plain && kind == Kind::Trace;
     let rules = [
+        (args.swap.is_some() && !plain_trace, "--swap", "--trace without --machine"),
+        (
+            swarm && args.machine.is_some(),
+            "--machine",
+            "anything but --swarm, whose plans have machines of their own",
+        ),
+        (
+            swarm && args.policy.is_some(),
+            "--policy",
+            "anything but --swarm, whose plans have policies of their own",
+        ),
+        (swarm && args.max.is_some(), "--max", "anything but --swarm, whose plans have budgets of their own"),
+        (swarm && args.ops.is_some(), "--ops", "anything but --swarm"),
+        (swarm && args.threads.is_some(), "--threads", "anything but --swarm"),
         (args.format.is_some() && kind != Kind::Trace, "--format", "--trace"),
         (
             args.threads.is_some() && kind == Kind::Trace,
@@ -53,6 +73,14 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
         (args.scale.is_some() && kind != Kind::Database, "--scale", "ycsb; use --size and --ops"),
         (args.size.is_some() && !pages, "--size", "zipf, uniform and loop; use --scale for ycsb"),
         (args.access.is_some() && !pages, "--access", "zipf, uniform and loop"),
+        (args.about_curves() && kind != Kind::Trace, "a miss-ratio curve", "--trace"),
+        (args.about_curves() && args.machine.is_some(), "--machine", "anything but --mrc and --advise"),
+        (
+            args.about_curves() && args.max.is_some(),
+            "--max",
+            "anything but --mrc and --advise, which try many",
+        ),
+        (args.about_curves() && !args.wants_curves(), "an option about curves", "--mrc and --advise"),
         (args.write.is_some() && !pages, "--write", "zipf, uniform and loop"),
     ];
     for (misplaced, option, place) in rules {
@@ -64,6 +92,22 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
         }
     }
     Ok(())
+}
+
+/// The plain machine of a policy with a budget.
+pub(crate) fn plain_config(args: &SimArgs, policy: Policy, pages: u64) -> PlainConfig {
+    // Never more than half full, which would change what swap is for.
+    const PLENTY: u64 = 1 << 31;
+    let slots = args.swap.map_or(PLENTY, |swap| (swap.bytes() / PAGE_BYTES).min(PLENTY));
+    let swap = match args.swap_device {
+        SwapDevice::Disk => PlainSwap::disk(slots),
+        SwapDevice::Zram => PlainSwap::zram(slots),
+    };
+    PlainConfig {
+        swap: (slots > 0).then_some(swap),
+        swappiness: args.swappiness,
+        ..PlainConfig::new(policy, pages)
+    }
 }
 
 /// The machine asked for.

@@ -69,6 +69,17 @@ impl Head {
         out::line(format_args!("data      {}", self.data));
         out::line(format_args!("run       {}; seed {}\n", self.run, args.seed));
     }
+
+    /// The same where the budget is what varies and nothing is random.
+    pub(crate) fn print_but_budget(&self, args: &SimArgs) {
+        if args.output() == Output::Json {
+            return;
+        }
+        out::line(&self.what);
+        out::line(format_args!("machine   {}", self.machine));
+        out::line(format_args!("data      {}", self.data));
+        out::line(format_args!("run       {}\n", self.run));
+    }
 }
 
 /// A machine in a line.

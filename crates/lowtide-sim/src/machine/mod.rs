@@ -222,7 +222,7 @@ impl Machine {
     }
 
     /// Adds a task.
-    fn spawn<F: Future<Output = ()> + 'static>(&mut self, life: impl FnOnce(Ctx) -> F) -> sched::TaskId {
+    fn spawn<F: Future<Output = ()> + 'static>(&mut self, life: impl FnOnce(Ctx) -> F) -> TaskId {
         let id = self.world.borrow_mut().sched.spawn();
         let ctx = Ctx { world: Rc::clone(&self.world), id };
         self.running.push(Some(Box::pin(life(ctx))));

@@ -34,6 +34,11 @@ impl Cached {
         self.0
     }
 
+    /// The page was evicted. One of a heap is in swap then, and nowhere else.
+    pub(crate) const fn is_gone(self) -> bool {
+        self.0 & (RESIDENT | SHADOW) == SHADOW
+    }
+
     /// What is remembered, if the page was evicted.
     pub(crate) const fn shadow(self) -> Option<Shadow> {
         if self.0 & (RESIDENT | SHADOW) == SHADOW { Shadow::from_bits(self.0 & !SHADOW) } else { None }

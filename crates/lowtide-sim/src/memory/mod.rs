@@ -3,12 +3,13 @@
 //! ```text
 //!   object (a file, or a heap)                      address space (a process)
 //!     page ─► Cached: resident in a frame,            vma: maps an object
-//!             or what is remembered of the page         page ─► Pte: present, young, writable
+//!             or what is remembered of the page         page ─► Pte: present, young, writable, dirty
 //!               └── vmas that map the object ──────────►  table ─► a young bit of its own
 //! ```
 //!
 //! The hardware part is the young bit: every access through a mapping sets it, at the entry and at its table, and nothing but the engine's
-//! questions clears it. There is no translation cache (`reclaim.md` section C says what one would change: refaults by up to
+//! questions clears it; and the dirty bit, set by every store. Of a file page the kernel knows before the first store (the translation is not
+//! writable until then); of a heap page it finds the bit when it drops the translation. There is no translation cache (`reclaim.md` section C says what one would change: refaults by up to
 //! one percent). [`Facts`](lowtide_core::Facts) are answered in `facts.rs`; the aging walk is in `walk.rs`.
 
 mod cached;
@@ -55,7 +56,7 @@ pub(crate) struct Vma {
 }
 
 impl Vma {
-    /// Sets the young bit of a present page, as the hardware does. Returns false if the page is not mapped, or if it is not
+    /// Sets the bits of a present page that an access sets, as the hardware does. Returns false if the page is not mapped, or if it is not
     /// `writable` and a store needs it to be.
     #[inline]
     pub(crate) fn touch(&mut self, page: u64, store: bool) -> bool {
@@ -63,7 +64,7 @@ impl Vma {
         if !pte.allows(store) {
             return false;
         }
-        pte.set_young();
+        pte.access(store);
         self.young[(page / TABLE_ENTRIES) as usize] = true;
         true
     }
@@ -158,6 +159,12 @@ impl Memory {
             }
         }
         dropped
+    }
+
+    /// Whether a page was stored to through a translation that it has.
+    pub(crate) fn is_dirty(&self, object: ObjectId, page: u64) -> bool {
+        let vmas = &self.objects[object.0 as usize].vmas;
+        vmas.iter().any(|vma| self.vmas[vma.0 as usize].ptes.get(page).is_dirty())
     }
 
     /// Stores to a page fault again from now on: it is about to be written.

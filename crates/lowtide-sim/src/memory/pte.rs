@@ -1,4 +1,4 @@
-//! An entry of a page table: three bits. Where it leads to is in the page cache, since every mapping maps a whole object.
+//! An entry of a page table: four bits. Where it leads to is in the page cache, since every mapping maps a whole object.
 
 /// See the module documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -7,6 +7,7 @@ pub(crate) struct Pte(u8);
 const PRESENT: u8 = 1;
 const YOUNG: u8 = 2;
 const WRITABLE: u8 = 4;
+const DIRTY: u8 = 8;
 
 impl Pte {
     /// Not mapped.
@@ -29,9 +30,16 @@ impl Pte {
         self.0 & needed == needed
     }
 
+    /// Whether there was a store through this entry since it was made, or since it was last protected.
     #[inline]
-    pub(crate) const fn set_young(&mut self) {
-        self.0 |= YOUNG;
+    pub(crate) const fn is_dirty(self) -> bool {
+        self.0 & DIRTY != 0
+    }
+
+    /// What the hardware does with an access that is allowed.
+    #[inline]
+    pub(crate) const fn access(&mut self, store: bool) {
+        self.0 |= if store { YOUNG | DIRTY } else { YOUNG };
     }
 
     /// Clears the young bit. Returns whether it was set.
@@ -52,8 +60,8 @@ impl Pte {
         self.0 |= PRESENT;
     }
 
-    /// Present as before, no longer writable.
+    /// Present as before, no longer writable, and clean.
     pub(crate) const fn protect(&mut self) {
-        self.0 &= !WRITABLE;
+        self.0 &= !(WRITABLE | DIRTY);
     }
 }

@@ -1,9 +1,10 @@
-//! The aging walk: all tables of all address spaces that have a young bit, in the order of addresses (`reclaim.md` §2.5).
+//! The aging walk: all tables of all address spaces that have a young bit, in the order of addresses (`reclaim.md` §2.5). Mappings of what may
+//! not be evicted, such as heaps without swap, are left out.
 //!
 //! It is a value that can be stopped between tables, since on a machine with several CPUs others run meanwhile.
 
 use super::facts::table_key;
-use super::{Memory, VmaId};
+use super::{Memory, Vma, VmaId};
 use lowtide_core::{AgeJob, Engine};
 
 /// Where a walk has come to.
@@ -47,7 +48,12 @@ impl Walk {
                 self.table = 0;
                 continue;
             };
-            let young = &memory.vmas[vma.0 as usize].young;
+            let Vma { object, young, .. } = &memory.vmas[vma.0 as usize];
+            if !job.visits(engine, memory.objects[object.0 as usize].lru_type) {
+                self.vmas.pop();
+                self.table = 0;
+                continue;
+            }
             let skipped = young[self.table as usize..].iter().position(|&young| young);
             let Some(skipped) = skipped else {
                 walked.tables += young.len() as u64 - self.table;

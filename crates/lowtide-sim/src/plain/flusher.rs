@@ -19,7 +19,7 @@ pub(super) struct Flusher {
 impl Plain {
     pub(super) fn set_dirty(&mut self, object: ObjectId, page: u64) {
         let frame = self.pool.frame(object, page).expect("a page that is dirtied is resident");
-        if !self.pool.engine.set_dirty(frame) || self.pool.is_anon(object) {
+        if !self.pool.engine.set_dirty(frame) {
             return;
         }
         self.flusher.dirty.push((object, page));
@@ -39,18 +39,24 @@ impl Plain {
         self.flusher.dirty = dirty;
     }
 
-    /// Writes a page if it is dirty.
+    /// Writes a page of a file if it is dirty. A heap has nowhere to be written to but swap, and nobody else asks for that.
     pub(super) fn sync(&mut self, object: ObjectId, page: u64) {
+        if self.pool.is_anon(object) {
+            return;
+        }
         if let Some(frame) = self.pool.start_writeback(object, page) {
             self.counts.writes += 1;
             self.pool.engine.end_writeback(frame, true, Task::DESCRIPTOR);
         }
     }
 
-    /// Gives a page up. Returns whether it was resident.
+    /// Gives a page up, waiting for a write to swap. Returns whether it was resident.
     pub(super) fn free(&mut self, space: SpaceId, object: ObjectId, page: u64) -> bool {
         self.spaces[space.0 as usize].last_read = super::NO_PAGE;
         let resident = self.pool.frame(object, page).is_some();
+        if let Some(frame) = self.pool.frame(object, page) {
+            self.wait_for_write(frame);
+        }
         let gone = self.pool.discard(object, page);
         debug_assert!(gone, "between accesses nothing is being written or isolated");
         resident

@@ -2,7 +2,8 @@
 //!
 //! It has no read-ahead and no fault-around, a fault costs nothing and a write ends when it begins, so its counters mean exactly what
 //! the accesses did. That makes it the machine for traces, for miss-ratio curves, and for the comparison with real kernels, which
-//! were measured in the same way. Time is counted in misses.
+//! were measured in the same way. All spaces are mapped into the one address space of the one task. A file goes like this; a heap, with or
+//! without swap, as in `heap.rs`:
 //!
 //! ```text
 //!   load, store ──► mapped? ──no──► resident? ──no──► charge ─► insert(FAULT) ─► map young     (major fault)
@@ -11,6 +12,8 @@
 //!   read, write ──► resident? ──no──► charge ─► insert(DESCRIPTOR); reads mark accessed
 //! ```
 //!
+//! Time (`clock.rs`) matters to asynchronous swap alone.
+//!
 //! The classical lists see group statistics as of the last publication, every two seconds of a real machine. On the machines that were
 //! measured a miss took so much longer than a hit that misses are the better clock: there is a publication every
 //! [`PlainConfig::publish_every`] misses. The flusher writes everything when more than a tenth of the budget is
@@ -18,65 +21,27 @@
 //!
 //! Sources: `reclaim.md` §5.7 and section C, the minimal models that reproduce what kernels count.
 
+mod clock;
+mod config;
 mod flusher;
+mod heap;
 mod player;
 mod reclaim;
 
+pub use config::{PlainConfig, PlainSwap};
+
 use crate::memory::{ObjectId, PAGES_MAX, VmaId};
 use crate::pool::Pool;
-use lowtide_core::{ConfigError, EngineConfig, Lists, LruType, MemcgId, MemoryStat, Policy, Task};
+use lowtide_core::{ConfigError, EngineConfig, LruType, MemcgId, MemoryStat, Task};
 use lowtide_workload::{OpKind, PageOp, SpaceId, SpaceKind};
 use thiserror::Error;
-
-/// What a plain machine is made from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PlainConfig {
-    /// The policy.
-    pub policy: Policy,
-    /// Budget in pages: all of it holds data.
-    pub pages: u64,
-    /// Bytes of a page.
-    pub page_bytes: u64,
-    /// Misses between two publications of group statistics.
-    pub publish_every: u64,
-    /// Misses before the first publication.
-    pub publish_phase: u64,
-    /// Every resident page has a translation, as in the runtime. A kernel maps pages when they are accessed through the mapping, and
-    /// unmaps dirty ones that reclaim meets.
-    pub always_mapped: bool,
-    /// Pages of file-system metadata, read twice at the start through the descriptor and never mapped. They do not come out of the budget.
-    pub metadata: u64,
-}
-
-impl PlainConfig {
-    /// A machine with pages of 4 KiB that publishes every 10,000 misses.
-    ///
-    /// Under the classical lists it has two pages of metadata: without a few active pages no refault is ever recent for them (`reclaim.md`
-    /// §6.1 step 4).
-    #[must_use]
-    pub const fn new(policy: Policy, pages: u64) -> Self {
-        let metadata = match policy.lists() {
-            Lists::Classical => 2,
-            Lists::MultiGen => 0,
-        };
-        Self {
-            policy,
-            pages,
-            page_bytes: 4096,
-            publish_every: 10_000,
-            publish_phase: 10_000,
-            always_mapped: false,
-            metadata,
-        }
-    }
-}
 
 /// Why an operation cannot be played.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum PlayError {
     /// All of the budget is taken by pages that cannot go. In the kernel, the out-of-memory killer.
-    #[error("out of memory: page {page} of space {} does not fit, since nothing in the budget of {max} pages can be evicted; raise --max{}", space.0, if *anon > 0 { ", since anonymous pages cannot go" } else { "" })]
+    #[error("out of memory: page {page} of space {} does not fit, since nothing in the budget of {max} pages can be evicted; raise --max{}", space.0, no_way_out(*anon, *swap))]
     OutOfMemory {
         /// The space that needed a page.
         space: SpaceId,
@@ -86,6 +51,8 @@ pub enum PlayError {
         max: u64,
         /// Anonymous pages in it.
         anon: u64,
+        /// Free pages of swap, where there is any.
+        swap: Option<u64>,
     },
     /// A page number beyond what a space can have.
     #[error("page {page} of space {} is beyond the {PAGES_MAX} pages that a space can have", space.0)]
@@ -97,16 +64,25 @@ pub enum PlayError {
     },
 }
 
+/// Why anonymous pages could not go.
+fn no_way_out(anon: u64, swap: Option<u64>) -> String {
+    match swap {
+        _ if anon == 0 => String::new(),
+        None => format!(", or give its {anon} anonymous pages somewhere to go with --swap"),
+        Some(free) => format!(", or --swap, of which {free} pages are free for its {anon} anonymous pages"),
+    }
+}
+
 /// Counts that the engine does not keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PlainCounts {
     /// Page accesses played.
     pub accesses: u64,
-    /// Accesses to pages that were not resident.
+    /// Accesses to pages that were not resident. The first touch of a heap's page is one.
     pub misses: u64,
-    /// Pages read from the device.
+    /// Pages read from files. (What is read from swap is `pswpin`.)
     pub reads: u64,
-    /// Pages written to the device.
+    /// Pages written to files. (What is written to swap is `pswpout`.)
     pub writes: u64,
     /// Invocations of reclaim.
     pub invocations: u64,
@@ -123,8 +99,11 @@ pub struct Plain {
     config: PlainConfig,
     counts: PlainCounts,
     spaces: Vec<Space>,
+    /// The address space of the one task.
+    process: lowtide_core::SpaceId,
     until_publish: u64,
     flusher: flusher::Flusher,
+    clock: clock::Clock,
 }
 
 /// A space of the workload, as this machine knows it.
@@ -147,20 +126,24 @@ impl Plain {
     pub fn new(config: &PlainConfig) -> Result<Self, ConfigError> {
         let metadata = config.metadata;
         let max = config.pages.saturating_add(metadata);
-        let pool = Pool::new(&EngineConfig {
+        let mut pool = Pool::new(&EngineConfig {
             frames: u32::try_from(max).unwrap_or(u32::MAX),
             max,
             page_bytes: config.page_bytes,
             policy: config.policy,
             cpus: 1,
         })?;
+        heap::give_swap(&mut pool.engine, config);
+        let process = pool.memory.add_space(&mut pool.engine);
         let mut machine = Self {
             pool,
+            process,
             config: *config,
             counts: PlainCounts::default(),
             spaces: Vec::new(),
             until_publish: config.publish_phase.max(1),
             flusher: flusher::Flusher::default(),
+            clock: clock::Clock::default(),
         };
         machine.pool.memory.keeps_dirty_mapped = config.always_mapped;
         let object = machine.pool.memory.add_object(LruType::File);
@@ -179,7 +162,7 @@ impl Plain {
     pub fn add_space(&mut self, kind: SpaceKind, pages: u64) -> SpaceId {
         let anon = kind == SpaceKind::Anon;
         let lru_type = if anon { LruType::Anon } else { LruType::File };
-        let (object, vma) = self.pool.add_mapped(lru_type, pages);
+        let (object, vma) = self.pool.add_mapped(self.process, lru_type, pages);
         self.spaces.push(Space { object, vma, anon, last_read: NO_PAGE });
         SpaceId(self.spaces.len() as u32 - 1)
     }
@@ -224,6 +207,7 @@ impl Plain {
                 self.descriptor(space, at, page, kind == OpKind::Write)
             }
             OpKind::Sync => {
+                self.settle();
                 self.sync(at.object, page);
                 Ok(true)
             }
@@ -235,13 +219,17 @@ impl Plain {
         if page >= PAGES_MAX {
             return Err(PlayError::PageTooLarge { space, page });
         }
+        self.settle();
+        if at.anon {
+            return self.heap_fault(space, at, page, store);
+        }
         let resident = self.pool.frame(at.object, page).is_some();
-        self.pool.engine.count_fault(MemcgId::ROOT, !resident && !at.anon);
+        self.pool.engine.count_fault(MemcgId::ROOT, !resident);
         if !resident {
             self.bring_in(space, at, page, Task::FAULT, true)?;
         }
         self.pool.memory.map(at.vma, page, store);
-        if store || (at.anon && !resident) {
+        if store {
             self.set_dirty(at.object, page);
         }
         Ok(resident)
@@ -251,6 +239,7 @@ impl Plain {
         if page >= PAGES_MAX {
             return Err(PlayError::PageTooLarge { space, page });
         }
+        self.settle();
         let found = self.pool.frame(at.object, page);
         let frame = match found {
             Some(frame) => frame,
@@ -278,6 +267,7 @@ impl Plain {
     pub fn update(&mut self, space: SpaceId, page: u64) -> Result<bool, PlayError> {
         let at = self.spaces[space.0 as usize];
         self.counts.accesses += 1;
+        self.settle();
         let resident = self.pool.frame(at.object, page).is_some();
         if !resident {
             if page >= PAGES_MAX {
@@ -313,12 +303,13 @@ impl Plain {
         self.pool.bytes()
     }
 
-    /// Checks every invariant of the engine. Cost: O(frames).
+    /// Checks every invariant of the engine, and that every slot of swap is free or has one page. Cost: O(frames + pages of heaps).
     ///
     /// # Errors
     /// The first invariant that does not hold, in words.
     pub fn validate(&mut self) -> Result<(), String> {
-        self.pool.engine.validate()
+        self.pool.engine.validate()?;
+        self.validate_swap()
     }
 }
 

@@ -1,6 +1,6 @@
 //! How a page comes in on the plain machine: charged, with as much reclaim as that takes, at once.
 
-use super::{Plain, PlayError, Space};
+use super::{Plain, PlayError, Space, clock};
 use crate::memory::Walk;
 use lowtide_core::{Charge, FolioId, MemcgId, Next, Reclaim, Step, Task};
 use lowtide_workload::SpaceId;
@@ -17,21 +17,35 @@ impl Plain {
         read: bool,
     ) -> Result<FolioId, PlayError> {
         self.counts.misses += 1;
+        self.publish_in_time();
+        self.make_room(space, page, task)?;
+        self.counts.reads += u64::from(read);
+        let frame = self.pool.insert(at.object, page, read, task);
+        if self.config.always_mapped {
+            self.pool.memory.map_old(at.vma, page);
+        }
+        if read {
+            self.wait_for_read();
+        }
+        Ok(frame)
+    }
+
+    /// Counts a miss that somebody waits for, and publishes group statistics if it is time.
+    pub(super) fn publish_in_time(&mut self) {
         self.until_publish -= 1;
         if self.until_publish == 0 {
             self.until_publish = self.config.publish_every.max(1);
             self.publish();
         }
-        if !self.charge(task) {
-            let (max, anon) = (self.config.pages, self.stat().anon);
-            return Err(PlayError::OutOfMemory { space, page, max, anon });
+    }
+
+    /// Charges a page.
+    pub(super) fn make_room(&mut self, space: SpaceId, page: u64, task: Task) -> Result<(), PlayError> {
+        if self.charge(task) {
+            return Ok(());
         }
-        self.counts.reads += u64::from(read && !at.anon);
-        let frame = self.pool.insert(at.object, page, read, task);
-        if self.config.always_mapped {
-            self.pool.memory.map_old(at.vma, page);
-        }
-        Ok(frame)
+        let swap = self.config.swap.map(|_| self.pool.engine.free_swap_pages());
+        Err(PlayError::OutOfMemory { space, page, max: self.config.pages, anon: self.stat().anon, swap })
     }
 
     pub(super) fn charge(&mut self, task: Task) -> bool {
@@ -51,20 +65,25 @@ impl Plain {
         self.counts.invocations += 1;
         let mut flush = false;
         loop {
-            let step = reclaim.step(&mut self.pool.engine, &mut self.pool.memory, self.counts.misses);
+            let now = self.now();
+            let step = reclaim.step(&mut self.pool.engine, &mut self.pool.memory, now);
             // A flusher that was woken runs as soon as nothing is isolated any more.
             let isolated = matches!(step, Step::Unmap | Step::Freed | Step::WakeFlushers);
             if !isolated && std::mem::take(&mut flush) {
                 self.flush();
             }
+            if step != Step::Yield {
+                self.pass_time(clock::RECLAIM_STEP_NS);
+            }
             match step {
                 Step::Walk => {
                     let pool = &mut self.pool;
                     Walk::default().step(&mut pool.memory, &mut pool.engine, reclaim.age_job(), u64::MAX);
+                    if !self.config.switched_in_walk {
+                        self.pool.engine.set_idle(self.process, true);
+                    }
                 }
-                Step::Unmap => {
-                    self.pool.unmap_victims(&mut reclaim, |_, _| false);
-                }
+                Step::Unmap => self.unmap_victims(&mut reclaim),
                 Step::Freed => {
                     self.pool.take_freed(&reclaim);
                 }
@@ -72,8 +91,10 @@ impl Plain {
                     self.counts.flusher_wakes += 1;
                     flush = true;
                 }
-                // Writes have ended already; a nap would wait for nothing.
-                Step::Throttle(..) => self.counts.naps += 1,
+                Step::Throttle(_, nanos) => {
+                    self.counts.naps += 1;
+                    self.sleep(nanos);
+                }
                 // There is nobody to let in.
                 Step::Yield => {}
                 Step::Done => return reclaim.reclaimed(),

@@ -79,7 +79,7 @@ impl Bug {
                     }
                 }
             }
-            (Self::NoDirty, PageEvent::Stored, Some(file)) if page % 7 == 0 => {
+            (Self::NoDirty, PageEvent::Stored, Some(file)) if page.is_multiple_of(7) => {
                 clean(world, frame);
                 world.files[file].dirty.remove(&page);
             }

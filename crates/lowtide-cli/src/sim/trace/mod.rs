@@ -8,9 +8,11 @@
 //! | `source` | which trace; one pass over it, to know what it touches |
 //! | `footprint` | which pages have been touched |
 //! | `plain` | one reader, and a plain machine for each policy |
+//! | `curves` | miss-ratio curves and advice |
 //! | `deal` | the operations of each thread, from one reader |
 //! | `full` | a full machine for each policy |
 
+mod curves;
 mod deal;
 mod footprint;
 mod full;
@@ -36,6 +38,9 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
             "name a workload, or a trace with --trace FILE",
         ));
     };
+    if args.wants_curves() {
+        return curves::run(args, &source);
+    }
     match options::machine(args)? {
         Some(machine) => full::run(args, &source, &machine),
         None => plain::run(args, &source),

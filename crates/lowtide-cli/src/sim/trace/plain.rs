@@ -13,7 +13,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use lowtide::Policy;
 use lowtide_core::MemoryStat;
 use lowtide_core::limits::MIN_BUDGET;
 use lowtide_sim::{Plain, PlainConfig, PlainCounts, PlayError};
@@ -89,7 +88,9 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
     };
     head.print(args);
 
-    let machines = policies.iter().map(|&policy| Player::new(policy, max, &host, policies.len()));
+    let machines = policies
+        .iter()
+        .map(|&policy| Player::new(&options::plain_config(args, policy, max), &host, policies.len()));
     let machines = machines.collect::<Result<Vec<_>, _>>()?;
     let (read, played) = thread::scope(|scope| {
         let (senders, workers): (Vec<_>, Vec<_>) = machines
@@ -195,8 +196,8 @@ struct Player {
 }
 
 impl Player {
-    fn new(policy: Policy, max: u64, host: &Host, machines: usize) -> Result<Self, SimError> {
-        let machine = Plain::new(&PlainConfig::new(policy, max))?;
+    fn new(config: &PlainConfig, host: &Host, machines: usize) -> Result<Self, SimError> {
+        let machine = Plain::new(config)?;
         Ok(Self { machine, spaces: 0, host: *host, machines: machines as u64 })
     }
 

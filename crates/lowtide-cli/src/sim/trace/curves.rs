@@ -1,0 +1,245 @@
+//! `--mrc` and `--advise`: miss ratios at many budgets, and the smallest budget that is good enough.
+//!
+//! The trace is read once, onto a tape of four bytes an access (in memory up to 256 MiB, else in a temporary file). The tape is then played for each policy at each size,
+//! on the plain machine for those of the engine, on as many threads as this machine has. OPT, which knows the future, is the bound.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Mutex;
+use std::{fs, thread};
+
+use lowtide::Policy;
+use lowtide_core::limits::MIN_BUDGET;
+use lowtide_sim::Plain;
+use lowtide_sim::mrc::{
+    Advice, AdviceRow, Contender, Curve, MakePlayer, MrcError, Player, PlayerError, Progress, RecordError,
+    Refusal, Row, Run, Storage, Table, Tape, chart, page, refusals, rows, spread,
+};
+use lowtide_workload::trace::Trace;
+use lowtide_workload::{PageOp, SpaceKind};
+use serde::Serialize;
+
+use super::source::{Source, reading};
+use crate::json::Report;
+use crate::progress::{Patient, Unit};
+use crate::sim::args::{Output, SimArgs};
+use crate::sim::error::SimError;
+use crate::sim::options;
+use crate::sim::show::{self, Head, PLAIN};
+use crate::table::thousands;
+use crate::{interrupt, out};
+
+/// Sizes on a curve when nothing is said.
+const POINTS: usize = 24;
+/// Records between two looks at progress and Ctrl-C.
+const STRIDE: u64 = 4096;
+
+/// What stands in the JSON: the points are its rows.
+#[derive(Debug, Serialize)]
+struct Extra {
+    #[serde(flatten)]
+    machine: show::PlainMachine,
+    trace: String,
+    footprint_bytes: u64,
+    accesses: u64,
+    cold_misses: u64,
+    advice: Vec<AdviceRow>,
+    refused: Vec<Refusal>,
+}
+
+/// A point of a curve, as a row like those of every other run.
+#[derive(Debug, Serialize)]
+struct Measured {
+    workload: &'static str,
+    world: &'static str,
+    /// `lowtide` for the engine's policies, `baseline` for textbook ones.
+    system: &'static str,
+    #[serde(flatten)]
+    row: Row,
+}
+
+/// Measures the curves, prints, writes and draws them, and gives advice.
+///
+/// # Errors
+/// Any [`SimError`].
+pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
+    if let Some(path) = &args.plot {
+        check_plot(path)?;
+    }
+    let trace = source.open()?;
+    let format = trace.format();
+    let (tape, spaces) = record(source, trace)?;
+    source.refuse_empty(tape.accesses())?;
+    let footprint = u64::from(tape.distinct());
+    let head = Head {
+        what: format!("miss-ratio curves of {}, read as {format}", source.name()),
+        machine: show::plain_machine(),
+        max: None,
+        data: format!(
+            "{} pages touched ({}) by {} accesses",
+            thousands(footprint as f64),
+            options::floor(footprint * PLAIN.page()),
+            thousands(tape.accesses() as f64)
+        ),
+        run: "every policy at every budget".into(),
+    };
+    head.print_but_budget(args);
+
+    let policies = args.policies();
+    let makers: Vec<Box<MakePlayer<'_>>> =
+        policies.iter().map(|&policy| maker(args, policy, &spaces)).collect();
+    let engine = policies
+        .iter()
+        .zip(&makers)
+        .map(|(policy, make)| Contender::Player { name: policy.to_string(), make: make.as_ref() });
+    let contenders: Vec<Contender<'_>> =
+        engine.chain(args.baselines().into_iter().map(Contender::Baseline)).collect();
+    let bar = Mutex::new(Patient::new("accesses", Unit::Steps, 0));
+    let progress = |p: Progress| {
+        if let Ok(mut bar) = bar.try_lock() {
+            bar.of(p.total);
+            bar.set(p.done);
+        }
+    };
+    let threads = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let run = Run { tape: &tape, threads, stop: interrupt::flag(), progress: &progress };
+    let sizes = sizes(footprint, args.points().unwrap_or(POINTS));
+    let curves = run.curves(&contenders, &sizes).map_err(|e| mrc_error(e, source))?;
+    let mut advice = Vec::new();
+    if let Some(target) = args.advise {
+        for (contender, curve) in contenders.iter().zip(&curves) {
+            advice.push(run.advise(contender, target, curve).map_err(|e| mrc_error(e, source))?);
+        }
+    }
+    drop(bar);
+    show_all(args, source, &tape, &curves, &advice)
+}
+
+/// About `count` sizes, none below what the engine can be given, unless the whole footprint is.
+fn sizes(footprint: u64, count: usize) -> Vec<u64> {
+    let possible =
+        |n| -> Vec<u64> { spread(footprint, n).into_iter().filter(|&s| s >= MIN_BUDGET).collect() };
+    let enough = (count..=4 * count).map(possible).find(|sizes| sizes.len() >= count);
+    let sizes = enough.unwrap_or_else(|| possible(4 * count));
+    if sizes.is_empty() { spread(footprint, count) } else { sizes }
+}
+
+/// Reads the trace onto a tape. Returns what its spaces are, too.
+fn record(source: &Source, mut trace: Trace) -> Result<(Tape, Vec<SpaceKind>), SimError> {
+    let mut progress = reading(&trace);
+    let mut n = 0_u64;
+    let ops = std::iter::from_fn(|| -> Option<Result<PageOp, SimError>> {
+        if n.is_multiple_of(STRIDE) {
+            progress.set(trace.progress().read_bytes);
+            if let Err(e) = interrupt::check(|| format!("reading the trace {}", source.name())) {
+                return Some(Err(e.into()));
+            }
+        }
+        n += 1;
+        Some(trace.next()?.map(|record| record.op).map_err(Into::into))
+    });
+    let tape = Tape::record(ops, &Storage::default()).map_err(|error| match error {
+        RecordError::Source(error) => error,
+        error => SimError::Tape(error.to_string()),
+    })?;
+    let kinds = trace.names().spaces().iter().map(|space| space.kind).collect();
+    Ok((tape, kinds))
+}
+
+fn maker<'a>(args: &'a SimArgs, policy: Policy, spaces: &'a [SpaceKind]) -> Box<MakePlayer<'a>> {
+    Box::new(move |pages| -> Result<Box<dyn Player>, PlayerError> {
+        let mut machine = Plain::new(&options::plain_config(args, policy, pages))?;
+        for &kind in spaces {
+            machine.add_space(kind, 0);
+        }
+        Ok(Box::new(machine))
+    })
+}
+
+fn mrc_error(error: MrcError, source: &Source) -> SimError {
+    match error {
+        MrcError::Cancelled => interrupt::Interrupted { during: format!("playing {}", source.name()) }.into(),
+        MrcError::Target(_) => SimError::usage(format!("--advise: {error}"), "as in --advise 0.01"),
+        error => SimError::Tape(error.to_string()),
+    }
+}
+
+fn show_all(
+    args: &SimArgs,
+    source: &Source,
+    tape: &Tape,
+    curves: &[Curve],
+    advice: &[Advice],
+) -> Result<(), SimError> {
+    let (bytes, footprint) = (PLAIN.page(), u64::from(tape.distinct()));
+    if let Some(path) = &args.plot {
+        let title = format!("Miss ratios of {}", source.name());
+        let about = format!(
+            "{} accesses to {} pages of {bytes} bytes, {} of them the first of their page. Played by lowtide {} on a plain machine: one CPU, no read-ahead.",
+            thousands(tape.accesses() as f64),
+            thousands(footprint as f64),
+            thousands(tape.cold() as f64),
+            env!("CARGO_PKG_VERSION")
+        );
+        let text = if is_svg(path) {
+            let short = format!(
+                "{} accesses to {} pages of {bytes} bytes; plain machine",
+                thousands(tape.accesses() as f64),
+                thousands(footprint as f64)
+            );
+            chart(&title, &short, curves, bytes).to_string()
+        } else {
+            page(&title, &[about], curves, footprint, bytes, advice)
+        };
+        fs::write(path, text).map_err(|source| SimError::Plot { path: path.clone(), source })?;
+    }
+    let extra = Extra {
+        machine: PLAIN,
+        trace: source.name(),
+        footprint_bytes: footprint * bytes,
+        accesses: tape.accesses(),
+        cold_misses: tape.cold(),
+        advice: advice.iter().map(|a| a.row(bytes)).collect(),
+        refused: refusals(curves, bytes),
+    };
+    let measured = |row: Row| Measured {
+        workload: super::WORKLOAD,
+        world: "sim",
+        system: if row.policy.parse::<Policy>().is_ok() { "lowtide" } else { "baseline" },
+        row,
+    };
+    let points = rows(curves, bytes).into_iter().map(measured).collect();
+    let report = Report::new(&extra, points);
+    if args.output() == Output::Json {
+        return report.text().and_then(|text| out::all(&text)).map_err(SimError::Output);
+    }
+    out::line(Table::new(curves, footprint, bytes));
+    for advice in advice {
+        out::line(advice.sentences(bytes));
+    }
+    if let Some(path) = &args.plot {
+        out::line(format_args!("\nplot written to {}", path.display()));
+    }
+    if let Output::Both(path) = args.output() {
+        report.write(Some(path))?;
+    }
+    Ok(())
+}
+
+fn is_svg(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"))
+}
+
+/// Refuses a path for a picture that cannot work, before a minute is spent on it.
+fn check_plot(path: &Path) -> Result<(), SimError> {
+    let known =
+        is_svg(path) || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"));
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !known || path.is_dir() || !parent.is_dir() {
+        return Err(SimError::usage(
+            format!("a plot cannot be written to {}", path.display()),
+            "give --plot a file in a directory that exists, with a name that ends in .svg or .html",
+        ));
+    }
+    Ok(())
+}

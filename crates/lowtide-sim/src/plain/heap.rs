@@ -1,0 +1,106 @@
+//! Heaps of the plain machine, and their swap.
+//!
+//! ```text
+//!   load, store ─► mapped? ─no─► resident? ─no─► swapped out? ─no─► load: map the zero page
+//!                    │              │                │              store: charge ─► insert ─► map     (minor fault)
+//!                    │              │                └──yes──► charge ─► swap_in ─► read ─┐          (major fault)
+//!                    │              └──yes (swap cache)───────────────────────────► swap_fault ─► map young
+//!                    └──yes──► young; a store sets the dirty bit, and nobody notices
+//! ```
+//!
+//! A translation is writable from the first fault on, also when a load brought the page in. So a page that is stored to later keeps the slot that
+//! its load left it, and the engine learns of the store when the page is unmapped. A load from a page that was never stored to maps the one page of zeros, which
+//! belongs to nobody and is never reclaimed; the first store to it faults again.
+//!
+//! Slots are counted, by the engine. A resident page has one if its folio is in the swap cache; a page that is gone has one because it went.
+
+use super::{Plain, PlainConfig, PlayError, Space};
+use crate::memory::{Cached, ObjectId};
+use lowtide_core::{Engine, Flags, LruType, MemcgId, Reclaim, Swap, Task, Unmapped};
+use lowtide_workload::SpaceId;
+
+/// Tells an engine that is still empty of the swap that it has.
+pub(super) fn give_swap(engine: &mut Engine, config: &PlainConfig) {
+    engine.set_swappiness(MemcgId::ROOT, config.swappiness);
+    if let Some(swap) = config.swap {
+        // No more slots than can be counted twice, which no machine will ever use.
+        let swap = Swap { pages: swap.pages.min(u64::MAX / 4), synchronous: swap.latency_ns.is_none() };
+        engine.set_swap(swap).expect("none of it is used");
+    }
+}
+
+impl Plain {
+    /// A fault on a page of a heap. Returns whether the page was resident.
+    pub(super) fn heap_fault(
+        &mut self,
+        space: SpaceId,
+        at: Space,
+        page: u64,
+        store: bool,
+    ) -> Result<bool, PlayError> {
+        let cached = self.pool.memory.cached(at.object, page);
+        // The zero page counts as resident: it has been touched before.
+        let zero = self.pool.memory.vmas[at.vma.0 as usize].ptes.get(page).is_present();
+        let resident = cached.frame().is_some() || zero;
+        self.pool.engine.count_fault(MemcgId::ROOT, cached.is_gone());
+        self.counts.misses += u64::from(!resident);
+        if let Some(frame) = cached.frame() {
+            self.pool.engine.swap_fault(frame, store, Task::FAULT);
+        } else if cached.is_gone() {
+            self.publish_in_time();
+            self.make_room(space, page, Task::FAULT)?;
+            let frame = self.pool.swap_in(at.object, page, Task::FAULT);
+            self.wait_for_read();
+            self.pool.engine.swap_fault(frame, store, Task::FAULT);
+        } else if store {
+            self.make_room(space, page, Task::FAULT)?;
+            self.pool.insert(at.object, page, false, Task::FAULT);
+        } else {
+            self.pool.memory.map(at.vma, page, false);
+            return Ok(resident);
+        }
+        self.pool.memory.map(at.vma, page, true);
+        self.pool.memory.vmas[at.vma.0 as usize].touch(page, store);
+        Ok(resident)
+    }
+
+    /// Drops the translations of the victims of a reclaim, and writes those of heaps to their slots if they are dirty.
+    pub(super) fn unmap_victims(&mut self, reclaim: &mut Reclaim) {
+        for victim in reclaim.victims() {
+            let (object, page) = (ObjectId(victim.owner.space.0), victim.owner.page);
+            let stored = victim.to_swap && self.pool.memory.is_dirty(object, page);
+            self.pool.memory.unmap(object, page);
+            victim.outcome = Unmapped::Done;
+            if stored {
+                self.pool.engine.set_dirty(victim.folio);
+            }
+            let dirty = |f: &lowtide_core::Folio| f.flags().contains(Flags::DIRTY);
+            if !victim.to_swap || !self.pool.engine.folio(victim.folio).is_some_and(dirty) {
+                continue;
+            }
+            let begun = self.pool.engine.start_writeback(victim.folio);
+            debug_assert!(begun, "a victim that is dirty is not being written");
+            victim.outcome = Unmapped::Writing;
+            match self.config.swap.and_then(|swap| swap.latency_ns) {
+                None => self.pool.engine.end_writeback(victim.folio, true, Task::FAULT),
+                Some(latency) => self.write_ends_in(latency, victim.folio),
+            }
+        }
+    }
+
+    /// Whether every slot is free or has one page.
+    pub(super) fn validate_swap(&self) -> Result<(), String> {
+        let Some(swap) = self.config.swap else { return Ok(()) };
+        let heaps = self.pool.memory.objects.iter().filter(|o| o.lru_type == LruType::Anon);
+        let tables = heaps.flat_map(|o| (0..o.pages.tables()).filter_map(|table| o.pages.table(table)));
+        let gone = tables.flatten().filter(|cached: &&Cached| cached.is_gone()).count() as u64;
+        let (free, cached) = (self.pool.engine.free_swap_pages(), self.stat().swapcached);
+        if free + cached + gone == swap.pages.min(u64::MAX / 4) {
+            return Ok(());
+        }
+        Err(format!(
+            "of {} slots, {free} are free, {cached} are held in memory, {gone} by pages that are not",
+            swap.pages
+        ))
+    }
+}
