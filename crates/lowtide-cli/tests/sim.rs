@@ -355,7 +355,7 @@ fn a_heap_that_does_not_fit_is_a_row_that_ends_and_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let heap = write(dir.path(), "heap.csv", "op,space,page,pages\nstore,anon:heap,0,1000\n");
     let arguments = ["sim", "--trace", heap.to_str().unwrap(), "--max", "1M", "--policy", "mglru,lru"];
-    for machine in [&[][..], &["--machine", "laptop"]] {
+    for machine in [&["--swap", "0"][..], &["--machine", "laptop"]] {
         let output = run(&args(&args(&arguments, machine), &["--json"]));
         assert_eq!(output.status.code(), Some(1));
         let message = text(&output.stderr);
