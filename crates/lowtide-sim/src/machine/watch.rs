@@ -77,7 +77,10 @@ impl World {
         match self.pool.frame(object, page) {
             Some(frame) => self.watched(|watch, world| watch.page(world, event, object, page, frame)),
             None => {
-                self.violated("translations", format!("page {page} of {object:?} is mapped and not resident"));
+                self.violated(
+                    "translations",
+                    format!("page {page} of {object:?} is mapped and not resident"),
+                );
             }
         }
     }
