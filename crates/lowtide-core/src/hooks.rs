@@ -1,0 +1,193 @@
+//! The seam for programs that decide about limits.
+//!
+//! Whoever wants another over-limit behaviour than the built-in ones attaches [`LimitHooks`] to a group. The engine asks
+//! them at four points, hands them a [`LimitSnapshot`] and nothing else, and never believes the answer further than is
+//! harmless: delays are clamped, protection cannot make a charge fail that could succeed, and the engine decides alone again after too many failures.
+//! Whether a hook is native code or a program in a virtual machine is not the engine's affair.
+//!
+//! | hook | asked | answer |
+//! |---|---|---|
+//! | throttle | when a task is about to pay for being over a limit | nanoseconds |
+//! | below low, below min | when reclaim comes to the group | protected or not |
+//! | proactive | at the driver's interval | pages to reclaim |
+//!
+//! Equal snapshots and equal state of the program give equal answers: nothing here reads a clock. Source: `memcg.md` §15.4.
+
+use std::fmt;
+
+/// No limit, in pages, as a [`LimitSnapshot`] has it.
+pub const NO_LIMIT: u64 = u64::MAX;
+
+/// Longest delay that an answer may ask for, in nanoseconds; more means this much.
+pub const DELAY_MAX_NS: u64 = 2_000_000_000;
+
+/// Why a hook is asked: the value of [`LimitSnapshot::reason`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum LimitReason {
+    /// Usage is above `high`.
+    High = 0,
+    /// Usage is at `max`.
+    Max = 1,
+    /// Swap usage is above its `high`.
+    SwapHigh = 2,
+    /// Reclaim wants to know whether the group is protected.
+    Protection = 3,
+    /// The driver's timer: is there something to reclaim in advance?
+    Proactive = 4,
+}
+
+/// What a hook sees: one level of the tree and the task that pays.
+///
+/// The layout is an interface (`include/lowtide_bpf.h` in the crate `lowtide-bpf`). It only ever grows at the end; `size` tells a program how much of it there is, and what
+/// is behind that reads as 0. Memory is in base pages, time in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct LimitSnapshot {
+    /// Bytes of this structure.
+    pub size: u32,
+    /// A [`LimitReason`].
+    pub reason: u32,
+    /// Identity of the group; never used again for another one.
+    pub group: u64,
+    /// Depth of the group: 0 for the root.
+    pub level: u32,
+    /// Bytes of a base page.
+    pub page_bytes: u32,
+    /// Pages charged.
+    pub usage: u64,
+    /// Limits and protection as they were set; [`NO_LIMIT`] for none.
+    pub max: u64,
+    /// See `max`.
+    pub high: u64,
+    /// See `max`.
+    pub low: u64,
+    /// See `max`.
+    pub min: u64,
+    /// Effective protection, as last computed.
+    pub elow: u64,
+    /// See `elow`.
+    pub emin: u64,
+    /// Pages in swap.
+    pub swap_usage: u64,
+    /// Limit on pages in swap.
+    pub swap_max: u64,
+    /// Refault stall in nanoseconds a second, decayed over ten seconds, of all tasks below the group.
+    pub stall_rate: u64,
+    /// Total time in which some task, and all tasks, waited for memory: microseconds.
+    pub psi_some_us: u64,
+    /// See `psi_some_us`.
+    pub psi_full_us: u64,
+    /// The averages over ten seconds in hundredths of a percent (0 to 10000).
+    pub psi_some_avg10: u32,
+    /// See `psi_some_avg10`.
+    pub psi_full_avg10: u32,
+    /// The task, as the driver numbers them.
+    pub task: u64,
+    /// Refault stall that the task has not paid for yet.
+    pub task_debt_ns: u64,
+    /// Pages that the task charged over the limit since it was last handled.
+    pub nr_over_high: u64,
+    /// Nanoseconds since the last refault in the group of the task; `u64::MAX` if there was none.
+    pub since_refault_ns: u64,
+    /// What the kernel's penalty for overage would be.
+    pub overage_delay_ns: u64,
+    /// What the built-in policy of the group would do.
+    pub default_delay_ns: u64,
+    /// Ticks a second of the driver's scheduler, for penalties that count in ticks.
+    pub hz: u64,
+    /// The driver's time.
+    pub now_ns: u64,
+}
+
+/// The answer to a throttle hook.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ThrottleAnswer {
+    /// Sleep so long, whatever the built-in policy says.
+    Exactly(u64),
+    /// Sleep at least so long; the built-in policy may ask for more.
+    AtLeast(u64),
+    /// No opinion: the built-in policy decides.
+    Default,
+}
+
+/// See the module documentation. All hooks have no opinion unless they are implemented.
+pub trait LimitHooks: fmt::Debug + Send {
+    /// How long the task is to sleep.
+    fn throttle(&mut self, snapshot: &LimitSnapshot) -> ThrottleAnswer {
+        let _ = snapshot;
+        ThrottleAnswer::Default
+    }
+
+    /// Whether reclaim has to spare the group as long as others have something.
+    fn below_low(&mut self, snapshot: &LimitSnapshot) -> Option<bool> {
+        let _ = snapshot;
+        None
+    }
+
+    /// Whether reclaim has to spare the group altogether.
+    fn below_min(&mut self, snapshot: &LimitSnapshot) -> Option<bool> {
+        let _ = snapshot;
+        None
+    }
+
+    /// Pages to reclaim from the group now, ahead of need.
+    fn proactive(&mut self, snapshot: &LimitSnapshot) -> u64 {
+        let _ = snapshot;
+        0
+    }
+}
+
+impl Default for LimitSnapshot {
+    /// A group without limits, protection, or history.
+    fn default() -> Self {
+        Self {
+            size: size_of::<Self>() as u32,
+            reason: LimitReason::High as u32,
+            group: 0,
+            level: 0,
+            page_bytes: 4096,
+            usage: 0,
+            max: NO_LIMIT,
+            high: NO_LIMIT,
+            low: 0,
+            min: 0,
+            elow: 0,
+            emin: 0,
+            swap_usage: 0,
+            swap_max: NO_LIMIT,
+            stall_rate: 0,
+            psi_some_us: 0,
+            psi_full_us: 0,
+            psi_some_avg10: 0,
+            psi_full_avg10: 0,
+            task: 0,
+            task_debt_ns: 0,
+            nr_over_high: 0,
+            since_refault_ns: u64::MAX,
+            overage_delay_ns: 0,
+            default_delay_ns: 0,
+            hz: 1000,
+            now_ns: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    /// Programs are compiled against these numbers.
+    #[test]
+    fn the_layout_of_the_snapshot_is_as_published() {
+        assert_eq!(offset_of!(LimitSnapshot, size), 0);
+        assert_eq!(offset_of!(LimitSnapshot, group), 8);
+        assert_eq!(offset_of!(LimitSnapshot, usage), 24);
+        assert_eq!(offset_of!(LimitSnapshot, swap_usage), 80);
+        assert_eq!(offset_of!(LimitSnapshot, psi_some_avg10), 120);
+        assert_eq!(offset_of!(LimitSnapshot, task), 128);
+        assert_eq!(offset_of!(LimitSnapshot, now_ns), 184);
+        assert_eq!(size_of::<LimitSnapshot>(), 192);
+    }
+}
