@@ -68,9 +68,9 @@ impl Driver {
         let mut reclaimed = None;
         loop {
             match charge.next(&mut self.engine, task, reclaimed) {
-                Next::Charged => break,
+                Next::Charged { .. } => break,
                 Next::Reclaim(reclaim) => reclaimed = Some(self.reclaim(*reclaim)),
-                Next::Failed => panic!("there is always something clean"),
+                Next::Failed { .. } | Next::Gone => panic!("there is always something clean"),
             }
         }
         let frame = self.free.pop().expect("what is charged has a frame");

@@ -1,14 +1,20 @@
 //! Charging: taking pages from a budget, and what to do when there are none.
 //!
-//! [`Charge`] is the charge path of `reclaim.md` §7.1 as a value: the driver asks it what to do next, does
-//! that, and reports back. A charge retries for free as long as reclaim makes progress; without progress it survives one draining of
-//! caches and sixteen retries, which belong to the charge and are not refilled. Reclaim that finds nothing
+//! [`Charge`] is the charge path of `memcg.md` §2.2 as a value: the driver asks it what to do next, does
+//! that, and reports back. It tries the stock, then a batch, then just what is needed. The group that is full is reclaimed, which may be an ancestor of the one that
+//! pays. A charge retries for free as long as reclaim makes progress; without progress it survives one draining of
+//! stocks and sixteen retries, which belong to the charge and are not refilled. Reclaim that finds nothing
 //! is a result, not an error; what the driver makes of [`Next::Failed`] (wait, or a typed error) is its own affair.
+//!
+//! A charge that succeeded may have brought a group above its `high`. The pages that it took then are the task's to answer for: [`Next::Charged`] tells the
+//! driver, who adds them up for each task and lets it pay before it goes on (`high/`). Pages that came from a stock were answered for
+//! when the stock was filled.
 
 use crate::engine::Engine;
 use crate::limits::{MAX_RECLAIM_RETRIES, SWAP_CLUSTER_MAX};
+use crate::memcg::CHARGE_BATCH;
 use crate::reclaim::{Reason, Reclaim};
-use crate::units::{MemcgId, Task};
+use crate::units::{MemcgId, MemcgSlot, Task};
 
 /// Pages up to which progress of any size is enough to try again.
 const PAGE_ALLOC_COSTLY: u64 = 8;
@@ -18,51 +24,79 @@ const PAGE_ALLOC_COSTLY: u64 = 8;
 pub struct Charge {
     memcg: MemcgId,
     pages: u64,
+    batch: u64,
     retries: u32,
     drained: bool,
+    /// The group that was full.
+    over: MemcgId,
 }
 
 /// What to do next about a charge.
 #[derive(Debug)]
 pub enum Next {
     /// The pages are charged.
-    Charged,
+    Charged {
+        /// Pages that were charged although a group on the way is above its `high`: the task owes for them.
+        over_high: u64,
+    },
     /// Run this reclaim to its end, then report what it reclaimed.
     Reclaim(Box<Reclaim>),
     /// Nothing could be reclaimed in all tries; nothing is charged.
-    Failed,
+    Failed {
+        /// The group that is full.
+        over: MemcgId,
+    },
+    /// The group has been removed; nothing is charged. Its parent has what it had.
+    Gone,
 }
 
 impl Charge {
     /// A charge of some pages to a group.
     #[must_use]
-    pub const fn new(memcg: MemcgId, pages: u64) -> Self {
-        Self { memcg, pages, retries: MAX_RECLAIM_RETRIES, drained: false }
+    pub fn new(memcg: MemcgId, pages: u64) -> Self {
+        let batch = if memcg == MemcgId::ROOT { pages } else { pages.max(CHARGE_BATCH) };
+        Self { memcg, pages, batch, retries: MAX_RECLAIM_RETRIES, drained: false, over: memcg }
     }
 
     /// Tries to charge. `reclaimed` is the result of the reclaim that the last call asked for.
     pub fn next(&mut self, engine: &mut Engine, task: Task, reclaimed: Option<u64>) -> Next {
+        if !engine.alive(self.memcg) {
+            return Next::Gone;
+        }
         if let Some(reclaimed) = reclaimed
             && !self.try_again(engine, reclaimed)
         {
-            engine.memcgs[self.memcg.index()].limits.oom += 1;
-            return Next::Failed;
+            engine.memcgs.raise(self.over.slot, |events| &mut events.oom);
+            return Next::Failed { over: self.over };
         }
-        match engine.try_charge(self.memcg, self.pages) {
-            Ok(()) => Next::Charged,
-            Err(over) => {
-                engine.memcgs[over.index()].limits.max += 1;
-                let goal = self.pages.max(SWAP_CLUSTER_MAX);
-                Next::Reclaim(Box::new(Reclaim::new(over, goal, Reason::Direct, task)))
+        loop {
+            let slot = self.memcg.slot;
+            if engine.charge_from_stock(task.cpu, slot, self.pages) {
+                return Next::Charged { over_high: 0 };
+            }
+            match engine.charge_levels(slot, self.batch, self.pages) {
+                Ok(()) => {
+                    engine.refill_stock(task.cpu, slot, self.batch - self.pages);
+                    let over_high = if engine.over_high(slot) { self.batch } else { 0 };
+                    return Next::Charged { over_high };
+                }
+                Err(_) if self.batch > self.pages => self.batch = self.pages,
+                Err(over) => {
+                    self.over = engine.memcgs.id(over);
+                    engine.memcgs.raise(over, |events| &mut events.max);
+                    let goal = self.pages.max(SWAP_CLUSTER_MAX);
+                    return Next::Reclaim(Box::new(Reclaim::new(self.over, goal, Reason::Direct, task)));
+                }
             }
         }
     }
 
-    fn try_again(&mut self, engine: &Engine, reclaimed: u64) -> bool {
-        if engine.memcgs[self.memcg.index()].margin() >= self.pages {
+    fn try_again(&mut self, engine: &mut Engine, reclaimed: u64) -> bool {
+        if !engine.alive(self.over) || engine.memcgs[self.over].memory.margin() >= self.pages {
             return true;
         }
         if !std::mem::replace(&mut self.drained, true) {
+            engine.drain_stocks(self.over.slot);
             return true;
         }
         if reclaimed > 0 && self.pages <= PAGE_ALLOC_COSTLY {
@@ -79,31 +113,84 @@ impl Engine {
     ///
     /// # Errors
     /// The first group on the way up whose limit would be exceeded. Nothing is charged then.
+    ///
+    /// # Panics
+    /// When the group is gone.
     pub fn try_charge(&mut self, memcg: MemcgId, pages: u64) -> Result<(), MemcgId> {
-        let mut at = Some(memcg);
-        while let Some(id) = at {
-            let group = &self.memcgs[id.index()];
-            if group.margin() < pages {
-                return Err(id);
-            }
-            at = group.parent;
-        }
-        self.for_ancestors(memcg, |group| group.usage += pages);
-        Ok(())
+        assert!(self.alive(memcg), "group {} has been removed", memcg.number());
+        self.charge_levels(memcg.slot, pages, pages).map_err(|over| self.memcgs.id(over))
     }
 
-    /// Gives pages back to a group and its ancestors: for a charge whose folio never came to be.
+    /// Gives pages back to a group and its ancestors: for a charge whose folio never came to be. A group that is gone has left its
+    /// charges to its parent: then `memcg` is the parent.
+    ///
+    /// # Panics
+    /// When the group is gone, or fewer pages are charged to it.
     pub fn uncharge(&mut self, memcg: MemcgId, pages: u64) {
-        self.for_ancestors(memcg, |group| group.usage -= pages);
+        assert!(self.alive(memcg), "group {} has been removed", memcg.number());
+        self.memcgs.sub(memcg.slot, pages, pages);
     }
 
-    fn for_ancestors(&mut self, memcg: MemcgId, mut each: impl FnMut(&mut crate::memcg::Memcg)) {
-        let mut at = Some(memcg);
-        while let Some(id) = at {
-            let group = &mut self.memcgs[id.index()];
-            each(group);
-            at = group.parent;
+    /// Notes that pages that have just been charged to a group hold memory of the program's own.
+    ///
+    /// # Panics
+    /// When the group is gone.
+    pub fn reserve(&mut self, memcg: MemcgId, pages: u64) {
+        self.memcgs[memcg].reserved += pages;
+    }
+
+    /// Gives pages back that were [reserved](Engine::reserve).
+    ///
+    /// # Panics
+    /// When the group is gone, or has fewer reserved.
+    pub fn release_reserved(&mut self, memcg: MemcgId, pages: u64) {
+        let group = &mut self.memcgs[memcg];
+        assert!(group.reserved >= pages, "{pages} reserved pages are given back of {}", group.reserved);
+        group.reserved -= pages;
+        self.uncharge(memcg, pages);
+    }
+
+    /// Charges `batch` pages to a group and its ancestors, but to the root, whose counter is the number of frames in use, `pages`.
+    fn charge_levels(&mut self, slot: MemcgSlot, batch: u64, pages: u64) -> Result<(), MemcgSlot> {
+        let amount =
+            |engine: &Self, at: MemcgSlot| if engine.memcgs[at].parent.is_none() { pages } else { batch };
+        let full = self.memcgs.upwards(slot).find(|&at| self.memcgs[at].memory.margin() < amount(self, at));
+        match full {
+            Some(over) => Err(over),
+            None => {
+                self.memcgs.add(slot, batch, pages);
+                Ok(())
+            }
         }
+    }
+
+    /// Takes pages that were charged in advance. The root has not seen them yet.
+    fn charge_from_stock(&mut self, cpu: u16, slot: MemcgSlot, pages: u64) -> bool {
+        let room = self.memcgs[MemcgId::ROOT].memory.margin() >= pages;
+        if !room || slot == MemcgId::ROOT.slot || !self.stocks.consume(cpu, slot, pages) {
+            return false;
+        }
+        self.memcgs.add(slot, 0, pages);
+        true
+    }
+
+    fn refill_stock(&mut self, cpu: u16, slot: MemcgSlot, pages: u64) {
+        if let Some((group, pages)) = self.stocks.refill(cpu, slot, pages) {
+            self.memcgs.sub(group, pages, 0);
+        }
+    }
+
+    /// Gives the stocks of a group and everything below it back to the counters.
+    pub(crate) fn drain_stocks(&mut self, top: MemcgSlot) {
+        let memcgs = &self.memcgs;
+        for (group, pages) in self.stocks.drain(|group| memcgs.is_below(group, top)) {
+            self.memcgs.sub(group, pages, 0);
+        }
+    }
+
+    /// Whether a group or one of its ancestors is above its `high`.
+    fn over_high(&self, slot: MemcgSlot) -> bool {
+        self.memcgs.upwards(slot).any(|at| self.memcgs[at].memory.over_high())
     }
 }
 
@@ -123,8 +210,8 @@ mod tests {
         for n in 0..1000 {
             match charge.next(&mut engine, Task::FAULT, reclaimed) {
                 Next::Reclaim(_) => reclaimed = Some(reports(n)),
-                Next::Charged => panic!("there was no room"),
-                Next::Failed => return n,
+                Next::Charged { .. } | Next::Gone => panic!("there was no room"),
+                Next::Failed { .. } => return n,
             }
         }
         1000
@@ -185,7 +272,7 @@ mod tests {
         let mut engine = filled(Policy::MGLRU, 64, LruType::File);
         let mut charge = Charge::new(MemcgId::ROOT, 1);
         let mut reclaimed = None;
-        while !matches!(charge.next(&mut engine, Task::FAULT, reclaimed), Next::Failed) {
+        while !matches!(charge.next(&mut engine, Task::FAULT, reclaimed), Next::Failed { .. }) {
             reclaimed = Some(0);
         }
         let stat = engine.stat(MemcgId::ROOT);

@@ -5,8 +5,9 @@ use crate::engine::Engine;
 use crate::folio::Flags;
 use crate::limits::{MAX_NR_GENS, MIN_NR_GENS};
 use crate::lruvec::slot;
+use crate::memcg::CHARGE_BATCH;
 use crate::policy::{Lists, Switches};
-use crate::units::{LruType, MemcgId};
+use crate::units::{LruType, MemcgId, MemcgSlot};
 
 impl Engine {
     /// Checks all structural invariants. Cost: O(frames); for tests and for runs that ask for it.
@@ -14,20 +15,60 @@ impl Engine {
     /// # Errors
     /// A sentence that names the first invariant that does not hold.
     pub fn validate(&mut self) -> Result<(), String> {
-        for index in 0..self.memcgs.len() {
-            self.validate_group(MemcgId(index as u16)).map_err(|e| format!("group {index}: {e}"))?;
+        let groups: Vec<_> = self.memcgs.subtree(MemcgId::ROOT.slot).collect();
+        same("groups", groups.len(), self.memcgs.len())?;
+        let mut dirty = 0;
+        for slot in groups {
+            self.validate_group(slot).map_err(|e| format!("group {}: {e}", slot.0))?;
+            self.validate_counter(slot).map_err(|e| format!("group {}: {e}", slot.0))?;
+            dirty += self.memcgs[slot].file_dirty;
         }
+        same("dirty pages of all groups", dirty, self.totals.file_dirty)?;
+        expect(self.stocks.largest() <= CHARGE_BATCH, || format!("a stock holds {}", self.stocks.largest()))?;
         self.validate_swap()
     }
 
     fn validate_swap(&self) -> Result<(), String> {
-        let cached: u64 = self.memcgs.iter().map(|group| group.swapcached).sum();
+        let groups = self.memcgs.subtree(MemcgId::ROOT.slot);
+        let cached: u64 = groups.map(|slot| self.memcgs[slot].swapcached).sum();
         let swap = &self.swap;
-        same("slots of swap", swap.free_pages + cached + swap.swapped_out, swap.total_pages)
+        same("slots of swap", swap.free_pages + cached + swap.swapped_out, swap.total_pages)?;
+        same("charged slots of swap", cached + swap.swapped_out, self.memcgs[MemcgId::ROOT].swap.usage)
     }
 
-    fn validate_group(&mut self, memcg: MemcgId) -> Result<(), String> {
-        let group = &self.memcgs[memcg.index()];
+    /// Usage is what children use plus what is charged here; what children claim of protection is what they publish (`memcg.md` §16, 1 and 3).
+    fn validate_counter(&self, slot: MemcgSlot) -> Result<(), String> {
+        let group = &self.memcgs[slot];
+        let root = group.parent.is_none();
+        let mut below = self.stocks.held(slot);
+        let mut claims = [0; 2];
+        for child in self.memcgs.children(slot) {
+            let child_group = &self.memcgs[child];
+            expect(child_group.parent == Some(slot), || format!("child {} has another parent", child.0))?;
+            expect(child_group.depth == group.depth + 1, || format!("child {} has a wrong depth", child.0))?;
+            below += child_group.memory.usage;
+            if root {
+                // The root has not seen what is stocked below it.
+                below -= self.memcgs.subtree(child).map(|at| self.stocks.held(at)).sum::<u64>();
+            }
+            for (sum, claim) in claims.iter_mut().zip(&child_group.memory.claims) {
+                *sum += child_group.memory.usage.min(claim.setting);
+            }
+        }
+        let resident: u64 = group.resident.iter().sum();
+        let own = group.memory.usage.checked_sub(below);
+        expect(own.is_some_and(|own| own >= resident + group.reserved), || {
+            format!(
+                "usage {} is less than {resident} resident, {} reserved and {below} below",
+                group.memory.usage, group.reserved
+            )
+        })?;
+        same("claimed protection", claims, group.memory.claims.map(|claim| claim.children))?;
+        expect(group.memory.watermark >= group.memory.usage, || "usage is above its watermark".to_owned())
+    }
+
+    fn validate_group(&mut self, memcg: MemcgSlot) -> Result<(), String> {
+        let group = &self.memcgs[memcg];
         let mut resident = [0; 2];
         let (mut dirty, mut writeback, mut unevictable, mut off_list) = (0, 0, 0, 0);
         let (mut swapcached, mut swap_only) = (0, 0);
@@ -74,12 +115,10 @@ impl Engine {
         same("pages nowhere but in the swap cache", swap_only, group.swap_only)?;
         same("unevictable pages", unevictable, group.lruvec.unevictable)?;
         same("isolated pages", off_list, group.lruvec.isolated)?;
-        let most = group.ceiling;
-        expect(group.usage <= most, || {
-            format!("usage {} is above {most}, max is {}", group.usage, group.max)
+        let most = group.memory.ceiling;
+        expect(group.memory.usage <= most, || {
+            format!("usage {} is above {most}, max is {}", group.memory.usage, group.memory.max)
         })?;
-        let resident: u64 = resident.iter().sum();
-        expect(group.usage >= resident, || format!("usage {} is below {resident} resident", group.usage))?;
         same("generation sizes", by_gen, group.lruvec.gens.nr_pages)?;
         let e = &group.events;
         same("pgscan", e.pgscan_direct + e.pgscan_kswapd + e.pgscan_proactive, e.pgscan)?;
@@ -94,16 +133,16 @@ impl Engine {
             }
         }
         // Usage that has come down stays down: from here on it is held to what it is now, or to the limit.
-        let group = &mut self.memcgs[memcg.index()];
-        group.ceiling = group.max.max(group.usage);
+        let memory = &mut self.memcgs[memcg].memory;
+        memory.ceiling = memory.max.max(memory.usage);
         self.validate_refaults(memcg)?;
         self.validate_births(memcg)?;
         self.validate_lists(memcg)
     }
 
     /// Counters that bound each other: I34, and what a policy adds to it.
-    fn validate_refaults(&self, memcg: MemcgId) -> Result<(), String> {
-        let e = &self.memcgs[memcg.index()].events;
+    fn validate_refaults(&self, memcg: MemcgSlot) -> Result<(), String> {
+        let e = &self.memcgs[memcg].events;
         let by_type = [
             (e.workingset_refault_anon, e.workingset_activate_anon, e.workingset_restore_anon),
             (e.workingset_refault_file, e.workingset_activate_file, e.workingset_restore_file),
@@ -120,14 +159,14 @@ impl Engine {
     }
 
     /// Slots are opened in the order of their sequence numbers (I2).
-    fn validate_births(&self, memcg: MemcgId) -> Result<(), String> {
-        let gens = &self.memcgs[memcg.index()].lruvec.gens;
+    fn validate_births(&self, memcg: MemcgSlot) -> Result<(), String> {
+        let gens = &self.memcgs[memcg].lruvec.gens;
         let oldest = gens.min_seq[0].min(gens.min_seq[1]);
         let born: Vec<_> = (oldest..=gens.max_seq).map(|seq| gens.born[slot(seq)]).collect();
         expect(born.is_sorted(), || format!("generations from {oldest} on were opened at {born:?}"))
     }
 
-    fn validate_lists(&mut self, memcg: MemcgId) -> Result<(), String> {
+    fn validate_lists(&mut self, memcg: MemcgSlot) -> Result<(), String> {
         let lists = self.policy.lists();
         let lru = self.locked(memcg);
         let mut linked = 0;

@@ -19,12 +19,11 @@
 use crate::batches::Batches;
 use crate::folio::{AccessCounts, Flags, Folio, FolioTable};
 use crate::limits::{MAX_ORDER, MIN_BUDGET};
-use crate::lruvec::{Locked, Shadow};
-use crate::memcg::Memcg;
+use crate::lruvec::{Levels, Locked, Shadow};
+use crate::memcg::{MemcgTree, Stocks};
 use crate::policy::{Lists, Policy};
-use crate::stat::MemoryStat;
 use crate::swap::SwapFacts;
-use crate::units::{FolioId, LruType, MemcgId, Owner, SpaceId, Task};
+use crate::units::{FolioId, LruType, MemcgId, MemcgSlot, Owner, SpaceId, Task};
 use std::sync::Arc;
 
 /// What an engine is made from.
@@ -62,7 +61,7 @@ pub enum ConfigError {
 }
 
 /// Whether a budget is possible.
-fn check_budget(pages: u64, frames: u32) -> Result<(), ConfigError> {
+pub(crate) fn check_budget(pages: u64, frames: u32) -> Result<(), ConfigError> {
     if pages < MIN_BUDGET {
         return Err(ConfigError::BudgetTooSmall { pages });
     }
@@ -87,11 +86,22 @@ pub struct Engine {
     pub(crate) policy: Policy,
     pub(crate) page_bytes: u64,
     pub(crate) folios: FolioTable,
-    pub(crate) memcgs: Vec<Memcg>,
+    pub(crate) memcgs: MemcgTree,
+    pub(crate) levels: Levels,
+    pub(crate) stocks: Stocks,
     pub(crate) cpus: Vec<Batches>,
     pub(crate) accesses: Arc<AccessCounts>,
-    spaces: Vec<Option<MemcgId>>,
+    spaces: Vec<Option<MemcgSlot>>,
     pub(crate) swap: SwapFacts,
+    /// Sums over all groups, for those who ask often.
+    pub(crate) totals: Totals,
+}
+
+/// Sums over all groups that there are or were.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) pgscan: u64,
+    pub(crate) file_dirty: u64,
 }
 
 impl Engine {
@@ -102,17 +112,23 @@ impl Engine {
     pub fn new(config: &EngineConfig) -> Result<Self, ConfigError> {
         check_budget(config.max, config.frames)?;
         let mut folios = FolioTable::new(config.frames);
-        let root = Memcg::new(None, config.max, &mut folios);
+        let memcgs = MemcgTree::new(config.max, &mut folios);
+        let mut levels = Levels::default();
+        levels.begin(MemcgId::ROOT.slot, None);
+        let cpus = config.cpus.max(1);
         let classical = config.policy.lists() == Lists::Classical;
         Ok(Self {
             policy: config.policy,
             page_bytes: config.page_bytes,
             folios,
-            memcgs: vec![root],
-            cpus: (0..config.cpus.max(1)).map(|_| Batches::default()).collect(),
+            memcgs,
+            levels,
+            stocks: Stocks::new(usize::from(cpus)),
+            cpus: (0..cpus).map(|_| Batches::default()).collect(),
             accesses: Arc::new(AccessCounts::new(config.frames as usize, classical)),
             spaces: Vec::new(),
             swap: SwapFacts::default(),
+            totals: Totals::default(),
         })
     }
 
@@ -149,44 +165,32 @@ impl Engine {
     /// Pages charged to a group.
     #[must_use]
     pub fn usage(&self, memcg: MemcgId) -> u64 {
-        self.memcgs[memcg.index()].usage
+        self.memcgs[memcg].memory.usage
     }
 
     /// Budget of a group in pages.
     #[must_use]
     pub fn max(&self, memcg: MemcgId) -> u64 {
-        self.memcgs[memcg.index()].max
-    }
-
-    /// Sets the budget of a group, in pages, as a write to `memory.max` does. Nothing is evicted by this: the driver reclaims what is
-    /// above the new budget, until usage has come down to it or it gives up (`reclaim.md` §7.2). Until then every charge that does not fit
-    /// reclaims, and may fail.
-    ///
-    /// # Errors
-    /// [`ConfigError`] when the budget is impossible: smaller than a batch, or more than the frames there are. Nothing has changed then.
-    pub fn set_max(&mut self, memcg: MemcgId, pages: u64) -> Result<(), ConfigError> {
-        check_budget(pages, self.folios.frames())?;
-        self.memcgs[memcg.index()].set_max(pages);
-        Ok(())
+        self.memcgs[memcg].memory.max
     }
 
     /// Sequence numbers of a group's generations. With the classical lists they stay as they were at the start.
     #[must_use]
     pub fn sequences(&self, memcg: MemcgId) -> Sequences {
-        let gens = &self.memcgs[memcg.index()].lruvec.gens;
+        let gens = &self.memcgs[memcg].lruvec.gens;
         Sequences { max_seq: gens.max_seq, min_seq: gens.min_seq }
     }
 
-    /// Pages scanned by reclaim of a group so far.
+    /// Pages scanned by reclaim so far, in all groups.
     #[must_use]
-    pub fn pgscan(&self, memcg: MemcgId) -> u64 {
-        self.memcgs[memcg.index()].events.pgscan
+    pub const fn pgscan(&self) -> u64 {
+        self.totals.pgscan
     }
 
-    /// Dirty pages of a group that nobody writes yet.
+    /// Dirty file pages that nobody writes yet, in all groups.
     #[must_use]
-    pub fn dirty(&self, memcg: MemcgId) -> u64 {
-        self.memcgs[memcg.index()].file_dirty
+    pub const fn dirty(&self) -> u64 {
+        self.totals.file_dirty
     }
 
     /// Adds a space whose translations belong to a group; aging walks visit it from now on.
@@ -196,17 +200,30 @@ impl Engine {
             self.spaces.push(None);
             self.spaces.len() - 1
         });
-        self.spaces[index] = Some(memcg);
+        self.spaces[index] = Some(memcg.slot);
         let id = SpaceId(index as u32);
-        self.memcgs[memcg.index()].lruvec.walk.add_space(id);
+        self.memcgs[memcg].lruvec.walk.add_space(id);
         id
     }
 
     /// Removes a space. Its folios must have been removed before; its number may be used again.
     pub fn remove_space(&mut self, id: SpaceId) {
         if let Some(memcg) = self.spaces[id.0 as usize].take() {
-            self.memcgs[memcg.index()].lruvec.walk.remove_space(id);
+            self.memcgs[memcg].lruvec.walk.remove_space(id);
         }
+    }
+
+    /// The spaces whose translations belong to a group.
+    pub(crate) fn spaces_of(&self, group: MemcgSlot) -> Vec<SpaceId> {
+        let spaces = (0..).map(SpaceId).zip(&self.spaces);
+        spaces.filter(|(_, of)| **of == Some(group)).map(|(id, _)| id).collect()
+    }
+
+    /// Gives a space to another group: aging walks of that group visit it from now on.
+    pub(crate) fn give_space(&mut self, id: SpaceId, from: MemcgSlot, to: MemcgSlot) {
+        self.spaces[id.0 as usize] = Some(to);
+        self.memcgs[from].lruvec.walk.remove_space(id);
+        self.memcgs[to].lruvec.walk.add_space(id);
     }
 
     /// Tells whether nobody has run in a space since it was walked last: an aging leaves an idle space out, and opens its generation all the
@@ -214,16 +231,19 @@ impl Engine {
     /// when a task that uses the space is switched in. A space that the engine does not know is ignored.
     pub fn set_idle(&mut self, id: SpaceId, idle: bool) {
         if let Some(&Some(memcg)) = self.spaces.get(id.0 as usize) {
-            self.memcgs[memcg.index()].lruvec.walk.set_idle(id, idle);
+            self.memcgs[memcg].lruvec.walk.set_idle(id, idle);
         }
     }
 
     /// The lruvec of a group, as if its lock were taken.
     #[inline]
-    pub(crate) fn locked(&mut self, memcg: MemcgId) -> Locked<'_> {
-        let group = &mut self.memcgs[memcg.index()];
+    pub(crate) fn locked(&mut self, memcg: impl Into<MemcgSlot>) -> Locked<'_> {
+        let slot = memcg.into();
+        let group = &mut self.memcgs[slot];
         Locked {
             lv: &mut group.lruvec,
+            slot,
+            levels: &mut self.levels,
             folios: &mut self.folios,
             events: &mut group.events,
             accesses: &self.accesses,
@@ -253,14 +273,14 @@ impl Engine {
     ) {
         assert!(order <= MAX_ORDER, "order {order} is above {MAX_ORDER}");
         let kind = if lru_type == LruType::Anon { Flags::ANON } else { Flags::empty() };
-        self.folios.create(id, owner, order, memcg, kind);
-        self.memcgs[memcg.index()].resident[lru_type as usize] += 1 << order;
-        self.enter(id, memcg, shadow, task);
+        self.memcgs[memcg].resident[lru_type as usize] += 1 << order;
+        self.folios.create(id, owner, order, memcg.slot, kind);
+        self.enter(id, memcg.slot, shadow, task);
     }
 
     /// A folio that was just created begins its way to its list.
     #[inline]
-    pub(crate) fn enter(&mut self, id: FolioId, memcg: MemcgId, shadow: Option<Shadow>, task: Task) {
+    pub(crate) fn enter(&mut self, id: FolioId, memcg: MemcgSlot, shadow: Option<Shadow>, task: Task) {
         self.accesses.reset(id);
         let mut lru = self.locked(memcg);
         if let Some(shadow) = shadow {
@@ -304,10 +324,11 @@ impl Engine {
             self.leave_swap_cache(id, evicted);
         }
         let f = self.folios[id];
-        let group = &mut self.memcgs[f.memcg.index()];
+        let group = &mut self.memcgs[f.memcg];
         let pages = f.pages();
         if f.flags.contains(Flags::DIRTY) && f.lru_type() == LruType::File {
             group.file_dirty -= pages;
+            self.totals.file_dirty -= pages;
         }
         if f.flags.contains(Flags::WRITEBACK) {
             group.file_writeback -= pages;
@@ -315,7 +336,7 @@ impl Engine {
         group.resident[f.lru_type() as usize] -= pages;
         self.folios[id].flags.remove(Flags::LRU);
         self.folios.destroy(id);
-        self.uncharge(f.memcg, pages);
+        self.memcgs.sub(f.memcg, pages, pages);
     }
 
     /// One access through the descriptor, told directly (see [`AccessCounts`] for the way around the lock).
@@ -329,7 +350,7 @@ impl Engine {
 
     /// Counts a page fault, and whether it had to read.
     pub fn count_fault(&mut self, memcg: MemcgId, major: bool) {
-        let events = &mut self.memcgs[memcg.index()].events;
+        let events = &mut self.memcgs[memcg].events;
         events.pgfault += 1;
         events.pgmajfault += u64::from(major);
     }
@@ -342,7 +363,8 @@ impl Engine {
         }
         f.flags.insert(Flags::DIRTY);
         if f.lru_type() == LruType::File {
-            self.memcgs[f.memcg.index()].file_dirty += f.pages();
+            self.memcgs[f.memcg].file_dirty += f.pages();
+            self.totals.file_dirty += f.pages();
         }
         true
     }
@@ -358,9 +380,12 @@ impl Engine {
         }
         f.flags.remove(Flags::DIRTY);
         f.flags.insert(Flags::WRITEBACK);
-        let group = &mut self.memcgs[f.memcg.index()];
+        let group = &mut self.memcgs[f.memcg];
         match f.lru_type() {
-            LruType::File => group.file_dirty -= f.pages(),
+            LruType::File => {
+                group.file_dirty -= f.pages();
+                self.totals.file_dirty -= f.pages();
+            }
             LruType::Anon => group.events.pswpout += f.pages(),
         }
         group.file_writeback += f.pages();
@@ -377,7 +402,7 @@ impl Engine {
         let f = &mut self.folios[id];
         assert!(f.flags.contains(Flags::WRITEBACK), "the write of folio {id:?} ended but never began");
         f.flags.remove(Flags::WRITEBACK);
-        self.memcgs[f.memcg.index()].file_writeback -= f.pages();
+        self.memcgs[f.memcg].file_writeback -= f.pages();
         if !written {
             self.set_dirty(id);
         }
@@ -412,41 +437,15 @@ impl Engine {
     /// Publishes group statistics to where classical reclaim reads them. Drivers call this every
     /// [`PUBLISH_INTERVAL_NS`](crate::limits::PUBLISH_INTERVAL_NS).
     pub fn publish(&mut self) {
-        for id in 0..self.memcgs.len() {
-            self.locked(MemcgId(id as u16)).publish();
-        }
+        let groups: Vec<_> = self.memcgs.subtree(MemcgId::ROOT.slot).collect();
+        let own: Vec<_> = groups.into_iter().map(|slot| (slot, self.locked(slot).to_publish())).collect();
+        self.levels.publish(own.into_iter());
     }
 
     /// How willingly anonymous memory is taken: 0 (never) to 200, or 201 for nothing else. Larger numbers mean 201.
     ///
     /// Without swap, 0 to 200 all mean 0, and 201 means that nothing at all can be reclaimed (`ANONONLY` off: it means 0).
     pub fn set_swappiness(&mut self, memcg: MemcgId, swappiness: u32) {
-        self.memcgs[memcg.index()].lruvec.swappiness = swappiness.min(crate::limits::SWAPPINESS_ANON_ONLY);
-    }
-
-    /// One consistent snapshot of a group.
-    #[must_use]
-    pub fn stat(&self, memcg: MemcgId) -> MemoryStat {
-        let group = &self.memcgs[memcg.index()];
-        let lists = self.policy.lists();
-        let (inactive_anon, active_anon) = group.lruvec.sizes(lists, LruType::Anon);
-        let (inactive_file, active_file) = group.lruvec.sizes(lists, LruType::File);
-        MemoryStat {
-            page_bytes: self.page_bytes,
-            current: group.usage,
-            max: group.max,
-            anon: group.resident[LruType::Anon as usize] - group.swap_only,
-            file: group.resident[LruType::File as usize],
-            file_dirty: group.file_dirty,
-            file_writeback: group.file_writeback,
-            swapcached: group.swapcached,
-            inactive_anon,
-            active_anon,
-            inactive_file,
-            active_file,
-            unevictable: group.lruvec.unevictable,
-            events: group.events,
-            limits: group.limits,
-        }
+        self.memcgs[memcg].lruvec.swappiness = swappiness.min(crate::limits::SWAPPINESS_ANON_ONLY);
     }
 }

@@ -52,6 +52,7 @@ pub use charge::{Charge, Next};
 pub use engine::{ConfigError, Engine, EngineConfig, Sequences};
 pub use folio::{AccessCounts, Flags, Folio};
 pub use lruvec::{AgeJob, Facts, FolioState, References, Shadow, Window};
+pub use memcg::{GroupError, Limits};
 pub use policy::{Lists, Policy, PolicyError, Switches};
 pub use reclaim::{Freed, Reason, Reclaim, Step, ThrottleReason, Unmapped, Victim};
 pub use size::{Size, SizeError, SizeProblem};

@@ -19,6 +19,11 @@ macro_rules! events {
                 [$((stringify!($name), self.$name)),*].into_iter()
             }
 
+            /// Adds another group's counts.
+            pub(crate) fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)*
+            }
+
             /// What happened between `earlier` and now.
             #[must_use]
             pub fn since(&self, earlier: &Self) -> Self {
@@ -118,9 +123,13 @@ impl Events {
     }
 }
 
-/// The lines of `memory.events`.
+/// The lines of `memory.events` (`memcg.md` §13).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemcgEvents {
+    /// Visits of reclaim although the group was below `low`.
+    pub low: u64,
+    /// Reclaims because usage was above `high`.
+    pub high: u64,
     /// Charges that met the limit and reclaimed for it.
     pub max: u64,
     /// Charges that failed after all retries.
@@ -156,6 +165,8 @@ pub struct MemoryStat {
     pub active_file: u64,
     /// Pages that may not be evicted.
     pub unevictable: u64,
+    /// Pages of memory that the program allocates itself, which are part of `anon`.
+    pub reserved: u64,
     /// Event counters.
     pub events: Events,
     /// Limit events.

@@ -128,14 +128,14 @@ impl Engine {
             "{owner:?} is read from swap, but {pages} pages are not there"
         );
         self.swap.swapped_out -= pages;
-        let group = &mut self.memcgs[memcg.index()];
+        let group = &mut self.memcgs[memcg];
         group.swapcached += pages;
         group.swap_only += pages;
         group.events.pswpin += pages;
         group.resident[LruType::Anon as usize] += pages;
         let kind = Flags::ANON | Flags::SWAPCACHE | Flags::SWAPPED;
-        self.folios.create(id, owner, order, memcg, kind);
-        self.enter(id, memcg, shadow, task);
+        self.folios.create(id, owner, order, memcg.slot, kind);
+        self.enter(id, memcg.slot, shadow, task);
     }
 
     /// The read of a folio after [`Engine::swap_in`] failed: it goes away, and its contents are in swap as before. (Its shadow is the
@@ -147,10 +147,11 @@ impl Engine {
     pub fn swap_in_failed(&mut self, id: FolioId) -> bool {
         let f = self.folios.get(id).expect("only an existing folio can be removed");
         assert!(f.flags.contains(Flags::SWAPPED), "folio {id:?} is mapped: its contents were read");
-        let pages = f.pages();
+        let (memcg, pages) = (f.memcg, f.pages());
         let removed = self.remove(id);
         if removed {
             // `remove` has given its slots up.
+            self.memcgs.add_swap(memcg, pages);
             self.swap.free_pages -= pages;
             self.swap.swapped_out += pages;
         }
@@ -178,27 +179,32 @@ impl Engine {
             && self.give_up_slot(id)
     }
 
-    /// The driver drops pages that are swapped out: their slots are free. O(1).
+    /// The driver drops pages of a group that are swapped out: their slots are free. O(depth).
     ///
     /// # Panics
     /// When fewer pages are swapped out.
-    pub fn free_swap(&mut self, pages: u64) {
+    pub fn free_swap(&mut self, memcg: MemcgId, pages: u64) {
         assert!(self.swap.swapped_out >= pages, "{pages} pages of swap are dropped that are not there");
         self.swap.swapped_out -= pages;
         self.swap.free_pages += pages;
+        self.memcgs.sub_swap(memcg.slot, pages);
     }
 
     /// Takes slots for a folio that has none. Returns whether there were enough. What they hold is older than the folio.
     pub(crate) fn take_slot(&mut self, id: FolioId) -> bool {
         let f = &mut self.folios[id];
         debug_assert!(f.lru_type() == LruType::Anon && !f.flags.contains(Flags::SWAPCACHE));
-        let pages = f.pages();
+        let (memcg, pages) = (f.memcg, f.pages());
         if self.swap.free_pages < pages {
             return false;
         }
+        if self.memcgs.upwards(memcg).any(|at| self.memcgs[at].swap.margin() < pages) {
+            return false;
+        }
         self.swap.free_pages -= pages;
-        f.flags.insert(Flags::SWAPCACHE | Flags::DIRTY);
-        self.memcgs[f.memcg.index()].swapcached += pages;
+        self.folios[id].flags.insert(Flags::SWAPCACHE | Flags::DIRTY);
+        self.memcgs[memcg].swapcached += pages;
+        self.memcgs.add_swap(memcg, pages);
         true
     }
 
@@ -210,8 +216,10 @@ impl Engine {
         }
         f.flags.remove(Flags::SWAPCACHE);
         f.flags.insert(Flags::DIRTY);
-        self.memcgs[f.memcg.index()].swapcached -= f.pages();
-        self.swap.free_pages += f.pages();
+        let (memcg, pages) = (f.memcg, f.pages());
+        self.memcgs[memcg].swapcached -= pages;
+        self.swap.free_pages += pages;
+        self.memcgs.sub_swap(memcg, pages);
         true
     }
 
@@ -222,7 +230,7 @@ impl Engine {
             return;
         }
         f.flags.set(Flags::SWAPPED, swapped);
-        let only = &mut self.memcgs[f.memcg.index()].swap_only;
+        let only = &mut self.memcgs[f.memcg].swap_only;
         *only = if swapped { *only + f.pages() } else { *only - f.pages() };
     }
 
@@ -230,11 +238,12 @@ impl Engine {
     pub(crate) fn leave_swap_cache(&mut self, id: FolioId, swapped_out: bool) {
         let (pages, memcg) = (self.folios[id].pages(), self.folios[id].memcg);
         self.set_swapped(id, false);
-        self.memcgs[memcg.index()].swapcached -= pages;
+        self.memcgs[memcg].swapcached -= pages;
         if swapped_out {
             self.swap.swapped_out += pages;
         } else {
             self.swap.free_pages += pages;
+            self.memcgs.sub_swap(memcg, pages);
         }
     }
 }

@@ -18,16 +18,40 @@ impl FolioId {
     }
 }
 
-/// Index of a memory control group: one budget.
+/// A memory control group: one budget. Places of groups that are gone are used again, the names are not: an old name finds nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct MemcgId(pub u16);
+pub struct MemcgId {
+    pub(crate) slot: MemcgSlot,
+    /// How many groups had the place before.
+    pub(crate) serial: u16,
+}
 
 impl MemcgId {
-    /// The first group, the only one until budgets form a tree.
-    pub const ROOT: Self = Self(0);
+    /// The first group, which is never removed: the whole pool.
+    pub const ROOT: Self = Self { slot: MemcgSlot(0), serial: 0 };
+
+    /// A number that no other group of the engine has or will have (until a place has been used 65,536 times).
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        (self.serial as u64) << 16 | self.slot.0 as u64
+    }
+}
+
+/// Where a group is kept: its place in the table of groups. What belongs to a group that exists may name it so.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct MemcgSlot(pub(crate) u16);
+
+impl MemcgSlot {
     #[inline]
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
+    }
+}
+
+impl From<MemcgId> for MemcgSlot {
+    #[inline]
+    fn from(id: MemcgId) -> Self {
+        id.slot
     }
 }
 

@@ -44,8 +44,8 @@ fn charge(desk: &mut Desk) -> (u64, bool, bool) {
     let (mut result, mut total, mut walked) = (None, 0, false);
     loop {
         match charge.next(&mut desk.engine, Task::FAULT, result) {
-            Next::Charged => return (total, true, walked),
-            Next::Failed => return (total, false, walked),
+            Next::Charged { .. } => return (total, true, walked),
+            Next::Failed { .. } | Next::Gone => return (total, false, walked),
             Next::Reclaim(mut reclaim) => {
                 walked |= desk.run(&mut reclaim).contains(&Step::Walk);
                 total += reclaim.reclaimed();

@@ -298,8 +298,9 @@ impl World {
         let mut reclaimed = None;
         loop {
             match charge.next(&mut self.engine, task, reclaimed) {
-                Next::Charged => return true,
-                Next::Failed => return false,
+                Next::Charged { .. } => return true,
+                Next::Gone => unreachable!("the root is never removed"),
+                Next::Failed { .. } => return false,
                 Next::Reclaim(reclaim) => {
                     let goal = pages.max(32);
                     let mut run = Run {

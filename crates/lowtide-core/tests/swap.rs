@@ -7,7 +7,7 @@ mod desk;
 
 use desk::{Desk, ROOT};
 use lowtide_core::{
-    Flags, FolioId, LruType, Reason, Reclaim, Shadow, Step, Swap, SwapTooSmall, Task, Unmapped,
+    Flags, FolioId, LruType, MemcgId, Reason, Reclaim, Shadow, Step, Swap, SwapTooSmall, Task, Unmapped,
 };
 
 const POLICIES: [&str; 3] = ["mglru", "mglru-7.1", "lru"];
@@ -173,7 +173,7 @@ fn a_failed_read_leaves_the_page_in_swap() {
 fn dropping_pages_frees_their_slots() {
     let mut desk = heap("mglru", 1000, false);
     let gone = swapped_out(&mut desk);
-    desk.engine.free_swap(gone.len() as u64 - 1);
+    desk.engine.free_swap(MemcgId::ROOT, gone.len() as u64 - 1);
     let (id, shadow) = gone[0];
     assert!(!desk.swap_in(id, Some(shadow), false));
     assert!(desk.engine.remove(FolioId(id)), "a page in memory takes its slot with it");
@@ -248,7 +248,7 @@ fn a_large_folio_has_a_slot_for_each_of_its_pages() {
         "two slots are too few for four pages"
     );
     assert_eq!(desk.events().pswpout, 4);
-    desk.engine.free_swap(4);
+    desk.engine.free_swap(MemcgId::ROOT, 4);
     assert_eq!(desk.engine.free_swap_pages(), 6);
 }
 

@@ -145,7 +145,7 @@ impl Pool {
             }
             self.free.push(frame.0);
         } else if cached.is_gone() && self.is_anon(object) {
-            self.engine.free_swap(1);
+            self.engine.free_swap(MemcgId::ROOT, 1);
         }
         self.memory.unmap(object, page);
         self.memory.set_cached(object, page, Cached::ABSENT);

@@ -213,7 +213,7 @@ impl Pool {
             let mut reclaimed = None;
             loop {
                 match charge.next(&mut state.engine, new.task, reclaimed) {
-                    Next::Charged => {
+                    Next::Charged { .. } => {
                         let Some(frame) = state.frames.alloc(new.order) else {
                             state.engine.uncharge(MemcgId::ROOT, pages);
                             return Ok(None);
@@ -229,7 +229,8 @@ impl Pool {
                         (state, result) = self.reclaim(state, *reclaim);
                         reclaimed = Some(result);
                     }
-                    Next::Failed => break,
+                    Next::Failed { .. } => break,
+                    Next::Gone => unreachable!("the root is never removed"),
                 }
             }
             // Everything is held, in flight, dirty or being written. Others will let go of some of it.
@@ -237,7 +238,7 @@ impl Pool {
             if !wait || Instant::now() >= deadline {
                 return Err(self.out_of_budget(&state));
             }
-            if state.engine.dirty(MemcgId::ROOT) > 0 {
+            if state.engine.dirty() > 0 {
                 drop(state);
                 self.write_back_some();
                 state = self.lock();

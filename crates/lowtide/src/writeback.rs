@@ -88,7 +88,7 @@ impl Pool {
 
     fn dirty_and_max(&self) -> (u64, u64) {
         let state = self.lock();
-        (state.engine.dirty(MemcgId::ROOT), state.engine.max(MemcgId::ROOT))
+        (state.engine.dirty(), state.engine.max(MemcgId::ROOT))
     }
 
     /// After a page became dirty: sees to it that dirty pages do not take over the budget.

@@ -18,6 +18,11 @@ impl FolioTable {
         ListHead(self.push_head())
     }
 
+    /// Gives an empty list up.
+    pub(crate) fn drop_list(&mut self, list: ListHead) {
+        self.spare_head(list.0);
+    }
+
     #[inline]
     fn insert_between(&mut self, id: FolioId, prev: u32, next: u32) {
         let node = self.link(id.0);

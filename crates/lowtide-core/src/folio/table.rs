@@ -5,7 +5,7 @@
 //! only close the circles of the lists, so unlinking a folio needs no knowledge of the list it is on.
 
 use super::flags::Flags;
-use crate::units::{FolioId, LruType, MemcgId, Owner};
+use crate::units::{FolioId, LruType, MemcgSlot, Owner};
 
 /// What the engine knows of one folio.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,8 @@ pub struct Folio {
     pub(crate) flags: Flags,
     pub(crate) prev: u32,
     pub(crate) next: u32,
-    pub(crate) memcg: MemcgId,
+    /// Who pays for it.
+    pub(crate) memcg: MemcgSlot,
     pub(crate) order: u8,
     owner: u64,
 }
@@ -27,7 +28,7 @@ impl Folio {
         flags: Flags::empty(),
         prev: u32::MAX,
         next: u32::MAX,
-        memcg: MemcgId::ROOT,
+        memcg: MemcgSlot(0),
         order: 0,
         owner: 0,
     };
@@ -60,13 +61,6 @@ impl Folio {
         Owner::unpack(self.owner)
     }
 
-    /// The group that pays for it.
-    #[inline]
-    #[must_use]
-    pub const fn memcg(&self) -> MemcgId {
-        self.memcg
-    }
-
     /// The type of list it belongs on.
     #[inline]
     #[must_use]
@@ -80,11 +74,13 @@ impl Folio {
 pub(crate) struct FolioTable {
     records: Vec<Folio>,
     frames: u32,
+    /// List heads that no list uses any more.
+    spare_heads: Vec<u32>,
 }
 
 impl FolioTable {
     pub(crate) fn new(frames: u32) -> Self {
-        Self { records: vec![Folio::EMPTY; frames as usize], frames }
+        Self { records: vec![Folio::EMPTY; frames as usize], frames, spare_heads: Vec::new() }
     }
 
     pub(crate) const fn frames(&self) -> u32 {
@@ -97,9 +93,18 @@ impl FolioTable {
 
     /// Adds a record that is a list head.
     pub(super) fn push_head(&mut self) -> u32 {
+        if let Some(spare) = self.spare_heads.pop() {
+            return spare;
+        }
         let index = u32::try_from(self.records.len()).expect("frames and list heads fit 32 bits");
         self.records.push(Folio { prev: index, next: index, ..Folio::EMPTY });
         index
+    }
+
+    /// Keeps the head of an empty list for the next list.
+    pub(super) fn spare_head(&mut self, head: u32) {
+        debug_assert_eq!(self.records[head as usize].next, head, "a list that is given up is empty");
+        self.spare_heads.push(head);
     }
 
     #[inline]
@@ -108,7 +113,7 @@ impl FolioTable {
     }
 
     /// Begins the life of a folio in the frames from `id` on.
-    pub(crate) fn create(&mut self, id: FolioId, owner: Owner, order: u8, memcg: MemcgId, flags: Flags) {
+    pub(crate) fn create(&mut self, id: FolioId, owner: Owner, order: u8, memcg: MemcgSlot, flags: Flags) {
         assert!(id.0.is_multiple_of(1 << order), "folio {id:?} is not aligned to its order {order}");
         let end = u64::from(id.0) + (1 << order);
         assert!(end <= u64::from(self.frames), "folio {id:?} is outside of the {} frames", self.frames);

@@ -93,7 +93,10 @@ pub(crate) enum AgeEnd {
 impl AgeJob {
     /// The next space to walk, or `None` when this job has nothing left to do.
     pub fn next_space(&mut self, engine: &mut Engine) -> Option<SpaceId> {
-        let lv = &mut engine.memcgs[self.memcg.index()].lruvec;
+        if !engine.alive(self.memcg) {
+            return None;
+        }
+        let lv = &mut engine.memcgs[self.memcg].lruvec;
         if self.stale(lv) {
             return None;
         }
@@ -130,13 +133,16 @@ impl AgeJob {
     /// visit it all the same.
     #[must_use]
     pub fn visits(&self, engine: &mut Engine, t: LruType) -> bool {
-        engine.locked(self.memcg).evictable_types().contains(&t)
+        engine.alive(self.memcg) && engine.locked(self.memcg).evictable_types().contains(&t)
     }
 
     /// Whether the walk should visit a table. False for all tables once the generation has been opened by somebody.
     #[must_use]
     pub fn wants(&self, engine: &Engine, table: TableKey) -> bool {
-        let lv = &engine.memcgs[self.memcg.index()].lruvec;
+        if !engine.alive(self.memcg) {
+            return false;
+        }
+        let lv = &engine.memcgs[self.memcg].lruvec;
         lv.gens.max_seq == self.seq && (self.force || lv.walk.filters.may_contain(self.seq, table))
     }
 
@@ -146,13 +152,16 @@ impl AgeJob {
     pub fn takes(&self, engine: &Engine, frame: FolioId) -> Option<FolioId> {
         let id = engine.folios.of_frame(frame)?;
         let f = &engine.folios[id];
-        (f.memcg() == self.memcg && f.flags().generation().is_some()).then_some(id)
+        (f.memcg == self.memcg.slot && f.flags().generation().is_some()).then_some(id)
     }
 
     /// A young entry was found and cleared. For a large folio, call once for each run of entries that lead to it.
     /// Cost: O(1).
     pub fn young(&mut self, engine: &mut Engine, folio: FolioId, exec: bool) {
-        let lv = &engine.memcgs[self.memcg.index()].lruvec;
+        if !engine.alive(self.memcg) {
+            return;
+        }
+        let lv = &engine.memcgs[self.memcg].lruvec;
         if lv.gens.max_seq == self.seq && self.takes(engine, folio) == Some(folio) {
             engine.locked(self.memcg).update_gen(folio, exec);
         }
@@ -160,13 +169,13 @@ impl AgeJob {
 
     /// A table was visited: `young` entries cleared of `entries` slots, empty ones included.
     pub fn table_done(&mut self, engine: &mut Engine, table: TableKey, young: u64, entries: u64) {
-        if young * ENTRIES_PER_LINE >= entries {
-            engine.memcgs[self.memcg.index()].lruvec.walk.filters.insert(self.seq + 1, table);
+        if engine.alive(self.memcg) && young * ENTRIES_PER_LINE >= entries {
+            engine.memcgs[self.memcg].lruvec.walk.filters.insert(self.seq + 1, table);
         }
     }
 
     pub(crate) fn end(&self, engine: &mut Engine, now: u64) -> AgeEnd {
-        if !self.finished_walk {
+        if !self.finished_walk || !engine.alive(self.memcg) {
             return AgeEnd::Done(false);
         }
         match engine.locked(self.memcg).inc_max_seq(self.seq, now) {

@@ -18,8 +18,6 @@ use crate::units::{FolioId, LruType};
 pub(crate) struct ClassicalLists {
     lists: [[ListHead; 2]; 2],
     size: [[u64; 2]; 2],
-    /// Counts evictions and activations: the clock of refault distances.
-    pub(super) nonresident_age: u64,
     /// Published workingset activations at the end of the last invocation.
     activations_seen: [u64; 2],
 }
@@ -42,6 +40,14 @@ impl Published {
         self.size[t as usize][0]
     }
 
+    pub(super) fn add(&mut self, other: &Self) {
+        let sums = self.size.iter_mut().flatten().chain(&mut self.activations).chain(&mut self.rotated);
+        let more = other.size.iter().flatten().chain(&other.activations).chain(&other.rotated);
+        for (sum, more) in sums.chain(&mut self.io).zip(more.chain(&other.io)) {
+            *sum += more;
+        }
+    }
+
     /// Pages on all four lists.
     pub(crate) fn lru_size(&self) -> u64 {
         self.size.iter().flatten().sum()
@@ -53,7 +59,6 @@ impl ClassicalLists {
         Self {
             lists: std::array::from_fn(|_| std::array::from_fn(|_| folios.new_list())),
             size: Default::default(),
-            nonresident_age: 0,
             activations_seen: [0; 2],
         }
     }
@@ -129,7 +134,7 @@ impl Locked<'_> {
         if waits {
             flags.insert(Flags::ACTIVE);
         }
-        self.lv.classical.nonresident_age += pages;
+        self.levels.age(self.slot, pages);
         !waits && self.folios[id].flags.contains(Flags::LRU)
     }
 
@@ -139,7 +144,7 @@ impl Locked<'_> {
         let (flags, pages) = (self.folios[id].flags, self.folios[id].pages());
         self.lv.isolated -= pages;
         if flags.contains(Flags::ACTIVE) && !flags.contains(Flags::MLOCKED) {
-            self.lv.classical.nonresident_age += pages;
+            self.levels.age(self.slot, pages);
         }
         self.add(id, false);
     }
@@ -167,7 +172,7 @@ impl Locked<'_> {
 
     /// Whether the inactive list of a type should grow (`reclaim.md` §5.1), by published sizes.
     pub(crate) fn inactive_is_low(&self, t: LruType, page_bytes: u64) -> bool {
-        let p = &self.lv.published;
+        let p = self.levels.published(self.slot);
         let gib = ((p.inactive(t) + p.active(t)) * page_bytes) >> 30;
         let ratio = if gib == 0 { 1 } else { (10 * gib).isqrt() };
         p.inactive(t) * ratio < p.active(t)
@@ -175,22 +180,23 @@ impl Locked<'_> {
 
     /// Whether published refaults say that the workingset of a type changed since the last invocation.
     pub(crate) fn workingset_changes(&self, t: LruType) -> bool {
-        self.lv.published.activations[t as usize] != self.lv.classical.activations_seen[t as usize]
+        self.levels.published(self.slot).activations[t as usize]
+            != self.lv.classical.activations_seen[t as usize]
     }
 
     /// Closes an invocation: the published activations have now been acted upon.
     pub(crate) fn snapshot_activations(&mut self) {
-        self.lv.classical.activations_seen = self.lv.published.activations;
+        self.lv.classical.activations_seen = self.levels.published(self.slot).activations;
     }
 
-    /// Copies the exact counters to where classical reclaim reads them.
-    pub(crate) fn publish(&mut self) {
-        self.lv.published = Published {
+    /// The exact counts of this group alone, of the kind that classical reclaim reads.
+    pub(crate) fn to_publish(&self) -> Published {
+        Published {
             size: self.lv.classical.size,
             activations: LruType::ALL.map(|t| self.events.activations(t)),
             rotated: self.lv.cost.rotated,
             io: self.lv.cost.io,
-        };
+        }
     }
 }
 
@@ -208,7 +214,7 @@ mod tests {
         let mut engine = filled(Policy::LRU, 0, LruType::File);
         let lru = engine.locked(MemcgId::ROOT);
         let mut low = |inactive: u64, active: u64, page_bytes| {
-            lru.lv.published.size[LruType::File as usize] = [inactive, active];
+            lru.levels.published_mut(lru.slot).size[LruType::File as usize] = [inactive, active];
             lru.inactive_is_low(LruType::File, page_bytes)
         };
         assert!(!low(100, 100, 4096) && low(100, 101, 4096), "below a gibibyte the ratio is 1");
@@ -219,10 +225,11 @@ mod tests {
     #[test]
     fn the_workingset_changes_once_for_each_publication_that_brought_refaults() {
         let mut engine = filled(Policy::LRU, 0, LruType::File);
-        let mut lru = engine.locked(MemcgId::ROOT);
+        let lru = engine.locked(MemcgId::ROOT);
         *lru.events.activate(LruType::File) += 5;
         assert!(!lru.workingset_changes(LruType::File), "nobody has published yet");
-        lru.publish();
+        engine.publish();
+        let mut lru = engine.locked(MemcgId::ROOT);
         assert!(lru.workingset_changes(LruType::File));
         *lru.events.activate(LruType::File) += 5;
         lru.snapshot_activations();

@@ -69,7 +69,7 @@ impl Locked<'_> {
         if self.policy.has(Switches::COST) {
             return;
         }
-        let limit = self.lv.published.lru_size() / 4;
+        let limit = self.levels.published(self.slot).lru_size() / 4;
         let c = &mut self.lv.cost.cost;
         c[t as usize] += cost;
         if c[0] + c[1] > limit {
@@ -81,7 +81,7 @@ impl Locked<'_> {
         if !self.policy.has(Switches::COST) {
             return;
         }
-        let p = self.lv.published;
+        let p = *self.levels.published(self.slot);
         let c = &mut self.lv.cost;
         for t in 0..2 {
             c.cost[t] += (p.io[t] - c.io_pulled[t]) * SWAP_CLUSTER_MAX + (p.rotated[t] - c.rotated_pulled[t]);
@@ -102,7 +102,7 @@ impl Locked<'_> {
         self.pull_costs();
         let may_deactivate = LruType::ALL
             .map(|t| force_deactivate || self.workingset_changes(t) || self.inactive_is_low(t, page_bytes));
-        let trim = self.lv.published.inactive(LruType::File) >> priority != 0
+        let trim = self.levels.published(self.slot).inactive(LruType::File) >> priority != 0
             && !may_deactivate[LruType::File as usize];
         Preparation { may_deactivate, balance: self.balance(priority, trim) }
     }
@@ -134,22 +134,22 @@ impl Locked<'_> {
         let file_share = (u64::from(MAX_SWAPPINESS) - s) * (sum + 1) / (f + 1);
         Balance::Fraction { share: [anon_share, file_share], of: anon_share + file_share }
     }
+}
 
-    /// Pages to scan of each list, by type and activity. No small number is rounded up (`reclaim.md` §5.3).
-    pub(crate) fn scan_targets(&self, priority: u32, balance: Balance) -> [[u64; 2]; 2] {
-        debug_assert!(priority <= DEF_PRIORITY);
-        LruType::ALL.map(|t| {
-            [false, true].map(|active| {
-                let scan = self.lv.classical.size(t, active) >> priority;
-                match balance {
-                    Balance::Equal => scan,
-                    Balance::Only(only) if only == t => scan,
-                    Balance::Only(_) | Balance::Nothing => 0,
-                    Balance::Fraction { share, of } => scan * share[t as usize] / of.max(1),
-                }
-            })
+/// Pages to scan of each list, by type and activity, of what is not protected of it. No small number is rounded up (`reclaim.md` §5.3).
+pub(crate) fn scan_targets(sizes: [[u64; 2]; 2], priority: u32, balance: Balance) -> [[u64; 2]; 2] {
+    debug_assert!(priority <= DEF_PRIORITY);
+    LruType::ALL.map(|t| {
+        sizes[t as usize].map(|size| {
+            let scan = size >> priority;
+            match balance {
+                Balance::Equal => scan,
+                Balance::Only(only) if only == t => scan,
+                Balance::Only(_) | Balance::Nothing => 0,
+                Balance::Fraction { share, of } => scan * share[t as usize] / of.max(1),
+            }
         })
-    }
+    })
 }
 
 #[cfg(test)]
@@ -165,10 +165,10 @@ mod tests {
         let event_driven: Policy = "lru-cost".parse().unwrap();
         for (policy, cost) in [(event_driven, [0, 500]), (Policy::LRU, [0, 7])] {
             let mut engine = filled(policy, 31, LruType::File);
+            engine.publish();
+            engine.locked(MemcgId::ROOT).cost_of_rotation(LruType::File, 1000);
+            engine.publish();
             let mut lru = engine.locked(MemcgId::ROOT);
-            lru.publish();
-            lru.cost_of_rotation(LruType::File, 1000);
-            lru.publish();
             lru.pull_costs();
             assert_eq!(lru.lv.cost.cost, cost, "{policy}: the lists have 31 pages");
         }
@@ -198,6 +198,6 @@ mod tests {
         engine.set_swappiness(MemcgId::ROOT, SWAPPINESS_ANON_ONLY);
         let lru = engine.locked(MemcgId::ROOT);
         assert_eq!(lru.balance(0, false), Balance::Nothing);
-        assert_eq!(lru.scan_targets(0, Balance::Nothing), [[0; 2]; 2]);
+        assert_eq!(scan_targets([[31; 2]; 2], 0, Balance::Nothing), [[0; 2]; 2]);
     }
 }

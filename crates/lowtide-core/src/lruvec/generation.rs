@@ -147,6 +147,17 @@ impl Locked<'_> {
         }
     }
 
+    /// Takes a folio in that comes from the list of another lruvec, where it was `depth` generations from the young end (0: in the youngest).
+    pub(crate) fn adopt(&mut self, id: FolioId, depth: u64) {
+        let t = self.folios[id].lru_type();
+        let gens = &self.lv.gens;
+        let seq = gens.max_seq.saturating_sub(depth).max(gens.min_seq[t as usize]);
+        self.folios[id].flags.insert(Flags::LRU);
+        self.set_generation(id, Some(slot(seq)));
+        let list = self.lv.gens.lists[slot(seq)][t as usize];
+        self.folios.push_young(list, id);
+    }
+
     /// Step before a new folio enters the add batch (`reclaim.md` §2.3, "pre-insertion").
     pub(crate) fn before_insertion(&mut self, id: FolioId, in_lru_fault: bool) {
         if !in_lru_fault {

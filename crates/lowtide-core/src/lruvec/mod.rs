@@ -13,6 +13,7 @@
 //! | `tier.rs` | refault feedback: which type, which tiers | §2.9 |
 //! | `swappiness.rs` | which types may be evicted at all (what there is of swap: `swap.rs`) | §2.2 |
 //! | `classical.rs`, `cost.rs` | the active and inactive lists and their balance | §5 |
+//! | `levels.rs` | clocks and sizes that include what is below | §5.2, 5.6 |
 //! | `workingset.rs` | shadow entries and refaults | §6 |
 
 mod access;
@@ -21,6 +22,7 @@ mod bloom;
 mod classical;
 mod cost;
 mod generation;
+mod levels;
 mod scan;
 mod swappiness;
 mod tier;
@@ -33,15 +35,16 @@ pub use workingset::Shadow;
 
 pub(crate) use aging::WalkState;
 pub(crate) use classical::{ClassicalLists, Published};
-pub(crate) use cost::CostModel;
+pub(crate) use cost::{CostModel, Preparation, scan_targets};
 pub(crate) use generation::{Generations, slot};
+pub(crate) use levels::Levels;
 pub(crate) use tier::TierControl;
 
-use crate::folio::{AccessCounts, FolioTable};
+use crate::folio::{AccessCounts, FolioTable, ListHead};
 use crate::policy::{Lists, Policy};
 use crate::stat::Events;
 use crate::swap::SwapFacts;
-use crate::units::LruType;
+use crate::units::{LruType, MemcgSlot};
 
 /// The lists of one group and their bookkeeping.
 #[derive(Debug)]
@@ -51,7 +54,6 @@ pub(crate) struct Lruvec {
     pub(crate) walk: WalkState,
     pub(crate) classical: ClassicalLists,
     pub(crate) cost: CostModel,
-    pub(crate) published: Published,
     /// Pages taken off the lists because they may not be evicted.
     pub(crate) unevictable: u64,
     /// Pages isolated and not yet put back or freed.
@@ -82,13 +84,18 @@ impl Lruvec {
             walk: WalkState::new(),
             classical: ClassicalLists::new(folios),
             cost: CostModel::default(),
-            published: Published::default(),
             unevictable: 0,
             isolated: 0,
             congested: false,
             node: NodeFlags::default(),
             swappiness: crate::limits::DEFAULT_SWAPPINESS,
         }
+    }
+
+    /// The lists, to be given up with the lruvec: empty, if nothing was lost.
+    pub(crate) fn take_lists(&mut self) -> Vec<ListHead> {
+        let classical = LruType::ALL.map(|t| [false, true].map(|active| self.classical.list(t, active)));
+        self.gens.lists.iter().flatten().chain(classical.iter().flatten()).copied().collect()
     }
 
     /// Pages of a type by (inactive, active), whichever lists are kept.
@@ -103,6 +110,9 @@ impl Lruvec {
 /// A lruvec under its lock, with what its algorithms need.
 pub(crate) struct Locked<'a> {
     pub(crate) lv: &'a mut Lruvec,
+    /// Whose lruvec it is.
+    pub(crate) slot: MemcgSlot,
+    pub(crate) levels: &'a mut Levels,
     pub(crate) folios: &'a mut FolioTable,
     pub(crate) events: &'a mut Events,
     pub(crate) accesses: &'a AccessCounts,

@@ -16,6 +16,10 @@
 //!  |   |            | classical: age in steps (18)             |  |
 //! ```
 //!
+//! Of the group, a shadow has the low ten bits of its place: with the multi-gen LRU the group that had the page, with the classical lists the one whose limit
+//! made reclaim take it, which is an ancestor. Among more than 1024 groups two may look alike; then a page that came back to another group than it left
+//! is taken for a refault.
+//!
 //! A shadow lives in the driver's translation entry, where the frame number was; it costs no memory of its own
 //! and is never reclaimed (the kernel's shadow shrinker, §6.3, has nothing to do here). The price is a short
 //! clock. Of its 18 bits the classical age spends 5 on range and 13 on precision: it counts in steps of 1/8192 of the memory (single
@@ -29,13 +33,14 @@ use super::Locked;
 use crate::folio::{Flags, tier_of_refs};
 use crate::limits::MAX_NR_GENS;
 use crate::policy::{Lists, Switches};
-use crate::units::{FolioId, LruType, MemcgId};
+use crate::units::{FolioId, LruType, MemcgSlot};
 
 const WORKINGSET: u32 = 1;
 const TOKEN_SHIFT: u32 = 1;
 const TOKEN_BITS: u32 = 18;
 const MEMCG_SHIFT: u32 = TOKEN_SHIFT + TOKEN_BITS;
 const MEMCG_BITS: u32 = 10;
+const MEMCG_MASK: u16 = (1 << MEMCG_BITS) - 1;
 const PRESENT: u32 = 1 << (MEMCG_SHIFT + MEMCG_BITS);
 const TOKEN_MASK: u64 = (1 << TOKEN_BITS) - 1;
 const SEQ_MASK: u64 = TOKEN_MASK >> 2;
@@ -49,11 +54,9 @@ const _: () = assert!(PRESENT == 1 << (Shadow::BITS - 1));
 impl Shadow {
     /// Bits that a shadow needs in a translation entry.
     pub const BITS: u32 = 30;
-    /// Groups that a shadow can tell apart.
-    pub const MEMCGS_MAX: u16 = 1 << MEMCG_BITS;
 
-    fn new(memcg: MemcgId, token: u64, workingset: bool) -> Self {
-        let group = u32::from(memcg.0) << MEMCG_SHIFT;
+    fn new(memcg: MemcgSlot, token: u64, workingset: bool) -> Self {
+        let group = u32::from(memcg.0 & MEMCG_MASK) << MEMCG_SHIFT;
         Self(PRESENT | group | ((token & TOKEN_MASK) as u32) << TOKEN_SHIFT | u32::from(workingset))
     }
 
@@ -73,8 +76,9 @@ impl Shadow {
         (self.0 >> TOKEN_SHIFT) as u64 & TOKEN_MASK
     }
 
-    const fn memcg(self) -> MemcgId {
-        MemcgId((self.0 >> MEMCG_SHIFT & ((1 << MEMCG_BITS) - 1)) as u16)
+    /// The low bits of the group's place.
+    const fn memcg(self) -> u16 {
+        (self.0 >> MEMCG_SHIFT) as u16 & MEMCG_MASK
     }
 
     const fn workingset(self) -> bool {
@@ -92,10 +96,12 @@ fn bucket_order(frames: u32) -> u32 {
 
 impl Locked<'_> {
     /// A folio leaves memory: returns what is to be remembered, and counts the eviction.
-    pub(crate) fn workingset_eviction(&mut self, id: FolioId) -> Shadow {
+    /// `target` is the group whose limit made reclaim take it.
+    pub(crate) fn workingset_eviction(&mut self, id: FolioId, target: MemcgSlot) -> Shadow {
         self.absorb(id);
         let f = &self.folios[id];
-        let (flags, pages, t, memcg) = (f.flags, f.pages(), f.lru_type(), f.memcg);
+        let (flags, pages, t) = (f.flags, f.pages(), f.lru_type());
+        let mut of = self.slot;
         let token = match self.policy.lists() {
             Lists::MultiGen => {
                 self.lv.tiers[t as usize].evict(flags.tier(), pages);
@@ -103,12 +109,14 @@ impl Locked<'_> {
                 (min & SEQ_MASK) << 2 | u64::from(flags.refs().saturating_sub(1))
             }
             Lists::Classical => {
-                let age = self.lv.classical.nonresident_age;
-                self.lv.classical.nonresident_age += pages;
+                // Measured where the shortage is: a sibling's growth may have driven it out.
+                of = target;
+                let age = self.levels.nonresident_age(target);
+                self.levels.age(target, pages);
                 age >> bucket_order(self.folios.frames())
             }
         };
-        Shadow::new(memcg, token, flags.contains(Flags::WORKINGSET))
+        Shadow::new(of, token, flags.contains(Flags::WORKINGSET))
     }
 
     /// A folio comes in over a shadow: counts the refault and marks the folio by how recent it is.
@@ -122,7 +130,7 @@ impl Locked<'_> {
     fn refault_multi_gen(&mut self, id: FolioId, shadow: Shadow, in_lru_fault: bool) {
         let f = &self.folios[id];
         let (pages, t) = (f.pages(), f.lru_type());
-        if shadow.memcg() != f.memcg {
+        if shadow.memcg() != f.memcg.0 & MEMCG_MASK {
             return;
         }
         *self.events.refault(t) += pages;
@@ -150,14 +158,15 @@ impl Locked<'_> {
         let f = &self.folios[id];
         let (pages, t) = (f.pages(), f.lru_type());
         *self.events.refault(t) += pages;
+        let Some(from) = self.levels.named(self.slot, shadow.memcg(), MEMCG_MASK) else { return };
         let order = bucket_order(self.folios.frames());
-        let now = self.lv.classical.nonresident_age >> order;
+        let now = self.levels.nonresident_age(from) >> order;
         let distance = (now.wrapping_sub(shadow.token()) & TOKEN_MASK) << order;
-        if distance > self.refault_competitors(t) {
+        if distance > self.refault_competitors(from, t) {
             return;
         }
         self.folios[id].flags.insert(Flags::ACTIVE);
-        self.lv.classical.nonresident_age += pages;
+        self.levels.age(self.slot, pages);
         *self.events.activate(t) += pages;
         if shadow.workingset() {
             self.folios[id].flags.insert(Flags::WORKINGSET);
@@ -167,8 +176,8 @@ impl Locked<'_> {
     }
 
     /// Pages that a returning page competes with, as last published (`reclaim.md` §6.1 step 3).
-    fn refault_competitors(&self, t: LruType) -> u64 {
-        let p = &self.lv.published;
+    fn refault_competitors(&self, from: MemcgSlot, t: LruType) -> u64 {
+        let p = self.levels.published(from);
         let mut size = p.active(LruType::File);
         if t == LruType::Anon {
             size += p.inactive(LruType::File);
@@ -189,12 +198,12 @@ mod tests {
 
     #[test]
     fn a_shadow_fits_thirty_bits_and_comes_back_whole() {
-        let s = Shadow::new(MemcgId(1023), TOKEN_MASK, true);
+        let s = Shadow::new(MemcgSlot(1023), TOKEN_MASK, true);
         assert!(s.to_bits() < 1 << Shadow::BITS);
         let back = Shadow::from_bits(s.to_bits()).unwrap();
-        assert_eq!((back.memcg(), back.token(), back.workingset()), (MemcgId(1023), TOKEN_MASK, true));
+        assert_eq!((back.memcg(), back.token(), back.workingset()), (1023, TOKEN_MASK, true));
         assert_eq!(Shadow::from_bits(0), None);
-        assert!(Shadow::new(MemcgId(0), 0, false).to_bits() != 0);
+        assert!(Shadow::new(MemcgSlot(0), 0, false).to_bits() != 0);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::throttle::ThrottleReason;
 use crate::engine::Engine;
 use crate::folio::Flags;
 use crate::limits::SWAP_CLUSTER_MAX;
-use crate::lruvec::{Facts, Locked};
+use crate::lruvec::{Facts, Locked, scan_targets};
 use crate::units::LruType;
 
 /// The lists in the order in which a round visits them.
@@ -66,13 +66,21 @@ impl ClassicalLoop {
 }
 
 impl Reclaim {
-    pub(super) fn begin_classical(&mut self, engine: &mut Engine) {
+    /// Decides, from the sizes and costs of the whole subtree, what a pass may deactivate and how the types share its scan.
+    pub(super) fn prepare_classical(&mut self, engine: &mut Engine) {
         let page_bytes = engine.page_bytes;
         let mut lru = engine.locked(self.target);
-        let prep = lru.prepare_pass(self.priority, self.force_deactivate, page_bytes);
-        let targets = lru.scan_targets(self.priority, prep.balance);
+        self.prepared = Some(lru.prepare_pass(self.priority, self.force_deactivate, page_bytes));
+    }
+
+    pub(super) fn begin_classical(&mut self, engine: &mut Engine) {
+        let prepared = self.prepared.expect("a pass over classical lists begins with a preparation");
+        let lru = engine.locked(self.group);
+        let sizes = LruType::ALL.map(|t| [false, true].map(|active| lru.lv.classical.size(t, active)));
+        let sizes = sizes.map(|of| of.map(|size| self.unprotected(size)));
+        let targets = scan_targets(sizes, self.priority, prepared.balance);
         self.classical = ClassicalLoop {
-            may_deactivate: prep.may_deactivate,
+            may_deactivate: prepared.may_deactivate,
             targets,
             left: targets,
             reclaimed_before: self.reclaimed,
@@ -107,7 +115,7 @@ impl Reclaim {
             if active {
                 self.classical.take(t, active, n);
                 if self.classical.may_deactivate[t as usize] {
-                    shrink_active(&mut engine.locked(self.target), t, n, facts);
+                    shrink_active(&mut engine.locked(self.group), t, n, facts);
                 } else {
                     self.skipped_deactivate = true;
                 }
@@ -124,8 +132,8 @@ impl Reclaim {
             }
             self.classical.take(t, active, n);
             let mut out = Vec::new();
-            let looked_at = engine.locked(self.target).isolate_classical(t, false, n, &mut out);
-            self.count_scan(&mut engine.memcgs[self.target.index()].events, looked_at);
+            let looked_at = engine.locked(self.group).isolate_classical(t, false, n, &mut out);
+            self.count_scan(engine, looked_at);
             if !out.is_empty() {
                 self.batch.fill(t, looked_at, out);
                 self.at = At::Settle;
@@ -140,7 +148,7 @@ impl Reclaim {
     /// kernel's threshold is one eighth of a whole node; here, where the lists may be tiny, one batch of another
     /// reclaimer is never too much.
     fn too_many_isolated(&self, engine: &mut Engine, t: LruType) -> bool {
-        let lru = engine.locked(self.target);
+        let lru = engine.locked(self.group);
         let inactive = lru.lv.classical.size(t, false);
         self.reason != Reason::Kswapd && lru.lv.isolated > (inactive >> 3).max(SWAP_CLUSTER_MAX)
     }
@@ -148,7 +156,7 @@ impl Reclaim {
     /// Anonymous memory is aged if there is swap at all, be it full (`reclaim.md` §5.3, 7.5).
     fn age_anon<F: Facts>(&self, engine: &mut Engine, facts: &mut F) {
         let page_bytes = engine.page_bytes;
-        let mut lru = engine.locked(self.target);
+        let mut lru = engine.locked(self.group);
         if lru.swap.total_pages > 0 && lru.inactive_is_low(LruType::Anon, page_bytes) {
             shrink_active(&mut lru, LruType::Anon, SWAP_CLUSTER_MAX, facts);
         }
@@ -156,7 +164,7 @@ impl Reclaim {
 
     /// Puts the rejects of an inactive batch back, oldest first, each to the head of its list.
     pub(super) fn classical_put_back(&mut self, engine: &mut Engine) {
-        let mut lru = engine.locked(self.target);
+        let mut lru = engine.locked(self.group);
         for entry in std::mem::take(&mut self.batch.entries) {
             if entry.fate != Fate::Freed {
                 lru.put_back_classical(entry.folio);

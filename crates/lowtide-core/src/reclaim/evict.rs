@@ -17,7 +17,7 @@ impl Reclaim {
     /// Fills the batch with up to `folios` folios' worth of scanning.
     pub(super) fn isolate(&mut self, engine: &mut Engine, folios: u64) {
         let exact = engine.policy.has(Switches::S5);
-        let mut lru = engine.locked(self.target);
+        let mut lru = engine.locked(self.group);
         if exact {
             lru.retire_empty();
         }
@@ -40,7 +40,8 @@ impl Reclaim {
             }
             t = next_type(lru.policy, t, scan.scanned, counted);
         }
-        self.count_scan(lru.events, taken);
+        self.count_scan(engine, taken);
+        let mut lru = engine.locked(self.group);
         if !exact {
             total += u64::from(lru.retire_empty());
             if lru.evictable_min_seq() + MIN_NR_GENS > lru.lv.gens.max_seq {
@@ -54,7 +55,7 @@ impl Reclaim {
 
     /// Puts the rejects of the batch back; a clean few are tried once more.
     pub(super) fn put_back(&mut self, engine: &mut Engine) {
-        let mut lru = engine.locked(self.target);
+        let mut lru = engine.locked(self.group);
         let mut retry = Vec::new();
         for entry in std::mem::take(&mut self.batch.entries) {
             if entry.fate == Fate::Freed {

@@ -1,12 +1,12 @@
 //! One invocation of reclaim, as a state machine that the driver steps.
 //!
 //! ```text
-//!            ┌───────────────────────────────────────── next priority ──────────────────────────┐
-//!            ▼                                                                                  │
-//!          Pass ──► Turn ──► (Walk ──► WalkEnd) ──► Settle ──► Unmapped ──► PutBack ──► LruvecEnd
-//!                    ▲ ▲                              ▲  the driver drops      │ │              │
-//!                    │ └───────── next batch ─────────┼──── translations ──────┘ │              ▼
-//!                    │                                └─── clean retry ──────────┘            Done
+//!   ┌──────── next priority ───────┐
+//!   ▼                              │  ┌───────────────────────────────────── next group ────────────────────────────┐
+//!  Pass ─────────────────────────► Group ──► Turn ──► (Walk ──► WalkEnd) ──► Settle ──► Unmapped ──► PutBack ──► LruvecEnd
+//!                                  │          ▲ ▲                              ▲  the driver drops      │ │
+//!                                  ▼          │ └───────── next batch ─────────┼──── translations ──────┘ │
+//!                                 Done        └─ after aging                   └─── clean retry ──────────┘
 //! ```
 //!
 //! The machine holds no reference to the engine: each [`Reclaim::step`] borrows it for as long as the lock is held, so other
@@ -20,10 +20,11 @@ use super::shrink::{Batch, Freed, Victim};
 use super::throttle::{PassCounts, ThrottleReason};
 use crate::engine::Engine;
 use crate::limits::DEF_PRIORITY;
-use crate::lruvec::{AgeEnd, AgeJob, Facts};
+use crate::lruvec::{AgeEnd, AgeJob, Facts, Preparation};
+use crate::memcg::{Cursor, Protection};
 use crate::policy::Lists;
 use crate::stat::Events;
-use crate::units::{MemcgId, Task};
+use crate::units::{MemcgId, MemcgSlot, Task};
 use std::collections::VecDeque;
 
 /// Who reclaims, for the counters and for what it may wait for.
@@ -61,6 +62,7 @@ pub enum Step {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum At {
     Pass,
+    Group,
     Turn,
     WalkEnd,
     Settle,
@@ -77,7 +79,15 @@ pub(super) enum At {
 /// [`Step::Yield`] or [`Step::Done`].
 #[derive(Debug)]
 pub struct Reclaim {
+    /// The group that is to shrink, with everything below it.
     pub(super) target: MemcgId,
+    /// The group whose lists are being looked at.
+    pub(super) group: MemcgSlot,
+    /// Its name: it may be removed between two steps.
+    group_id: MemcgId,
+    /// What protects it from this invocation.
+    pub(super) protection: Protection,
+    cursor: Cursor,
     pub(super) goal: u64,
     pub(super) reason: Reason,
     pub(super) task: Task,
@@ -87,6 +97,10 @@ pub struct Reclaim {
     /// This thread owns a walk context: look-around promotes as the aging walk does.
     pub(super) walking: bool,
     full_walk: bool,
+    /// A group was spared, in part or as a whole, for its `low`.
+    pub(super) low_skipped: bool,
+    /// Nothing else is left: `low` does not count any more.
+    pub(super) override_low: bool,
     pub(super) force_deactivate: bool,
     pub(super) skipped_deactivate: bool,
     pub(super) at: At,
@@ -96,6 +110,8 @@ pub struct Reclaim {
     pub(super) pass: PassCounts,
     pub(super) mglru: MglruLoop,
     pub(super) classical: ClassicalLoop,
+    /// What the pass over the classical lists has decided beforehand.
+    pub(super) prepared: Option<Preparation>,
 }
 
 impl Reclaim {
@@ -104,6 +120,10 @@ impl Reclaim {
     pub fn new(target: MemcgId, goal: u64, reason: Reason, task: Task) -> Self {
         Self {
             target,
+            group: target.slot,
+            group_id: target,
+            protection: Protection::default(),
+            cursor: Cursor::default(),
             goal,
             reason,
             task,
@@ -112,6 +132,8 @@ impl Reclaim {
             reclaimed: 0,
             walking: false,
             full_walk: false,
+            low_skipped: false,
+            override_low: false,
             force_deactivate: false,
             skipped_deactivate: false,
             at: At::Pass,
@@ -121,6 +143,7 @@ impl Reclaim {
             pass: PassCounts::default(),
             mglru: MglruLoop::default(),
             classical: ClassicalLoop::default(),
+            prepared: None,
         }
     }
 
@@ -170,8 +193,12 @@ impl Reclaim {
             if let Some(step) = self.pending.pop_front() {
                 return step;
             }
+            if !engine.alive(self.group_id) {
+                self.group_is_gone(engine);
+            }
             match self.at {
                 At::Pass => self.begin_pass(engine),
+                At::Group => self.next_group(engine),
                 At::Turn => match engine.policy.lists() {
                     Lists::MultiGen => {
                         if self.mglru_turn(engine) {
@@ -204,7 +231,7 @@ impl Reclaim {
                     Lists::MultiGen => self.put_back(engine),
                     Lists::Classical => self.classical_put_back(engine),
                 },
-                At::LruvecEnd => self.end_pass(engine),
+                At::LruvecEnd => self.end_group(),
                 At::Done => return Step::Done,
             }
         }
@@ -214,11 +241,64 @@ impl Reclaim {
         self.pass = PassCounts::default();
         self.passes += 1;
         engine.drain(self.task.cpu);
+        if engine.policy.lists() == Lists::Classical {
+            self.prepare_classical(engine);
+        }
+        let full = self.full_walk || self.reason == Reason::Kswapd;
+        self.cursor = Cursor::new(&engine.memcgs, self.target, full);
+        self.at = At::Group;
+    }
+
+    /// Goes to the next group of the subtree that is not protected, or ends the pass.
+    fn next_group(&mut self, engine: &mut Engine) {
+        let partial = !self.full_walk && self.reason != Reason::Kswapd;
+        let goal_met = partial && self.reclaimed >= self.goal;
+        let next = if goal_met { None } else { self.cursor.next(&mut engine.memcgs, self.target) };
+        let Some(id) = next else {
+            self.end_pass(engine);
+            return;
+        };
+        (self.group, self.group_id) = (id.slot, id);
+        self.protection = engine.memcgs.protect(self.target, id.slot);
+        if self.protection.below_min() {
+            return;
+        }
+        if self.protection.below_low() {
+            if !self.override_low {
+                self.low_skipped = true;
+                return;
+            }
+            engine.memcgs.raise(id.slot, |events| &mut events.low);
+        }
         self.walking = self.reason != Reason::Direct;
         match engine.policy.lists() {
             Lists::MultiGen => self.begin_mglru(engine),
             Lists::Classical => self.begin_classical(engine),
         }
+    }
+
+    /// One group's lists have been looked at enough.
+    fn end_group(&mut self) {
+        self.at = At::Group;
+    }
+
+    /// The group was removed since the last step. Nothing of it is in hand, so the next one is looked at; if it was the target, that is all.
+    fn group_is_gone(&mut self, engine: &Engine) {
+        debug_assert!(!self.batch.isolated(), "a group is not removed while folios of it are isolated");
+        self.job = None;
+        self.group = self.target.slot;
+        self.group_id = self.target;
+        self.at = if engine.alive(self.target) { At::Group } else { At::Done };
+        if self.at == At::Done {
+            self.group_id = MemcgId::ROOT;
+        }
+    }
+
+    /// Pages of a size that this pass may scan of the group, before they are shifted by the priority.
+    pub(super) fn unprotected(&mut self, size: u64) -> u64 {
+        let (scan, by_low) = self.protection.scale(size, self.override_low);
+        self.low_skipped |= by_low;
+        scan
     }
 
     fn end_pass(&mut self, engine: &mut Engine) {
@@ -248,6 +328,9 @@ impl Reclaim {
             engine.drain_all();
         } else if self.skipped_deactivate && !self.force_deactivate {
             self.force_deactivate = true;
+        } else if self.low_skipped && !self.override_low {
+            self.force_deactivate = false;
+            self.override_low = true;
         } else {
             self.at = At::Done;
         }
@@ -259,7 +342,9 @@ impl Reclaim {
         self.reclaimed >= self.goal.max(COMPACT_GAP)
     }
 
-    pub(super) fn count_scan(&self, events: &mut Events, pages: u64) {
+    pub(super) fn count_scan(&self, engine: &mut Engine, pages: u64) {
+        engine.totals.pgscan += pages;
+        let events = &mut engine.memcgs[self.group].events;
         events.pgscan += pages;
         *match self.reason {
             Reason::Direct => &mut events.pgscan_direct,

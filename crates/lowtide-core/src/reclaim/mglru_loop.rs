@@ -26,20 +26,22 @@ fn generations(lru: &Locked<'_>) -> u64 {
     lru.lv.gens.max_seq - lru.evictable_min_seq() + 1
 }
 
-/// Pages that a pass may scan: always shifted, never rounded up, so that a small group is left alone at high priorities.
-fn scan_budget(lru: &Locked<'_>, priority: u32) -> u64 {
-    if lru.effective_swappiness() == SWAPPINESS_ANON_ONLY && !lru.can_swap() {
-        return 0;
-    }
-    lru.evictable_size() >> priority
-}
-
 impl Reclaim {
+    /// Pages that a pass may scan: what is not protected, always shifted, never rounded up, so that a small group is left alone at high priorities.
+    fn scan_budget(&mut self, engine: &mut Engine) -> u64 {
+        let lru = engine.locked(self.group);
+        if lru.effective_swappiness() == SWAPPINESS_ANON_ONLY && !lru.can_swap() {
+            return 0;
+        }
+        let size = lru.evictable_size();
+        self.unprotected(size) >> self.priority
+    }
+
     pub(super) fn begin_mglru(&mut self, engine: &mut Engine) {
         self.mglru = MglruLoop::default();
         self.at = At::Turn;
         if engine.policy.has(Switches::S4) {
-            self.mglru.budget = scan_budget(&engine.locked(self.target), self.priority);
+            self.mglru.budget = self.scan_budget(engine);
             if self.mglru.budget == 0 {
                 self.leave_mglru(engine);
             }
@@ -48,13 +50,13 @@ impl Reclaim {
 
     /// One turn, up to the isolation of a batch. Returns whether an aging walk comes first.
     pub(super) fn mglru_turn(&mut self, engine: &mut Engine) -> bool {
-        let lru = engine.locked(self.target);
+        let lru = engine.locked(self.group);
         let n = generations(&lru);
         let age = if lru.policy.has(Switches::S4) {
             // With three generations there is something to evict, so the first pass goes without aging.
             n <= MIN_NR_GENS || (n == MIN_NR_GENS + 1 && self.priority < DEF_PRIORITY)
         } else {
-            self.mglru.budget = if n <= MIN_NR_GENS { 0 } else { scan_budget(&lru, self.priority) };
+            self.mglru.budget = if n <= MIN_NR_GENS { 0 } else { self.scan_budget(engine) };
             n <= MIN_NR_GENS + 1 && self.priority < DEF_PRIORITY
         };
         if age {
@@ -67,9 +69,10 @@ impl Reclaim {
 
     /// Begins aging. Returns whether there is a walk to make.
     fn age(&mut self, engine: &mut Engine) -> bool {
-        let mut lru = engine.locked(self.target);
+        let id = engine.memcgs.id(self.group);
+        let mut lru = engine.locked(self.group);
         let seq = lru.lv.gens.max_seq;
-        self.job = lru.age_begin(self.target, seq);
+        self.job = lru.age_begin(id, seq);
         if self.job.is_none() {
             self.aged(engine, false);
         }
@@ -86,7 +89,7 @@ impl Reclaim {
             return;
         }
         if !engine.policy.has(Switches::S4) {
-            self.mglru.budget = scan_budget(&engine.locked(self.target), self.priority);
+            self.mglru.budget = self.scan_budget(engine);
         }
         self.evict_or_leave(engine);
     }

@@ -195,7 +195,7 @@ impl Reclaim {
             if file && flags.contains(Flags::RECLAIM) {
                 stat.congested += pages;
             }
-            let flood = engine.memcgs[self.target.index()].lruvec.node.writeback;
+            let flood = engine.memcgs[self.target].lruvec.node.writeback;
             if self.reason == Reason::Kswapd && flags.contains(Flags::RECLAIM) && flood {
                 stat.immediate += pages;
             } else {
@@ -215,7 +215,7 @@ impl Reclaim {
         if dirty {
             facts.unmap_dirty(id, &engine.folios[id]);
             engine.folios[id].flags.insert(Flags::RECLAIM);
-            engine.memcgs[self.target.index()].events.nr_vmscan_immediate_reclaim += pages;
+            engine.memcgs[self.group].events.nr_vmscan_immediate_reclaim += pages;
             return Fate::Activate;
         }
         Fate::Unmap
@@ -224,7 +224,7 @@ impl Reclaim {
     /// The reference check; [`Fate::Unmap`] means "not referenced".
     fn check_references<F: Facts>(&self, engine: &mut Engine, facts: &mut F, id: FolioId) -> Fate {
         let refs = facts.references(id, &engine.folios[id]);
-        let mut lru = engine.locked(self.target);
+        let mut lru = engine.locked(self.group);
         if lru.policy.lists() == Lists::Classical {
             let flags = &mut lru.folios[id].flags;
             let was_referenced = flags.contains(Flags::REFERENCED);
@@ -267,9 +267,9 @@ impl Reclaim {
                 }
                 Unmapped::Done | Unmapped::Writing => {
                     assert!(!changed, "folio {:?} was unmapped after it had changed", entry.folio);
-                    let mut lru = engine.locked(self.target);
+                    let mut lru = engine.locked(self.group);
                     lru.lv.isolated -= pages;
-                    let shadow = lru.workingset_eviction(entry.folio);
+                    let shadow = lru.workingset_eviction(entry.folio, self.target.slot);
                     engine.release(entry.folio, true);
                     self.batch.stat.reclaimed += pages;
                     self.batch.freed.push(Freed {
@@ -317,6 +317,6 @@ fn activate<F: Facts>(engine: &mut Engine, facts: &mut F, id: FolioId) {
     let f = &mut engine.folios[id];
     if !f.flags.contains(Flags::MLOCKED) {
         f.flags.insert(Flags::ACTIVE);
-        engine.memcgs[f.memcg.index()].events.pgactivate += f.pages();
+        engine.memcgs[f.memcg].events.pgactivate += f.pages();
     }
 }

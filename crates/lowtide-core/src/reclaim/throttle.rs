@@ -9,14 +9,13 @@
 //! milliseconds. The background reclaimer never sleeps for congestion, but it does wait for writes of pages that it marked for
 //! immediate reclaim, once all that it takes is under writeback.
 //!
-//! Source: `reclaim.md` §4.3, 4.4, 4.6. The engine's "node" is the group itself (appendix C of the sheet).
+//! Source: `reclaim.md` §4.3, 4.4, 4.6. The engine's "node" is the target itself (appendix C of the sheet).
 
 use super::invocation::{Reason, Reclaim, Step};
 use crate::engine::Engine;
 use crate::limits::TICK_NS;
 use crate::lruvec::NodeFlags;
 use crate::policy::{Lists, Policy, Switches};
-use crate::units::{LruType, MemcgId};
 
 /// Why a reclaimer sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +79,7 @@ impl Reclaim {
     pub(super) fn throttle_after_pass(&mut self, engine: &mut Engine) {
         let pass = self.pass;
         let congested = pass.dirty > 0 && pass.dirty == pass.congested;
-        let lv = &mut engine.memcgs[self.target.index()].lruvec;
+        let lv = &mut engine.memcgs[self.target].lruvec;
         if self.reason == Reason::Kswapd {
             lv.node.writeback |= pass.writeback > 0 && pass.writeback == pass.taken;
             lv.node.congested |= congested;
@@ -91,7 +90,7 @@ impl Reclaim {
         }
         lv.congested |= congested;
         if lv.congested || lv.node.congested {
-            if mostly_dirty(engine, self.target) {
+            if engine.mostly_dirty(self.target) {
                 self.nap(ThrottleReason::Congested);
             } else {
                 self.pending.push_back(Step::Yield);
@@ -101,26 +100,11 @@ impl Reclaim {
 
     /// Ends the time that the flags of congestion hold.
     pub(super) fn clear_congestion(&self, engine: &mut Engine) {
-        let lv = &mut engine.memcgs[self.target.index()].lruvec;
+        let lv = &mut engine.memcgs[self.target].lruvec;
         if self.reason != Reason::Kswapd {
             lv.congested = false;
         } else if self.reclaimed >= self.goal {
             lv.node = NodeFlags::default();
         }
     }
-}
-
-/// Whether more than half of what could be reclaimed is dirty or under writeback. Otherwise no nap helps: there is something
-/// clean to look for (`reclaim.md` §4.4, "gate").
-fn mostly_dirty(engine: &mut Engine, target: MemcgId) -> bool {
-    let lists = engine.policy.lists();
-    let lru = engine.locked(target);
-    let size = |t| {
-        let (inactive, active) = lru.lv.sizes(lists, t);
-        inactive + active
-    };
-    let anon = if lru.can_swap() { size(LruType::Anon) } else { 0 };
-    let reclaimable = size(LruType::File) + anon + lru.lv.isolated;
-    let group = &engine.memcgs[target.index()];
-    2 * (group.file_dirty + group.file_writeback) > reclaimable
 }

@@ -2,7 +2,7 @@
 
 use super::{Key, Slot};
 use crate::World;
-use lowtide_core::{LruType, Unmapped, Victim};
+use lowtide_core::{LruType, MemcgId, Unmapped, Victim};
 
 impl World {
     /// A load or store to a page of the heap. With bad luck the read from swap fails; with good luck the engine is told of a store at once.
@@ -101,7 +101,7 @@ impl World {
         let mut gone: Vec<_> = self.model.slots.keys().filter(gone).copied().collect();
         gone.sort_unstable();
         if let Some(key) = gone.get(n % gone.len().max(1)) {
-            self.engine.free_swap(1);
+            self.engine.free_swap(MemcgId::ROOT, 1);
             self.model.slots.remove(key);
             self.model.shadows.remove(key);
             self.model.latest.remove(key);

@@ -93,7 +93,7 @@ impl Writer {
         self.written += 1;
         if self.written.is_multiple_of(PUBLISH_EVERY) {
             self.engine.publish();
-            self.published_dirty = self.engine.dirty(MemcgId::ROOT);
+            self.published_dirty = self.engine.dirty();
         }
         self.charge()?;
         let folio = FolioId(self.free.pop().expect("what is charged has a frame"));
@@ -103,7 +103,7 @@ impl Writer {
             self.dirty.push(folio);
         }
         let classical = self.engine.policy().lists() == Lists::Classical;
-        let seen = if classical { self.published_dirty } else { self.engine.dirty(MemcgId::ROOT) };
+        let seen = if classical { self.published_dirty } else { self.engine.dirty() };
         if seen > self.max / 10 {
             self.flush();
         }
@@ -115,8 +115,8 @@ impl Writer {
         let mut reclaimed = None;
         loop {
             match charge.next(&mut self.engine, Task::DESCRIPTOR, reclaimed) {
-                Next::Charged => return Ok(()),
-                Next::Failed => return Err(OutOfMemory),
+                Next::Charged { .. } => return Ok(()),
+                Next::Failed { .. } | Next::Gone => return Err(OutOfMemory),
                 Next::Reclaim(reclaim) => reclaimed = Some(self.reclaim(*reclaim)),
             }
         }

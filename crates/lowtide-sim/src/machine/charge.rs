@@ -24,16 +24,17 @@ impl Ctx {
                 charge.next(&mut world.pool.engine, task, reclaimed)
             };
             match next {
-                Next::Charged => {
+                Next::Charged { .. } => {
                     self.w().wake_kswapd_if_low();
                     return true;
                 }
-                Next::Failed => {
+                Next::Failed { .. } => {
                     let mut world = self.w();
                     world.counts.oom += 1;
                     world.watched(|watch, world| watch.out_of_memory(world, self.id, began));
                     return false;
                 }
+                Next::Gone => unreachable!("a group is not removed while its tasks run"),
                 Next::Reclaim(reclaim) => {
                     self.w().counts.direct_reclaims += 1;
                     reclaimed = Some(self.reclaim(*reclaim).await);
@@ -50,10 +51,10 @@ impl Ctx {
                 let mut guard = self.w();
                 let world = &mut *guard;
                 let now = world.sched.local(self.id) + cost;
-                let scanned = world.pool.engine.pgscan(MemcgId::ROOT);
+                let scanned = world.pool.engine.pgscan();
                 let passes = reclaim.passes();
                 let step = reclaim.step(&mut world.pool.engine, &mut world.pool.memory, now);
-                let scanned = world.pool.engine.pgscan(MemcgId::ROOT) - scanned;
+                let scanned = world.pool.engine.pgscan() - scanned;
                 let hold = world.costs.batch_lock_ns
                     + scanned * (world.costs.scan_folio_ns + world.costs.isolate_ns);
                 cost += world.lruvec_lock.take(now, hold);

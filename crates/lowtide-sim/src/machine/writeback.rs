@@ -78,7 +78,7 @@ impl World {
     /// Reclaim met nothing but dirty pages: everything dirty now is to be written.
     pub(crate) fn wake_flusher(&mut self) {
         self.counts.flusher_wakes += 1;
-        self.writeback.asked = self.pool.engine.dirty(MemcgId::ROOT);
+        self.writeback.asked = self.pool.engine.dirty();
         self.rouse_flusher();
     }
 

@@ -2,7 +2,7 @@
 
 use super::Plain;
 use crate::memory::ObjectId;
-use lowtide_core::{MemcgId, Task};
+use lowtide_core::Task;
 use lowtide_workload::SpaceId;
 
 /// One part in so many of the budget may be dirty before the flusher writes (the kernel's background ratio).
@@ -24,7 +24,7 @@ impl Plain {
         }
         self.flusher.dirty.push((object, page));
         let classical = self.pool.classical();
-        let seen = if classical { self.flusher.published } else { self.pool.engine.dirty(MemcgId::ROOT) };
+        let seen = if classical { self.flusher.published } else { self.pool.engine.dirty() };
         if seen > self.config.pages / BACKGROUND {
             self.flush();
         }

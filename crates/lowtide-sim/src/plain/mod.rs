@@ -282,7 +282,7 @@ impl Plain {
     /// Publishes group statistics now, whatever the count of misses.
     pub fn publish(&mut self) {
         self.pool.engine.publish();
-        self.flusher.published = self.pool.engine.dirty(MemcgId::ROOT);
+        self.flusher.published = self.pool.engine.dirty();
     }
 
     /// Counters and sizes.

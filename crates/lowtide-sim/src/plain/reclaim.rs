@@ -53,8 +53,9 @@ impl Plain {
         let mut reclaimed = None;
         loop {
             match charge.next(&mut self.pool.engine, task, reclaimed) {
-                Next::Charged => return true,
-                Next::Failed => return false,
+                Next::Charged { .. } => return true,
+                Next::Failed { .. } => return false,
+                Next::Gone => unreachable!("the root is never removed"),
                 Next::Reclaim(reclaim) => reclaimed = Some(self.reclaim(*reclaim)),
             }
         }

@@ -1,0 +1,89 @@
+//! What a lruvec shares with its ancestors: clocks and sizes that include everything below.
+//!
+//! With the classical lists, an eviction or an activation moves the clock of refault distances of the group *and of all its ancestors*: what was evicted for
+//! the sake of an ancestor is measured on the ancestor's clock, against the ancestor's sizes. Reclaim of a subtree prepares its passes from the sizes and costs of
+//! the whole subtree. Both are kept here, in one table by place, so that a lruvec under its lock can reach its ancestors without the tree. Source:
+//! `reclaim.md` §5.2, 5.6, 6.1.
+
+use super::Published;
+use crate::units::MemcgSlot;
+
+/// One group's part.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    parent: Option<MemcgSlot>,
+    /// Evictions and activations here and below, in pages.
+    nonresident_age: u64,
+    /// Sizes and counts here and below, as of the last publication.
+    published: Published,
+}
+
+/// All groups' parts. See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Levels {
+    levels: Vec<Level>,
+}
+
+impl Levels {
+    /// A new group begins in a place.
+    pub(crate) fn begin(&mut self, slot: MemcgSlot, parent: Option<MemcgSlot>) {
+        if slot.index() >= self.levels.len() {
+            self.levels.resize(slot.index() + 1, Level::default());
+        }
+        self.levels[slot.index()] = Level { parent, ..Level::default() };
+    }
+
+    pub(crate) fn set_parent(&mut self, slot: MemcgSlot, parent: Option<MemcgSlot>) {
+        self.levels[slot.index()].parent = parent;
+    }
+
+    /// A group and its ancestors.
+    fn upwards(&self, slot: MemcgSlot) -> impl Iterator<Item = MemcgSlot> {
+        std::iter::successors(Some(slot), |&at| self.levels[at.index()].parent)
+    }
+
+    /// Pages were evicted from a group, or activated in it.
+    #[inline]
+    pub(super) fn age(&mut self, slot: MemcgSlot, pages: u64) {
+        let mut at = Some(slot);
+        while let Some(slot) = at {
+            let level = &mut self.levels[slot.index()];
+            level.nonresident_age += pages;
+            at = level.parent;
+        }
+    }
+
+    pub(super) fn nonresident_age(&self, slot: MemcgSlot) -> u64 {
+        self.levels[slot.index()].nonresident_age
+    }
+
+    #[inline]
+    pub(super) fn published(&self, slot: MemcgSlot) -> &Published {
+        &self.levels[slot.index()].published
+    }
+
+    #[cfg(test)]
+    pub(super) fn published_mut(&mut self, slot: MemcgSlot) -> &mut Published {
+        &mut self.levels[slot.index()].published
+    }
+
+    /// Replaces everything that is published. `own` are the exact counts of each group without those below.
+    pub(crate) fn publish(&mut self, own: impl Iterator<Item = (MemcgSlot, Published)>) {
+        for level in &mut self.levels {
+            level.published = Published::default();
+        }
+        for (slot, own) in own {
+            let mut at = Some(slot);
+            while let Some(slot) = at {
+                let level = &mut self.levels[slot.index()];
+                level.published.add(&own);
+                at = level.parent;
+            }
+        }
+    }
+
+    /// The group that a shadow's few bits name: the ancestor, or the group itself, whose place has these low bits.
+    pub(super) fn named(&self, slot: MemcgSlot, bits: u16, mask: u16) -> Option<MemcgSlot> {
+        self.upwards(slot).find(|at| at.0 & mask == bits)
+    }
+}

@@ -1,0 +1,78 @@
+//! Whose turn it is when a subtree is reclaimed.
+//!
+//! Reclaimers of one target share a cursor over its subtree, so that each takes a group that nobody has taken in this round, and the next one goes
+//! on where the last has stopped: pressure is spread over all groups although nobody visits them all. A walk joins the round that is in progress and ends with it; one that finds the
+//! cursor at the end begins a new round, so it sees at least one group. Whoever must not miss anything (the
+//! background reclaimer, or somebody about to give up) walks alone, over everything. Source: `reclaim.md` §3.6, `memcg.md` §10.1.
+
+use super::MemcgTree;
+use crate::units::{MemcgId, MemcgSlot};
+
+/// The position that all partial walks of one target share.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SharedCursor {
+    /// The group visited last in this round; `None` between rounds.
+    at: Option<MemcgId>,
+    /// Number of the round.
+    round: u64,
+}
+
+/// One walk over a subtree.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cursor {
+    /// Alone (a full walk), or with others: then the round that it has joined.
+    round: Option<u64>,
+    /// The group visited last.
+    at: Option<MemcgId>,
+    over: bool,
+}
+
+impl Cursor {
+    /// Begins a walk over the subtree of `top`.
+    pub(crate) fn new(tree: &MemcgTree, top: MemcgId, full: bool) -> Self {
+        Self { round: (!full).then_some(tree[top].cursor.round), at: None, over: false }
+    }
+
+    /// The next group of the walk.
+    pub(crate) fn next(&mut self, tree: &mut MemcgTree, top: MemcgId) -> Option<MemcgId> {
+        if self.over {
+            return None;
+        }
+        let next = match self.round {
+            None => following(tree, top.slot, self.at),
+            Some(round) => {
+                let shared = tree[top].cursor;
+                if shared.round != round {
+                    None
+                } else {
+                    let next = following(tree, top.slot, shared.at);
+                    let next = if next.is_none() && self.at.is_none() && shared.at.is_some() {
+                        // At the end already, and nothing seen: this walk begins a round.
+                        tree[top].cursor.round += 1;
+                        self.round = Some(round + 1);
+                        following(tree, top.slot, None)
+                    } else {
+                        next
+                    };
+                    let id = next.map(|slot| tree.id(slot));
+                    let cursor = &mut tree[top].cursor;
+                    cursor.at = id;
+                    cursor.round += u64::from(id.is_none());
+                    next
+                }
+            }
+        };
+        self.at = next.map(|slot| tree.id(slot));
+        self.over = next.is_none();
+        self.at
+    }
+}
+
+/// The group after `at` in pre-order, or the first one. A group that is gone has left its place to nobody: the walk is over.
+fn following(tree: &MemcgTree, top: MemcgSlot, at: Option<MemcgId>) -> Option<MemcgSlot> {
+    match at {
+        None => Some(top),
+        Some(at) if tree.alive(at) && tree.is_below(at.slot, top) => tree.next_in(top, at.slot),
+        Some(_) => None,
+    }
+}

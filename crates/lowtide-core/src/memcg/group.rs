@@ -1,0 +1,80 @@
+//! One group: a counter, its lists, and what it has counted.
+
+use super::{Counter, SharedCursor};
+use crate::folio::FolioTable;
+use crate::hooks::LimitHooks;
+use crate::lruvec::Lruvec;
+use crate::stat::{Events, MemcgEvents};
+use crate::units::MemcgSlot;
+
+/// One budget. `charge.rs` and `memcg/` are the only writers of its counters.
+#[derive(Debug)]
+pub(crate) struct Memcg {
+    /// How many groups had this place before.
+    pub(super) serial: u16,
+    /// Depth in the tree: 0 for the root.
+    pub(crate) depth: u32,
+    pub(crate) parent: Option<MemcgSlot>,
+    pub(super) first_child: Option<MemcgSlot>,
+    pub(super) last_child: Option<MemcgSlot>,
+    pub(super) next_sibling: Option<MemcgSlot>,
+    pub(super) prev_sibling: Option<MemcgSlot>,
+    pub(crate) memory: Counter,
+    /// Slots of swap that hold pages of this group and those below, and how many may.
+    pub(crate) swap: Counter,
+    pub(crate) lruvec: Lruvec,
+    pub(crate) events: Events,
+    /// Limit events of this group alone.
+    pub(crate) local: MemcgEvents,
+    /// Limit events of this group and those below.
+    pub(crate) limits: MemcgEvents,
+    /// Where reclaim of this subtree goes on.
+    pub(crate) cursor: SharedCursor,
+    /// Resident pages by type.
+    pub(crate) resident: [u64; 2],
+    pub(crate) file_dirty: u64,
+    /// Pages being written, to files and to swap.
+    pub(crate) file_writeback: u64,
+    /// Pages of folios that have slots in swap.
+    pub(crate) swapcached: u64,
+    /// Those of them that nobody maps.
+    pub(crate) swap_only: u64,
+    /// Pages charged for memory that the program allocates itself.
+    pub(crate) reserved: u64,
+    /// A program that decides about the limits of this group and those below that have none of their own.
+    pub(crate) hooks: Option<Box<dyn LimitHooks>>,
+}
+
+impl Memcg {
+    pub(super) fn new(
+        serial: u16,
+        parent: Option<MemcgSlot>,
+        depth: u32,
+        max: u64,
+        folios: &mut FolioTable,
+    ) -> Self {
+        Self {
+            serial,
+            depth,
+            parent,
+            first_child: None,
+            last_child: None,
+            next_sibling: None,
+            prev_sibling: None,
+            memory: Counter::new(max),
+            swap: Counter::new(super::UNLIMITED),
+            lruvec: Lruvec::new(folios),
+            events: Events::default(),
+            local: MemcgEvents::default(),
+            limits: MemcgEvents::default(),
+            cursor: SharedCursor::default(),
+            resident: [0; 2],
+            file_dirty: 0,
+            file_writeback: 0,
+            swapcached: 0,
+            swap_only: 0,
+            reserved: 0,
+            hooks: None,
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Memory control groups: who pays, how much there is to spend, and who is spared.
+//!
+//! Groups form a tree. A page is charged to one group and, through it, to all of its ancestors; a limit anywhere on that way holds. The root is the
+//! pool itself: its counter is exact to the page at every instant. Below it a charge takes a *batch* of 64 pages and
+//! keeps the rest in a stock for the next ones, as the kernel does, so that most charges touch the root only.
+//!
+//! | file | concept | sheet (`memcg.md`) |
+//! |---|---|---|
+//! | `group.rs` | one group: counters, lists, statistics | - |
+//! | `counter.rs` | usage, limits, watermarks, and what protection children claim | §1 |
+//! | `tree.rs` | parents, children, places and names | - |
+//! | `control.rs` | creating, moving and removing groups; setting limits | §3, 4 |
+//! | `stock.rs` | charges taken in advance | §2.1 |
+//! | `protection.rs` | effective `min` and `low` | §5 |
+//! | `reparent.rs` | what a removed group leaves to its parent | §3 |
+//! | `sums.rs` | what a group has with everything below it | §12, 13 |
+//! | `cursor.rs` | whose turn it is when a subtree is reclaimed | §10.1, `reclaim.md` §3.6 |
+//!
+//! Charging itself is in `charge.rs`; what happens above `high` in `high/`.
+
+mod control;
+mod counter;
+mod cursor;
+mod group;
+mod protection;
+mod reparent;
+mod stock;
+mod sums;
+mod tree;
+
+pub use control::{GroupError, Limits};
+pub(crate) use counter::{Counter, UNLIMITED};
+pub(crate) use cursor::{Cursor, SharedCursor};
+pub(crate) use group::Memcg;
+pub(crate) use protection::Protection;
+pub(crate) use stock::{CHARGE_BATCH, Stocks};
+pub(crate) use tree::MemcgTree;
