@@ -40,6 +40,7 @@ pub mod limits;
 mod lruvec;
 mod memcg;
 mod policy;
+pub mod psi;
 mod reclaim;
 mod size;
 mod stat;
