@@ -35,6 +35,7 @@ mod charge;
 mod check;
 mod engine;
 mod folio;
+pub mod high;
 pub mod hooks;
 pub mod limits;
 mod lruvec;
