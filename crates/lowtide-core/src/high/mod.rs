@@ -9,7 +9,9 @@
 //!
 //! Source: `memcg.md` §6, 7, 8.
 
+pub mod decay;
 pub mod overage;
 pub mod recency;
+pub mod stall_debt;
 
 const NS_PER_SEC: u64 = 1_000_000_000;
