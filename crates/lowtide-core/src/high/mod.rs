@@ -1,15 +1,15 @@
 //! `memory.high` and what a task pays for being over a limit.
 //!
-//! * `overage.rs`: the kernel's penalty, the square of the overage.
-//! * `recency.rs`: the penalty of a proposed patch, to be compared with.
-//! * `stall_debt.rs`: ours: measured refault stall, a price for it, debts of tasks.
-//! * `handler.rs`: what an over-limit task does on its way back: reclaim, sleep.
-//! * `advice.rs`: how much more memory would be enough.
-//! * `decay.rs`: sums that halve with time, in integers.
+//! * [`overage`]: the kernel's penalty, the square of the overage.
+//! * [`recency`]: the penalty of a proposed patch, to be compared with.
+//! * [`stall_debt`]: ours: measured refault stall, a price for it, debts of tasks.
+//! * [`handler`]: what an over-limit task does before it goes on: reclaim, sleep.
+//! * [`decay`]: sums that halve with time, in integers.
 //!
-//! Source: `memcg.md` §6, 7, 8.
+//! All of it is arithmetic on what it is told: no engine type, no clock, no floating point. Source: `memcg.md` §6, 7, 8.
 
 pub mod decay;
+pub mod handler;
 pub mod overage;
 pub mod recency;
 pub mod stall_debt;
