@@ -4,10 +4,12 @@
 //! * [`recency`]: the penalty of a proposed patch, to be compared with.
 //! * [`stall_debt`]: ours: measured refault stall, a price for it, debts of tasks.
 //! * [`handler`]: what an over-limit task does before it goes on: reclaim, sleep.
+//! * [`advice`]: how much more memory would be enough.
 //! * [`decay`]: sums that halve with time, in integers.
 //!
 //! All of it is arithmetic on what it is told: no engine type, no clock, no floating point. Source: `memcg.md` §6, 7, 8.
 
+pub mod advice;
 pub mod decay;
 pub mod handler;
 pub mod overage;
