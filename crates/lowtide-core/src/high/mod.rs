@@ -1,0 +1,19 @@
+//! `memory.high` and what a task pays for being over a limit.
+//!
+//! * [`overage`]: the kernel's penalty, the square of the overage.
+//! * [`recency`]: the penalty of a proposed patch, to be compared with.
+//! * [`stall_debt`]: ours: measured refault stall, a price for it, debts of tasks.
+//! * [`handler`]: what an over-limit task does before it goes on: reclaim, sleep.
+//! * [`advice`]: how much more memory would be enough.
+//! * [`decay`]: sums that halve with time, in integers.
+//!
+//! All of it is arithmetic on what it is told: no engine type, no clock, no floating point. Source: `memcg.md` §6, 7, 8.
+
+pub mod advice;
+pub mod decay;
+pub mod handler;
+pub mod overage;
+pub mod recency;
+pub mod stall_debt;
+
+const NS_PER_SEC: u64 = 1_000_000_000;
