@@ -18,6 +18,7 @@
 
 use crate::batches::Batches;
 use crate::folio::{AccessCounts, Flags, Folio, FolioTable};
+use crate::high::Refaulted;
 use crate::limits::{MAX_ORDER, MIN_BUDGET};
 use crate::lruvec::{Levels, Locked, Shadow};
 use crate::memcg::{MemcgTree, Stocks};
@@ -258,6 +259,8 @@ impl Engine {
     /// have arrived, if it answers [`FolioState::locked`](crate::FolioState::locked) until then. An anonymous page that comes back from swap
     /// is brought in by [`Engine::swap_in`].
     ///
+    /// If it is a refault, the driver measures how long somebody waits for the contents, and says so ([`Engine::stalled`]).
+    ///
     /// # Panics
     /// When a frame of the folio is in use or out of range: the driver's frame allocator is wrong.
     #[expect(clippy::too_many_arguments, reason = "each is a separate fact about the folio")]
@@ -270,26 +273,31 @@ impl Engine {
         memcg: MemcgId,
         shadow: Option<Shadow>,
         task: Task,
-    ) {
+    ) -> Option<Refaulted> {
         assert!(order <= MAX_ORDER, "order {order} is above {MAX_ORDER}");
         let kind = if lru_type == LruType::Anon { Flags::ANON } else { Flags::empty() };
         self.memcgs[memcg].resident[lru_type as usize] += 1 << order;
         self.folios.create(id, owner, order, memcg.slot, kind);
-        self.enter(id, memcg.slot, shadow, task);
+        self.enter(id, memcg.slot, shadow, task)
     }
 
     /// A folio that was just created begins its way to its list.
     #[inline]
-    pub(crate) fn enter(&mut self, id: FolioId, memcg: MemcgSlot, shadow: Option<Shadow>, task: Task) {
+    pub(crate) fn enter(
+        &mut self,
+        id: FolioId,
+        memcg: MemcgSlot,
+        shadow: Option<Shadow>,
+        task: Task,
+    ) -> Option<Refaulted> {
         self.accesses.reset(id);
         let mut lru = self.locked(memcg);
-        if let Some(shadow) = shadow {
-            lru.workingset_refault(id, shadow, task.in_lru_fault);
-        }
+        let sighting = shadow.and_then(|shadow| lru.workingset_refault(id, shadow, task.in_lru_fault));
         if lru.policy.lists() == Lists::MultiGen {
             lru.before_insertion(id, task.in_lru_fault);
         }
         self.batch_add(task.cpu, id);
+        sighting.map(|sighting| self.refaulted(memcg, sighting))
     }
 
     /// Takes a folio out of memory that the driver drops by itself (truncated, closed, or never filled), and uncharges it.

@@ -38,6 +38,7 @@
 
 use crate::engine::Engine;
 use crate::folio::Flags;
+use crate::high::Refaulted;
 use crate::limits::MAX_ORDER;
 use crate::lruvec::Shadow;
 use crate::units::{FolioId, LruType, MemcgId, Owner, Task};
@@ -120,7 +121,7 @@ impl Engine {
         memcg: MemcgId,
         shadow: Option<Shadow>,
         task: Task,
-    ) {
+    ) -> Option<Refaulted> {
         assert!(order <= MAX_ORDER, "order {order} is above {MAX_ORDER}");
         let pages = 1 << order;
         assert!(
@@ -135,7 +136,7 @@ impl Engine {
         group.resident[LruType::Anon as usize] += pages;
         let kind = Flags::ANON | Flags::SWAPCACHE | Flags::SWAPPED;
         self.folios.create(id, owner, order, memcg.slot, kind);
-        self.enter(id, memcg.slot, shadow, task);
+        self.enter(id, memcg.slot, shadow, task)
     }
 
     /// The read of a folio after [`Engine::swap_in`] failed: it goes away, and its contents are in swap as before. (Its shadow is the

@@ -5,15 +5,23 @@
 //! * [`stall_debt`]: ours: measured refault stall, a price for it, debts of tasks.
 //! * [`handler`]: what an over-limit task does before it goes on: reclaim, sleep.
 //! * [`advice`]: how much more memory would be enough.
+//! * `payment`: the handler on the engine's tree.
+//! * `programs`: asking the programs that are attached to groups.
 //! * [`decay`]: sums that halve with time, in integers.
 //!
-//! All of it is arithmetic on what it is told: no engine type, no clock, no floating point. Source: `memcg.md` §6, 7, 8.
+//! All of it but the last two is arithmetic on what it is told: no engine type, no clock, no floating point. Source: `memcg.md` §6, 7, 8.
 
 pub mod advice;
 pub mod decay;
 pub mod handler;
 pub mod overage;
+mod payment;
+mod programs;
 pub mod recency;
 pub mod stall_debt;
+
+pub(crate) use payment::GroupHigh;
+pub use payment::{HighNext, Payer, Payment, Refaulted};
+pub(crate) use programs::Spared;
 
 const NS_PER_SEC: u64 = 1_000_000_000;

@@ -211,6 +211,9 @@ impl Locked<'_> {
         for &t in types {
             if candidate[t as usize] > self.lv.gens.min_seq[t as usize] {
                 self.lv.tiers[t as usize].carry_over();
+                for seq in self.lv.gens.min_seq[t as usize] + 1..=candidate[t as usize] {
+                    self.lv.clock.oldest_is(t, seq);
+                }
                 self.lv.gens.min_seq[t as usize] = candidate[t as usize];
                 any = true;
             }
@@ -247,6 +250,7 @@ impl Locked<'_> {
         }
         self.lv.tiers[t as usize].carry_over();
         self.lv.gens.min_seq[t as usize] += 1;
+        self.lv.clock.oldest_is(t, self.lv.gens.min_seq[t as usize]);
         true
     }
 

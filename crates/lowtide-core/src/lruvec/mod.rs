@@ -32,6 +32,7 @@ pub use access::{Facts, FolioState, References, Window};
 pub(crate) use aging::AgeEnd;
 pub use aging::AgeJob;
 pub use workingset::Shadow;
+pub(crate) use workingset::{EvictionClock, Sighting};
 
 pub(crate) use aging::WalkState;
 pub(crate) use classical::{ClassicalLists, Published};
@@ -52,6 +53,7 @@ pub(crate) struct Lruvec {
     pub(crate) gens: Generations,
     pub(crate) tiers: [TierControl; 2],
     pub(crate) walk: WalkState,
+    pub(crate) clock: EvictionClock,
     pub(crate) classical: ClassicalLists,
     pub(crate) cost: CostModel,
     /// Pages taken off the lists because they may not be evicted.
@@ -82,6 +84,7 @@ impl Lruvec {
             gens: Generations::new(folios),
             tiers: Default::default(),
             walk: WalkState::new(),
+            clock: EvictionClock::default(),
             classical: ClassicalLists::new(folios),
             cost: CostModel::default(),
             unevictable: 0,

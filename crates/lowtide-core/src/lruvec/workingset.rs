@@ -86,6 +86,43 @@ impl Shadow {
     }
 }
 
+/// A page came back: what its shadow tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Sighting {
+    /// It was gone for so short a time that it belongs to the workingset.
+    pub(crate) recent: bool,
+    /// Pages evicted in between: as much more memory would have made it a hit. With the multi-gen LRU, an upper bound as fine as a generation.
+    pub(crate) distance: u64,
+}
+
+/// Evictions as a clock for refault distances with the multi-gen LRU, whose shadows name a generation. It says how many pages had been
+/// evicted when that generation became the oldest.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EvictionClock {
+    evicted: u64,
+    /// By type and number of the generation.
+    began: [[u64; Self::GENERATIONS]; 2],
+}
+
+impl EvictionClock {
+    /// Generations that are remembered; older ones count as the oldest of them.
+    const GENERATIONS: usize = 8;
+
+    fn tick(&mut self, pages: u64) {
+        self.evicted += pages;
+    }
+
+    pub(super) fn oldest_is(&mut self, t: LruType, seq: u64) {
+        self.began[t as usize][seq as usize % Self::GENERATIONS] = self.evicted;
+    }
+
+    /// Evictions since a generation, `behind` the present oldest one `seq`, became the oldest.
+    fn since(&self, t: LruType, seq: u64, behind: u64) -> u64 {
+        let behind = behind.min(Self::GENERATIONS as u64 - 1).min(seq);
+        self.evicted - self.began[t as usize][(seq - behind) as usize % Self::GENERATIONS]
+    }
+}
+
 /// The classical clock wraps around after 2^5 times the memory.
 const CLOCK_MEMORIES_LOG2: u32 = 5;
 
@@ -105,6 +142,7 @@ impl Locked<'_> {
         let token = match self.policy.lists() {
             Lists::MultiGen => {
                 self.lv.tiers[t as usize].evict(flags.tier(), pages);
+                self.lv.clock.tick(pages);
                 let min = self.lv.gens.min_seq[t as usize];
                 (min & SEQ_MASK) << 2 | u64::from(flags.refs().saturating_sub(1))
             }
@@ -119,24 +157,32 @@ impl Locked<'_> {
         Shadow::new(of, token, flags.contains(Flags::WORKINGSET))
     }
 
-    /// A folio comes in over a shadow: counts the refault and marks the folio by how recent it is.
-    pub(crate) fn workingset_refault(&mut self, id: FolioId, shadow: Shadow, in_lru_fault: bool) {
+    /// A folio comes in over a shadow: counts the refault and marks the folio by how recent it is. `None` if it is nobody's refault.
+    pub(crate) fn workingset_refault(
+        &mut self,
+        id: FolioId,
+        shadow: Shadow,
+        in_lru_fault: bool,
+    ) -> Option<Sighting> {
         match self.policy.lists() {
             Lists::MultiGen => self.refault_multi_gen(id, shadow, in_lru_fault),
             Lists::Classical => self.refault_classical(id, shadow),
         }
     }
 
-    fn refault_multi_gen(&mut self, id: FolioId, shadow: Shadow, in_lru_fault: bool) {
+    fn refault_multi_gen(&mut self, id: FolioId, shadow: Shadow, in_lru_fault: bool) -> Option<Sighting> {
         let f = &self.folios[id];
         let (pages, t) = (f.pages(), f.lru_type());
         if shadow.memcg() != f.memcg.0 & MEMCG_MASK {
-            return;
+            return None;
         }
         *self.events.refault(t) += pages;
         let age = (self.lv.gens.max_seq & SEQ_MASK).wrapping_sub(shadow.token() >> 2) & SEQ_MASK;
+        let oldest = self.lv.gens.min_seq[t as usize];
+        let behind = (oldest & SEQ_MASK).wrapping_sub(shadow.token() >> 2) & SEQ_MASK;
+        let distance = self.lv.clock.since(t, oldest, behind);
         if age >= MAX_NR_GENS {
-            return;
+            return Some(Sighting { recent: false, distance });
         }
         let refs = (shadow.token() & 3) as u8 + 1;
         let workingset = shadow.workingset();
@@ -152,18 +198,19 @@ impl Locked<'_> {
         } else {
             flags.set_refs_field(u32::from(refs) - 1);
         }
+        Some(Sighting { recent: true, distance })
     }
 
-    fn refault_classical(&mut self, id: FolioId, shadow: Shadow) {
+    fn refault_classical(&mut self, id: FolioId, shadow: Shadow) -> Option<Sighting> {
         let f = &self.folios[id];
         let (pages, t) = (f.pages(), f.lru_type());
         *self.events.refault(t) += pages;
-        let Some(from) = self.levels.named(self.slot, shadow.memcg(), MEMCG_MASK) else { return };
+        let from = self.levels.named(self.slot, shadow.memcg(), MEMCG_MASK)?;
         let order = bucket_order(self.folios.frames());
         let now = self.levels.nonresident_age(from) >> order;
         let distance = (now.wrapping_sub(shadow.token()) & TOKEN_MASK) << order;
         if distance > self.refault_competitors(from, t) {
-            return;
+            return Some(Sighting { recent: false, distance });
         }
         self.folios[id].flags.insert(Flags::ACTIVE);
         self.levels.age(self.slot, pages);
@@ -173,6 +220,7 @@ impl Locked<'_> {
             *self.events.restore(t) += pages;
             self.cost_of_refault(t, pages);
         }
+        Some(Sighting { recent: true, distance })
     }
 
     /// Pages that a returning page competes with, as last published (`reclaim.md` §6.1 step 3).

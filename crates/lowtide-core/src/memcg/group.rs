@@ -2,6 +2,7 @@
 
 use super::{Counter, SharedCursor};
 use crate::folio::FolioTable;
+use crate::high::GroupHigh;
 use crate::hooks::LimitHooks;
 use crate::lruvec::Lruvec;
 use crate::stat::{Events, MemcgEvents};
@@ -41,6 +42,8 @@ pub(crate) struct Memcg {
     pub(crate) swap_only: u64,
     /// Pages charged for memory that the program allocates itself.
     pub(crate) reserved: u64,
+    /// What its limits cost its tasks.
+    pub(crate) high: GroupHigh,
     /// A program that decides about the limits of this group and those below that have none of their own.
     pub(crate) hooks: Option<Box<dyn LimitHooks>>,
 }
@@ -74,6 +77,7 @@ impl Memcg {
             swapcached: 0,
             swap_only: 0,
             reserved: 0,
+            high: GroupHigh::default(),
             hooks: None,
         }
     }

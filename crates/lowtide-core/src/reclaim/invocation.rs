@@ -19,6 +19,8 @@ use super::mglru_loop::MglruLoop;
 use super::shrink::{Batch, Freed, Victim};
 use super::throttle::{PassCounts, ThrottleReason};
 use crate::engine::Engine;
+use crate::high::Spared;
+use crate::high::stall_debt::EvictedFor;
 use crate::limits::DEF_PRIORITY;
 use crate::lruvec::{AgeEnd, AgeJob, Facts, Preparation};
 use crate::memcg::{Cursor, Protection};
@@ -88,8 +90,12 @@ pub struct Reclaim {
     /// What protects it from this invocation.
     pub(super) protection: Protection,
     cursor: Cursor,
+    /// The driver's time at the last step.
+    now: u64,
     pub(super) goal: u64,
     pub(super) reason: Reason,
+    /// Whose limit the folios go for.
+    pub(super) cause: EvictedFor,
     pub(super) task: Task,
     pub(super) priority: u32,
     passes: u32,
@@ -124,8 +130,14 @@ impl Reclaim {
             group_id: target,
             protection: Protection::default(),
             cursor: Cursor::default(),
+            now: 0,
             goal,
             reason,
+            cause: match reason {
+                Reason::Proactive => EvictedFor::Proactive,
+                Reason::Direct if target != MemcgId::ROOT => EvictedFor::Max,
+                Reason::Direct | Reason::Kswapd => EvictedFor::Global,
+            },
             task,
             priority: DEF_PRIORITY,
             passes: 0,
@@ -145,6 +157,13 @@ impl Reclaim {
             classical: ClassicalLoop::default(),
             prepared: None,
         }
+    }
+
+    /// The same invocation on behalf of a group that is above its `high`.
+    #[must_use]
+    pub(crate) const fn for_high(mut self) -> Self {
+        self.cause = EvictedFor::High;
+        self
     }
 
     /// Pages reclaimed so far.
@@ -189,6 +208,7 @@ impl Reclaim {
     /// unevictable before its translations were dropped, or was never written to swap: the driver's protocol is broken, and going on would
     /// lose data.
     pub fn step<F: Facts>(&mut self, engine: &mut Engine, facts: &mut F, now: u64) -> Step {
+        self.now = now;
         loop {
             if let Some(step) = self.pending.pop_front() {
                 return step;
@@ -260,10 +280,14 @@ impl Reclaim {
         };
         (self.group, self.group_id) = (id.slot, id);
         self.protection = engine.memcgs.protect(self.target, id.slot);
-        if self.protection.below_min() {
+        let spared = match id == self.target {
+            true => Spared::default(),
+            false => engine.ask_protection(id.slot, &self.protection, self.now),
+        };
+        if spared.min {
             return;
         }
-        if self.protection.below_low() {
+        if spared.low {
             if !self.override_low {
                 self.low_skipped = true;
                 return;

@@ -287,6 +287,9 @@ impl Reclaim {
                 Unmapped::Raced => Fate::Keep,
             };
         }
+        if self.batch.stat.reclaimed > 0 {
+            engine.memcgs[self.group].high.evicted_by = Some((self.target, self.cause));
+        }
         self.reclaimed += self.batch.stat.reclaimed;
         self.batch.reclaimed_in_all += self.batch.stat.reclaimed;
         if self.batch.first_pass && self.account_writeback(engine.policy) {

@@ -1,0 +1,111 @@
+//! Asking the programs that are attached to groups: what they are shown, and how far their answers go.
+//!
+//! A group without a program has that of its nearest ancestor. A program that is asked about protection can spare a group or give it up, but not make a charge
+//! fail that could succeed: what it calls protected is treated as best effort, and is taken before a reclaim returns with nothing. Source: `memcg.md` §15.
+
+use super::Payer;
+use super::handler::{Delays, TaskFacts};
+use crate::engine::Engine;
+use crate::hooks::{LimitReason, LimitSnapshot, ThrottleAnswer};
+use crate::memcg::Protection;
+use crate::units::{MemcgId, MemcgSlot};
+
+impl Engine {
+    /// What a program attached to a group, or to the nearest ancestor that has one, would see of a group.
+    ///
+    /// # Panics
+    /// When the group is gone.
+    pub fn snapshot(&mut self, memcg: MemcgId, reason: LimitReason, now: u64) -> LimitSnapshot {
+        let pressure = self.pressure(memcg, now);
+        let limits = self.limits(memcg);
+        let (emin, elow) = self.effective(memcg);
+        let group = &self.memcgs[memcg];
+        LimitSnapshot {
+            reason: reason as u32,
+            group: memcg.number(),
+            level: group.depth,
+            page_bytes: self.page_bytes as u32,
+            usage: group.memory.usage,
+            max: limits.max,
+            high: limits.high,
+            low: limits.low,
+            min: limits.min,
+            elow,
+            emin,
+            swap_usage: group.swap.usage,
+            swap_max: limits.swap_max,
+            stall_rate: group.high.stall.rate(now),
+            psi_some_us: pressure.some.total_ns / 1000,
+            psi_full_us: pressure.full.total_ns / 1000,
+            psi_some_avg10: pressure.some.averages[0],
+            psi_full_avg10: pressure.full.averages[0],
+            since_refault_ns: group.high.last_refault_ns.map_or(u64::MAX, |then| now.saturating_sub(then)),
+            now_ns: now,
+            ..LimitSnapshot::default()
+        }
+    }
+
+    /// Asks the program that decides for a group, if there is one.
+    pub(super) fn ask_throttle(
+        &mut self,
+        memcg: MemcgId,
+        payer: &Payer<'_>,
+        pages_over: u64,
+        facts: &TaskFacts,
+        delays: Delays,
+        now: u64,
+    ) -> ThrottleAnswer {
+        let Some(of) = self.hooked(memcg.slot) else { return ThrottleAnswer::Default };
+        let group = self.memcgs.id(of);
+        let snapshot = LimitSnapshot {
+            task: payer.number,
+            task_debt_ns: payer.debt.unpaid(now),
+            nr_over_high: pages_over,
+            since_refault_ns: facts.since_refault_ns,
+            overage_delay_ns: delays.overage_ns,
+            default_delay_ns: delays.default_ns,
+            hz: payer.hz,
+            ..self.snapshot(group, LimitReason::High, now)
+        };
+        let hooks = self.memcgs[of].hooks.as_mut().expect("the group has a program");
+        hooks.throttle(&snapshot)
+    }
+
+    /// The group itself or the nearest ancestor that has a program.
+    fn hooked(&self, slot: MemcgSlot) -> Option<MemcgSlot> {
+        self.memcgs.upwards(slot).find(|&at| self.memcgs[at].hooks.is_some())
+    }
+
+    /// Whether reclaim has to spare a group altogether, and whether as long as others have something: as computed, or as its program says.
+    pub(crate) fn ask_protection(&mut self, slot: MemcgSlot, computed: &Protection, now: u64) -> Spared {
+        let spared = Spared { min: computed.below_min(), low: computed.below_low() };
+        let Some(of) = self.hooked(slot) else { return spared };
+        let snapshot = self.snapshot(self.memcgs.id(slot), LimitReason::Protection, now);
+        let hooks = self.memcgs[of].hooks.as_mut().expect("the group has a program");
+        let (min, low) = (hooks.below_min(&snapshot), hooks.below_low(&snapshot));
+        Spared {
+            // A yes of the program's own is best effort.
+            min: spared.min && min != Some(false),
+            low: low.unwrap_or(spared.low) || (!spared.min && min == Some(true)),
+        }
+    }
+
+    /// Pages that the program of a group wants to be reclaimed from it now, ahead of need: asked at the driver's interval. At most what the group uses.
+    ///
+    /// # Panics
+    /// When the group is gone.
+    pub fn ask_proactive(&mut self, memcg: MemcgId, now: u64) -> u64 {
+        let snapshot = self.snapshot(memcg, LimitReason::Proactive, now);
+        let usage = self.usage(memcg);
+        self.memcgs[memcg].hooks.as_mut().map_or(0, |hooks| hooks.proactive(&snapshot).min(usage))
+    }
+}
+
+/// How a group is spared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Spared {
+    /// Altogether.
+    pub(crate) min: bool,
+    /// As long as others have something.
+    pub(crate) low: bool,
+}
