@@ -17,6 +17,7 @@ mod pool;
 pub mod published;
 pub mod spec;
 pub mod swarm;
+mod zram;
 
 pub use costs::Costs;
 pub use machine::{Contention, DeviceCounts, KernelCounts, MachineConfig, MachineError, MachineStat};
