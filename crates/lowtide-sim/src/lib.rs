@@ -16,6 +16,7 @@ pub mod plot;
 mod pool;
 pub mod published;
 pub mod spec;
+pub mod statistics;
 pub mod swarm;
 mod zram;
 
