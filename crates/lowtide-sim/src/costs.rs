@@ -80,6 +80,19 @@ macro_rules! costs {
                 self.new_page() + self.clear_page_ns
             }
 
+            /// The costs of a machine on which a page stands for `pages` pages: all that is paid for pages, tables, batches and
+            /// commands is as many times as much. What does not come with pages stays: switches, wake-ups and ticks.
+            #[must_use]
+            pub fn coarse(&self, pages: f64) -> Self {
+                let times = |ns: u64| (ns as f64 * pages).round() as u64;
+                Self {
+                    context_switch_ns: self.context_switch_ns,
+                    wakeup_ns: self.wakeup_ns,
+                    tick_ns: self.tick_ns,
+                    ..Self { $($name: times(self.$name),)* }
+                }
+            }
+
             /// Checks that every cost can be charged.
             ///
             /// # Errors
@@ -193,8 +206,10 @@ costs! {
 
     // Swap.
 
-    /// Taking or returning one swap slot, with its entry in the swap cache. Guess.
+    /// Taking or returning one swap slot, with its entry in the swap cache, under a lock that all CPUs share. Guess.
     swap_slot_ns: 150,
+    /// Finding that a page holds nothing but zeros, which takes the place of compressing it: a page is read. Guess.
+    find_zeros_ns: 150,
     /// Compressing one page for zram (lzo-rle class). `workloads.md` §0.4, assumed.
     compress_ns: 2_500,
     /// Decompressing one page of zram. `workloads.md` §0.4, assumed.

@@ -16,7 +16,9 @@ pub mod plot;
 mod pool;
 pub mod published;
 pub mod spec;
+pub mod statistics;
 pub mod swarm;
+mod zram;
 
 pub use costs::Costs;
 pub use machine::{Contention, DeviceCounts, KernelCounts, MachineConfig, MachineError, MachineStat};

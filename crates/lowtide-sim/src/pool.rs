@@ -5,17 +5,30 @@
 //! in between.
 
 use crate::memory::{Cached, Memory, ObjectId, VmaId};
+use crate::zram::Zram;
 use lowtide_core::{
     AccessCounts, ConfigError, Engine, EngineConfig, Flags, FolioId, Lists, LruType, MemcgId, Owner, Reclaim,
-    SpaceId, Task, Unmapped,
+    SpaceId, Task, Unmapped, Victim,
 };
 use std::sync::Arc;
+
+/// What unmapping the victims of a batch came to, which is what it costs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct UnmapWork {
+    /// Translations dropped.
+    pub(crate) translations: u64,
+    /// Pages compressed.
+    pub(crate) compressed: u64,
+    /// Pages that were found to hold zeros, so that there was nothing to compress.
+    pub(crate) zeros: u64,
+}
 
 /// The pool of frames, the engine that says who may have them, and what is in them.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) engine: Engine,
     pub(crate) memory: Memory,
+    pub(crate) zram: Zram,
     accesses: Arc<AccessCounts>,
     free: Vec<u32>,
     frames: usize,
@@ -34,7 +47,14 @@ impl Pool {
         let accesses = engine.accesses();
         // The first frames are handed out first: neighbours in time are neighbours in memory.
         let free: Vec<u32> = (0..config.frames).rev().collect();
-        Ok(Self { engine, memory: Memory::default(), accesses, frames: free.len(), free })
+        Ok(Self {
+            engine,
+            memory: Memory::default(),
+            zram: Zram::default(),
+            accesses,
+            frames: free.len(),
+            free,
+        })
     }
 
     /// Whether accesses through the descriptor move folios between lists at once.
@@ -87,6 +107,7 @@ impl Pool {
         let shadow = self.memory.cached(object, page).shadow();
         let owner = Owner { space: SpaceId(object.0), page };
         self.engine.swap_in(frame, owner, 0, MemcgId::ROOT, shadow, task);
+        self.zram.drop_page(object);
         self.memory.set_cached(object, page, Cached::resident(frame));
         frame
     }
@@ -99,27 +120,38 @@ impl Pool {
         }
     }
 
-    /// Drops the translations of those victims of a reclaim that are not `held`. Returns how many translations there were.
+    /// Drops the translations of those victims of a reclaim that are not `held`, and compresses those that go to swap.
     pub(crate) fn unmap_victims(
         &mut self,
         reclaim: &mut Reclaim,
         held: impl Fn(ObjectId, u64) -> bool,
-    ) -> u32 {
-        let mut dropped = 0;
+        task: Task,
+    ) -> UnmapWork {
+        let mut work = UnmapWork::default();
         for victim in reclaim.victims() {
             let (object, page) = (ObjectId(victim.owner.space.0), victim.owner.page);
-            if !held(object, page) {
-                dropped += self.memory.unmap(object, page);
-                victim.outcome = Unmapped::Done;
+            if held(object, page) {
+                continue;
+            }
+            let stored = victim.to_swap && self.memory.is_dirty(object, page);
+            work.translations += u64::from(self.memory.unmap(object, page));
+            victim.outcome = Unmapped::Done;
+            if self.begin_swap_out(victim, stored) {
+                self.engine.end_writeback(victim.folio, true, task);
+                *if self.zram.is_zeros(object) { &mut work.zeros } else { &mut work.compressed } += 1;
             }
         }
-        dropped
+        work
     }
 
     /// Takes the frames that a reclaim freed, and remembers their pages. Returns how many.
     pub(crate) fn take_freed(&mut self, reclaim: &Reclaim) -> u64 {
         for gone in reclaim.freed() {
-            self.memory.set_cached(ObjectId(gone.owner.space.0), gone.owner.page, Cached::gone(gone.shadow));
+            let object = ObjectId(gone.owner.space.0);
+            self.memory.set_cached(object, gone.owner.page, Cached::gone(gone.shadow));
+            if self.is_anon(object) {
+                self.zram.keep(object);
+            }
             self.free.push(gone.folio.0);
         }
         reclaim.freed().len() as u64
@@ -146,10 +178,45 @@ impl Pool {
             self.free.push(frame.0);
         } else if cached.is_gone() && self.is_anon(object) {
             self.engine.free_swap(MemcgId::ROOT, 1);
+            self.zram.drop_page(object);
         }
         self.memory.unmap(object, page);
         self.memory.set_cached(object, page, Cached::ABSENT);
         true
+    }
+
+    /// Writes a victim of reclaim that goes to swap, if its slot does not hold what it holds, to a device that takes it at once: the folio may
+    /// be freed. Its translations have been dropped, and `stored` says whether there was a store through one. Returns whether there was
+    /// anything to write.
+    pub(crate) fn begin_swap_out(&mut self, victim: &mut Victim, stored: bool) -> bool {
+        if !victim.to_swap {
+            return false;
+        }
+        if stored {
+            self.engine.set_dirty(victim.folio);
+        }
+        let begun = self.is_dirty(victim.folio) && self.engine.start_writeback(victim.folio);
+        if begun {
+            victim.outcome = Unmapped::Writing;
+        }
+        begun
+    }
+
+    /// Whether every one of `slots` slots of swap is free or has one page. Cost: O(pages of heaps).
+    ///
+    /// # Errors
+    /// Where they are, if they are not.
+    pub(crate) fn validate_swap(&self, slots: u64) -> Result<(), String> {
+        let heaps = self.memory.objects.iter().filter(|o| o.lru_type == LruType::Anon);
+        let tables = heaps.flat_map(|o| (0..o.pages.tables()).filter_map(|table| o.pages.table(table)));
+        let gone = tables.flatten().filter(|cached: &&Cached| cached.is_gone()).count() as u64;
+        let (free, cached) = (self.engine.free_swap_pages(), self.engine.stat(MemcgId::ROOT).swapcached);
+        if free + cached + gone == slots {
+            return Ok(());
+        }
+        Err(format!(
+            "of {slots} slots, {free} are free, {cached} are held in memory, {gone} by pages that are not"
+        ))
     }
 
     /// Adds an object that is mapped once, into an address space that there is.

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use lowtide_sim::spec::{DeviceSpec, MachineSpec, SpecError, SwapKind, SwapSpec};
+use lowtide_sim::spec::{DeviceSpec, MachineSpec, SpecError, SwapSpec};
 
 fn machine(text: &str) -> MachineSpec {
     MachineSpec::from_toml(text, "test").unwrap_or_else(|error| panic!("{text}\n{error}"))
@@ -69,7 +69,7 @@ fn a_file_says_what_is_different_from_its_base() {
     assert_eq!((changed.costs.touch_ns, changed.costs.copy_page_ns), (7, base.costs.copy_page_ns));
 
     let swap = machine("base = 'phone'\n[swap]\nsize = 1_073_741_824").swap;
-    assert_eq!(swap, Some(SwapSpec { kind: SwapKind::Zram, size: 1 << 30 }), "the kind is still the base's");
+    assert_eq!(swap, Some(SwapSpec::zram(1 << 30)), "the kind is still the base's");
 }
 
 #[test]
@@ -132,6 +132,10 @@ fn a_value_that_makes_no_machine_is_refused_with_its_key() {
     says("[swap]\nsize = '1G'", &["`swap.kind` is missing", "\"zram\" or \"device\""]);
     says("[swap]\nkind = 'device'", &["`swap.size` is missing", "a size from"]);
     says("[swap]\nkind = 'zram'\nsize = '2T'", &["`swap.size = \"2T\"`", "at most 1T", "memory = \"16G\""]);
+    says(
+        "[swap]\nkind = 'zram'\nsize = '1G'\ncompressed_percent = 0",
+        &["`swap.compressed_percent = 0`", "1 to 100"],
+    );
     says("[swap]\nkind = 'device'\nsize = 0", &["`swap.size = 0`", "swap = \"none\""]);
     says("[costs]\ntouch_ns = -1", &["`costs.touch_ns = -1`", "gives time back"]);
     says("[costs]\nzap_ns = 2_000_000_000", &["`costs.zap_ns = 2000000000`", "more than a second"]);

@@ -2,7 +2,7 @@
 
 use comfy_table::Table;
 
-use super::row::{Ratio, Row, RowLatency};
+use super::row::{Ratio, Row, RowLatency, Workers};
 use crate::table::{self, mib, thousands, us};
 
 /// A column: its header, and what stands in it.
@@ -21,6 +21,26 @@ pub(crate) const DATABASE: &[Column] = &[
     ("ratio: ops/s", |row| ratio(row, |ratio| ratio.ops_per_s)),
     ("read", |row| ratio(row, |ratio| ratio.pgpgin)),
     ("refaults", |row| ratio(row, |ratio| ratio.workingset_refault_file)),
+];
+
+/// Tenants: published rows stand below those they belong to.
+pub(crate) const TENANTS: &[Column] = &[
+    ("policy", label),
+    ("requests", |row| number(row.ops.map(|ops| ops as f64))),
+    ("a worker", |row| worker(row, |workers| workers.mean)),
+    ("± 95 %", |row| worker(row, |workers| workers.ci95.map(|[low, high]| (high - low) / 2.0))),
+    ("stdev", |row| worker(row, |workers| workers.stdev)),
+    ("least", |row| worker(row, |workers| workers.least)),
+    ("Jain", |row| row.jain.map_or_else(String::new, |jain| format!("{jain:.4}"))),
+    ("% < 1 s", |row| share(row, 0)),
+    ("1-2", |row| share(row, 1)),
+    ("2-4", |row| share(row, 2)),
+    ("4-8", |row| share(row, 4)),
+    ("8-16", |row| share(row, 8)),
+    ("k swapped in", |row| {
+        if row.source.is_some() { String::new() } else { thousands(row.count("pswpin") as f64 / 1e3) }
+    }),
+    ("ratio", |row| ratio(row, |ratio| ratio.ops_per_s)),
 ];
 
 /// Operation streams on the plain machine.
@@ -105,6 +125,14 @@ fn pgsteal(row: &Row) -> String {
 
 fn p99(row: &Row) -> String {
     row.latency_us.and_then(RowLatency::p99).map_or_else(String::new, us)
+}
+
+fn worker(row: &Row, of: fn(&Workers) -> Option<f64>) -> String {
+    row.workers.as_ref().and_then(of).map_or_else(String::new, |number| format!("{number:.1}"))
+}
+
+fn share(row: &Row, from_s: u64) -> String {
+    row.bucket_share(from_s).map_or_else(String::new, |share| format!("{:.1}", 100.0 * share))
 }
 
 fn number(number: Option<f64>) -> String {

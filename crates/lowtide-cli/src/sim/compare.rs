@@ -1,9 +1,11 @@
 //! Rows beside others: ratios to a base, what was published, and whether it was reproduced.
 
 use lowtide::Policy;
-use lowtide_sim::published::{Arm, Criterion, Measured, published, verdict};
+use lowtide_sim::published::{
+    Arm, Criterion, Measured, MeasuredTenants, published, published_tenants, tenants_verdict, verdict,
+};
 
-use super::row::Row;
+use super::row::{Row, Workers};
 use crate::table;
 
 /// The row that others are compared with: `mglru-7.1`, so that a ladder of its switches shows what each is worth; else the first.
@@ -38,6 +40,19 @@ pub(crate) fn with_published(rows: Vec<Row>) -> Vec<Row> {
     all
 }
 
+/// The same for tenants.
+pub(crate) fn with_published_tenants(rows: Vec<Row>) -> Vec<Row> {
+    let mut all = Vec::with_capacity(5 * rows.len());
+    for row in rows {
+        let postings = arm(&row).map(published_tenants).unwrap_or_default();
+        let postings: Vec<Row> =
+            postings.iter().map(|posting| Row::published_tenants(&row, posting)).collect();
+        all.push(row);
+        all.extend(postings);
+    }
+    all
+}
+
 fn arm(row: &Row) -> Option<Arm> {
     row.policy.parse().ok().and_then(Arm::of)
 }
@@ -46,9 +61,19 @@ fn arm(row: &Row) -> Option<Arm> {
 pub(crate) fn verdict_lines(rows: &[Row]) -> Vec<String> {
     let of = |wanted| rows.iter().find(|row| arm(row) == Some(wanted)).map(measured);
     let (Some(before), Some(after)) = (of(Arm::Before), of(Arm::After)) else { return Vec::new() };
-    let criteria = verdict(&before, &after, of(Arm::Classical).as_ref());
+    criteria_lines(&verdict(&before, &after, of(Arm::Classical).as_ref()))
+}
+
+/// The criteria for tenants, a line each, if the rows before and after are there.
+pub(crate) fn tenants_verdict_lines(rows: &[Row]) -> Vec<String> {
+    let of = |wanted| rows.iter().find(|row| arm(row) == Some(wanted)).map(measured_tenants);
+    let (Some(before), Some(after)) = (of(Arm::Before), of(Arm::After)) else { return Vec::new() };
+    criteria_lines(&tenants_verdict(&before, &after, of(Arm::Classical).as_ref()))
+}
+
+fn criteria_lines(criteria: &[Criterion]) -> Vec<String> {
     let mut table = table::new(&["reproduced?", "here", "at least", "at most", "published", ""], 1);
-    for criterion in &criteria {
+    for criterion in criteria {
         table.add_row(cells(criterion));
     }
     vec![format!("\n{table}")]
@@ -64,6 +89,25 @@ fn cells(criterion: &Criterion) -> [String; 6] {
         criterion.published.into(),
         criterion.outcome.text().into(),
     ]
+}
+
+/// A row of tenants as the verdict wants it.
+fn measured_tenants(row: &Row) -> MeasuredTenants {
+    let worker = |of: fn(&Workers) -> Option<f64>| row.workers.as_ref().and_then(of).unwrap_or(f64::NAN);
+    let ops_from = |from, to| {
+        let buckets = row.latency_buckets.iter().flatten();
+        buckets.filter(|bucket| (from..to).contains(&bucket.from_s)).map(|bucket| bucket.ops as f64).sum()
+    };
+    MeasuredTenants {
+        total: row.ops.unwrap_or(0) as f64,
+        mean: worker(|workers| workers.mean),
+        ci95: worker(|workers| workers.ci95.map(|[low, high]| (high - low) / 2.0)),
+        jain: row.jain.unwrap_or(f64::NAN),
+        least: worker(|workers| workers.least),
+        below_1s: ops_from(0, 1),
+        from_4s_to_8s: ops_from(4, 8),
+        from_8s: ops_from(8, u64::MAX),
+    }
 }
 
 /// A row as the verdict wants it.

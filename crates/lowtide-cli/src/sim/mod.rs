@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `args`, `count`, `options` | what can be said; what each option may be |
 //! | `database`, `compare` | the published experiment; ratios, published rows, the verdict |
+//! | `tenants` | programs of equal demand that share a machine |
 //! | `pages`, `stream` | streams of single pages |
 //! | `trace` | recorded streams |
 //! | `swarm` | random plans, every invariant checked |
@@ -27,6 +28,7 @@ mod row;
 mod show;
 mod stream;
 mod swarm;
+mod tenants;
 mod trace;
 
 use args::{Output, SimArgs, Target};
@@ -51,6 +53,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     }
     match args.workload {
         Some(Target::Database(letter)) => database::run(args, letter),
+        Some(Target::Tenants) => tenants::run(args),
         Some(Target::Pages(pattern)) => pages::run(args, pattern),
         None => trace::run(args),
     }

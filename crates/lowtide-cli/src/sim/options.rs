@@ -17,6 +17,8 @@ pub(crate) const PAGE_BYTES: u64 = 4096;
 pub(crate) enum Kind {
     /// The database, which always has a machine.
     Database,
+    /// Tenants, who always have a machine.
+    Tenants,
     /// Single pages.
     Pages,
     /// A trace.
@@ -30,6 +32,7 @@ impl Kind {
     pub(crate) const fn of(args: &SimArgs) -> Self {
         match args.workload {
             Some(Target::Database(_)) => Self::Database,
+            Some(Target::Tenants) => Self::Tenants,
             Some(Target::Pages(_)) => Self::Pages,
             None if args.trace.is_some() => Self::Trace,
             None => Self::Swarm,
@@ -44,7 +47,9 @@ impl Kind {
 pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
     let kind = Kind::of(args);
     let pages = kind == Kind::Pages;
-    let plain = args.machine.is_none() && kind != Kind::Database;
+    let plain = args.machine.is_none() && !matches!(kind, Kind::Database | Kind::Tenants);
+    let scales = matches!(kind, Kind::Database | Kind::Tenants);
+    let tenants = kind == Kind::Tenants;
     let swarm = kind == Kind::Swarm;
     let plain_trace = plain && kind == Kind::Trace;
     let rules = [
@@ -70,8 +75,15 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
         ),
         (args.threads.is_some() && plain, "--threads", "simulated machines; name one with --machine"),
         (args.ops.is_some() && kind == Kind::Trace, "--ops", "workloads; a trace is played to its end"),
-        (args.scale.is_some() && kind != Kind::Database, "--scale", "ycsb; use --size and --ops"),
-        (args.size.is_some() && !pages, "--size", "zipf, uniform and loop; use --scale for ycsb"),
+        (args.scale.is_some() && !scales, "--scale", "ycsb and tenants; use --size and --ops"),
+        (args.seconds.is_some() && !tenants, "--seconds", "tenants; use --ops"),
+        (tenants && args.ops.is_some(), "--ops", "other workloads; use --seconds for tenants"),
+        (
+            tenants && args.threads.is_some(),
+            "--threads",
+            "other workloads; there are always 64 workers of tenants",
+        ),
+        (args.size.is_some() && !pages, "--size", "zipf, uniform and loop; use --scale for ycsb and tenants"),
         (args.access.is_some() && !pages, "--access", "zipf, uniform and loop"),
         (args.about_curves() && kind != Kind::Trace, "a miss-ratio curve", "--trace"),
         (args.about_curves() && args.machine.is_some(), "--machine", "anything but --mrc and --advise"),

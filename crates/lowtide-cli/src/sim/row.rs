@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lowtide_core::{Events, MemoryStat};
-use lowtide_sim::published::Published;
+use lowtide_sim::client::tenants::BUCKETS_S;
+use lowtide_sim::published::{Published, PublishedTenants};
 use lowtide_sim::{MachineStat, PlainCounts};
 use serde::Serialize;
 
@@ -50,6 +51,9 @@ pub(crate) struct Row {
     /// The seed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seed: Option<u64>,
+    /// The size of the experiment as a part of the published one, where a page stands for many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) scale: Option<f64>,
     /// Virtual seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seconds: Option<f64>,
@@ -62,6 +66,21 @@ pub(crate) struct Row {
     /// Virtual microseconds of an operation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) latency_us: Option<RowLatency>,
+    /// Jain's index of fairness between workers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) jain: Option<f64>,
+    /// What each worker did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) workers: Option<Workers>,
+    /// Operations by the seconds that they took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) latency_buckets: Option<Vec<Bucket>>,
+    /// How long tasks spun for the lock of the lists, all together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lruvec_lock_ms: Option<f64>,
+    /// How long tasks spun for the lock of swap slots, all together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) swap_lock_ms: Option<f64>,
     /// Accesses to pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) accesses: Option<u64>,
@@ -112,6 +131,45 @@ pub(crate) struct Row {
     /// Bytes of real memory for each page of data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bytes_per_page: Option<f64>,
+}
+
+/// Operations of workers that are alike, as far as they are known.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Workers {
+    /// Of one, on average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mean: Option<f64>,
+    /// The 95 % confidence interval of the mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ci95: Option<[f64; 2]>,
+    /// The sample standard deviation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) stdev: Option<f64>,
+    /// Of the one that did least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) least: Option<f64>,
+    /// Of the one that did most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) most: Option<f64>,
+    /// Of each; those of one tenant are side by side.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) requests: Vec<u64>,
+}
+
+/// Operations that took at least so long, and less than the next bucket says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Bucket {
+    /// Seconds.
+    pub(crate) from_s: u64,
+    /// Operations.
+    pub(crate) ops: u64,
+}
+
+impl Bucket {
+    /// The buckets with these bounds.
+    pub(crate) fn all(bounds: &[u64], counts: &[u64]) -> Vec<Self> {
+        bounds.iter().zip(counts).map(|(&from_s, &ops)| Self { from_s, ops }).collect()
+    }
 }
 
 /// A latency, as far as it is known.
@@ -234,6 +292,38 @@ impl Row {
             stat: published.stat,
             ..Self::default()
         }
+    }
+
+    /// A row of what was published about tenants, beside a simulated one of the same arm.
+    pub(crate) fn published_tenants(beside: &Self, published: &PublishedTenants) -> Self {
+        Self {
+            workload: beside.workload,
+            world: "real",
+            system: "published",
+            source: Some(published.posting),
+            policy: beside.policy.clone(),
+            machine: beside.machine.clone(),
+            page_bytes: beside.page_bytes,
+            threads: beside.threads,
+            ops: published.total,
+            jain: published.jain,
+            workers: Some(Workers {
+                mean: published.mean.or(published.ci95.map(|(low, high)| low.midpoint(high))),
+                ci95: published.ci95.map(|(low, high)| [low, high]),
+                stdev: published.stdev,
+                ..Workers::default()
+            }),
+            latency_buckets: published.buckets.map(|counts| Bucket::all(&BUCKETS_S, &counts)),
+            ..Self::default()
+        }
+    }
+
+    /// The share of operations that took `from_s` seconds, or up to the end of that bucket longer.
+    pub(crate) fn bucket_share(&self, from_s: u64) -> Option<f64> {
+        let buckets = self.latency_buckets.as_ref()?;
+        let all: u64 = buckets.iter().map(|bucket| bucket.ops).sum();
+        let found = buckets.iter().find(|bucket| bucket.from_s == from_s)?;
+        Some(found.ops as f64 / all as f64)
     }
 
     /// This row with its ratio to `base`.

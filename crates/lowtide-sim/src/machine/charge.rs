@@ -62,12 +62,14 @@ impl Ctx {
                 match step {
                     Step::Unmap => {
                         world.watched(|watch, world| watch.victims(world, reclaim.victims()));
-                        let dropped = world.unmap_victims(&mut reclaim);
-                        cost += u64::from(dropped) * world.costs.unmap_ns;
-                        cost += if dropped > 0 { world.costs.tlb_flush_ns } else { 0 };
+                        let task = world.engine_task(self.id, false);
+                        let work = world.unmap_victims(&mut reclaim, task);
+                        let now = world.sched.local(self.id) + cost;
+                        cost += world.unmap_cost(work, now);
                     }
                     Step::Freed => {
                         cost += world.pool.take_freed(&reclaim) * world.costs.free_page_ns;
+                        world.fit_zram();
                         world.watched(|watch, world| watch.freed(world, reclaim.freed()));
                     }
                     Step::WakeFlushers => world.wake_flusher(),

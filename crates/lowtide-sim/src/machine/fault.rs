@@ -6,7 +6,7 @@
 //!     cached, arrived ──► map it and up to 15 cached neighbours ───────► done                       (minor)
 //!     on its way ───────► let go of the lock, wait, fault again under the address space's lock      (retry)
 //!     absent ───────────► start the read, let go, wait, fault again                                 (major, retry)
-//!     a heap's page ────► charge, insert, map ─────────────────────────► done                       (minor)
+//!     a heap's page ────► as in `swap.rs` ─────────────────────────────► done                       (minor; major from swap)
 //! ```
 //!
 //! The first attempt takes the lock of the mapping alone. If that is held for writing, or if the fault has to be repeated, the lock of the
@@ -16,7 +16,6 @@ use super::MachineError;
 use super::ctx::Ctx;
 use super::files::OpenId;
 use super::lock::RwSemId;
-use super::watch::PageEvent;
 use super::world::World;
 use crate::memory::{ObjectId, VmaId};
 use lowtide_core::{LruType, MemcgId, SpaceId};
@@ -89,6 +88,7 @@ impl World {
         if reading || !self.pool.discard(object, page) {
             return false;
         }
+        self.fit_zram();
         self.watched(|watch, world| watch.given_up(world, object, page));
         if let Some(open) = mapping.open {
             let file = self.opens[open.0 as usize].file;
@@ -122,6 +122,8 @@ impl World {
 /// How an attempt ended.
 enum Attempt {
     Mapped,
+    /// The same, with a page that came from swap.
+    SwappedIn,
     /// The page is on its way.
     Wait,
 }
@@ -170,7 +172,7 @@ impl Ctx {
             (mapping, file.map_or(0, |file| world.file(file).read_failures))
         };
         let mut repeated = false;
-        loop {
+        let major = loop {
             let own = !repeated && self.w().rwsems[mapping.vma_lock.0 as usize].try_take(false);
             let lock = if own { mapping.vma_lock } else { mapping.mmap_lock };
             if !own {
@@ -179,7 +181,8 @@ impl Ctx {
             let attempt = self.attempt(mapping, page, store, failures, &mut repeated).await;
             self.w().release(lock, false);
             match attempt? {
-                Attempt::Mapped => break,
+                Attempt::Mapped => break repeated,
+                Attempt::SwappedIn => break true,
                 Attempt::Wait => {
                     let object = {
                         let mut world = self.w();
@@ -189,8 +192,8 @@ impl Ctx {
                     self.wait_page(object, page).await;
                 }
             }
-        }
-        self.w().pool.engine.count_fault(MemcgId::ROOT, repeated);
+        };
+        self.w().pool.engine.count_fault(MemcgId::ROOT, major);
         Ok(())
     }
 
@@ -210,7 +213,8 @@ impl Ctx {
         };
         self.spend(cost).await;
         let Some(open) = mapping.open else {
-            return self.heap_fault(mapping, page, store).await;
+            let swapped_in = self.heap_fault(mapping, page, store).await?;
+            return Ok(if swapped_in { Attempt::SwappedIn } else { Attempt::Mapped });
         };
         let file = self.w().opens[open.0 as usize].file;
         match frame {
@@ -267,32 +271,6 @@ impl Ctx {
                 Ok(Attempt::Wait)
             }
         }
-    }
-
-    /// A page of a heap: the first access makes it.
-    async fn heap_fault(&self, mapping: Mapping, page: u64, store: bool) -> Result<Attempt, MachineError> {
-        let object = self.w().pool.memory.vmas[mapping.vma.0 as usize].object;
-        if self.w().pool.frame(object, page).is_none() {
-            if !self.charge(true).await {
-                return Err(MachineError::OutOfMemory { at_ns: self.now() });
-            }
-            let cost = self.w().costs.zero_page();
-            self.spend(cost).await;
-            let mut guard = self.w();
-            let world = &mut *guard;
-            if world.pool.frame(object, page).is_some() {
-                world.pool.engine.uncharge(MemcgId::ROOT, 1);
-            } else {
-                let task = world.engine_task(self.id, true);
-                let frame = world.pool.insert(object, page, true, task);
-                world.pool.engine.set_dirty(frame);
-                world.watched(|watch, world| watch.page(world, PageEvent::Zeroed, object, page, frame));
-            }
-        }
-        let mut world = self.w();
-        world.pool.memory.map(mapping.vma, page, true);
-        world.watched_touch(mapping.vma, page, store);
-        Ok(Attempt::Mapped)
     }
 
     /// Waits until a page that could not be given up is used no more: until it has been read or written.

@@ -9,7 +9,8 @@ use super::sched::TaskId;
 use super::watch::PageEvent;
 use super::world::World;
 use crate::memory::ObjectId;
-use lowtide_core::Reclaim;
+use crate::pool::UnmapWork;
+use lowtide_core::{Reclaim, Task};
 use std::collections::BTreeMap;
 
 /// Who holds what.
@@ -30,10 +31,10 @@ impl World {
         self.watched_release(before);
     }
 
-    /// Drops the translations of those victims of a reclaim that nobody holds. Returns how many translations there were.
-    pub(crate) fn unmap_victims(&mut self, reclaim: &mut Reclaim) -> u32 {
+    /// Drops the translations of those victims of a reclaim that nobody holds, and compresses those that go to swap.
+    pub(crate) fn unmap_victims(&mut self, reclaim: &mut Reclaim, task: Task) -> UnmapWork {
         let holds = &self.holds;
-        self.pool.unmap_victims(reclaim, |object, page| holds.is_held(object, page))
+        self.pool.unmap_victims(reclaim, |object, page| holds.is_held(object, page), task)
     }
 
     /// A task holds nothing any more.

@@ -8,7 +8,7 @@
 //! | `device.rs`, `requests.rs` | a device; requests in flight and their completion |
 //! | `files.rs`, `readahead.rs`, `read.rs` | files, read-ahead, reading and writing through the descriptor |
 //! | `hold.rs` | references to pages |
-//! | `fault.rs` | accesses through a mapping |
+//! | `fault.rs`, `swap.rs` | accesses through a mapping; heaps, and swap on compressed memory |
 //! | `charge.rs`, `kswapd.rs` | charging and direct reclaim; the background reclaimer |
 //! | `budget.rs` | changing the budget |
 //! | `watch.rs` | an observer that checks |
@@ -29,6 +29,7 @@ mod read;
 mod readahead;
 mod requests;
 mod sched;
+mod swap;
 mod watch;
 mod world;
 mod writeback;
@@ -58,6 +59,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
+use swap::SwapArea;
 use thiserror::Error;
 
 /// Why a run ended early.
@@ -68,10 +70,18 @@ pub enum MachineError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A charge failed after all retries.
-    #[error("out of memory after {:.3} s of virtual time: nothing in the budget could be evicted; raise --max", *at_ns as f64 / 1e9)]
+    #[error("out of memory after {:.3} s of virtual time: nothing in the budget could be evicted; raise --max, or give heaps somewhere to go with [swap] in the machine's file", *at_ns as f64 / 1e9)]
     OutOfMemory {
         /// Virtual time.
         at_ns: u64,
+    },
+    /// Swap of a kind that the machine does not have yet.
+    #[error(
+        "swap on the device of machine `{machine}` is not simulated; write kind = \"zram\" in its [swap], or swap = \"none\""
+    )]
+    SwapDevice {
+        /// The machine's name.
+        machine: String,
     },
     /// The device failed a read, as it was told to.
     #[error("the device failed a read after {:.3} s of virtual time", *at_ns as f64 / 1e9)]
@@ -152,6 +162,14 @@ pub struct MachineStat {
     pub switches: u64,
     /// The lruvec lock.
     pub lruvec_lock: Contention,
+    /// The lock of slots in swap.
+    pub swap_lock: Contention,
+    /// Slots in swap, and those of them that nobody uses.
+    pub swap_pages: u64,
+    /// See `swap_pages`.
+    pub swap_free_pages: u64,
+    /// Bytes of memory that compressed pages take.
+    pub zram_bytes: u64,
     /// The locks of address spaces and mappings together.
     pub rwsems: Contention,
     /// Events that the simulator handled.
@@ -172,13 +190,14 @@ impl Machine {
         let limit = config.max.map(|max| max / spec.page).filter(|&max| max < memory);
         let kswapd = if limit.is_some() { Kswapd::default() } else { Kswapd::for_memory(memory, spec.page) };
         let max = limit.unwrap_or(memory - kswapd.min);
-        let pool = Pool::new(&EngineConfig {
+        let mut pool = Pool::new(&EngineConfig {
             frames: u32::try_from(max).unwrap_or(u32::MAX),
             max,
             page_bytes: spec.page,
             policy: config.policy,
             cpus,
         })?;
+        let swap = SwapArea::new(spec, &mut pool, limit.is_none())?;
         let world = World {
             sched: Sched::new(cpus, spec.timeslice_ns, spec.costs.context_switch_ns),
             pool,
@@ -194,6 +213,7 @@ impl Machine {
             marks: read::Marks::default(),
             walkers: Vec::new(),
             lruvec_lock: SpinLock::default(),
+            swap,
             rwsems: Vec::new(),
             page_waiters: BTreeMap::new(),
             writeback: writeback::Writeback::default(),
@@ -327,6 +347,10 @@ impl MachineStat {
             busy_ns: world.sched.busy_ns,
             switches: world.sched.switches,
             lruvec_lock: world.lruvec_lock.contention,
+            swap_lock: world.swap.lock.contention,
+            swap_pages: world.swap.slots,
+            swap_free_pages: world.pool.engine.free_swap_pages(),
+            zram_bytes: world.pool.zram.bytes(),
             rwsems,
             events: world.sched.handled,
             bytes: world.pool.bytes(),

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 pub struct KernelCounts {
     /// Accesses to pages.
     pub accesses: u64,
-    /// Accesses that had to wait for the device.
+    /// Accesses that had to wait for the device, or for a page to come from swap.
     pub major: u64,
     /// Invocations of direct reclaim.
     pub direct_reclaims: u64,
@@ -70,6 +70,7 @@ pub(crate) struct World {
     /// Tasks in the middle of an aging walk.
     pub(crate) walkers: Vec<TaskId>,
     pub(crate) lruvec_lock: SpinLock,
+    pub(crate) swap: super::swap::SwapArea,
     pub(crate) rwsems: Vec<RwSem>,
     /// Tasks that wait for a page's contents.
     pub(crate) page_waiters: BTreeMap<(ObjectId, u64), Vec<TaskId>>,

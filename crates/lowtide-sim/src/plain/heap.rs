@@ -15,8 +15,8 @@
 //! Slots are counted, by the engine. A resident page has one if its folio is in the swap cache; a page that is gone has one because it went.
 
 use super::{Plain, PlainConfig, PlayError, Space};
-use crate::memory::{Cached, ObjectId};
-use lowtide_core::{Engine, Flags, LruType, MemcgId, Reclaim, Swap, Task, Unmapped};
+use crate::memory::ObjectId;
+use lowtide_core::{Engine, MemcgId, Reclaim, Swap, Task, Unmapped};
 use lowtide_workload::SpaceId;
 
 /// Tells an engine that is still empty of the swap that it has.
@@ -71,16 +71,9 @@ impl Plain {
             let stored = victim.to_swap && self.pool.memory.is_dirty(object, page);
             self.pool.memory.unmap(object, page);
             victim.outcome = Unmapped::Done;
-            if stored {
-                self.pool.engine.set_dirty(victim.folio);
-            }
-            let dirty = |f: &lowtide_core::Folio| f.flags().contains(Flags::DIRTY);
-            if !victim.to_swap || !self.pool.engine.folio(victim.folio).is_some_and(dirty) {
+            if !self.pool.begin_swap_out(victim, stored) {
                 continue;
             }
-            let begun = self.pool.engine.start_writeback(victim.folio);
-            debug_assert!(begun, "a victim that is dirty is not being written");
-            victim.outcome = Unmapped::Writing;
             match self.config.swap.and_then(|swap| swap.latency_ns) {
                 None => self.pool.engine.end_writeback(victim.folio, true, Task::FAULT),
                 Some(latency) => self.write_ends_in(latency, victim.folio),
@@ -91,16 +84,6 @@ impl Plain {
     /// Whether every slot is free or has one page.
     pub(super) fn validate_swap(&self) -> Result<(), String> {
         let Some(swap) = self.config.swap else { return Ok(()) };
-        let heaps = self.pool.memory.objects.iter().filter(|o| o.lru_type == LruType::Anon);
-        let tables = heaps.flat_map(|o| (0..o.pages.tables()).filter_map(|table| o.pages.table(table)));
-        let gone = tables.flatten().filter(|cached: &&Cached| cached.is_gone()).count() as u64;
-        let (free, cached) = (self.pool.engine.free_swap_pages(), self.stat().swapcached);
-        if free + cached + gone == swap.pages.min(u64::MAX / 4) {
-            return Ok(());
-        }
-        Err(format!(
-            "of {} slots, {free} are free, {cached} are held in memory, {gone} by pages that are not",
-            swap.pages
-        ))
+        self.pool.validate_swap(swap.pages.min(u64::MAX / 4))
     }
 }

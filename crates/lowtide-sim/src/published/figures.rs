@@ -1,9 +1,11 @@
-//! The published figures, a row for each posting and arm.
+//! The published figures, a row for each posting and arm: the table, and what it says about the database.
 
 use lowtide_core::Policy;
 use std::collections::BTreeMap;
 
 const TABLE: &str = include_str!("../../data/published.csv");
+/// The name of the database's experiment in it.
+const EXPERIMENT: &str = "mongodb_ycsb_b";
 
 /// A policy as the evaluation had it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,17 +53,23 @@ pub struct Published {
     pub stat: BTreeMap<&'static str, u64>,
 }
 
-/// What was published about an arm, the earliest posting first; postings that say nothing of it are left out.
+/// What the table says about an arm of an experiment: posting, metric, value. An arm that was not measured has an empty field, which is left out.
+pub(super) fn lines(
+    experiment: &'static str,
+    arm: Arm,
+) -> impl Iterator<Item = (&'static str, &'static str, f64)> {
+    TABLE.lines().skip(1).filter_map(move |line| {
+        let fields: Vec<&'static str> = line.split(',').collect();
+        let value = fields.get(arm.column())?.parse().ok()?;
+        (fields[0] == experiment).then(|| (fields[2], fields[3], value))
+    })
+}
+
+/// What was published about an arm of the database, the earliest posting first; postings that say nothing of it are left out.
 #[must_use]
 pub fn published(arm: Arm) -> Vec<Published> {
     let mut rows: Vec<Published> = Vec::new();
-    for line in TABLE.lines().skip(1) {
-        let fields: Vec<&'static str> = line.split(',').collect();
-        // An arm that was not measured has an empty field.
-        let Some(value) = fields.get(arm.column()).and_then(|text| text.parse::<f64>().ok()) else {
-            continue;
-        };
-        let (posting, metric) = (fields[2], fields[3]);
+    for (posting, metric, value) in lines(EXPERIMENT, arm) {
         if rows.last().is_none_or(|row| row.posting != posting) {
             rows.push(Published { posting, ..Published::default() });
         }
@@ -90,7 +98,8 @@ mod tests {
                 usize::from(row.ops_per_s.is_some()) + usize::from(row.mean_us.is_some()) + row.stat.len()
             })
             .sum();
-        let written = TABLE.lines().skip(1).flat_map(|line| line.split(',').skip(5).take(3));
+        let lines = TABLE.lines().skip(1).filter(|line| line.starts_with(EXPERIMENT));
+        let written = lines.flat_map(|line| line.split(',').skip(5).take(3));
         assert_eq!(read, written.filter(|field| !field.is_empty()).count());
     }
 

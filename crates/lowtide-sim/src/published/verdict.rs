@@ -63,7 +63,12 @@ pub struct Criterion {
 
 impl Criterion {
     /// In range, or not: a value that is no number never is.
-    fn within(what: &'static str, value: f64, (least, most): (f64, f64), published: &'static str) -> Self {
+    pub(super) fn within(
+        what: &'static str,
+        value: f64,
+        (least, most): (f64, f64),
+        published: &'static str,
+    ) -> Self {
         let inside = (least..=most).contains(&value);
         let outcome = if inside { Outcome::Reproduced } else { Outcome::NotReproduced };
         Self { what, value, least, most, published, outcome }

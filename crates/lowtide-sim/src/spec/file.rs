@@ -61,6 +61,7 @@ struct DeviceFile {
 struct SwapFile {
     kind: Option<SwapKind>,
     size: Option<Bytes>,
+    compressed_percent: Option<Whole>,
 }
 
 /// A name, or a table that says more.
@@ -209,6 +210,8 @@ impl NameOr<SwapFile> {
             }
             Self::Table(file) => file,
         };
+        let percent = base.as_ref().map_or(SwapSpec::COMPRESSED_PERCENT, |base| base.compressed_percent);
+        let compressed_percent = limits::COMPRESSED_PERCENT.take(file.compressed_percent, percent)?;
         let (kind, size) = base.map_or((None, None), |base| (Some(base.kind), Some(base.size)));
         let kind = file.kind.or(kind).ok_or_else(|| BadValue {
             key: "swap.kind".into(),
@@ -221,6 +224,6 @@ impl NameOr<SwapFile> {
             (None, Some(base)) => base,
             (None, None) => return Err(limits::SWAP_SIZE.missing("a swap holds so many bytes of pages")),
         };
-        Ok(Some(SwapSpec { kind, size }))
+        Ok(Some(SwapSpec { kind, size, compressed_percent }))
     }
 }

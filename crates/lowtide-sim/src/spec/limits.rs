@@ -195,6 +195,14 @@ pub(super) const SWAP_SIZE: Limit = Limit {
     below: "that holds no pages to speak of; `swap = \"none\"` is no swap",
     above: "every slot is simulated",
 };
+pub(super) const COMPRESSED_PERCENT: Limit = Limit {
+    key: "swap.compressed_percent",
+    least: 1,
+    most: 100,
+    unit: Unit::Count,
+    below: "something of a page is always left; pages of zeros are a matter of the workload",
+    above: "a page that does not shrink is kept as it is",
+};
 pub(super) const QUEUE_DEPTH: Limit = Limit {
     key: "device.queue_depth",
     least: 1,
@@ -344,6 +352,7 @@ pub(super) fn check_device(device: &DeviceSpec) -> Result<(), BadValue> {
 
 fn check_swap(swap: &SwapSpec, machine: &MachineSpec) -> Result<(), BadValue> {
     SWAP_SIZE.check(swap.size.into())?;
+    COMPRESSED_PERCENT.check(swap.compressed_percent.into())?;
     let most = machine.memory.saturating_mul(SWAP_TIMES);
     if swap.size > most {
         let reason = match swap.kind {

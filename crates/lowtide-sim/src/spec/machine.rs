@@ -57,6 +57,19 @@ pub struct SwapSpec {
     pub kind: SwapKind,
     /// Bytes of pages that it holds, before compression: 64 KiB to 16 TiB, and at most 64 times the memory.
     pub size: u64,
+    /// What compression leaves of a page, in percent, 1 to 100; a page of zeros takes nothing. Zram only. Default 33.
+    pub compressed_percent: u32,
+}
+
+impl SwapSpec {
+    /// What compression leaves of an ordinary page, in percent: a third. Guess (lzo-rle on programs' heaps).
+    pub const COMPRESSED_PERCENT: u32 = 33;
+
+    /// Compressed memory for so many bytes of pages.
+    #[must_use]
+    pub const fn zram(size: u64) -> Self {
+        Self { kind: SwapKind::Zram, size, compressed_percent: Self::COMPRESSED_PERCENT }
+    }
 }
 
 /// The kinds of swap.

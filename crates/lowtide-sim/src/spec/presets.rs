@@ -4,7 +4,7 @@
 //! [`MachineSpec`]. All have the same [`Costs`](crate::costs::Costs): what is known about the speed of their CPUs is less than what the guesses there leave open.
 
 use super::device::{DeviceSpec, Preset};
-use super::machine::{MachineSpec, SwapKind, SwapSpec};
+use super::machine::{MachineSpec, SwapSpec};
 
 /// Name and maker of every machine, in the order in which they are listed.
 pub(super) const MACHINES: &[Preset<MachineSpec>] = &[
@@ -49,7 +49,7 @@ fn phone() -> MachineSpec {
         // §8 [A].
         device: DeviceSpec::ufs(),
         // Guess: half the memory, which is usual; §8 reports one phone with as much zram as memory.
-        swap: Some(SwapSpec { kind: SwapKind::Zram, size: memory / 2 }),
+        swap: Some(SwapSpec::zram(memory / 2)),
         // Guess for the memory; §8 [A] has launches on 2 of 8 cores.
         ..MachineSpec::plain("phone", "a phone: flash storage, and zram of half the memory", 8, memory)
     }

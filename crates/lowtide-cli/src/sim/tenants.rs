@@ -1,0 +1,188 @@
+//! `lowtide sim tenants`: many programs of equal demand on one machine without enough memory.
+//!
+//! At a scale below 1 each page stands for many: memory, swap and buffers shrink, what a page costs grows by as much, and the numbers of workers, CPUs and
+//! seconds stay (`workloads.md` §0.3, T-mode). So requests take as long as at full size and fall into the same buckets.
+
+use std::sync::atomic::AtomicU64;
+
+use lowtide::{Policy, Size};
+use lowtide_sim::client::tenants::{self, BUCKETS_S, TenantsConfig, TenantsResult};
+use lowtide_sim::spec::{MachineSpec, SwapSpec};
+use lowtide_sim::statistics::Spread;
+use lowtide_sim::{MachineConfig, MachineError};
+
+use super::args::{SimArgs, Target};
+use super::clock::Stopwatch;
+use super::error::SimError;
+use super::host::Host;
+use super::row::{Bucket, Row, RowLatency, Workers};
+use super::show::{self, Head};
+use super::{columns, compare, jobs, options};
+use crate::interrupt;
+use crate::json::LatencyUs;
+use crate::progress::{Patient, Unit};
+
+/// The machine of the published evaluation.
+const MACHINE: &str = "xeon-96t";
+/// Swap, as a multiple of memory, where the machine has none of its own: 256 GiB of zram on 128 GiB (`workloads.md` §2(b)).
+const SWAP_TIMES: u64 = 2;
+/// What is simulated of the published experiment if nothing is said, so that three policies take a few minutes.
+const SCALE: f64 = 1.0 / 16.0;
+/// Virtual seconds, for the same reason; the published runs took about 3,600.
+const SECONDS: u64 = 600;
+
+/// One run, decided.
+#[derive(Clone, Debug)]
+struct Plan {
+    machine: MachineSpec,
+    max: Option<u64>,
+    config: TenantsConfig,
+    scale: f64,
+    /// Whether it is the published experiment, or a part of it.
+    published: bool,
+}
+
+impl Plan {
+    fn new(args: &SimArgs) -> Result<Self, SimError> {
+        let scale = if args.scale.is_some() { options::scale(args)? } else { SCALE };
+        let whole = match options::machine(args)? {
+            Some(machine) => machine,
+            None => MachineSpec::load(MACHINE)?,
+        };
+        let published = MachineSpec::preset(MACHINE)?.as_ref() == Some(&whole) && args.max.is_none();
+        let machine = part_of(&whole, scale);
+        machine.validate()?;
+        let max = options::machine_budget(args, &machine, None)?;
+        let run_ns = args.seconds.unwrap_or(SECONDS) * 1_000_000_000;
+        let config = TenantsConfig { run_ns, ..TenantsConfig::published(scale, args.seed) };
+        Ok(Self { machine, max, config, scale, published })
+    }
+
+    fn head(&self) -> Head {
+        let config = &self.config;
+        let swap = self.machine.swap.as_ref().map_or_else(
+            || "no swap".into(),
+            |swap| format!("{} of {} for swap", options::floor(swap.size), swap.kind),
+        );
+        Head {
+            what: format!("{}: {}", Target::Tenants.name(), Target::Tenants.description()),
+            machine: format!("{}; {swap}", show::machine(&self.machine)),
+            max: self.max,
+            data: format!(
+                "{} workers of {} tenants, each with {} chunks of {}: {} in all; a page stands for {}",
+                config.all_workers(),
+                config.tenants,
+                config.chunks,
+                Size::new(config.chunk),
+                options::floor(config.bytes()),
+                (1.0 / self.scale * 100.0).round() / 100.0
+            ),
+            run: format!("{} s, of which nothing is left out", config.run_ns / 1_000_000_000),
+        }
+    }
+
+    fn simulate(&self, policy: Policy, done: &AtomicU64) -> Result<TenantsResult, MachineError> {
+        let machine =
+            MachineConfig { spec: self.machine.clone(), policy, max: self.max, seed: self.config.seed };
+        tenants::run(&machine, &self.config, done, interrupt::flag())
+    }
+
+    fn row(&self, policy: Policy, result: &TenantsResult) -> Row {
+        let requests: Vec<u64> = result.workers.iter().map(|worker| worker.requests).collect();
+        let spread = Spread::of(&requests);
+        let row = Row {
+            workload: Target::Tenants.name(),
+            world: "sim",
+            system: "lowtide",
+            policy: policy.to_string(),
+            machine: self.machine.name.clone(),
+            max_bytes: self.max,
+            data_bytes: Some(self.config.bytes()),
+            page_bytes: self.machine.page,
+            threads: self.config.all_workers(),
+            seed: Some(self.config.seed),
+            scale: Some(self.scale),
+            latency_us: Some(RowLatency::Whole(LatencyUs::from(&result.latency))),
+            jain: Some(spread.jain),
+            workers: Some(Workers {
+                mean: Some(spread.mean),
+                ci95: Some([spread.mean - spread.ci95, spread.mean + spread.ci95]),
+                stdev: Some(spread.stdev),
+                least: Some(spread.least),
+                most: Some(spread.most),
+                requests,
+            }),
+            latency_buckets: Some(Bucket::all(&BUCKETS_S, &result.buckets)),
+            lruvec_lock_ms: Some(result.stat.lruvec_lock.waited_ns as f64 / 1e6),
+            swap_lock_ms: Some(result.stat.swap_lock.waited_ns as f64 / 1e6),
+            ..Row::default()
+        };
+        row.on_machine(None, &result.stat, spread.total as u64)
+    }
+}
+
+/// The machine of which each page stands for `1 / scale` pages of `whole`, with swap.
+fn part_of(whole: &MachineSpec, scale: f64) -> MachineSpec {
+    let part = |bytes: u64| ((bytes / whole.page) as f64 * scale).round() as u64 * whole.page;
+    let swap = whole.swap.clone().unwrap_or_else(|| SwapSpec::zram(SWAP_TIMES * whole.memory));
+    MachineSpec {
+        memory: part(whole.memory),
+        kernel: part(whole.kernel),
+        swap: Some(SwapSpec { size: part(swap.size), ..swap }),
+        costs: whole.costs.coarse(1.0 / scale),
+        ..whole.clone()
+    }
+}
+
+/// Simulates the tenants under every policy and prints the rows.
+///
+/// # Errors
+/// Any [`SimError`].
+pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
+    let plan = Plan::new(args)?;
+    let policies = args.policies();
+    let timing = options::timing(args, false);
+    let frames = plan.max.map_or(plan.machine.pages(), |max| max / plan.machine.page);
+    let data_pages = plan.config.bytes() / plan.machine.page;
+    let parallel = Host::ask().parallel(frames, data_pages)?;
+    plan.head().print(args);
+
+    let total = plan.config.run_ns / 1_000_000 * policies.len() as u64;
+    let progress = Patient::new("virtual milliseconds", Unit::Steps, total);
+    let results = jobs::run(policies.len(), if timing { 1 } else { parallel }, progress, |number, done| {
+        let began = Stopwatch::start();
+        plan.simulate(policies[number], done).map(|result| (result, began.elapsed()))
+    });
+    let mut rows = Vec::with_capacity(policies.len());
+    for (&policy, result) in policies.iter().zip(results) {
+        let (result, took) =
+            result.map_err(|error| SimError::of_machine(policy, error, "simulating tenants"))?;
+        let row = plan.row(policy, &result);
+        rows.push(if timing { row.timed(took, result.stat.bytes, data_pages) } else { row });
+    }
+    let mut rows = compare::with_ratios(rows);
+    let mut closing = compare::ratio_line(&rows);
+    if plan.published {
+        closing.extend(compare::tenants_verdict_lines(&rows));
+        rows = compare::with_published_tenants(rows);
+    }
+    show::results(args, &plan.machine, &rows, columns::TENANTS, &closing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_machine_has_all_of_its_cpus_and_dearer_pages() {
+        let whole = MachineSpec::load(MACHINE).unwrap();
+        let part = part_of(&whole, 1.0 / 16.0);
+        part.validate().unwrap();
+        assert_eq!((part.cpus, part.memory, part.kernel), (96, 8 << 30, 512 << 20));
+        assert_eq!(part.swap, Some(SwapSpec::zram(16 << 30)), "the published one had twice its memory");
+        assert_eq!(part.costs.unmap_ns, 16 * whole.costs.unmap_ns);
+        assert_eq!(part.costs.context_switch_ns, whole.costs.context_switch_ns);
+        let phone = MachineSpec::load("phone").unwrap();
+        assert_eq!(part_of(&phone, 1.0).swap, phone.swap, "a machine's own swap stays");
+    }
+}
