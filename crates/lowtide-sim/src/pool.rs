@@ -6,6 +6,7 @@
 
 use crate::memory::{Cached, Memory, ObjectId, VmaId};
 use crate::zram::Zram;
+use lowtide_core::high::Refaulted;
 use lowtide_core::{
     AccessCounts, ConfigError, Engine, EngineConfig, Flags, FolioId, Lists, LruType, MemcgId, Owner, Reclaim,
     SpaceId, Task, Unmapped, Victim,
@@ -88,25 +89,32 @@ impl Pool {
     ///
     /// # Panics
     /// When there is no free frame: what is charged has one.
-    pub(crate) fn insert(&mut self, object: ObjectId, page: u64, refault: bool, task: Task) -> FolioId {
+    pub(crate) fn insert(
+        &mut self,
+        object: ObjectId,
+        page: u64,
+        refault: bool,
+        memcg: MemcgId,
+        task: Task,
+    ) -> (FolioId, Option<Refaulted>) {
         let frame = FolioId(self.free.pop().expect("what is charged has a frame"));
         let shadow = self.memory.cached(object, page).shadow().filter(|_| refault);
         let lru_type = self.memory.objects[object.0 as usize].lru_type;
         let owner = Owner { space: SpaceId(object.0), page };
-        self.engine.insert(frame, owner, 0, lru_type, MemcgId::ROOT, shadow, task);
+        let refaulted = self.engine.insert(frame, owner, 0, lru_type, memcg, shadow, task);
         self.memory.set_cached(object, page, Cached::resident(frame));
-        frame
+        (frame, refaulted)
     }
 
     /// Makes a page resident that was swapped out and has been charged: in the swap cache, mapped by nobody.
     ///
     /// # Panics
     /// When there is no free frame, or the page is not in swap.
-    pub(crate) fn swap_in(&mut self, object: ObjectId, page: u64, task: Task) -> FolioId {
+    pub(crate) fn swap_in(&mut self, object: ObjectId, page: u64, memcg: MemcgId, task: Task) -> FolioId {
         let frame = FolioId(self.free.pop().expect("what is charged has a frame"));
         let shadow = self.memory.cached(object, page).shadow();
         let owner = Owner { space: SpaceId(object.0), page };
-        self.engine.swap_in(frame, owner, 0, MemcgId::ROOT, shadow, task);
+        self.engine.swap_in(frame, owner, 0, memcg, shadow, task);
         self.zram.drop_page(object);
         self.memory.set_cached(object, page, Cached::resident(frame));
         frame
@@ -177,7 +185,7 @@ impl Pool {
             }
             self.free.push(frame.0);
         } else if cached.is_gone() && self.is_anon(object) {
-            self.engine.free_swap(MemcgId::ROOT, 1);
+            self.engine.free_swap(self.memory.objects[object.0 as usize].memcg, 1);
             self.zram.drop_page(object);
         }
         self.memory.unmap(object, page);
@@ -226,7 +234,7 @@ impl Pool {
         lru_type: LruType,
         pages: u64,
     ) -> (ObjectId, VmaId) {
-        let object = self.memory.add_object(lru_type);
+        let object = self.memory.add_object(lru_type, MemcgId::ROOT);
         (object, self.memory.map_object(process, object, pages, false))
     }
 

@@ -5,6 +5,7 @@
 
 use crate::machine::{Ctx, FileId, Machine, MachineConfig, MachineError, MachineStat, MappingId, OpenId};
 use hdrhistogram::Histogram;
+use lowtide_core::MemcgId;
 use lowtide_workload::{OpKind, PageOp, SpaceKind};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -78,7 +79,7 @@ pub fn run(
 
 fn set_up(m: &Machine, spaces: &[StreamSpace]) -> Vec<Place> {
     let mut world = m.world();
-    let process = world.add_address_space();
+    let process = world.add_address_space(MemcgId::ROOT);
     let mut places = Vec::new();
     for space in spaces {
         places.push(match space.kind {

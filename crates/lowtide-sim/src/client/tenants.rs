@@ -15,6 +15,7 @@
 
 use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, MappingId};
 use hdrhistogram::Histogram;
+use lowtide_core::MemcgId;
 use lowtide_workload::SplitMix64;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -198,7 +199,7 @@ pub fn run(
 fn set_up(m: &Machine, sizes: Sizes) -> Heaps {
     let mut world = m.world();
     let mut heap = |pages| {
-        let process = world.add_address_space();
+        let process = world.add_address_space(MemcgId::ROOT);
         let heap = world.map_heap(process, pages);
         world.set_zeros(heap);
         heap

@@ -6,7 +6,7 @@
 
 use super::ctx::Ctx;
 use crate::memory::Walk;
-use lowtide_core::{Charge, MemcgId, Next, Reclaim, Step};
+use lowtide_core::{Charge, Next, Reclaim, Step};
 
 /// Entries that an aging walk examines before it lets others run.
 const WALK_CHUNK: u64 = 4096;
@@ -15,7 +15,7 @@ impl Ctx {
     /// Charges one page. Returns false when that is impossible.
     pub(crate) async fn charge(&self, in_lru_fault: bool) -> bool {
         let began = self.now();
-        let mut charge = Charge::new(MemcgId::ROOT, 1);
+        let mut charge = Charge::new(self.memcg(), 1);
         let mut reclaimed = None;
         loop {
             let next = {
@@ -24,8 +24,9 @@ impl Ctx {
                 charge.next(&mut world.pool.engine, task, reclaimed)
             };
             match next {
-                Next::Charged { .. } => {
+                Next::Charged { over_high } => {
                     self.w().wake_kswapd_if_low();
+                    self.charged_over(over_high).await;
                     return true;
                 }
                 Next::Failed { .. } => {
@@ -37,7 +38,9 @@ impl Ctx {
                 Next::Gone => unreachable!("a group is not removed while its tasks run"),
                 Next::Reclaim(reclaim) => {
                     self.w().counts.direct_reclaims += 1;
+                    self.reclaim_stall(true);
                     reclaimed = Some(self.reclaim(*reclaim).await);
+                    self.reclaim_stall(false);
                 }
             }
         }

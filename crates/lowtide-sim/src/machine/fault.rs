@@ -40,14 +40,15 @@ pub(crate) struct Mapping {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AddressSpace {
     space: SpaceId,
+    memcg: MemcgId,
     mmap_lock: RwSemId,
 }
 
 impl World {
-    /// Adds an address space.
-    pub(crate) fn add_address_space(&mut self) -> AddressSpace {
-        let space = self.pool.memory.add_space(&mut self.pool.engine);
-        AddressSpace { space, mmap_lock: self.add_rwsem() }
+    /// Adds an address space: the process of a group's task.
+    pub(crate) fn add_address_space(&mut self, memcg: MemcgId) -> AddressSpace {
+        let space = self.pool.memory.add_space(&mut self.pool.engine, memcg);
+        AddressSpace { space, memcg, mmap_lock: self.add_rwsem() }
     }
 
     /// Maps an open file.
@@ -59,7 +60,7 @@ impl World {
 
     /// Maps a new heap.
     pub(crate) fn map_heap(&mut self, into: AddressSpace, pages: u64) -> MappingId {
-        let object = self.pool.memory.add_object(LruType::Anon);
+        let object = self.pool.memory.add_object(LruType::Anon, into.memcg);
         self.add_mapping(into, object, pages, None)
     }
 
@@ -151,6 +152,7 @@ impl Ctx {
             };
             if !hit {
                 self.fault(id, page, store).await?;
+                self.settle_limits().await;
             }
             self.spend(touch).await;
         }
@@ -193,7 +195,10 @@ impl Ctx {
                 }
             }
         };
-        self.w().pool.engine.count_fault(MemcgId::ROOT, major);
+        let mut world = self.w();
+        let memcg = world.memcg(self.id);
+        world.pool.engine.count_fault(memcg, major);
+        drop(world);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use super::readahead::Readahead;
 use super::sched::TaskId;
 use super::world::World;
 use crate::memory::ObjectId;
-use lowtide_core::LruType;
+use lowtide_core::{LruType, MemcgId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The number of a file.
@@ -68,7 +68,7 @@ const FILE_DISTANCE: u64 = 1 << 44;
 impl World {
     /// Adds a file of `pages` pages.
     pub(crate) fn add_file(&mut self, pages: u64) -> FileId {
-        let object = self.pool.memory.add_object(LruType::File);
+        let object = self.pool.memory.add_object(LruType::File, MemcgId::ROOT);
         let id = FileId(self.files.len() as u32);
         self.files.push(File {
             object,

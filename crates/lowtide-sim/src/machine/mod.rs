@@ -11,6 +11,7 @@
 //! | `fault.rs`, `swap.rs` | accesses through a mapping; heaps, and swap on compressed memory |
 //! | `charge.rs`, `kswapd.rs` | charging and direct reclaim; the background reclaimer |
 //! | `budget.rs` | changing the budget |
+//! | `groups.rs` | who pays, stalls, and what is paid for being over a limit |
 //! | `watch.rs` | an observer that checks |
 //! | `writeback.rs` | the flusher, sync, writers held back |
 //!
@@ -22,6 +23,7 @@ mod ctx;
 mod device;
 mod fault;
 mod files;
+mod groups;
 mod hold;
 mod kswapd;
 mod lock;
@@ -214,6 +216,7 @@ impl Machine {
             walkers: Vec::new(),
             lruvec_lock: SpinLock::default(),
             swap,
+            groups: groups::Groups::default(),
             rwsems: Vec::new(),
             page_waiters: BTreeMap::new(),
             writeback: writeback::Writeback::default(),
@@ -261,6 +264,28 @@ impl Machine {
             let mut world = world.borrow_mut();
             world.clients -= 1;
             world.fail(result);
+        });
+    }
+
+    /// A client that is a member of a group.
+    pub(crate) fn client_in<F>(&mut self, memcg: MemcgId, life: impl FnOnce(Ctx) -> F + 'static)
+    where
+        F: Future<Output = Result<(), MachineError>> + 'static,
+    {
+        self.client(move |ctx| {
+            ctx.w().join(ctx.id, memcg);
+            life(ctx)
+        });
+    }
+
+    /// A task that nobody waits for, as a member of a group.
+    pub(crate) fn background_in<F>(&mut self, memcg: MemcgId, life: impl FnOnce(Ctx) -> F + 'static)
+    where
+        F: Future<Output = Result<(), MachineError>> + 'static,
+    {
+        self.background(move |ctx| {
+            ctx.w().join(ctx.id, memcg);
+            life(ctx)
         });
     }
 

@@ -7,7 +7,7 @@ use super::readahead::Window;
 use super::watch::PageEvent;
 use super::world::World;
 use crate::memory::ObjectId;
-use lowtide_core::{FolioId, MemcgId};
+use lowtide_core::FolioId;
 
 /// The read-ahead marks, a bit a frame.
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl Ctx {
     pub(crate) async fn wait_page(&self, object: ObjectId, page: u64) {
         self.w().hold(self.id, object, page);
         self.settle().await;
-        {
+        let wait = {
             let mut world = self.w();
             let still = world.pool.frame(object, page).is_some_and(|f| world.is_locked(f));
             if !still {
@@ -61,8 +61,11 @@ impl Ctx {
             }
             let id = self.id;
             world.page_waiters.entry((object, page)).or_default().push(id);
-        }
+            drop(world);
+            self.wait_begins(object, page)
+        };
         self.block(None).await;
+        self.wait_ends(wait);
     }
 
     /// Brings in the pages of a window that are not cached, as reads in flight. `wanted` is the page that the window is for; it alone is worth
@@ -98,11 +101,14 @@ impl Ctx {
                 let world = &mut *guard;
                 if world.pool.frame(object, page).is_some() {
                     // Somebody else brought it in while this task reclaimed.
-                    world.pool.engine.uncharge(MemcgId::ROOT, 1);
+                    let memcg = world.memcg(self.id);
+                    world.pool.engine.uncharge(memcg, 1);
                     continue;
                 }
                 let task = world.engine_task(self.id, in_lru_fault);
-                let frame = world.pool.insert(object, page, true, task);
+                let memcg = world.memcg(self.id);
+                let (frame, refaulted) = world.pool.insert(object, page, true, memcg, task);
+                world.note_refault(frame, refaulted);
                 world.pool.memory.set_locked(frame, true);
                 world.marks.set(frame, window.mark == Some(page));
                 world.counts.readahead += u64::from(wanted != Some(page));
@@ -136,6 +142,7 @@ impl Ctx {
     pub(crate) async fn read(&self, open: OpenId, first: u64, pages: u64) -> Result<(), MachineError> {
         let result = self.read_pages(open, first, pages).await;
         self.w().let_go(self.id);
+        self.settle_limits().await;
         result
     }
 
@@ -224,6 +231,7 @@ impl Ctx {
     pub(crate) async fn write(&self, open: OpenId, first: u64, pages: u64) -> Result<(), MachineError> {
         let result = self.write_pages(open, first, pages).await;
         self.w().let_go(self.id);
+        self.settle_limits().await;
         result
     }
 
@@ -253,10 +261,12 @@ impl Ctx {
                 let frame = match (found, world.pool.frame(object, page)) {
                     (None, None) => {
                         let task = world.engine_task(self.id, false);
-                        world.pool.insert(object, page, false, task)
+                        let memcg = world.memcg(self.id);
+                        world.pool.insert(object, page, false, memcg, task).0
                     }
                     (None, Some(_)) => {
-                        world.pool.engine.uncharge(MemcgId::ROOT, 1);
+                        let memcg = world.memcg(self.id);
+                        world.pool.engine.uncharge(memcg, 1);
                         continue;
                     }
                     (Some(_), None) => continue,

@@ -126,6 +126,7 @@ impl World {
             Purpose::Read { first, frames } => {
                 for (page, frame) in (first..).zip(frames) {
                     self.pool.memory.set_locked(frame, false);
+                    self.forget_refault(frame);
                     let event = if failed { PageEvent::ReadFailed } else { PageEvent::Arrived };
                     self.watched_file(event, file, page, frame);
                     if failed {

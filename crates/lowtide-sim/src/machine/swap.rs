@@ -111,16 +111,17 @@ impl World {
     fn fill(&mut self, id: TaskId, object: ObjectId, page: u64) -> bool {
         let cached = self.pool.memory.cached(object, page);
         let task = self.engine_task(id, true);
+        let memcg = self.memcg(id);
         let event = if cached.frame().is_some() {
-            self.pool.engine.uncharge(MemcgId::ROOT, 1);
+            self.pool.engine.uncharge(memcg, 1);
             return false;
         } else if cached.is_gone() {
-            self.pool.swap_in(object, page, task);
+            self.pool.swap_in(object, page, memcg, task);
             self.fit_zram();
             self.counts.major += 1;
             PageEvent::Arrived
         } else {
-            let frame = self.pool.insert(object, page, true, task);
+            let (frame, _) = self.pool.insert(object, page, true, memcg, task);
             self.pool.engine.set_dirty(frame);
             PageEvent::Zeroed
         };
@@ -196,7 +197,7 @@ mod tests {
         for number in 0..programs {
             let heap = {
                 let mut world = machine.world();
-                let process = world.add_address_space();
+                let process = world.add_address_space(MemcgId::ROOT);
                 let heap = world.map_heap(process, pages);
                 if zeros {
                     world.set_zeros(heap);

@@ -31,6 +31,10 @@ pub struct KernelCounts {
     pub throttled_ns: u64,
     /// Nanoseconds that writers were held back because too much was dirty.
     pub dirty_throttled_ns: u64,
+    /// Sleeps of tasks that were over a limit.
+    pub high_sleeps: u64,
+    /// Nanoseconds of those sleeps, all tasks together.
+    pub high_sleep_ns: u64,
     /// Aging walks begun.
     pub walks: u64,
     /// Nanoseconds that aging walks took.
@@ -79,6 +83,7 @@ pub(crate) struct World {
     pub(crate) counts: KernelCounts,
     /// Clients that have not finished.
     pub(crate) clients: u32,
+    pub(crate) groups: super::groups::Groups,
     pub(crate) holds: super::hold::Holds,
     /// The first failure that ends the run.
     pub(crate) failure: Option<super::MachineError>,

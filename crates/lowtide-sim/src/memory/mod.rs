@@ -39,6 +39,8 @@ pub(crate) struct VmaId(pub u32);
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) lru_type: LruType,
+    /// Who pays for a heap; pages of files are paid by whoever brings them in.
+    pub(crate) memcg: MemcgId,
     pub(crate) pages: PageMap<Cached>,
     pub(crate) vmas: Vec<VmaId>,
 }
@@ -92,14 +94,14 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// Adds a file or a heap.
-    pub(crate) fn add_object(&mut self, lru_type: LruType) -> ObjectId {
-        self.objects.push(Object { lru_type, pages: PageMap::new(Cached::ABSENT), vmas: Vec::new() });
+    pub(crate) fn add_object(&mut self, lru_type: LruType, memcg: MemcgId) -> ObjectId {
+        self.objects.push(Object { lru_type, memcg, pages: PageMap::new(Cached::ABSENT), vmas: Vec::new() });
         ObjectId(self.objects.len() as u32 - 1)
     }
 
     /// Adds an address space.
-    pub(crate) fn add_space(&mut self, engine: &mut Engine) -> SpaceId {
-        let space = engine.add_space(MemcgId::ROOT);
+    pub(crate) fn add_space(&mut self, engine: &mut Engine, memcg: MemcgId) -> SpaceId {
+        let space = engine.add_space(memcg);
         let at = space.0 as usize;
         if at >= self.spaces.len() {
             self.spaces.resize_with(at + 1, Vec::new);

@@ -49,12 +49,12 @@ impl Plain {
         } else if cached.is_gone() {
             self.publish_in_time();
             self.make_room(space, page, Task::FAULT)?;
-            let frame = self.pool.swap_in(at.object, page, Task::FAULT);
+            let frame = self.pool.swap_in(at.object, page, MemcgId::ROOT, Task::FAULT);
             self.wait_for_read();
             self.pool.engine.swap_fault(frame, store, Task::FAULT);
         } else if store {
             self.make_room(space, page, Task::FAULT)?;
-            self.pool.insert(at.object, page, false, Task::FAULT);
+            self.pool.insert(at.object, page, false, MemcgId::ROOT, Task::FAULT);
         } else {
             self.pool.memory.map(at.vma, page, false);
             return Ok(resident);

@@ -134,7 +134,7 @@ impl Plain {
             cpus: 1,
         })?;
         heap::give_swap(&mut pool.engine, config);
-        let process = pool.memory.add_space(&mut pool.engine);
+        let process = pool.memory.add_space(&mut pool.engine, MemcgId::ROOT);
         let mut machine = Self {
             pool,
             process,
@@ -146,11 +146,11 @@ impl Plain {
             clock: clock::Clock::default(),
         };
         machine.pool.memory.keeps_dirty_mapped = config.always_mapped;
-        let object = machine.pool.memory.add_object(LruType::File);
+        let object = machine.pool.memory.add_object(LruType::File, MemcgId::ROOT);
         for page in 0..metadata {
             let charged = machine.charge(Task::DESCRIPTOR);
             debug_assert!(charged, "the machine is empty");
-            let frame = machine.pool.insert(object, page, false, Task::DESCRIPTOR);
+            let (frame, _) = machine.pool.insert(object, page, false, MemcgId::ROOT, Task::DESCRIPTOR);
             for _ in 0..2 {
                 machine.pool.mark_accessed(frame, Task::DESCRIPTOR);
             }

@@ -20,7 +20,7 @@ impl Plain {
         self.publish_in_time();
         self.make_room(space, page, task)?;
         self.counts.reads += u64::from(read);
-        let frame = self.pool.insert(at.object, page, read, task);
+        let (frame, _) = self.pool.insert(at.object, page, read, MemcgId::ROOT, task);
         if self.config.always_mapped {
             self.pool.memory.map_old(at.vma, page);
         }

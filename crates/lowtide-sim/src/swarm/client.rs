@@ -270,7 +270,7 @@ fn set_up(plan: &Plan, world: &mut World) -> Vec<Vec<Place>> {
     };
     (0..plan.processes)
         .map(|_| {
-            let into = world.add_address_space();
+            let into = world.add_address_space(MemcgId::ROOT);
             (0..plan.spaces.len()).map(|space| place(world, into, space)).collect()
         })
         .collect()
