@@ -32,7 +32,8 @@
 //!   gate is in the signal.
 //! * **The burden forgets faster (3 s) than the stall that is shown (10 s).** A price that takes half a minute to rise leaves the neighbours alone with the thrasher for as long.
 //! * **`β` is a ceiling**: the law aims at 15/16 of it, so that noise stays below.
-//! * **One stall counts for 2 s at most.** A device that hangs is not a task that thrashes.
+//! * **One stall counts for 250 ms at most**, which alone makes no price. A device that hiccups is not a task that thrashes, and making the task wait once more
+//!   would not help. On a device that always takes longer, more than the target gets through.
 //!
 //! What is kept: attribution to the level whose limit evicted the page, never to a global or proactive reclaim; debt only for working-set refaults; a task's
 //! unpaid rest stays and decays; the same law for `high` and `max`; no sleep where it cannot help: a level is only paid for if it was within a
@@ -53,6 +54,8 @@ const RESPONSE: HalfLife = HalfLife::from_ns(3_000_000_000);
 const NEAR_LIMIT_NS: u64 = 100_000_000;
 /// Pages below the limit that count as near: one charge batch.
 const NEAR_LIMIT_PAGES: u64 = 64;
+/// What one stall counts for at most. Less than what a default target keeps in the burden, so that a single read, however slow, makes no price.
+const STALL_MAX_NS: u64 = 250_000_000;
 /// Levels at which a task can have debts.
 const DEBTS: usize = 4;
 
@@ -138,7 +141,7 @@ impl Refault {
     /// What of the wait is booked, and whether there is anything to book.
     fn counts(&self) -> Option<u64> {
         let limit = matches!(self.evicted_for, EvictedFor::High | EvictedFor::Max);
-        (limit && self.working_set && self.stall_ns > 0).then(|| self.stall_ns.min(DELAY_MAX_NS))
+        (limit && self.working_set && self.stall_ns > 0).then(|| self.stall_ns.min(STALL_MAX_NS))
     }
 }
 

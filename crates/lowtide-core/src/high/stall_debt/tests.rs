@@ -36,9 +36,9 @@ fn only_working_set_refaults_of_a_limit_make_debt() {
     }
     assert!(task.is_clear(SEC));
     assert_eq!((level.rate(SEC), level.totals()), (0, (0, 0)));
-    let max = Refault { evicted_for: EvictedFor::Max, ..refault(1, SEC) };
-    assert_eq!(book(&LAW, &mut level, &mut task, &max, SEC), SEC, "max is a limit like high");
-    assert_eq!((task.unpaid(SEC), level.totals()), (SEC, (SEC, 4096)));
+    let max = Refault { evicted_for: EvictedFor::Max, ..refault(1, MS) };
+    assert_eq!(book(&LAW, &mut level, &mut task, &max, SEC), MS, "max is a limit like high");
+    assert_eq!((task.unpaid(SEC), level.totals()), (MS, (MS, 4096)));
 }
 
 /// `memcg.md` §8.4: whatever the others do.
@@ -132,10 +132,15 @@ fn sleeping_and_paying_change_neither_the_stall_nor_the_price() {
     assert!(level.demand_price(&LAW, now + 2 * SEC) < before.1, "time asleep only lowers it");
 }
 
+/// `memcg.md` §8.6: a sleep would not help against a device that hung.
 #[test]
-fn one_hung_read_counts_for_two_seconds() {
+fn one_read_however_slow_makes_no_price() {
     let (mut level, mut task) = (LevelStall::default(), TaskDebt::default());
-    assert_eq!(book(&LAW, &mut level, &mut task, &refault(1, 100 * SEC), SEC), 2 * SEC);
+    level.note_usage(100, 100, SEC);
+    assert_eq!(book(&LAW, &mut level, &mut task, &refault(1, 100 * SEC), SEC), 250 * MS);
+    assert_eq!(task.owed(&[(1, level.price(&LAW, SEC))], SEC), 0);
+    book(&LAW, &mut level, &mut task, &refault(1, 250 * MS), SEC);
+    assert!(task.owed(&[(1, level.price(&LAW, SEC))], SEC) > 0, "two of them do");
 }
 
 #[test]
