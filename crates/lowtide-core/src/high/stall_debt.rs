@@ -100,11 +100,13 @@ impl Price {
 
     /// The stall that a sleep pays for, rounded up. A price of 0 is not asked for.
     fn paid_by(self, sleep: u64) -> u64 {
-        (u128::from(sleep) * u128::from(Self::ONE))
-            .div_ceil(u128::from(self.0))
-            .try_into()
-            .unwrap_or(u64::MAX)
+        scaled(sleep).div_ceil(self.0)
     }
+}
+
+/// With the binary digits of a price behind the point; more than three days count as three.
+fn scaled(ns: u64) -> u64 {
+    ns.min(u64::MAX / Price::ONE) * Price::ONE
 }
 
 /// Why a page was not there: whose reclaim evicted it.
@@ -190,10 +192,9 @@ impl LevelStall {
     }
 
     fn demand_price(&self, law: &StallDebt, now_ns: u64) -> Price {
-        let burden = u128::from(self.burden.per_second(RESPONSE, now_ns)) * u128::from(Price::ONE);
-        let price = (burden / u128::from(law.aim())).saturating_sub(u128::from(Price::ONE));
-        let most = u64::from(law.price_max) * Price::ONE;
-        Price(u64::try_from(price).unwrap_or(u64::MAX).min(most))
+        let burden = self.burden.per_second(RESPONSE, now_ns);
+        let price = (scaled(burden) / law.aim()).saturating_sub(Price::ONE);
+        Price(price.min(u64::from(law.price_max) * Price::ONE))
     }
 
     fn book(&mut self, law: &StallDebt, stall: u64, bytes: u64, now_ns: u64) {
