@@ -92,6 +92,24 @@ fn a_debt_that_is_paid_in_full_is_gone() {
     assert!(task.unpaid(now) <= 1);
 }
 
+/// Many short sleeps must not cost more than one long one.
+#[test]
+fn what_a_sleep_pays_is_rounded_up() {
+    let price = Price(3 * Price::ONE);
+    assert_eq!([0, 1, 3, 4, 6_000].map(|ns| price.paid_by(ns)), [0, 1, 1, 2, 2_000]);
+    assert_eq!(price.paid_by(u64::MAX), (u64::MAX >> 16).div_ceil(3));
+}
+
+/// However long the level was at the highest price.
+#[test]
+fn a_price_that_was_highest_falls_at_once() {
+    for seconds in [30, 120] {
+        let (level, _, now) = thrashing(seconds);
+        let after = level.demand_price(&LAW, now + 3 * SEC).thousandths();
+        assert!(after.abs_diff(127_000) < 1_000, "{after} thousandths after a half-life");
+    }
+}
+
 /// `memcg.md` §8.4: the dearest level decides, and one sleep pays at all levels.
 #[test]
 fn a_task_pays_the_dearest_of_its_levels_and_levels_elsewhere_never() {
