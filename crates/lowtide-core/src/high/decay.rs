@@ -1,9 +1,9 @@
 //! Sums that halve with time, in integers: the same on every machine and under every spacing of events.
 //!
 //! A decayed sum is `Σ amount × 2^(−age / half-life)`. Time is cut into ticks of 65.536 µs, and a sum decays by whole ticks only, so that
-//! a million additions within a second leave what one of the same amount leaves. The factor of some ticks is a shift for the whole half-lives
-//! and, for each binary digit of the rest, a multiplication with `2^(−1/2), 2^(−1/4), …`, which integer square roots give at compile time. Nothing here
-//! uses floating point: `exp2` is not the same on all machines.
+//! a million additions within a second leave what one of the same amount leaves. The factor of some ticks is a shift for the whole half-lives, and
+//! one multiplication for each 8 of the 40 binary digits of the rest, from tables. The tables are products of `2^(−1/2), 2^(−1/4), …`, which integer square roots give at
+//! compile time. Nothing here uses floating point: `exp2` is not the same on all machines.
 
 use super::NS_PER_SEC;
 
@@ -31,10 +31,34 @@ const ROOTS: [u64; DIGITS] = {
     roots
 };
 
+/// The factor of each value of each 8 digits, from the highest 8 on.
+static FACTORS: [[u64; 256]; DIGITS / 8] = {
+    let mut factors = [[ONE; 256]; DIGITS / 8];
+    let mut i = 0;
+    while i < DIGITS {
+        let (table, bit) = (i / 8, 7 - i % 8);
+        let mut value = 0;
+        while value < 256 {
+            if value >> bit & 1 == 1 {
+                factors[table][value] = times(factors[table][value], ROOTS[i]);
+            }
+            value += 1;
+        }
+        i += 1;
+    }
+    factors
+};
+
+const fn times(value: u64, factor: u64) -> u64 {
+    ((value as u128 * factor as u128) >> 63) as u64
+}
+
 /// The time in which a sum halves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HalfLife {
     ticks: u64,
+    /// Natural logarithm of 2 for each half-life in seconds, with 48 binary digits behind the point.
+    per_second: u64,
 }
 
 impl HalfLife {
@@ -46,23 +70,26 @@ impl HalfLife {
     pub const fn from_ns(ns: u64) -> Self {
         let ticks = (ns + (1 << (TICK_SHIFT - 1))) >> TICK_SHIFT;
         assert!(ticks > 15 && ticks < 1 << 23);
-        Self { ticks }
+        let half_ns = (ticks << TICK_SHIFT) as u128;
+        Self { ticks, per_second: ((LN2_E9 << 48) / half_ns) as u64 }
     }
 
     /// What is left of a sum after some ticks.
     fn keep(self, value: u64, ticks: u64) -> u64 {
-        let whole = ticks / self.ticks;
-        if whole >= 64 {
+        let (whole, rest) =
+            if ticks < self.ticks { (0, ticks) } else { (ticks / self.ticks, ticks % self.ticks) };
+        if whole >= 64 || value == 0 {
             return 0;
         }
-        let mut digits = ((ticks % self.ticks) << DIGITS) / self.ticks;
-        let mut factor = ONE;
-        while digits != 0 {
-            let highest = digits.ilog2() as usize;
-            factor = ((u128::from(factor) * u128::from(ROOTS[DIGITS - 1 - highest])) >> 63) as u64;
-            digits ^= 1 << highest;
+        let digits = (rest << DIGITS) / self.ticks;
+        let mut value = value;
+        for (i, factors) in FACTORS.iter().enumerate() {
+            let digits = (digits >> (DIGITS - 8 - 8 * i)) & 255;
+            if digits != 0 {
+                value = times(value, factors[digits as usize]);
+            }
         }
-        ((u128::from(value) * u128::from(factor)) >> 63 >> whole) as u64
+        value >> whole
     }
 }
 
@@ -103,8 +130,7 @@ impl Decayed {
     /// The sum as an amount per second: what would have to be added each second to keep it.
     #[must_use]
     pub fn per_second(&self, half: HalfLife, now_ns: u64) -> u64 {
-        let half_ns = half.ticks << TICK_SHIFT;
-        (u128::from(self.at(half, now_ns)) * LN2_E9 / u128::from(half_ns)) as u64
+        ((u128::from(self.at(half, now_ns)) * u128::from(half.per_second)) >> 48) as u64
     }
 
     /// The sum that an amount per second keeps: the inverse of [`Decayed::per_second`], not rounded down below it.

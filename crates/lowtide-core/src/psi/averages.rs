@@ -30,7 +30,13 @@ impl Averages {
     pub(super) fn new(hz: u64, now: u64) -> Self {
         let hz = hz.max(1);
         let period = (2 * hz + 1) * (super::NS_PER_SEC / hz).max(1);
-        Self { period, last: now, next: now + period, fed: [0; STATES], values: [[0; 3]; STATES] }
+        Self {
+            period,
+            last: now,
+            next: now.saturating_add(period),
+            fed: [0; STATES],
+            values: [[0; 3]; STATES],
+        }
     }
 
     /// Takes a sample of the totals (nanoseconds since the beginning) at `now`, which is `next` or later.
@@ -56,7 +62,7 @@ impl Averages {
     pub(super) fn skip_to(&mut self, totals: [u64; STATES], now: u64) {
         self.fed = totals;
         self.last = now;
-        self.next = now + self.period;
+        self.next = now.saturating_add(self.period);
     }
 
     /// The three averages of a state in hundredths of a percent.

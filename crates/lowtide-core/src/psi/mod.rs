@@ -143,6 +143,7 @@ impl Psi {
 
     /// Takes the samples that were due before `now`.
     fn catch_up(&mut self, now: u64) {
+        let now = now.min(u64::MAX - 2 * self.averages.period);
         while now >= self.averages.next {
             let (next, period) = (self.averages.next, self.averages.period);
             let missed = (now - next) / period;

@@ -132,6 +132,10 @@ fn a_stall_of_days_is_caught_up_with_in_bounded_work() {
     let year = 365 * 86_400 * SEC;
     let p = psi.read(year);
     assert_eq!((p.some.averages, p.some.total_ns), ([10_000; 3], year));
+    // 9 thousand million samples, were they taken one by one.
+    assert_eq!(psi.read(u64::MAX).some.averages, [10_000; 3]);
+    psi.apply(task.leave_stall(), u64::MAX);
+    assert_eq!(psi.read(u64::MAX).some.total_ns, u64::MAX);
 }
 
 /// The departure of the module's documentation.

@@ -36,9 +36,9 @@ fn only_working_set_refaults_of_a_limit_make_debt() {
     }
     assert!(task.is_clear(SEC));
     assert_eq!((level.rate(SEC), level.totals()), (0, (0, 0)));
-    let max = Refault { evicted_for: EvictedFor::Max, ..refault(1, SEC) };
-    assert_eq!(book(&LAW, &mut level, &mut task, &max, SEC), SEC, "max is a limit like high");
-    assert_eq!((task.unpaid(SEC), level.totals()), (SEC, (SEC, 4096)));
+    let max = Refault { evicted_for: EvictedFor::Max, ..refault(1, MS) };
+    assert_eq!(book(&LAW, &mut level, &mut task, &max, SEC), MS, "max is a limit like high");
+    assert_eq!((task.unpaid(SEC), level.totals()), (MS, (MS, 4096)));
 }
 
 /// `memcg.md` §8.4: whatever the others do.
@@ -92,6 +92,24 @@ fn a_debt_that_is_paid_in_full_is_gone() {
     assert!(task.unpaid(now) <= 1);
 }
 
+/// Many short sleeps must not cost more than one long one.
+#[test]
+fn what_a_sleep_pays_is_rounded_up() {
+    let price = Price(3 * Price::ONE);
+    assert_eq!([0, 1, 3, 4, 6_000].map(|ns| price.paid_by(ns)), [0, 1, 1, 2, 2_000]);
+    assert_eq!(price.paid_by(u64::MAX), (u64::MAX >> 16).div_ceil(3));
+}
+
+/// However long the level was at the highest price.
+#[test]
+fn a_price_that_was_highest_falls_at_once() {
+    for seconds in [30, 120] {
+        let (level, _, now) = thrashing(seconds);
+        let after = level.demand_price(&LAW, now + 3 * SEC).thousandths();
+        assert!(after.abs_diff(127_000) < 1_000, "{after} thousandths after a half-life");
+    }
+}
+
 /// `memcg.md` §8.4: the dearest level decides, and one sleep pays at all levels.
 #[test]
 fn a_task_pays_the_dearest_of_its_levels_and_levels_elsewhere_never() {
@@ -132,10 +150,15 @@ fn sleeping_and_paying_change_neither_the_stall_nor_the_price() {
     assert!(level.demand_price(&LAW, now + 2 * SEC) < before.1, "time asleep only lowers it");
 }
 
+/// `memcg.md` §8.6: a sleep would not help against a device that hung.
 #[test]
-fn one_hung_read_counts_for_two_seconds() {
+fn one_read_however_slow_makes_no_price() {
     let (mut level, mut task) = (LevelStall::default(), TaskDebt::default());
-    assert_eq!(book(&LAW, &mut level, &mut task, &refault(1, 100 * SEC), SEC), 2 * SEC);
+    level.note_usage(100, 100, SEC);
+    assert_eq!(book(&LAW, &mut level, &mut task, &refault(1, 100 * SEC), SEC), 250 * MS);
+    assert_eq!(task.owed(&[(1, level.price(&LAW, SEC))], SEC), 0);
+    book(&LAW, &mut level, &mut task, &refault(1, 250 * MS), SEC);
+    assert!(task.owed(&[(1, level.price(&LAW, SEC))], SEC) > 0, "two of them do");
 }
 
 #[test]

@@ -254,3 +254,10 @@ fn a_task_below_the_target_never_sleeps() {
     assert!((50..93).contains(&world.duty(UNTIL)), "{}", world.duty(UNTIL));
     assert_eq!(world.actors[0].sleep_from(0), 0);
 }
+
+/// Beyond the highest price the device's share grows with the tasks, and slowly: 64 / 256.
+#[test]
+fn more_tasks_than_the_highest_price_can_hold_get_a_little_more() {
+    let world = World::new(thrashers(64), Throttle::Ours, READ_NS, FROM).run(UNTIL);
+    assert!((230..=260).contains(&world.duty(UNTIL)), "{}", world.duty(UNTIL));
+}
