@@ -21,7 +21,7 @@ use crate::folio::{AccessCounts, Flags, Folio, FolioTable};
 use crate::high::Refaulted;
 use crate::limits::{MAX_ORDER, MIN_BUDGET};
 use crate::lruvec::{Levels, Locked, Shadow};
-use crate::memcg::{MemcgTree, Stocks};
+use crate::memcg::{MemcgLru, MemcgTree, Stocks};
 use crate::policy::{Lists, Policy};
 use crate::swap::SwapFacts;
 use crate::units::{FolioId, LruType, MemcgId, MemcgSlot, Owner, SpaceId, Task};
@@ -90,6 +90,8 @@ pub struct Engine {
     pub(crate) memcgs: MemcgTree,
     pub(crate) levels: Levels,
     pub(crate) stocks: Stocks,
+    /// With it, the root is a machine; without, a group like others.
+    pub(crate) memcg_lru: Option<MemcgLru>,
     pub(crate) cpus: Vec<Batches>,
     pub(crate) accesses: Arc<AccessCounts>,
     spaces: Vec<Option<MemcgSlot>>,
@@ -125,12 +127,25 @@ impl Engine {
             memcgs,
             levels,
             stocks: Stocks::new(usize::from(cpus)),
+            memcg_lru: None,
             cpus: (0..cpus).map(|_| Batches::default()).collect(),
             accesses: Arc::new(AccessCounts::new(config.frames as usize, classical)),
             spaces: Vec::new(),
             swap: SwapFacts::default(),
             totals: Totals::default(),
         })
+    }
+
+    /// The root is the memory of a whole machine rather than a group with a limit: the multi-gen LRU then reclaims it group by group in the order of
+    /// the memcg LRU, and neither sleeps for congestion (`reclaim.md` §2.11, 4.4). To be said before there are other groups.
+    ///
+    /// # Panics
+    /// When there are other groups.
+    pub fn set_machine_root(&mut self) {
+        assert_eq!(self.memcgs.len(), 1, "there are groups already");
+        let mut lru = MemcgLru::new();
+        lru.insert(MemcgId::ROOT);
+        self.memcg_lru = Some(lru);
     }
 
     /// The policy in force.

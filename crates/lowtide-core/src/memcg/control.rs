@@ -73,6 +73,9 @@ impl Engine {
         self.existing(parent)?;
         let id = self.memcgs.insert(parent.slot, &mut self.folios).ok_or(GroupError::TooMany)?;
         self.levels.begin(id.slot, Some(parent.slot));
+        if let Some(lru) = &mut self.memcg_lru {
+            lru.insert(id);
+        }
         Ok(id)
     }
 
@@ -99,6 +102,9 @@ impl Engine {
         self.memcgs.republish(slot);
         self.reparent(slot, parent);
         self.memcgs.take(slot);
+        if let Some(lru) = &mut self.memcg_lru {
+            lru.remove(id);
+        }
         Ok(())
     }
 

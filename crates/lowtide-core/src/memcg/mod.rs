@@ -12,6 +12,7 @@
 //! | `control.rs` | creating, moving and removing groups; setting limits | §3, 4 |
 //! | `stock.rs` | charges taken in advance | §2.1 |
 //! | `protection.rs` | effective `min` and `low` | §5 |
+//! | `lru.rs` | whose turn it is when a whole machine is short of memory | `reclaim.md` §2.11 |
 //! | `reparent.rs` | what a removed group leaves to its parent | §3 |
 //! | `sums.rs` | what a group has with everything below it | §12, 13 |
 //! | `cursor.rs` | whose turn it is when a subtree is reclaimed | §10.1, `reclaim.md` §3.6 |
@@ -22,6 +23,7 @@ mod control;
 mod counter;
 mod cursor;
 mod group;
+mod lru;
 mod protection;
 mod reparent;
 mod stock;
@@ -32,6 +34,7 @@ pub use control::{GroupError, Limits};
 pub(crate) use counter::{Counter, UNLIMITED};
 pub(crate) use cursor::{Cursor, SharedCursor};
 pub(crate) use group::Memcg;
+pub(crate) use lru::{MemcgLru, Round, Turn};
 pub(crate) use protection::Protection;
 pub(crate) use stock::{CHARGE_BATCH, Stocks};
 pub(crate) use tree::MemcgTree;

@@ -23,7 +23,7 @@ use crate::high::Spared;
 use crate::high::stall_debt::EvictedFor;
 use crate::limits::DEF_PRIORITY;
 use crate::lruvec::{AgeEnd, AgeJob, Facts, Preparation};
-use crate::memcg::{Cursor, Protection};
+use crate::memcg::{Cursor, Protection, Round, Turn};
 use crate::policy::Lists;
 use crate::stat::Events;
 use crate::units::{MemcgId, MemcgSlot, Task};
@@ -74,6 +74,15 @@ pub(super) enum At {
     Done,
 }
 
+/// The order in which groups are visited.
+#[derive(Clone, Debug)]
+enum Walk {
+    /// Everything below the target, in turns.
+    Subtree(Cursor),
+    /// A whole machine, by the memcg LRU.
+    Machine(Round),
+}
+
 /// One invocation of reclaim. See the module documentation.
 ///
 /// Once begun it must be stepped to [`Step::Done`]: an invocation that is dropped half-way takes the folios it has isolated, or the
@@ -89,7 +98,7 @@ pub struct Reclaim {
     group_id: MemcgId,
     /// What protects it from this invocation.
     pub(super) protection: Protection,
-    cursor: Cursor,
+    cursor: Walk,
     /// The driver's time at the last step.
     now: u64,
     pub(super) goal: u64,
@@ -129,7 +138,7 @@ impl Reclaim {
             group: target.slot,
             group_id: target,
             protection: Protection::default(),
-            cursor: Cursor::default(),
+            cursor: Walk::Subtree(Cursor::default()),
             now: 0,
             goal,
             reason,
@@ -251,7 +260,7 @@ impl Reclaim {
                     Lists::MultiGen => self.put_back(engine),
                     Lists::Classical => self.classical_put_back(engine),
                 },
-                At::LruvecEnd => self.end_group(),
+                At::LruvecEnd => self.end_group(engine),
                 At::Done => return Step::Done,
             }
         }
@@ -265,15 +274,25 @@ impl Reclaim {
             self.prepare_classical(engine);
         }
         let full = self.full_walk || self.reason == Reason::Kswapd;
-        self.cursor = Cursor::new(&engine.memcgs, self.target, full);
+        self.cursor = match &mut engine.memcg_lru {
+            Some(lru) if self.target == MemcgId::ROOT && engine.policy.lists() == Lists::MultiGen => {
+                Walk::Machine(Round::new(lru))
+            }
+            _ => Walk::Subtree(Cursor::new(&engine.memcgs, self.target, full)),
+        };
         self.at = At::Group;
     }
 
     /// Goes to the next group of the subtree that is not protected, or ends the pass.
     fn next_group(&mut self, engine: &mut Engine) {
         let partial = !self.full_walk && self.reason != Reason::Kswapd;
-        let goal_met = partial && self.reclaimed >= self.goal;
-        let next = if goal_met { None } else { self.cursor.next(&mut engine.memcgs, self.target) };
+        let enough = self.abort();
+        let next = match &mut self.cursor {
+            Walk::Subtree(_) if partial && self.reclaimed >= self.goal => None,
+            Walk::Subtree(cursor) => cursor.next(&mut engine.memcgs, self.target),
+            Walk::Machine(_) if enough => None,
+            Walk::Machine(round) => engine.memcg_lru.as_ref().and_then(|lru| round.next(lru)),
+        };
         let Some(id) = next else {
             self.end_pass(engine);
             return;
@@ -285,10 +304,16 @@ impl Reclaim {
             false => engine.ask_protection(id.slot, &self.protection, self.now),
         };
         if spared.min {
+            self.turn(engine, Turn::Young);
             return;
         }
         if spared.low {
-            if !self.override_low {
+            let tail = engine.memcg_lru.as_ref().is_some_and(|lru| lru.at_tail(id.slot));
+            if self.whole_machine() && !tail {
+                self.turn(engine, Turn::Tail);
+                return;
+            }
+            if !self.whole_machine() && !self.override_low {
                 self.low_skipped = true;
                 return;
             }
@@ -302,8 +327,30 @@ impl Reclaim {
     }
 
     /// One group's lists have been looked at enough.
-    fn end_group(&mut self) {
+    fn end_group(&mut self, engine: &mut Engine) {
+        if self.whole_machine() {
+            let sizable = engine.locked(self.group).evictable_size() >> self.priority > 0;
+            let tail = engine.memcg_lru.as_ref().is_some_and(|lru| lru.at_tail(self.group));
+            let turn = match (self.mglru.rotate, sizable, tail) {
+                (true, ..) | (false, false, true) => Turn::Young,
+                (false, true, _) => Turn::Stay,
+                (false, false, false) => Turn::Tail,
+            };
+            self.turn(engine, turn);
+        }
         self.at = At::Group;
+    }
+
+    /// Whether a whole machine is reclaimed, in the order of the memcg LRU.
+    pub(super) const fn whole_machine(&self) -> bool {
+        matches!(self.cursor, Walk::Machine(_))
+    }
+
+    /// Says when the turn of the present group comes again.
+    fn turn(&self, engine: &mut Engine, turn: Turn) {
+        if let (Walk::Machine(_), Some(lru)) = (&self.cursor, &mut engine.memcg_lru) {
+            lru.visited(self.group_id, turn);
+        }
     }
 
     /// The group was removed since the last step. Nothing of it is in hand, so the next one is looked at; if it was the target, that is all.
@@ -326,7 +373,9 @@ impl Reclaim {
     }
 
     fn end_pass(&mut self, engine: &mut Engine) {
-        self.throttle_after_pass(engine);
+        if !self.whole_machine() {
+            self.throttle_after_pass(engine);
+        }
         let lowest = u32::from(self.reason == Reason::Kswapd);
         self.at = At::Pass;
         if self.reclaimed >= self.goal || self.priority == lowest {

@@ -19,6 +19,10 @@ pub(super) struct MglruLoop {
     budget: u64,
     /// Pages scanned in this loop (before S4).
     scanned: u64,
+    /// Aging was needed in this loop.
+    aged: bool,
+    /// This thread has opened a generation: on a whole machine it is another group's turn.
+    pub(super) rotate: bool,
 }
 
 /// Generations of the oldest type that may be evicted.
@@ -82,6 +86,8 @@ impl Reclaim {
     /// Aging was tried; `opened` tells whether this thread opened the new generation.
     pub(super) fn aged(&mut self, engine: &mut Engine, opened: bool) {
         // A walk context exists from the first aging to the end of the loop.
+        self.mglru.aged = true;
+        self.mglru.rotate |= opened;
         self.walking |= opened || self.at == At::WalkEnd;
         self.at = At::Turn;
         if !engine.policy.has(Switches::S8) {
@@ -119,7 +125,9 @@ impl Reclaim {
             self.mglru.scanned += scanned;
             self.mglru.scanned < self.mglru.budget
         };
-        if scanned == 0 || !more || self.abort() {
+        // On a whole machine fairness comes from turns: one batch after an aging is enough.
+        let turn_over = self.whole_machine() && self.mglru.aged;
+        if scanned == 0 || !more || self.abort() || turn_over {
             self.leave_mglru(engine);
         } else {
             // A loop of many batches must not keep others from the lock (§3.3, both versions).

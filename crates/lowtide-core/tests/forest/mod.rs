@@ -91,6 +91,11 @@ impl Forest {
         }
     }
 
+    /// A free frame, for a folio that the test inserts itself.
+    pub(crate) fn take_frame(&mut self) -> u32 {
+        self.free.pop().expect("what is charged has a frame")
+    }
+
     /// Brings a new page in, paid by a group.
     pub(crate) fn page(&mut self, group: MemcgId, task: Task) -> Result<u64, Option<MemcgId>> {
         let page = self.next_page;

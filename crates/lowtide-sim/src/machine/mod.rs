@@ -199,6 +199,9 @@ impl Machine {
             policy: config.policy,
             cpus,
         })?;
+        if limit.is_none() {
+            pool.engine.set_machine_root();
+        }
         let swap = SwapArea::new(spec, &mut pool, limit.is_none())?;
         let world = World {
             sched: Sched::new(cpus, spec.timeslice_ns, spec.costs.context_switch_ns),
