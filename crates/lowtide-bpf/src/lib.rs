@@ -80,6 +80,8 @@
 #![forbid(unsafe_code)]
 
 mod btf;
+#[cfg(test)]
+mod differential;
 mod elf;
 mod error;
 mod helpers;

@@ -287,7 +287,7 @@ mod tests {
                         let expected = i64::from(model.remove(&key).is_none()) * -ENOENT;
                         prop_assert_eq!(m.delete(&k), expected);
                     }
-                    1 => prop_assert_eq!(m.get(&k), model.get(&key).map(|v| v.to_le_bytes()).as_ref().map(|v| &v[..])),
+                    1 => prop_assert_eq!(m.get(&k).map(<[u8]>::to_vec), model.get(&key).map(|v| v.to_le_bytes().to_vec())),
                     _ => {
                         let expected = match (model.contains_key(&key), flags) {
                             (true, NO_EXIST) => -EEXIST,

@@ -210,7 +210,11 @@ fn function(
             }
         }
     }
-    if let Some(&at) = seen.difference(&ends).next() {
+    // The jump that keeps it going says more than the way to it.
+    let mut lost = seen.difference(&ends).copied();
+    if let Some(first) = lost.next() {
+        let at =
+            if code[first].is_jump() { first } else { lost.find(|&at| code[at].is_jump()).unwrap_or(first) };
         return Err((at, Refusal::EndlessLoop));
     }
     let mut below = 0;
