@@ -6,10 +6,11 @@ use common::Draw;
 use lowtide_bpf::{Hook, Programs};
 use lowtide_core::hooks::{LimitHooks, LimitSnapshot};
 
-const OBJECTS: [&[u8]; 3] = [
+const OBJECTS: [&[u8]; 4] = [
     include_bytes!("../../../examples/bpf/noop.bpf.o"),
     include_bytes!("../../../examples/bpf/priority.bpf.o"),
     include_bytes!("../../../examples/bpf/refault_recency.bpf.o"),
+    include_bytes!("programs/features.bpf.o"),
 ];
 
 /// Loads, and runs every hook some times. Returns whether it was loaded.
