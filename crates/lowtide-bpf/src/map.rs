@@ -267,7 +267,7 @@ mod tests {
             MapDef { entries: 0, ..good.clone() },
             MapDef { entries: u32::MAX, ..good.clone() },
             MapDef { key_bytes: u32::MAX, ..good.clone() },
-            MapDef { kind: TYPE_ARRAY, ..good.clone() },
+            MapDef { kind: TYPE_ARRAY, ..good },
         ] {
             assert!(matches!(bad.check(), Err(MapFault::Size { .. })), "{bad:?}");
         }

@@ -3,7 +3,7 @@
 //! [`Programs`] is a handle: one clone goes to the engine as [`LimitHooks`], another stays with whoever operates it, reads
 //! [`status`](Programs::status), fills maps and takes reclaim requests. Everything is behind one lock, held for a run; nothing waits under it.
 //!
-//! A hook whose program fails has no opinion. One that fails [`FAILURES_MAX`](crate::limits::FAILURES_MAX) times in a row is switched off and is not run again, until
+//! A hook whose program fails has no opinion. One that fails [`FAILURES_MAX`] times in a row is switched off and is not run again, until
 //! [`switch_on`](Programs::switch_on).
 
 use crate::elf::Object;

@@ -5,7 +5,7 @@
 //! 1. **Each slot** alone: is there such an operation, with such registers and fields, do jumps and calls end on an instruction, do helpers exist.
 //! 2. **The flow**: from each function's beginning, every way that can be gone ends in an exit or can still reach one; calls are not
 //!    recursive and not too deep.
-//! 3. **What registers hold** ([`types`](crate::types)): writes to the context, accesses beside the stack, a value, or the context, null not tested for.
+//! 3. **What registers hold** ([`types`]): writes to the context, accesses beside the stack, a value, or the context, null not tested for.
 //!
 //! It refuses what is wrong for certain. What depends on data (an index, the turns of a loop) is for the machine to stop, which checks everything again;
 //! so the verifier can be simple, and an error in it is a nuisance but not a hole.
