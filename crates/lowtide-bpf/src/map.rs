@@ -29,6 +29,9 @@ const EXIST: u64 = 2;
 const TYPE_HASH: u32 = 1;
 const TYPE_ARRAY: u32 = 2;
 
+/// What the index of a hash needs for an entry, about.
+const INDEX_BYTES: u32 = 32;
+
 /// What the object says about a map.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MapDef {
@@ -77,7 +80,7 @@ impl MapDef {
         }
         within("value_size", self.value_bytes, 1, VALUE_BYTES_MAX)?;
         within("max_entries", self.entries, 1, ENTRIES_MAX)?;
-        let bytes = u64::from(self.entries) * u64::from(self.key_bytes + self.value_bytes + 16);
+        let bytes = u64::from(self.entries) * u64::from(self.key_bytes + self.value_bytes + INDEX_BYTES);
         if bytes > MAP_BYTES_MAX { Err(MapFault::TooMuch) } else { Ok(bytes) }
     }
 }

@@ -448,3 +448,40 @@ fn maps_that_are_too_big_or_of_a_wrong_type_are_refused() {
         assert!(matches!(error.what, LoadFault::Map { .. }), "{map:?}: {error}");
     }
 }
+
+#[test]
+fn objects_whose_parts_do_not_fit_together_are_refused() {
+    let what = |bytes: &[u8]| Programs::load(bytes, "parts").unwrap_err().what;
+    let good = with_lookup(&[mov(0, 0), exit()]);
+    let entry = |found| LoadFault::Entry { section: "memcg/throttle".to_owned(), found };
+    assert_eq!(what(&Maker { functions: 0, ..good.clone() }.bytes()), entry(0));
+    assert_eq!(what(&Maker { functions: 2, ..good.clone() }.bytes()), entry(2));
+    let undefined = what(&Maker { map_section: 0, ..good.clone() }.bytes());
+    assert!(
+        matches!(&undefined, LoadFault::Relocation { at: 4, why, .. } if why.contains("`m` is not defined")),
+        "{undefined}"
+    );
+    let nowhere = what(&good.clone().map_at(&[3]).bytes());
+    assert!(matches!(nowhere, LoadFault::Relocation { at: 3, .. }), "not at a constant: {nowhere}");
+    let outside = what(&good.clone().map_at(&[9]).bytes());
+    assert!(matches!(outside, LoadFault::Relocation { at: 9, .. }), "behind the end: {outside}");
+    // Wherever the name stands.
+    let renamed = |from: &[u8], to: &[u8], bytes: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        for at in 0..=bytes.len() - from.len() {
+            if bytes[at..].starts_with(from) {
+                bytes[at..at + to.len()].copy_from_slice(to);
+            }
+        }
+        bytes
+    };
+    let untyped = what(&renamed(b".BTF\0", b".BTX\0", &good.bytes()));
+    assert!(matches!(&untyped, LoadFault::TypeInformation { .. }), "{untyped}");
+    assert!(untyped.to_string().contains("compile with -g"));
+    let unknown = what(&renamed(b"\0key\0", b"\0kex\0", &good.bytes()));
+    assert!(matches!(unknown, LoadFault::Map { .. }), "{unknown}");
+    let priority = include_bytes!("../../../examples/bpf/priority.bpf.o");
+    let twice = what(&renamed(b"memcg/below_low", b"memcg/throttle\0", priority));
+    let throttle = || "memcg/throttle".to_owned();
+    assert_eq!(twice, LoadFault::Twice { first: throttle(), second: throttle() });
+}

@@ -65,11 +65,23 @@ pub(crate) struct Maker {
     /// The kernel's number of the map's type, and its entries.
     pub map: (u32, u32),
     pub machine: u16,
+    /// Global functions in the section, all at its beginning.
+    pub functions: usize,
+    /// The section that the map lies in; 0 is none.
+    pub map_section: u16,
 }
 
 impl Maker {
     pub(crate) fn new(code: Vec<[u8; 8]>) -> Self {
-        Self { section: "memcg/throttle", code, map_at: Vec::new(), map: (1, 4), machine: 247 }
+        Self {
+            section: "memcg/throttle",
+            code,
+            map_at: Vec::new(),
+            map: (1, 4),
+            machine: 247,
+            functions: 1,
+            map_section: 3,
+        }
     }
 
     pub(crate) fn section(self, section: &'static str) -> Self {
@@ -85,7 +97,7 @@ impl Maker {
         let names = format!("\0{}\0.rel\0.maps\0.BTF\0.symtab\0.strtab\0.shstrtab\0", self.section);
         let name = |of: &str| names.find(&format!("\0{of}\0")).unwrap() as u32 + 1;
         let relocations: Vec<u8> =
-            self.map_at.iter().flat_map(|&slot| words(&[slot as u64 * 8, 2 << 32 | 1])).collect();
+            self.map_at.iter().flat_map(|&slot| words(&[slot as u64 * 8, 1 << 32 | 1])).collect();
         let symbol = |name: u32, info: u8, section: u16, size: u64| {
             let mut bytes = name.to_le_bytes().to_vec();
             bytes.extend([info, 0]);
@@ -93,9 +105,10 @@ impl Maker {
             bytes.extend(words(&[0, size]));
             bytes
         };
-        let symbols =
-            [symbol(0, 0, 0, 0), symbol(1, 0x12, 1, self.code.len() as u64 * 8), symbol(3, 0x11, 3, 32)]
-                .concat();
+        let mut symbols = [symbol(0, 0, 0, 0), symbol(3, 0x11, self.map_section, 32)].concat();
+        for _ in 0..self.functions {
+            symbols.extend(symbol(1, 0x12, 1, self.code.len() as u64 * 8));
+        }
         // Name, type, flags, content, link, info, entry size.
         type Row = (u32, u32, u64, Vec<u8>, u32, u32, u64);
         let sections: Vec<Row> = vec![
