@@ -7,7 +7,7 @@ pub const OBJECT_BYTES_MAX: usize = 4 << 20;
 pub const INSTRUCTIONS_MAX: usize = 4096;
 
 /// Functions of a program, itself included.
-pub const FUNCTIONS_MAX: usize = 256;
+pub const FUNCTIONS_MAX: usize = 64;
 
 /// What one run may spend. An instruction costs 1; a helper costs [`HELPER_COST`] and 1 more for each 16 bytes that it reads or writes.
 pub const RUN_BUDGET: u32 = 4096;

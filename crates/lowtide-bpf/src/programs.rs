@@ -119,7 +119,7 @@ pub enum MapError {
 impl Programs {
     /// Loads an object file that a compiler made for BPF, and verifies all its programs. `name` is for messages.
     ///
-    /// Cost: linear in the object, and the memory of its maps.
+    /// Cost: linear in the object (functions that share instructions are looked at once each), and the memory of its maps.
     ///
     /// # Errors
     ///

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use lowtide_bpf::limits::{FAILURES_MAX, INSTRUCTIONS_MAX};
+use lowtide_bpf::limits::{FAILURES_MAX, FUNCTIONS_MAX, INSTRUCTIONS_MAX};
 use lowtide_bpf::{Hook, LoadFault, Programs, Refusal, RunFault};
 use lowtide_core::hooks::{DELAY_MAX_NS, LimitHooks, LimitSnapshot, ThrottleAnswer};
 use std::slice;
@@ -347,6 +347,22 @@ fn calls_may_be_eight_functions_deep_and_no_deeper() {
     assert_eq!(answer(&chain(8)), (ThrottleAnswer::Exactly(8), None));
     assert!(matches!(refusal(&chain(9)), (_, Refusal::TooDeep)));
     assert!(matches!(refusal(&chain(300)), (_, Refusal::TooDeep)));
+}
+
+#[test]
+fn a_program_may_have_so_many_functions_and_no_more() {
+    // Calls of functions that begin at each of a row of instructions, all ending in the same exit.
+    let calls = |functions: i32| {
+        // Call `i` goes to slot `i + functions + 2`.
+        let mut code = vec![local(functions + 1); functions as usize];
+        code.extend([mov(0, 1), exit()]);
+        code.extend(vec![mov(0, 2); functions as usize]);
+        code.push(exit());
+        Maker::new(code)
+    };
+    let most = FUNCTIONS_MAX as i32 - 1;
+    assert_eq!(answer(&calls(most)), (ThrottleAnswer::Exactly(1), None));
+    assert!(matches!(refusal(&calls(most + 1)), (_, Refusal::TooManyFunctions)));
 }
 
 #[test]
