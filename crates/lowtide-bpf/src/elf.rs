@@ -1,0 +1,349 @@
+//! Object files: from the compiler's sections to programs, maps and data.
+//!
+//! | section | becomes |
+//! |---|---|
+//! | `memcg/…` | a program: its one global function. Functions of `.text` that it calls are put behind its own instructions |
+//! | `.maps` | maps, one for each symbol, described by `.BTF` ([`btf`](crate::btf)) |
+//! | `.data…`, `.bss…`, `.rodata…` | global data; constant if the section is |
+//! | `license` | a string for whoever asks |
+//!
+//! Instructions refer to all these by relocations. The one of a 64-bit constant becomes a map's name or an address in global data, the one of a call a
+//! distance. After that an instruction means the same wherever it lies.
+
+use crate::btf::Btf;
+use crate::error::{LoadFault, MapFault, Refusal};
+use crate::hook::Hook;
+use crate::isa::{CALL_LOCAL, Insn, SLOT};
+use crate::limits::{
+    DATA_BYTES_MAX, DATA_SECTIONS_MAX, INSTRUCTIONS_MAX, MAP_BYTES_MAX, MAPS_MAX, OBJECT_BYTES_MAX,
+};
+use crate::map::MapDef;
+use crate::memory::{Data, data_address, map_handle};
+use crate::types::Constant;
+use object::elf::{R_BPF_64_32, R_BPF_64_64};
+use object::read::elf::ElfFile64;
+use object::{
+    LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _, RelocationFlags, RelocationTarget,
+    SectionKind, SymbolIndex, SymbolKind,
+};
+use std::collections::BTreeMap;
+
+const MACHINE_BPF: u16 = 247;
+const RELOCATABLE: u16 = 1;
+
+type Elf<'a> = ElfFile64<'a, LittleEndian>;
+type Section<'a, 'f> = object::read::elf::ElfSection64<'a, 'f, LittleEndian>;
+
+/// A program as the object has it: linked, not verified.
+pub(crate) struct Linked {
+    pub hook: Hook,
+    pub code: Vec<Insn>,
+    /// Slots of the program's own section; those of `.text` follow.
+    pub own: usize,
+    pub entry: usize,
+    pub constants: BTreeMap<usize, Constant>,
+}
+
+/// What is in an object.
+pub(crate) struct Object {
+    pub programs: Vec<Linked>,
+    pub maps: Vec<MapDef>,
+    pub data: Vec<Data>,
+    pub license: Option<String>,
+}
+
+impl Object {
+    /// Reads an object file. Never panics, whatever the bytes are.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, LoadFault> {
+        header(bytes)?;
+        let elf = Elf::parse(bytes).map_err(not_elf)?;
+        let mut linker = Linker {
+            elf: &elf,
+            maps: Vec::new(),
+            map_at: BTreeMap::new(),
+            data: Vec::new(),
+            data_at: BTreeMap::new(),
+        };
+        linker.find_data()?;
+        linker.find_maps()?;
+        let text = elf.section_by_name(".text");
+        let mut programs = Vec::new();
+        let mut license = None;
+        for section in elf.sections() {
+            let name = section.name().map_err(not_elf)?;
+            if name == "license" {
+                let text = String::from_utf8_lossy(section.data().map_err(not_elf)?).into_owned();
+                license = Some(text.trim_end_matches('\0').to_owned());
+            }
+            if !name.starts_with("memcg/") {
+                continue;
+            }
+            let hook =
+                Hook::of_section(name).ok_or_else(|| LoadFault::UnknownHook { section: name.to_owned() })?;
+            programs.push(linker.program(hook, &section, text.as_ref())?);
+        }
+        if programs.is_empty() {
+            return Err(LoadFault::NoPrograms);
+        }
+        Ok(Self { programs, maps: linker.maps, data: linker.data, license })
+    }
+}
+
+fn not_elf(why: object::Error) -> LoadFault {
+    LoadFault::NotElf { why: why.to_string() }
+}
+
+/// The first bytes, for errors that say more than that it is no ELF file.
+fn header(bytes: &[u8]) -> Result<(), LoadFault> {
+    if bytes.len() > OBJECT_BYTES_MAX {
+        return Err(LoadFault::TooLarge { bytes: bytes.len() });
+    }
+    if bytes.len() < 64 || !bytes.starts_with(b"\x7fELF") {
+        return Err(LoadFault::NotElf { why: "it does not begin with an ELF header".to_owned() });
+    }
+    // 64 bits, little-endian.
+    if bytes[4] != 2 || bytes[5] != 1 {
+        return Err(LoadFault::Kind);
+    }
+    let half = |at| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+    if half(18) != MACHINE_BPF {
+        return Err(LoadFault::Machine { machine: half(18) });
+    }
+    if half(16) != RELOCATABLE { Err(LoadFault::Kind) } else { Ok(()) }
+}
+
+struct Linker<'a, 'f> {
+    elf: &'f Elf<'a>,
+    maps: Vec<MapDef>,
+    /// By section and offset.
+    map_at: BTreeMap<(usize, u64), usize>,
+    data: Vec<Data>,
+    /// By section.
+    data_at: BTreeMap<usize, usize>,
+}
+
+impl<'a, 'f> Linker<'a, 'f> {
+    /// Global data.
+    fn find_data(&mut self) -> Result<(), LoadFault> {
+        let mut total = 0u64;
+        for section in self.elf.sections() {
+            let name = section.name().map_err(not_elf)?;
+            let has = |prefix: &str| {
+                name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            };
+            if !(has(".data") || has(".bss") || has(".rodata")) {
+                continue;
+            }
+            total = total.saturating_add(section.size());
+            if total > DATA_BYTES_MAX {
+                return Err(LoadFault::Data { bytes: total });
+            }
+            if section.relocations().next().is_some() {
+                let why = "addresses in global data are not offered; use an index instead".to_owned();
+                return Err(LoadFault::Section { section: name.to_owned(), why });
+            }
+            let bytes = if section.kind() == SectionKind::UninitializedData {
+                vec![0; section.size() as usize]
+            } else {
+                section.data().map_err(not_elf)?.to_vec()
+            };
+            if self.data.len() == DATA_SECTIONS_MAX {
+                let why = format!("there are more than {DATA_SECTIONS_MAX} sections of global data");
+                return Err(LoadFault::Section { section: name.to_owned(), why });
+            }
+            self.data_at.insert(section.index().0, self.data.len());
+            self.data.push(Data { name: name.to_owned(), bytes, writable: !has(".rodata") });
+        }
+        Ok(())
+    }
+
+    /// Maps, in the order of their symbols.
+    fn find_maps(&mut self) -> Result<(), LoadFault> {
+        let Some(section) = self.elf.section_by_name(".maps") else { return Ok(()) };
+        let Some(btf) = self.elf.section_by_name(".BTF") else {
+            return Err(LoadFault::TypeInformation { why: "is missing, and there are maps".to_owned() });
+        };
+        let btf = Btf::parse(btf.data().map_err(not_elf)?)?;
+        let mut bytes = 0u64;
+        for symbol in self.elf.symbols() {
+            if symbol.section_index() != Some(section.index()) || symbol.kind() == SymbolKind::Section {
+                continue;
+            }
+            let def = btf.map(symbol.name().map_err(not_elf)?)?;
+            let fail = |why| LoadFault::Map { map: def.name.clone(), why };
+            bytes += def.check().map_err(fail)?;
+            if bytes > MAP_BYTES_MAX || self.maps.len() == MAPS_MAX {
+                return Err(fail(MapFault::TooMuch));
+            }
+            self.map_at.insert((section.index().0, symbol.address()), self.maps.len());
+            self.maps.push(def);
+        }
+        Ok(())
+    }
+
+    /// A program and the functions of `.text`, linked.
+    fn program(
+        &self,
+        hook: Hook,
+        section: &Section<'a, 'f>,
+        text: Option<&Section<'a, 'f>>,
+    ) -> Result<Linked, LoadFault> {
+        let name = hook.section();
+        let mut functions = self.elf.symbols().filter(|s| {
+            s.section_index() == Some(section.index()) && s.kind() == SymbolKind::Text && s.is_global()
+        });
+        let entry = match (functions.next(), functions.count()) {
+            (Some(only), 0) => only.address(),
+            (first, more) => {
+                return Err(LoadFault::Entry {
+                    section: name.to_owned(),
+                    found: usize::from(first.is_some()) + more,
+                });
+            }
+        };
+        let mut code = instructions(section)?;
+        let own = code.len();
+        let entry = usize::try_from(entry / SLOT as u64).unwrap_or(usize::MAX);
+        if entry >= own {
+            return Err(LoadFault::Refused { section: name.to_owned(), at: 0, why: Refusal::Empty });
+        }
+        let mut constants = BTreeMap::new();
+        let text = text.filter(|text| text.size() > 0);
+        let mut bases = BTreeMap::from([(section.index().0, (0, own))]);
+        if let Some(text) = text {
+            let mut functions = instructions(text)?;
+            bases.insert(text.index().0, (own, functions.len()));
+            code.append(&mut functions);
+        }
+        let calls_text = self.relocate(section, 0, &bases, &mut code, &mut constants)?;
+        match text {
+            Some(text) if calls_text => {
+                self.relocate(text, own, &bases, &mut code, &mut constants)?;
+            }
+            _ => code.truncate(own),
+        }
+        Ok(Linked { hook, code, own, entry, constants })
+    }
+
+    /// Applies the relocations of one section, whose slots begin at `base`. Returns whether one goes to another section's code.
+    fn relocate(
+        &self,
+        section: &Section<'a, 'f>,
+        base: usize,
+        bases: &BTreeMap<usize, (usize, usize)>,
+        code: &mut [Insn],
+        constants: &mut BTreeMap<usize, Constant>,
+    ) -> Result<bool, LoadFault> {
+        let name = section.name().map_err(not_elf)?;
+        let mut leaves = false;
+        for (offset, relocation) in section.relocations() {
+            let at = usize::try_from(offset / SLOT as u64).unwrap_or(usize::MAX);
+            let fail =
+                |why: &str| LoadFault::Relocation { section: name.to_owned(), at, why: why.to_owned() };
+            let RelocationFlags::Elf { r_type } = relocation.flags() else {
+                return Err(fail("the relocation is of no kind that BPF has"));
+            };
+            let RelocationTarget::Symbol(symbol) = relocation.target() else {
+                return Err(fail("the relocation has no symbol"));
+            };
+            if offset % SLOT as u64 != 0 || at >= bases[&section.index().0].1 {
+                return Err(fail("the relocation is not at an instruction"));
+            }
+            let slot = base + at;
+            let symbol = self.symbol(symbol, &fail)?;
+            let insn = code[slot];
+            if r_type == R_BPF_64_64 && insn.is_wide() {
+                let constant = self.constant(&symbol, insn, &fail)?;
+                let value = match constant {
+                    Constant::Map(map) => map_handle(map),
+                    Constant::Data(section, offset) => data_address(section, offset),
+                };
+                let Some(second) = code.get_mut(slot + 1) else {
+                    return Err(fail("the second half of a 64-bit constant is missing"));
+                };
+                second.imm = (value >> 32) as i32;
+                code[slot] = Insn { src: 0, imm: value as i32, ..insn };
+                constants.insert(slot, constant);
+            } else if r_type == R_BPF_64_32 && insn.is_local_call() {
+                let Some(&(start, slots)) = symbol.section.and_then(|index| bases.get(&index)) else {
+                    return Err(fail(&format!(
+                        "the function `{}` is neither in this section nor in .text",
+                        symbol.name
+                    )));
+                };
+                // A reference to a section has the distance from its beginning, less one, in the instruction.
+                let target = (symbol.value / SLOT as u64) as i64 + i64::from(insn.imm) + 1;
+                if target < 0 || target >= slots as i64 {
+                    return Err(fail("the call goes outside of its function's section"));
+                }
+                leaves |= start != base;
+                let distance = start as i64 + target - slot as i64 - 1;
+                let imm = i32::try_from(distance).map_err(|_| fail("the call goes too far"))?;
+                code[slot] = Insn { src: CALL_LOCAL, imm, ..insn };
+            } else {
+                return Err(fail(&format!(
+                    "a relocation of type {r_type} for `{}` is not offered there",
+                    symbol.name
+                )));
+            }
+        }
+        Ok(leaves)
+    }
+
+    fn symbol(&self, index: SymbolIndex, fail: &dyn Fn(&str) -> LoadFault) -> Result<Symbol, LoadFault> {
+        let found = self.elf.symbol_by_index(index).map_err(not_elf)?;
+        let name = found.name().unwrap_or_default().to_owned();
+        if found.is_undefined() {
+            return Err(fail(&format!(
+                "`{name}` is not defined in the object; there is no kernel to define it"
+            )));
+        }
+        Ok(Symbol { name, section: found.section_index().map(|index| index.0), value: found.address() })
+    }
+
+    /// What a 64-bit constant refers to.
+    fn constant(
+        &self,
+        symbol: &Symbol,
+        insn: Insn,
+        fail: &dyn Fn(&str) -> LoadFault,
+    ) -> Result<Constant, LoadFault> {
+        let section = symbol.section.unwrap_or(usize::MAX);
+        // What the compiler adds to the symbol stands in the first slot.
+        let offset = symbol.value.wrapping_add(u64::from(insn.imm as u32));
+        if let Some(&data) = self.data_at.get(&section) {
+            return match u32::try_from(offset) {
+                Ok(offset) if u64::from(offset) <= self.data[data].bytes.len() as u64 => {
+                    Ok(Constant::Data(data, offset))
+                }
+                _ => Err(fail(&format!("`{}` lies outside of its section", symbol.name))),
+            };
+        }
+        match self.map_at.get(&(section, offset)) {
+            Some(&map) => Ok(Constant::Map(map)),
+            None => Err(fail(&format!("`{}` is neither a map nor global data", symbol.name))),
+        }
+    }
+}
+
+/// What a relocation refers to.
+struct Symbol {
+    name: String,
+    section: Option<usize>,
+    value: u64,
+}
+
+/// The slots of a section.
+fn instructions(section: &Section<'_, '_>) -> Result<Vec<Insn>, LoadFault> {
+    let name = || section.name().unwrap_or_default().to_owned();
+    let bytes = section.data().map_err(not_elf)?;
+    if bytes.len() % SLOT != 0 {
+        let why = format!("{} bytes are no whole number of instructions", bytes.len());
+        return Err(LoadFault::Section { section: name(), why });
+    }
+    let found = bytes.len() / SLOT;
+    if found > INSTRUCTIONS_MAX {
+        return Err(LoadFault::Refused { section: name(), at: 0, why: Refusal::TooLong { found } });
+    }
+    Ok(bytes.as_chunks().0.iter().map(|&slot| Insn::decode(slot)).collect())
+}

@@ -1,0 +1,130 @@
+//! What a program may ask of its host.
+//!
+//! Numbers are the kernel's where the kernel has the helper; our own begin at 4096, far above the kernel's. Nothing here waits, allocates or
+//! reads a clock: the time is the snapshot's.
+
+use crate::error::RunFault;
+use crate::limits::{HELPER_COST, KEY_BYTES_MAX, REQUESTS_MAX, VALUE_BYTES_MAX};
+use crate::map::{EAGAIN, EINVAL};
+use crate::memory::Memory;
+
+/// A helper, named as in the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Helper {
+    MapLookup = 1,
+    MapUpdate = 2,
+    MapDelete = 3,
+    Ktime = 5,
+    RequestReclaim = 4096,
+}
+
+impl Helper {
+    /// The helper of a number.
+    pub(crate) const fn of(number: i32) -> Option<Self> {
+        match number {
+            1 => Some(Self::MapLookup),
+            2 => Some(Self::MapUpdate),
+            3 => Some(Self::MapDelete),
+            5 => Some(Self::Ktime),
+            4096 => Some(Self::RequestReclaim),
+            _ => None,
+        }
+    }
+
+    /// How many arguments it reads, from `r1` on.
+    pub(crate) const fn arguments(self) -> u8 {
+        match self {
+            Self::Ktime => 0,
+            Self::MapLookup | Self::MapDelete | Self::RequestReclaim => 2,
+            Self::MapUpdate => 4,
+        }
+    }
+
+    /// Whether the first argument is a map and the second a key.
+    pub(crate) const fn wants_map(self) -> bool {
+        matches!(self, Self::MapLookup | Self::MapUpdate | Self::MapDelete)
+    }
+}
+
+/// A program's wish that pages of a group be reclaimed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReclaimRequest {
+    /// The group, as in [`LimitSnapshot::group`](lowtide_core::hooks::LimitSnapshot::group). Nobody has checked that it exists.
+    pub group: u64,
+    /// Pages, at least 1.
+    pub pages: u64,
+}
+
+/// What helpers act on, beside memory.
+pub(crate) struct Host {
+    /// The snapshot's time.
+    pub now_ns: u64,
+    /// Requests that nobody has taken yet; at most [`REQUESTS_MAX`].
+    pub requests: Vec<ReclaimRequest>,
+    /// Room for a key and a value.
+    scratch: Box<[u8]>,
+}
+
+impl Host {
+    pub(crate) fn new() -> Self {
+        Self {
+            now_ns: 0,
+            requests: Vec::with_capacity(REQUESTS_MAX),
+            scratch: vec![0; (KEY_BYTES_MAX + VALUE_BYTES_MAX) as usize].into(),
+        }
+    }
+
+    /// One request for each group: another for the same group adds to it.
+    fn request(&mut self, group: u64, pages: u64) -> i64 {
+        if pages == 0 {
+            return -EINVAL;
+        }
+        if let Some(waiting) = self.requests.iter_mut().find(|r| r.group == group) {
+            waiting.pages = waiting.pages.saturating_add(pages);
+        } else if self.requests.len() < REQUESTS_MAX {
+            self.requests.push(ReclaimRequest { group, pages });
+        } else {
+            return -EAGAIN;
+        }
+        0
+    }
+}
+
+/// Calls a helper with `r1` to `r4`. Returns `r0` and what the call cost.
+pub(crate) fn call(
+    helper: Helper,
+    args: [u64; 4],
+    memory: &mut Memory,
+    host: &mut Host,
+) -> Result<(u64, u32), RunFault> {
+    let mut cost = HELPER_COST;
+    let result = match helper {
+        Helper::MapLookup => {
+            let map = memory.map_of(args[0])?;
+            cost += memory.maps[map].key_bytes as u32 / 16;
+            memory.lookup(map, args[1])?
+        }
+        Helper::MapUpdate => {
+            let map = memory.map_of(args[0])?;
+            let (key_bytes, value_bytes) = (memory.maps[map].key_bytes, memory.maps[map].value_bytes);
+            cost += (key_bytes + value_bytes) as u32 / 16;
+            // Key and value may themselves lie in maps.
+            let (key, value) = host.scratch.split_at_mut(KEY_BYTES_MAX as usize);
+            let (key, value) = (&mut key[..key_bytes], &mut value[..value_bytes]);
+            key.copy_from_slice(memory.read(args[1], key_bytes)?);
+            value.copy_from_slice(memory.read(args[2], value_bytes)?);
+            memory.maps[map].update(key, value, args[3]) as u64
+        }
+        Helper::MapDelete => {
+            let map = memory.map_of(args[0])?;
+            let key_bytes = memory.maps[map].key_bytes;
+            cost += key_bytes as u32 / 16;
+            let key = &mut host.scratch[..key_bytes];
+            key.copy_from_slice(memory.read(args[1], key_bytes)?);
+            memory.maps[map].delete(key) as u64
+        }
+        Helper::Ktime => host.now_ns,
+        Helper::RequestReclaim => host.request(args[0], args[1]) as u64,
+    };
+    Ok((result, cost))
+}

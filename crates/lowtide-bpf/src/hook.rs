@@ -1,0 +1,94 @@
+//! The questions that a program can answer, and what its number means.
+//!
+//! A program returns 64 bits, and whatever they are is an answer or no opinion; none is an error.
+
+use lowtide_core::hooks::{DELAY_MAX_NS, LimitSnapshot, ThrottleAnswer};
+use std::fmt;
+
+/// A question, by the section that a program for it lies in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Hook {
+    /// `memcg/throttle`: how long the task is to sleep, whatever the built-in policy says.
+    Throttle,
+    /// `memcg/throttle_at_least`: how long the task is to sleep at least.
+    ThrottleAtLeast,
+    /// `memcg/below_low`: whether the group is to be spared while others have something.
+    BelowLow,
+    /// `memcg/below_min`: whether the group is to be spared altogether.
+    BelowMin,
+    /// `memcg/proactive`: pages to reclaim in advance.
+    Proactive,
+}
+
+impl Hook {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Throttle, Self::ThrottleAtLeast, Self::BelowLow, Self::BelowMin, Self::Proactive];
+
+    /// The section that a program for it lies in.
+    #[must_use]
+    pub const fn section(self) -> &'static str {
+        match self {
+            Self::Throttle => "memcg/throttle",
+            Self::ThrottleAtLeast => "memcg/throttle_at_least",
+            Self::BelowLow => "memcg/below_low",
+            Self::BelowMin => "memcg/below_min",
+            Self::Proactive => "memcg/proactive",
+        }
+    }
+
+    pub(crate) fn of_section(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|hook| hook.section() == name)
+    }
+}
+
+impl fmt::Display for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.section())
+    }
+}
+
+/// A throttle's number: nanoseconds, at most [`DELAY_MAX_NS`]; negative for no opinion.
+pub(crate) fn throttle_answer(hook: Hook, r0: u64) -> ThrottleAnswer {
+    match u64::try_from(r0 as i64) {
+        Err(_) => ThrottleAnswer::Default,
+        Ok(ns) if hook == Hook::ThrottleAtLeast => ThrottleAnswer::AtLeast(ns.min(DELAY_MAX_NS)),
+        Ok(ns) => ThrottleAnswer::Exactly(ns.min(DELAY_MAX_NS)),
+    }
+}
+
+/// A protection's number, of which the low 32 bits count (it is an `int` in C): 0 no, positive yes, negative no opinion.
+pub(crate) const fn protection_answer(r0: u64) -> Option<bool> {
+    match r0 as i32 {
+        ..0 => None,
+        0 => Some(false),
+        _ => Some(true),
+    }
+}
+
+/// A proactive reclaim's number: pages, at most what the group uses; negative for none.
+pub(crate) fn proactive_answer(snapshot: &LimitSnapshot, r0: u64) -> u64 {
+    u64::try_from(r0 as i64).map_or(0, |pages| pages.min(snapshot.usage))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_an_answer_within_bounds() {
+        use ThrottleAnswer::{AtLeast, Default, Exactly};
+        assert_eq!(throttle_answer(Hook::Throttle, 5), Exactly(5));
+        assert_eq!(throttle_answer(Hook::ThrottleAtLeast, 5), AtLeast(5));
+        assert_eq!(throttle_answer(Hook::Throttle, i64::MAX as u64), Exactly(DELAY_MAX_NS));
+        assert_eq!(throttle_answer(Hook::Throttle, u64::MAX), Default);
+        assert_eq!(protection_answer(u64::MAX), None);
+        assert_eq!(protection_answer(0xffff_ffff), None, "-1 as a 32-bit number");
+        assert_eq!(protection_answer(0), Some(false));
+        assert_eq!(protection_answer(7), Some(true));
+        let snapshot = LimitSnapshot { usage: 100, ..LimitSnapshot::default() };
+        assert_eq!(proactive_answer(&snapshot, 50), 50);
+        assert_eq!(proactive_answer(&snapshot, u64::MAX >> 1), 100);
+        assert_eq!(proactive_answer(&snapshot, u64::MAX), 0);
+    }
+}
