@@ -63,8 +63,7 @@ impl Ctx {
                         world.watched(|watch, world| watch.victims(world, reclaim.victims()));
                         let task = world.engine_task(self.id, false);
                         let work = world.unmap_victims(&mut reclaim, task);
-                        let now = world.sched.local(self.id) + cost;
-                        cost += world.unmap_cost(work, now);
+                        cost += world.unmap_cost(work, self.id);
                     }
                     Step::Freed => {
                         cost += world.pool.take_freed(&reclaim) * world.costs.free_page_ns;
