@@ -94,7 +94,7 @@ impl World {
         cost += work.compressed * costs.compress_ns + work.zeros * costs.find_zeros_ns;
         let slots = work.compressed + work.zeros;
         if slots > 0 {
-            cost += self.swap.lock.take(now, slots * costs.swap_slot_ns);
+            cost += self.swap.lock.take(self.sched.now, now, slots * costs.swap_slot_ns);
         }
         cost
     }
@@ -107,7 +107,7 @@ impl World {
         let zeros = self.pool.zram.is_zeros(object);
         let contents = if zeros { self.costs.clear_page_ns } else { self.costs.decompress_ns };
         let now = self.sched.local(task);
-        self.costs.new_page() + contents + self.swap.lock.take(now, self.costs.swap_slot_ns)
+        self.costs.new_page() + contents + self.swap.lock.take(self.sched.now, now, self.costs.swap_slot_ns)
     }
 
     /// Fills a page that has been charged, unless somebody else has by now. Returns whether it came from swap.
