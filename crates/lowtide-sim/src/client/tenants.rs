@@ -249,7 +249,7 @@ mod tests {
     use crate::spec::{MachineSpec, SwapSpec};
     use lowtide_core::Policy;
 
-    /// A 256th of the experiment with 4 tenants: 128 MiB of buffers on 60 MiB.
+    /// Two tenants of a 512th of the experiment: 32 MiB of buffers on 15 MiB.
     fn small(policy: Policy, seed: u64) -> Result<TenantsResult, MachineError> {
         let scale = 1.0 / 512.0;
         let xeon = MachineSpec::load("xeon-96t").expect("a preset");
