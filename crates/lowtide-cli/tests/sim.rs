@@ -455,3 +455,57 @@ fn ctrl_c_ends_a_run_with_a_message() {
         assert!(message.contains("interrupted while"), "{arguments:?}: {message}");
     }
 }
+
+/// A 256th of the published experiment, a minute of it.
+const TENANTS: [&str; 6] = ["sim", "tenants", "--scale", "0.00390625", "--seconds", "60"];
+
+#[test]
+fn tenants_are_shown_with_their_fairness_beside_what_was_published() {
+    let results = json(&args(&TENANTS, &["--policy", "mglru-7.1,mglru"]));
+    let rows = rows(&results);
+    assert_eq!(results["machine"]["swap"]["kind"], "zram");
+    let sources: Vec<_> = rows.iter().map(|row| row["source"].as_str()).collect();
+    let postings = [None, Some("v1_secondary"), Some("v2"), Some("v3"), Some("v7")];
+    assert_eq!(sources, [postings, postings].concat());
+    for row in rows.iter().filter(|row| row["world"] == "sim") {
+        for name in
+            ["ops", "seconds", "scale", "jain", "latency_us", "lruvec_lock_ms", "swap_lock_ms", "ratio"]
+        {
+            assert!(!row[name].is_null(), "{name} is missing in {row}");
+        }
+        let workers = &row["workers"];
+        for name in ["mean", "ci95", "stdev", "least", "most", "requests"] {
+            assert!(!workers[name].is_null(), "workers.{name} is missing in {row}");
+        }
+        let each: Vec<u64> =
+            workers["requests"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
+        assert_eq!((each.len(), &row["threads"]), (64, &64.into()));
+        let buckets = row["latency_buckets"].as_array().unwrap();
+        let bounds: Vec<u64> = buckets.iter().map(|bucket| bucket["from_s"].as_u64().unwrap()).collect();
+        assert_eq!(bounds, [0, 1, 2, 4, 8, 16, 32, 64, 128]);
+        let counted: u64 = buckets.iter().map(|bucket| bucket["ops"].as_u64().unwrap()).sum();
+        assert_eq!((counted, row["ops"].as_u64()), (each.iter().sum(), Some(counted)));
+        assert!(count(row, "pswpin") > 0 && count(row, "pswpout") > 0);
+    }
+    let published = &rows[4];
+    assert_eq!((&published["jain"], &published["ops"]), (&0.995_893.into(), &81_898.into()));
+    assert_eq!(published["latency_buckets"][3]["ops"], 39_354);
+
+    let output = run(&args(&TENANTS, &["--policy", "mglru-7.1,mglru"]));
+    let table = text(&output.stdout);
+    for word in ["Jain", "published v7", "reproduced?", "a page stands for 256", "of zram for swap"] {
+        assert!(table.contains(word), "`{word}` is not in: {table}");
+    }
+}
+
+#[test]
+fn tenants_print_the_same_bytes_for_the_same_seed_and_refuse_what_they_do_not_have() {
+    let arguments = args(&TENANTS, &["--policy", "lru"]);
+    assert_eq!(json(&arguments), json(&arguments));
+    for (option, value, instead) in
+        [("--ops", "5k", "--seconds"), ("--threads", "4", "64 workers"), ("--size", "1G", "--scale")]
+    {
+        refused(&args(&TENANTS, &[option, value]), 2, &[option, instead]);
+    }
+    refused(&["sim", "zipf", "--seconds", "5"], 2, &["--seconds", "tenants"]);
+}

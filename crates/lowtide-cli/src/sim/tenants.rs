@@ -6,10 +6,10 @@
 use std::sync::atomic::AtomicU64;
 
 use lowtide::{Policy, Size};
-use lowtide_sim::client::tenants::{self, BUCKETS_S, TenantsConfig, TenantsResult};
+use lowtide_sim::client::tenants::{self, BUCKETS_S, CONTENDED_SLOT_NS, TenantsConfig, TenantsResult};
 use lowtide_sim::spec::{MachineSpec, SwapSpec};
 use lowtide_sim::statistics::Spread;
-use lowtide_sim::{MachineConfig, MachineError};
+use lowtide_sim::{Costs, MachineConfig, MachineError};
 
 use super::args::{SimArgs, Target};
 use super::clock::Stopwatch;
@@ -50,7 +50,12 @@ impl Plan {
             None => MachineSpec::load(MACHINE)?,
         };
         let published = MachineSpec::preset(MACHINE)?.as_ref() == Some(&whole) && args.max.is_none();
-        let machine = part_of(&whole, scale);
+        let calibrated = if published {
+            MachineSpec { costs: Costs { swap_slot_ns: CONTENDED_SLOT_NS, ..whole.costs.clone() }, ..whole }
+        } else {
+            whole
+        };
+        let machine = part_of(&calibrated, scale);
         machine.validate()?;
         let max = options::machine_budget(args, &machine, None)?;
         let run_ns = args.seconds.unwrap_or(SECONDS) * 1_000_000_000;

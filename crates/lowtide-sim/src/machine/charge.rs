@@ -60,15 +60,14 @@ impl Ctx {
                 let scanned = world.pool.engine.pgscan() - scanned;
                 let hold = world.costs.batch_lock_ns
                     + scanned * (world.costs.scan_folio_ns + world.costs.isolate_ns);
-                cost += world.lruvec_lock.take(now, hold);
+                cost += world.lruvec_lock.take(world.sched.now, now, hold);
                 cost += u64::from(reclaim.passes() - passes) * world.costs.reclaim_pass_ns;
                 match step {
                     Step::Unmap => {
                         world.watched(|watch, world| watch.victims(world, reclaim.victims()));
                         let task = world.engine_task(self.id, false);
                         let work = world.unmap_victims(&mut reclaim, task);
-                        let now = world.sched.local(self.id) + cost;
-                        cost += world.unmap_cost(work, now);
+                        cost += world.unmap_cost(work, self.id);
                     }
                     Step::Freed => {
                         cost += world.pool.take_freed(&reclaim) * world.costs.free_page_ns;

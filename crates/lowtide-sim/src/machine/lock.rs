@@ -1,7 +1,8 @@
 //! Locks with contention that can be measured.
 //!
 //! A [`SpinLock`] is held for short times that are known when it is taken, so it is a *timeline*: whoever comes while it is held spins
-//! (spends CPU time) until it is free. An [`RwSem`] is held across sleeps: who cannot have it blocks, in the order of arrival, and
+//! (spends CPU time) until it is free. A task's own time may be ahead of the machine's, by a whole batch of reclaim, so a lock may have been taken in
+//! what is the future to others; they have it before that, if they are done by then. An [`RwSem`] is held across sleeps: who cannot have it blocks, in the order of arrival, and
 //! a writer that waits keeps later readers out, as the kernel's does.
 
 use super::ctx::Ctx;
@@ -23,18 +24,34 @@ pub struct Contention {
 /// A lock that is spun for.
 #[derive(Debug, Default)]
 pub(crate) struct SpinLock {
-    free_at: u64,
+    /// When it is held, from and to, in the order of time; what is over is forgotten.
+    holds: VecDeque<(u64, u64)>,
     pub(crate) contention: Contention,
 }
 
 impl SpinLock {
-    /// Takes the lock at `now` for `hold` nanoseconds. Returns the nanoseconds from now until it is released again: waiting and holding.
-    pub(crate) fn take(&mut self, now: u64, hold: u64) -> u64 {
-        let wait = self.free_at.saturating_sub(now);
+    /// Takes the lock at `now` for `hold` nanoseconds, or as soon afterwards as it is free for so long. Returns the nanoseconds from now until it is released again:
+    /// waiting and holding. `clock` is the machine's time, before which nobody will come any more.
+    pub(crate) fn take(&mut self, clock: u64, now: u64, hold: u64) -> u64 {
+        while self.holds.front().is_some_and(|&(_, to)| to <= clock) {
+            self.holds.pop_front();
+        }
+        let (mut from, mut at) = (now, 0_usize);
+        for &(begins, ends) in &self.holds {
+            if from + hold <= begins {
+                break;
+            }
+            from = from.max(ends);
+            at += 1;
+        }
+        match at.checked_sub(1).map(|before| &mut self.holds[before]) {
+            Some((_, to)) if *to == from => *to += hold,
+            _ => self.holds.insert(at, (from, from + hold)),
+        }
+        let wait = from - now;
         self.contention.acquired += 1;
         self.contention.contended += u64::from(wait > 0);
         self.contention.waited_ns += wait;
-        self.free_at = now + wait + hold;
         wait + hold
     }
 }
@@ -120,5 +137,32 @@ impl Ctx {
         let contention = &mut world.rwsems[id.0 as usize].contention;
         contention.contended += 1;
         contention.waited_ns += waited;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_comes_while_a_lock_is_held_waits_until_it_is_free() {
+        let mut lock = SpinLock::default();
+        assert_eq!(lock.take(0, 100, 10), 10);
+        assert_eq!(lock.take(0, 105, 10), 5 + 10);
+        assert_eq!(lock.take(0, 105, 10), 15 + 10, "one after the other");
+        assert_eq!(lock.take(0, 130, 10), 10, "free again");
+        assert_eq!(lock.contention, Contention { acquired: 4, contended: 2, waited_ns: 20 });
+    }
+
+    #[test]
+    fn a_lock_that_is_held_in_the_future_is_free_until_then() {
+        let mut lock = SpinLock::default();
+        assert_eq!(lock.take(0, 1000, 100), 100);
+        assert_eq!(lock.take(0, 500, 100), 100, "done before the other begins");
+        assert_eq!(lock.take(0, 950, 50), 50, "just");
+        assert_eq!(lock.take(0, 950, 51), 150 + 51, "not in time");
+        assert_eq!(lock.take(0, 550, 10), 50 + 10, "the earlier one is still there");
+        assert_eq!(lock.take(2000, 2000, 1), 1);
+        assert_eq!(lock.holds.len(), 1, "what is over is forgotten");
     }
 }

@@ -83,15 +83,18 @@ impl World {
             .expect("it is between the least and the frames there are");
     }
 
-    /// Nanoseconds that unmapping a batch of victims takes a task whose own time is `now`.
-    pub(crate) fn unmap_cost(&mut self, work: UnmapWork, now: u64) -> u64 {
+    /// Nanoseconds that unmapping a batch of victims takes a task.
+    pub(crate) fn unmap_cost(&mut self, work: UnmapWork, task: TaskId) -> u64 {
+        // Slots were taken while the victims were chosen. A lock that is taken at the end of a batch, which is ahead of everybody else's
+        // time, would keep others waiting while it is free.
+        let now = self.sched.local(task);
         let costs = &self.costs;
         let mut cost = work.translations * costs.unmap_ns;
         cost += if work.translations > 0 { costs.tlb_flush_ns } else { 0 };
         cost += work.compressed * costs.compress_ns + work.zeros * costs.find_zeros_ns;
         let slots = work.compressed + work.zeros;
         if slots > 0 {
-            cost += self.swap.lock.take(now + cost, slots * costs.swap_slot_ns);
+            cost += self.swap.lock.take(self.sched.now, now, slots * costs.swap_slot_ns);
         }
         cost
     }
@@ -104,7 +107,7 @@ impl World {
         let zeros = self.pool.zram.is_zeros(object);
         let contents = if zeros { self.costs.clear_page_ns } else { self.costs.decompress_ns };
         let now = self.sched.local(task);
-        self.costs.new_page() + contents + self.swap.lock.take(now, self.costs.swap_slot_ns)
+        self.costs.new_page() + contents + self.swap.lock.take(self.sched.now, now, self.costs.swap_slot_ns)
     }
 
     /// Fills a page that has been charged, unless somebody else has by now. Returns whether it came from swap.

@@ -18,6 +18,7 @@
 //!     [swap]                      # or `swap = "none"`
 //!     kind = "zram"
 //!     size = "16G"
+//!     compressed_percent = 40     # of a page; 33 unless said
 //!
 //!     [costs]                     # nanoseconds; see `Costs`
 //!     compress_ns = 4_000
