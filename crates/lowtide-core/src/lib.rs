@@ -46,6 +46,7 @@ mod stat;
 mod swap;
 #[cfg(test)]
 mod testing;
+mod text;
 mod units;
 
 pub use charge::{Charge, Next};
