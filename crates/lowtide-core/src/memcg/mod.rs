@@ -14,10 +14,12 @@
 //! | `protection.rs` | effective `min` and `low` | §5 |
 //! | `reparent.rs` | what a removed group leaves to its parent | §3 |
 //! | `sums.rs` | what a group has with everything below it | §12, 13 |
+//! | `ask.rs` | what a driver with many groups asks | §6.2, 11 |
 //! | `cursor.rs` | whose turn it is when a subtree is reclaimed | §10.1, `reclaim.md` §3.6 |
 //!
 //! Charging itself is in `charge.rs`; what happens above `high` in `high/`.
 
+mod ask;
 mod control;
 mod counter;
 mod cursor;
