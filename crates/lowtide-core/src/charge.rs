@@ -29,6 +29,8 @@ pub struct Charge {
     drained: bool,
     /// The group that was full.
     over: MemcgId,
+    /// A failure counts as `oom`.
+    counted: bool,
 }
 
 /// What to do next about a charge.
@@ -55,7 +57,15 @@ impl Charge {
     #[must_use]
     pub fn new(memcg: MemcgId, pages: u64) -> Self {
         let batch = if memcg == MemcgId::ROOT { pages } else { pages.max(CHARGE_BATCH) };
-        Self { memcg, pages, batch, retries: MAX_RECLAIM_RETRIES, drained: false, over: memcg }
+        let retries = MAX_RECLAIM_RETRIES;
+        Self { memcg, pages, batch, retries, drained: false, over: memcg, counted: true }
+    }
+
+    /// A charge of a driver that waits and charges again when this one fails. The failure is not counted: the driver does that
+    /// with [`Engine::count_oom`], if it gives up.
+    #[must_use]
+    pub fn patient(memcg: MemcgId, pages: u64) -> Self {
+        Self { counted: false, ..Self::new(memcg, pages) }
     }
 
     /// Tries to charge. `reclaimed` is the result of the reclaim that the last call asked for.
@@ -66,7 +76,9 @@ impl Charge {
         if let Some(reclaimed) = reclaimed
             && !self.try_again(engine, reclaimed)
         {
-            engine.memcgs.raise(self.over.slot, |events| &mut events.oom);
+            if self.counted {
+                engine.count_oom(self.over);
+            }
             return Next::Failed { over: self.over };
         }
         loop {
@@ -156,7 +168,10 @@ impl Engine {
             |engine: &Self, at: MemcgSlot| if engine.memcgs[at].parent.is_none() { pages } else { batch };
         let full = self.memcgs.upwards(slot).find(|&at| self.memcgs[at].memory.margin() < amount(self, at));
         match full {
-            Some(over) => Err(over),
+            Some(over) => {
+                self.memcgs[over].memory.failcnt += 1;
+                Err(over)
+            }
             None => {
                 self.memcgs.add(slot, batch, pages);
                 Ok(())

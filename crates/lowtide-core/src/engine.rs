@@ -229,6 +229,16 @@ impl Engine {
         }
     }
 
+    /// The group that the pages of a space are charged to.
+    ///
+    /// # Panics
+    /// When there is no such space.
+    #[inline]
+    #[must_use]
+    pub fn group_of_space(&self, id: SpaceId) -> MemcgId {
+        self.memcgs.id(self.spaces[id.0 as usize].expect("the space exists"))
+    }
+
     /// The spaces whose translations belong to a group.
     pub(crate) fn spaces_of(&self, group: MemcgSlot) -> Vec<SpaceId> {
         let spaces = (0..).map(SpaceId).zip(&self.spaces);

@@ -48,6 +48,7 @@ mod stat;
 mod swap;
 #[cfg(test)]
 mod testing;
+mod text;
 mod units;
 
 pub use charge::{Charge, Next};

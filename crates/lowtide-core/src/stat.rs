@@ -1,11 +1,10 @@
 //! Counters, under the kernel's names and in its units (`reclaim.md` §8).
 //!
 //! Events count base pages, except `pgfault`, `pgmajfault` and `workingset_nodereclaim`, which count occurrences.
-//! State items are computed when asked for. [`MemoryStat`] is one consistent snapshot; its `Display` is the text of
+//! State items are computed when asked for. [`MemoryStat`] is one consistent snapshot; its `Display` (`text.rs`) is the text of
 //! a v2 `memory.stat`, with state items in bytes.
 
 use crate::units::LruType;
-use std::fmt;
 
 macro_rules! events {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
@@ -189,19 +188,5 @@ impl MemoryStat {
             ("unevictable", self.unevictable),
         ]
         .into_iter()
-    }
-}
-
-impl fmt::Display for MemoryStat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, pages) in self.sizes() {
-            writeln!(f, "{name} {}", pages * self.page_bytes)?;
-        }
-        // The last few are not lines of the kernel's file.
-        let ours = ["pgrotated", "nr_vmscan_immediate_reclaim", "aging", "protected"];
-        for (name, count) in self.events.iter().filter(|(name, _)| !ours.contains(name)) {
-            writeln!(f, "{name} {count}")?;
-        }
-        Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! The two threads of a pager: one reclaims ahead of need, one writes dirty pages; and the one that reads ahead when somebody asks.
+//! The two threads of a pager: one reclaims ahead of need, one writes dirty pages; the one that reads ahead when somebody asks; and the one that
+//! exports the files of tenants, if that was asked for.
 //!
 //! None of them decides anything: the reclaimer runs the engine's invocations until the free frames stand at the high watermark, the flusher
 //! writes when it is woken because much is dirty, and everything every half minute.
@@ -45,6 +46,9 @@ impl Threads {
         }
         threads.spawn("lowtide-kswapd", kswapd)?;
         threads.spawn("lowtide-flush", flusher)?;
+        if pool.exporter.is_some() {
+            threads.spawn("lowtide-export", export)?;
+        }
         let (send, receive) = sync_channel(READ_AHEAD_QUEUE);
         threads.read_ahead = Some(send);
         threads.spawn("lowtide-ahead", move |pool| read_ahead(pool, &receive))?;
@@ -91,7 +95,7 @@ fn kswapd(pool: &Pool) {
             state.engine.publish();
             published = Instant::now();
         }
-        let free = u64::from(state.frames.free_frames());
+        let free = state.engine.margin(MemcgId::ROOT);
         if free >= pool.watermarks.low {
             let left = interval.saturating_sub(published.elapsed());
             (state, _) = pool.kswapd.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
@@ -122,6 +126,12 @@ fn flusher(pool: &Pool) {
             pool.write_back_all();
             all_written = Instant::now();
         }
+    }
+}
+
+fn export(pool: &Pool) {
+    if let Some(exporter) = &pool.exporter {
+        exporter.run(pool);
     }
 }
 

@@ -22,6 +22,11 @@ impl Pool {
         }
         // Nobody writes the file's pages from here on: a folio cannot go while it is being written.
         let _no_writing = crate::sync::lock(&space.writing);
+        {
+            // Whoever reads ahead now brings no more pages in; those that are there already, or on their way, are found below.
+            let _state = self.lock();
+            space.close();
+        }
         let mut slots = Vec::new();
         hazard::scan(&mut slots);
         let mut lost = 0_u64;

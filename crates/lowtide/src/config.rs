@@ -4,6 +4,7 @@ use crate::error::BuildError;
 use crate::io::{Inject, IoEngine};
 use crate::pager::Pager;
 use lowtide_core::{Policy, Size};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,6 +50,7 @@ pub struct Builder {
     pub(crate) background: bool,
     pub(crate) young_faults: bool,
     pub(crate) patience: Duration,
+    pub(crate) export_dir: Option<PathBuf>,
     pub(crate) inject: Option<Arc<dyn Inject>>,
 }
 
@@ -64,6 +66,7 @@ impl Default for Builder {
             background: true,
             young_faults: false,
             patience: Duration::from_secs(10),
+            export_dir: None,
             inject: None,
         }
     }
@@ -126,6 +129,14 @@ impl Builder {
     /// How long an operation waits for a frame, or for guards of other threads, before it fails (default 10 s).
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// Keeps the kernel's files (`memory.stat`, `memory.events`, ...) of every tenant up to date below a directory, as if it were a mounted cgroup
+    /// hierarchy: once a second if there are background threads, and at every [`Pager::export`]. The directory is created if need be, should be
+    /// empty, and keeps the last figures when the pager is gone. Errors stop nothing; [`Pager::export_error`] has the last one.
+    pub fn export_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.export_dir = Some(dir.into());
         self
     }
 

@@ -4,6 +4,7 @@
 //! view ([`Error`]). Each message says what, where and what to do. An I/O error is kept whole, and every thread
 //! that waited for the same read gets it.
 
+use crate::tenant::{OomReport, TenantError};
 use lowtide_core::ConfigError;
 use std::io;
 use std::path::PathBuf;
@@ -113,6 +114,14 @@ pub enum OpenError {
         /// The reason.
         why: String,
     },
+    /// The tenant that is to pay for the pages cannot.
+    #[error("cannot open {path} for a tenant: {source}")]
+    Tenant {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with the tenant.
+        source: TenantError,
+    },
     /// The folio order is impossible.
     #[error(
         "a folio of {bytes} bytes is not possible: the largest has 2 MiB, and at most an eighth of the budget ({limit} bytes here)"
@@ -171,16 +180,15 @@ pub enum Error {
         /// The file.
         path: Arc<PathBuf>,
     },
-    /// All frames are in use or dirty, and none came free in time.
-    #[error(
-        "the budget of {max_bytes} bytes is used up by pages that cannot be evicted now ({dirty} pages are dirty): hold fewer pages at once, or raise the budget"
-    )]
+    /// A tenant is full, or the whole pager, and nothing could be evicted in time. `memory.events` counts it as `oom`.
+    #[error("{}", report.summary())]
     OutOfBudget {
-        /// The budget.
-        max_bytes: u64,
-        /// Pages that are dirty or being written.
-        dirty: u64,
+        /// What the full tenant looked like. Its `Display` is what a kernel's log says.
+        report: Arc<OomReport>,
     },
+    /// The tenant cannot do that.
+    #[error(transparent)]
+    Tenant(#[from] TenantError),
     /// The thread writes to a page that it holds a guard on.
     #[error("page {page} of {path} is held by a guard of this thread: drop the guard before writing")]
     HeldHere {

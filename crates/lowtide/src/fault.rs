@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::hazard::{self, Held};
 use crate::io::Read;
 use crate::many::pipelines;
-use crate::pool::{NewFolio, Pool};
+use crate::pool::{Allocated, NewFolio, Pool};
 use crate::reclaim::entries_of;
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
@@ -139,25 +139,34 @@ impl Pool {
     /// Takes frames for a claim. A large folio for which there is no contiguous room becomes a single page.
     ///
     /// # Errors
-    /// [`Error::OutOfBudget`]; the claim is given up then, unless `wait` is false.
-    pub(crate) fn frames_for(
+    /// [`Error::OutOfBudget`]; the claim is given up then.
+    fn frames_for(&self, space: &Space, page: u64, claim: &mut Claim, access: Access) -> Result<u32, Error> {
+        loop {
+            match self.allocate(space, &claim.new_folio(space, access), true) {
+                Allocated::Frame(frame) => return Ok(frame),
+                // A single page waits for as long as there is hope.
+                Allocated::TooLarge | Allocated::NotNow => self.shrink_claim(space, page, claim),
+                Allocated::Failed(e) => {
+                    self.abandon(space, claim, &Err(e.clone()));
+                    return Err(e);
+                }
+            }
+        }
+    }
+
+    /// As [`Pool::frames_for`] without waiting: `None` if there are none now; the claim is as it was then, or smaller.
+    pub(crate) fn frames_now(
         &self,
         space: &Space,
         page: u64,
         claim: &mut Claim,
         access: Access,
-        wait: bool,
-    ) -> Result<u32, Error> {
+    ) -> Option<u32> {
         loop {
-            match self.allocate(&claim.new_folio(space, access), wait) {
-                Ok(Some(frame)) => return Ok(frame),
-                Ok(None) => self.shrink_claim(space, page, claim),
-                Err(e) => {
-                    if wait {
-                        self.abandon(space, claim, &Err(e.clone()));
-                    }
-                    return Err(e);
-                }
+            match self.allocate(space, &claim.new_folio(space, access), false) {
+                Allocated::Frame(frame) => return Some(frame),
+                Allocated::TooLarge => self.shrink_claim(space, page, claim),
+                Allocated::NotNow | Allocated::Failed(_) => return None,
             }
         }
     }
@@ -266,10 +275,12 @@ impl Pool {
                     return Ok((frame, held));
                 }
                 Miss::Claimed(mut claim) => {
-                    let frame = self.frames_for(space, page, &mut claim, access, true)?;
+                    let frame = self.frames_for(space, page, &mut claim, access)?;
                     let outcome = self.backend.read_one(self.read_request(space, &claim, frame, 0));
                     let young = access == Access::Mapped && self.young_faults;
-                    self.resolve(space, &claim, frame, outcome, young)?;
+                    let resolved = self.resolve(space, &claim, frame, outcome, young);
+                    self.settle_high();
+                    resolved?;
                     told = true;
                 }
                 Miss::InHand(seen) => {

@@ -21,7 +21,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A [`Pager`] is one budget. A [`View`] is an open file under it. Reading gives a guard, [`Page`]; a hit costs about as much as a pointer into a memory
+//! A [`Pager`] is one budget, and [`Tenant`]s are budgets within it. A [`View`] is an open file under one of them. Reading gives a guard, [`Page`]; a hit costs about as much as a pointer into a memory
 //! map, a miss one read of the device and no more, however many threads want the page.
 //!
 //! ## Inside
@@ -31,7 +31,9 @@
 //! | file | concept |
 //! |---|---|
 //! | `pager`, `config`, `view`, `guard`, `stat`, `error` | the public face |
+//! | `tenant` | budgets within the budget: limits, reservations, reports, the kernel's files |
 //! | `pool` | frames, the engine, the lock around them; taking frames |
+//! | `charge`, `high` | who pays, and waiting for room; what is due above `high` |
 //! | `hits`, `translation`, `hazard` | the hit path; from page to frame; how a reader keeps a frame without a lock |
 //! | `fault`, `many`, `wait` | bringing pages in, one or many; waiting for somebody else's read |
 //! | `reclaim` | driving the engine's reclaim: aging walks, unmapping victims |
@@ -41,6 +43,7 @@
 #![deny(unsafe_code)]
 
 mod background;
+mod charge;
 mod close;
 mod config;
 mod error;
@@ -49,6 +52,7 @@ mod frames;
 mod guard;
 #[allow(unsafe_code, reason = "see the file's header")]
 mod hazard;
+mod high;
 #[allow(unsafe_code, reason = "see the file's header")]
 mod hits;
 mod io;
@@ -60,6 +64,7 @@ mod space;
 mod stat;
 mod store;
 mod sync;
+mod tenant;
 #[allow(unsafe_code, reason = "see the file's header")]
 mod translation;
 mod view;
@@ -73,4 +78,8 @@ pub use io::{Inject, InjectOp, IoEngine, UnknownIoEngine};
 pub use lowtide_core::{Events, MemcgEvents, MemoryStat, Policy, PolicyError, Size, SizeError, SizeProblem};
 pub use pager::{OpenOptions, Pager};
 pub use stat::{IoStat, Stat};
+pub use tenant::{
+    Consumer, ExportError, OomReport, Reservation, Tenant, TenantBuilder, TenantError, TenantFile,
+    TenantLimits,
+};
 pub use view::View;

@@ -170,7 +170,7 @@ impl Pool {
                 continue;
             };
             let pipe = pipeline.get_or_insert_with(|| Pipeline::new(self, space, self.young_faults));
-            if let Ok(frame) = self.frames_for(space, page, &mut claimed, Access::Mapped, false) {
+            if let Some(frame) = self.frames_now(space, page, &mut claimed, Access::Mapped) {
                 pipe.push(Pending { index, page, claim: claimed, frame });
                 pipe.make_room(|index, page, frame| caller.show(index, page, frame))?;
             } else {
@@ -182,6 +182,8 @@ impl Pool {
         }
         if let Some(mut pipe) = pipeline {
             pipe.finish(|index, page, frame| caller.show(index, page, frame))?;
+            drop(pipe);
+            self.settle_high();
         }
         for (index, page) in std::mem::take(&mut caller.put_off) {
             let (frame, _held) = self.hold_page(space, page, Access::Mapped)?;
@@ -203,9 +205,9 @@ impl Pool {
                 continue;
             }
             let Miss::Claimed(mut claimed) = claim(space, page, entry) else { continue };
-            match self.frames_for(space, page, &mut claimed, Access::Descriptor, false) {
-                Ok(frame) => pipe.push(Pending { index: 0, page, claim: claimed, frame }),
-                Err(_) => {
+            match self.frames_now(space, page, &mut claimed, Access::Descriptor) {
+                Some(frame) => pipe.push(Pending { index: 0, page, claim: claimed, frame }),
+                None => {
                     // A hint is not worth waiting for.
                     self.abandon(space, &claimed, &Ok(()));
                     break;
@@ -213,6 +215,9 @@ impl Pool {
             }
             pipe.make_room(|_, _, _| ())?;
         }
-        pipe.finish(|_, _, _| ())
+        let finished = pipe.finish(|_, _, _| ());
+        drop(pipe);
+        self.settle_high();
+        finished
     }
 }

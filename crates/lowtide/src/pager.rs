@@ -6,6 +6,7 @@ use crate::error::{BuildError, OpenError};
 use crate::pool::Pool;
 use crate::space::{Backing, Space};
 use crate::stat::Stat;
+use crate::tenant::{ExportError, Tenant, TenantError};
 use crate::view::{Open, View};
 use lowtide_core::limits::MAX_ORDER;
 use lowtide_core::{MemcgId, SpaceId};
@@ -93,18 +94,35 @@ impl Pager {
     /// # Errors
     /// A sentence that names the first invariant that does not hold.
     pub fn validate(&self) -> Result<(), String> {
-        let mut state = self.inner.pool.lock();
+        let pool = &self.inner.pool;
+        let mut state = pool.lock();
         state.engine.validate()?;
-        let (used, free, max) = (
-            state.engine.usage(MemcgId::ROOT),
-            u64::from(state.frames.free_frames()),
-            state.engine.max(MemcgId::ROOT),
-        );
-        if used + free == max {
+        let reserved = state.engine.stat(MemcgId::ROOT).reserved;
+        let charged = state.engine.usage(MemcgId::ROOT);
+        let free = u64::from(state.frames.free_frames());
+        let frames = (pool.arena_bytes() >> pool.page_shift) as u64;
+        if charged - reserved + free == frames {
             Ok(())
         } else {
-            Err(format!("{used} frames are charged and {free} are free, of {max}"))
+            Err(format!(
+                "{charged} pages are charged, {reserved} of them reserved, and {free} frames are free, of {frames}"
+            ))
         }
+    }
+
+    /// Brings the directory of [`Builder::export_dir`](crate::Builder::export_dir) up to date now. Without one nothing happens.
+    ///
+    /// # Errors
+    /// [`ExportError`] names the first file that could not be written. The others have been, and nothing else is affected.
+    pub fn export(&self) -> Result<(), ExportError> {
+        let pool = &self.inner.pool;
+        pool.exporter.as_ref().map_or(Ok(()), |exporter| exporter.round(pool))
+    }
+
+    /// What went wrong in the last round of exports, if anything did.
+    #[must_use]
+    pub fn export_error(&self) -> Option<ExportError> {
+        self.inner.pool.exporter.as_ref()?.last_error()
     }
 
     /// Publishes the statistics that classical reclaim works with, which background threads otherwise do every two seconds.
@@ -120,6 +138,7 @@ pub struct OpenOptions {
     write: bool,
     create: Option<u64>,
     order: u8,
+    tenant: Option<Tenant>,
 }
 
 impl OpenOptions {
@@ -152,12 +171,27 @@ impl OpenOptions {
         self
     }
 
+    /// Charges the view's pages to a tenant. Without one they are charged to the root, which only the pager's own budget limits.
+    #[must_use]
+    pub fn tenant(mut self, tenant: &Tenant) -> Self {
+        self.tenant = Some(tenant.clone());
+        self
+    }
+
     /// Opens the file.
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong with the file or with the options.
     pub fn open(&self, pager: &Pager, path: impl AsRef<Path>) -> Result<View, OpenError> {
         let (path, pool) = (path.as_ref(), &pager.inner.pool);
+        let tenant = |source| OpenError::Tenant { path: path.to_owned(), source };
+        let group = match &self.tenant {
+            Some(other) if !Arc::ptr_eq(&other.pager.inner, &pager.inner) => {
+                return Err(tenant(TenantError::OtherPager));
+            }
+            Some(tenant) => tenant.id,
+            None => MemcgId::ROOT,
+        };
         let limit = (2 << 20).min(pool.arena_bytes() as u64 / 8).max(pool.page_bytes() as u64);
         let bytes = (pool.page_bytes() as u64).checked_shl(u32::from(self.order)).unwrap_or(u64::MAX);
         if self.order > MAX_ORDER || bytes > limit {
@@ -175,7 +209,10 @@ impl OpenOptions {
         }
         let len = backing.size().map_err(io)?;
         let mut state = pool.lock();
-        let id: SpaceId = state.engine.add_space(MemcgId::ROOT);
+        if !state.engine.alive(group) {
+            return Err(tenant(TenantError::Gone));
+        }
+        let id: SpaceId = state.engine.add_space(group);
         let space = match Space::new(id, backing, len, self.order, pool.page_shift) {
             Ok(space) => Arc::new(space),
             Err(e) => {

@@ -2,7 +2,8 @@
 //!
 //! A *frame* is a piece of the arena as large as a base page; the arena has exactly as many as the budget. Each is in one of four states:
 //! free (in the buddy allocator), in flight (charged, its translation busy), resident (a translation leads to it), or being evicted or written to by
-//! a store (its translation is locked). Charged frames and free frames always add up to the budget.
+//! a store (its translation is locked). Charged frames and free frames always add up to
+//! the frames there are.
 //!
 //! There is one lock, [`Pool::lock`], and it protects the engine and the allocator: it plays the part of the kernel's lruvec lock. A
 //! hit does not take it; a miss takes it once before its read, for a few hundred nanoseconds.
@@ -10,6 +11,7 @@
 //! Lock order: a space's `writing`, then the pool's lock, then a wait bucket. Nothing is awaited under the pool's lock but its own condition
 //! variables.
 
+use crate::charge::{Full, Payer};
 use crate::config::Builder;
 use crate::error::{BuildError, Error};
 use crate::frames::Frames;
@@ -17,12 +19,11 @@ use crate::io::{Arena, Backend, Options};
 use crate::space::Space;
 use crate::stat::IoCounters;
 use crate::sync;
+use crate::tenant::{Exporter, Names, OomReport, Reservations};
 use crate::wait::WaitTable;
-use lowtide_core::{
-    AccessCounts, Charge, Engine, EngineConfig, FolioId, LruType, MemcgId, Next, Owner, Task,
-};
+use lowtide_core::{AccessCounts, Engine, EngineConfig, FolioId, LruType, MemcgId, Owner, Task};
 use lowtide_sys::memory::{HugePages, Mapping};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -38,11 +39,17 @@ pub(crate) struct State {
     pub(crate) frames: Frames,
     /// Open spaces by number, for the way from a folio to its translations.
     pub(crate) spaces: Vec<Option<Arc<Space>>>,
+    /// What tenants are called.
+    pub(crate) names: Names,
+    /// Who pays for the program's own memory.
+    pub(crate) reservations: Reservations,
 }
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Pool {
+    /// No other pool of this process has it.
+    pub(crate) number: u64,
     pub(crate) page_shift: u32,
     page_bytes: usize,
     state: Mutex<State>,
@@ -61,12 +68,16 @@ pub(crate) struct Pool {
     pub(crate) young_faults: bool,
     pub(crate) io_mode: crate::config::IoMode,
     pub(crate) closing: AtomicBool,
+    pub(crate) exporter: Option<Exporter>,
     born: Instant,
     /// Last, so that it outlives the backend, which may have registered it with the kernel.
     arena: Mapping,
 }
 
-/// Free frames at which background reclaim starts and stops.
+/// How many pools there were in this process.
+static POOLS: AtomicU64 = AtomicU64::new(0);
+
+/// Pages that are not charged at which background reclaim starts and stops.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watermarks {
     pub(crate) low: u64,
@@ -95,6 +106,25 @@ impl Flusher {
         }
         std::mem::take(&mut rung)
     }
+}
+
+/// What came of an allocation.
+#[derive(Debug)]
+pub(crate) enum Allocated {
+    /// The first frame.
+    Frame(u32),
+    /// There is no room for a folio that large: a smaller one may fit.
+    TooLarge,
+    /// Not without waiting, or the space is being closed.
+    NotNow,
+    /// [`Error::OutOfBudget`].
+    Failed(Error),
+}
+
+/// The error of an operation that gives up.
+fn out_of_budget(state: &mut State, full: Full, pages: u64, page_shift: u32) -> Error {
+    state.engine.count_oom(full.over);
+    Error::OutOfBudget { report: Arc::new(OomReport::new(state, full.over, full.payer, pages, page_shift)) }
 }
 
 /// A frame that was taken, charged, but belongs to no folio yet, or to one whose page is being read.
@@ -146,11 +176,14 @@ impl Pool {
         .map_err(|e| BuildError::Io(e.to_string()))?;
         let background = config.background && max >= BACKGROUND_MIN_FRAMES;
         let low = if background { max / 256 } else { 0 };
+        let (names, reservations) = (Names::default(), Reservations::default());
+        let frames = Frames::new(frames);
         Ok(Self {
+            number: POOLS.fetch_add(1, Relaxed),
             page_shift: page_bytes.trailing_zeros(),
             page_bytes,
             accesses: engine.accesses(),
-            state: Mutex::new(State { engine, frames: Frames::new(frames), spaces: Vec::new() }),
+            state: Mutex::new(State { engine, frames, spaces: Vec::new(), names, reservations }),
             freed: Condvar::new(),
             kswapd: Condvar::new(),
             flusher: Flusher::default(),
@@ -163,6 +196,7 @@ impl Pool {
             young_faults: config.young_faults,
             io_mode: config.io_mode,
             closing: AtomicBool::new(false),
+            exporter: config.export_dir.clone().map(Exporter::new),
             born: Instant::now(),
             arena,
         })
@@ -199,77 +233,31 @@ impl Pool {
 
     /// Takes frames for a folio, charged and known to the engine. Its translation must be busy until the contents are there.
     ///
-    /// Reclaims when the budget is used up, and waits for frames when there is nothing to reclaim, but not longer than
-    /// the pool's patience; with `wait` false not at all. `Ok(None)`: there is no contiguous room for a large folio.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBudget`].
-    pub(crate) fn allocate(&self, new: &NewFolio, wait: bool) -> Result<Option<u32>, Error> {
+    /// Reclaims when a group is full, and waits for frames when there is nothing to reclaim, but not longer than
+    /// the pool's patience; with `wait` false, or for a large folio, not at all.
+    pub(crate) fn allocate(&self, space: &Space, new: &NewFolio, wait: bool) -> Allocated {
         let pages = 1 << new.order;
-        let mut deadline = None;
-        let mut state = self.lock();
-        loop {
-            let mut charge = Charge::new(MemcgId::ROOT, pages);
-            let mut reclaimed = None;
-            loop {
-                match charge.next(&mut state.engine, new.task, reclaimed) {
-                    Next::Charged { .. } => {
-                        let Some(frame) = state.frames.alloc(new.order) else {
-                            state.engine.uncharge(MemcgId::ROOT, pages);
-                            return Ok(None);
-                        };
-                        self.insert(&mut state, frame, new);
-                        if u64::from(state.frames.free_frames()) < self.watermarks.low {
-                            self.kswapd.notify_one();
-                        }
-                        return Ok(Some(frame));
-                    }
-                    Next::Reclaim(reclaim) => {
-                        let result;
-                        (state, result) = self.reclaim(state, *reclaim);
-                        reclaimed = Some(result);
-                    }
-                    Next::Failed { .. } => break,
-                    Next::Gone => unreachable!("the root is never removed"),
-                }
-            }
-            // Everything is held, in flight, dirty or being written. Others will let go of some of it.
-            let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.patience);
-            if !wait || Instant::now() >= deadline {
-                return Err(self.out_of_budget(&state));
-            }
-            if state.engine.dirty() > 0 {
-                drop(state);
-                self.write_back_some();
-                state = self.lock();
-            }
-            (state, _) = self
-                .freed
-                .wait_timeout(state, Duration::from_millis(1))
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-        }
-    }
-
-    fn insert(&self, state: &mut State, frame: u32, new: &NewFolio) {
-        state.engine.count_fault(MemcgId::ROOT, true);
+        let payer = Payer::Space(space.id);
+        let wait = wait && new.order == 0;
+        let (mut state, charged) = self.charge(self.lock(), payer, pages, new.task, wait);
+        let group = match charged {
+            Ok(group) => group,
+            Err(_) if new.order > 0 => return Allocated::TooLarge,
+            Err(_) if !wait => return Allocated::NotNow,
+            Err(full) => return Allocated::Failed(out_of_budget(&mut state, full, pages, self.page_shift)),
+        };
+        let frame = if space.is_closed() { None } else { state.frames.alloc(new.order) };
+        let Some(frame) = frame else {
+            state.engine.uncharge(group, pages);
+            return if space.is_closed() { Allocated::NotNow } else { Allocated::TooLarge };
+        };
+        state.engine.count_fault(group, true);
         let shadow = lowtide_core::Shadow::from_bits(new.shadow);
-        state.engine.insert(
-            FolioId(frame),
-            new.owner,
-            new.order,
-            LruType::File,
-            MemcgId::ROOT,
-            shadow,
-            new.task,
-        );
-    }
-
-    fn out_of_budget(&self, state: &State) -> Error {
-        let stat = state.engine.stat(MemcgId::ROOT);
-        Error::OutOfBudget {
-            max_bytes: stat.max << self.page_shift,
-            dirty: stat.file_dirty + stat.file_writeback,
+        state.engine.insert(FolioId(frame), new.owner, new.order, LruType::File, group, shadow, new.task);
+        if state.engine.margin(MemcgId::ROOT) < self.watermarks.low {
+            self.kswapd.notify_one();
         }
+        Allocated::Frame(frame)
     }
 
     /// Gives back the frames of a folio that was allocated and not filled.
@@ -289,5 +277,8 @@ impl Pool {
         let _state = self.lock();
         self.kswapd.notify_all();
         self.flusher.ring();
+        if let Some(exporter) = &self.exporter {
+            exporter.close();
+        }
     }
 }

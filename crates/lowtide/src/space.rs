@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// Translations that a file may grow to without being opened again: 2^28 pages of address space (1 GiB of entries),
@@ -145,6 +145,8 @@ pub(crate) struct Space {
     /// Only one thread writes the file's dirty pages at a time.
     pub(crate) writing: Mutex<()>,
     growing: Mutex<()>,
+    /// The last view is gone: no more pages come in. Changes under the pool's lock.
+    closed: AtomicBool,
 }
 
 impl Space {
@@ -170,6 +172,7 @@ impl Space {
             written_to: AtomicU64::new(0),
             writing: Mutex::new(()),
             growing: Mutex::new(()),
+            closed: AtomicBool::new(false),
         })
     }
 
@@ -185,6 +188,16 @@ impl Space {
     /// Pages of the file, a partial last one included.
     pub(crate) fn pages(&self) -> u64 {
         self.len().div_ceil(1 << self.page_shift)
+    }
+
+    /// Says that the last view is gone.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Relaxed);
+    }
+
+    /// Whether the last view is gone. To be asked under the pool's lock by whoever brings a page in.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
     }
 
     pub(crate) fn is_writable(&self) -> bool {

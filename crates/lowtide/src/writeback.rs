@@ -59,7 +59,16 @@ impl Pool {
     ///
     /// Each time it goes on in the file where it stopped, so that no part of it waits for ever.
     pub(crate) fn write_back_some(&self) -> u64 {
-        let spaces: Vec<_> = self.lock().spaces.iter().flatten().cloned().collect();
+        self.write_back_below(MemcgId::ROOT)
+    }
+
+    /// As [`Pool::write_back_some`], of the files whose pages are charged to a group or below it.
+    pub(crate) fn write_back_below(&self, group: MemcgId) -> u64 {
+        let spaces: Vec<_> = {
+            let state = self.lock();
+            let within = |s: &&Arc<Space>| state.engine.is_within(state.engine.group_of_space(s.id), group);
+            state.spaces.iter().flatten().filter(within).cloned().collect()
+        };
         for space in spaces {
             let Ok(_one_at_a_time) = space.writing.try_lock() else { continue };
             let mut at = space.written_to.load(Relaxed);

@@ -175,8 +175,8 @@ fn a_budget_full_of_unwritable_pages_is_a_typed_error_and_recovers() {
     let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
     device.writes.store(true, SeqCst);
     let full = (0..256_u64).find_map(|page| view.write_at(page * 4096, &page.to_le_bytes()).err());
-    let Some(Error::OutOfBudget { dirty, .. }) = full else { panic!("{full:?}") };
-    assert!(dirty > 0);
+    let Some(Error::OutOfBudget { report }) = full else { panic!("{full:?}") };
+    assert!(report.dirty_bytes() > 0);
     device.writes.store(false, SeqCst);
     for page in 0..256_u64 {
         view.write_at(page * 4096, &page.to_le_bytes()).unwrap();

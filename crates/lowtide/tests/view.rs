@@ -178,10 +178,8 @@ fn guards_keep_their_pages_and_a_budget_full_of_them_is_a_typed_error() {
         .unwrap();
     let view = pager.open(&path).unwrap();
     let guards: Vec<_> = (0..32).map(|page| view.read(page).unwrap()).collect();
-    let Err(Error::OutOfBudget { max_bytes, dirty: 0 }) = view.read(40) else {
-        panic!("all frames are held")
-    };
-    assert_eq!(max_bytes, 128 * KIB);
+    let Err(Error::OutOfBudget { report }) = view.read(40) else { panic!("all frames are held") };
+    assert_eq!((report.limit_bytes, report.dirty_bytes(), &*report.tenant), (128 * KIB, 0, "/"));
     for (guard, page) in guards.iter().zip(0..) {
         assert!(guard.iter().zip(page * 4096..).all(|(b, at)| *b == byte_at(at)));
     }

@@ -43,6 +43,8 @@ pub(crate) struct Counter {
     pub(crate) high: u64,
     /// Largest usage ever.
     pub(crate) watermark: u64,
+    /// Charges that met the limit here.
+    pub(crate) failcnt: u64,
     /// By [`Kind`].
     pub(crate) claims: [Claim; 2],
     /// What usage may be at most: `max`, or what it was when `max` was set to less. Forced charges raise it.
@@ -51,7 +53,15 @@ pub(crate) struct Counter {
 
 impl Counter {
     pub(crate) fn new(max: u64) -> Self {
-        Self { usage: 0, max, high: UNLIMITED, watermark: 0, claims: Default::default(), ceiling: max }
+        Self {
+            usage: 0,
+            max,
+            high: UNLIMITED,
+            watermark: 0,
+            failcnt: 0,
+            claims: Default::default(),
+            ceiling: max,
+        }
     }
 
     /// Pages that may still be charged.

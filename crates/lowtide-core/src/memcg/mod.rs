@@ -15,10 +15,12 @@
 //! | `lru.rs` | whose turn it is when a whole machine is short of memory | `reclaim.md` §2.11 |
 //! | `reparent.rs` | what a removed group leaves to its parent | §3 |
 //! | `sums.rs` | what a group has with everything below it | §12, 13 |
+//! | `ask.rs` | what a driver with many groups asks | §6.2, 11 |
 //! | `cursor.rs` | whose turn it is when a subtree is reclaimed | §10.1, `reclaim.md` §3.6 |
 //!
 //! Charging itself is in `charge.rs`; what happens above `high` in `high/`.
 
+mod ask;
 mod control;
 mod counter;
 mod cursor;

@@ -222,7 +222,7 @@ impl Reclaim {
             if let Some(step) = self.pending.pop_front() {
                 return step;
             }
-            if !engine.alive(self.group_id) {
+            if !engine.alive(self.group_id) || !engine.alive(self.target) {
                 self.group_is_gone(engine);
             }
             match self.at {
@@ -353,7 +353,7 @@ impl Reclaim {
         }
     }
 
-    /// The group was removed since the last step. Nothing of it is in hand, so the next one is looked at; if it was the target, that is all.
+    /// The group, or the target from below which it was moved away, was removed since the last step. Nothing of it is in hand, so the next one is looked at; if it was the target, that is all.
     fn group_is_gone(&mut self, engine: &Engine) {
         debug_assert!(!self.batch.isolated(), "a group is not removed while folios of it are isolated");
         self.job = None;

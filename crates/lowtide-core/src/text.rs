@@ -1,0 +1,185 @@
+//! The texts of `memory.stat` and `memory.events`, with every key that the kernel prints, in its order (`memcg.md` §12.2, 13).
+//!
+//! Readers look keys up by name, and some expect keys to be there. So what cannot exist here is printed as 0: kernel memory, network buffers, NUMA, compressed
+//! swap, and pages that a processor's page tables map (`file_mapped`; views reach pages through translations). Sizes are in bytes.
+
+use crate::stat::{MemcgEvents, MemoryStat};
+use std::fmt;
+
+/// Where the value of a key comes from.
+#[derive(Clone, Copy)]
+enum Value {
+    /// A size in base pages, printed in bytes.
+    Pages(fn(&MemoryStat) -> u64),
+    /// A count.
+    Count(fn(&MemoryStat) -> u64),
+    /// Does not exist here.
+    Zero,
+}
+
+macro_rules! pages {
+    ($name:ident) => {
+        (stringify!($name), Value::Pages(|stat| stat.$name))
+    };
+}
+
+macro_rules! count {
+    ($name:ident) => {
+        (stringify!($name), Value::Count(|stat| stat.events.$name))
+    };
+}
+
+macro_rules! zero {
+    ($name:ident) => {
+        (stringify!($name), Value::Zero)
+    };
+}
+
+/// The lines of `memory.stat`. `hugetlb`, which the kernel prints only on request, is not among them.
+const STAT: &[(&str, Value)] = &[
+    pages!(anon),
+    pages!(file),
+    zero!(kernel),
+    zero!(kernel_stack),
+    zero!(pagetables),
+    zero!(sec_pagetables),
+    zero!(percpu),
+    zero!(sock),
+    zero!(vmalloc),
+    zero!(shmem),
+    zero!(zswap),
+    zero!(zswapped),
+    zero!(zswap_incomp),
+    zero!(file_mapped),
+    pages!(file_dirty),
+    pages!(file_writeback),
+    pages!(swapcached),
+    zero!(anon_thp),
+    zero!(file_thp),
+    zero!(shmem_thp),
+    pages!(inactive_anon),
+    pages!(active_anon),
+    pages!(inactive_file),
+    pages!(active_file),
+    pages!(unevictable),
+    zero!(slab_reclaimable),
+    zero!(slab_unreclaimable),
+    zero!(slab),
+    count!(workingset_refault_anon),
+    count!(workingset_refault_file),
+    count!(workingset_activate_anon),
+    count!(workingset_activate_file),
+    count!(workingset_restore_anon),
+    count!(workingset_restore_file),
+    count!(workingset_nodereclaim),
+    zero!(pgdemote_kswapd),
+    zero!(pgdemote_direct),
+    zero!(pgdemote_khugepaged),
+    zero!(pgdemote_proactive),
+    count!(pgsteal_kswapd),
+    count!(pgsteal_direct),
+    zero!(pgsteal_khugepaged),
+    count!(pgsteal_proactive),
+    count!(pgscan_kswapd),
+    count!(pgscan_direct),
+    zero!(pgscan_khugepaged),
+    count!(pgscan_proactive),
+    count!(pgrefill),
+    zero!(pgpromote_success),
+    count!(pgscan),
+    count!(pgsteal),
+    count!(pswpin),
+    count!(pswpout),
+    count!(pgfault),
+    count!(pgmajfault),
+    count!(pgactivate),
+    count!(pgdeactivate),
+    count!(pglazyfree),
+    count!(pglazyfreed),
+    zero!(swpin_zero),
+    zero!(swpout_zero),
+    zero!(zswpin),
+    zero!(zswpout),
+    zero!(zswpwb),
+    zero!(thp_fault_alloc),
+    zero!(thp_collapse_alloc),
+    zero!(thp_swpout),
+    zero!(thp_swpout_fallback),
+    zero!(numa_pages_migrated),
+    zero!(numa_pte_updates),
+    zero!(numa_hint_faults),
+];
+
+impl fmt::Display for MemoryStat {
+    /// The text of `memory.stat`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        STAT.iter().try_for_each(|(key, value)| {
+            let value = match value {
+                Value::Pages(pages) => pages(self) * self.page_bytes,
+                Value::Count(count) => count(self),
+                Value::Zero => 0,
+            };
+            writeln!(f, "{key} {value}")
+        })
+    }
+}
+
+impl fmt::Display for MemcgEvents {
+    /// The text of `memory.events`. Nobody is killed here.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { low, high, max, oom } = self;
+        writeln!(f, "low {low}\nhigh {high}\nmax {max}\noom {oom}")?;
+        writeln!(f, "oom_kill 0\noom_group_kill 0\nsock_throttled 0")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use crate::testing::filled;
+    use crate::units::{LruType, MemcgId};
+
+    /// `memcg.md` §12.2 without `hugetlb`.
+    #[test]
+    fn memory_stat_has_seventy_one_keys_once_each() {
+        let text = MemoryStat::default().to_string();
+        let keys: std::collections::HashSet<_> = text.lines().filter_map(|l| l.split(' ').next()).collect();
+        assert_eq!((text.lines().count(), keys.len()), (71, 71));
+        assert!(text.starts_with("anon 0\nfile 0\nkernel 0\n") && text.ends_with("numa_hint_faults 0\n"));
+    }
+
+    #[test]
+    fn sizes_are_in_bytes_and_counts_are_not() {
+        let mut engine = filled(Policy::MGLRU, 64, LruType::File);
+        engine.count_fault(MemcgId::ROOT, true);
+        let stat = engine.stat(MemcgId::ROOT);
+        let text = stat.to_string();
+        assert!(text.contains(&format!("\nfile {}\n", 64 * stat.page_bytes)));
+        assert!(text.contains("\npgfault 1\npgmajfault 1\n"));
+    }
+
+    /// What is counted under a name of the kernel's file is printed there.
+    #[test]
+    fn every_counter_with_a_name_of_the_file_is_printed() {
+        let ours = ["pgrotated", "nr_vmscan_immediate_reclaim", "aging", "protected"];
+        let mut engine = filled(Policy::MGLRU, 64, LruType::File);
+        engine.count_fault(MemcgId::ROOT, true);
+        let stat = engine.stat(MemcgId::ROOT);
+        for (name, _) in stat.events.iter().filter(|(name, _)| !ours.contains(name)) {
+            let counted = STAT.iter().any(|(key, value)| *key == name && matches!(value, Value::Count(_)));
+            assert!(counted, "{name}");
+        }
+        for (name, _) in stat.sizes() {
+            let counted = STAT.iter().any(|(key, value)| *key == name && matches!(value, Value::Pages(_)));
+            assert!(counted, "{name}");
+        }
+    }
+
+    #[test]
+    fn memory_events_has_the_keys_of_the_kernel_in_order() {
+        let events = MemcgEvents { low: 1, high: 2, max: 3, oom: 4 };
+        let text = "low 1\nhigh 2\nmax 3\noom 4\noom_kill 0\noom_group_kill 0\nsock_throttled 0\n";
+        assert_eq!(events.to_string(), text);
+    }
+}

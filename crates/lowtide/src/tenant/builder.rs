@@ -1,0 +1,75 @@
+//! Making a tenant.
+
+use super::names;
+use super::{Tenant, TenantError, TenantLimits};
+use lowtide_core::Size;
+use std::sync::Arc;
+
+/// Collects the settings of a new [`Tenant`]: by default neither limited nor protected.
+///
+/// Settings that contradict each other are taken as they are, as the kernel does: what is protected from others by a `min` above
+/// `max` is still evicted for its own `max`.
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `create`"]
+pub struct TenantBuilder {
+    parent: Tenant,
+    name: String,
+    limits: TenantLimits,
+}
+
+impl TenantBuilder {
+    pub(super) fn new(parent: Tenant, name: &str) -> Self {
+        Self { parent, name: name.to_owned(), limits: TenantLimits::default() }
+    }
+
+    /// Hard protection: never evicted for somebody else while it uses no more.
+    pub const fn min(mut self, min: Size) -> Self {
+        self.limits.min = min;
+        self
+    }
+
+    /// Best-effort protection: evicted for somebody else only if there is nothing else.
+    pub const fn low(mut self, low: Size) -> Self {
+        self.limits.low = low;
+        self
+    }
+
+    /// Above it, whoever charges evicts pages of the tenant before he goes on.
+    pub const fn high(mut self, high: Size) -> Self {
+        self.limits.high = high;
+        self
+    }
+
+    /// Usage never exceeds it.
+    pub const fn max(mut self, max: Size) -> Self {
+        self.limits.max = max;
+        self
+    }
+
+    /// Bytes that may be in swap.
+    pub const fn swap_max(mut self, max: Size) -> Self {
+        self.limits.swap_max = max;
+        self
+    }
+
+    /// Makes the tenant. Its name is any text without `/` and NUL that no sibling has.
+    ///
+    /// Cost: O(1), and about a kilobyte of memory. Memory for pages is taken when pages come in.
+    ///
+    /// # Errors
+    /// [`TenantError`] says what is wrong with the name or the parent.
+    pub fn create(self) -> Result<Tenant, TenantError> {
+        names::check(&self.name)?;
+        let (pool, above) = (self.parent.pool(), self.parent.id);
+        let mut state = self.parent.lock()?;
+        if let Some(id) = state.names.find(above, &self.name) {
+            return Err(TenantError::Exists { path: state.names.path(&state.engine, id) });
+        }
+        let created = state.engine.create_group(above);
+        let id = created.map_err(|e| TenantError::from_group(e, pool.page_shift, String::new))?;
+        self.limits.apply(&mut state.engine, id, pool.page_shift);
+        state.names.insert(id, above, Arc::from(self.name));
+        drop(state);
+        Ok(Tenant { pager: self.parent.pager.clone(), id })
+    }
+}

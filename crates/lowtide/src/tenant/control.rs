@@ -1,0 +1,307 @@
+//! What may be done with a tenant while others use it: limits, reclaim on request, moving, renaming, removing.
+//!
+//! Setting a limit is immediate: every charge from then on sees it. What is above it is evicted by whoever set it, in bounded pieces between which others run,
+//! until usage has come down, nothing comes any more, somebody else has changed the limit, or the pager's patience ends. Source: `memcg.md` §4.3, 4.4, 9.
+
+use super::names;
+use super::{Tenant, TenantError};
+use crate::pool::{Pool, State};
+use lowtide_core::limits::{MAX_RECLAIM_RETRIES, SWAP_CLUSTER_MAX};
+use lowtide_core::{Engine, GroupError, Limits, MemcgId, Reason, Reclaim, Size, Task};
+use std::sync::{Arc, MutexGuard};
+use std::time::Instant;
+
+/// Pages that one invocation is to free: the lock is held for a few dozen microseconds at a time.
+const PIECE: u64 = 256;
+
+/// The settings of a tenant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TenantLimits {
+    /// Hard protection.
+    pub min: Size,
+    /// Best-effort protection.
+    pub low: Size,
+    /// Above it, whoever charges evicts first.
+    pub high: Size,
+    /// Usage never exceeds it.
+    pub max: Size,
+    /// Bytes that may be in swap.
+    pub swap_max: Size,
+}
+
+impl Default for TenantLimits {
+    /// Neither limited nor protected.
+    fn default() -> Self {
+        Self { min: Size::new(0), low: Size::new(0), high: Size::MAX, max: Size::MAX, swap_max: Size::MAX }
+    }
+}
+
+/// Whole pages of a size.
+const fn pages(size: Size, page_shift: u32) -> u64 {
+    if size.is_max() { u64::MAX } else { size.bytes() >> page_shift }
+}
+
+impl TenantLimits {
+    pub(super) fn from_pages(limits: Limits, page_shift: u32) -> Self {
+        let size = |pages: u64| if pages == u64::MAX { Size::MAX } else { Size::new(pages << page_shift) };
+        let Limits { min, low, high, max, swap_max } = limits;
+        Self { min: size(min), low: size(low), high: size(high), max: size(max), swap_max: size(swap_max) }
+    }
+
+    /// Sets all of them for a group that uses nothing yet.
+    pub(super) fn apply(&self, engine: &mut Engine, id: MemcgId, page_shift: u32) {
+        engine.set_min(id, pages(self.min, page_shift));
+        engine.set_low(id, pages(self.low, page_shift));
+        engine.set_high(id, pages(self.high, page_shift));
+        engine.set_max(id, pages(self.max, page_shift)).expect("only the root's budget has bounds");
+        engine.set_swap_max(id, pages(self.swap_max, page_shift));
+    }
+}
+
+/// The limit that usage is to come down to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ceiling {
+    Max,
+    High,
+}
+
+impl Ceiling {
+    fn of(self, limits: &Limits) -> u64 {
+        match self {
+            Self::Max => limits.max,
+            Self::High => limits.high,
+        }
+    }
+}
+
+impl Tenant {
+    /// Its settings, rounded down to whole pages.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn limits(&self) -> Result<TenantLimits, TenantError> {
+        Ok(TenantLimits::from_pages(self.lock()?.engine.limits(self.id), self.pool().page_shift))
+    }
+
+    /// The pool's lock and the number of pages, for settings that the root does not have.
+    fn below_root(&self, size: Size) -> Result<(MutexGuard<'_, State>, u64), TenantError> {
+        let state = self.lock()?;
+        if self.id == MemcgId::ROOT {
+            return Err(TenantError::Root);
+        }
+        Ok((state, pages(size, self.pool().page_shift)))
+    }
+
+    /// Sets hard protection.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`], [`TenantError::Root`].
+    pub fn set_min(&self, min: Size) -> Result<(), TenantError> {
+        let (mut state, pages) = self.below_root(min)?;
+        state.engine.set_min(self.id, pages);
+        Ok(())
+    }
+
+    /// Sets best-effort protection.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`], [`TenantError::Root`].
+    pub fn set_low(&self, low: Size) -> Result<(), TenantError> {
+        let (mut state, pages) = self.below_root(low)?;
+        state.engine.set_low(self.id, pages);
+        Ok(())
+    }
+
+    /// Sets how much may be in swap. What is there already stays.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`], [`TenantError::Root`].
+    pub fn set_swap_max(&self, max: Size) -> Result<(), TenantError> {
+        let (mut state, pages) = self.below_root(max)?;
+        state.engine.set_swap_max(self.id, pages);
+        Ok(())
+    }
+
+    /// Sets the level above which charges evict first, and evicts what is above it now. Returns whether usage has come down to it.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`], [`TenantError::Root`].
+    pub fn set_high(&self, high: Size) -> Result<bool, TenantError> {
+        let (mut state, pages) = self.below_root(high)?;
+        state.engine.set_high(self.id, pages);
+        self.bring_down(state, Ceiling::High, pages)
+    }
+
+    /// Sets the budget, and evicts what is above it. Returns whether usage has come down to it: pages that are held, dirty
+    /// or reserved may stand in the way. Then usage can only fall until it has come down, and every charge meanwhile evicts or fails.
+    ///
+    /// The budget of the root can be between 32 pages and what the pager was built with; its memory stays reserved.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`]; [`TenantError::RootBudget`].
+    pub fn set_max(&self, max: Size) -> Result<bool, TenantError> {
+        let pool = self.pool();
+        let pages = pages(max, pool.page_shift);
+        let mut state = self.lock()?;
+        let set = state.engine.set_max(self.id, pages);
+        set.map_err(|e| TenantError::from_config(e, pool.page_shift, pool.arena_bytes() as u64))?;
+        self.bring_down(state, Ceiling::Max, pages)
+    }
+
+    fn bring_down<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        ceiling: Ceiling,
+        pages: u64,
+    ) -> Result<bool, TenantError> {
+        let pool = self.pool();
+        let deadline = Instant::now() + pool.patience;
+        let mut retries = MAX_RECLAIM_RETRIES;
+        state.engine.drain_stocks_of(self.id);
+        loop {
+            if !state.engine.alive(self.id) {
+                return Err(TenantError::Gone);
+            }
+            let usage = state.engine.usage(self.id);
+            let replaced = ceiling.of(&state.engine.limits(self.id)) != pages;
+            if usage <= pages || replaced {
+                return Ok(usage <= pages);
+            }
+            let goal = (usage - pages).min(PIECE);
+            let reclaimed;
+            (state, reclaimed) = pool.piece(state, self.id, goal, Reason::Direct);
+            if reclaimed == 0 {
+                if retries == 0 {
+                    break;
+                }
+                retries -= 1;
+                state = pool.await_room(state, self.id);
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+        }
+        if ceiling == Ceiling::Max {
+            state.engine.count_oom(self.id);
+        }
+        Ok(false)
+    }
+
+    /// Evicts pages of the tenant and those below ahead of need: `memory.reclaim`. Returns the bytes that came free, which are fewer than asked
+    /// for if nothing more could be found, and can be a few pages more.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn reclaim(&self, bytes: Size) -> Result<u64, TenantError> {
+        let pool = self.pool();
+        let wanted = pages(bytes, pool.page_shift);
+        let mut state = self.lock()?;
+        let mut retries = MAX_RECLAIM_RETRIES;
+        let mut done = 0;
+        while done < wanted && state.engine.alive(self.id) {
+            let goal = ((wanted - done) / 4).clamp(SWAP_CLUSTER_MAX, PIECE);
+            let reclaimed;
+            (state, reclaimed) = pool.piece(state, self.id, goal, Reason::Proactive);
+            done += reclaimed;
+            if reclaimed == 0 {
+                if retries == 0 {
+                    break;
+                }
+                retries -= 1;
+            }
+        }
+        Ok(self.to_bytes(done))
+    }
+
+    /// Gives it another name.
+    ///
+    /// # Errors
+    /// [`TenantError::Name`], [`TenantError::Exists`], [`TenantError::Gone`], [`TenantError::Root`].
+    pub fn rename(&self, name: &str) -> Result<(), TenantError> {
+        names::check(name)?;
+        let mut state = self.lock()?;
+        let parent = state.engine.parent(self.id).ok_or(TenantError::Root)?;
+        if let Some(other) = state.names.find(parent, name) {
+            if other == self.id {
+                return Ok(());
+            }
+            return Err(TenantError::Exists { path: state.names.path(&state.engine, other) });
+        }
+        state.names.remove(self.id, parent);
+        state.names.insert(self.id, parent, Arc::from(name));
+        Ok(())
+    }
+
+    /// Moves it, with everything below it, under another tenant of the same pager. What it uses is charged there from then on; what does not
+    /// fit under the new ancestors is evicted first.
+    ///
+    /// # Errors
+    /// [`TenantError::NoRoom`], [`TenantError::Cycle`], [`TenantError::Exists`], [`TenantError::OtherPager`], [`TenantError::Root`],
+    /// [`TenantError::Gone`] for either.
+    pub fn move_to(&self, parent: &Self) -> Result<(), TenantError> {
+        if !Arc::ptr_eq(&self.pager.inner, &parent.pager.inner) {
+            return Err(TenantError::OtherPager);
+        }
+        let pool = self.pool();
+        let mut state = self.lock()?;
+        let mut retries = MAX_RECLAIM_RETRIES;
+        loop {
+            if !state.engine.alive(self.id) || !state.engine.alive(parent.id) {
+                return Err(TenantError::Gone);
+            }
+            let from = state.engine.parent(self.id).ok_or(TenantError::Root)?;
+            let name = state.names.get(self.id).unwrap_or_default();
+            if let Some(other) = state.names.find(parent.id, &name)
+                && other != self.id
+            {
+                return Err(TenantError::Exists { path: state.names.path(&state.engine, other) });
+            }
+            match state.engine.move_group(self.id, parent.id) {
+                Ok(()) => {
+                    state.names.remove(self.id, from);
+                    state.names.insert(self.id, parent.id, name);
+                    return Ok(());
+                }
+                Err(GroupError::NoRoom { needed, margin }) if retries > 0 => {
+                    let goal = (needed - margin).min(PIECE);
+                    let reclaimed;
+                    (state, reclaimed) = pool.piece(state, self.id, goal, Reason::Direct);
+                    retries -= u32::from(reclaimed == 0);
+                }
+                Err(e) => return Err(TenantError::from_group(e, pool.page_shift, String::new)),
+            }
+        }
+    }
+
+    /// Removes it. Its pages, its reservations and the views that were opened in it belong to its parent from then on and go on as if nothing
+    /// had happened. Cost: O(pages of the tenant).
+    ///
+    /// # Errors
+    /// [`TenantError::HasChildren`], [`TenantError::Gone`], [`TenantError::Root`].
+    pub fn remove(&self) -> Result<(), TenantError> {
+        let mut state = self.lock()?;
+        let parent = state.engine.parent(self.id).ok_or(TenantError::Root)?;
+        let State { engine, names, reservations, .. } = &mut *state;
+        engine.remove_group(self.id).map_err(|e| {
+            TenantError::from_group(e, self.pool().page_shift, || names.path(engine, self.id))
+        })?;
+        names.remove(self.id, parent);
+        reservations.inherit(self.id, parent);
+        Ok(())
+    }
+}
+
+impl Pool {
+    /// One bounded reclaim of a group, and a moment without the lock.
+    fn piece<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        id: MemcgId,
+        goal: u64,
+        reason: Reason,
+    ) -> (MutexGuard<'a, State>, u64) {
+        let (state, reclaimed) = self.reclaim(state, Reclaim::new(id, goal, reason, Task::DESCRIPTOR));
+        drop(state);
+        (self.lock(), reclaimed)
+    }
+}

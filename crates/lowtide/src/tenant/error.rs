@@ -1,0 +1,97 @@
+//! What can go wrong with a tenant itself. What goes wrong with its pages is an [`Error`](crate::Error), as everywhere.
+
+use lowtide_core::{ConfigError, GroupError};
+
+/// Something that cannot be done with a tenant. Nothing has changed then.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TenantError {
+    /// The name cannot be one step of a path.
+    #[error("{name:?} cannot name a tenant, because it {problem}: choose another name")]
+    Name {
+        /// The name asked for.
+        name: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A sibling has the name.
+    #[error("there is a tenant {path:?} already: choose another name, or take that one with `Pager::find`")]
+    Exists {
+        /// Its path.
+        path: String,
+    },
+    /// It has been removed, by this handle or another one.
+    #[error("the tenant has been removed: what it held belongs to its parent")]
+    Gone,
+    /// There is no room for another one.
+    #[error("there are 65535 tenants already, which is as many as a pager can have: remove some")]
+    TooMany,
+    /// The root is the pager itself.
+    #[error(
+        "the root of a pager can be neither moved, renamed nor removed, and of all limits it has only `max`"
+    )]
+    Root,
+    /// Tenants are removed from the bottom up.
+    #[error("{path:?} has tenants below it: remove those first")]
+    HasChildren {
+        /// Its path.
+        path: String,
+    },
+    /// Reclaim is at work in it.
+    #[error("reclaim has pages of the tenant in hand: try again")]
+    Busy,
+    /// It would be below itself.
+    #[error("a tenant cannot be moved below itself")]
+    Cycle,
+    /// What it uses does not fit under its new ancestors, even after reclaim.
+    #[error(
+        "{needed_bytes} bytes do not fit under the new parent, where {margin_bytes} are left: raise a max there, or free something"
+    )]
+    NoRoom {
+        /// Bytes that the tenant uses.
+        needed_bytes: u64,
+        /// Bytes that the fullest of its new ancestors has left.
+        margin_bytes: u64,
+    },
+    /// The budget of a whole pager has bounds.
+    #[error(
+        "a pager that was built with {built_bytes} bytes cannot have a budget of {bytes}: at least {min_bytes} are needed, and no more than it was built with"
+    )]
+    RootBudget {
+        /// The budget asked for.
+        bytes: u64,
+        /// What the pager was built with.
+        built_bytes: u64,
+        /// The smallest possible budget.
+        min_bytes: u64,
+    },
+    /// The two belong to different pagers.
+    #[error("the tenant belongs to another pager")]
+    OtherPager,
+}
+
+impl TenantError {
+    /// The engine's refusal, in bytes and paths. `path` is asked for where the message needs it.
+    pub(super) fn from_group(error: GroupError, page_shift: u32, path: impl FnOnce() -> String) -> Self {
+        match error {
+            GroupError::Gone => Self::Gone,
+            GroupError::TooMany => Self::TooMany,
+            GroupError::Root => Self::Root,
+            GroupError::HasChildren => Self::HasChildren { path: path() },
+            GroupError::Busy => Self::Busy,
+            GroupError::Cycle => Self::Cycle,
+            GroupError::NoRoom { needed, margin } => {
+                Self::NoRoom { needed_bytes: needed << page_shift, margin_bytes: margin << page_shift }
+            }
+        }
+    }
+
+    pub(super) fn from_config(error: ConfigError, page_shift: u32, built_bytes: u64) -> Self {
+        let (ConfigError::BudgetTooSmall { pages } | ConfigError::BudgetTooLarge { pages, .. }) = error;
+        Self::RootBudget {
+            bytes: pages.checked_shl(page_shift).filter(|b| b >> page_shift == pages).unwrap_or(u64::MAX),
+            built_bytes,
+            min_bytes: lowtide_core::limits::MIN_BUDGET << page_shift,
+        }
+    }
+}

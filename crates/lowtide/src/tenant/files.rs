@@ -1,0 +1,117 @@
+//! The kernel's files: the texts that a memory cgroup of the second version has, byte by byte.
+//!
+//! Sizes are in bytes and end with a newline; no limit is the word `max`. `memory.stat` and `memory.events` are the engine's to print (`lowtide-core`, `text.rs`). Source:
+//! `memcg.md` §4.1, 12, 13, 14.4.
+
+use super::{Tenant, TenantError};
+use crate::pool::State;
+use lowtide_core::MemcgId;
+
+/// One of the files of a tenant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum TenantFile {
+    /// Bytes charged.
+    Current,
+    /// The most that were ever charged.
+    Peak,
+    /// Hard protection.
+    Min,
+    /// Best-effort protection.
+    Low,
+    /// Above it charges evict first.
+    High,
+    /// The budget.
+    Max,
+    /// How much may be in swap.
+    SwapMax,
+    /// Sizes and counters.
+    Stat,
+    /// Limit events, those below included.
+    Events,
+    /// Limit events of the tenant alone.
+    EventsLocal,
+    /// Time lost waiting for memory.
+    Pressure,
+}
+
+impl TenantFile {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Current,
+        Self::Peak,
+        Self::Min,
+        Self::Low,
+        Self::High,
+        Self::Max,
+        Self::SwapMax,
+        Self::Stat,
+        Self::Events,
+        Self::EventsLocal,
+        Self::Pressure,
+    ];
+
+    /// The kernel's name for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Current => "memory.current",
+            Self::Peak => "memory.peak",
+            Self::Min => "memory.min",
+            Self::Low => "memory.low",
+            Self::High => "memory.high",
+            Self::Max => "memory.max",
+            Self::SwapMax => "memory.swap.max",
+            Self::Stat => "memory.stat",
+            Self::Events => "memory.events",
+            Self::EventsLocal => "memory.events.local",
+            Self::Pressure => "memory.pressure",
+        }
+    }
+
+    /// Its text for a group that is alive.
+    pub(super) fn text(self, state: &State, id: MemcgId, page_shift: u32) -> String {
+        let engine = &state.engine;
+        let size = |pages: u64| {
+            if pages == u64::MAX { "max\n".to_owned() } else { format!("{}\n", pages << page_shift) }
+        };
+        match self {
+            Self::Current => size(engine.usage(id)),
+            Self::Peak => size(engine.peak(id)),
+            Self::Min => size(engine.limits(id).min),
+            Self::Low => size(engine.limits(id).low),
+            Self::High => size(engine.limits(id).high),
+            Self::Max => size(engine.limits(id).max),
+            Self::SwapMax => size(engine.limits(id).swap_max),
+            Self::Stat => engine.stat(id).to_string(),
+            Self::Events => engine.limit_events(id).to_string(),
+            Self::EventsLocal => engine.local_events(id).to_string(),
+            Self::Pressure => pressure(),
+        }
+    }
+}
+
+/// The text of `memory.pressure`. The one place to connect the measurement of stalls to; until then nobody is seen to wait.
+fn pressure() -> String {
+    let line = |who| format!("{who} avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
+    line("some") + &line("full")
+}
+
+impl Tenant {
+    /// The text of one of the kernel's files.
+    ///
+    /// ```
+    /// # use lowtide::{Pager, TenantFile};
+    /// # let pager = Pager::builder().max("8M".parse()?).build()?;
+    /// let tenant = pager.tenant("a").max("2M".parse()?).create()?;
+    /// assert_eq!(tenant.text(TenantFile::Max)?, "2097152\n");
+    /// assert_eq!(tenant.text(TenantFile::High)?, "max\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn text(&self, file: TenantFile) -> Result<String, TenantError> {
+        Ok(file.text(&*self.lock()?, self.id, self.pool().page_shift))
+    }
+}

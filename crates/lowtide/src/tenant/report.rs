@@ -1,0 +1,155 @@
+//! The report of an operation that found no room: what the kernel's log says when a group is out of memory, and what somebody who has to
+//! decide wants to know besides. Source: `memcg.md` §11.
+
+use crate::pool::State;
+use crate::tenant::TenantLimits;
+use lowtide_core::{MemcgId, MemoryStat};
+use std::cmp::Reverse;
+use std::fmt;
+
+/// Consumers that a report lists at most.
+const TOP: usize = 10;
+/// What the kernel prints for a limit that there is not, in KiB.
+const NO_LIMIT_KIB: u64 = (i64::MAX as u64 >> 12) << 2;
+
+/// Why there was no room: the tenant that is full, as it was when the operation gave up.
+///
+/// `Display` is the text that a kernel logs for a memory cgroup that is out of memory (usage, limit and failcnt, then `memory.stat`), followed by
+/// protection and the largest consumers. [`summary`](OomReport::summary) is one sentence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct OomReport {
+    /// Path of the tenant that is full: the one that pays, or an ancestor of it.
+    pub tenant: String,
+    /// Path of the tenant that was to pay.
+    pub payer: String,
+    /// Bytes that were asked for.
+    pub asked_bytes: u64,
+    /// Bytes charged to the full tenant, those below it included.
+    pub usage_bytes: u64,
+    /// Its limit in bytes; `u64::MAX` for none.
+    pub limit_bytes: u64,
+    /// Charges that have met this limit so far.
+    pub failcnt: u64,
+    /// Bytes in swap.
+    pub swap_bytes: u64,
+    /// Its settings.
+    pub limits: TenantLimits,
+    /// Effective `min` and `low` in bytes, as the last reclaim for an ancestor computed them.
+    pub effective_bytes: (u64, u64),
+    /// Its `memory.stat`.
+    pub stat: MemoryStat,
+    /// Tenants below it and itself, by what is charged to each alone, the largest first; ten at most.
+    pub consumers: Vec<Consumer>,
+    /// How many there are.
+    pub consumers_total: usize,
+}
+
+/// A tenant in an [`OomReport`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Consumer {
+    /// Its path.
+    pub tenant: String,
+    /// Bytes charged to it alone.
+    pub bytes: u64,
+    /// Effective `min` in bytes: reclaim for the full tenant does not take it below this.
+    pub min_bytes: u64,
+    /// Effective `low` in bytes.
+    pub low_bytes: u64,
+}
+
+impl OomReport {
+    /// Looks at a group that is full. Cost: O(groups below).
+    pub(crate) fn new(state: &State, full: MemcgId, payer: MemcgId, pages: u64, page_shift: u32) -> Self {
+        let State { engine, names, .. } = state;
+        let bytes = |pages: u64| if pages == u64::MAX { pages } else { pages << page_shift };
+        let mut below = vec![full];
+        let mut at = 0;
+        while let Some(&id) = below.get(at) {
+            below.extend(engine.children(id));
+            at += 1;
+        }
+        let alone = |id| {
+            let children: u64 = engine.children(id).map(|child| engine.usage(child)).sum();
+            engine.usage(id).saturating_sub(children)
+        };
+        let mut sizes: Vec<_> = below.iter().map(|&id| (alone(id), id)).collect();
+        sizes.sort_by_key(|&(pages, _)| Reverse(pages));
+        let consumer = |(pages, id): (u64, MemcgId)| {
+            let (min, low) = engine.effective(id);
+            Consumer {
+                tenant: names.path(engine, id),
+                bytes: bytes(pages),
+                min_bytes: bytes(min),
+                low_bytes: bytes(low),
+            }
+        };
+        let (min, low) = engine.effective(full);
+        Self {
+            tenant: names.path(engine, full),
+            payer: names.path(engine, payer),
+            asked_bytes: bytes(pages),
+            usage_bytes: bytes(engine.usage(full)),
+            limit_bytes: bytes(engine.max(full)),
+            failcnt: engine.failcnt(full),
+            swap_bytes: bytes(engine.swap_usage(full)),
+            limits: TenantLimits::from_pages(engine.limits(full), page_shift),
+            effective_bytes: (bytes(min), bytes(low)),
+            stat: engine.stat(full),
+            consumers: sizes.into_iter().take(TOP).filter(|(pages, _)| *pages > 0).map(consumer).collect(),
+            consumers_total: below.len(),
+        }
+    }
+
+    /// Bytes that are dirty or being written: they can be evicted only when they have been written.
+    #[must_use]
+    pub fn dirty_bytes(&self) -> u64 {
+        (self.stat.file_dirty + self.stat.file_writeback) * self.stat.page_bytes
+    }
+
+    /// One sentence: who is full, of what, and what to do.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let reserved = self.stat.reserved * self.stat.page_bytes;
+        format!(
+            "the budget of {} bytes of tenant {:?} is used up by pages that cannot be evicted now ({} bytes are dirty, {reserved} reserved): \
+             hold fewer pages at once, or raise its max",
+            self.limit_bytes,
+            self.tenant,
+            self.dirty_bytes()
+        )
+    }
+}
+
+fn kib(bytes: u64) -> u64 {
+    if bytes == u64::MAX { NO_LIMIT_KIB } else { bytes >> 10 }
+}
+
+impl fmt::Display for OomReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (usage, limit) = (kib(self.usage_bytes), kib(self.limit_bytes));
+        writeln!(f, "memory: usage {usage}kB, limit {limit}kB, failcnt {}", self.failcnt)?;
+        let (usage, limit) = (kib(self.swap_bytes), kib(self.limits.swap_max.bytes()));
+        writeln!(f, "swap: usage {usage}kB, limit {limit}kB, failcnt 0")?;
+        writeln!(f, "Memory cgroup stats for {}:", self.tenant)?;
+        write!(f, "{}", self.stat)?;
+        let TenantLimits { min, low, .. } = self.limits;
+        let (emin, elow) = self.effective_bytes;
+        writeln!(
+            f,
+            "protection: min {}kB, low {}kB, effective {}kB, {}kB",
+            kib(min.bytes()),
+            kib(low.bytes()),
+            kib(emin),
+            kib(elow)
+        )?;
+        writeln!(f, "asked: {}kB for {}", kib(self.asked_bytes), self.payer)?;
+        writeln!(f, "largest of {} tenants:", self.consumers_total)?;
+        for c in &self.consumers {
+            let (bytes, min, low) = (kib(c.bytes), kib(c.min_bytes), kib(c.low_bytes));
+            writeln!(f, "{bytes}kB (min {min}kB, low {low}kB) {}", c.tenant)?;
+        }
+        Ok(())
+    }
+}

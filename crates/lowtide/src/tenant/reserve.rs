@@ -1,0 +1,183 @@
+//! Reservations: memory that the program allocates itself, paid from the same budget as its pages.
+//!
+//! A reservation is charged in small pieces through the charge path that pages take, so it makes room by evicting pages of the tenant, and it never pushes a
+//! group above its limit. No frames are taken: those that the budget no longer allows stay free. Once the tenant is removed, its parent pays.
+
+use super::{Tenant, TenantError};
+use crate::charge::Payer;
+use crate::error::Error;
+use crate::pager::Pager;
+use crate::tenant::OomReport;
+use lowtide_core::{MemcgId, Size, Task};
+use std::sync::Arc;
+
+/// Pages charged at a time: few enough that any progress of reclaim is worth another try.
+const PIECE: u64 = 8;
+
+/// Who pays for each reservation, and how much.
+#[derive(Debug, Default)]
+pub(crate) struct Reservations {
+    places: Vec<Option<Place>>,
+    free: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Place {
+    group: MemcgId,
+    pages: u64,
+}
+
+impl Reservations {
+    fn begin(&mut self, group: MemcgId) -> usize {
+        let place = Some(Place { group, pages: 0 });
+        match self.free.pop() {
+            Some(index) => {
+                self.places[index] = place;
+                index
+            }
+            None => {
+                self.places.push(place);
+                self.places.len() - 1
+            }
+        }
+    }
+
+    fn end(&mut self, index: usize) {
+        self.places[index] = None;
+        self.free.push(index);
+    }
+
+    fn place(&mut self, index: usize) -> &mut Place {
+        self.places[index].as_mut().expect("a reservation has its place until it is dropped")
+    }
+
+    pub(crate) fn group(&self, index: usize) -> Option<MemcgId> {
+        self.places[index].as_ref().map(|place| place.group)
+    }
+
+    /// A group is gone: its heir pays from now on. Cost: O(reservations).
+    pub(super) fn inherit(&mut self, gone: MemcgId, heir: MemcgId) {
+        for place in self.places.iter_mut().flatten().filter(|place| place.group == gone) {
+            place.group = heir;
+        }
+    }
+}
+
+/// Memory of the program's own that is charged to a tenant, until this is dropped. Made by [`Tenant::reserve`].
+#[derive(Debug)]
+#[must_use = "the memory is charged only as long as the reservation lives"]
+pub struct Reservation {
+    pager: Pager,
+    index: usize,
+    bytes: u64,
+}
+
+impl Tenant {
+    /// Charges memory that the program allocates itself, rounded up to whole pages, so that heap and pages share one budget. Pages of the tenant
+    /// are evicted to make room.
+    ///
+    /// ```
+    /// # use lowtide::Pager;
+    /// # let pager = Pager::builder().max("8M".parse()?).build()?;
+    /// let tenant = pager.tenant("query").max("1M".parse()?).create()?;
+    /// let reserved = tenant.reserve("256K".parse()?)?;
+    /// let buffer = vec![0_u8; 256 << 10];
+    /// assert!(tenant.usage()? >= 256 << 10);
+    /// drop((buffer, reserved));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OutOfBudget`] when there is no room and none can be made; nothing is charged then. [`Error::Tenant`] when the tenant is gone.
+    pub fn reserve(&self, bytes: Size) -> Result<Reservation, Error> {
+        let mut state = self.pool().lock();
+        if !state.engine.alive(self.id) {
+            return Err(TenantError::Gone.into());
+        }
+        let index = state.reservations.begin(self.id);
+        drop(state);
+        let mut reservation = Reservation { pager: self.pager.clone(), index, bytes: 0 };
+        reservation.grow(bytes)?;
+        Ok(reservation)
+    }
+}
+
+impl Reservation {
+    /// Bytes reserved.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Reserves more.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBudget`]; the reservation is as it was then.
+    pub fn grow(&mut self, more: Size) -> Result<(), Error> {
+        let pool = &self.pager.inner.pool;
+        let total = self.bytes.saturating_add(more.bytes());
+        let needed = total.div_ceil(pool.page_bytes() as u64);
+        let payer = Payer::Reservation(self.index);
+        let mut state = pool.lock();
+        let had = state.reservations.place(self.index).pages;
+        let group = state.reservations.place(self.index).group;
+        // What cannot fit even into an empty budget evicts nothing.
+        let mut levels = std::iter::successors(Some(group), |&at| state.engine.parent(at));
+        if let Some(over) = levels.find(|&at| needed > state.engine.max(at)) {
+            state.engine.count_oom(over);
+            let report = OomReport::new(&state, over, group, needed - had, pool.page_shift);
+            return Err(Error::OutOfBudget { report: Arc::new(report) });
+        }
+        let mut pages = had;
+        while pages < needed {
+            let piece = (needed - pages).min(PIECE);
+            let charged;
+            (state, charged) = pool.charge(state, payer, piece, Task::DESCRIPTOR, true);
+            match charged {
+                Ok(group) => state.engine.reserve(group, piece),
+                Err(full) => {
+                    state.engine.count_oom(full.over);
+                    let report =
+                        OomReport::new(&state, full.over, full.payer, needed - pages, pool.page_shift);
+                    give_back(&mut state, self.index, pages - had);
+                    pool.freed.notify_all();
+                    return Err(Error::OutOfBudget { report: Arc::new(report) });
+                }
+            }
+            pages += piece;
+            state.reservations.place(self.index).pages = pages;
+        }
+        self.bytes = total;
+        if state.engine.margin(MemcgId::ROOT) < pool.watermarks.low {
+            pool.kswapd.notify_one();
+        }
+        drop(state);
+        pool.settle_high();
+        Ok(())
+    }
+
+    /// Gives a part back; all of it, if `less` is more than there is.
+    pub fn shrink(&mut self, less: Size) {
+        let pool = &self.pager.inner.pool;
+        self.bytes = self.bytes.saturating_sub(less.bytes());
+        let keep = self.bytes.div_ceil(pool.page_bytes() as u64);
+        let mut state = pool.lock();
+        let pages = state.reservations.place(self.index).pages;
+        give_back(&mut state, self.index, pages.saturating_sub(keep));
+        pool.freed.notify_all();
+    }
+}
+
+fn give_back(state: &mut crate::pool::State, index: usize, pages: u64) {
+    let place = state.reservations.place(index);
+    place.pages -= pages;
+    let group = place.group;
+    state.engine.release_reserved(group, pages);
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.shrink(Size::MAX);
+        self.pager.inner.pool.lock().reservations.end(self.index);
+    }
+}

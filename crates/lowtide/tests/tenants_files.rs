@@ -1,0 +1,307 @@
+//! The kernel's files: their texts, read by a parser that was written for the kernel's, and the directory that has them.
+
+mod common;
+
+use common::{Dir, byte_at};
+use lowtide::{OpenOptions, Pager, Size, Tenant, TenantFile};
+use procfs_core::{FromRead, MemoryPressure, VmStat};
+use std::collections::HashMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+const PAGE: u64 = 4096;
+
+/// `memcg.md` §12.2, without `hugetlb`.
+const STAT_KEYS: &str = "anon file kernel kernel_stack pagetables sec_pagetables percpu sock vmalloc shmem zswap zswapped zswap_incomp \
+    file_mapped file_dirty file_writeback swapcached anon_thp file_thp shmem_thp inactive_anon active_anon inactive_file active_file \
+    unevictable slab_reclaimable slab_unreclaimable slab workingset_refault_anon workingset_refault_file workingset_activate_anon \
+    workingset_activate_file workingset_restore_anon workingset_restore_file workingset_nodereclaim pgdemote_kswapd pgdemote_direct \
+    pgdemote_khugepaged pgdemote_proactive pgsteal_kswapd pgsteal_direct pgsteal_khugepaged pgsteal_proactive pgscan_kswapd pgscan_direct \
+    pgscan_khugepaged pgscan_proactive pgrefill pgpromote_success pgscan pgsteal pswpin pswpout pgfault pgmajfault pgactivate pgdeactivate \
+    pglazyfree pglazyfreed swpin_zero swpout_zero zswpin zswpout zswpwb thp_fault_alloc thp_collapse_alloc thp_swpout thp_swpout_fallback \
+    numa_pages_migrated numa_pte_updates numa_hint_faults";
+const EVENT_KEYS: &str = "low high max oom oom_kill oom_group_kill sock_throttled";
+
+fn pages(n: u64) -> Size {
+    Size::new(n * PAGE)
+}
+
+fn file(dir: &Dir, name: &str, n: u64) -> PathBuf {
+    let path = dir.path().join(name);
+    fs::write(&path, (0..n * PAGE).map(byte_at).collect::<Vec<_>>()).unwrap();
+    path
+}
+
+/// The figures of a text of keys and values, as a parser of `/proc/vmstat`, which has the same form, reads them.
+fn figures(text: &str) -> HashMap<String, u64> {
+    let VmStat(figures) = VmStat::from_read(text.as_bytes()).unwrap();
+    figures.into_iter().map(|(key, value)| (key, value.try_into().unwrap())).collect()
+}
+
+fn keys(text: &str) -> Vec<&str> {
+    assert!(text.ends_with('\n'));
+    text.lines().map(|line| line.split_once(' ').unwrap().0).collect()
+}
+
+/// A file of one number.
+fn number(text: &str) -> u64 {
+    text.strip_suffix('\n').unwrap().parse().unwrap()
+}
+
+/// Runs a tenant with a child through reads, writes and limits.
+fn busy(dir: &Dir, pager: &Pager) -> (Tenant, Tenant, Vec<Box<dyn std::any::Any>>) {
+    let top = pager.tenant("top").low(pages(3)).high(pages(150)).create().unwrap();
+    let child = top.child("child").max(pages(100)).create().unwrap();
+    let view = child.open(file(dir, "one", 300)).unwrap();
+    for page in (0..300).chain(200..300) {
+        drop(view.read(page).unwrap());
+    }
+    let reserved = child.reserve(pages(7)).unwrap();
+    child.reclaim(pages(5)).unwrap();
+    assert!(child.reserve(pages(200)).is_err());
+    let written =
+        OpenOptions::new().create(50 * PAGE).tenant(&top).open(pager, dir.path().join("two")).unwrap();
+    for page in 0..20 {
+        written.write_at(page * PAGE, b"dirty").unwrap();
+    }
+    (top, child, vec![Box::new(view), Box::new(written), Box::new(reserved)])
+}
+
+fn pager(max: u64) -> Pager {
+    Pager::builder().max(pages(max)).background(false).patience(Duration::from_millis(30)).build().unwrap()
+}
+
+#[test]
+fn memory_stat_has_the_kernels_keys_order_and_units() {
+    let (dir, pager) = (Dir::new(), pager(512));
+    let (top, child, _open) = busy(&dir, &pager);
+    let text = top.text(TenantFile::Stat).unwrap();
+    assert_eq!(keys(&text), STAT_KEYS.split_whitespace().collect::<Vec<_>>());
+    let (f, stat, below) =
+        (figures(&text), top.stat().unwrap(), figures(&child.text(TenantFile::Stat).unwrap()));
+    assert_eq!((f["anon"], below["anon"]), (7 * PAGE, 7 * PAGE), "the reservation, in bytes");
+    assert_eq!(f["file"], stat.file * PAGE);
+    assert_eq!((f["file_dirty"], below["file_dirty"]), (20 * PAGE, 0));
+    let listed = f["inactive_file"] + f["active_file"] + f["unevictable"];
+    assert!((f["file"] - 31 * PAGE..=f["file"]).contains(&listed), "at most a batch waits for its place");
+    assert!(f["pgmajfault"] >= 320 && f["pgfault"] >= f["pgmajfault"], "those of the child and its own");
+    assert!(f["pgfault"] >= below["pgfault"] + 20);
+    assert!(f["pgsteal_proactive"] >= 5 && f["pgsteal_direct"] > 0);
+    assert_eq!(
+        f["pgsteal"],
+        f["pgsteal_kswapd"] + f["pgsteal_direct"] + f["pgsteal_proactive"] + f["pgsteal_khugepaged"]
+    );
+    assert_eq!(
+        f["pgscan"],
+        f["pgscan_kswapd"] + f["pgscan_direct"] + f["pgscan_proactive"] + f["pgscan_khugepaged"]
+    );
+    let exists = [
+        "anon",
+        "file",
+        "file_dirty",
+        "file_writeback",
+        "swapcached",
+        "inactive_",
+        "active_",
+        "unevictable",
+        "workingset",
+        "pg",
+        "pswp",
+    ];
+    for (key, value) in f.iter().filter(|(key, _)| !exists.iter().any(|e| key.starts_with(e))) {
+        assert_eq!(*value, 0, "{key} cannot exist here");
+    }
+}
+
+#[test]
+fn memory_events_counts_below_and_memory_events_local_does_not() {
+    let (dir, pager) = (Dir::new(), pager(512));
+    let (top, child, _open) = busy(&dir, &pager);
+    let text = |t: &Tenant, file| t.text(file).unwrap();
+    let (all, local) = (text(&top, TenantFile::Events), text(&top, TenantFile::EventsLocal));
+    for text in [&all, &local] {
+        assert_eq!(keys(text), EVENT_KEYS.split_whitespace().collect::<Vec<_>>());
+    }
+    let (all, local) = (figures(&all), figures(&local));
+    let below = figures(&text(&child, TenantFile::Events));
+    assert!(below["max"] > 0 && below["oom"] == 1);
+    assert_eq!((local["max"], local["oom"]), (0, 0));
+    assert_eq!((all["max"], all["oom"]), (below["max"], 1));
+    assert_eq!(all["oom_kill"], 0, "nobody is killed");
+    assert_eq!(figures(&text(&pager.root(), TenantFile::Events)), all);
+}
+
+#[test]
+fn files_of_one_number_are_in_bytes_or_say_max() {
+    let (dir, pager) = (Dir::new(), pager(512));
+    let (top, child, open) = busy(&dir, &pager);
+    let text = |t: &Tenant, file| t.text(file).unwrap();
+    assert_eq!(number(&text(&top, TenantFile::Current)), top.usage().unwrap());
+    drop(open);
+    let (now, peak) = (number(&text(&top, TenantFile::Current)), number(&text(&top, TenantFile::Peak)));
+    assert!(now < peak && peak == top.peak().unwrap());
+    assert_eq!(number(&text(&top, TenantFile::Low)), 3 * PAGE);
+    assert_eq!(number(&text(&top, TenantFile::High)), 150 * PAGE);
+    assert_eq!(number(&text(&child, TenantFile::Max)), 100 * PAGE);
+    assert_eq!(text(&top, TenantFile::Min), "0\n");
+    assert_eq!(
+        (text(&top, TenantFile::Max), text(&top, TenantFile::SwapMax)),
+        ("max\n".into(), "max\n".into())
+    );
+}
+
+#[test]
+fn memory_pressure_is_read_by_a_parser_for_the_kernels() {
+    let pager = pager(64);
+    let text = pager.root().text(TenantFile::Pressure).unwrap();
+    let pressure = MemoryPressure::from_read(text.as_bytes()).unwrap();
+    for record in [&pressure.some, &pressure.full] {
+        assert!((0.0..=100.0).contains(&record.avg10) && (0.0..=100.0).contains(&record.avg300));
+    }
+    assert!(pressure.full.total <= pressure.some.total);
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.retain(|name| !TenantFile::ALL.iter().any(|file| file.name() == name));
+    names.sort();
+    names
+}
+
+#[test]
+fn the_directory_follows_the_tree() {
+    let (dir, to) = (Dir::new(), Dir::new());
+    let top = to.path().join("not/there/yet");
+    let pager = Pager::builder().max(pages(512)).background(false).export_dir(&top).build().unwrap();
+    let (one, child, _open) = busy(&dir, &pager);
+    pager.tenant("memory.stat").create().unwrap();
+    pager.tenant("..").create().unwrap().child("a/b".split('/').next().unwrap()).create().unwrap();
+    pager.tenant(&"long".repeat(100)).create().unwrap();
+    pager.export().unwrap();
+    let long = names(&top).into_iter().find(|n| n.starts_with("long")).unwrap();
+    assert_eq!(names(&top), ["%2E.", "%6Demory.stat", &long, "top"]);
+    for tenant in [&one, &child, &pager.root()] {
+        let at = top.join(tenant.path().unwrap().trim_start_matches('/'));
+        for file in TenantFile::ALL {
+            assert_eq!(
+                fs::read_to_string(at.join(file.name())).unwrap(),
+                tenant.text(file).unwrap(),
+                "{file:?}"
+            );
+        }
+    }
+    child.move_to(&pager.root()).unwrap();
+    one.rename("renamed").unwrap();
+    pager.find("../a").unwrap().remove().unwrap();
+    pager.export().unwrap();
+    assert_eq!(names(&top), ["%2E.", "%6Demory.stat", "child", &long, "renamed"]);
+    assert!(names(&top.join("%2E.")).is_empty() && names(&top.join("renamed")).is_empty());
+    assert!(top.join("child/memory.current").exists() && !top.join("top").exists());
+    assert!(pager.export_error().is_none());
+}
+
+#[test]
+fn what_is_not_ours_is_not_removed() {
+    let to = Dir::new();
+    let pager = Pager::builder().max(pages(64)).background(false).export_dir(to.path()).build().unwrap();
+    let t = pager.tenant("t").create().unwrap();
+    pager.export().unwrap();
+    let note = to.path().join("t/note");
+    fs::write(&note, "mine").unwrap();
+    t.remove().unwrap();
+    let error = pager.export().unwrap_err();
+    assert_eq!(
+        (error.source.kind(), error.path.as_path()),
+        (ErrorKind::DirectoryNotEmpty, to.path().join("t").as_path())
+    );
+    assert_eq!(fs::read_to_string(&note).unwrap(), "mine");
+    fs::remove_file(&note).unwrap();
+    pager.export().unwrap();
+    assert!(!to.path().join("t").exists() && pager.export_error().is_none());
+}
+
+#[test]
+fn a_full_disk_stops_nothing_and_heals() {
+    let (dir, to) = (Dir::new(), Dir::new());
+    let pager = Pager::builder().max(pages(64)).background(false).export_dir(to.path()).build().unwrap();
+    let t = pager.tenant("t").create().unwrap();
+    pager.export().unwrap();
+    let view = t.open(file(&dir, "data", 100)).unwrap();
+    let old = fs::read_to_string(to.path().join("t/memory.current")).unwrap();
+    drop(view.read(0).unwrap());
+    // What is written to the temporary name goes to a device that is always full.
+    std::os::unix::fs::symlink("/dev/full", to.path().join("t/.new")).unwrap();
+    let error = pager.export().unwrap_err();
+    assert_eq!((error.source.kind(), error.others), (ErrorKind::StorageFull, 0), "{error}");
+    assert!(error.to_string().contains("memory.current"));
+    assert_eq!(fs::read_to_string(to.path().join("t/memory.current")).unwrap(), old, "the old text is whole");
+    assert_eq!(
+        fs::read_to_string(to.path().join("t/memory.stat")).unwrap(),
+        t.text(TenantFile::Stat).unwrap(),
+        "the others were written"
+    );
+    assert_eq!(pager.export_error().unwrap().to_string(), error.to_string());
+    drop(view.read(1).unwrap());
+    pager.export().unwrap();
+    assert_eq!(
+        fs::read_to_string(to.path().join("t/memory.current")).unwrap(),
+        t.text(TenantFile::Current).unwrap()
+    );
+    assert!(pager.export_error().is_none() && names(&to.path().join("t")).is_empty());
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_an_error_and_nothing_else() {
+    let to = Dir::new();
+    let top = to.path().join("file");
+    fs::write(&top, "in the way").unwrap();
+    let pager = Pager::builder().max(pages(64)).background(false).export_dir(top.join("x")).build().unwrap();
+    pager.tenant("t").create().unwrap();
+    let error = pager.export().unwrap_err();
+    assert_eq!((error.source.kind(), error.others), (ErrorKind::NotADirectory, 1));
+    fs::remove_file(&top).unwrap();
+    pager.export().unwrap();
+    assert!(top.join("x/t/memory.max").exists());
+    // Somebody clears the directory: what changes is written again.
+    fs::remove_dir_all(&top).unwrap();
+    pager.find("t").unwrap().set_max(pages(5)).unwrap();
+    pager.export().unwrap();
+    assert_eq!(fs::read_to_string(top.join("x/t/memory.max")).unwrap(), "20480\n");
+}
+
+#[test]
+fn the_background_thread_exports_and_readers_see_whole_texts() {
+    let (dir, to) = (Dir::new(), Dir::new());
+    let pager = Pager::builder().max(pages(512)).export_dir(to.path()).build().unwrap();
+    let t = pager.tenant("t").max(pages(40)).create().unwrap();
+    let view = t.open(file(&dir, "data", 100)).unwrap();
+    let path = to.path().join("t/memory.stat");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut seen = 0;
+            while !done.load(SeqCst) {
+                let Ok(text) = fs::read_to_string(&path) else { continue };
+                assert_eq!(text.lines().count(), STAT_KEYS.split_whitespace().count());
+                seen += 1;
+            }
+            seen
+        });
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !path.exists() {
+            assert!(Instant::now() < deadline, "nothing is exported");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for page in 0..300 {
+            drop(view.read(page % 100).unwrap());
+            pager.export().unwrap();
+        }
+        done.store(true, SeqCst);
+        assert!(reader.join().unwrap() > 0);
+    });
+    assert_eq!(fs::read_to_string(&path).unwrap(), t.text(TenantFile::Stat).unwrap());
+}
