@@ -31,7 +31,7 @@ const GARBAGE_BYTES: u64 = 64 << 20;
 
 /// Nanoseconds that a slot of swap is taken or given back in, on the published machine: what it takes for 81,898 requests an hour, with 53 % of
 /// each chunk's pages going out and coming in, to be all that the lock lets through (`workloads.md` §2(b): 47 % resident; §0.4: some 80 µs for a page under full
-/// contention). Which of the kernel's locks it was is not known; without it the machine would answer all requests within a second.
+/// contention). Which of the kernel's locks it was is not known; with the guess of the table of costs there are two and a half times as many requests, and none takes 4 s.
 pub const CONTENDED_SLOT_NS: u64 = 630;
 
 /// What is run.
