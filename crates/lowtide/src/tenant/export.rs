@@ -133,12 +133,13 @@ impl Exporter {
         let Done { tenants, written, .. } = &mut *done;
         for (id, dir) in tenants {
             let texts = {
-                let state = pool.lock();
+                let mut state = pool.lock();
                 if !state.engine.alive(*id) {
                     // The next round sees that the tree has changed.
                     continue;
                 }
-                TenantFile::ALL.map(|file| file.text(&state, *id, pool.page_shift))
+                let now = pool.now();
+                TenantFile::ALL.map(|file| file.text(&mut state, *id, pool.page_shift, now))
             };
             if !written.contains_key(dir) {
                 if !trouble.check("create", dir, fs::create_dir_all(&*dir)) {

@@ -9,6 +9,7 @@
 //! | `mod.rs` | the handle: tree, figures, files to open |
 //! | `builder.rs` | making one |
 //! | `control.rs` | limits while it runs, proactive reclaim, moving, renaming, removing |
+//! | `policy.rs` | what happens above a limit: laws, programs, advice |
 //! | `reserve.rs` | memory of the program's own |
 //! | `names.rs` | names and paths |
 //! | `report.rs` | what is said when there is no room |
@@ -21,6 +22,7 @@ mod error;
 mod export;
 mod files;
 mod names;
+mod policy;
 mod report;
 mod reserve;
 
@@ -31,6 +33,7 @@ pub use export::ExportError;
 pub(crate) use export::Exporter;
 pub use files::TenantFile;
 pub(crate) use names::Names;
+pub use policy::{OnStall, PolicyError as TenantPolicyError};
 pub use report::{Consumer, OomReport};
 pub use reserve::Reservation;
 pub(crate) use reserve::Reservations;

@@ -152,8 +152,7 @@ impl Reservation {
             pool.kswapd.notify_one();
         }
         drop(state);
-        pool.settle_high();
-        Ok(())
+        pool.settle_high()
     }
 
     /// Gives a part back; all of it, if `less` is more than there is.
