@@ -106,16 +106,7 @@ impl World {
         }
         let around = self.fault_around_pages.max(1);
         let first = page / around * around;
-        let object = memory.vmas[mapping.vma.0 as usize].object;
-        let mut mapped = 0;
-        for neighbour in (first..first + around).filter(|&p| p != page) {
-            let frame = memory.cached(object, neighbour).frame();
-            if frame.is_some_and(|frame| !memory.is_locked(frame)) {
-                memory.map_old(mapping.vma, neighbour);
-                mapped += 1;
-            }
-        }
-        mapped
+        memory.map_around(mapping.vma, page, first, first + around)
     }
 }
 
@@ -135,22 +126,64 @@ impl Ctx {
         pages: u64,
         store: bool,
     ) -> Result<(), MachineError> {
+        let touch = self.w().costs.touch_ns;
         for page in first..first + pages {
-            let (hit, touch) = {
+            self.touch(id, page, store, touch).await?;
+        }
+        Ok(())
+    }
+
+    /// Accesses a page, which costs `touch` nanoseconds besides the fault that it may take.
+    async fn touch(&self, id: MappingId, page: u64, store: bool, touch: u64) -> Result<(), MachineError> {
+        let hit = {
+            let mut guard = self.w();
+            let world = &mut *guard;
+            world.counts.accesses += 1;
+            let vma = world.mappings[id.0 as usize].vma;
+            let hit = world.pool.memory.vmas[vma.0 as usize].touch(page, store);
+            if hit {
+                world.watched_touch(vma, page, store);
+            }
+            hit
+        };
+        if !hit {
+            self.fault(id, page, store).await?;
+        }
+        self.spend(touch).await;
+        Ok(())
+    }
+
+    /// Accesses pages of a mapping one after the other, as a program does that reads memory from start to end. What is mapped is touched many
+    /// pages at a time, but no more than until the task's debt is due: so it comes to the same as single accesses, to the
+    /// nanosecond, and others run in between as often.
+    pub(crate) async fn sweep(
+        &self,
+        id: MappingId,
+        first: u64,
+        pages: u64,
+        store: bool,
+    ) -> Result<(), MachineError> {
+        let touch = self.w().costs.touch_sequential_ns;
+        let end = first + pages;
+        let mut page = first;
+        while page < end {
+            let touched = {
                 let mut guard = self.w();
                 let world = &mut *guard;
-                world.counts.accesses += 1;
                 let vma = world.mappings[id.0 as usize].vma;
-                let hit = world.pool.memory.vmas[vma.0 as usize].touch(page, store);
-                if hit {
-                    world.watched_touch(vma, page, store);
-                }
-                (hit, world.costs.touch_ns)
+                let due = world.sched.spends_until_due(self.id, touch);
+                let touched = world.pool.memory.vmas[vma.0 as usize].sweep(page, due.min(end - page), store);
+                world.counts.accesses += touched;
+                (page..page + touched).for_each(|page| world.watched_touch(vma, page, store));
+                touched
             };
-            if !hit {
-                self.fault(id, page, store).await?;
+            if touched == 0 {
+                self.touch(id, page, store, touch).await?;
+                page += 1;
+            } else {
+                self.spend(touched * touch).await;
+                page += touched;
             }
-            self.spend(touch).await;
         }
         Ok(())
     }

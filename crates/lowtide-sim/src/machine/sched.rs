@@ -229,6 +229,12 @@ impl Sched {
         task.debt >= QUANTUM_NS
     }
 
+    /// How often a task can spend `nanos` until its debt is to be paid, the last time included.
+    pub(crate) fn spends_until_due(&self, id: TaskId, nanos: u64) -> u64 {
+        let left = QUANTUM_NS.saturating_sub(self.tasks[id.0 as usize].debt);
+        left.div_ceil(nanos.max(1)).max(1)
+    }
+
     /// A task came back from its poll without having finished.
     pub(crate) fn parked(&mut self, id: TaskId) {
         let task = self.task(id);

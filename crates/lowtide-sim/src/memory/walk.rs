@@ -5,6 +5,7 @@
 
 use super::facts::table_key;
 use super::{Memory, Vma, VmaId};
+use lowtide_core::limits::TABLE_ENTRIES;
 use lowtide_core::{AgeJob, Engine};
 
 /// Where a walk has come to.
@@ -94,12 +95,11 @@ fn walk_table(
         return (0, 0);
     };
     let mut young = 0;
-    for (pte, cached) in ptes.iter_mut().zip(cached) {
-        if pte.is_young()
-            && let Some(frame) = cached.frame()
+    for entry in ptes.young(0..TABLE_ENTRIES) {
+        if let Some(frame) = cached[entry as usize].frame()
             && let Some(folio) = job.takes(engine, frame)
         {
-            pte.take_young();
+            ptes.take_young(entry);
             job.young(engine, folio, exec);
             young += 1;
         }
