@@ -56,7 +56,7 @@ impl Ctx {
                 let scanned = world.pool.engine.pgscan(MemcgId::ROOT) - scanned;
                 let hold = world.costs.batch_lock_ns
                     + scanned * (world.costs.scan_folio_ns + world.costs.isolate_ns);
-                cost += world.lruvec_lock.take(now, hold);
+                cost += world.lruvec_lock.take(world.sched.now, now, hold);
                 cost += u64::from(reclaim.passes() - passes) * world.costs.reclaim_pass_ns;
                 match step {
                     Step::Unmap => {
