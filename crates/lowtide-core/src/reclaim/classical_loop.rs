@@ -107,6 +107,7 @@ impl Reclaim {
             if active {
                 self.classical.take(t, active, n);
                 if self.classical.may_deactivate[t as usize] {
+                    self.isolations += 1;
                     shrink_active(&mut engine.locked(self.target), t, n, facts);
                 } else {
                     self.skipped_deactivate = true;
@@ -124,6 +125,7 @@ impl Reclaim {
             }
             self.classical.take(t, active, n);
             let mut out = Vec::new();
+            self.isolations += 1;
             let looked_at = engine.locked(self.target).isolate_classical(t, false, n, &mut out);
             self.count_scan(&mut engine.memcgs[self.target.index()].events, looked_at);
             if !out.is_empty() {

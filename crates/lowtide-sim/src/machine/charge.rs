@@ -2,7 +2,8 @@
 //!
 //! An invocation lets others run only where the engine says that it holds no isolated folios: before a walk, in a nap, between batches, at its end.
 //! What it cost until then is spent there. Each step that looks at folios takes the lruvec lock for as long as that
-//! takes.
+//! takes; passes that give up before they look at any do without it. Who opens a generation at the end of an aging waits for
+//! the lock first: meanwhile others find the walk finished and the generation not there (`reclaim.md` §4.5).
 
 use super::ctx::Ctx;
 use crate::memory::Walk;
@@ -51,12 +52,15 @@ impl Ctx {
                 let world = &mut *guard;
                 let now = world.sched.local(self.id) + cost;
                 let scanned = world.pool.engine.pgscan(MemcgId::ROOT);
-                let passes = reclaim.passes();
+                let (passes, isolations) = (reclaim.passes(), reclaim.isolations());
                 let step = reclaim.step(&mut world.pool.engine, &mut world.pool.memory, now);
                 let scanned = world.pool.engine.pgscan(MemcgId::ROOT) - scanned;
-                let hold = world.costs.batch_lock_ns
-                    + scanned * (world.costs.scan_folio_ns + world.costs.isolate_ns);
-                cost += world.lruvec_lock.take(world.sched.now, now, hold);
+                let gave_up = reclaim.passes() > passes && reclaim.isolations() == isolations;
+                if !gave_up {
+                    let hold = world.costs.batch_lock_ns
+                        + scanned * (world.costs.scan_folio_ns + world.costs.isolate_ns);
+                    cost += world.lruvec_lock.take(world.sched.now, now, hold);
+                }
                 cost += u64::from(reclaim.passes() - passes) * world.costs.reclaim_pass_ns;
                 match step {
                     Step::Unmap => {
@@ -107,11 +111,15 @@ impl Ctx {
             let (walked, cost) = {
                 let mut guard = self.w();
                 let world = &mut *guard;
+                let now = world.sched.local(self.id);
                 let pool = &mut world.pool;
                 let walked = walk.step(&mut pool.memory, &mut pool.engine, reclaim.age_job(), WALK_CHUNK);
-                let cost = walked.tables * world.costs.walk_table_ns
+                let mut cost = walked.tables * world.costs.walk_table_ns
                     + walked.entries * world.costs.walk_entry_ns
                     + walked.young * world.costs.walk_young_ns;
+                if reclaim.age_job().finished() {
+                    cost += world.lruvec_lock.take(world.sched.now, now + cost, world.costs.batch_lock_ns);
+                }
                 (walked, cost)
             };
             self.spend(cost).await;

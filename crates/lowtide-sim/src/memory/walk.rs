@@ -30,7 +30,7 @@ pub(crate) struct Walked {
 }
 
 impl Walk {
-    /// Goes on until about `budget` entries have been examined (a skipped table counts as one) or the walk is over.
+    /// Goes on until about `budget` entries have been examined (a skipped table counts as one), or a space has been walked, or the walk is over.
     pub(crate) fn step(
         &mut self,
         memory: &mut Memory,
@@ -41,6 +41,10 @@ impl Walk {
         let mut walked = Walked::default();
         while walked.tables + walked.entries < budget {
             let Some(&vma) = self.vmas.last() else {
+                // What has been walked takes its time before anybody learns that there is no other space.
+                if walked != Walked::default() {
+                    break;
+                }
                 let Some(space) = job.next_space(engine) else {
                     walked.done = true;
                     break;
