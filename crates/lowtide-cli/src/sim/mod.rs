@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `args`, `count`, `options` | what can be said; what each option may be |
 //! | `database`, `compare` | the published experiment; ratios, published rows, the verdict |
+//! | `mix` | the aging OOM |
 //! | `pages`, `stream` | streams of single pages |
 //! | `trace` | recorded streams |
 //! | `swarm` | random plans, every invariant checked |
@@ -21,6 +22,7 @@ pub(crate) mod error;
 mod full;
 mod host;
 mod jobs;
+mod mix;
 mod options;
 mod pages;
 mod row;
@@ -51,6 +53,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     }
     match args.workload {
         Some(Target::Database(letter)) => database::run(args, letter),
+        Some(Target::Mix) => mix::run(args),
         Some(Target::Pages(pattern)) => pages::run(args, pattern),
         None => trace::run(args),
     }

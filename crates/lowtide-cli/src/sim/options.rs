@@ -17,6 +17,8 @@ pub(crate) const PAGE_BYTES: u64 = 4096;
 pub(crate) enum Kind {
     /// The database, which always has a machine.
     Database,
+    /// Readers beside threads that allocate, which always have one, too.
+    Mix,
     /// Single pages.
     Pages,
     /// A trace.
@@ -30,6 +32,7 @@ impl Kind {
     pub(crate) const fn of(args: &SimArgs) -> Self {
         match args.workload {
             Some(Target::Database(_)) => Self::Database,
+            Some(Target::Mix) => Self::Mix,
             Some(Target::Pages(_)) => Self::Pages,
             None if args.trace.is_some() => Self::Trace,
             None => Self::Swarm,
@@ -44,7 +47,9 @@ impl Kind {
 pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
     let kind = Kind::of(args);
     let pages = kind == Kind::Pages;
-    let plain = args.machine.is_none() && kind != Kind::Database;
+    let mix = kind == Kind::Mix;
+    let scaled = mix || kind == Kind::Database;
+    let plain = args.machine.is_none() && !scaled;
     let swarm = kind == Kind::Swarm;
     let plain_trace = plain && kind == Kind::Trace;
     let rules = [
@@ -70,7 +75,10 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
         ),
         (args.threads.is_some() && plain, "--threads", "simulated machines; name one with --machine"),
         (args.ops.is_some() && kind == Kind::Trace, "--ops", "workloads; a trace is played to its end"),
-        (args.scale.is_some() && kind != Kind::Database, "--scale", "ycsb; use --size and --ops"),
+        (args.scale.is_some() && !scaled, "--scale", "ycsb and file-anon-mix; use --size and --ops"),
+        (args.rounds.is_some() && !mix, "--rounds", "file-anon-mix"),
+        (args.ops.is_some() && mix, "--ops", "other workloads; use --rounds"),
+        (args.threads.is_some() && mix, "--threads", "other workloads; file-anon-mix has 96 of each kind"),
         (args.size.is_some() && !pages, "--size", "zipf, uniform and loop; use --scale for ycsb"),
         (args.access.is_some() && !pages, "--access", "zipf, uniform and loop"),
         (args.about_curves() && kind != Kind::Trace, "a miss-ratio curve", "--trace"),

@@ -3,8 +3,10 @@
 //! | file | program |
 //! |---|---|
 //! | `database.rs` | a document store with a cache of its own, as MongoDB's, under YCSB |
+//! | `mix.rs` | readers of a mapped file beside threads that allocate and free: the aging OOM |
 //! | `stream.rs` | threads that play operation streams and traces |
 
 pub mod database;
 mod leaves;
+pub mod mix;
 pub mod stream;

@@ -32,6 +32,7 @@ impl Ctx {
                 Next::Failed => {
                     let mut world = self.w();
                     world.counts.oom += 1;
+                    world.counts.oom_tried_ns = world.sched.local(self.id) - began;
                     world.watched(|watch, world| watch.out_of_memory(world, self.id, began));
                     return false;
                 }

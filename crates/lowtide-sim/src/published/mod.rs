@@ -1,4 +1,5 @@
-//! What was published about the experiment that `ycsb-b` on `xeon-96t` repeats: its figures, and when a simulation has reproduced them.
+//! What was published about the experiments that `ycsb-b` on `xeon-96t` and `file-anon-mix` on `ramdisk` repeat: figures, and, of the first, when a
+//! simulation has reproduced them.
 //!
 //! Three *arms* ran on the same machine: the multi-gen LRU before the reclaim-loop series, the same after it, and the classical lists. The
 //! series was posted several times, each time with new measurements; `data/published.csv` holds them as they were posted (columns: what was
@@ -13,5 +14,5 @@
 mod figures;
 mod verdict;
 
-pub use figures::{Arm, Published, published};
+pub use figures::{Arm, Published, PublishedMix, published, published_mix};
 pub use verdict::{Criterion, Measured, Outcome, verdict};
