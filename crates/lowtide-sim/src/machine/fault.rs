@@ -367,3 +367,66 @@ impl Ctx {
         self.spend(cost).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Machine, MachineConfig, MachineStat};
+    use super::*;
+    use crate::spec::MachineSpec;
+    use lowtide_core::Policy;
+    use std::sync::atomic::AtomicBool;
+
+    const PAGES: u64 = 4_000;
+
+    /// Four readers of a file, each in its own address space, and two threads that fill a heap, with room for two thirds. `whole` sweeps, or a
+    /// page at a time.
+    fn readers_and_writers(policy: Policy, whole: bool) -> MachineStat {
+        let spec = MachineSpec { cpus: 3, ..MachineSpec::load("ramdisk").unwrap() };
+        let config = MachineConfig { spec, policy, max: Some(PAGES * 4096), seed: 1 };
+        let mut m = Machine::new(&config).unwrap();
+        let (maps, heap) = {
+            let mut world = m.world();
+            let file = world.add_file(PAGES);
+            let spaces: Vec<AddressSpace> = (0..5).map(|_| world.add_address_space()).collect();
+            let maps: Vec<MappingId> = spaces[..4]
+                .iter()
+                .map(|&space| {
+                    let open = world.open(file);
+                    world.map_file(space, open)
+                })
+                .collect();
+            let heap = world.map_heap(spaces[4], PAGES / 2);
+            (maps, heap)
+        };
+        let shares = maps.iter().map(|&map| (map, 0, PAGES, false));
+        let shares = shares.chain((0..2).map(|i| (heap, i * PAGES / 4, PAGES / 4, true)));
+        for (map, first, pages, store) in shares {
+            m.client(move |ctx| async move {
+                for _ in 0..8 {
+                    if whole {
+                        ctx.sweep(map, first, pages, store).await?;
+                    } else {
+                        let touch = ctx.w().costs.touch_sequential_ns;
+                        for page in first..first + pages {
+                            ctx.touch(map, page, store, touch).await?;
+                        }
+                    }
+                    ctx.sleep(300_000).await;
+                }
+                Ok(())
+            });
+        }
+        m.run(&AtomicBool::new(false), &mut || ()).unwrap();
+        m.stat()
+    }
+
+    #[test]
+    fn a_sweep_is_what_single_touches_would_be_to_the_nanosecond() {
+        for policy in [Policy::MGLRU, Policy::MGLRU_7_1, Policy::LRU] {
+            let [sweeps, touches] = [true, false].map(|whole| readers_and_writers(policy, whole));
+            assert_eq!(format!("{sweeps:?}"), format!("{touches:?}"), "{policy}");
+            assert!(sweeps.memory.events.pgsteal > PAGES && sweeps.switches > 100, "{sweeps:?}");
+            assert_eq!(sweeps.kernel.accesses, 8 * (4 * PAGES + PAGES / 2));
+        }
+    }
+}
