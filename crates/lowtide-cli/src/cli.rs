@@ -30,6 +30,9 @@ Machines:
   ycsb-a, ycsb-b and ycsb-c are a document store with a cache of its own, as in the published evaluation, on the full \
 machine: CPUs, tasks, locks, a device, read-ahead, write-back, in virtual time. At its full size, ycsb-b on xeon-96t is shown \
 beside the published figures, with the verdict whether they were reproduced.
+  file-anon-mix is the published aging OOM: more memory than the budget, no swap, and a hundred tasks that reclaim at once. A kill is a result, and the \
+row has the counters of that moment. At a part of the size the machine is slower by as much, so that passes over memory take as long \
+as at the full size. Whether 7.1 is killed, and when, differs from seed to seed.
   zipf, uniform, loop and traces run on the full machine with --machine. Without, they run on the plain one, which has one CPU, \
 no time, no read-ahead and no fault-around, so that its counters mean exactly what the accesses did.
 
@@ -42,6 +45,7 @@ core; drawing or reading the accesses is not in it on the plain machine.
 Examples:
   lowtide sim ycsb-b --policy mglru-7.1,mglru-7.1+S10,mglru
   lowtide sim ycsb-b --scale 0.05 --machine hdd --threads 8
+  lowtide sim file-anon-mix --rounds 20 --seed 1
   lowtide sim zipf --accesses 50M --json
   lowtide sim zipf --machine laptop --max 512M --threads 4 --write 10
   lowtide sim --trace t.csv --max 64M --policy mglru,lru

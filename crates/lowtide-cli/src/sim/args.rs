@@ -42,10 +42,10 @@ pub(crate) struct SimArgs {
     /// Operations measured, of all threads together, as in 200k, 50M or 1G [default: 6M x scale for ycsb, else 20M]
     #[arg(long, value_name = "N", visible_alias = "accesses")]
     pub(crate) ops: Option<Count>,
-    /// Records, operations, caches and budget of ycsb as a part of the published experiment's; of file-anon-mix, the sizes [default: 1, for file-anon-mix 0.0625]
+    /// Records, operations, caches and budget of ycsb as a part of the published experiment's; of file-anon-mix, the sizes [default: 1, for file-anon-mix 1/64]
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pub(crate) scale: Option<f64>,
-    /// Rounds of filling and unmapping, for file-anon-mix; 128 were published [default: 40]
+    /// Rounds of filling and unmapping, for file-anon-mix [default: 128, as published]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) rounds: Option<u32>,
     /// Size of the data, for zipf, uniform and loop [default: 1G]
