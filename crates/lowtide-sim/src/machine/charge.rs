@@ -47,6 +47,8 @@ impl Ctx {
     /// Runs an invocation of reclaim to its end. Returns the pages reclaimed.
     pub(crate) async fn reclaim(&self, mut reclaim: Reclaim) -> u64 {
         let mut cost = 0;
+        // The next step opens the generation of an aging.
+        let mut opening = false;
         loop {
             let step = {
                 let mut guard = self.w();
@@ -79,12 +81,16 @@ impl Ctx {
                 }
                 step
             };
+            opening &= step == Step::Yield;
             match step {
                 Step::Unmap | Step::Freed | Step::WakeFlushers => continue,
                 _ => self.spend(std::mem::take(&mut cost)).await,
             }
             match step {
-                Step::Walk => self.walk(&mut reclaim).await,
+                Step::Walk => {
+                    self.walk(&mut reclaim).await;
+                    opening = reclaim.age_job().finished();
+                }
                 Step::Throttle(_, nanos) => {
                     {
                         let counts = &mut self.w().counts;
@@ -95,6 +101,10 @@ impl Ctx {
                 }
                 Step::Done => return reclaim.reclaimed(),
                 _ => {}
+            }
+            if opening {
+                // Generations are opened in the order of time, and not by somebody who is ahead of it.
+                self.settle().await;
             }
         }
     }
