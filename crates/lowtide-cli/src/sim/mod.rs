@@ -5,6 +5,7 @@
 //! | `args`, `count`, `options` | what can be said; what each option may be |
 //! | `database`, `compare` | the published experiment; ratios, published rows, the verdict |
 //! | `tenants` | programs of equal demand that share a machine |
+//! | `mix` | the aging OOM |
 //! | `pages`, `stream` | streams of single pages |
 //! | `trace` | recorded streams |
 //! | `swarm` | random plans, every invariant checked |
@@ -22,6 +23,7 @@ pub(crate) mod error;
 mod full;
 mod host;
 mod jobs;
+mod mix;
 mod options;
 mod pages;
 mod row;
@@ -54,6 +56,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     match args.workload {
         Some(Target::Database(letter)) => database::run(args, letter),
         Some(Target::Tenants) => tenants::run(args),
+        Some(Target::Mix) => mix::run(args),
         Some(Target::Pages(pattern)) => pages::run(args, pattern),
         None => trace::run(args),
     }

@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Database,
     /// Tenants, who always have a machine.
     Tenants,
+    /// Readers beside threads that allocate, which always have one, too.
+    Mix,
     /// Single pages.
     Pages,
     /// A trace.
@@ -33,6 +35,7 @@ impl Kind {
         match args.workload {
             Some(Target::Database(_)) => Self::Database,
             Some(Target::Tenants) => Self::Tenants,
+            Some(Target::Mix) => Self::Mix,
             Some(Target::Pages(_)) => Self::Pages,
             None if args.trace.is_some() => Self::Trace,
             None => Self::Swarm,
@@ -47,9 +50,10 @@ impl Kind {
 pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
     let kind = Kind::of(args);
     let pages = kind == Kind::Pages;
-    let plain = args.machine.is_none() && !matches!(kind, Kind::Database | Kind::Tenants);
-    let scales = matches!(kind, Kind::Database | Kind::Tenants);
     let tenants = kind == Kind::Tenants;
+    let mix = kind == Kind::Mix;
+    let scales = mix || tenants || kind == Kind::Database;
+    let plain = args.machine.is_none() && !scales;
     let swarm = kind == Kind::Swarm;
     let plain_trace = plain && kind == Kind::Trace;
     let rules = [
@@ -75,7 +79,7 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
         ),
         (args.threads.is_some() && plain, "--threads", "simulated machines; name one with --machine"),
         (args.ops.is_some() && kind == Kind::Trace, "--ops", "workloads; a trace is played to its end"),
-        (args.scale.is_some() && !scales, "--scale", "ycsb and tenants; use --size and --ops"),
+        (args.scale.is_some() && !scales, "--scale", "ycsb, tenants and file-anon-mix; use --size and --ops"),
         (args.seconds.is_some() && !tenants, "--seconds", "tenants; use --ops"),
         (tenants && args.ops.is_some(), "--ops", "other workloads; use --seconds for tenants"),
         (
@@ -83,7 +87,10 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
             "--threads",
             "other workloads; there are always 64 workers of tenants",
         ),
-        (args.size.is_some() && !pages, "--size", "zipf, uniform and loop; use --scale for ycsb and tenants"),
+        (args.size.is_some() && !pages, "--size", "zipf, uniform and loop; use --scale for the others"),
+        (args.rounds.is_some() && !mix, "--rounds", "file-anon-mix"),
+        (args.ops.is_some() && mix, "--ops", "other workloads; use --rounds"),
+        (args.threads.is_some() && mix, "--threads", "other workloads; file-anon-mix has 96 of each kind"),
         (args.access.is_some() && !pages, "--access", "zipf, uniform and loop"),
         (args.about_curves() && kind != Kind::Trace, "a miss-ratio curve", "--trace"),
         (args.about_curves() && args.machine.is_some(), "--machine", "anything but --mrc and --advise"),
