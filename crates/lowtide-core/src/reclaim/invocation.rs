@@ -258,10 +258,6 @@ impl Reclaim {
             self.end_pass(engine);
             return;
         };
-        if engine.memcgs[id].resident == [0, 0] {
-            // Of many groups most may be idle: they cost a look.
-            return;
-        }
         (self.group, self.group_id) = (id.slot, id);
         self.protection = engine.memcgs.protect(self.target, id.slot);
         if self.protection.below_min() {
