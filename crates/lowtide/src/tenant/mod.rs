@@ -73,9 +73,9 @@ use std::sync::{Arc, MutexGuard};
 ///
 /// let view = OpenOptions::new().create(16 << 20).tenant(&index).open(&pager, &path)?;
 /// let log = OpenOptions::new().create(64 << 20).tenant(&scans).open(&pager, &other)?;
-/// view.read(3)?;
+/// drop(view.read(3)?);
 /// for page in 0..log.pages() {
-///     log.read(page)?;                                  // 64 MiB come by, and never take more than 1 MiB
+///     drop(log.read(page)?);                            // 64 MiB come by, and never take more than 1 MiB
 /// }
 /// assert!(scans.usage()? <= 1 << 20);
 /// assert!(index.usage()? > 0);
