@@ -45,7 +45,10 @@ fn aging_kills_7_1_with_a_budget_full_of_clean_pages() {
     assert!(kill.clean_file_pages * 4 >= memory.max, "{kill:?} of {}", memory.max);
     assert_eq!(memory.current, memory.max);
     let charged_only = memory.current - memory.anon - memory.file;
-    assert!(charged_only <= 192, "{charged_only} pages: a task has charged at most one that is not there yet");
+    assert!(
+        charged_only <= 192,
+        "{charged_only} pages: a task has charged at most one that is not there yet"
+    );
     assert_eq!(memory.events.pswpout, 0);
     // The charge did not just fail at once: it has been through its eighteen invocations.
     assert!(kill.tried_ns > 0 && result.stat.kernel.walks > 0);
