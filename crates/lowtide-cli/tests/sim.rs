@@ -151,7 +151,7 @@ fn readers_beside_allocating_threads_have_rows_with_rounds_and_kills() {
     assert!(after["kill"].is_null() && after["ops"].is_null(), "{after}");
     assert_eq!(keys(&before["kill"]), BTreeSet::from(["seconds", "faulted", "tried_ms", "clean_file_bytes"]));
     assert_eq!(count(before, "usage"), 128 << 20, "the budget was full");
-    assert_eq!(count(before, "anon") + count(before, "file"), 128 << 20);
+    assert!(count(before, "anon") + count(before, "file") > 127 << 20, "and nothing else in it: {before}");
     assert!(count(before, "failcnt") > 0 && count(after, "failcnt") > 0);
     assert_eq!((&all[1]["oom"], count(&all[1], "failcnt")), (&1.into(), 24_460));
     assert_eq!(all[3]["rounds_published"], "128");
