@@ -139,19 +139,19 @@ fn the_names_in_the_json_are_pinned() {
 /// A kill, or none, is a result like any other.
 #[test]
 fn readers_beside_allocating_threads_have_rows_with_rounds_and_kills() {
-    let mix = ["sim", "file-anon-mix", "--scale", "0.0078125", "--rounds", "5", "--seed", "1"];
+    let mix = ["sim", "file-anon-mix", "--scale", "0.0078125", "--rounds", "3", "--seed", "1"];
     let results = json(&args(&mix, &["--policy", "mglru-7.1,mglru"]));
     let all = rows(&results);
     let kinds: Vec<_> = all.iter().map(|row| (row["system"].as_str(), row["policy"].as_str())).collect();
     let of = |policy| [(Some("lowtide"), Some(policy)), (Some("published"), Some(policy))];
     assert_eq!(kinds, [of("mglru-7.1"), of("mglru")].concat());
     let (before, after) = (&all[0], &all[2]);
-    assert_eq!((&before["oom"], &before["rounds"]), (&1.into(), &4.into()), "{before}");
-    assert_eq!((&after["oom"], &after["rounds"]), (&0.into(), &5.into()), "{after}");
+    assert_eq!((&before["oom"], &before["rounds"]), (&1.into(), &2.into()), "{before}");
+    assert_eq!((&after["oom"], &after["rounds"]), (&0.into(), &3.into()), "{after}");
     assert!(after["kill"].is_null() && after["ops"].is_null(), "{after}");
     assert_eq!(keys(&before["kill"]), BTreeSet::from(["seconds", "faulted", "tried_ms", "clean_file_bytes"]));
     assert_eq!(count(before, "usage"), 128 << 20, "the budget was full");
-    assert_eq!(count(before, "anon") + count(before, "file"), 128 << 20);
+    assert!(count(before, "anon") + count(before, "file") > 127 << 20, "and nothing else in it: {before}");
     assert!(count(before, "failcnt") > 0 && count(after, "failcnt") > 0);
     assert_eq!((&all[1]["oom"], count(&all[1], "failcnt")), (&1.into(), 24_460));
     assert_eq!(all[3]["rounds_published"], "128");

@@ -134,6 +134,8 @@ impl Ctx {
                     + walked.entries * world.costs.walk_entry_ns
                     + walked.young * world.costs.walk_young_ns;
                 if reclaim.age_job().finished() {
+                    // Interrupts are off from here until the generation is open: nobody takes the CPU away.
+                    world.sched.renew_slice(self.id);
                     cost += world.lruvec_lock.take(world.sched.now, now + cost, world.costs.batch_lock_ns);
                 }
                 (walked, cost)

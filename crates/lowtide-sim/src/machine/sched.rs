@@ -239,6 +239,11 @@ impl Sched {
         left.div_ceil(nanos.max(1)).max(1)
     }
 
+    /// A running task keeps its CPU for another slice: it is about to spin with interrupts off.
+    pub(crate) fn renew_slice(&mut self, id: TaskId) {
+        self.task(id).ran = 0;
+    }
+
     /// A task came back from its poll without having finished.
     pub(crate) fn parked(&mut self, id: TaskId) {
         let task = self.task(id);
