@@ -91,17 +91,18 @@ impl World {
         page: u64,
         pages: u64,
         purpose: Purpose,
-    ) {
+    ) -> u64 {
         let position = self.files[file.0 as usize].position + page * self.page_bytes;
         let done = self.device.submit(now, direction, position, pages * self.page_bytes);
         let slot = self.requests.add(Request { file, purpose, failed: false });
         self.sched.at(done, Event::Io(slot));
+        done
     }
 
-    /// Submits a read of pages that have been inserted and locked.
-    pub(crate) fn submit_read(&mut self, now: u64, file: FileId, first: u64, frames: Vec<FolioId>) {
+    /// Submits a read of pages that have been inserted and locked. Returns when they will have arrived.
+    pub(crate) fn submit_read(&mut self, now: u64, file: FileId, first: u64, frames: Vec<FolioId>) -> u64 {
         let pages = frames.len() as u64;
-        self.submit(now, file, Direction::Read, first, pages, Purpose::Read { first, frames });
+        self.submit(now, file, Direction::Read, first, pages, Purpose::Read { first, frames })
     }
 
     /// Submits a write of pages whose writeback has been started.
