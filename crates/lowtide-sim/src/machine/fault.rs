@@ -18,7 +18,7 @@ use super::files::OpenId;
 use super::lock::RwSemId;
 use super::world::World;
 use crate::memory::{ObjectId, VmaId};
-use lowtide_core::{LruType, MemcgId, SpaceId};
+use lowtide_core::{Flags, FolioId, LruType, MemcgId, SpaceId};
 
 /// The number of a mapping of the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,16 +98,31 @@ impl World {
         true
     }
 
-    /// Maps a page and, after a read fault of a file, its cached neighbours. Returns how many neighbours.
-    fn map_around(&mut self, mapping: Mapping, page: u64, store: bool) -> u64 {
+    /// Whether a resident page is not of the workingset.
+    fn is_fresh(&self, frame: FolioId) -> bool {
+        self.pool.engine.folio(frame).is_some_and(|folio| !folio.flags().contains(Flags::WORKINGSET))
+    }
+
+    /// Maps a page and, after a read fault of a file, its cached neighbours; `found` says whether the page was there at once. Returns how many neighbours.
+    fn map_around(&mut self, mapping: Mapping, page: u64, store: bool, found: bool) -> u64 {
+        let object = self.pool.memory.vmas[mapping.vma.0 as usize].object;
+        let around = self.fault_around_pages.max(1);
+        let first = page / around * around;
+        if let Some(open) = mapping.open {
+            let vma = &self.pool.memory.vmas[mapping.vma.0 as usize];
+            let span = if store { page..page + 1 } else { first..first + around };
+            let fresh = span.filter(|&p| {
+                let frame = self.pool.frame(object, p).filter(|&frame| !self.is_locked(frame));
+                frame.is_some_and(|frame| !vma.ptes.get(p).is_present() && self.is_fresh(frame))
+            });
+            let fresh = fresh.count() as u32;
+            self.opens[open.0 as usize].readahead.fault_mapped(found, fresh);
+        }
         let memory = &mut self.pool.memory;
         memory.map(mapping.vma, page, store);
         if store || mapping.open.is_none() {
             return 0;
         }
-        let around = self.fault_around_pages.max(1);
-        let first = page / around * around;
-        let object = memory.vmas[mapping.vma.0 as usize].object;
         let mut mapped = 0;
         for neighbour in (first..first + around).filter(|&p| p != page) {
             let frame = memory.cached(object, neighbour).frame();
@@ -236,13 +251,10 @@ impl Ctx {
                     if world.is_locked(frame) {
                         return Ok(Attempt::Wait);
                     }
-                    if !*repeated {
-                        world.opens[open.0 as usize].readahead.fault_hit();
-                    }
                     if store {
                         world.set_dirty(file, page, frame);
                     }
-                    let neighbours = world.map_around(mapping, page, store);
+                    let neighbours = world.map_around(mapping, page, store, !*repeated);
                     world.watched_touch(mapping.vma, page, store);
                     if neighbours > 0 {
                         world.costs.fault_around_ns
