@@ -32,6 +32,9 @@ machine: CPUs, tasks, locks, a device, read-ahead, write-back, in virtual time. 
 beside the published figures, with the verdict whether they were reproduced.
   tenants are 64 workers with large buffers on a machine with zram, without a group limit. Below full size a page stands for many: memory \
 shrinks, what a page costs grows, numbers and times stay, so on xeon-96t the published figures are shown at any --scale.
+  high-thrash and noisy-neighbour run on it, too, in groups of their own: a task that thrashes above memory.high pays by each law of \
+--high-policy and each program of --bpf, with and without read-ahead, beside the published samples; tenants keep their hit ratio beside a \
+scanner with memory.low, or lose it without.
   zipf, uniform, loop and traces run on the full machine with --machine. Without, they run on the plain one, which has one CPU, \
 no time, no read-ahead and no fault-around, so that its counters mean exactly what the accesses did.
 
@@ -45,6 +48,8 @@ Examples:
   lowtide sim ycsb-b --policy mglru-7.1,mglru-7.1+S10,mglru
   lowtide sim ycsb-b --scale 0.05 --machine hdd --threads 8
   lowtide sim tenants --seconds 120 --policy mglru-7.1,mglru
+  lowtide sim high-thrash --policy mglru --bpf examples/bpf/refault_recency.bpf.o
+  lowtide sim noisy-neighbour --policy mglru,lru
   lowtide sim zipf --accesses 50M --json
   lowtide sim zipf --machine laptop --max 512M --threads 4 --write 10
   lowtide sim --trace t.csv --max 64M --policy mglru,lru
