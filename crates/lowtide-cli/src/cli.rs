@@ -35,6 +35,9 @@ shrinks, what a page costs grows, numbers and times stay, so on xeon-96t the pub
   high-thrash and noisy-neighbour run on it, too, in groups of their own: a task that thrashes above memory.high pays by each law of \
 --high-policy and each program of --bpf, with and without read-ahead, beside the published samples; tenants keep their hit ratio beside a \
 scanner with memory.low, or lose it without.
+  file-anon-mix is the published aging OOM: more memory than the budget, no swap, and a hundred tasks that reclaim at once. A kill is a result, and the \
+row has the counters of that moment. At a part of the size the machine is slower by as much, so that passes over memory take as long \
+as at the full size. Whether 7.1 is killed, and when, differs from seed to seed.
   zipf, uniform, loop and traces run on the full machine with --machine. Without, they run on the plain one, which has one CPU, \
 no time, no read-ahead and no fault-around, so that its counters mean exactly what the accesses did.
 
@@ -50,6 +53,7 @@ Examples:
   lowtide sim tenants --seconds 120 --policy mglru-7.1,mglru
   lowtide sim high-thrash --policy mglru --bpf examples/bpf/refault_recency.bpf.o
   lowtide sim noisy-neighbour --policy mglru,lru
+  lowtide sim file-anon-mix --rounds 20 --seed 1
   lowtide sim zipf --accesses 50M --json
   lowtide sim zipf --machine laptop --max 512M --threads 4 --write 10
   lowtide sim --trace t.csv --max 64M --policy mglru,lru

@@ -212,6 +212,30 @@ fn options_of_a_thrash_that_cannot_be_are_refused() {
     }
 }
 
+/// A kill, or none, is a result like any other.
+#[test]
+fn readers_beside_allocating_threads_have_rows_with_rounds_and_kills() {
+    let mix = ["sim", "file-anon-mix", "--scale", "0.0078125", "--rounds", "5", "--seed", "1"];
+    let results = json(&args(&mix, &["--policy", "mglru-7.1,mglru"]));
+    let all = rows(&results);
+    let kinds: Vec<_> = all.iter().map(|row| (row["system"].as_str(), row["policy"].as_str())).collect();
+    let of = |policy| [(Some("lowtide"), Some(policy)), (Some("published"), Some(policy))];
+    assert_eq!(kinds, [of("mglru-7.1"), of("mglru")].concat());
+    let (before, after) = (&all[0], &all[2]);
+    assert_eq!((&before["oom"], &before["rounds"]), (&1.into(), &4.into()), "{before}");
+    assert_eq!((&after["oom"], &after["rounds"]), (&0.into(), &5.into()), "{after}");
+    assert!(after["kill"].is_null() && after["ops"].is_null(), "{after}");
+    assert_eq!(keys(&before["kill"]), BTreeSet::from(["seconds", "faulted", "tried_ms", "clean_file_bytes"]));
+    assert_eq!(count(before, "usage"), 128 << 20, "the budget was full");
+    assert_eq!(count(before, "anon") + count(before, "file"), 128 << 20);
+    assert!(count(before, "failcnt") > 0 && count(after, "failcnt") > 0);
+    assert_eq!((&all[1]["oom"], count(&all[1], "failcnt")), (&1.into(), 24_460));
+    assert_eq!(all[3]["rounds_published"], "128");
+    refused(&["sim", "zipf", "--rounds", "3"], 2, &["--rounds", "file-anon-mix"]);
+    refused(&args(&mix, &["--ops", "3"]), 2, &["--ops", "--rounds"]);
+    refused(&args(&mix, &["--max", "100M"]), 2, &["100M", "112M", "raise --max"]);
+}
+
 #[test]
 fn the_same_seed_prints_the_same_bytes_and_another_one_does_not() {
     let dir = tempfile::tempdir().unwrap();

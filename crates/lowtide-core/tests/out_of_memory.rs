@@ -76,6 +76,31 @@ fn while_one_thread_ages_the_others_starve_in_7_1_only() {
     }
 }
 
+/// The one that ages opens its generation under the lists' lock. Whoever asks for folios under that lock, in vain, must let go of it before the
+/// next pass, or all its tries would be over before the generation is there; whoever does not ask has no reason to wait.
+#[test]
+fn a_pass_that_found_nothing_lets_go_of_the_lock_and_one_that_did_not_look_never_had_it() {
+    for (policy, looks) in [(Policy::MGLRU, true), (Policy::MGLRU_7_1, false)] {
+        let (mut desk, mut ager) = slow_ager(policy);
+        // What is young is kept and leaves the oldest generation: in the end there are two, and nothing can be evicted.
+        let (mut reclaim, mut yields) = (Reclaim::new(ROOT, 32, Reason::Direct, Task::FAULT), 0);
+        for _ in 0..8 {
+            desk.facts.young.fill(true);
+            reclaim = Reclaim::new(ROOT, 32, Reason::Direct, Task::FAULT);
+            let steps = desk.run(&mut reclaim);
+            assert!(!steps.contains(&Step::Walk), "{policy}: the walk for this generation is over");
+            yields = steps.iter().filter(|&&step| step == Step::Yield).count();
+        }
+        assert_eq!(reclaim.reclaimed(), 0, "{policy}");
+        assert!(desk.run(&mut ager).contains(&Step::Done), "{policy}");
+        if looks {
+            assert!(yields >= 20 && reclaim.isolations() as usize >= yields, "{policy}: {yields}");
+        } else {
+            assert!(yields <= 2 && reclaim.isolations() <= 2, "{policy}: {yields}, {}", reclaim.isolations());
+        }
+    }
+}
+
 /// A writer of 192 MiB into 128 MiB of memory, on a device that ends each write after a second.
 fn write_all(policy: Policy) -> (Result<(), OutOfMemory>, Writer) {
     let mut writer = Writer::new(policy, 32_768, 1_000_000_000);

@@ -65,6 +65,11 @@ macro_rules! costs {
                 [$((stringify!($name), self.$name),)*].into_iter()
             }
 
+            /// All costs so many times.
+            pub(crate) const fn times(&self, times: u64) -> Self {
+                Self { $($name: self.$name * times,)* }
+            }
+
             /// Bringing in a page that is read: taken, charged, made known, part of a command.
             pub(crate) const fn read_page(&self) -> u64 {
                 self.alloc_page_ns + self.charge_ns + self.insert_ns + self.io_page_ns

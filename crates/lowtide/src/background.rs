@@ -94,6 +94,9 @@ fn kswapd(pool: &Pool) {
         if published.elapsed() >= interval {
             state.engine.publish();
             published = Instant::now();
+            if !state.programs.is_empty() {
+                state = pool.serve_programs(state);
+            }
         }
         let free = state.engine.margin(MemcgId::ROOT);
         if free >= pool.watermarks.low {

@@ -73,8 +73,15 @@ impl Pool {
                         return (state, Ok(group));
                     }
                     Next::Reclaim(reclaim) => {
+                        let tenant = group != MemcgId::ROOT;
+                        if tenant {
+                            self.reclaim_stall(&mut state, group, true);
+                        }
                         let result;
                         (state, result) = self.reclaim(state, *reclaim);
+                        if tenant {
+                            self.reclaim_stall(&mut state, group, false);
+                        }
                         reclaimed = Some(result);
                     }
                     Next::Failed { over } => break over,

@@ -10,6 +10,25 @@ use crate::space::Space;
 use crate::translation::State as EntryState;
 use lowtide_core::FolioId;
 use lowtide_core::limits::TABLE_ENTRIES;
+use std::time::Duration;
+
+/// Looks at pages that are held, in one closing, before those who hold them are taken for forgotten guards.
+const LOOKS: u32 = 100;
+/// Time between two such looks.
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// What one closing has found.
+#[derive(Debug)]
+struct Tally {
+    /// Slots of all threads, as they were at the last look.
+    slots: Vec<usize>,
+    /// Looks that are left.
+    looks: u32,
+    /// Dirty pages that were dropped.
+    lost: u64,
+    /// Pages that stay because a guard was forgotten.
+    forgotten: u64,
+}
 
 impl Pool {
     /// Writes what is dirty, drops everything, and gives the frames back. Cost: a look at every translation of the file.
@@ -29,8 +48,7 @@ impl Pool {
         }
         let mut slots = Vec::new();
         hazard::scan(&mut slots);
-        let mut lost = 0_u64;
-        let mut forgotten = 0_u64;
+        let mut tally = Tally { slots, looks: LOOKS, lost: 0, forgotten: 0 };
         let pages = space.table.pages();
         for table in (0..pages).step_by(TABLE_ENTRIES as usize) {
             let entries = space.table.slice(table..table + TABLE_ENTRIES);
@@ -38,14 +56,14 @@ impl Pool {
                 continue;
             }
             for page in table..table + entries.len() as u64 {
-                self.forget_page(space, page, &slots, &mut lost, &mut forgotten);
+                self.forget_page(space, page, &mut tally);
             }
         }
-        if lost > 0 {
-            tracing::error!(path = %space.path().display(), pages = lost, "closed with pages that could not be written: they are lost");
+        if tally.lost > 0 {
+            tracing::error!(path = %space.path().display(), pages = tally.lost, "closed with pages that could not be written: they are lost");
         }
         let mut state = self.lock();
-        if forgotten == 0 {
+        if tally.forgotten == 0 {
             state.engine.remove_space(space.id);
             state.spaces[space.id.0 as usize] = None;
         }
@@ -54,7 +72,7 @@ impl Pool {
     }
 
     /// Drops the folio that a page belongs to, if it is resident.
-    fn forget_page(&self, space: &Space, page: u64, slots: &[usize], lost: &mut u64, forgotten: &mut u64) {
+    fn forget_page(&self, space: &Space, page: u64, tally: &mut Tally) {
         let entry = space.table.entry(page);
         loop {
             match entry.load() {
@@ -69,14 +87,22 @@ impl Pool {
                     let Some(id) = state.engine.folio_of(FolioId(frame)) else { return };
                     let Some(folio) = state.engine.folio(id).copied() else { return };
                     let entries = crate::reclaim::entries_of(space, folio.owner().page, folio.order());
-                    if entries.clone().any(|e| hazard::holds(slots, &(e.address()..=e.address()))) {
-                        *forgotten += 1;
+                    if entries.clone().any(|e| hazard::holds(&tally.slots, &(e.address()..=e.address()))) {
+                        if tally.looks > 0 {
+                            // Whoever reads ahead holds a page for the moment in which it arrives.
+                            drop(state);
+                            std::thread::sleep(PAUSE);
+                            tally.looks -= 1;
+                            hazard::scan(&mut tally.slots);
+                            continue;
+                        }
+                        tally.forgotten += 1;
                         return;
                     }
                     // Under the pool's lock nobody else locks translations of this file: no views are left.
                     for e in entries {
                         if let Ok(taken) = e.try_lock_for_store() {
-                            *lost += u64::from(taken.dirty);
+                            tally.lost += u64::from(taken.dirty);
                             if e.discard() {
                                 self.waits.land(e, &Ok(()));
                             }

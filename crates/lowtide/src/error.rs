@@ -186,6 +186,16 @@ pub enum Error {
         /// What the full tenant looked like. Its `Display` is what a kernel's log says.
         report: Arc<OomReport>,
     },
+    /// The tenant is over a limit, and asked not to be throttled but to be told.
+    #[error(
+        "tenant {tenant} is over its limit and would have to wait {:.3} s: raise its limits, use less, or let it be throttled", *ns as f64 / 1e9
+    )]
+    OverLimit {
+        /// Its path.
+        tenant: String,
+        /// Nanoseconds that the thread would have slept.
+        ns: u64,
+    },
     /// The tenant cannot do that.
     #[error(transparent)]
     Tenant(#[from] TenantError),

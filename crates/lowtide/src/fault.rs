@@ -12,6 +12,7 @@
 
 use crate::error::Error;
 use crate::hazard::{self, Held};
+use crate::high::Stall;
 use crate::io::Read;
 use crate::many::pipelines;
 use crate::pool::{Allocated, NewFolio, Pool};
@@ -140,10 +141,16 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::OutOfBudget`]; the claim is given up then.
-    fn frames_for(&self, space: &Space, page: u64, claim: &mut Claim, access: Access) -> Result<u32, Error> {
+    fn frames_for(
+        &self,
+        space: &Space,
+        page: u64,
+        claim: &mut Claim,
+        access: Access,
+    ) -> Result<(u32, Option<Stall>), Error> {
         loop {
             match self.allocate(space, &claim.new_folio(space, access), true) {
-                Allocated::Frame(frame) => return Ok(frame),
+                Allocated::Frame(frame, stall) => return Ok((frame, stall)),
                 // A single page waits for as long as there is hope.
                 Allocated::TooLarge | Allocated::NotNow => self.shrink_claim(space, page, claim),
                 Allocated::Failed(e) => {
@@ -161,10 +168,10 @@ impl Pool {
         page: u64,
         claim: &mut Claim,
         access: Access,
-    ) -> Option<u32> {
+    ) -> Option<(u32, Option<Stall>)> {
         loop {
             match self.allocate(space, &claim.new_folio(space, access), false) {
-                Allocated::Frame(frame) => return Some(frame),
+                Allocated::Frame(frame, stall) => return Some((frame, stall)),
                 Allocated::TooLarge => self.shrink_claim(space, page, claim),
                 Allocated::NotNow | Allocated::Failed(_) => return None,
             }
@@ -275,12 +282,13 @@ impl Pool {
                     return Ok((frame, held));
                 }
                 Miss::Claimed(mut claim) => {
-                    let frame = self.frames_for(space, page, &mut claim, access)?;
+                    let (frame, stall) = self.frames_for(space, page, &mut claim, access)?;
                     let outcome = self.backend.read_one(self.read_request(space, &claim, frame, 0));
                     let young = access == Access::Mapped && self.young_faults;
                     let resolved = self.resolve(space, &claim, frame, outcome, young);
-                    self.settle_high();
+                    self.stall_ends(stall, (self.page_bytes() as u64) << claim.order);
                     resolved?;
+                    self.settle_high()?;
                     told = true;
                 }
                 Miss::InHand(seen) => {

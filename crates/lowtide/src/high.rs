@@ -1,94 +1,254 @@
-//! Above `high`: whoever charged too much pays before he goes on.
+//! Above a limit: whoever charged too much, or made a limit thrash, pays before he goes on.
 //!
-//! A charge that succeeds although a group on the way is above its `high` leaves a debt: the pages that it took. Debts are the thread's, and are paid
-//! when the operation has what it came for and the thread holds no lock, as a task pays when it returns to user mode. An operation inside a callback of `get_many`
-//! leaves its debt to the outer one, which may have reads in flight that others wait for.
+//! The laws are the engine's (`lowtide-core`, `high/`); here they are carried out. A thread has an *account* with each pool: pages that it charged above `high`, stall that it has
+//! not paid for, and whether it is stalled now.
 //!
-//! Paying means to reclaim from each level that is above its `high`, as many pages as are owed at first and a batch at a time then, until all
-//! levels have come down or nothing comes. Source: `memcg.md` §6.1, 6.2.
+//! ```text
+//!   charge ──► over high ──► owe()
+//!   insert ──► came back after a limit had evicted it ──► Stall ──(the read)──► stall_ends()     pressure, debt, advice
+//!   the operation has what it came for, no lock is held ──► settle_high()                         reclaim, then sleep
+//! ```
+//!
+//! An operation inside a callback of `get_many` leaves its payment to the outer one, which may have reads in flight that others wait for.
+//!
+//! **What is seen of stalls.** The time of a read that brings a page back which a tenant's limit had evicted is a stall, and so is reclaim for a tenant. Reads that overlap in one
+//! thread are one stall, not many. Threads that wait for somebody else's read, and pages that the root's budget evicted, are not followed: that would cost every
+//! miss two holds of the lock. Nor does a pager know what threads do between its calls, so *full* pressure equals *some*.
+//!
+//! Source: `memcg.md` §6, 7, 8, 14.
 
 use crate::charge::Payer;
+use crate::error::Error;
 use crate::many::pipelines;
-use crate::pool::Pool;
-use lowtide_core::limits::{MAX_RECLAIM_RETRIES, SWAP_CLUSTER_MAX};
-use lowtide_core::{Reason, Reclaim, Task};
+use crate::pool::{Pool, State};
+use crate::tenant::OnStall;
+use lowtide_core::high::handler::{HighPolicy, NOT_WORTH_NS};
+use lowtide_core::high::stall_debt::TaskDebt;
+use lowtide_core::high::{self, HighNext, Payment, Refaulted};
+use lowtide_core::psi::TaskPsi;
+use lowtide_core::{MemcgId, Task};
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
-/// What a thread owes.
+/// Ticks a second, for penalties that count in ticks: those of the kernels on which they were published.
+const HZ: u64 = 1000;
+
+/// Pages that a thread charged above `high`.
 #[derive(Clone, Copy, Debug)]
-struct Debt {
-    /// [`Pool::number`].
-    pool: u64,
+struct Over {
     payer: Payer,
     pages: u64,
 }
 
+/// A thread's account with one pool.
+#[derive(Debug)]
+struct Account {
+    /// [`Pool::number`].
+    pool: u64,
+    /// The thread, for programs.
+    number: u64,
+    over: Vec<Over>,
+    debt: TaskDebt,
+    /// Whose pages made the debt; what it owes is looked up through him.
+    stalled_for: Option<Payer>,
+    psi: TaskPsi,
+    /// Until when stalls are booked already: overlapping ones are booked once.
+    booked_until: u64,
+}
+
 thread_local! {
-    static DEBTS: RefCell<Vec<Debt>> = const { RefCell::new(Vec::new()) };
+    static ACCOUNTS: RefCell<Vec<Account>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How many accounts there were in this process.
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
+/// A page on its way that a limit had evicted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stall {
+    refaulted: Refaulted,
+    payer: Payer,
+    began: u64,
 }
 
 impl Pool {
+    /// The thread's account with this pool. A thread that is ending has none.
+    fn account<T>(&self, with: impl FnOnce(&mut Account) -> T) -> Option<T> {
+        let number = self.number;
+        let found = ACCOUNTS.try_with(|accounts| {
+            let mut accounts = accounts.borrow_mut();
+            let at = accounts.iter().position(|a| a.pool == number).unwrap_or_else(|| {
+                accounts.push(Account {
+                    pool: number,
+                    number: NUMBERS.fetch_add(1, Relaxed),
+                    over: Vec::new(),
+                    debt: TaskDebt::default(),
+                    stalled_for: None,
+                    psi: TaskPsi::new(0),
+                    booked_until: 0,
+                });
+                accounts.len() - 1
+            });
+            with(&mut accounts[at])
+        });
+        found.ok()
+    }
+
     /// Notes that this thread charged pages above `high`.
     pub(crate) fn owe(&self, payer: Payer, pages: u64) {
-        // A thread that is ending has no debts any more.
-        let _ = DEBTS.try_with(|debts| {
-            let mut debts = debts.borrow_mut();
-            match debts.iter_mut().find(|d| d.pool == self.number && d.payer == payer) {
-                Some(debt) => debt.pages += pages,
-                None => debts.push(Debt { pool: self.number, payer, pages }),
-            }
+        self.account(|account| match account.over.iter_mut().find(|o| o.payer == payer) {
+            Some(over) => over.pages += pages,
+            None => account.over.push(Over { payer, pages }),
         });
+    }
+
+    /// A page that is about to be read came back. Returns what is to be given to [`Pool::stall_ends`] when it is there, if that matters to any limit.
+    pub(crate) fn stall_begins(
+        &self,
+        state: &mut State,
+        payer: Payer,
+        group: MemcgId,
+        refaulted: Option<Refaulted>,
+    ) -> Option<Stall> {
+        // The patch's penalty looks at every refault, the other laws at those that a limit has caused.
+        let all = state.engine.high_policy(group) == HighPolicy::RefaultRecency;
+        let refaulted = refaulted.filter(|refaulted| all || refaulted.is_for_a_limit())?;
+        let began = self.now();
+        if refaulted.recent
+            && let Some(change) = self.account(|account| account.psi.enter_stall())
+        {
+            state.engine.psi_change(group, change, began);
+        }
+        Some(Stall { refaulted, payer, began })
+    }
+
+    /// The page is there, or could not be read: books the wait.
+    pub(crate) fn stall_ends(&self, stall: Option<Stall>, bytes: u64) {
+        let Some(Stall { refaulted, payer, began }) = stall else { return };
+        let mut state = self.lock();
+        let now = self.now();
+        let Some(group) = state.group_of(payer) else { return };
+        self.account(|account| {
+            if refaulted.recent {
+                state.engine.psi_change(group, account.psi.leave_stall(), now);
+            }
+            let since = began.max(account.booked_until);
+            account.booked_until = now;
+            account.stalled_for = Some(payer);
+            let stall_ns = now.saturating_sub(since);
+            state.engine.stalled(group, &refaulted, stall_ns, bytes, &mut account.debt, now);
+        });
+    }
+
+    /// Reclaim for a tenant begins or ends in this thread: a stall.
+    pub(crate) fn reclaim_stall(&self, state: &mut State, group: MemcgId, begins: bool) {
+        let change = self.account(
+            |account| {
+                if begins { account.psi.enter_stall() } else { account.psi.leave_stall() }
+            },
+        );
+        if let Some(change) = change {
+            state.engine.psi_change(group, change, self.now());
+        }
     }
 
     /// Pays what this thread owes to this pool. To be called where an operation that may have charged has what it came for, without any lock.
     ///
     /// Cost: a look at a thread-local if nothing is owed.
+    ///
+    /// # Errors
+    /// [`Error::OverLimit`] instead of a sleep, for tenants that asked for it.
     #[inline]
-    pub(crate) fn settle_high(&self) {
-        let owes = DEBTS.try_with(|debts| !debts.borrow().is_empty());
-        if owes != Ok(true) || pipelines() > 0 {
-            return;
-        }
-        while let Some(debt) = self.take_debt() {
-            self.pay(debt);
-        }
+    pub(crate) fn settle_high(&self) -> Result<(), Error> {
+        let any = ACCOUNTS.try_with(|accounts| !accounts.borrow().is_empty());
+        if any == Ok(true) { self.settle() } else { Ok(()) }
     }
 
-    fn take_debt(&self) -> Option<Debt> {
-        DEBTS.with_borrow_mut(|debts| {
-            let at = debts.iter().position(|d| d.pool == self.number)?;
-            Some(debts.swap_remove(at))
-        })
-    }
-
-    /// The over-limit handler of §6.2. It reclaims; how long the thread sleeps is a law's to say, and this is the one place to ask it: after
-    /// each round, with the levels that are still above `high`, what is owed, and what was reclaimed.
     #[cold]
-    fn pay(&self, debt: Debt) {
-        let mut goal = debt.pages;
-        let mut retries = MAX_RECLAIM_RETRIES;
+    fn settle(&self) -> Result<(), Error> {
+        if pipelines() > 0 {
+            return Ok(());
+        }
+        while let Some(over) = self.account(|account| account.over.pop()).flatten() {
+            self.pay(over)?;
+        }
+        let stalled_for = self.account(|account| account.stalled_for.take()).flatten();
+        if let Some(payer) = stalled_for {
+            let owes = {
+                let mut state = self.lock();
+                let now = self.now();
+                let group = state.group_of(payer);
+                self.account(|account| group.map_or(0, |group| state.engine.owes(group, &account.debt, now)))
+            };
+            if owes.is_some_and(|ns| ns > NOT_WORTH_NS) {
+                self.pay(Over { payer, pages: 0 })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The over-limit handler, carried out.
+    fn pay(&self, over: Over) -> Result<(), Error> {
         let mut state = self.lock();
-        // The group is looked up each time: it may be removed meanwhile, and its parent have the debt.
-        while let Some(group) = state.group_of(debt.payer) {
-            let levels = state.engine.levels_over_high(group);
-            if levels.is_empty() {
-                return;
-            }
-            let mut reclaimed = 0;
-            for level in levels {
-                state.engine.count_high(level);
-                let reclaim = Reclaim::new(level, goal, Reason::Direct, Task::DESCRIPTOR);
-                let pages;
-                (state, pages) = self.reclaim(state, reclaim);
-                reclaimed += pages;
-            }
-            if reclaimed == 0 {
-                if retries == 0 {
-                    return;
+        let Some(group) = state.group_of(over.payer) else { return Ok(()) };
+        let on_stall = state.on_stall.get(&group).copied().unwrap_or_default();
+        if on_stall == OnStall::Grow {
+            return Ok(());
+        }
+        let mut pages = over.pages;
+        let mut payment = Payment::new(&state.engine, group, &mut pages);
+        let mut reclaimed = None;
+        loop {
+            let now = self.now();
+            let next = self.account(|account| {
+                let mut payer = high::Payer {
+                    task: Task::DESCRIPTOR,
+                    debt: &mut account.debt,
+                    number: account.number,
+                    hz: HZ,
+                    dying: false,
+                };
+                payment.next(&mut state.engine, &mut payer, now, reclaimed.take())
+            });
+            match next {
+                Some(HighNext::Reclaim(reclaim)) => {
+                    self.reclaim_stall(&mut state, group, true);
+                    let pages;
+                    (state, pages) = self.reclaim(state, *reclaim);
+                    reclaimed = Some(pages);
+                    self.reclaim_stall(&mut state, group, false);
                 }
-                retries -= 1;
+                Some(HighNext::Sleep { ns, .. }) if on_stall == OnStall::Error => {
+                    let tenant = state.names.path(&state.engine, group);
+                    return Err(Error::OverLimit { tenant, ns });
+                }
+                Some(HighNext::Sleep { ns, .. }) => {
+                    self.throttle(state, group, ns);
+                    state = self.lock();
+                }
+                Some(HighNext::Done) | None => return Ok(()),
             }
-            goal = SWAP_CLUSTER_MAX;
+        }
+    }
+
+    /// Sleeps for a limit. Ends early when the pool is closed.
+    fn throttle(&self, mut state: std::sync::MutexGuard<'_, State>, group: MemcgId, ns: u64) {
+        if let Some(change) = self.account(|account| account.psi.enter_throttle()) {
+            state.engine.psi_change(group, change, self.now());
+        }
+        let until = Instant::now() + Duration::from_nanos(ns);
+        while !self.closing.load(Relaxed) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            (state, _) =
+                self.throttled.wait_timeout(state, left).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+        self.io.throttled_ns.fetch_add(ns, Relaxed);
+        if let Some(change) = self.account(|account| account.psi.leave_throttle()) {
+            state.engine.psi_change(group, change, self.now());
         }
     }
 }

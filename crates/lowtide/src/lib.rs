@@ -75,11 +75,14 @@ pub use config::{Builder, IoMode};
 pub use error::{BuildError, Error, OpenError};
 pub use guard::Page;
 pub use io::{Inject, InjectOp, IoEngine, UnknownIoEngine};
+pub use lowtide_bpf::{LoadError, Programs};
+pub use lowtide_core::high::handler::{HighPolicy, UnknownHighPolicy};
+pub use lowtide_core::psi::{Pressure, PressureLine};
 pub use lowtide_core::{Events, MemcgEvents, MemoryStat, Policy, PolicyError, Size, SizeError, SizeProblem};
 pub use pager::{OpenOptions, Pager};
 pub use stat::{IoStat, Stat};
 pub use tenant::{
-    Consumer, ExportError, OomReport, Reservation, Tenant, TenantBuilder, TenantError, TenantFile,
-    TenantLimits,
+    Consumer, ExportError, OnStall, OomReport, Reservation, Tenant, TenantBuilder, TenantError, TenantFile,
+    TenantLimits, TenantPolicyError,
 };
 pub use view::View;

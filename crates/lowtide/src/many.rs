@@ -7,6 +7,7 @@
 use crate::error::Error;
 use crate::fault::{Access, Claim, Miss, claim};
 use crate::hazard;
+use crate::high::Stall;
 use crate::io::{Batch, Completion};
 use crate::pool::Pool;
 use crate::space::Space;
@@ -41,6 +42,7 @@ struct Pending {
     page: u64,
     claim: Claim,
     frame: u32,
+    stall: Option<Stall>,
 }
 
 impl<'p> Pipeline<'p> {
@@ -101,7 +103,9 @@ impl<'p> Pipeline<'p> {
             let entry = self.space.table.entry(p.page);
             // Held before it is published, so that it is still there when the caller looks.
             let held = hazard::hold(entry.address());
-            match self.pool.resolve(self.space, &p.claim, p.frame, completion.result, self.young) {
+            let resolved = self.pool.resolve(self.space, &p.claim, p.frame, completion.result, self.young);
+            self.pool.stall_ends(p.stall, (self.pool.page_bytes() as u64) << p.claim.order);
+            match resolved {
                 Ok(()) => {
                     // A store may have come first; then the page is put off like any other in hand.
                     let frame = match entry.load() {
@@ -170,8 +174,8 @@ impl Pool {
                 continue;
             };
             let pipe = pipeline.get_or_insert_with(|| Pipeline::new(self, space, self.young_faults));
-            if let Some(frame) = self.frames_now(space, page, &mut claimed, Access::Mapped) {
-                pipe.push(Pending { index, page, claim: claimed, frame });
+            if let Some((frame, stall)) = self.frames_now(space, page, &mut claimed, Access::Mapped) {
+                pipe.push(Pending { index, page, claim: claimed, frame, stall });
                 pipe.make_room(|index, page, frame| caller.show(index, page, frame))?;
             } else {
                 // No frame without waiting, and waiting is not allowed while others may need what this thread has in flight.
@@ -183,7 +187,7 @@ impl Pool {
         if let Some(mut pipe) = pipeline {
             pipe.finish(|index, page, frame| caller.show(index, page, frame))?;
             drop(pipe);
-            self.settle_high();
+            self.settle_high()?;
         }
         for (index, page) in std::mem::take(&mut caller.put_off) {
             let (frame, _held) = self.hold_page(space, page, Access::Mapped)?;
@@ -206,7 +210,7 @@ impl Pool {
             }
             let Miss::Claimed(mut claimed) = claim(space, page, entry) else { continue };
             match self.frames_now(space, page, &mut claimed, Access::Descriptor) {
-                Some(frame) => pipe.push(Pending { index: 0, page, claim: claimed, frame }),
+                Some((frame, stall)) => pipe.push(Pending { index: 0, page, claim: claimed, frame, stall }),
                 None => {
                     // A hint is not worth waiting for.
                     self.abandon(space, &claimed, &Ok(()));
@@ -217,7 +221,7 @@ impl Pool {
         }
         let finished = pipe.finish(|_, _, _| ());
         drop(pipe);
-        self.settle_high();
-        finished
+        finished?;
+        self.settle_high()
     }
 }

@@ -15,14 +15,17 @@ use crate::charge::{Full, Payer};
 use crate::config::Builder;
 use crate::error::{BuildError, Error};
 use crate::frames::Frames;
+use crate::high::Stall;
 use crate::io::{Arena, Backend, Options};
 use crate::space::Space;
 use crate::stat::IoCounters;
 use crate::sync;
-use crate::tenant::{Exporter, Names, OomReport, Reservations};
+use crate::tenant::{Exporter, Names, OnStall, OomReport, Reservations};
 use crate::wait::WaitTable;
+use lowtide_bpf::Programs;
 use lowtide_core::{AccessCounts, Engine, EngineConfig, FolioId, LruType, MemcgId, Owner, Task};
 use lowtide_sys::memory::{HugePages, Mapping};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -43,6 +46,10 @@ pub(crate) struct State {
     pub(crate) names: Names,
     /// Who pays for the program's own memory.
     pub(crate) reservations: Reservations,
+    /// What tenants that do not want to be throttled want instead.
+    pub(crate) on_stall: HashMap<MemcgId, OnStall>,
+    /// Programs that decide about tenants' limits, for what they ask for by themselves.
+    pub(crate) programs: HashMap<MemcgId, Programs>,
 }
 
 /// See the module documentation.
@@ -57,6 +64,8 @@ pub(crate) struct Pool {
     pub(crate) freed: Condvar,
     /// Background reclaim is wanted.
     pub(crate) kswapd: Condvar,
+    /// Whoever sleeps for a limit may look again.
+    pub(crate) throttled: Condvar,
     pub(crate) flusher: Flusher,
     pub(crate) accesses: Arc<AccessCounts>,
     pub(crate) backend: Backend,
@@ -111,8 +120,8 @@ impl Flusher {
 /// What came of an allocation.
 #[derive(Debug)]
 pub(crate) enum Allocated {
-    /// The first frame.
-    Frame(u32),
+    /// The first frame, and the stall that begins, if the page had been evicted for a limit.
+    Frame(u32, Option<Stall>),
     /// There is no room for a folio that large: a smaller one may fit.
     TooLarge,
     /// Not without waiting, or the space is being closed.
@@ -183,9 +192,18 @@ impl Pool {
             page_shift: page_bytes.trailing_zeros(),
             page_bytes,
             accesses: engine.accesses(),
-            state: Mutex::new(State { engine, frames, spaces: Vec::new(), names, reservations }),
+            state: Mutex::new(State {
+                engine,
+                frames,
+                spaces: Vec::new(),
+                names,
+                reservations,
+                on_stall: HashMap::new(),
+                programs: HashMap::new(),
+            }),
             freed: Condvar::new(),
             kswapd: Condvar::new(),
+            throttled: Condvar::new(),
             flusher: Flusher::default(),
             backend,
             waits: WaitTable::new(),
@@ -253,11 +271,13 @@ impl Pool {
         };
         state.engine.count_fault(group, true);
         let shadow = lowtide_core::Shadow::from_bits(new.shadow);
-        state.engine.insert(FolioId(frame), new.owner, new.order, LruType::File, group, shadow, new.task);
+        let id = FolioId(frame);
+        let refaulted = state.engine.insert(id, new.owner, new.order, LruType::File, group, shadow, new.task);
+        let stall = self.stall_begins(&mut state, Payer::Space(new.owner.space), group, refaulted);
         if state.engine.margin(MemcgId::ROOT) < self.watermarks.low {
             self.kswapd.notify_one();
         }
-        Allocated::Frame(frame)
+        Allocated::Frame(frame, stall)
     }
 
     /// Gives back the frames of a folio that was allocated and not filled.
@@ -276,6 +296,7 @@ impl Pool {
         // Under the lock, so that nobody is between looking at the flag and waiting.
         let _state = self.lock();
         self.kswapd.notify_all();
+        self.throttled.notify_all();
         self.flusher.ring();
         if let Some(exporter) = &self.exporter {
             exporter.close();

@@ -11,6 +11,7 @@ pub(crate) struct IoCounters {
     pub(crate) read_bytes: AtomicU64,
     pub(crate) writes: AtomicU64,
     pub(crate) write_bytes: AtomicU64,
+    pub(crate) throttled_ns: AtomicU64,
 }
 
 impl IoCounters {
@@ -20,6 +21,7 @@ impl IoCounters {
             read_bytes: self.read_bytes.load(Relaxed),
             writes: self.writes.load(Relaxed),
             write_bytes: self.write_bytes.load(Relaxed),
+            throttled_ns: self.throttled_ns.load(Relaxed),
         }
     }
 }
@@ -35,6 +37,8 @@ pub struct IoStat {
     pub writes: u64,
     /// Bytes that they wrote.
     pub write_bytes: u64,
+    /// Nanoseconds that threads slept because a tenant was over a limit, all threads together.
+    pub throttled_ns: u64,
 }
 
 /// One snapshot of a pager. `Display` is the text of a v2 `memory.stat`.

@@ -318,3 +318,20 @@ fn more_is_written_than_the_budget_holds_without_background_threads() {
         assert!(written.eq(0..512), "{policy}");
     }
 }
+
+#[test]
+fn a_file_that_is_closed_while_it_is_read_ahead_leaves_nothing_behind() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 2048 * KIB);
+    let pager = pager("1M");
+    for round in 0..200 {
+        let view = pager.open(&path).unwrap();
+        for _ in 0..4 {
+            view.prefetch(round % 7..512);
+        }
+        drop(view.read(round).unwrap());
+        drop(view);
+        assert_eq!(pager.stat().memory.current, 0, "round {round}: pages of a closed file are in memory");
+    }
+    pager.validate().unwrap();
+}

@@ -20,7 +20,7 @@ use super::count::Count;
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["workload", "trace", "swarm", "swarm_plan"]))]
 pub(crate) struct SimArgs {
-    /// ycsb-a, ycsb-b, ycsb-c, tenants, high-thrash, noisy-neighbour, zipf, uniform or loop (see `lowtide list workloads`)
+    /// ycsb-a, ycsb-b, ycsb-c, tenants, file-anon-mix, high-thrash, noisy-neighbour, zipf, uniform or loop (see `lowtide list workloads`)
     pub(crate) workload: Option<Target>,
     /// Play this trace instead of a workload; `-` is standard input
     #[arg(long, value_name = "FILE")]
@@ -28,10 +28,10 @@ pub(crate) struct SimArgs {
     /// Format of the trace: csv, compact, oracle-general, object-csv, msr, lackey or filemap [default: told by its content]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
-    /// Simulated machine: a name (`lowtide list machines`) or a TOML file [default: xeon-96t for ycsb and tenants, thrash for high-thrash, laptop for noisy-neighbour, else none: see below]
+    /// Simulated machine: a name (`lowtide list machines`) or a TOML file [default: xeon-96t for ycsb and tenants, ramdisk for file-anon-mix, thrash for high-thrash, laptop for noisy-neighbour, else none: see below]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) machine: Option<String>,
-    /// Memory budget; `max` is all of the machine's memory [default: 10G x scale for ycsb, 256M for zipf, uniform and loop, a quarter of what a trace touches; on a machine, a trace has all of its memory, and so have tenants]
+    /// Memory budget; `max` is all of the machine's memory [default: 10G x scale for ycsb, 16G x scale for file-anon-mix, 256M for zipf, uniform and loop, a quarter of what a trace touches; on a machine, a trace has all of its memory, and so have tenants]
     #[arg(long, value_name = "SIZE")]
     pub(crate) max: Option<Size>,
     /// Reclaim policies, one row each, with any switches: mglru-7.1+S10 [default: mglru,mglru-7.1,lru; mglru,mglru-7.1 for high-thrash]
@@ -43,7 +43,7 @@ pub(crate) struct SimArgs {
     /// Operations measured, of all threads together, as in 200k, 50M or 1G [default: 6M x scale for ycsb, else 20M]
     #[arg(long, value_name = "N", visible_alias = "accesses")]
     pub(crate) ops: Option<Count>,
-    /// Records, operations, caches and budget of ycsb, or the memory of the machine and of tenants, as a part of the published experiment's [default: 1 for ycsb, 0.0625 for tenants]
+    /// Records, operations, caches and budget of ycsb, the memory of the machine and of tenants, or the sizes of file-anon-mix, as a part of the published experiment's [default: 1 for ycsb, 0.0625 for tenants, 1/64 for file-anon-mix]
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pub(crate) scale: Option<f64>,
     /// Virtual seconds, for tenants, high-thrash and noisy-neighbour [default: 600; 30 for high-thrash, 10 for noisy-neighbour]
@@ -58,6 +58,9 @@ pub(crate) struct SimArgs {
     /// Only the runs without read-ahead, for high-thrash
     #[arg(long)]
     pub(crate) no_readahead: bool,
+    /// Rounds of filling and unmapping, for file-anon-mix [default: 128, as published]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) rounds: Option<u32>,
     /// Size of the data, for zipf, uniform and loop [default: 1G]
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<Size>,
@@ -199,6 +202,8 @@ pub(crate) enum Target {
     HighThrash,
     /// Working sets beside a scanner.
     NoisyNeighbour,
+    /// Readers of a mapped file beside threads that allocate and free.
+    Mix,
     /// Accesses to single pages.
     Pages(Pattern),
 }
@@ -216,13 +221,14 @@ pub(crate) enum Pattern {
 
 impl Target {
     /// All of them, in the order in which they are listed.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Database(Letter::A),
         Self::Database(Letter::B),
         Self::Database(Letter::C),
         Self::Tenants,
         Self::HighThrash,
         Self::NoisyNeighbour,
+        Self::Mix,
         Self::Pages(Pattern::Zipf),
         Self::Pages(Pattern::Uniform),
         Self::Pages(Pattern::Loop),
@@ -237,6 +243,7 @@ impl Target {
             Self::Tenants => "tenants",
             Self::HighThrash => "high-thrash",
             Self::NoisyNeighbour => "noisy-neighbour",
+            Self::Mix => "file-anon-mix",
             Self::Pages(Pattern::Zipf) => "zipf",
             Self::Pages(Pattern::Uniform) => "uniform",
             Self::Pages(Pattern::Loop) => "loop",
@@ -257,6 +264,9 @@ impl Target {
             Self::HighThrash => "a task that thrashes above memory.high, and a neighbour on its disk",
             Self::NoisyNeighbour => {
                 "tenants with working sets beside one that scans, with and without memory.low"
+            }
+            Self::Mix => {
+                "96 readers of a mapped file beside 96 threads that allocate and free: the aging OOM"
             }
             Self::Pages(Pattern::Zipf) => "single pages, zipf popularity with exponent 0.99, scattered",
             Self::Pages(Pattern::Uniform) => "single pages, all alike (also called random-read)",

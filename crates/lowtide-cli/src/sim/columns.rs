@@ -101,6 +101,24 @@ pub(crate) const STREAMS: &[Column] = &[
     ("written", |row| mib(row.count("pgpgout") << 10)),
 ];
 
+/// Readers beside threads that allocate: published rows stand below those they belong to.
+pub(crate) const MIX: &[Column] = &[
+    ("policy", label),
+    ("rounds", |row| {
+        row.rounds
+            .map_or_else(|| row.rounds_published.unwrap_or_default().into(), |rounds| rounds.to_string())
+    }),
+    ("seconds", |row| row.seconds.map_or_else(String::new, |seconds| format!("{seconds:.1}"))),
+    ("anon MiB", |row| counted(row, "anon", mib)),
+    ("file MiB", |row| counted(row, "file", mib)),
+    ("failcnt", |row| counted(row, "failcnt", whole)),
+    ("pgscan", |row| counted(row, "pgscan", whole)),
+    ("pgsteal", |row| counted(row, "pgsteal", whole)),
+    ("pgactivate", |row| counted(row, "pgactivate", whole)),
+    ("file refaults", |row| counted(row, "workingset_refault_file", whole)),
+    ("pgfault", |row| counted(row, "pgfault", whole)),
+];
+
 /// How fast a row was simulated.
 const TIMING: &[Column] = &[
     ("cpu s", |row| row.host_seconds.map_or_else(String::new, |seconds| format!("{seconds:.2}"))),
@@ -137,6 +155,15 @@ fn loads_per_mib(row: &Row) -> String {
 fn slept(row: &Row) -> String {
     let rate = row.throttled_ms.zip(row.seconds).map(|(ms, seconds)| ms / seconds);
     number(rate)
+}
+
+/// A counter, if the row has it.
+fn counted(row: &Row, name: &str, text: fn(u64) -> String) -> String {
+    row.stat.get(name).copied().map_or_else(String::new, text)
+}
+
+fn whole(count: u64) -> String {
+    thousands(count as f64)
 }
 
 fn accesses(row: &Row) -> String {

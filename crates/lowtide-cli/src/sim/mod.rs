@@ -7,6 +7,7 @@
 //! | `high_thrash` | a task that thrashes above its limit, and what it pays |
 //! | `noisy` | tenants with working sets, and one that scans |
 //! | `tenants` | programs of equal demand that share a machine |
+//! | `mix` | the aging OOM |
 //! | `pages`, `stream` | streams of single pages |
 //! | `trace` | recorded streams |
 //! | `swarm` | random plans, every invariant checked |
@@ -25,6 +26,7 @@ mod full;
 mod high_thrash;
 mod host;
 mod jobs;
+mod mix;
 mod noisy;
 mod options;
 mod pages;
@@ -58,6 +60,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     match args.workload {
         Some(Target::Database(letter)) => database::run(args, letter),
         Some(Target::Tenants) => tenants::run(args),
+        Some(Target::Mix) => mix::run(args),
         Some(Target::NoisyNeighbour) => noisy::run(args),
         Some(Target::HighThrash) => high_thrash::run(args),
         Some(Target::Pages(pattern)) => pages::run(args, pattern),

@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     HighThrash,
     /// Tenants and a scanner, on a machine and in a budget of their own.
     Noisy,
+    /// Readers beside threads that allocate, which always have one, too.
+    Mix,
     /// Single pages.
     Pages,
     /// A trace.
@@ -39,6 +41,7 @@ impl Kind {
             Some(Target::Tenants) => Self::Tenants,
             Some(Target::HighThrash) => Self::HighThrash,
             Some(Target::NoisyNeighbour) => Self::Noisy,
+            Some(Target::Mix) => Self::Mix,
             Some(Target::Pages(_)) => Self::Pages,
             None if args.trace.is_some() => Self::Trace,
             None => Self::Swarm,
@@ -53,12 +56,12 @@ impl Kind {
 pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
     let kind = Kind::of(args);
     let pages = kind == Kind::Pages;
-    let plain = args.machine.is_none()
-        && !matches!(kind, Kind::Database | Kind::Tenants | Kind::HighThrash | Kind::Noisy);
-    let scales = matches!(kind, Kind::Database | Kind::Tenants);
     let tenants = kind == Kind::Tenants;
+    let mix = kind == Kind::Mix;
     let thrash = kind == Kind::HighThrash;
     let noisy = kind == Kind::Noisy;
+    let scales = mix || tenants || kind == Kind::Database;
+    let plain = args.machine.is_none() && !(scales || thrash || noisy);
     let swarm = kind == Kind::Swarm;
     let plain_trace = plain && kind == Kind::Trace;
     let rules = [
@@ -84,7 +87,7 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
         ),
         (args.threads.is_some() && plain, "--threads", "simulated machines; name one with --machine"),
         (args.ops.is_some() && kind == Kind::Trace, "--ops", "workloads; a trace is played to its end"),
-        (args.scale.is_some() && !scales, "--scale", "ycsb and tenants; use --size and --ops"),
+        (args.scale.is_some() && !scales, "--scale", "ycsb, tenants and file-anon-mix; use --size and --ops"),
         (
             args.seconds.is_some() && !tenants && !thrash && !noisy,
             "--seconds",
@@ -111,7 +114,10 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
             "--threads",
             "other workloads; there are always 64 workers of tenants",
         ),
-        (args.size.is_some() && !pages, "--size", "zipf, uniform and loop; use --scale for ycsb and tenants"),
+        (args.size.is_some() && !pages, "--size", "zipf, uniform and loop; use --scale for the others"),
+        (args.rounds.is_some() && !mix, "--rounds", "file-anon-mix"),
+        (args.ops.is_some() && mix, "--ops", "other workloads; use --rounds"),
+        (args.threads.is_some() && mix, "--threads", "other workloads; file-anon-mix has 96 of each kind"),
         (args.access.is_some() && !pages, "--access", "zipf, uniform and loop"),
         (args.about_curves() && kind != Kind::Trace, "a miss-ratio curve", "--trace"),
         (args.about_curves() && args.machine.is_some(), "--machine", "anything but --mrc and --advise"),

@@ -96,6 +96,15 @@ pub(crate) struct Row {
     /// Charges that failed, each of which would have been an out-of-memory kill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) oom: Option<u64>,
+    /// Rounds that were finished.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rounds: Option<u32>,
+    /// The same of a published row, in the posting's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rounds_published: Option<&'static str>,
+    /// The out-of-memory kill that ended the run. The counters are those of that moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kill: Option<KillRow>,
     /// The part of the time in which the device was busy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) device_util_pct: Option<f64>,
@@ -227,6 +236,19 @@ impl Bucket {
     pub(crate) fn all(bounds: &[u64], counts: &[u64]) -> Vec<Self> {
         bounds.iter().zip(counts).map(|(&from_s, &ops)| Self { from_s, ops }).collect()
     }
+}
+
+/// An out-of-memory kill.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct KillRow {
+    /// Virtual seconds since the run began.
+    pub(crate) seconds: f64,
+    /// Whose charge failed: `heap` or `file`.
+    pub(crate) faulted: &'static str,
+    /// Virtual milliseconds that this charge had been trying.
+    pub(crate) tried_ms: f64,
+    /// Bytes of the file that were cached and clean.
+    pub(crate) clean_file_bytes: u64,
 }
 
 /// A latency, as far as it is known.

@@ -51,6 +51,14 @@ pub struct Refaulted {
     by: Option<(MemcgId, EvictedFor)>,
 }
 
+impl Refaulted {
+    /// Whether some limit had evicted it, rather than the whole pool or a request: only then is there anything to book.
+    #[must_use]
+    pub fn is_for_a_limit(&self) -> bool {
+        matches!(self.by, Some((_, EvictedFor::High | EvictedFor::Max)))
+    }
+}
+
 /// What to do next about a task that is over a limit.
 #[derive(Debug)]
 pub enum HighNext {

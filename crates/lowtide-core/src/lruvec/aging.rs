@@ -124,6 +124,13 @@ impl AgeJob {
         }
     }
 
+    /// Whether it was this job that ran off the end of the walk: when it ends, it opens the generation, for which it needs the lists'
+    /// lock. Until then all others find the walk finished and nothing gained.
+    #[must_use]
+    pub const fn finished(&self) -> bool {
+        self.finished_walk
+    }
+
     /// The walk that this job belongs to is over; it may stop in the middle of a space.
     fn stale(&self, lv: &super::Lruvec) -> bool {
         lv.gens.max_seq != self.seq || lv.walk.seq >= self.seq

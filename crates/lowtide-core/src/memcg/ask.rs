@@ -1,4 +1,4 @@
-//! What a driver with many groups asks: whose a space is, which levels are above `high`, what a full group has left.
+//! What a driver with many groups asks: whose a space is, what a full group has left.
 //!
 //! None of it decides anything. Source: `memcg.md` §4.3, 6.2, 11, 13.
 
@@ -40,26 +40,6 @@ impl Engine {
         self.memcgs[id].memory.failcnt
     }
 
-    /// The groups from one up to below the root that are above their `high`, the lowest first. Empty when the group is gone.
-    #[must_use]
-    pub fn levels_over_high(&self, id: MemcgId) -> Vec<MemcgId> {
-        if !self.alive(id) {
-            return Vec::new();
-        }
-        let levels = self.memcgs.upwards(id.slot).filter(|&at| {
-            let group = &self.memcgs[at];
-            group.parent.is_some() && group.memory.over_high()
-        });
-        levels.map(|at| self.memcgs.id(at)).collect()
-    }
-
-    /// Counts `high`: a task that is over the limit of a group visits it. Nothing happens when the group is gone.
-    pub fn count_high(&mut self, id: MemcgId) {
-        if self.alive(id) {
-            self.memcgs.raise(id.slot, |events| &mut events.high);
-        }
-    }
-
     /// Counts `oom`: a driver gives up a [patient](crate::Charge::patient) charge, or the lowering of a limit. Nothing happens when the
     /// group is gone.
     pub fn count_oom(&mut self, id: MemcgId) {
@@ -97,13 +77,6 @@ mod tests {
     use crate::units::{LruType, MemcgId};
 
     #[test]
-    fn the_root_is_no_level_that_can_be_over_high() {
-        let mut engine = filled(Policy::MGLRU, 64, LruType::File);
-        engine.set_high(MemcgId::ROOT, 0);
-        assert!(engine.levels_over_high(MemcgId::ROOT).is_empty());
-    }
-
-    #[test]
     fn waiting_helps_only_where_something_unprotected_is_resident() {
         let mut engine = filled(Policy::MGLRU, 64, LruType::File);
         assert!(engine.may_become_reclaimable(MemcgId::ROOT));
@@ -116,10 +89,9 @@ mod tests {
         let mut engine = filled(Policy::MGLRU, 64, LruType::File);
         let gone = engine.create_group(MemcgId::ROOT).unwrap();
         engine.remove_group(gone).unwrap();
-        engine.count_high(gone);
         engine.count_oom(gone);
         let limits = engine.stat(MemcgId::ROOT).limits;
         assert_eq!((limits.high, limits.oom), (0, 0));
-        assert!(!engine.is_within(gone, MemcgId::ROOT) && engine.levels_over_high(gone).is_empty());
+        assert!(!engine.is_within(gone, MemcgId::ROOT));
     }
 }

@@ -176,6 +176,15 @@ impl Engine {
         self.memcgs.children(id.slot).map(|slot| self.memcgs.id(slot))
     }
 
+    /// A group and everything below it, parents first.
+    ///
+    /// # Panics
+    /// When the group is gone.
+    pub fn below(&self, id: MemcgId) -> impl Iterator<Item = MemcgId> {
+        assert!(self.alive(id), "group {} has been removed", id.number());
+        self.memcgs.subtree(id.slot).map(|slot| self.memcgs.id(slot))
+    }
+
     /// The settings of a group.
     ///
     /// # Panics

@@ -68,11 +68,18 @@ impl Cursor {
     }
 }
 
-/// The group after `at` in pre-order, or the first one. A group that is gone has left its place to nobody: the walk is over.
+/// The group after `at` in pre-order that has something resident, or the first one. A group that is gone has left its place to nobody: the walk is
+/// over. Of many groups most may be idle; they cost a look.
 fn following(tree: &MemcgTree, top: MemcgSlot, at: Option<MemcgId>) -> Option<MemcgSlot> {
-    match at {
+    let mut next = match at {
         None => Some(top),
         Some(at) if tree.alive(at) && tree.is_below(at.slot, top) => tree.next_in(top, at.slot),
         Some(_) => None,
+    };
+    while let Some(slot) = next
+        && tree[slot].resident == [0; 2]
+    {
+        next = tree.next_in(top, slot);
     }
+    next
 }

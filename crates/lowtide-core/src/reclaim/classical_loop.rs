@@ -115,6 +115,7 @@ impl Reclaim {
             if active {
                 self.classical.take(t, active, n);
                 if self.classical.may_deactivate[t as usize] {
+                    self.isolations += 1;
                     shrink_active(&mut engine.locked(self.group), t, n, facts);
                 } else {
                     self.skipped_deactivate = true;
@@ -132,6 +133,7 @@ impl Reclaim {
             }
             self.classical.take(t, active, n);
             let mut out = Vec::new();
+            self.isolations += 1;
             let looked_at = engine.locked(self.group).isolate_classical(t, false, n, &mut out);
             self.count_scan(engine, looked_at);
             if !out.is_empty() {

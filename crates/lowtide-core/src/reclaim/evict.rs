@@ -16,6 +16,7 @@ use crate::units::{FolioId, LruType};
 impl Reclaim {
     /// Fills the batch with up to `folios` folios' worth of scanning.
     pub(super) fn isolate(&mut self, engine: &mut Engine, folios: u64) {
+        self.isolations += 1;
         let exact = engine.policy.has(Switches::S5);
         let mut lru = engine.locked(self.group);
         if exact {

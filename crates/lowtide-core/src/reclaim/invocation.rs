@@ -108,6 +108,7 @@ pub struct Reclaim {
     pub(super) task: Task,
     pub(super) priority: u32,
     passes: u32,
+    pub(super) isolations: u32,
     pub(super) reclaimed: u64,
     /// This thread owns a walk context: look-around promotes as the aging walk does.
     pub(super) walking: bool,
@@ -150,6 +151,7 @@ impl Reclaim {
             task,
             priority: DEF_PRIORITY,
             passes: 0,
+            isolations: 0,
             reclaimed: 0,
             walking: false,
             full_walk: false,
@@ -186,6 +188,13 @@ impl Reclaim {
     #[must_use]
     pub const fn passes(&self) -> u32 {
         self.passes
+    }
+
+    /// How often lists were asked for folios so far, whether or not there were any. A pass that gives up before it asks does not need the
+    /// lists' lock: that is how a reclaimer can try again and again while another waits for that lock.
+    #[must_use]
+    pub const fn isolations(&self) -> u32 {
+        self.isolations
     }
 
     /// The aging job to feed after [`Step::Walk`].

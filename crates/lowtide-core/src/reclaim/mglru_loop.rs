@@ -127,11 +127,14 @@ impl Reclaim {
         };
         // On a whole machine fairness comes from turns: one batch after an aging is enough.
         let turn_over = self.whole_machine() && self.mglru.aged;
-        if scanned == 0 || !more || self.abort() || turn_over {
-            self.leave_mglru(engine);
-        } else {
-            // A loop of many batches must not keep others from the lock (§3.3, both versions).
+        let again = scanned > 0 && more && !self.abort() && !turn_over;
+        // A loop of many batches must not keep others from the lock (§3.3, both versions). Nor must many passes that find nothing: what they
+        // wait for may be the generation that somebody else is about to open, under that lock (§4.5).
+        if again || scanned == 0 {
             self.pending.push_back(Step::Yield);
+        }
+        if !again {
+            self.leave_mglru(engine);
         }
     }
 

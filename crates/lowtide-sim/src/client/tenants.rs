@@ -10,7 +10,7 @@
 //! A worker's accesses are a uniform choice of sweeps: inside a chunk, what was used last is used again last; between chunks, recency says nothing. A policy that
 //! evicts whole chunks makes the share of its requests fast that is resident, one that takes a bit of each makes all slow. What is stored are zeros, so swap keeps nothing.
 //!
-//! All tenants are in the one group there is; `Worker::tenant` says who belongs together. Source: `workloads.md` §2(b). Left out are the browser's other processes and
+//! Each tenant is a group without limits, so memory is short for the machine, and who gives way is decided between groups first. Source: `workloads.md` §2(b). Left out are the browser's other processes and
 //! the text of its program (§2(b) *assumes* 150 to 300 MiB a worker), the minute by which clients start after their servers, and nodes.
 
 use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, MappingId};
@@ -178,11 +178,15 @@ pub fn run(
     let latency = Histogram::new_with_max(3_600_000_000_000, 3).expect("the bounds are possible");
     let tally = Rc::new(RefCell::new(Tally { workers, buckets: [0; 9], latency }));
     let root = SplitMix64::new(config.seed);
+    let groups: Vec<_> = (0..config.tenants)
+        .map(|_| m.world().pool.engine.create_group(MemcgId::ROOT).expect("there is room for the groups"))
+        .collect();
     for number in 0..config.all_workers() {
-        let heaps = set_up(&m, sizes);
+        let group = groups[(number / config.workers) as usize];
+        let heaps = set_up(&m, group, sizes);
         let (tally, rng, config) = (Rc::clone(&tally), root.fork(u64::from(number)), *config);
         let tell = move |nanos| tally.borrow_mut().answered(number as usize, nanos);
-        m.background(move |ctx| worker(ctx, heaps, sizes, config.request_ns, rng, tell));
+        m.background_in(group, move |ctx| worker(ctx, heaps, sizes, config.request_ns, rng, tell));
     }
     let run_ns = config.run_ns;
     let now = Rc::new(RefCell::new(0));
@@ -205,11 +209,11 @@ pub fn run(
     })
 }
 
-/// Makes a worker's processes. Where there are groups, those of its tenant are chosen here.
-fn set_up(m: &Machine, sizes: Sizes) -> Heaps {
+/// Makes a worker's processes, in the group of its tenant.
+fn set_up(m: &Machine, group: MemcgId, sizes: Sizes) -> Heaps {
     let mut world = m.world();
     let mut heap = |pages| {
-        let process = world.add_address_space(MemcgId::ROOT);
+        let process = world.add_address_space(group);
         let heap = world.map_heap(process, pages);
         world.set_zeros(heap);
         heap

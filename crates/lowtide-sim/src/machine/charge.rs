@@ -2,7 +2,8 @@
 //!
 //! An invocation lets others run only where the engine says that it holds no isolated folios: before a walk, in a nap, between batches, at its end.
 //! What it cost until then is spent there. Each step that looks at folios takes the lruvec lock for as long as that
-//! takes.
+//! takes; passes that give up before they look at any do without it. Who opens a generation at the end of an aging waits for
+//! the lock first: meanwhile others find the walk finished and the generation not there (`reclaim.md` §4.5).
 
 use super::ctx::Ctx;
 use crate::memory::Walk;
@@ -32,6 +33,7 @@ impl Ctx {
                 Next::Failed { .. } => {
                     let mut world = self.w();
                     world.counts.oom += 1;
+                    world.counts.oom_tried_ns = world.sched.local(self.id) - began;
                     world.watched(|watch, world| watch.out_of_memory(world, self.id, began));
                     return false;
                 }
@@ -49,18 +51,23 @@ impl Ctx {
     /// Runs an invocation of reclaim to its end. Returns the pages reclaimed.
     pub(crate) async fn reclaim(&self, mut reclaim: Reclaim) -> u64 {
         let mut cost = 0;
+        // The next step opens the generation of an aging.
+        let mut opening = false;
         loop {
             let step = {
                 let mut guard = self.w();
                 let world = &mut *guard;
                 let now = world.sched.local(self.id) + cost;
                 let scanned = world.pool.engine.pgscan();
-                let passes = reclaim.passes();
+                let (passes, isolations) = (reclaim.passes(), reclaim.isolations());
                 let step = reclaim.step(&mut world.pool.engine, &mut world.pool.memory, now);
                 let scanned = world.pool.engine.pgscan() - scanned;
-                let hold = world.costs.batch_lock_ns
-                    + scanned * (world.costs.scan_folio_ns + world.costs.isolate_ns);
-                cost += world.lruvec_lock.take(world.sched.now, now, hold);
+                let gave_up = reclaim.passes() > passes && reclaim.isolations() == isolations;
+                if !gave_up {
+                    let hold = world.costs.batch_lock_ns
+                        + scanned * (world.costs.scan_folio_ns + world.costs.isolate_ns);
+                    cost += world.lruvec_lock.take(world.sched.now, now, hold);
+                }
                 cost += u64::from(reclaim.passes() - passes) * world.costs.reclaim_pass_ns;
                 match step {
                     Step::Unmap => {
@@ -79,12 +86,16 @@ impl Ctx {
                 }
                 step
             };
+            opening &= step == Step::Yield;
             match step {
                 Step::Unmap | Step::Freed | Step::WakeFlushers => continue,
                 _ => self.spend(std::mem::take(&mut cost)).await,
             }
             match step {
-                Step::Walk => self.walk(&mut reclaim).await,
+                Step::Walk => {
+                    self.walk(&mut reclaim).await;
+                    opening = reclaim.age_job().finished();
+                }
                 Step::Throttle(_, nanos) => {
                     {
                         let counts = &mut self.w().counts;
@@ -95,6 +106,10 @@ impl Ctx {
                 }
                 Step::Done => return reclaim.reclaimed(),
                 _ => {}
+            }
+            if opening {
+                // Generations are opened in the order of time, and not by somebody who is ahead of it.
+                self.settle().await;
             }
         }
     }
@@ -112,11 +127,15 @@ impl Ctx {
             let (walked, cost) = {
                 let mut guard = self.w();
                 let world = &mut *guard;
+                let now = world.sched.local(self.id);
                 let pool = &mut world.pool;
                 let walked = walk.step(&mut pool.memory, &mut pool.engine, reclaim.age_job(), WALK_CHUNK);
-                let cost = walked.tables * world.costs.walk_table_ns
+                let mut cost = walked.tables * world.costs.walk_table_ns
                     + walked.entries * world.costs.walk_entry_ns
                     + walked.young * world.costs.walk_young_ns;
+                if reclaim.age_job().finished() {
+                    cost += world.lruvec_lock.take(world.sched.now, now + cost, world.costs.batch_lock_ns);
+                }
                 (walked, cost)
             };
             self.spend(cost).await;

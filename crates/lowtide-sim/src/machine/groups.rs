@@ -89,15 +89,22 @@ impl World {
         self.groups.member(id).memcg = memcg;
     }
 
-    /// Submits a read for a task, and remembers how long it keeps the device.
-    pub(crate) fn submit_read_of(&mut self, id: TaskId, file: FileId, first: u64, frames: Vec<FolioId>) {
+    /// Submits a read for a task, and remembers how long it keeps the device. Returns the CPU nanoseconds that the device takes of the task.
+    pub(crate) fn submit_read_of(
+        &mut self,
+        id: TaskId,
+        file: FileId,
+        first: u64,
+        frames: Vec<FolioId>,
+    ) -> u64 {
         let now = self.sched.local(id);
         let bytes = frames.len() as u64 * self.page_bytes;
-        let until = self.submit_read(now, file, first, frames);
+        let (until, copied) = self.submit_read(now, file, first, frames);
         let reads = &mut self.groups.member(id).reads;
         reads.from.get_or_insert(now);
         reads.until = until;
         reads.bytes += bytes;
+        copied
     }
 
     /// A page that came back is on its way.

@@ -1,8 +1,8 @@
 //! Locks with contention that can be measured.
 //!
 //! A [`SpinLock`] is held for short times that are known when it is taken, so it is a *timeline*: whoever comes while it is held spins
-//! (spends CPU time) until it is free. A task's own time may be ahead of the machine's, by a whole batch of reclaim, so a lock may have been taken in
-//! what is the future to others; they have it before that, if they are done by then. An [`RwSem`] is held across sleeps: who cannot have it blocks, in the order of arrival, and
+//! (spends CPU time) until it is free. Tasks run ahead of the machine's clock, so one may come to the lock, in virtual time, before another that has been
+//! there already; it gets the lock if it can be done before that one. An [`RwSem`] is held across sleeps: who cannot have it blocks, in the order of arrival, and
 //! a writer that waits keeps later readers out, as the kernel's does.
 
 use super::ctx::Ctx;
@@ -24,35 +24,50 @@ pub struct Contention {
 /// A lock that is spun for.
 #[derive(Debug, Default)]
 pub(crate) struct SpinLock {
-    /// When it is held, from and to, in the order of time; what is over is forgotten.
-    holds: VecDeque<(u64, u64)>,
+    /// When it is held, from and until, in order: what is over is forgotten.
+    held: VecDeque<(u64, u64)>,
     pub(crate) contention: Contention,
 }
 
 impl SpinLock {
-    /// Takes the lock at `now` for `hold` nanoseconds, or as soon afterwards as it is free for so long. Returns the nanoseconds from now until it is released again:
-    /// waiting and holding. `clock` is the machine's time, before which nobody will come any more.
-    pub(crate) fn take(&mut self, clock: u64, now: u64, hold: u64) -> u64 {
-        while self.holds.front().is_some_and(|&(_, to)| to <= clock) {
-            self.holds.pop_front();
+    /// Takes the lock at `now` for `hold` nanoseconds. Returns the nanoseconds from now until it is released again: waiting and holding.
+    /// `past` is a time that nobody will come before. Cost: O(times that it is held at from then on), those without a gap counting as
+    /// one.
+    pub(crate) fn take(&mut self, past: u64, now: u64, hold: u64) -> u64 {
+        while self.held.front().is_some_and(|&(_, until)| until <= past) {
+            self.held.pop_front();
         }
-        let (mut from, mut at) = (now, 0_usize);
-        for &(begins, ends) in &self.holds {
-            if from + hold <= begins {
-                break;
-            }
-            from = from.max(ends);
+        let mut begin = now;
+        let mut at = self.held.partition_point(|&(_, until)| until <= now);
+        while let Some(&(from, until)) = self.held.get(at)
+            && from < begin + hold.max(1)
+        {
+            begin = until;
             at += 1;
         }
-        match at.checked_sub(1).map(|before| &mut self.holds[before]) {
-            Some((_, to)) if *to == from => *to += hold,
-            _ => self.holds.insert(at, (from, from + hold)),
-        }
-        let wait = from - now;
+        let wait = begin - now;
         self.contention.acquired += 1;
         self.contention.contended += u64::from(wait > 0);
         self.contention.waited_ns += wait;
+        self.hold(at, begin, begin + hold);
         wait + hold
+    }
+
+    /// Adds a time that is free to what is held, before number `at`.
+    fn hold(&mut self, at: usize, from: u64, until: u64) {
+        let joins_next = self.held.get(at).is_some_and(|&(next, _)| next == until);
+        match at.checked_sub(1).and_then(|before| self.held.get_mut(before)) {
+            Some(before) if before.1 == from => {
+                before.1 = until;
+                if joins_next {
+                    self.held[at - 1].1 = self.held[at].1;
+                    self.held.remove(at);
+                }
+            }
+            _ if joins_next => self.held[at].0 = from,
+            _ if from < until => self.held.insert(at, (from, until)),
+            _ => {}
+        }
     }
 }
 
@@ -145,24 +160,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_comes_while_a_lock_is_held_waits_until_it_is_free() {
+    fn whoever_comes_while_the_lock_is_held_waits() {
         let mut lock = SpinLock::default();
-        assert_eq!(lock.take(0, 100, 10), 10);
-        assert_eq!(lock.take(0, 105, 10), 5 + 10);
-        assert_eq!(lock.take(0, 105, 10), 15 + 10, "one after the other");
-        assert_eq!(lock.take(0, 130, 10), 10, "free again");
-        assert_eq!(lock.contention, Contention { acquired: 4, contended: 2, waited_ns: 20 });
+        assert_eq!((lock.take(0, 100, 50), lock.take(0, 120, 50), lock.take(0, 120, 10)), (50, 80, 90));
+        assert_eq!(lock.take(0, 300, 50), 50, "it has been free since 210");
+        assert_eq!(lock.contention, Contention { acquired: 4, contended: 2, waited_ns: 30 + 80 });
     }
 
     #[test]
-    fn a_lock_that_is_held_in_the_future_is_free_until_then() {
+    fn whoever_can_be_done_before_the_next_does_not_wait_for_it() {
         let mut lock = SpinLock::default();
-        assert_eq!(lock.take(0, 1000, 100), 100);
-        assert_eq!(lock.take(0, 500, 100), 100, "done before the other begins");
-        assert_eq!(lock.take(0, 950, 50), 50, "just");
-        assert_eq!(lock.take(0, 950, 51), 150 + 51, "not in time");
-        assert_eq!(lock.take(0, 550, 10), 50 + 10, "the earlier one is still there");
-        assert_eq!(lock.take(2000, 2000, 1), 1);
-        assert_eq!(lock.holds.len(), 1, "what is over is forgotten");
+        assert_eq!(lock.take(0, 1000, 50), 50);
+        assert_eq!((lock.take(0, 100, 900), lock.take(0, 100, 10)), (900, 960), "no gap before 1050");
+        assert_eq!(lock.take(0, 50, 50), 50, "just before all of them");
+        assert_eq!(lock.held.len(), 1, "without a gap they are one");
+        assert_eq!(lock.take(1060, 1060, 5), 5);
+        assert_eq!(lock.held, [(1060, 1065)], "what is over is forgotten");
+    }
+
+    #[test]
+    fn holds_of_no_length_change_nothing() {
+        let mut lock = SpinLock::default();
+        assert_eq!((lock.take(0, 10, 0), lock.take(0, 5, 10), lock.take(0, 6, 0)), (0, 10, 9));
+        assert_eq!(lock.held, [(5, 15)]);
     }
 }

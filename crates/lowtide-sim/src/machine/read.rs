@@ -112,12 +112,13 @@ impl Ctx {
                 world.pool.memory.set_locked(frame, true);
                 world.marks.set(frame, window.mark == Some(page));
                 world.counts.readahead += u64::from(wanted != Some(page));
+                let mut copied = 0;
                 if run.as_ref().is_some_and(|(first, frames)| first + frames.len() as u64 != page) {
                     let (first, frames) = run.take().expect("there is a run");
-                    world.submit_read_of(self.id, file, first, frames);
+                    copied = world.submit_read_of(self.id, file, first, frames);
                 }
                 run.get_or_insert((page, Vec::with_capacity(window.size as usize))).1.push(frame);
-                world.costs.read_page()
+                world.costs.read_page() + copied
             };
             self.spend(cost).await;
         }
@@ -129,8 +130,7 @@ impl Ctx {
         let Some((first, frames)) = run.take() else { return };
         let cost = {
             let mut world = self.w();
-            world.submit_read_of(self.id, file, first, frames);
-            world.costs.submit_io_ns
+            world.submit_read_of(self.id, file, first, frames) + world.costs.submit_io_ns
         };
         self.spend(cost).await;
     }

@@ -177,6 +177,11 @@ impl Readahead {
         self.rule = rule;
     }
 
+    /// Whether pages that a fault maps are of interest.
+    pub(crate) const fn counts_pages(&self) -> bool {
+        matches!(self.rule, MissRule::MappedPages)
+    }
+
     /// A fault mapped its page and the cached ones around it, `fresh` of which are not of the workingset. `found`: the page was there at the first attempt.
     pub(crate) fn fault_mapped(&mut self, found: bool, fresh: u32) {
         let back = match self.rule {

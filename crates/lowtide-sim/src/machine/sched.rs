@@ -19,7 +19,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
-/// Nanoseconds of CPU time a task may run ahead of the machine's clock.
+/// Nanoseconds of CPU time a task may run ahead of the machine's clock, unless the machine is a slow one.
 pub(crate) const QUANTUM_NS: u64 = 5_000;
 
 /// The number of a task.
@@ -86,6 +86,8 @@ pub(crate) struct Sched {
     idle: BTreeSet<u16>,
     slice_ns: u64,
     switch_ns: u64,
+    /// Nanoseconds of CPU time a task may run ahead of the machine's clock.
+    pub(crate) quantum_ns: u64,
     /// Events handled.
     pub(crate) handled: u64,
     /// CPU time of all tasks.
@@ -105,6 +107,7 @@ impl Sched {
             idle: (0..cpus).collect(),
             slice_ns,
             switch_ns,
+            quantum_ns: QUANTUM_NS,
             handled: 0,
             busy_ns: 0,
             switches: 0,
@@ -222,11 +225,18 @@ impl Sched {
     /// Adds CPU time to a running task. Returns whether its debt is to be paid now.
     pub(crate) fn spend(&mut self, id: TaskId, nanos: u64) -> bool {
         self.busy_ns += nanos;
+        let quantum = self.quantum_ns;
         let task = self.task(id);
         task.debt += nanos;
         task.ran += nanos;
         task.cpu_ns += nanos;
-        task.debt >= QUANTUM_NS
+        task.debt >= quantum
+    }
+
+    /// How often a task can spend `nanos` until its debt is to be paid, the last time included.
+    pub(crate) fn spends_until_due(&self, id: TaskId, nanos: u64) -> u64 {
+        let left = self.quantum_ns.saturating_sub(self.tasks[id.0 as usize].debt);
+        left.div_ceil(nanos.max(1)).max(1)
     }
 
     /// A task came back from its poll without having finished.

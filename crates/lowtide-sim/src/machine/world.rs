@@ -43,6 +43,8 @@ pub struct KernelCounts {
     pub kswapd_wakes: u64,
     /// Charges that failed: in the kernel, the out-of-memory killer.
     pub oom: u64,
+    /// Nanoseconds that the last of them had been trying.
+    pub oom_tried_ns: u64,
     /// Faults repeated because the page had to be read.
     pub retry_io_miss: u64,
     /// Faults repeated because a lock was let go of.

@@ -26,7 +26,7 @@ impl Facts for Memory {
         let mapped = self.objects[owner.space.0 as usize]
             .vmas
             .iter()
-            .any(|vma| self.vmas[vma.0 as usize].ptes.get(owner.page).is_present());
+            .any(|vma| self.vmas[vma.0 as usize].ptes.get(owner.page).present);
         FolioState { locked: self.is_locked(id), mapped }
     }
 
@@ -36,9 +36,7 @@ impl Facts for Memory {
         self.hit = None;
         for &id in &self.objects[owner.space.0 as usize].vmas {
             let vma = &mut self.vmas[id.0 as usize];
-            if let Some(pte) = vma.ptes.existing(owner.page)
-                && pte.take_young()
-            {
+            if vma.ptes.take_young(owner.page) {
                 found.young += 1;
                 found.exec |= vma.exec;
                 self.hit.get_or_insert(id);
@@ -60,14 +58,12 @@ impl Facts for Memory {
         let offset = table * TABLE_ENTRIES;
         let ptes = vma.ptes.table_mut(table)?;
         let cached = self.objects[vma.object.0 as usize].pages.table(table)?;
-        let around = (first - offset) as usize..(end - offset) as usize;
-        for (i, (pte, cached)) in ptes[around.clone()].iter_mut().zip(&cached[around]).enumerate() {
-            if pte.is_young()
-                && first + i as u64 != page
-                && let Some(frame) = cached.frame()
+        for entry in ptes.young(first - offset..end - offset) {
+            if offset + entry != page
+                && let Some(frame) = cached[entry as usize].frame()
                 && visit(frame)
             {
-                pte.take_young();
+                ptes.take_young(entry);
             }
         }
         Some(Window { table: table_key(id, table), entries: end - first })

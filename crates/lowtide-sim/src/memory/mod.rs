@@ -3,7 +3,7 @@
 //! ```text
 //!   object (a file, or a heap)                      address space (a process)
 //!     page ─► Cached: resident in a frame,            vma: maps an object
-//!             or what is remembered of the page         page ─► Pte: present, young, writable, dirty
+//!             or what is remembered of the page         page ─► entry: present, young, writable, dirty
 //!               └── vmas that map the object ──────────►  table ─► a young bit of its own
 //! ```
 //!
@@ -15,17 +15,18 @@
 mod cached;
 mod facts;
 mod page_map;
-mod pte;
+mod table;
 mod walk;
 
 pub(crate) use cached::Cached;
 pub(crate) use page_map::PAGES_MAX;
 pub(crate) use page_map::PageMap;
-pub(crate) use pte::Pte;
+pub(crate) use table::PageTables;
 pub(crate) use walk::Walk;
 
 use lowtide_core::limits::TABLE_ENTRIES;
 use lowtide_core::{Engine, FolioId, LruType, MemcgId, SpaceId};
+use table::ROW;
 
 /// The number of an object: a file or a heap.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -49,7 +50,7 @@ pub(crate) struct Object {
 #[derive(Debug)]
 pub(crate) struct Vma {
     pub(crate) object: ObjectId,
-    pub(crate) ptes: PageMap<Pte>,
+    pub(crate) ptes: PageTables,
     /// The young bit of each table.
     pub(crate) young: Vec<bool>,
     /// Tables end with the object: entries behind its last page do not count as empty ones.
@@ -62,19 +63,50 @@ impl Vma {
     /// `writable` and a store needs it to be.
     #[inline]
     pub(crate) fn touch(&mut self, page: u64, store: bool) -> bool {
-        let Some(pte) = self.ptes.existing(page) else { return false };
-        if !pte.allows(store) {
-            return false;
+        let touched = self.ptes.touch(page, store);
+        if touched {
+            self.young[(page / TABLE_ENTRIES) as usize] = true;
         }
-        pte.access(store);
-        self.young[(page / TABLE_ENTRIES) as usize] = true;
-        true
+        touched
+    }
+
+    /// The same for `pages` pages from `first` on, one after the other until one faults. Returns how many did not.
+    pub(crate) fn sweep(&mut self, first: u64, pages: u64, store: bool) -> u64 {
+        let end = first + pages;
+        let mut page = first;
+        while page < end {
+            let table = page / TABLE_ENTRIES;
+            let wanted = end.min((table + 1) * TABLE_ENTRIES) - page;
+            let touched = self.ptes.sweep(page, wanted, store);
+            if touched > 0 {
+                self.young[table as usize] = true;
+            }
+            page += touched;
+            if touched < wanted {
+                break;
+            }
+        }
+        page - first
+    }
+
+    /// A page has an entry.
+    fn covers(&mut self, page: u64) {
+        let table = (page / TABLE_ENTRIES) as usize;
+        if table >= self.young.len() {
+            self.young.resize(table + 1, false);
+        }
+        self.pages = self.pages.max(page + 1);
     }
 
     /// Entries of a table, those behind the end of the object left out.
     pub(crate) fn entries(&self, table: u64) -> u64 {
         (self.pages.saturating_sub(table * TABLE_ENTRIES)).min(TABLE_ENTRIES)
     }
+}
+
+/// Whether a frame's bit is set.
+fn is_set(bits: &[u64], frame: FolioId) -> bool {
+    bits.get(frame.index() / 64).is_some_and(|word| word & (1 << (frame.index() % 64)) != 0)
 }
 
 /// All objects and address spaces of a machine.
@@ -112,7 +144,7 @@ impl Memory {
     /// Maps an object of `pages` pages, as far as is known, into an address space.
     pub(crate) fn map_object(&mut self, space: SpaceId, object: ObjectId, pages: u64, exec: bool) -> VmaId {
         let id = VmaId(self.vmas.len() as u32);
-        self.vmas.push(Vma { object, ptes: PageMap::new(Pte::NONE), young: Vec::new(), pages, exec });
+        self.vmas.push(Vma { object, ptes: PageTables::default(), young: Vec::new(), pages, exec });
         self.spaces[space.0 as usize].push(id);
         self.objects[object.0 as usize].vmas.push(id);
         id
@@ -131,34 +163,50 @@ impl Memory {
     /// Maps a resident page, young.
     pub(crate) fn map(&mut self, id: VmaId, page: u64, writable: bool) {
         let vma = &mut self.vmas[id.0 as usize];
-        vma.ptes.entry(page).map(writable);
-        let table = (page / TABLE_ENTRIES) as usize;
-        if table >= vma.young.len() {
-            vma.young.resize(table + 1, false);
-        }
-        vma.young[table] = true;
-        vma.pages = vma.pages.max(page + 1);
+        vma.ptes.map(page, writable);
+        vma.covers(page);
+        vma.young[(page / TABLE_ENTRIES) as usize] = true;
     }
 
     /// Maps a resident page without its being accessed (fault-around).
     pub(crate) fn map_old(&mut self, id: VmaId, page: u64) {
         let vma = &mut self.vmas[id.0 as usize];
-        vma.ptes.entry(page).map_old();
-        let table = (page / TABLE_ENTRIES) as usize;
-        if table >= vma.young.len() {
-            vma.young.resize(table + 1, false);
+        vma.ptes.map_old(page);
+        vma.covers(page);
+    }
+
+    /// Maps those of the pages from `first` on and before `end` that are resident, have arrived and are not `page`, without their being
+    /// accessed. Returns how many those are, mapped before or not.
+    pub(crate) fn map_around(&mut self, id: VmaId, page: u64, first: u64, end: u64) -> u64 {
+        let vma = &mut self.vmas[id.0 as usize];
+        let mut mapped = 0;
+        let mut row = first / ROW * ROW;
+        while row < end {
+            let Some(cached) = self.objects[vma.object.0 as usize].pages.table(row / TABLE_ENTRIES) else {
+                row = (row / TABLE_ENTRIES + 1) * TABLE_ENTRIES;
+                continue;
+            };
+            let mut arrived = 0_u64;
+            for neighbour in row.max(first)..(row + ROW).min(end) {
+                let frame = cached[(neighbour % TABLE_ENTRIES) as usize].frame();
+                let there = neighbour != page && frame.is_some_and(|frame| !is_set(&self.locked, frame));
+                arrived |= u64::from(there) << (neighbour - row);
+            }
+            if arrived != 0 {
+                vma.ptes.map_old_row(row, arrived);
+                vma.covers(row + (ROW - 1 - u64::from(arrived.leading_zeros())));
+                mapped += u64::from(arrived.count_ones());
+            }
+            row += ROW;
         }
-        vma.pages = vma.pages.max(page + 1);
+        mapped
     }
 
     /// Drops all translations of a page. Returns how many there were.
     pub(crate) fn unmap(&mut self, object: ObjectId, page: u64) -> u32 {
         let mut dropped = 0;
         for vma in &self.objects[object.0 as usize].vmas {
-            if let Some(pte) = self.vmas[vma.0 as usize].ptes.existing(page) {
-                dropped += u32::from(pte.is_present());
-                *pte = Pte::NONE;
-            }
+            dropped += u32::from(self.vmas[vma.0 as usize].ptes.clear(page));
         }
         dropped
     }
@@ -166,15 +214,13 @@ impl Memory {
     /// Whether a page was stored to through a translation that it has.
     pub(crate) fn is_dirty(&self, object: ObjectId, page: u64) -> bool {
         let vmas = &self.objects[object.0 as usize].vmas;
-        vmas.iter().any(|vma| self.vmas[vma.0 as usize].ptes.get(page).is_dirty())
+        vmas.iter().any(|vma| self.vmas[vma.0 as usize].ptes.get(page).dirty)
     }
 
     /// Stores to a page fault again from now on: it is about to be written.
     pub(crate) fn write_protect(&mut self, object: ObjectId, page: u64) {
         for vma in &self.objects[object.0 as usize].vmas {
-            if let Some(pte) = self.vmas[vma.0 as usize].ptes.existing(page) {
-                pte.protect();
-            }
+            self.vmas[vma.0 as usize].ptes.protect(page);
         }
     }
 
@@ -193,7 +239,7 @@ impl Memory {
 
     /// Whether a frame's contents are still on their way.
     pub(crate) fn is_locked(&self, frame: FolioId) -> bool {
-        self.locked.get(frame.index() / 64).is_some_and(|word| word & (1 << (frame.index() % 64)) != 0)
+        is_set(&self.locked, frame)
     }
 
     /// Bytes that page cache and page tables take.

@@ -5,6 +5,7 @@
 
 use super::facts::table_key;
 use super::{Memory, Vma, VmaId};
+use lowtide_core::limits::TABLE_ENTRIES;
 use lowtide_core::{AgeJob, Engine};
 
 /// Where a walk has come to.
@@ -29,7 +30,7 @@ pub(crate) struct Walked {
 }
 
 impl Walk {
-    /// Goes on until about `budget` entries have been examined (a skipped table counts as one) or the walk is over.
+    /// Goes on until about `budget` entries have been examined (a skipped table counts as one), or a space has been walked, or the walk is over.
     pub(crate) fn step(
         &mut self,
         memory: &mut Memory,
@@ -40,6 +41,10 @@ impl Walk {
         let mut walked = Walked::default();
         while walked.tables + walked.entries < budget {
             let Some(&vma) = self.vmas.last() else {
+                // What has been walked takes its time before anybody learns that there is no other space.
+                if walked != Walked::default() {
+                    break;
+                }
                 let Some(space) = job.next_space(engine) else {
                     walked.done = true;
                     break;
@@ -94,12 +99,11 @@ fn walk_table(
         return (0, 0);
     };
     let mut young = 0;
-    for (pte, cached) in ptes.iter_mut().zip(cached) {
-        if pte.is_young()
-            && let Some(frame) = cached.frame()
+    for entry in ptes.young(0..TABLE_ENTRIES) {
+        if let Some(frame) = cached[entry as usize].frame()
             && let Some(folio) = job.takes(engine, frame)
         {
-            pte.take_young();
+            ptes.take_young(entry);
             job.young(engine, folio, exec);
             young += 1;
         }

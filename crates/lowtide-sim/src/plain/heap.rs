@@ -40,7 +40,7 @@ impl Plain {
     ) -> Result<bool, PlayError> {
         let cached = self.pool.memory.cached(at.object, page);
         // The zero page counts as resident: it has been touched before.
-        let zero = self.pool.memory.vmas[at.vma.0 as usize].ptes.get(page).is_present();
+        let zero = self.pool.memory.vmas[at.vma.0 as usize].ptes.get(page).present;
         let resident = cached.frame().is_some() || zero;
         self.pool.engine.count_fault(MemcgId::ROOT, cached.is_gone());
         self.counts.misses += u64::from(!resident);

@@ -78,8 +78,8 @@ impl Plain {
             }
             match step {
                 Step::Walk => {
-                    let pool = &mut self.pool;
-                    Walk::default().step(&mut pool.memory, &mut pool.engine, reclaim.age_job(), u64::MAX);
+                    let (pool, mut walk) = (&mut self.pool, Walk::default());
+                    while !walk.step(&mut pool.memory, &mut pool.engine, reclaim.age_job(), u64::MAX).done {}
                     if !self.config.switched_in_walk {
                         self.pool.engine.set_idle(self.process, true);
                     }

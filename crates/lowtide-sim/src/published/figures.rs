@@ -53,15 +53,20 @@ pub struct Published {
     pub stat: BTreeMap<&'static str, u64>,
 }
 
+/// The lines about an experiment, as fields.
+fn fields(experiment: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
+    let lines = TABLE.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>());
+    lines.filter(move |fields| fields[0] == experiment)
+}
+
 /// What the table says about an arm of an experiment: posting, metric, value. An arm that was not measured has an empty field, which is left out.
 pub(super) fn lines(
     experiment: &'static str,
     arm: Arm,
 ) -> impl Iterator<Item = (&'static str, &'static str, f64)> {
-    TABLE.lines().skip(1).filter_map(move |line| {
-        let fields: Vec<&'static str> = line.split(',').collect();
+    fields(experiment).filter_map(move |fields| {
         let value = fields.get(arm.column())?.parse().ok()?;
-        (fields[0] == experiment).then(|| (fields[2], fields[3], value))
+        Some((fields[2], fields[3], value))
     })
 }
 
@@ -98,6 +103,33 @@ pub fn published(arm: Arm) -> Vec<Published> {
     rows
 }
 
+/// What was published about an arm of `file-anon-mix`, 16 GiB.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PublishedMix {
+    /// The postings that say so.
+    pub posting: &'static str,
+    /// Rounds that were finished of 128, in the posting's words.
+    pub rounds: &'static str,
+    /// The group at the kill, if there was one: counters by the kernel's names, sizes in bytes.
+    pub stat: BTreeMap<&'static str, u64>,
+}
+
+/// What was published about an arm of `file-anon-mix`.
+#[must_use]
+pub fn published_mix(arm: Arm) -> PublishedMix {
+    let mut row = PublishedMix::default();
+    for fields in fields("aging_oom") {
+        row.posting = fields[2];
+        match (fields[3], fields[arm.column()]) {
+            ("rounds_done", rounds) => row.rounds = rounds,
+            (counter, value) => {
+                row.stat.extend(value.parse::<u64>().ok().map(|value| (counter, value)));
+            }
+        }
+    }
+    row
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,8 +143,7 @@ mod tests {
                 usize::from(row.ops_per_s.is_some()) + usize::from(row.mean_us.is_some()) + row.stat.len()
             })
             .sum();
-        let lines = TABLE.lines().skip(1).filter(|line| line.starts_with(EXPERIMENT));
-        let written = lines.flat_map(|line| line.split(',').skip(5).take(3));
+        let written = fields(EXPERIMENT).flat_map(|fields| fields[5..8].to_vec());
         assert_eq!(read, written.filter(|field| !field.is_empty()).count());
     }
 
@@ -134,5 +165,22 @@ mod tests {
         assert_eq!(Arm::of("mglru-7.1".parse().unwrap()), Some(Arm::Before));
         assert_eq!(Arm::of("lru".parse().unwrap()), Some(Arm::Classical));
         assert_eq!(Arm::of("mglru-7.1+S10".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn the_aging_oom_has_a_state_at_the_kill_and_two_arms_without_one() {
+        let before = published_mix(Arm::Before);
+        assert_eq!((before.posting, before.rounds), ("v3_v7", "10-20 then OOM"));
+        assert_eq!((before.stat["failcnt"], before.stat.len()), (24_460, 15));
+        assert!(
+            before.stat["usage"] - before.stat["anon"] - before.stat["file"] < 1 << 20,
+            "nothing else is charged"
+        );
+        for arm in [Arm::After, Arm::Classical] {
+            assert_eq!(
+                published_mix(arm),
+                PublishedMix { posting: "v3_v7", rounds: "128", stat: BTreeMap::new() }
+            );
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! What was published about the experiments that `ycsb-b` and `tenants` on `xeon-96t` repeat: figures, and when a simulation has reproduced them.
+//! What was published about the experiments that `ycsb-b` and `tenants` on `xeon-96t` and `file-anon-mix` on `ramdisk` repeat: figures, and when a simulation
+//! has reproduced them.
 //!
 //! Three *arms* ran on the same machine: the multi-gen LRU before the reclaim-loop series, the same after it, and the classical lists. The
 //! series was posted several times, each time with new measurements; `data/published.csv` holds them as they were posted (columns: what was
@@ -17,7 +18,7 @@ mod tenants;
 mod thrash;
 mod verdict;
 
-pub use figures::{Arm, Published, published};
+pub use figures::{Arm, Published, PublishedMix, published, published_mix};
 pub use tenants::{MeasuredTenants, PublishedTenants, published_tenants, tenants_verdict};
 pub use thrash::{MeasuredThrash, SarSample, ThrashArms, published_thrash, thrash_verdict};
 pub use verdict::{Criterion, Measured, Outcome, verdict};

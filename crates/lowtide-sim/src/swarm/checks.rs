@@ -79,8 +79,8 @@ fn translations(world: &mut World) -> Result<(), String> {
     for (number, vma) in memory.vmas.iter().enumerate() {
         let heap = memory.objects[vma.object.0 as usize].lru_type == LruType::Anon;
         for table in 0..vma.ptes.tables() {
-            let entries = vma.ptes.table(table).unwrap_or(&[]);
-            for (page, pte) in (table * TABLE_ENTRIES..).zip(entries).filter(|(_, pte)| pte.is_present()) {
+            let pages = table * TABLE_ENTRIES..(table + 1) * TABLE_ENTRIES;
+            for (page, pte) in pages.map(|page| (page, vma.ptes.get(page))).filter(|(_, pte)| pte.present) {
                 let what =
                     |wrong| Err(format!("{:?} maps page {page}, which is {wrong}", VmaId(number as u32)));
                 let Some(frame) = memory.cached(vma.object, page).frame() else {
@@ -90,7 +90,7 @@ fn translations(world: &mut World) -> Result<(), String> {
                     return what("still being read");
                 }
                 let dirty = engine.folio(frame).is_some_and(|f| f.flags().contains(Flags::DIRTY));
-                if pte.allows(true) && !heap && !dirty {
+                if pte.writable && !heap && !dirty {
                     return what("clean, for stores");
                 }
             }
@@ -161,7 +161,7 @@ pub(super) fn evictable(world: &World) -> impl Iterator<Item = FolioId> {
             && !flags.intersects(Flags::ANON | Flags::DIRTY | Flags::WRITEBACK)
             && !memory.is_locked(frame)
             && !world.holds.is_held(object, page)
-            && !vmas.iter().any(|vma| memory.vmas[vma.0 as usize].ptes.get(page).is_young())
+            && !vmas.iter().any(|vma| memory.vmas[vma.0 as usize].ptes.get(page).young)
     };
     residents(world).filter(free_at_once).map(|(_, _, frame)| frame)
 }
@@ -170,5 +170,5 @@ pub(super) fn evictable(world: &World) -> impl Iterator<Item = FolioId> {
 pub(super) fn is_young(world: &World, object: ObjectId, page: u64) -> bool {
     let memory = &world.pool.memory;
     let vmas = &memory.objects[object.0 as usize].vmas;
-    vmas.iter().any(|vma| memory.vmas[vma.0 as usize].ptes.get(page).is_young())
+    vmas.iter().any(|vma| memory.vmas[vma.0 as usize].ptes.get(page).young)
 }

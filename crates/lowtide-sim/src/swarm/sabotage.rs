@@ -73,9 +73,9 @@ impl Bug {
         match (self, event, file) {
             (Self::NoProtect, PageEvent::WriteBegan, _) => {
                 for vma in world.pool.memory.objects[object.0 as usize].vmas.clone() {
-                    let pte = world.pool.memory.vmas[vma.0 as usize].ptes.existing(page);
-                    if let Some(pte) = pte.filter(|pte| pte.is_present()) {
-                        pte.map(true);
+                    let ptes = &mut world.pool.memory.vmas[vma.0 as usize].ptes;
+                    if ptes.get(page).present {
+                        ptes.map(page, true);
                     }
                 }
             }

@@ -12,7 +12,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
 /// Pages that one invocation is to free: the lock is held for a few dozen microseconds at a time.
-const PIECE: u64 = 256;
+pub(super) const PIECE: u64 = 256;
 
 /// The settings of a tenant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -281,19 +281,21 @@ impl Tenant {
     pub fn remove(&self) -> Result<(), TenantError> {
         let mut state = self.lock()?;
         let parent = state.engine.parent(self.id).ok_or(TenantError::Root)?;
-        let State { engine, names, reservations, .. } = &mut *state;
+        let State { engine, names, reservations, on_stall, programs, .. } = &mut *state;
         engine.remove_group(self.id).map_err(|e| {
             TenantError::from_group(e, self.pool().page_shift, || names.path(engine, self.id))
         })?;
         names.remove(self.id, parent);
         reservations.inherit(self.id, parent);
+        on_stall.remove(&self.id);
+        programs.remove(&self.id);
         Ok(())
     }
 }
 
 impl Pool {
     /// One bounded reclaim of a group, and a moment without the lock.
-    fn piece<'a>(
+    pub(super) fn piece<'a>(
         &'a self,
         state: MutexGuard<'a, State>,
         id: MemcgId,

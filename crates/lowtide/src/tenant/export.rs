@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -53,8 +54,9 @@ pub(crate) struct Exporter {
     done: Mutex<Done>,
     /// The result of the last round.
     last: Mutex<Option<ExportError>>,
-    /// Whether the pager is closing.
-    closing: Mutex<bool>,
+    /// The pager is closing: the background thread's round ends where it is. Changes under `bell_lock`.
+    closing: AtomicBool,
+    bell_lock: Mutex<()>,
     bell: Condvar,
 }
 
@@ -92,7 +94,8 @@ impl Exporter {
             dir,
             done: Mutex::default(),
             last: Mutex::default(),
-            closing: Mutex::default(),
+            closing: AtomicBool::new(false),
+            bell_lock: Mutex::default(),
             bell: Condvar::new(),
         }
     }
@@ -104,23 +107,21 @@ impl Exporter {
 
     /// Rounds until the pager closes: what the background thread does.
     pub(crate) fn run(&self, pool: &Pool) {
-        let mut closing = crate::sync::lock(&self.closing);
-        while !*closing {
-            drop(closing);
+        while !self.closing.load(Relaxed) {
             if let Err(error) = self.round(pool) {
                 tracing::debug!(%error, "export");
             }
-            closing = crate::sync::lock(&self.closing);
-            if !*closing {
-                (closing, _) =
-                    self.bell.wait_timeout(closing, INTERVAL).unwrap_or_else(PoisonError::into_inner);
+            let lock = crate::sync::lock(&self.bell_lock);
+            if !self.closing.load(Relaxed) {
+                drop(self.bell.wait_timeout(lock, INTERVAL).unwrap_or_else(PoisonError::into_inner));
             }
         }
     }
 
     /// Ends [`Exporter::run`].
     pub(crate) fn close(&self) {
-        *crate::sync::lock(&self.closing) = true;
+        let _lock = crate::sync::lock(&self.bell_lock);
+        self.closing.store(true, Relaxed);
         self.bell.notify_all();
     }
 
@@ -129,16 +130,20 @@ impl Exporter {
         let mut done = crate::sync::lock(&self.done);
         let mut trouble = Trouble::default();
         done.learn_tree(pool, &self.dir);
-        done.remove_others(&mut trouble);
+        done.remove_others(&mut trouble, &self.closing);
         let Done { tenants, written, .. } = &mut *done;
         for (id, dir) in tenants {
+            if self.closing.load(Relaxed) {
+                break;
+            }
             let texts = {
-                let state = pool.lock();
+                let mut state = pool.lock();
                 if !state.engine.alive(*id) {
                     // The next round sees that the tree has changed.
                     continue;
                 }
-                TenantFile::ALL.map(|file| file.text(&state, *id, pool.page_shift))
+                let now = pool.now();
+                TenantFile::ALL.map(|file| file.text(&mut state, *id, pool.page_shift, now))
             };
             if !written.contains_key(dir) {
                 if !trouble.check("create", dir, fs::create_dir_all(&*dir)) {
@@ -181,11 +186,14 @@ impl Done {
     }
 
     /// Removes the directories of tenants that are not there any more, the deepest first.
-    fn remove_others(&mut self, trouble: &mut Trouble) {
+    fn remove_others(&mut self, trouble: &mut Trouble, closing: &AtomicBool) {
         let wanted: std::collections::HashSet<_> = self.tenants.iter().map(|(_, dir)| dir).collect();
         let mut others: Vec<_> = self.written.keys().filter(|dir| !wanted.contains(dir)).cloned().collect();
         others.sort_by_key(|dir| std::cmp::Reverse(dir.components().count()));
         for dir in others {
+            if closing.load(Relaxed) {
+                return;
+            }
             for file in TenantFile::ALL {
                 // What cannot be removed keeps its directory from being removed, which is reported.
                 let _ = fs::remove_file(dir.join(file.name()));

@@ -70,8 +70,8 @@ impl TenantFile {
     }
 
     /// Its text for a group that is alive.
-    pub(super) fn text(self, state: &State, id: MemcgId, page_shift: u32) -> String {
-        let engine = &state.engine;
+    pub(super) fn text(self, state: &mut State, id: MemcgId, page_shift: u32, now: u64) -> String {
+        let engine = &mut state.engine;
         let size = |pages: u64| {
             if pages == u64::MAX { "max\n".to_owned() } else { format!("{}\n", pages << page_shift) }
         };
@@ -86,15 +86,9 @@ impl TenantFile {
             Self::Stat => engine.stat(id).to_string(),
             Self::Events => engine.limit_events(id).to_string(),
             Self::EventsLocal => engine.local_events(id).to_string(),
-            Self::Pressure => pressure(),
+            Self::Pressure => engine.pressure(id, now).to_string(),
         }
     }
-}
-
-/// The text of `memory.pressure`. The one place to connect the measurement of stalls to; until then nobody is seen to wait.
-fn pressure() -> String {
-    let line = |who| format!("{who} avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
-    line("some") + &line("full")
 }
 
 impl Tenant {
@@ -112,6 +106,6 @@ impl Tenant {
     /// # Errors
     /// [`TenantError::Gone`].
     pub fn text(&self, file: TenantFile) -> Result<String, TenantError> {
-        Ok(file.text(&*self.lock()?, self.id, self.pool().page_shift))
+        Ok(file.text(&mut *self.lock()?, self.id, self.pool().page_shift, self.pool().now()))
     }
 }

@@ -9,6 +9,7 @@
 //! | `mod.rs` | the handle: tree, figures, files to open |
 //! | `builder.rs` | making one |
 //! | `control.rs` | limits while it runs, proactive reclaim, moving, renaming, removing |
+//! | `policy.rs` | what happens above a limit: laws, programs, advice |
 //! | `reserve.rs` | memory of the program's own |
 //! | `names.rs` | names and paths |
 //! | `report.rs` | what is said when there is no room |
@@ -21,6 +22,7 @@ mod error;
 mod export;
 mod files;
 mod names;
+mod policy;
 mod report;
 mod reserve;
 
@@ -31,6 +33,7 @@ pub use export::ExportError;
 pub(crate) use export::Exporter;
 pub use files::TenantFile;
 pub(crate) use names::Names;
+pub use policy::{OnStall, PolicyError as TenantPolicyError};
 pub use report::{Consumer, OomReport};
 pub use reserve::Reservation;
 pub(crate) use reserve::Reservations;
@@ -70,9 +73,9 @@ use std::sync::{Arc, MutexGuard};
 ///
 /// let view = OpenOptions::new().create(16 << 20).tenant(&index).open(&pager, &path)?;
 /// let log = OpenOptions::new().create(64 << 20).tenant(&scans).open(&pager, &other)?;
-/// view.read(3)?;
+/// drop(view.read(3)?);
 /// for page in 0..log.pages() {
-///     log.read(page)?;                                  // 64 MiB come by, and never take more than 1 MiB
+///     drop(log.read(page)?);                            // 64 MiB come by, and never take more than 1 MiB
 /// }
 /// assert!(scans.usage()? <= 1 << 20);
 /// assert!(index.usage()? > 0);

@@ -76,6 +76,9 @@ impl Tenant {
     /// Charges memory that the program allocates itself, rounded up to whole pages, so that heap and pages share one budget. Pages of the tenant
     /// are evicted to make room.
     ///
+    /// What is shared is the budget: usage of pages and of the program's own memory together stays below the limits. The pager's memory is its own from
+    /// the beginning, so frames that may not be used while something is reserved stay mapped and empty.
+    ///
     /// ```
     /// # use lowtide::Pager;
     /// # let pager = Pager::builder().max("8M".parse()?).build()?;
@@ -152,8 +155,7 @@ impl Reservation {
             pool.kswapd.notify_one();
         }
         drop(state);
-        pool.settle_high();
-        Ok(())
+        pool.settle_high()
     }
 
     /// Gives a part back; all of it, if `less` is more than there is.

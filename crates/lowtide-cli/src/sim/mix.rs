@@ -1,0 +1,215 @@
+//! `lowtide sim file-anon-mix`: the aging OOM of the published series, at its full size or a part of it.
+//!
+//! At a part of the size every pass over memory takes as long as over all of it: the machine is slower by the same factor, and pauses, threads and
+//! processors stay as they are (T-mode, `workloads.md` §0.3). Threads must not become fewer, as the outcome hangs on how many
+//! reclaim while one of them ages. A kill is a result: the row says so, and its counters are those of that moment.
+
+use std::sync::atomic::AtomicU64;
+
+use lowtide::{Policy, Size};
+use lowtide_sim::client::mix::{self, Faulted, MixConfig, MixResult};
+use lowtide_sim::published::{Arm, PublishedMix, published_mix};
+use lowtide_sim::spec::MachineSpec;
+use lowtide_sim::{MachineConfig, MachineError};
+
+use super::args::{SimArgs, Target};
+use super::clock::Stopwatch;
+use super::error::SimError;
+use super::host::Host;
+use super::row::{KillRow, Row};
+use super::show::{self, Head};
+use super::{columns, jobs, options};
+use crate::interrupt;
+use crate::progress::{Patient, Unit};
+
+/// The machine of the published runs: files on a ramdisk.
+const MACHINE: &str = "ramdisk";
+/// The part of the published size when nothing is said: a minute or two for each policy. What is smaller than 256 MiB measures the constants of
+/// reclaim more than its policy (`workloads.md` §0.3).
+const SCALE: f64 = 1.0 / 64.0;
+
+/// One run, decided.
+#[derive(Clone, Debug)]
+struct Plan {
+    machine: MachineSpec,
+    max: Option<u64>,
+    config: MixConfig,
+}
+
+impl Plan {
+    fn new(args: &SimArgs) -> Result<Self, SimError> {
+        let scale = if args.scale.is_some() { options::scale(args)? } else { SCALE };
+        let machine = match options::machine(args)? {
+            Some(machine) => machine,
+            None => MachineSpec::load(MACHINE)?,
+        };
+        // Sizes are whole mebibytes, and so whole pages.
+        let size = |bytes: u64| (((bytes >> 20) as f64 * scale).round() as u64).max(1) << 20;
+        let whole = MixConfig::published();
+        let config = MixConfig {
+            file: size(whole.file),
+            anon: size(whole.anon),
+            rounds: args.rounds.unwrap_or(whole.rounds),
+            slowdown: (1.0 / scale).round().max(1.0) as u32,
+            seed: args.seed,
+            ..whole
+        };
+        let max = options::machine_budget(args, &machine, Some(size(MixConfig::MAX)))?;
+        if max.is_some_and(|max| max <= config.anon) {
+            return Err(SimError::usage(
+                format!(
+                    "a budget of {} leaves no room for files: the threads fill {} that cannot be swapped",
+                    Size::new(max.unwrap_or_default()),
+                    Size::new(config.anon)
+                ),
+                "raise --max, or lower --scale",
+            ));
+        }
+        Ok(Self { machine, max, config })
+    }
+
+    /// Pages of data, with the page tables of every reader: half a byte an entry.
+    fn data_pages(&self) -> u64 {
+        let file = self.config.file / self.machine.page;
+        file + self.config.anon / self.machine.page + file * u64::from(self.config.readers) / 32
+    }
+
+    fn head(&self) -> Head {
+        let slower = match self.config.slowdown {
+            1 => String::new(),
+            times => format!(", {times} times slower, as memory is smaller"),
+        };
+        Head {
+            what: format!("{}: {}", Target::Mix.name(), Target::Mix.description()),
+            machine: show::machine(&self.machine) + &slower,
+            max: self.max,
+            data: format!(
+                "a file of {}, read by {} processes; {} of memory, filled by {} threads",
+                Size::new(self.config.file),
+                self.config.readers,
+                Size::new(self.config.anon),
+                self.config.threads
+            ),
+            run: format!("{} rounds of filling and unmapping", self.config.rounds),
+        }
+    }
+
+    fn simulate(&self, policy: Policy, done: &AtomicU64) -> Result<MixResult, MachineError> {
+        let machine =
+            MachineConfig { spec: self.machine.clone(), policy, max: self.max, seed: self.config.seed };
+        mix::run(&machine, &self.config, done, interrupt::flag())
+    }
+
+    fn row(&self, policy: Policy, result: &MixResult) -> Row {
+        let memory = &result.stat.memory;
+        let row = Row {
+            workload: Target::Mix.name(),
+            world: "sim",
+            system: "lowtide",
+            policy: policy.to_string(),
+            machine: self.machine.name.clone(),
+            max_bytes: self.max,
+            data_bytes: Some(self.config.file + self.config.anon),
+            page_bytes: self.machine.page,
+            threads: self.config.threads + self.config.readers,
+            seed: Some(self.config.seed),
+            ..Row::default()
+        };
+        let mut row = row.on_machine(None, &result.stat, u64::from(result.rounds));
+        row.stat.insert("usage", memory.current * memory.page_bytes);
+        row.stat.insert("failcnt", memory.limits.max);
+        Row {
+            // A round is no operation like those of other workloads.
+            ops: None,
+            ops_per_s: None,
+            oom: Some(u64::from(result.killed.is_some())),
+            rounds: Some(result.rounds),
+            kill: result.killed.map(|kill| KillRow {
+                seconds: kill.at_ns as f64 / 1e9,
+                faulted: match kill.faulted {
+                    Faulted::Heap => "heap",
+                    Faulted::File => "file",
+                },
+                tried_ms: kill.tried_ns as f64 / 1e6,
+                clean_file_bytes: kill.clean_file_pages * self.machine.page,
+            }),
+            ..row
+        }
+    }
+
+    /// The published row of an arm. Its counters are those of the full size.
+    fn published(&self, beside: &Row, published: PublishedMix) -> Row {
+        Row {
+            workload: beside.workload,
+            world: "real",
+            system: "published",
+            source: Some(published.posting),
+            policy: beside.policy.clone(),
+            machine: beside.machine.clone(),
+            max_bytes: Some(MixConfig::MAX),
+            page_bytes: beside.page_bytes,
+            threads: beside.threads,
+            oom: Some(u64::from(!published.stat.is_empty())),
+            rounds_published: Some(published.rounds),
+            stat: published.stat,
+            ..Row::default()
+        }
+    }
+}
+
+/// A line about a row's kill.
+fn kill_line(row: &Row) -> Option<String> {
+    let kill = row.kill?;
+    let share = row.max_bytes.map_or_else(String::new, |max| {
+        format!(", {:.0} % of the budget,", 100.0 * kill.clean_file_bytes as f64 / max as f64)
+    });
+    Some(format!(
+        "{}: killed after {:.1} s, in round {}: a charge of the {} failed after {:.2} ms, while {}{share} were clean pages of the file",
+        row.policy,
+        kill.seconds,
+        row.rounds.unwrap_or(0) + 1,
+        kill.faulted,
+        kill.tried_ms,
+        options::floor(kill.clean_file_bytes)
+    ))
+}
+
+/// Simulates the workload under every policy and prints the rows.
+///
+/// # Errors
+/// Any [`SimError`]; a kill is none.
+pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
+    let plan = Plan::new(args)?;
+    let policies = args.policies();
+    let timing = options::timing(args, false);
+    let frames = plan.max.map_or(plan.machine.pages(), |max| max / plan.machine.page);
+    let parallel = Host::ask().parallel(frames, plan.data_pages())?;
+    plan.head().print(args);
+
+    let total = u64::from(plan.config.rounds) * policies.len() as u64;
+    let progress = Patient::new("rounds", Unit::Steps, total);
+    let results = jobs::run(policies.len(), if timing { 1 } else { parallel }, progress, |number, done| {
+        let began = Stopwatch::start();
+        plan.simulate(policies[number], done).map(|result| (result, began.elapsed()))
+    });
+    let mut rows = Vec::with_capacity(2 * policies.len());
+    for (&policy, result) in policies.iter().zip(results) {
+        let (result, took) =
+            result.map_err(|error| SimError::of_machine(policy, error, "simulating file-anon-mix"))?;
+        let row = plan.row(policy, &result);
+        let published = Arm::of(policy).map(|arm| plan.published(&row, published_mix(arm)));
+        rows.push(if timing { row.timed(took, result.stat.bytes, plan.data_pages()) } else { row });
+        rows.extend(published);
+    }
+    let mut closing: Vec<String> = rows.iter().filter_map(kill_line).collect();
+    if plan.config.slowdown > 1 {
+        closing.push(format!(
+            "published rows are of the full size: sizes and counters here are to be multiplied by {}",
+            plan.config.slowdown
+        ));
+    }
+    if let Some(first) = closing.first_mut() {
+        first.insert(0, '\n');
+    }
+    show::results(args, &plan.machine, &rows, columns::MIX, &closing)
+}

@@ -1,0 +1,316 @@
+//! Readers of a mapped file beside threads that allocate and free: the reproducer of the aging OOM, `file-anon-mix`.
+//!
+//! ```text
+//!   R processes ──► each maps the whole file for itself ──► a load from every page, in order ──► pause ──► again, for ever
+//!   1 process   ──► when every reader has been through once:
+//!                   a heap for A threads ──► each stores to every page of its share ──► all done: unmap ──► pause ──► next round
+//! ```
+//!
+//! File and heap together are larger than the budget, and there is no swap: each round pushes a part of the file out, which the readers fault
+//! back. All reclaim is by whoever faults, dozens of tasks at once, and what is reclaimed is hot in as many address spaces as there are readers, so an
+//! aging has as many sets of page tables to walk. The loop before the series gives up when somebody else is aging; whoever does
+//! so eighteen times within one aging is killed, with gigabytes of clean pages at hand (`reclaim.md` §4.5). A kill
+//! is a result here, and no error.
+//!
+//! The run begins with nothing cached, as after the reproducer has made its file and dropped the caches. Processes and threads do not begin at
+//! the same time but one after the other, as fast as they can be made; how fast differs a little, from the seed. Page tables are
+//! not charged: at the published kill, file and heap alone filled the budget to the last 32 pages. Source: `workloads.md` §3.
+
+use crate::costs::Costs;
+use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, MappingId, TaskId};
+use crate::spec::{DeviceSpec, MachineSpec};
+use lowtide_core::MemcgId;
+use lowtide_core::limits::TABLE_ENTRIES;
+use lowtide_workload::SplitMix64;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Nanoseconds that making a process takes, and a thread. Guesses: the usual order of magnitude. Each takes between once and
+/// twice as long.
+const FORK_NS: u64 = 200_000;
+const THREAD_NS: u64 = 15_000;
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MixConfig {
+    /// Bytes of the file.
+    pub file: u64,
+    /// Bytes of the heap.
+    pub anon: u64,
+    /// Processes that read the file.
+    pub readers: u32,
+    /// Threads that fill the heap.
+    pub threads: u32,
+    /// Nanoseconds between two passes of a reader.
+    pub pause_ns: u64,
+    /// Nanoseconds between two rounds.
+    pub between_ns: u64,
+    /// Rounds of filling and unmapping.
+    pub rounds: u32,
+    /// The machine's work takes so many times as long as it would: 16 for a part of a sixteenth, so that its passes over memory take as
+    /// long as those over all of it, while pauses stay (T-mode, `workloads.md` §0.3). The scheduler's share stays, too: there
+    /// are as many tasks.
+    pub slowdown: u32,
+    /// Seed of how long things take to begin.
+    pub seed: u64,
+}
+
+impl MixConfig {
+    /// The published reproducer in its later form, for a budget of [`MixConfig::MAX`].
+    #[must_use]
+    pub const fn published() -> Self {
+        Self {
+            file: 8 << 30,
+            anon: 14 << 30,
+            readers: 96,
+            threads: 96,
+            pause_ns: 120_000_000,
+            between_ns: 1_000_000_000,
+            rounds: 128,
+            slowdown: 1,
+            seed: 1,
+        }
+    }
+
+    /// The budget that it was run in, in bytes.
+    pub const MAX: u64 = 16 << 30;
+}
+
+/// Who asked for the page that could not be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Faulted {
+    /// A thread that fills the heap.
+    Heap,
+    /// A reader of the file.
+    File,
+}
+
+/// A charge that failed, which in the kernel calls the killer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kill {
+    /// Virtual nanoseconds since the caches were dropped.
+    pub at_ns: u64,
+    /// Whose it was.
+    pub faulted: Faulted,
+    /// Nanoseconds that it had been trying.
+    pub tried_ns: u64,
+    /// Clean pages of the file that were cached at that moment.
+    pub clean_file_pages: u64,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub struct MixResult {
+    /// Counters at the end, or at the kill.
+    pub stat: MachineStat,
+    /// Rounds that were finished.
+    pub rounds: u32,
+    /// The kill, if there was one: everything ended with it.
+    pub killed: Option<Kill>,
+    /// Nanoseconds until every reader had been through the file once.
+    pub first_pass_ns: u64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    config: MixConfig,
+    heap: MappingId,
+    rng: SplitMix64,
+    /// Readers that have been through the file at least once.
+    warm: u32,
+    first_pass_ns: u64,
+    /// The round that is being run, from 1 on; 0 before the first.
+    round: u32,
+    finished: u32,
+    /// Threads that have not finished their share of the round.
+    busy: u32,
+    workers: Vec<TaskId>,
+    parent: Option<TaskId>,
+    faulted: Faulted,
+}
+
+impl Shared {
+    /// Between once and twice so long.
+    fn about(&mut self, nanos: u64) -> u64 {
+        nanos + self.rng.below(nanos)
+    }
+}
+
+type Mix = Rc<RefCell<Shared>>;
+
+/// Runs the workload on a machine. `done` counts rounds, for a progress bar.
+///
+/// # Errors
+/// [`MachineError`], but no [`MachineError::OutOfMemory`]: that is [`MixResult::killed`].
+pub fn run(
+    machine: &MachineConfig,
+    config: &MixConfig,
+    done: &AtomicU64,
+    stop: &AtomicBool,
+) -> Result<MixResult, MachineError> {
+    let machine = MachineConfig { spec: slowed(machine.spec.clone(), config.slowdown), ..machine.clone() };
+    let mut m = Machine::new(&machine)?;
+    let page = machine.spec.page;
+    let (heap, maps) = {
+        let mut world = m.world();
+        world.sched.quantum_ns *= u64::from(config.slowdown.max(1));
+        let file = world.add_file(config.file / page);
+        let parent = world.add_address_space(MemcgId::ROOT);
+        let heap = world.map_heap(parent, config.anon / page);
+        let maps: Vec<MappingId> = (0..config.readers)
+            .map(|_| {
+                let process = world.add_address_space(MemcgId::ROOT);
+                let open = world.open(file);
+                world.map_file(process, open)
+            })
+            .collect();
+        (heap, maps)
+    };
+    let mix = Rc::new(RefCell::new(Shared {
+        config: config.clone(),
+        heap,
+        rng: SplitMix64::new(config.seed),
+        warm: 0,
+        first_pass_ns: 0,
+        round: 0,
+        finished: 0,
+        busy: 0,
+        workers: Vec::new(),
+        parent: None,
+        faulted: Faulted::Heap,
+    }));
+    let mut begins = 0;
+    for map in maps {
+        begins += mix.borrow_mut().about(FORK_NS);
+        let mix = Rc::clone(&mix);
+        m.background(move |ctx| reader(ctx, mix, map, begins));
+    }
+    for number in 0..config.threads {
+        let mix = Rc::clone(&mix);
+        m.background(move |ctx| worker(ctx, mix, number));
+    }
+    let parent = Rc::clone(&mix);
+    m.client(move |ctx| rounds(ctx, parent));
+    let ended = m.run(stop, &mut || done.store(mix.borrow().finished.into(), Relaxed));
+    let stat = m.stat();
+    let shared = mix.borrow();
+    let killed = match ended {
+        Ok(()) => None,
+        Err(MachineError::OutOfMemory { at_ns }) => Some(Kill {
+            at_ns,
+            faulted: shared.faulted,
+            tried_ns: stat.kernel.oom_tried_ns,
+            clean_file_pages: stat.memory.file - stat.memory.file_dirty - stat.memory.file_writeback,
+        }),
+        Err(error) => return Err(error),
+    };
+    Ok(MixResult { rounds: shared.finished, first_pass_ns: shared.first_pass_ns, stat, killed })
+}
+
+/// A machine that takes so many times as long for everything but switching between tasks.
+fn slowed(spec: MachineSpec, times: u32) -> MachineSpec {
+    let times = u64::from(times.max(1));
+    let Costs { context_switch_ns, wakeup_ns, tick_ns, .. } = spec.costs;
+    let device = DeviceSpec {
+        read_ns: spec.device.read_ns * times,
+        write_ns: spec.device.write_ns * times,
+        read_bandwidth: (spec.device.read_bandwidth / times).max(1),
+        write_bandwidth: (spec.device.write_bandwidth / times).max(1),
+        ..spec.device
+    };
+    let costs = Costs { context_switch_ns, wakeup_ns, tick_ns, ..spec.costs.times(times) };
+    MachineSpec { device, costs, ..spec }
+}
+
+/// A reader's life.
+async fn reader(ctx: Ctx, mix: Mix, map: MappingId, begins: u64) -> Result<(), MachineError> {
+    ctx.sleep(begins).await;
+    let (pages, pause) = {
+        let mix = mix.borrow();
+        (mix.config.file / ctx.w().page_bytes, mix.config.pause_ns)
+    };
+    let mut first = true;
+    loop {
+        ctx.sweep(map, 0, pages, false).await.inspect_err(|_| mix.borrow_mut().faulted = Faulted::File)?;
+        if std::mem::take(&mut first) {
+            ctx.settle().await;
+            let mut mix = mix.borrow_mut();
+            mix.warm += 1;
+            if mix.warm == mix.config.readers {
+                mix.first_pass_ns = ctx.now();
+                wake(&ctx, mix.parent);
+            }
+        }
+        ctx.sleep(pause).await;
+    }
+}
+
+/// The life of a thread that fills its share of the heap in every round.
+async fn worker(ctx: Ctx, mix: Mix, number: u32) -> Result<(), MachineError> {
+    mix.borrow_mut().workers.push(ctx.id);
+    let (heap, share) = {
+        let mix = mix.borrow();
+        (mix.heap, mix.config.anon / ctx.w().page_bytes / u64::from(mix.config.threads))
+    };
+    for round in 1.. {
+        ctx.settle().await;
+        while mix.borrow().round < round {
+            ctx.block(None).await;
+        }
+        let swept = ctx.sweep(heap, u64::from(number) * share, share, true).await;
+        swept.inspect_err(|_| mix.borrow_mut().faulted = Faulted::Heap)?;
+        ctx.settle().await;
+        let mut mix = mix.borrow_mut();
+        mix.busy -= 1;
+        if mix.busy == 0 {
+            wake(&ctx, mix.parent);
+        }
+    }
+    Ok(())
+}
+
+/// The life of the process that runs the rounds.
+async fn rounds(ctx: Ctx, mix: Mix) -> Result<(), MachineError> {
+    let config = {
+        let mut mix = mix.borrow_mut();
+        mix.parent = Some(ctx.id);
+        mix.config.clone()
+    };
+    let (heap, pages) = (mix.borrow().heap, config.anon / ctx.w().page_bytes);
+    ctx.settle().await;
+    while mix.borrow().warm < config.readers {
+        ctx.block(None).await;
+    }
+    for round in 1..=config.rounds {
+        // Threads that have been woken too early go back to sleep: they run when the round has come for them.
+        mix.borrow_mut().busy = config.threads;
+        mix.borrow_mut().round = round;
+        for number in 0..config.threads {
+            let takes = mix.borrow_mut().about(THREAD_NS);
+            ctx.spend(takes).await;
+            let worker = mix.borrow().workers.get(number as usize).copied();
+            wake(&ctx, worker);
+        }
+        ctx.settle().await;
+        while mix.borrow().busy > 0 {
+            ctx.block(None).await;
+        }
+        // Other tasks run while a large mapping goes, table by table.
+        let mut first = 0;
+        while first < pages {
+            let some = TABLE_ENTRIES.min(pages - first);
+            ctx.give_up(heap, first, some).await;
+            first += some;
+        }
+        mix.borrow_mut().finished = round;
+        ctx.sleep(config.between_ns).await;
+    }
+    Ok(())
+}
+
+fn wake(ctx: &Ctx, task: Option<TaskId>) {
+    if let Some(task) = task {
+        ctx.w().sched.wake(task);
+    }
+}

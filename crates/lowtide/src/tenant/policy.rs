@@ -1,0 +1,139 @@
+//! What happens above a limit: the law that says how long threads sleep, programs that decide instead, and advice.
+//!
+//! A program is an eBPF object (`lowtide-bpf`, its header `lowtide_bpf.h` says what it sees). It is checked when it is attached, runs in a virtual machine that can reach
+//! nothing but its maps, and its answers are clamped: it can make threads wait, up to 2 s at a time, and say who is spared first. It cannot make a charge fail. What a
+//! program asks to be reclaimed in advance is reclaimed every two seconds. Source: `memcg.md` §7, 8, 15.
+
+use super::{Tenant, TenantError};
+use crate::pool::{Pool, State};
+use lowtide_bpf::{LoadError, Programs};
+use lowtide_core::high::handler::HighPolicy;
+use lowtide_core::psi::Pressure;
+use lowtide_core::{MemcgId, Reason};
+use std::sync::MutexGuard;
+
+/// What a thread does that would have to sleep because a tenant is over a limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnStall {
+    /// It sleeps, 2 s at most at a time.
+    #[default]
+    Throttle,
+    /// The operation fails with [`Error::OverLimit`](crate::Error::OverLimit). What it brought in stays.
+    Error,
+    /// It goes on, without evicting either: `high` is only counted, and the tenant grows up to `max`.
+    Grow,
+}
+
+/// Why a program cannot decide for a tenant.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// The tenant cannot have one.
+    #[error(transparent)]
+    Tenant(#[from] TenantError),
+    /// The program was refused.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+impl Tenant {
+    /// Sets what threads pay for being over a limit of this tenant. Default: stall debt.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`], [`TenantError::Root`].
+    pub fn set_high_policy(&self, policy: HighPolicy) -> Result<(), TenantError> {
+        self.limited()?.engine.set_high_policy(self.id, policy);
+        Ok(())
+    }
+
+    /// Sets what a thread does that would have to sleep. Default: it sleeps.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`], [`TenantError::Root`].
+    pub fn set_on_stall(&self, on_stall: OnStall) -> Result<(), TenantError> {
+        self.limited()?.on_stall.insert(self.id, on_stall);
+        self.pool().throttled.notify_all();
+        Ok(())
+    }
+
+    /// Lets a program decide about this tenant and those below it that have none of their own. It takes the place of the one that was attached before, at once
+    /// for whoever charges next. The handle that is returned shares the program's state: what it counts, its maps, whether it was switched off and why.
+    ///
+    /// # Errors
+    /// [`PolicyError::Load`] with the section, the instruction and the reason; the program before stays then.
+    pub fn attach(&self, object: &[u8], name: &str) -> Result<Programs, PolicyError> {
+        let programs = Programs::load(object, name)?;
+        let mut state = self.lock()?;
+        state.engine.set_hooks(self.id, Some(Box::new(programs.clone())));
+        state.programs.insert(self.id, programs.clone());
+        Ok(programs)
+    }
+
+    /// Takes the program away. Returns whether there was one.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn detach(&self) -> Result<bool, TenantError> {
+        let mut state = self.lock()?;
+        state.programs.remove(&self.id);
+        Ok(state.engine.set_hooks(self.id, None).is_some())
+    }
+
+    /// How much time is lost waiting for memory; `Display` is the text of `memory.pressure`. What is seen of it: reclaim for this tenant and those below, and reads of
+    /// pages that a limit of theirs had evicted.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn pressure(&self) -> Result<Pressure, TenantError> {
+        let now = self.pool().now();
+        Ok(self.lock()?.engine.pressure(self.id, now))
+    }
+
+    /// The budget in bytes with which nine tenths of the waiting for evicted pages would not have been, over the last minutes; what the tenant uses, if nobody waited.
+    /// An upper estimate.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn advice(&self) -> Result<u64, TenantError> {
+        let now = self.pool().now();
+        let pages = self.lock()?.engine.advice(self.id, now);
+        Ok(self.to_bytes(pages))
+    }
+
+    /// The pool's lock, with a tenant that can have limits.
+    fn limited(&self) -> Result<MutexGuard<'_, State>, TenantError> {
+        if self.id == MemcgId::ROOT { Err(TenantError::Root) } else { self.lock() }
+    }
+}
+
+impl Pool {
+    /// Reclaims what programs ask for by themselves. Cost: O(programs).
+    pub(crate) fn serve_programs<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let now = self.now();
+        let attached: Vec<MemcgId> = state.programs.keys().copied().collect();
+        let mut wanted = Vec::new();
+        for id in attached {
+            let State { engine, programs, .. } = &mut *state;
+            wanted.push((id, engine.ask_proactive(id, now)));
+            let requests = programs[&id].take_requests();
+            // A program may name groups that it knows from snapshots: its own and those below.
+            for request in requests {
+                let group = engine.below(id).find(|at| at.number() == request.group);
+                wanted.extend(group.map(|group| (group, request.pages.min(engine.usage(group)))));
+            }
+        }
+        for (id, pages) in wanted {
+            let mut left = pages;
+            while left > 0 && state.engine.alive(id) {
+                let reclaimed;
+                (state, reclaimed) =
+                    self.piece(state, id, left.min(super::control::PIECE), Reason::Proactive);
+                if reclaimed == 0 {
+                    break;
+                }
+                left = left.saturating_sub(reclaimed);
+            }
+        }
+        state
+    }
+}
