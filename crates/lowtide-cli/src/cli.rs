@@ -32,6 +32,9 @@ machine: CPUs, tasks, locks, a device, read-ahead, write-back, in virtual time. 
 beside the published figures, with the verdict whether they were reproduced.
   tenants are 64 workers with large buffers on a machine with zram, without a group limit. Below full size a page stands for many: memory \
 shrinks, what a page costs grows, numbers and times stay, so on xeon-96t the published figures are shown at any --scale.
+  high-thrash and noisy-neighbour run on it, too, in groups of their own: a task that thrashes above memory.high pays by each law of \
+--high-policy and each program of --bpf, with and without read-ahead, beside the published samples; tenants keep their hit ratio beside a \
+scanner with memory.low, or lose it without.
   file-anon-mix is the published aging OOM: more memory than the budget, no swap, and a hundred tasks that reclaim at once. A kill is a result, and the \
 row has the counters of that moment. At a part of the size the machine is slower by as much, so that passes over memory take as long \
 as at the full size. Whether 7.1 is killed, and when, differs from seed to seed.
@@ -48,6 +51,8 @@ Examples:
   lowtide sim ycsb-b --policy mglru-7.1,mglru-7.1+S10,mglru
   lowtide sim ycsb-b --scale 0.05 --machine hdd --threads 8
   lowtide sim tenants --seconds 120 --policy mglru-7.1,mglru
+  lowtide sim high-thrash --policy mglru --bpf examples/bpf/refault_recency.bpf.o
+  lowtide sim noisy-neighbour --policy mglru,lru
   lowtide sim file-anon-mix --rounds 20 --seed 1
   lowtide sim zipf --accesses 50M --json
   lowtide sim zipf --machine laptop --max 512M --threads 4 --write 10

@@ -136,6 +136,82 @@ fn the_names_in_the_json_are_pinned() {
     }
 }
 
+/// A thrash as short as it can be.
+const THRASH: [&str; 7] = ["sim", "high-thrash", "--no-readahead", "--seconds", "1", "--policy", "mglru"];
+/// The program that does what the published patch does.
+const TWIN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/bpf/refault_recency.bpf.o");
+
+#[test]
+fn a_row_of_a_thrash_says_what_the_device_and_the_neighbour_got_and_published_samples_stand_at_the_end() {
+    let results = json(&args(&THRASH, &["--high-policy", "refault-recency,stall-debt", "--bpf", TWIN]));
+    let all = rows(&results);
+    assert_eq!((&results["machine"]["name"], all.len()), (&"thrash".into(), 3 + 3));
+    let laws: Vec<&str> = all[..3].iter().map(|row| row["high_policy"].as_str().unwrap()).collect();
+    assert_eq!(laws, ["refault-recency", "stall-debt", "bpf:refault_recency"]);
+    for row in &all[..3] {
+        for name in ["device_tps", "device_read_kib_per_s", "device_util_pct", "throttled_ms", "ops_per_s"] {
+            assert!(row[name].as_f64().unwrap() > 0.0, "{name} in {row}");
+        }
+        assert_eq!((&row["high_bytes"], &row["readahead"]), (&(150 << 20).into(), &false.into()));
+        let samples = row["samples"].as_array().unwrap();
+        assert_eq!(samples.len(), 1);
+        assert_eq!(keys(&samples[0]), BTreeSet::from(["tps", "read_kib", "util_pct"]));
+        let neighbour = &row["neighbour"];
+        assert_eq!(
+            keys(neighbour),
+            BTreeSet::from(["ops_per_s", "alone_ops_per_s", "latency_us", "thrasher_ops_per_s"])
+        );
+        assert!(neighbour["ops_per_s"].as_f64() <= neighbour["alone_ops_per_s"].as_f64(), "{row}");
+    }
+    for name in ["stat", "samples", "neighbour", "throttled_ms"] {
+        assert_eq!(all[0][name], all[2][name], "the program decides as the patch does: {name}");
+    }
+    for (row, samples) in all[3..].iter().zip([6, 5, 6]) {
+        assert_eq!((&row["system"], &row["source"]), (&"published".into(), &"patch".into()));
+        assert_eq!(row["samples"].as_array().unwrap().len(), samples);
+    }
+    let output = text(&run(&args(&THRASH, &["--high-policy", "stall-debt"])).stdout);
+    assert!(
+        output.contains("the neighbour alone") && output.contains("ours, random: device busy"),
+        "{output}"
+    );
+}
+
+#[test]
+fn a_row_of_a_noisy_neighbour_says_what_the_tenants_lost() {
+    let results = json(&["sim", "noisy-neighbour", "--policy", "mglru", "--seconds", "1"]);
+    let all = rows(&results);
+    let company: Vec<&str> = all.iter().map(|row| row["company"].as_str().unwrap()).collect();
+    assert_eq!(company, ["alone", "scanner", "scanner, low"]);
+    let change = |at: usize| all[at]["hit_ratio_change_pct"].as_f64().unwrap();
+    assert!(change(0) == 0.0 && change(1) < change(2) && change(2).abs() <= 2.0, "{results}");
+    for row in all {
+        assert_eq!(row["tenant_hit_ratios"].as_array().unwrap().len(), 4);
+        assert!((0.0..=1.0).contains(&row["hit_ratio"].as_f64().unwrap()));
+    }
+    assert!(all[0]["scanned_pages_per_s"] == 0.0 && all[2]["scanned_pages_per_s"].as_f64() > Some(1000.0));
+}
+
+#[test]
+fn options_of_a_thrash_that_cannot_be_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let noise = write(dir.path(), "noise.o", "no program");
+    refused(&args(&THRASH, &["--bpf", noise.to_str().unwrap()]), 1, &["noise.o", "ELF", "clang"]);
+    refused(&args(&THRASH, &["--bpf", "/nonexistent.o"]), 1, &["/nonexistent.o", "--bpf"]);
+    refused(&args(&THRASH, &["--high-policy", "overrage"]), 2, &["overrage", "stall-debt"]);
+    refused(&args(&THRASH, &["--max", "1G"]), 2, &["--max", "memory.high"]);
+    refused(&args(&THRASH, &["--ops", "5"]), 2, &["--ops", "--seconds"]);
+    refused(&args(&ZIPF, &["--high-policy", "overage"]), 2, &["--high-policy", "high-thrash"]);
+    refused(&args(&ZIPF, &["--bpf", TWIN]), 2, &["--bpf", "high-thrash"]);
+    refused(&args(&YCSB, &["--no-readahead"]), 2, &["--no-readahead", "high-thrash"]);
+    refused(&["sim", "noisy-neighbour", "--threads", "2"], 2, &["--threads", "4 tenants"]);
+    refused(&["sim", "noisy-neighbor", "--max", "1G"], 2, &["did you mean `noisy-neighbour`"]);
+    let small = write(dir.path(), "small.toml", "cpus = 2\nmemory = \"256M\"\n");
+    for workload in ["high-thrash", "noisy-neighbour"] {
+        refused(&["sim", workload, "--machine", small.to_str().unwrap()], 2, &["small", "at least"]);
+    }
+}
+
 /// A kill, or none, is a result like any other.
 #[test]
 fn readers_beside_allocating_threads_have_rows_with_rounds_and_kills() {
@@ -169,6 +245,7 @@ fn the_same_seed_prints_the_same_bytes_and_another_one_does_not() {
     let of_trace = ["sim", "--trace", trace.to_str().unwrap(), "--max", "1M"];
     for arguments in [
         YCSB.to_vec(),
+        args(&THRASH, &["--high-policy", "stall-debt"]),
         args(&ZIPF, &["--timing=off"]),
         args(&ZIPF, &threads),
         of_trace.to_vec(),

@@ -165,6 +165,22 @@ fn a_stall_is_owed_at_the_level_whose_limit_evicted_the_page() {
     }
 }
 
+/// §8.4, 8.6: the policy's own measure of a recent refault is not the law's. What was gone for no more evictions than the level holds pages belongs to the working set.
+#[test]
+fn a_page_that_left_lately_is_of_the_working_set_whatever_the_policy_makes_of_it() {
+    let mut f = Forest::new(Policy::MGLRU, 1 << 14, 1);
+    let group = f.group(ROOT, u64::MAX);
+    let mut refaulted = refault(&mut f, group, group, true);
+    refaulted.recent = false;
+    let usage = f.engine.usage(group);
+    for (distance, counts) in [(usage, true), (usage + 1, false)] {
+        refaulted.distance = distance;
+        let mut debt = TaskDebt::default();
+        f.engine.stalled(group, &refaulted, 100 * MS, 4096, &mut debt, SECOND);
+        assert_eq!(debt.unpaid(SECOND) > 0, counts, "{distance} of {usage}");
+    }
+}
+
 /// §8.2: what was evicted on request, or for the whole pool, is nobody's fault.
 #[test]
 fn eviction_on_request_makes_no_debt() {

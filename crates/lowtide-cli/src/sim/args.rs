@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use clap::{ArgGroup, Args, ValueEnum};
 use lowtide::{Policy, Size};
+use lowtide_core::high::handler::HighPolicy;
 use lowtide_sim::baseline::Baseline;
 use lowtide_sim::swarm::{Bug, Plan};
 use lowtide_workload::trace::Format;
@@ -19,7 +20,7 @@ use super::count::Count;
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["workload", "trace", "swarm", "swarm_plan"]))]
 pub(crate) struct SimArgs {
-    /// ycsb-a, ycsb-b, ycsb-c, tenants, file-anon-mix, zipf, uniform or loop (see `lowtide list workloads`)
+    /// ycsb-a, ycsb-b, ycsb-c, tenants, file-anon-mix, high-thrash, noisy-neighbour, zipf, uniform or loop (see `lowtide list workloads`)
     pub(crate) workload: Option<Target>,
     /// Play this trace instead of a workload; `-` is standard input
     #[arg(long, value_name = "FILE")]
@@ -27,13 +28,13 @@ pub(crate) struct SimArgs {
     /// Format of the trace: csv, compact, oracle-general, object-csv, msr, lackey or filemap [default: told by its content]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
-    /// Simulated machine: a name (`lowtide list machines`) or a TOML file [default: xeon-96t for ycsb and tenants, ramdisk for file-anon-mix, else none: see below]
+    /// Simulated machine: a name (`lowtide list machines`) or a TOML file [default: xeon-96t for ycsb and tenants, ramdisk for file-anon-mix, thrash for high-thrash, laptop for noisy-neighbour, else none: see below]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) machine: Option<String>,
     /// Memory budget; `max` is all of the machine's memory [default: 10G x scale for ycsb, 16G x scale for file-anon-mix, 256M for zipf, uniform and loop, a quarter of what a trace touches; on a machine, a trace has all of its memory, and so have tenants]
     #[arg(long, value_name = "SIZE")]
     pub(crate) max: Option<Size>,
-    /// Reclaim policies, one row each, with any switches: mglru-7.1+S10 [default: mglru,mglru-7.1,lru]
+    /// Reclaim policies, one row each, with any switches: mglru-7.1+S10 [default: mglru,mglru-7.1,lru; mglru,mglru-7.1 for high-thrash]
     #[arg(long, value_name = "P,P", value_delimiter = ',')]
     pub(crate) policy: Option<Vec<Policy>>,
     /// Threads of the workload, on a machine [default: 32 for ycsb, else 1; a trace has its own]
@@ -45,9 +46,18 @@ pub(crate) struct SimArgs {
     /// Records, operations, caches and budget of ycsb, the memory of the machine and of tenants, or the sizes of file-anon-mix, as a part of the published experiment's [default: 1 for ycsb, 0.0625 for tenants, 1/64 for file-anon-mix]
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pub(crate) scale: Option<f64>,
-    /// Virtual seconds, for tenants [default: 600]
+    /// Virtual seconds, for tenants, high-thrash and noisy-neighbour [default: 600; 30 for high-thrash, 10 for noisy-neighbour]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) seconds: Option<u64>,
+    /// What tasks pay for being over memory.high, for high-thrash: overage, refault-recency or stall-debt [default: all]
+    #[arg(long, value_name = "P,P", value_delimiter = ',')]
+    pub(crate) high_policy: Option<Vec<HighPolicy>>,
+    /// A program that decides what tasks pay, one more row for each, for high-thrash: an object file for eBPF
+    #[arg(long, value_name = "FILE")]
+    pub(crate) bpf: Vec<PathBuf>,
+    /// Only the runs without read-ahead, for high-thrash
+    #[arg(long)]
+    pub(crate) no_readahead: bool,
     /// Rounds of filling and unmapping, for file-anon-mix [default: 128, as published]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) rounds: Option<u32>,
@@ -188,6 +198,10 @@ pub(crate) enum Target {
     Database(Letter),
     /// Programs of equal demand.
     Tenants,
+    /// A thrash above `memory.high`.
+    HighThrash,
+    /// Working sets beside a scanner.
+    NoisyNeighbour,
     /// Readers of a mapped file beside threads that allocate and free.
     Mix,
     /// Accesses to single pages.
@@ -207,11 +221,13 @@ pub(crate) enum Pattern {
 
 impl Target {
     /// All of them, in the order in which they are listed.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Database(Letter::A),
         Self::Database(Letter::B),
         Self::Database(Letter::C),
         Self::Tenants,
+        Self::HighThrash,
+        Self::NoisyNeighbour,
         Self::Mix,
         Self::Pages(Pattern::Zipf),
         Self::Pages(Pattern::Uniform),
@@ -225,6 +241,8 @@ impl Target {
             Self::Database(Letter::B) => "ycsb-b",
             Self::Database(Letter::C) => "ycsb-c",
             Self::Tenants => "tenants",
+            Self::HighThrash => "high-thrash",
+            Self::NoisyNeighbour => "noisy-neighbour",
             Self::Mix => "file-anon-mix",
             Self::Pages(Pattern::Zipf) => "zipf",
             Self::Pages(Pattern::Uniform) => "uniform",
@@ -243,6 +261,10 @@ impl Target {
             }
             Self::Database(Letter::C) => "a document store with a cache of its own, reads, YCSB's popularity",
             Self::Tenants => "servers with large buffers and their browsers, 32 tenants alike, on zram",
+            Self::HighThrash => "a task that thrashes above memory.high, and a neighbour on its disk",
+            Self::NoisyNeighbour => {
+                "tenants with working sets beside one that scans, with and without memory.low"
+            }
             Self::Mix => {
                 "96 readers of a mapped file beside 96 threads that allocate and free: the aging OOM"
             }

@@ -71,7 +71,8 @@ pub(crate) fn tenants_verdict_lines(rows: &[Row]) -> Vec<String> {
     criteria_lines(&tenants_verdict(&before, &after, of(Arm::Classical).as_ref()))
 }
 
-fn criteria_lines(criteria: &[Criterion]) -> Vec<String> {
+/// Criteria as a table.
+pub(crate) fn criteria_lines(criteria: &[Criterion]) -> Vec<String> {
     let mut table = table::new(&["reproduced?", "here", "at least", "at most", "published", ""], 1);
     for criterion in criteria {
         table.add_row(cells(criterion));

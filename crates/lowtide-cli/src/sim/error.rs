@@ -5,6 +5,7 @@
 use std::io;
 
 use lowtide::{Policy, Size};
+use lowtide_bpf::LoadError;
 use lowtide_core::ConfigError;
 use lowtide_sim::spec::SpecError;
 use lowtide_sim::{MachineError, PlayError};
@@ -83,6 +84,17 @@ pub(crate) enum SimError {
         /// What the system said.
         source: io::Error,
     },
+    /// A program cannot be read.
+    #[error("cannot read the program {}: {source}; give --bpf an object file that clang made for BPF", path.display())]
+    Program {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A program cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
     /// A swarm found something.
     #[error("{0}")]
     Swarm(String),

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `args`, `count`, `options` | what can be said; what each option may be |
 //! | `database`, `compare` | the published experiment; ratios, published rows, the verdict |
+//! | `high_thrash` | a task that thrashes above its limit, and what it pays |
+//! | `noisy` | tenants with working sets, and one that scans |
 //! | `tenants` | programs of equal demand that share a machine |
 //! | `mix` | the aging OOM |
 //! | `pages`, `stream` | streams of single pages |
@@ -21,9 +23,11 @@ mod count;
 mod database;
 pub(crate) mod error;
 mod full;
+mod high_thrash;
 mod host;
 mod jobs;
 mod mix;
+mod noisy;
 mod options;
 mod pages;
 mod row;
@@ -57,6 +61,8 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
         Some(Target::Database(letter)) => database::run(args, letter),
         Some(Target::Tenants) => tenants::run(args),
         Some(Target::Mix) => mix::run(args),
+        Some(Target::NoisyNeighbour) => noisy::run(args),
+        Some(Target::HighThrash) => high_thrash::run(args),
         Some(Target::Pages(pattern)) => pages::run(args, pattern),
         None => trace::run(args),
     }

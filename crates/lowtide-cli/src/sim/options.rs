@@ -19,6 +19,10 @@ pub(crate) enum Kind {
     Database,
     /// Tenants, who always have a machine.
     Tenants,
+    /// A thrash, which always has a machine and a limit of its own.
+    HighThrash,
+    /// Tenants and a scanner, on a machine and in a budget of their own.
+    Noisy,
     /// Readers beside threads that allocate, which always have one, too.
     Mix,
     /// Single pages.
@@ -35,6 +39,8 @@ impl Kind {
         match args.workload {
             Some(Target::Database(_)) => Self::Database,
             Some(Target::Tenants) => Self::Tenants,
+            Some(Target::HighThrash) => Self::HighThrash,
+            Some(Target::NoisyNeighbour) => Self::Noisy,
             Some(Target::Mix) => Self::Mix,
             Some(Target::Pages(_)) => Self::Pages,
             None if args.trace.is_some() => Self::Trace,
@@ -52,8 +58,10 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
     let pages = kind == Kind::Pages;
     let tenants = kind == Kind::Tenants;
     let mix = kind == Kind::Mix;
+    let thrash = kind == Kind::HighThrash;
+    let noisy = kind == Kind::Noisy;
     let scales = mix || tenants || kind == Kind::Database;
-    let plain = args.machine.is_none() && !scales;
+    let plain = args.machine.is_none() && !(scales || thrash || noisy);
     let swarm = kind == Kind::Swarm;
     let plain_trace = plain && kind == Kind::Trace;
     let rules = [
@@ -80,8 +88,27 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
         (args.threads.is_some() && plain, "--threads", "simulated machines; name one with --machine"),
         (args.ops.is_some() && kind == Kind::Trace, "--ops", "workloads; a trace is played to its end"),
         (args.scale.is_some() && !scales, "--scale", "ycsb, tenants and file-anon-mix; use --size and --ops"),
-        (args.seconds.is_some() && !tenants, "--seconds", "tenants; use --ops"),
-        (tenants && args.ops.is_some(), "--ops", "other workloads; use --seconds for tenants"),
+        (
+            args.seconds.is_some() && !tenants && !thrash && !noisy,
+            "--seconds",
+            "tenants and high-thrash; use --ops",
+        ),
+        (
+            (tenants || thrash || noisy) && args.ops.is_some(),
+            "--ops",
+            "other workloads; use --seconds for tenants and high-thrash",
+        ),
+        (
+            thrash && args.max.is_some(),
+            "--max",
+            "other workloads; high-thrash has a memory.high of 150M and no budget",
+        ),
+        (noisy && args.max.is_some(), "--max", "other workloads; the tenants and the scanner share 176M"),
+        (noisy && args.threads.is_some(), "--threads", "other workloads; there are 4 tenants and a scanner"),
+        ((thrash || noisy) && args.timing.is_some(), "--timing", "other workloads"),
+        (args.high_policy.is_some() && !thrash, "--high-policy", "high-thrash"),
+        (!args.bpf.is_empty() && !thrash, "--bpf", "high-thrash"),
+        (args.no_readahead && !thrash, "--no-readahead", "high-thrash"),
         (
             tenants && args.threads.is_some(),
             "--threads",

@@ -111,7 +111,40 @@ pub(crate) struct Row {
     /// What was read from it, per virtual second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) device_read_kib_per_s: Option<f64>,
-    /// How long reclaim slept, all tasks together.
+    /// Who is there: `alone`, `scanner`, or `scanner, low`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) company: Option<&'static str>,
+    /// The share of the tenants' accesses that found their page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hit_ratio: Option<f64>,
+    /// By how much that differs from what they have alone, in percent of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hit_ratio_change_pct: Option<f64>,
+    /// The share for each tenant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tenant_hit_ratios: Option<Vec<f64>>,
+    /// Pages that the scanner read per virtual second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) scanned_pages_per_s: Option<f64>,
+    /// Commands of the device per virtual second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) device_tps: Option<f64>,
+    /// The device, second by second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) samples: Option<Vec<DeviceSample>>,
+    /// What tasks pay for being over `memory.high`; `bpf:NAME` for a program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) high_policy: Option<String>,
+    /// `memory.high` of the group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) high_bytes: Option<u64>,
+    /// Whether the kernel read ahead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) readahead: Option<bool>,
+    /// Who else used the device, in a run of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) neighbour: Option<NeighbourRow>,
+    /// How long reclaim slept, all tasks together; how long tasks slept for being over a limit, where that is what is measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) throttled_ms: Option<f64>,
     /// How long writers were held back because too much was dirty, all tasks together.
@@ -140,6 +173,30 @@ pub(crate) struct Row {
     /// Bytes of real memory for each page of data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bytes_per_page: Option<f64>,
+}
+
+/// A device in one second, as `sar` shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct DeviceSample {
+    /// Commands.
+    pub(crate) tps: f64,
+    /// KiB read.
+    pub(crate) read_kib: f64,
+    /// Busy, in percent.
+    pub(crate) util_pct: f64,
+}
+
+/// A neighbour on the same device.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct NeighbourRow {
+    /// Its reads per virtual second.
+    pub(crate) ops_per_s: f64,
+    /// The same when it has the device for itself.
+    pub(crate) alone_ops_per_s: f64,
+    /// Virtual microseconds of a read.
+    pub(crate) latency_us: LatencyUs,
+    /// Operations of the row's own workload per second beside it.
+    pub(crate) thrasher_ops_per_s: f64,
 }
 
 /// Operations of workers that are alike, as far as they are known.

@@ -199,7 +199,9 @@ impl Engine {
             level: level.number(),
             depth,
             evicted_for,
-            working_set: refaulted.recent,
+            // Whether a policy gives the page a place among the active is its own affair (a generation can be over long before as much as the level holds was evicted). What
+            // counts here is whether the page would have stayed in a memory twice the size.
+            working_set: refaulted.recent || refaulted.distance <= usage,
             stall_ns,
             bytes,
         };

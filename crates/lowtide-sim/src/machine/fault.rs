@@ -18,7 +18,7 @@ use super::files::OpenId;
 use super::lock::RwSemId;
 use super::world::World;
 use crate::memory::{ObjectId, VmaId};
-use lowtide_core::{LruType, MemcgId, SpaceId};
+use lowtide_core::{Flags, FolioId, LruType, MemcgId, SpaceId};
 
 /// The number of a mapping of the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,15 +98,33 @@ impl World {
         true
     }
 
-    /// Maps a page and, after a read fault of a file, its cached neighbours. Returns how many neighbours.
-    fn map_around(&mut self, mapping: Mapping, page: u64, store: bool) -> u64 {
+    /// Pages that have arrived, are not mapped, and are not of the workingset.
+    fn fresh_unmapped(&self, mapping: Mapping, object: ObjectId, span: std::ops::Range<u64>) -> u32 {
+        let vma = &self.pool.memory.vmas[mapping.vma.0 as usize];
+        let fresh = |frame: FolioId| {
+            let folio = self.pool.engine.folio(frame);
+            !self.is_locked(frame) && folio.is_some_and(|folio| !folio.flags().contains(Flags::WORKINGSET))
+        };
+        span.filter(|&p| !vma.ptes.get(p).present && self.pool.frame(object, p).is_some_and(fresh)).count()
+            as u32
+    }
+
+    /// Maps a page and, after a read fault of a file, its cached neighbours; `found` says whether the page was there at once. Returns how many neighbours.
+    fn map_around(&mut self, mapping: Mapping, page: u64, store: bool, found: bool) -> u64 {
+        let object = self.pool.memory.vmas[mapping.vma.0 as usize].object;
+        let around = self.fault_around_pages.max(1);
+        let first = page / around * around;
+        if let Some(open) = mapping.open {
+            let counts = self.opens[open.0 as usize].readahead.counts_pages();
+            let span = if store { page..page + 1 } else { first..first + around };
+            let fresh = if counts { self.fresh_unmapped(mapping, object, span) } else { 0 };
+            self.opens[open.0 as usize].readahead.fault_mapped(found, fresh);
+        }
         let memory = &mut self.pool.memory;
         memory.map(mapping.vma, page, store);
         if store || mapping.open.is_none() {
             return 0;
         }
-        let around = self.fault_around_pages.max(1);
-        let first = page / around * around;
         memory.map_around(mapping.vma, page, first, first + around)
     }
 }
@@ -269,13 +287,10 @@ impl Ctx {
                     if world.is_locked(frame) {
                         return Ok(Attempt::Wait);
                     }
-                    if !*repeated {
-                        world.opens[open.0 as usize].readahead.fault_hit();
-                    }
                     if store {
                         world.set_dirty(file, page, frame);
                     }
-                    let neighbours = world.map_around(mapping, page, store);
+                    let neighbours = world.map_around(mapping, page, store, !*repeated);
                     world.watched_touch(mapping.vma, page, store);
                     if neighbours > 0 {
                         world.costs.fault_around_ns

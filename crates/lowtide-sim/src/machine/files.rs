@@ -1,6 +1,6 @@
 //! Files: where they are on the device, what of them is dirty, and who has them open.
 
-use super::readahead::Readahead;
+use super::readahead::{MissRule, Readahead};
 use super::sched::TaskId;
 use super::world::World;
 use crate::memory::ObjectId;
@@ -92,6 +92,16 @@ impl World {
         let id = OpenId(self.opens.len() as u32);
         self.opens.push(Open { file, readahead: Readahead::new(self.readahead_pages) });
         id
+    }
+
+    /// Whoever has it open says that accesses are random: nothing is read but what is wanted.
+    pub(crate) fn advise_random(&mut self, open: OpenId) {
+        self.opens[open.0 as usize].readahead = Readahead::new(0);
+    }
+
+    /// Misses of its mappings are counted as they were before Linux 7.
+    pub(crate) fn count_misses_as_before_7(&mut self, open: OpenId) {
+        self.opens[open.0 as usize].readahead.set_rule(MissRule::MappedPages);
     }
 
     pub(crate) fn file(&mut self, id: FileId) -> &mut File {

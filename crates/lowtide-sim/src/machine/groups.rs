@@ -5,9 +5,10 @@
 //! of a read or write, where it holds no lock. Only if more than a batch has accumulated it pays at once, as in the kernel.
 //!
 //! A stall is the time between the beginning and the end of waiting for a page that came back, and of direct reclaim; it goes to the pressure of the groups, and, if a limit was
-//! the cause, to the task's debts. Source: `memcg.md` §6, 8, 14.
+//! the cause, to the task's debts. There, a wait counts until the whole read-ahead window has been served that the task had submitted with the page: a batch costs what it costs. Source: `memcg.md` §6, 8, 14.
 
 use super::ctx::Ctx;
+use super::files::FileId;
 use super::sched::TaskId;
 use super::world::World;
 use crate::memory::ObjectId;
@@ -33,6 +34,8 @@ pub(crate) struct Member {
     debt: TaskDebt,
     psi: TaskPsi,
     paying: bool,
+    /// Reads that it has submitted since it last waited.
+    reads: Reads,
 }
 
 impl Default for Member {
@@ -43,8 +46,19 @@ impl Default for Member {
             debt: TaskDebt::default(),
             psi: TaskPsi::new(0),
             paying: false,
+            reads: Reads::default(),
         }
     }
+}
+
+/// Reads that a task has submitted, one after another.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reads {
+    /// When the first was submitted; `None` without any.
+    from: Option<u64>,
+    /// When the last will have been served.
+    until: u64,
+    bytes: u64,
 }
 
 /// The members of all groups, and refaults whose contents are on their way.
@@ -73,6 +87,24 @@ impl World {
     /// Makes a task a member of a group. What it charged before stays where it is.
     pub(crate) fn join(&mut self, id: TaskId, memcg: MemcgId) {
         self.groups.member(id).memcg = memcg;
+    }
+
+    /// Submits a read for a task, and remembers how long it keeps the device. Returns the CPU nanoseconds that the device takes of the task.
+    pub(crate) fn submit_read_of(
+        &mut self,
+        id: TaskId,
+        file: FileId,
+        first: u64,
+        frames: Vec<FolioId>,
+    ) -> u64 {
+        let now = self.sched.local(id);
+        let bytes = frames.len() as u64 * self.page_bytes;
+        let (until, copied) = self.submit_read(now, file, first, frames);
+        let reads = &mut self.groups.member(id).reads;
+        reads.from.get_or_insert(now);
+        reads.until = until;
+        reads.bytes += bytes;
+        copied
     }
 
     /// A page that came back is on its way.
@@ -141,17 +173,21 @@ impl Ctx {
     }
 
     /// Ends such a wait: books it.
-    pub(super) fn wait_ends(&self, wait: Option<Wait>) {
-        let Some(Wait { refaulted, began }) = wait else { return };
+    pub(super) fn wait_ends(&self, wait: Option<&Wait>) {
         let now = self.now();
         let mut guard = self.w();
         let world = &mut *guard;
+        let reads = std::mem::take(&mut world.groups.member(self.id).reads);
+        let Some(&Wait { refaulted, began }) = wait else { return };
         if refaulted.recent {
             world.psi(self.id, now, TaskPsi::leave_stall);
         }
-        let bytes = world.page_bytes;
         let member = world.groups.member(self.id);
-        world.pool.engine.stalled(member.memcg, &refaulted, now - began, bytes, &mut member.debt, now);
+        let bytes = reads.bytes.max(world.page_bytes);
+        // The first reads of a window are served while the last are still being submitted, and the last when the page that was wanted is there: they cost the others what
+        // they cost, whoever waits for them.
+        let stall_ns = reads.until.max(now) - reads.from.map_or(began, |from| from.min(began));
+        world.pool.engine.stalled(member.memcg, &refaulted, stall_ns, bytes, &mut member.debt, now);
     }
 
     /// Direct reclaim begins, or ends: a stall.
@@ -167,6 +203,8 @@ impl Ctx {
             let world = &mut *guard;
             let now = world.sched.local(self.id);
             let member = world.groups.member(self.id);
+            // Reads of what nobody waits for, in advance, end with the operation.
+            member.reads = Reads::default();
             let over = member.over_high > 0;
             over || world.pool.engine.owes(member.memcg, &member.debt, now) > NOT_WORTH_NS
         };

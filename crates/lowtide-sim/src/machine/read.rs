@@ -65,7 +65,7 @@ impl Ctx {
             self.wait_begins(object, page)
         };
         self.block(None).await;
-        self.wait_ends(wait);
+        self.wait_ends(wait.as_ref());
     }
 
     /// Brings in the pages of a window that are not cached, as reads in flight. `wanted` is the page that the window is for; it alone is worth
@@ -115,8 +115,7 @@ impl Ctx {
                 let mut copied = 0;
                 if run.as_ref().is_some_and(|(first, frames)| first + frames.len() as u64 != page) {
                     let (first, frames) = run.take().expect("there is a run");
-                    let now = world.sched.local(self.id);
-                    copied = world.submit_read(now, file, first, frames);
+                    copied = world.submit_read_of(self.id, file, first, frames);
                 }
                 run.get_or_insert((page, Vec::with_capacity(window.size as usize))).1.push(frame);
                 world.costs.read_page() + copied
@@ -131,8 +130,7 @@ impl Ctx {
         let Some((first, frames)) = run.take() else { return };
         let cost = {
             let mut world = self.w();
-            let now = world.sched.local(self.id);
-            world.submit_read(now, file, first, frames) + world.costs.submit_io_ns
+            world.submit_read_of(self.id, file, first, frames) + world.costs.submit_io_ns
         };
         self.spend(cost).await;
     }

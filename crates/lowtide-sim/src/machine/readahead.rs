@@ -30,6 +30,18 @@ pub(crate) struct Readahead {
     misses: u32,
     /// Pages that a random read brings in beyond what it wants.
     pub(crate) excess: u64,
+    /// What a fault that finds its page takes back of the misses.
+    rule: MissRule,
+}
+
+/// What of the misses a fault that finds its page takes back. Source: `fault-and-writeback.md` A6.3.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum MissRule {
+    /// One. Since Linux 7.
+    #[default]
+    Faults,
+    /// One for each page that it maps and that is not of the workingset. Until then.
+    MappedPages,
 }
 
 /// Misses counted at most, and those above which a mapping is taken for random.
@@ -38,7 +50,17 @@ const MISSES_RANDOM: u32 = 100;
 
 impl Readahead {
     pub(crate) const fn new(max: u64) -> Self {
-        Self { max, start: 0, size: 0, async_size: 0, order: 0, prev: None, misses: 0, excess: 0 }
+        Self {
+            max,
+            start: 0,
+            size: 0,
+            async_size: 0,
+            order: 0,
+            prev: None,
+            misses: 0,
+            excess: 0,
+            rule: MissRule::Faults,
+        }
     }
 
     /// The first window of a run that begins with a request for `r` pages.
@@ -150,9 +172,23 @@ impl Readahead {
         self.window()
     }
 
-    /// A fault found its page.
-    pub(crate) const fn fault_hit(&mut self) {
-        self.misses = self.misses.saturating_sub(1);
+    /// Sets what a fault that finds its page takes back.
+    pub(crate) const fn set_rule(&mut self, rule: MissRule) {
+        self.rule = rule;
+    }
+
+    /// Whether pages that a fault maps are of interest.
+    pub(crate) const fn counts_pages(&self) -> bool {
+        matches!(self.rule, MissRule::MappedPages)
+    }
+
+    /// A fault mapped its page and the cached ones around it, `fresh` of which are not of the workingset. `found`: the page was there at the first attempt.
+    pub(crate) fn fault_mapped(&mut self, found: bool, fresh: u32) {
+        let back = match self.rule {
+            MissRule::Faults => u32::from(found),
+            MissRule::MappedPages => fresh,
+        };
+        self.misses = self.misses.saturating_sub(back);
     }
 }
 
@@ -221,8 +257,25 @@ mod tests {
             assert_eq!(ra.fault_missed(5000).size, 32);
         }
         assert_eq!(ra.fault_missed(5000).size, 1);
-        ra.fault_hit();
-        ra.fault_hit();
+        ra.fault_mapped(false, 16);
+        assert_eq!(ra.fault_missed(5000).size, 1, "it had to be read");
+        ra.fault_mapped(true, 16);
+        ra.fault_mapped(true, 0);
+        ra.fault_mapped(true, 0);
+        assert_eq!(ra.fault_missed(5000).size, 32);
+    }
+
+    /// A6.3, as it was until Linux 7.
+    #[test]
+    fn pages_that_a_fault_maps_could_take_back_many_misses_at_once() {
+        let mut ra = Readahead::new(32);
+        ra.set_rule(MissRule::MappedPages);
+        for _ in 0..101 {
+            ra.fault_missed(5000);
+        }
+        ra.fault_mapped(true, 0);
+        assert_eq!(ra.fault_missed(5000).size, 1, "nothing but the workingset");
+        ra.fault_mapped(false, 16);
         assert_eq!(ra.fault_missed(5000).size, 32);
     }
 }

@@ -92,21 +92,27 @@ impl World {
         page: u64,
         pages: u64,
         purpose: Purpose,
-    ) -> u64 {
+    ) -> (u64, u64) {
         let position = self.files[file.0 as usize].position + page * self.page_bytes;
         let done = self.device.submit(now, direction, position, pages * self.page_bytes);
         let slot = self.requests.add(Request { file, purpose, failed: false });
         if self.device.spec.synchronous && direction == Direction::Read {
             self.complete(slot);
-            return done - now;
+            return (done, done - now);
         }
         self.sched.at(done, Event::Io(slot));
-        0
+        (done, 0)
     }
 
-    /// Submits a read of pages that have been inserted and locked. Returns the CPU nanoseconds that the device takes of the task that
-    /// submits: those of the whole read if it is synchronous, and the pages have arrived then.
-    pub(crate) fn submit_read(&mut self, now: u64, file: FileId, first: u64, frames: Vec<FolioId>) -> u64 {
+    /// Submits a read of pages that have been inserted and locked. Returns when they will have arrived, and the CPU nanoseconds that the device takes of the task
+    /// that submits: those of the whole read if it is synchronous, and the pages have arrived then.
+    pub(crate) fn submit_read(
+        &mut self,
+        now: u64,
+        file: FileId,
+        first: u64,
+        frames: Vec<FolioId>,
+    ) -> (u64, u64) {
         let pages = frames.len() as u64;
         self.submit(now, file, Direction::Read, first, pages, Purpose::Read { first, frames })
     }

@@ -14,6 +14,7 @@ pub(super) const MACHINES: &[Preset<MachineSpec>] = &[
     ("phone", phone),
     ("hdd", hdd),
     ("ramdisk", ramdisk),
+    ("thrash", thrash),
 ];
 
 fn xeon_96t() -> MachineSpec {
@@ -73,6 +74,19 @@ fn ramdisk() -> MachineSpec {
             "the virtual machine of the aging OOM: files on a ramdisk",
             96,
             62 << 30,
+        )
+    }
+}
+
+fn thrash() -> MachineSpec {
+    MachineSpec {
+        device: DeviceSpec::disk_250(),
+        // §0.2 [S]: not stated but for the disk. Guesses, and without influence: more of both than its tasks use.
+        ..MachineSpec::plain(
+            "thrash",
+            "the server of the memory.high thrash: a disk of 250 MB/s",
+            20,
+            4 << 30,
         )
     }
 }
