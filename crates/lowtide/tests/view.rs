@@ -318,3 +318,16 @@ fn more_is_written_than_the_budget_holds_without_background_threads() {
         assert!(written.eq(0..512), "{policy}");
     }
 }
+
+#[test]
+fn asking_whether_a_page_is_there_brings_nothing_in() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 64 * KIB);
+    let pager = pager("1M");
+    let view = pager.open(&path).unwrap();
+    assert!((0..20).all(|page| !view.is_resident(page)), "16 pages, and some behind the end");
+    drop(view.read(3).unwrap());
+    assert!(view.is_resident(3));
+    assert!(!view.is_resident(4));
+    assert_eq!(pager.stat().io.read_bytes, 4 * KIB);
+}
