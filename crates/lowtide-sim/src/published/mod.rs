@@ -9,12 +9,15 @@
 //! |---|---|
 //! | `figures` | the table, read |
 //! | `verdict` | what counts as reproduced (`workloads.md` §1(d)) |
+//! | `thrash` | both for a thrash above `memory.high` (`workloads.md` §10(c), (d)), whose arms are a patch and the kernel without it |
 //! | `tenants` | both for tenants of equal demand (`workloads.md` §2(c), (d)) |
 
 mod figures;
 mod tenants;
+mod thrash;
 mod verdict;
 
 pub use figures::{Arm, Published, published};
 pub use tenants::{MeasuredTenants, PublishedTenants, published_tenants, tenants_verdict};
+pub use thrash::{MeasuredThrash, SarSample, ThrashArms, published_thrash, thrash_verdict};
 pub use verdict::{Criterion, Measured, Outcome, verdict};
