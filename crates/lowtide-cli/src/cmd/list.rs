@@ -8,6 +8,7 @@ use lowtide_sim::spec::{DeviceSpec, MachineSpec};
 use lowtide_workload::Workload;
 
 use crate::bench::args::Target;
+use crate::bench::tenancy::Tenancy;
 use crate::cli::Listing;
 use crate::sim::args as sim;
 use crate::{out, table};
@@ -17,12 +18,15 @@ pub(crate) fn run(what: Listing) -> ExitCode {
     match what {
         Listing::Workloads => {
             for workload in Workload::ALL {
-                out::line(format_args!("{:<12} {}", workload.name(), workload.description()));
+                out::line(format_args!("{:<14} {}", workload.name(), workload.description()));
             }
-            out::line(format_args!("{:<12} {}", Target::HIT, Target::HIT_DESCRIPTION));
+            out::line(format_args!("{:<14} {}", Target::HIT, Target::HIT_DESCRIPTION));
+            for tenancy in Tenancy::ALL {
+                out::line(format_args!("{:<14} {}", tenancy.name(), tenancy.description()));
+            }
             out::line("\nfor `lowtide sim`:");
             for target in sim::Target::ALL {
-                out::line(format_args!("{:<12} {}", target.name(), target.description()));
+                out::line(format_args!("{:<14} {}", target.name(), target.description()));
             }
         }
         Listing::Policies => {

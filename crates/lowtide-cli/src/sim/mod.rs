@@ -24,7 +24,7 @@ mod host;
 mod jobs;
 mod options;
 mod pages;
-mod row;
+pub(crate) mod row;
 mod show;
 mod stream;
 mod swarm;
