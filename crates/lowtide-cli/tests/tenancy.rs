@@ -97,6 +97,72 @@ fn what_cannot_be_meant_is_refused_before_anything_is_made() {
     refused(dir.path(), &["bench", "high-thrash", "--page", "512"], &["--page", "1K"]);
     refused(dir.path(), &["bench", "ycsb-b", "--bpf", NOOP], &["--bpf", "high-thrash"]);
     refused(dir.path(), &["bench", "ycsb-b", "--threads", "1,2"], &["--threads", "high-thrash"]);
+    refused(dir.path(), &["bench", "tenants", "--scale", "3"], &["--scale 3", "0.001"]);
+    refused(dir.path(), &["bench", "tenants", "--threads", "3"], &["--threads", "ycsb"]);
+    refused(dir.path(), &["bench", "noisy-neighbour", "--scale", "3"], &["--scale", "--max"]);
+    refused(dir.path(), &["bench", "noisy-neighbour", "--rounds", "3"], &["--rounds", "--seconds"]);
+    refused(dir.path(), &["bench", "file-anon-mix", "--against", "mmap"], &["--against"]);
+    refused(dir.path(), &["bench", "file-anon-mix", "--high-policy", "overage"], &["--high-policy"]);
     refused(dir.path(), &["bench", "hihg-thrash"], &["hihg-thrash", "high-thrash"]);
     assert_eq!(common::files(dir.path()), ["text.bpf.o"]);
+}
+
+#[test]
+fn a_scanner_has_rows_without_and_with_low_beside_the_tenants_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["bench", "noisy-neighbour", "--max", "3M", "--seconds", "0.4", "--policy", "mglru,lru"];
+    let results = results(dir.path(), &args);
+    let found = measured(&results);
+    let companies: Vec<&str> = found.iter().map(|row| row["company"].as_str().unwrap()).collect();
+    assert_eq!(companies, ["alone", "scanner", "scanner, low"].repeat(2));
+    for row in &found {
+        has_numbers(row, &["accesses", "misses", "miss_ratio", "hit_ratio_to_alone", "scanned_per_s"]);
+        assert_eq!(row["scanned_per_s"] == 0.0, row["company"] == "alone", "{row}");
+    }
+    assert_eq!(found[0]["hit_ratio_to_alone"], 1.0);
+}
+
+#[test]
+fn tenants_alike_have_the_statistics_of_the_simulator_and_published_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["bench", "tenants", "--scale", "0.0005", "--seconds", "1", "--policy", "mglru"];
+    let results = results(dir.path(), &args);
+    let found = measured(&results);
+    let row = found[0];
+    let requests: Vec<u64> =
+        row["workers"]["requests"].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).collect();
+    assert_eq!((requests.len(), row["threads"].as_u64()), (64, Some(64)));
+    assert_eq!(row["ops"].as_u64(), Some(requests.iter().sum()));
+    has_numbers(&row["workers"], &["mean", "stdev", "least", "most"]);
+    assert!((1.0 / 64.0..=1.0).contains(&row["jain"].as_f64().unwrap()));
+    let counted: u64 =
+        row["latency_buckets"].as_array().unwrap().iter().map(|bucket| bucket["ops"].as_u64().unwrap()).sum();
+    assert!(counted > 0);
+    assert!(row["misses"].as_u64().unwrap() > 0, "a half of it has no room");
+    let published = rows(&results).iter().find(|row| row["source"] == "v7").expect("a published row");
+    assert_eq!((&published["system"], &published["ops"]), (&"published".into(), &82_901.into()));
+}
+
+#[test]
+fn a_file_and_a_heap_that_do_not_fit_together_finish_their_rounds() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = [
+        "bench",
+        "file-anon-mix",
+        "--max",
+        "16M",
+        "--rounds",
+        "3",
+        "--seconds",
+        "20",
+        "--policy",
+        "mglru,lru",
+    ];
+    let results = results(dir.path(), &args);
+    for row in measured(&results) {
+        assert_eq!((&row["oom"], &row["rounds"]), (&0.into(), &3.into()), "{row}");
+        assert!(row["stat"]["peak"].as_u64().unwrap() <= 16 << 20);
+        assert!(row["stat"]["pgsteal"].as_u64().unwrap() > 0, "each round pushes pages of the file out");
+        assert_eq!(row["data_bytes"], 22 << 20);
+    }
 }

@@ -103,6 +103,8 @@ pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), B
     let replay = is(Workload::Replay);
     let tenancy = matches!(target, Target::Tenancy(_));
     let thrash = target == Target::Tenancy(Tenancy::HighThrash);
+    let equals = target == Target::Tenancy(Tenancy::Tenants);
+    let mix = target == Target::Tenancy(Tenancy::FileAnonMix);
     let rules = [
         (depth && !is(Workload::RandomRead), "--depth", "random-read"),
         (args.size.is_some() && !hit, "--size", "hit"),
@@ -139,8 +141,12 @@ pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), B
         (args.record.is_some() && tenancy, "--record", "ycsb, random-read and scan"),
         (args.file.is_some() && tenancy, "--file", "ycsb-c, random-read and scan"),
         (args.young_faults && tenancy, "--young-faults", "workloads without tenants"),
-        (args.scale.is_some() && thrash, "--scale", "other workloads; high-thrash has --max, its high"),
-        (args.rounds.is_some() && thrash, "--rounds", "other workloads; use --seconds"),
+        (
+            args.scale.is_some() && tenancy && !equals,
+            "--scale",
+            "tenants and workloads without tenants; use --max",
+        ),
+        (args.rounds.is_some() && tenancy && !mix, "--rounds", "other workloads; use --seconds"),
     ];
     for (misplaced, option, place) in rules {
         if misplaced {

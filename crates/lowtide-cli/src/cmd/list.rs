@@ -18,15 +18,15 @@ pub(crate) fn run(what: Listing) -> ExitCode {
     match what {
         Listing::Workloads => {
             for workload in Workload::ALL {
-                out::line(format_args!("{:<14} {}", workload.name(), workload.description()));
+                out::line(format_args!("{:<16} {}", workload.name(), workload.description()));
             }
-            out::line(format_args!("{:<14} {}", Target::HIT, Target::HIT_DESCRIPTION));
+            out::line(format_args!("{:<16} {}", Target::HIT, Target::HIT_DESCRIPTION));
             for tenancy in Tenancy::ALL {
-                out::line(format_args!("{:<14} {}", tenancy.name(), tenancy.description()));
+                out::line(format_args!("{:<16} {}", tenancy.name(), tenancy.description()));
             }
             out::line("\nfor `lowtide sim`:");
             for target in sim::Target::ALL {
-                out::line(format_args!("{:<14} {}", target.name(), target.description()));
+                out::line(format_args!("{:<16} {}", target.name(), target.description()));
             }
         }
         Listing::Policies => {

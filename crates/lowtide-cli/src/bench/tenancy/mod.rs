@@ -5,6 +5,9 @@
 //! | file | concept |
 //! |---|---|
 //! | `thrash` | a tenant that thrashes above `high`, under each law, and its neighbour on the device |
+//! | `noisy` | tenants with working sets beside a scanner, with and without `low` |
+//! | `equals` | many tenants of equal demand |
+//! | `mix` | a file and a heap in one budget |
 //! | `law` | what threads pay: a built-in law, or a program |
 //! | `device` | the device, second by second |
 //! | `crowd` | threads that load pages, and the loads |
@@ -12,7 +15,10 @@
 
 mod crowd;
 mod device;
+mod equals;
 mod law;
+mod mix;
+mod noisy;
 mod row;
 mod thrash;
 
@@ -33,16 +39,26 @@ use crate::out;
 pub(crate) enum Tenancy {
     /// A thrash above `high`.
     HighThrash,
+    /// A scanner beside working sets.
+    NoisyNeighbour,
+    /// Many of equal demand.
+    Tenants,
+    /// A file and a heap.
+    FileAnonMix,
 }
 
 impl Tenancy {
     /// All of them, in the order in which they are listed.
-    pub(crate) const ALL: [Self; 1] = [Self::HighThrash];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::HighThrash, Self::NoisyNeighbour, Self::Tenants, Self::FileAnonMix];
 
     /// The name.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::HighThrash => "high-thrash",
+            Self::NoisyNeighbour => "noisy-neighbour",
+            Self::Tenants => "tenants",
+            Self::FileAnonMix => "file-anon-mix",
         }
     }
 
@@ -50,6 +66,11 @@ impl Tenancy {
     pub(crate) const fn description(self) -> &'static str {
         match self {
             Self::HighThrash => "random loads by a tenant above its high, and a neighbour on its device",
+            Self::NoisyNeighbour => "four tenants with working sets beside a scanner, with and without low",
+            Self::Tenants => "32 tenants alike, each of 64 workers sweeping chunks of its own file",
+            Self::FileAnonMix => {
+                "readers of a file beside workers that allocate and free, 1.375 times the budget"
+            }
         }
     }
 
@@ -61,6 +82,9 @@ impl Tenancy {
         super::options::refuse_misplaced(args, super::args::Target::Tenancy(self))?;
         match self {
             Self::HighThrash => thrash::run(args),
+            Self::NoisyNeighbour => noisy::run(args),
+            Self::Tenants => equals::run(args),
+            Self::FileAnonMix => mix::run(args),
         }
     }
 }

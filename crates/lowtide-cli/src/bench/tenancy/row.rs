@@ -102,9 +102,9 @@ pub(super) struct TenancyRow {
     /// Rounds that were finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rounds: Option<u32>,
-    /// The same of a published row, in the posting's words.
+    /// Seconds of a finished round, on average.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) rounds_published: Option<&'static str>,
+    pub(super) round_seconds: Option<f64>,
     /// Where figures of the device are from: `diskstats:NAME`, which counts whoever uses it, or `lowtide`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) device_source: Option<String>,

@@ -73,6 +73,26 @@ struct Case {
     threads: u32,
 }
 
+/// Which part of a row's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// The neighbour without a thrasher.
+    Quiet,
+    /// What is not counted.
+    Settling,
+    /// The thrasher alone.
+    Alone,
+    /// Both.
+    Beside,
+}
+
+impl Part {
+    /// Every part has streams of its own: what one has just loaded would be there if the next loaded it again.
+    const fn seed(self) -> u64 {
+        (self as u64) << 32
+    }
+}
+
 /// What one half of a row was.
 #[derive(Debug)]
 struct Half {
@@ -134,7 +154,7 @@ impl Plan {
         thrashers: Option<(&View, &Case)>,
         neighbour: Option<&View>,
         device: &Device,
-        settle: bool,
+        part: Part,
     ) -> Result<Half, BenchError> {
         let crowd = Crowd::default();
         let threads = thrashers.map_or(0, |(_, case)| case.threads);
@@ -146,7 +166,8 @@ impl Plan {
             for (number, count) in counts.iter().enumerate() {
                 let Some((view, case)) = thrashers else { break };
                 let view = view.clone();
-                let mut rng = SplitMix64::new(self.seed.wrapping_add(number as u64));
+                let mut rng =
+                    SplitMix64::new(self.seed.wrapping_add(number as u64).wrapping_add(part.seed()));
                 let readahead = case.readahead;
                 crowd.spawn(scope, move || {
                     let place = rng.below(view.pages() * units);
@@ -164,7 +185,7 @@ impl Plan {
             }
             if let Some(view) = neighbour {
                 let view = view.clone();
-                let mut rng = SplitMix64::new(self.seed ^ u64::MAX);
+                let mut rng = SplitMix64::new((self.seed ^ u64::MAX).wrapping_add(part.seed()));
                 let (quiet, latency) = (&quiet, &latency);
                 crowd.spawn(scope, move || {
                     let begin = Instant::now();
@@ -175,7 +196,7 @@ impl Plan {
                     Ok::<(), String>(())
                 });
             }
-            if settle {
+            if part == Part::Beside {
                 crowd.watch(self.half.mul_f64(SETTLING), || ());
             }
             let look = || counts.iter().map(|count| (count.ops(), count.misses())).collect::<Vec<_>>();
@@ -206,7 +227,7 @@ impl Plan {
     fn quiet(&self, args: &BenchArgs, files: &Files, device: &Device) -> Result<f64, BenchError> {
         let pager = self.pager(args, self.cases[0].policy)?;
         let view = self.neighbour(&pager, &files.neighbour)?;
-        let half = self.half(&pager, None, Some(&view), device, false)?;
+        let half = self.half(&pager, None, Some(&view), device, Part::Quiet)?;
         Ok(half.neighbour_ops as f64 / half.seconds)
     }
 
@@ -225,11 +246,11 @@ impl Plan {
         let neighbour = self.neighbour(&pager, &files.neighbour)?;
 
         // What settles is left out of the counters, too.
-        let settled = self.half(&pager, Some((&view, case)), None, device, false)?;
+        let settled = self.half(&pager, Some((&view, case)), None, device, Part::Settling)?;
         let before = pager.stat();
-        let alone = self.half(&pager, Some((&view, case)), None, device, false)?;
+        let alone = self.half(&pager, Some((&view, case)), None, device, Part::Alone)?;
         let (after, usage) = (pager.stat(), tenant.usage()?);
-        let beside = self.half(&pager, Some((&view, case)), Some(&neighbour), device, true)?;
+        let beside = self.half(&pager, Some((&view, case)), Some(&neighbour), device, Part::Beside)?;
 
         let row = TenancyRow::lowtide(
             Tenancy::HighThrash.name(),
