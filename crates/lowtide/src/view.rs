@@ -110,6 +110,16 @@ impl View {
         self.space.backing.is_direct()
     }
 
+    /// Whether a page is in memory at this moment, as `mincore` says. Asking is no access, and the answer may be old when it arrives. A page that
+    /// is being read, or that does not exist, is not there.
+    ///
+    /// Cost: one load.
+    #[must_use]
+    pub fn is_resident(&self, page: u64) -> bool {
+        let state = self.space.table.get(page).map(Entry::load);
+        matches!(state, Some(EntryState::Resident { .. } | EntryState::Locked { .. }))
+    }
+
     /// Looks at the file's size again, for a file that grows or shrinks; returns its bytes.
     ///
     /// A read behind the known end looks by itself. Pages that are resident stay readable when the file has shrunk.

@@ -335,3 +335,16 @@ fn a_file_that_is_closed_while_it_is_read_ahead_leaves_nothing_behind() {
     }
     pager.validate().unwrap();
 }
+
+#[test]
+fn asking_whether_a_page_is_there_brings_nothing_in() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 64 * KIB);
+    let pager = pager("1M");
+    let view = pager.open(&path).unwrap();
+    assert!((0..20).all(|page| !view.is_resident(page)), "16 pages, and some behind the end");
+    drop(view.read(3).unwrap());
+    assert!(view.is_resident(3));
+    assert!(!view.is_resident(4));
+    assert_eq!(pager.stat().io.read_bytes, 4 * KIB);
+}

@@ -6,43 +6,54 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use lowtide::{IoEngine, IoMode, Policy, Size};
+use lowtide::{HighPolicy, IoEngine, IoMode, Policy, Size};
 use lowtide_workload::trace::Format;
 use lowtide_workload::{Distribution, UnknownWorkload, Workload};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::tenancy::Tenancy;
+
 /// What to run and how.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// ycsb-a, ycsb-b, ycsb-c, random-read, scan, replay or hit (see `lowtide list workloads`)
+    /// ycsb-a, ycsb-b, ycsb-c, random-read, scan, replay, hit, high-thrash, noisy-neighbour, tenants or file-anon-mix (see `lowtide list workloads`)
     pub(crate) workload: Target,
     /// Where the data files are made and kept for the next run [default: lowtide-bench in the temporary directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Size of the data as a multiple of the budget [default: 4; 16 with --depth]
+    /// Size of the data as a multiple of the budget; with tenants, as a part of the published size [default: 4; 16 with --depth; 1/1024 with tenants]
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pub(crate) scale: Option<f64>,
-    /// Memory budget of each system [default: 256M; 64M with --depth; data / scale for replay]
+    /// Memory budget of each system; with high-thrash, high of the tenant [default: 256M; 64M with --depth; data / scale for replay; 150M for high-thrash, 72M for noisy-neighbour, 128M for file-anon-mix, 47 % of the data for tenants]
     #[arg(long, value_name = "SIZE")]
     pub(crate) max: Option<Size>,
     /// Reclaim policies of lowtide, one row each [default: mglru,mglru-7.1,lru]
     #[arg(long, value_name = "P,P", value_delimiter = ',')]
     pub(crate) policy: Option<Vec<Policy>>,
-    /// Threads of each system [default: 1]
-    #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true,
+    /// Threads of each system; with high-thrash, a list for a row of each [default: 1]
+    #[arg(long, value_name = "N", default_values_t = [1], hide_default_value = true, value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub(crate) threads: u32,
+    pub(crate) threads: Vec<u32>,
+    /// What threads pay for being over high: overage, refault-recency or stall-debt [high-thrash; default: all]
+    #[arg(long, value_name = "P,P", value_delimiter = ',')]
+    pub(crate) high_policy: Option<Vec<HighPolicy>>,
+    /// A program that decides what threads pay, an object file for eBPF; one more row for each [high-thrash]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) bpf: Vec<PathBuf>,
+    /// Only the rows without read-ahead [high-thrash]
+    #[arg(long)]
+    pub(crate) no_readahead: bool,
     /// Records or pages per call: 1 reads through a guard, more through get_many [default: 1; 128 KiB for scan]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
     pub(crate) batch: Option<u32>,
-    /// Measured seconds of each system, over all rounds [default: 5]
+    /// Measured seconds of each system, over all rounds; of each row with tenants, and the most that file-anon-mix takes [default: 5; 8 for high-thrash, 4 for noisy-neighbour, 6 for tenants, 30 for file-anon-mix]
     #[arg(long, value_name = "S", conflicts_with = "ops", allow_negative_numbers = true)]
     pub(crate) seconds: Option<f64>,
     /// Measured operations of each system, over all rounds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) ops: Option<u64>,
-    /// Slices that each system's measurement is cut into; systems take turns slice by slice [default: 5]
+    /// Slices that each system's measurement is cut into; systems take turns slice by slice; with file-anon-mix, rounds of the workers [default: 5; 16 for file-anon-mix]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) rounds: Option<u32>,
     /// What else to run beside lowtide [default: mmap,mmap-random where a memory cgroup can be made; none with --depth]
@@ -103,13 +114,22 @@ pub(crate) struct BenchArgs {
     pub(crate) no_keep: bool,
 }
 
-/// A workload of the catalog, or the measurement of hits.
+impl BenchArgs {
+    /// Threads, where only one number means something (the others are refused).
+    pub(crate) fn threads(&self) -> u32 {
+        self.threads.first().copied().unwrap_or(1)
+    }
+}
+
+/// A workload of the catalog, the measurement of hits, or one with tenants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// From the catalog.
     Workload(Workload),
     /// View hits against a raw pointer.
     Hit,
+    /// Tenants.
+    Tenancy(Tenancy),
 }
 
 impl Target {
@@ -122,14 +142,20 @@ impl Target {
 
 /// A workload that is not there.
 #[derive(Debug, Error)]
-#[error("{0}, {hit}", hit = Target::HIT)]
+#[error("{0}, {hit}, {tenancy}", hit = Target::HIT, tenancy = Tenancy::ALL.map(Tenancy::name).join(", "))]
 pub(crate) struct UnknownTarget(#[from] UnknownWorkload);
 
 impl FromStr for Target {
     type Err = UnknownTarget;
 
     fn from_str(text: &str) -> Result<Self, UnknownTarget> {
-        if text.eq_ignore_ascii_case(Self::HIT) { Ok(Self::Hit) } else { Ok(Self::Workload(text.parse()?)) }
+        if text.eq_ignore_ascii_case(Self::HIT) {
+            return Ok(Self::Hit);
+        }
+        match Tenancy::ALL.into_iter().find(|tenancy| text.eq_ignore_ascii_case(tenancy.name())) {
+            Some(tenancy) => Ok(Self::Tenancy(tenancy)),
+            None => Ok(Self::Workload(text.parse()?)),
+        }
     }
 }
 

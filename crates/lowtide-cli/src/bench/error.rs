@@ -121,6 +121,17 @@ pub(crate) enum BenchError {
     /// The runtime does not take a data file.
     #[error(transparent)]
     Open(#[from] lowtide::OpenError),
+    /// Something cannot be done with a tenant.
+    #[error(transparent)]
+    Tenant(#[from] lowtide::TenantError),
+    /// A program cannot be used.
+    #[error("cannot use the program {}: {why}; give --bpf an object file made by clang with --target=bpf", path.display())]
+    Program {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
     /// A memory cgroup stopped working during the run.
     #[error(transparent)]
     Memcg(#[from] MemcgError),
@@ -197,6 +208,7 @@ impl BenchError {
             | Self::Trace(TraceFileError::Name { .. })
             | Self::Setup { .. }
             | Self::Distribution(_)
+            | Self::Program { .. }
             | Self::Results(ResultsError::Place { .. }) => 2,
             _ => 1,
         }

@@ -8,7 +8,8 @@
 //! | `system`, `peer` | lowtide under a policy; what it is compared with |
 //! | `record` | an extra turn whose accesses become a trace |
 //! | `tally`, `rounds` | what is counted; turns and ratios |
-//! | `workload`, `depth`, `hit` | the three kinds of benchmark, from plan to result |
+//! | `workload`, `depth`, `hit` | the three kinds of benchmark of one system, from plan to result |
+//! | `tenancy` | benchmarks with tenants: limits, laws, programs, protection |
 //! | `machine`, `table`, `json`, `error` | what is shown and written |
 
 pub(crate) mod args;
@@ -30,6 +31,7 @@ mod rounds;
 mod system;
 mod table;
 mod tally;
+pub(crate) mod tenancy;
 mod workload;
 
 use lowtide_workload::Workload;
@@ -45,6 +47,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     crate::json::check_path(args.json.as_deref())?;
     match (args.workload, &args.depth) {
         (Target::Hit, _) => hit::run(args),
+        (Target::Tenancy(tenancy), _) => tenancy.run(args),
         (Target::Workload(Workload::RandomRead), Some(depths)) => depth::run(args, depths),
         (Target::Workload(workload), _) => workload::run(args, workload),
     }

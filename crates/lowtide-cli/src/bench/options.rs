@@ -9,6 +9,7 @@ use lowtide_workload::Workload;
 
 use super::args::{BenchArgs, Target};
 use super::error::BenchError;
+use super::tenancy::Tenancy;
 
 /// Data sizes are multiples of this, so that every possible page divides them.
 pub(crate) const GRAIN_BYTES: u64 = 64 << 10;
@@ -100,6 +101,10 @@ pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), B
     let ycsb = matches!(target, Target::Workload(workload) if workload.ycsb_letter().is_some());
     let depth = args.depth.is_some();
     let replay = is(Workload::Replay);
+    let tenancy = matches!(target, Target::Tenancy(_));
+    let thrash = target == Target::Tenancy(Tenancy::HighThrash);
+    let equals = target == Target::Tenancy(Tenancy::Tenants);
+    let mix = target == Target::Tenancy(Tenancy::FileAnonMix);
     let rules = [
         (depth && !is(Workload::RandomRead), "--depth", "random-read"),
         (args.size.is_some() && !hit, "--size", "hit"),
@@ -112,7 +117,7 @@ pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), B
         ),
         (args.distribution.is_some() && !ycsb, "--distribution", "ycsb-a, ycsb-b and ycsb-c"),
         (
-            args.threads != 1 && (replay || hit || depth),
+            args.threads() != 1 && (replay || hit || depth || (tenancy && !thrash)),
             "--threads",
             "ycsb, and random-read and scan without --depth",
         ),
@@ -126,7 +131,22 @@ pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), B
         (args.file.is_some() && (replay || hit), "--file", "ycsb-c, random-read and scan"),
         (args.scale.is_some() && hit, "--scale", "workloads; use --size"),
         (args.max.is_some() && hit, "--max", "workloads; use --size"),
-        (args.against.is_some() && hit, "--against", "workloads"),
+        (args.against.is_some() && (hit || tenancy), "--against", "workloads without tenants"),
+        (args.threads.len() > 1 && !thrash, "a list of --threads", "high-thrash"),
+        (args.high_policy.is_some() && !thrash, "--high-policy", "high-thrash"),
+        (!args.bpf.is_empty() && !thrash, "--bpf", "high-thrash"),
+        (args.no_readahead && !thrash, "--no-readahead", "high-thrash"),
+        (args.ops.is_some() && tenancy, "--ops", "workloads without tenants; use --seconds"),
+        (args.batch.is_some() && tenancy, "--batch", "workloads without tenants"),
+        (args.record.is_some() && tenancy, "--record", "ycsb, random-read and scan"),
+        (args.file.is_some() && tenancy, "--file", "ycsb-c, random-read and scan"),
+        (args.young_faults && tenancy, "--young-faults", "workloads without tenants"),
+        (
+            args.scale.is_some() && tenancy && !equals,
+            "--scale",
+            "tenants and workloads without tenants; use --max",
+        ),
+        (args.rounds.is_some() && tenancy && !mix, "--rounds", "other workloads; use --seconds"),
     ];
     for (misplaced, option, place) in rules {
         if misplaced {

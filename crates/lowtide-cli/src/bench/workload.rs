@@ -103,7 +103,7 @@ fn job(args: &BenchArgs, plan: &Plan, page_bytes: u64) -> Job {
         content: plan.content,
         data_bytes: plan.data_bytes,
         page_bytes,
-        threads: args.threads,
+        threads: args.threads(),
         batch: plan::batch(args, plan.workload, page_bytes),
         seed: args.seed,
         trace: args.trace.clone(),

@@ -8,6 +8,7 @@ use lowtide_sim::spec::{DeviceSpec, MachineSpec};
 use lowtide_workload::Workload;
 
 use crate::bench::args::Target;
+use crate::bench::tenancy::Tenancy;
 use crate::cli::Listing;
 use crate::sim::args as sim;
 use crate::{out, table};
@@ -20,6 +21,9 @@ pub(crate) fn run(what: Listing) -> ExitCode {
                 out::line(format_args!("{:<16} {}", workload.name(), workload.description()));
             }
             out::line(format_args!("{:<16} {}", Target::HIT, Target::HIT_DESCRIPTION));
+            for tenancy in Tenancy::ALL {
+                out::line(format_args!("{:<16} {}", tenancy.name(), tenancy.description()));
+            }
             out::line("\nfor `lowtide sim`:");
             for target in sim::Target::ALL {
                 out::line(format_args!("{:<16} {}", target.name(), target.description()));

@@ -30,7 +30,7 @@ mod mix;
 mod noisy;
 mod options;
 mod pages;
-mod row;
+pub(crate) mod row;
 mod show;
 mod stream;
 mod swarm;

@@ -83,6 +83,19 @@ pub(super) fn lines_of(
     })
 }
 
+/// What the table says about an arm of a variant of an experiment: metric, value.
+pub(super) fn lines_of(
+    experiment: &'static str,
+    variant: &'static str,
+    arm: Arm,
+) -> impl Iterator<Item = (&'static str, f64)> {
+    TABLE.lines().skip(1).filter_map(move |line| {
+        let fields: Vec<&'static str> = line.split(',').collect();
+        let value = fields.get(arm.column())?.parse().ok()?;
+        (fields[0] == experiment && fields[1] == variant).then(|| (fields[3], value))
+    })
+}
+
 /// What was published about an arm of the database, the earliest posting first; postings that say nothing of it are left out.
 #[must_use]
 pub fn published(arm: Arm) -> Vec<Published> {

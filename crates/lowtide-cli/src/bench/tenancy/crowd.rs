@@ -1,0 +1,186 @@
+//! Threads that load pages until they are told to stop, and what is read off them meanwhile.
+//!
+//! Every load looks at one kilobyte of the page and verifies it. Counts are read while the threads run, so a thread that a limit makes sleep for
+//! seconds has done at the end of the measurement what it has done by then.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use lowtide::View;
+
+use crate::bench::content::{Content, UNIT_BYTES};
+use crate::bench::error::BenchError;
+use crate::interrupt;
+
+/// Pages of a read-around window: 128 KiB, aligned, as the kernel's for a mapping.
+pub(super) const WINDOW_PAGES: u64 = 32;
+/// How often a measurement looks whether it is over or unwanted.
+const TICK: Duration = Duration::from_millis(20);
+
+/// What one thread has done. On a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Count {
+    ops: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl Count {
+    /// One more operation, and whether its page was missing.
+    pub(super) fn done(&self, missed: bool) {
+        // Only its own thread writes.
+        self.ops.store(self.ops.load(Relaxed) + 1, Relaxed);
+        if missed {
+            self.misses.store(self.misses.load(Relaxed) + 1, Relaxed);
+        }
+    }
+
+    /// Operations.
+    pub(super) fn ops(&self) -> u64 {
+        self.ops.load(Relaxed)
+    }
+
+    /// Those whose page was missing.
+    pub(super) fn misses(&self) -> u64 {
+        self.misses.load(Relaxed)
+    }
+}
+
+/// What threads of a run share: whether to go on, and what went wrong first.
+#[derive(Debug, Default)]
+pub(super) struct Crowd {
+    stop: AtomicBool,
+    errors: AtomicU64,
+    first_error: Mutex<Option<String>>,
+}
+
+impl Crowd {
+    /// Whether threads should end.
+    pub(super) fn stopped(&self) -> bool {
+        self.stop.load(Relaxed) || interrupt::requested()
+    }
+
+    /// Tells them to.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Relaxed);
+    }
+
+    /// Something failed, and everybody ends.
+    pub(super) fn fail(&self, error: &dyn std::fmt::Display) {
+        self.errors.fetch_add(1, Relaxed);
+        self.first_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert_with(|| error.to_string());
+        self.stop();
+    }
+
+    /// Sleeps for a while or until the crowd has stopped.
+    pub(super) fn pause(&self, time: Duration) {
+        let end = Instant::now() + time;
+        while !self.stopped() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(TICK));
+        }
+    }
+
+    /// Starts a thread that repeats `step` until the crowd has stopped or `step` fails.
+    pub(super) fn spawn<'scope, 'env, E: std::fmt::Display>(
+        &'env self,
+        scope: &'scope Scope<'scope, 'env>,
+        mut step: impl FnMut() -> Result<(), E> + Send + 'scope,
+    ) -> ScopedJoinHandle<'scope, ()> {
+        scope.spawn(move || {
+            while !self.stopped() {
+                if let Err(error) = step() {
+                    self.fail(&error);
+                }
+            }
+        })
+    }
+
+    /// Lets a time pass, with `tick` after each second of it and at its end. Returns early when threads have failed.
+    pub(super) fn watch(&self, time: Duration, mut tick: impl FnMut()) {
+        let begin = Instant::now();
+        let mut next = Duration::from_secs(1);
+        while !self.stopped() {
+            let passed = begin.elapsed();
+            if passed >= time {
+                break;
+            }
+            if passed >= next && time - passed > Duration::from_millis(500) {
+                tick();
+                next += Duration::from_secs(1);
+            }
+            std::thread::sleep(
+                TICK.min(time - passed).min(next.saturating_sub(passed).max(Duration::from_millis(1))),
+            );
+        }
+        tick();
+    }
+
+    /// The end of a run.
+    ///
+    /// # Errors
+    /// [`BenchError::Interrupted`], and [`BenchError::Wrong`] for what threads found.
+    pub(super) fn verdict(&self, system: &str) -> Result<(), BenchError> {
+        interrupt::check(|| format!("running {system}"))?;
+        match self.errors.load(Relaxed) {
+            0 => Ok(()),
+            errors => Err(BenchError::Wrong {
+                system: system.to_owned(),
+                errors,
+                first: self
+                    .first_error
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .clone()
+                    .unwrap_or_else(|| "not described".into()),
+            }),
+        }
+    }
+}
+
+/// Loads a page and verifies a kilobyte of it.
+///
+/// # Errors
+/// lowtide's, as text, or which bytes are wrong.
+pub(super) fn load(view: &View, page: u64, unit: u64) -> Result<(), String> {
+    let bytes = view.read(page).map_err(|error| error.to_string())?;
+    check(&bytes, page, unit)
+}
+
+/// As [`load`]; when the page is missing, the whole window around it is read, as the kernel does for a mapping. Returns whether it was.
+///
+/// # Errors
+/// As [`load`].
+pub(super) fn load_around(view: &View, page: u64, unit: u64) -> Result<bool, String> {
+    if view.is_resident(page) {
+        return load(view, page, unit).map(|()| false);
+    }
+    let first = page - page % WINDOW_PAGES;
+    let mut pages = [0; WINDOW_PAGES as usize];
+    let window = &mut pages[..(view.pages() - first).min(WINDOW_PAGES) as usize];
+    window.iter_mut().zip(first..).for_each(|(at, page)| *at = page);
+    let mut found = Ok(());
+    view.get_many(window, |index, bytes| {
+        if first + index as u64 == page {
+            found = check(bytes, page, unit);
+        }
+    })
+    .map_err(|error| error.to_string())?;
+    found.map(|()| true)
+}
+
+fn check(bytes: &[u8], page: u64, unit: u64) -> Result<(), String> {
+    let (units, _) = bytes.as_chunks::<UNIT_BYTES>();
+    let right = units
+        .get(unit as usize)
+        .is_some_and(|found| Content::Blocks.check(page * units.len() as u64 + unit, found));
+    if right { Ok(()) } else { Err(format!("page {page} holds wrong bytes in its kilobyte {unit}")) }
+}

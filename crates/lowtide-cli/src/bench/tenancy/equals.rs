@@ -1,0 +1,317 @@
+//! `lowtide bench tenants`: 64 workers of equal demand in 32 tenants, as Chrome & Node.js in the published evaluation of fairness.
+//!
+//! Each worker sweeps one of the 16 chunks of its own file, chosen uniformly, over and over. That is what the published servers do with buffers in anonymous memory; here the
+//! pages are a file's, as the runtime does not swap: an evicted page costs a read, never a write. There is no browser either. What can be compared with the published
+//! rows is how evenly requests are shared out and how bimodal they are, not how many there are.
+//!
+//! Sizes are a part (`--scale`) of the published ones, 47 % of them resident; a request is shorter by about as much, so its time is divided by the scale before it is put into a
+//! bucket. Source: `workloads.md` §2.
+
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lowtide::{OpenOptions, Policy};
+use lowtide_sim::client::tenants::BUCKETS_S;
+use lowtide_sim::published::{Arm, PublishedTenants, published_tenants};
+use lowtide_sim::statistics::Spread;
+use lowtide_workload::SplitMix64;
+
+use super::crowd::{Count, Crowd, load};
+use super::row::{Column, TenancyRow, micros, number, size, tenths};
+use super::{Tenancy, check_memory, head, page_bytes, tail, whole_windows};
+use crate::bench::args::BenchArgs;
+use crate::bench::content::{Content, UNIT_BYTES};
+use crate::bench::datafile::{DataFile, Purpose};
+use crate::bench::error::BenchError;
+use crate::bench::options::{self, max_option, seconds_option};
+use crate::bench::plan;
+use crate::bench::tally::Latency;
+use crate::json::LatencyUs;
+use crate::progress;
+use crate::sim::row::{Bucket, Workers};
+
+/// Tenants, and workers of each.
+const TENANTS: u64 = 32;
+const WORKERS: u64 = 2;
+/// Chunks of a worker, and bytes of one at full size.
+const CHUNKS: u64 = 16;
+const CHUNK_BYTES: u64 = 256 << 20;
+/// What is resident at full size, in percent.
+const RESIDENT_PERCENT: u64 = 47;
+/// The part of the published size when nothing is said: 256 MiB of data.
+const SCALE: f64 = 1.0 / 1024.0;
+/// Seconds of a row when nothing is said, and the part of them that goes before, uncounted.
+const SECONDS: f64 = 6.0;
+const WARM: f64 = 0.3;
+
+/// What is run, decided.
+#[derive(Debug)]
+struct Plan {
+    page: u64,
+    scale: f64,
+    chunk: u64,
+    max: u64,
+    time: Duration,
+    seed: u64,
+    policies: Vec<Policy>,
+}
+
+/// What workers did.
+#[derive(Debug)]
+struct Work {
+    latency: Latency,
+    buckets: [u64; BUCKETS_S.len()],
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        Self { latency: Latency::default(), buckets: [0; BUCKETS_S.len()] }
+    }
+}
+
+impl Plan {
+    fn new(args: &BenchArgs) -> Result<Self, BenchError> {
+        let page = page_bytes(args)?;
+        let scale = scale(args)?;
+        let chunk = whole_windows((CHUNK_BYTES as f64 * scale) as u64, page);
+        let data = CHUNKS * TENANTS * WORKERS * chunk;
+        Ok(Self {
+            page,
+            // A chunk has a smallest size.
+            scale: chunk as f64 / CHUNK_BYTES as f64,
+            chunk,
+            max: max_option(args)?.unwrap_or(data / 100 * RESIDENT_PERCENT),
+            time: Duration::from_secs_f64(seconds_option(args.seconds)?.unwrap_or(SECONDS)),
+            seed: args.seed,
+            policies: options::policies(args),
+        })
+    }
+
+    const fn file(&self) -> u64 {
+        CHUNKS * self.chunk
+    }
+
+    fn row(&self, args: &BenchArgs, policy: Policy, files: &[DataFile]) -> Result<TenancyRow, BenchError> {
+        let pager = plan::build_pager(args, policy, check_memory(self.max)?.bytes(), self.page, None)?;
+        let mut views = Vec::new();
+        for (number, pair) in files.chunks(WORKERS as usize).enumerate() {
+            let tenant = pager.tenant(&format!("tenant-{}", number + 1)).create()?;
+            for file in pair {
+                views.push(OpenOptions::new().tenant(&tenant).open(&pager, file.path())?);
+            }
+        }
+        let crowd = Crowd::default();
+        let counts: Vec<(Count, Count)> = views.iter().map(|_| Default::default()).collect();
+        let work = Mutex::new(Work::default());
+        let (units, pages) = (self.page / UNIT_BYTES as u64, self.chunk / self.page);
+        let (requests, loads, seconds, before, after) = thread::scope(|scope| {
+            for (number, (view, (requests, loads))) in views.into_iter().zip(&counts).enumerate() {
+                let mut rng = SplitMix64::new(self.seed.wrapping_add(number as u64));
+                let (crowd, work) = (&crowd, &work);
+                crowd.spawn(scope, move || {
+                    let begin = Instant::now();
+                    let first = rng.below(CHUNKS) * pages;
+                    for page in first..first + pages {
+                        if crowd.stopped() {
+                            return Ok(());
+                        }
+                        let missed = !view.is_resident(page);
+                        load(&view, page, page % units)?;
+                        loads.done(missed);
+                    }
+                    requests.done(false);
+                    let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
+                    work.latency.record(begin.elapsed(), 1);
+                    let bucket = bucket_of(begin.elapsed().as_secs_f64() / self.scale);
+                    work.buckets[bucket] += 1;
+                    Ok::<(), String>(())
+                });
+            }
+            crowd.watch(self.time.mul_f64(WARM), || ());
+            let look = || {
+                let read = |(requests, loads): &(Count, Count)| (requests.ops(), loads.ops(), loads.misses());
+                counts.iter().map(read).collect::<Vec<_>>()
+            };
+            *work.lock().unwrap_or_else(PoisonError::into_inner) = Work::default();
+            let (began, before, begin) = (look(), pager.stat(), Instant::now());
+            crowd.watch(self.time, || ());
+            let (ended, after, seconds) = (look(), pager.stat(), begin.elapsed().as_secs_f64());
+            crowd.stop();
+            let both = || ended.iter().zip(&began);
+            let requests: Vec<u64> = both().map(|(now, then)| now.0 - then.0).collect();
+            let loads =
+                both().fold((0, 0), |sum, (now, then)| (sum.0 + now.1 - then.1, sum.1 + now.2 - then.2));
+            (requests, loads, seconds, before, after)
+        });
+        crowd.verdict(&policy.to_string())?;
+        let work = work.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let total: u64 = requests.iter().sum();
+        let threads = (TENANTS * WORKERS) as u32;
+        let row =
+            TenancyRow::lowtide(Tenancy::Tenants.name(), &pager, &policy.to_string(), threads, self.seed);
+        let row = row.counted(&before, &after, seconds).loads(loads.0, loads.1).spread(requests);
+        Ok(TenancyRow {
+            max_bytes: Some(self.max),
+            data_bytes: Some(self.file() * TENANTS * WORKERS),
+            scale: Some(self.scale),
+            ops: Some(total),
+            ops_per_s: Some(total as f64 / seconds),
+            latency_us: Some(LatencyUs::from(&work.latency)),
+            latency_buckets: Some(Bucket::all(&BUCKETS_S, &work.buckets)),
+            ..row
+        })
+    }
+}
+
+/// The part of the published size.
+///
+/// # Errors
+/// [`BenchError::Usage`] unless it is one.
+fn scale(args: &BenchArgs) -> Result<f64, BenchError> {
+    match args.scale {
+        Some(scale) if !(scale > 0.0 && scale <= 1.0) => Err(BenchError::usage(
+            format!("--scale {scale} is no part of the published size"),
+            "give a number above 0 and up to 1, such as --scale 0.001",
+        )),
+        scale => Ok(scale.unwrap_or(SCALE)),
+    }
+}
+
+/// The bucket of a request: the last whose bound it reaches.
+fn bucket_of(seconds: f64) -> usize {
+    BUCKETS_S.iter().rposition(|&bound| seconds >= bound as f64).unwrap_or(0)
+}
+
+fn published(beside: &TenancyRow, published: &PublishedTenants) -> TenancyRow {
+    TenancyRow {
+        workload: beside.workload,
+        world: "real",
+        system: "published",
+        source: Some(published.posting),
+        policy: beside.policy.clone(),
+        page_bytes: 4096,
+        threads: beside.threads,
+        scale: Some(1.0),
+        ops: published.total,
+        jain: published.jain,
+        workers: Some(Workers {
+            mean: published.mean.or(published.ci95.map(|(low, high)| low.midpoint(high))),
+            ci95: published.ci95.map(|(low, high)| [low, high]),
+            stdev: published.stdev,
+            ..Workers::default()
+        }),
+        latency_buckets: published.buckets.map(|counts| Bucket::all(&BUCKETS_S, &counts)),
+        ..TenancyRow::default()
+    }
+}
+
+fn worker(row: &TenancyRow, of: fn(&Workers) -> Option<f64>) -> String {
+    tenths(row.workers.as_ref().and_then(of))
+}
+
+/// The share of operations in buckets from one bound up to, but not including, another.
+fn share(row: &TenancyRow, from_s: u64, to_s: u64) -> String {
+    let Some(buckets) = &row.latency_buckets else { return String::new() };
+    let all: u64 = buckets.iter().map(|bucket| bucket.ops).sum();
+    let some: u64 = buckets
+        .iter()
+        .filter(|bucket| (from_s..to_s).contains(&bucket.from_s))
+        .map(|bucket| bucket.ops)
+        .sum();
+    tenths((all > 0).then(|| 100.0 * some as f64 / all as f64))
+}
+
+const COLUMNS: &[Column] = &[
+    ("policy", |row| {
+        row.source.map_or_else(|| row.policy.clone(), |posting| format!("  published {posting}"))
+    }),
+    ("requests", |row| number(row.ops.map(|ops| ops as f64))),
+    ("a worker", |row| worker(row, |workers| workers.mean)),
+    ("± 95 %", |row| worker(row, |workers| workers.ci95.map(|[low, high]| (high - low) / 2.0))),
+    ("stdev", |row| worker(row, |workers| workers.stdev)),
+    ("least", |row| worker(row, |workers| workers.least)),
+    ("Jain", |row| row.jain.map_or_else(String::new, |jain| format!("{jain:.4}"))),
+    ("mean µs", |row| micros(row.latency_us.map(|latency| latency.mean))),
+    ("miss %", |row| tenths(row.miss_ratio.map(|miss| 100.0 * miss))),
+    ("% < 1 s", |row| share(row, 0, 1)),
+    ("1-2", |row| share(row, 1, 2)),
+    ("2-4", |row| share(row, 2, 4)),
+    ("4-8", |row| share(row, 4, 8)),
+    ("8-", |row| share(row, 8, u64::MAX)),
+];
+
+/// Measures every policy.
+///
+/// # Errors
+/// Any [`BenchError`].
+pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
+    let plan = Plan::new(args)?;
+    let pager = plan::build_pager(args, plan.policies[0], check_memory(plan.max)?.bytes(), plan.page, None)?;
+    let depot = plan::depot(args)?;
+    let files =
+        depot.prepare(Content::Blocks, plan.file(), (TENANTS * WORKERS) as usize, Purpose::Lasting)?;
+    for file in &files {
+        file.drop_page_cache()?;
+    }
+    let lines = [
+        (
+            "tenants",
+            format!(
+                "{TENANTS} without limits, {WORKERS} workers each, a worker with {CHUNKS} chunks of {}: {} in all, in a budget of {}",
+                size(plan.chunk),
+                size(plan.file() * TENANTS * WORKERS),
+                size(plan.max)
+            ),
+        ),
+        (
+            "pages",
+            "of files: the runtime does not swap, so an eviction costs a read and never a write".into(),
+        ),
+        (
+            "run",
+            format!(
+                "{:.1} s for each row, after {:.1} s to warm; sizes are 1/{:.0} of the published, and times are divided by that for the buckets; seed {}",
+                plan.time.as_secs_f64(),
+                plan.time.as_secs_f64() * WARM,
+                1.0 / plan.scale,
+                plan.seed
+            ),
+        ),
+    ];
+    let machine = head(Tenancy::Tenants, &pager, &files[0], &lines)?;
+    drop(pager);
+    let progress = progress::steps("", plan.policies.len() as u64);
+    let mut rows = Vec::new();
+    for &policy in &plan.policies {
+        progress.set_message(policy.to_string());
+        let row = plan.row(args, policy, &files)?;
+        let arms = Arm::of(policy).map(published_tenants).unwrap_or_default();
+        let beside: Vec<TenancyRow> = arms.iter().map(|arm| published(&row, arm)).collect();
+        rows.push(row);
+        rows.extend(beside);
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    let spread =
+        Spread::of(&rows[0].workers.as_ref().map(|workers| workers.requests.clone()).unwrap_or_default());
+    let closing = [
+        format!(
+            "{}: the worker that did least did {:.2} of the mean",
+            rows[0].policy,
+            if spread.mean > 0.0 { spread.least / spread.mean } else { 0.0 }
+        ),
+        "published rows are of anonymous memory on zram, on 96 threads, with a browser for each worker: compare fairness, not counts".into(),
+    ];
+    tail(args, &machine, COLUMNS, rows, &closing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_belongs_to_the_last_bucket_that_it_reaches() {
+        assert_eq!([0.0, 0.99, 1.0, 3.9, 4.0, 1e9].map(bucket_of), [0, 0, 1, 2, 3, 8]);
+    }
+}

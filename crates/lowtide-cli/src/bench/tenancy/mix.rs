@@ -1,0 +1,305 @@
+//! `lowtide bench file-anon-mix`: readers of a file beside threads that allocate and free, together 1.375 times the budget, as in the reproducer of the aging OOM.
+//!
+//! ```text
+//!   readers ──► a load of every page of the file, in order ──► pause 120 ms ──► again, for ever
+//!   workers ──► when every reader has been through once: each fills its share of the heap ──► all done: free it ──► pause ──► next round
+//! ```
+//!
+//! The heap is real memory, reserved in the tenant piece by piece before it is written, so it pushes the file's pages out of the same budget, and nothing but those can
+//! go. A reservation or a load for which no room can be made is the kill of the published run; here it is a result (`oom`), and the round does not count. Memory of
+//! the process: the budget's frames and, beside them, 7/8 of the budget of heap. Source: `workloads.md` §3.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lowtide::{Error, OpenOptions, Policy, Size, Tenant, View};
+
+use super::crowd::{Count, Crowd};
+use super::row::{Column, TenancyRow, mebibytes, number, size, tenths};
+use super::{Tenancy, check_memory, head, page_bytes, tail, whole_windows};
+use crate::bench::args::BenchArgs;
+use crate::bench::content::{Content, UNIT_BYTES};
+use crate::bench::datafile::{DataFile, Purpose};
+use crate::bench::error::BenchError;
+use crate::bench::options::{self, max_option, seconds_option};
+use crate::bench::plan;
+use crate::{interrupt, progress};
+
+/// The budget when nothing is said: 1/128 of the published one.
+const MAX_BYTES: u64 = 128 << 20;
+/// Readers and workers: those of the published run are 96 each, on 96 threads.
+const READERS: usize = 6;
+const WORKERS: usize = 6;
+/// Rounds when nothing is said; the published run has 128.
+const ROUNDS: u32 = 16;
+/// Seconds after which a row ends with the rounds that it has, when nothing is said.
+const SECONDS: f64 = 30.0;
+/// A reader's pause after each pass, and the workers' between rounds.
+const READER_PAUSE: Duration = Duration::from_millis(120);
+const ROUND_PAUSE: Duration = Duration::from_millis(60);
+/// What a worker reserves at a time.
+const PIECE_BYTES: u64 = 64 << 10;
+/// Bytes of a page of the program's own memory.
+const HEAP_PAGE: usize = 4096;
+
+/// What is run, decided.
+#[derive(Debug)]
+struct Plan {
+    page: u64,
+    max: u64,
+    file: u64,
+    anon: u64,
+    rounds: u32,
+    limit: Duration,
+    seed: u64,
+    policies: Vec<Policy>,
+}
+
+/// What happens between readers, workers and the round's clock.
+#[derive(Debug, Default)]
+struct Scene {
+    crowd: Crowd,
+    /// Readers that have been through once.
+    ready: AtomicU64,
+    /// A charge for which there was no room.
+    killed: AtomicBool,
+}
+
+impl Plan {
+    fn new(args: &BenchArgs) -> Result<Self, BenchError> {
+        let page = page_bytes(args)?;
+        let max = max_option(args)?.unwrap_or(MAX_BYTES);
+        Ok(Self {
+            page,
+            max,
+            file: whole_windows(max / 2, page),
+            anon: max / 16 * 14,
+            rounds: args.rounds.unwrap_or(ROUNDS),
+            limit: Duration::from_secs_f64(seconds_option(args.seconds)?.unwrap_or(SECONDS)),
+            seed: args.seed,
+            policies: options::policies(args),
+        })
+    }
+
+    const fn budget(&self) -> u64 {
+        self.max + self.max / 8 + (8 << 20)
+    }
+
+    fn row(&self, args: &BenchArgs, policy: Policy, file: &DataFile) -> Result<TenancyRow, BenchError> {
+        let pager = plan::build_pager(args, policy, self.budget(), self.page, None)?;
+        let tenant = pager.tenant("mix").max(size(self.max)).create()?;
+        let view = OpenOptions::new().tenant(&tenant).open(&pager, file.path())?;
+        let scene = Scene::default();
+        let counts: Vec<Count> = (0..READERS).map(|_| Count::default()).collect();
+        let before = pager.stat();
+        let begin = Instant::now();
+        let (rounds, round_seconds) = thread::scope(|scope| {
+            for count in &counts {
+                let (view, scene) = (view.clone(), &scene);
+                let mut passes = 0_u64;
+                scene.crowd.spawn(scope, move || {
+                    read_once(&view, count, scene)?;
+                    passes += 1;
+                    if passes == 1 {
+                        scene.ready.fetch_add(1, Relaxed);
+                    }
+                    scene.crowd.pause(READER_PAUSE);
+                    Ok::<(), String>(())
+                });
+            }
+            let late = || begin.elapsed() >= self.limit;
+            while !scene.crowd.stopped() && !late() && scene.ready.load(Relaxed) < READERS as u64 {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let (mut rounds, mut seconds) = (0, 0.0);
+            while rounds < self.rounds && !scene.crowd.stopped() && !late() {
+                let round = Instant::now();
+                if !self.round(&tenant, &scene) {
+                    break;
+                }
+                seconds += round.elapsed().as_secs_f64();
+                rounds += 1;
+                scene.crowd.pause(ROUND_PAUSE);
+            }
+            scene.crowd.stop();
+            (rounds, seconds)
+        });
+        let seconds = begin.elapsed().as_secs_f64();
+        scene.crowd.verdict(&policy.to_string())?;
+        let after = pager.stat();
+        let (loads, misses) =
+            counts.iter().fold((0, 0), |sum, count| (sum.0 + count.ops(), sum.1 + count.misses()));
+        let threads = (READERS + WORKERS) as u32;
+        let row =
+            TenancyRow::lowtide(Tenancy::FileAnonMix.name(), &pager, &policy.to_string(), threads, self.seed);
+        let mut row = row.counted(&before, &after, seconds).loads(loads, misses);
+        row.stat.insert("peak".into(), tenant.peak()?);
+        row.stat.insert("failcnt".into(), tenant.events()?.max);
+        Ok(TenancyRow {
+            max_bytes: Some(self.max),
+            data_bytes: Some(self.file + self.anon),
+            oom: Some(u64::from(scene.killed.load(Relaxed))),
+            rounds: Some(rounds),
+            round_seconds: (rounds > 0).then(|| round_seconds / f64::from(rounds)),
+            ..row
+        })
+    }
+
+    /// One round of the workers. Whether it was finished.
+    fn round(&self, tenant: &Tenant, scene: &Scene) -> bool {
+        let share = self.anon / WORKERS as u64;
+        thread::scope(|scope| {
+            let workers: Vec<_> =
+                (0..WORKERS).map(|_| scope.spawn(|| fill_share(tenant, share, scene))).collect();
+            // What one has filled stays until all have.
+            let heaps: Vec<_> = workers.into_iter().map(|worker| worker.join().unwrap_or_default()).collect();
+            heaps.iter().all(Option::is_some)
+        })
+    }
+}
+
+/// One piece of the heap: its place in the budget and its memory.
+type Piece = (lowtide::Reservation, Vec<u8>);
+
+/// Reserves and writes a share of the heap, a byte of each page. `None` if it did not come to that.
+fn fill_share(tenant: &Tenant, share: u64, scene: &Scene) -> Option<Vec<Piece>> {
+    let mut heap = Vec::new();
+    let mut left = share;
+    while left > 0 {
+        if scene.crowd.stopped() {
+            return None;
+        }
+        let bytes = left.min(PIECE_BYTES);
+        let reserved = match tenant.reserve(Size::new(bytes)) {
+            Ok(reserved) => reserved,
+            Err(error) => {
+                scene.refused(&error);
+                return None;
+            }
+        };
+        let mut memory = vec![0_u8; bytes as usize];
+        memory.iter_mut().step_by(HEAP_PAGE).for_each(|byte| *byte = 1);
+        heap.push((reserved, memory));
+        left -= bytes;
+    }
+    Some(heap)
+}
+
+/// One pass of a reader: every page, a kilobyte of each verified.
+fn read_once(view: &View, count: &Count, scene: &Scene) -> Result<(), String> {
+    let units = view.page_size() / UNIT_BYTES;
+    for page in 0..view.pages() {
+        if scene.crowd.stopped() {
+            return Ok(());
+        }
+        let missed = !view.is_resident(page);
+        match view.read(page) {
+            Ok(bytes) => {
+                let (found, _) = bytes.as_chunks::<UNIT_BYTES>();
+                let unit = page % units as u64;
+                if !Content::Blocks.check(page * units as u64 + unit, &found[unit as usize]) {
+                    return Err(format!("page {page} holds wrong bytes in its kilobyte {unit}"));
+                }
+            }
+            Err(error) => {
+                scene.refused(&error);
+                return Ok(());
+            }
+        }
+        count.done(missed);
+    }
+    Ok(())
+}
+
+impl Scene {
+    /// No room is a result; anything else is a failure.
+    fn refused(&self, error: &Error) {
+        if matches!(error, Error::OutOfBudget { .. }) {
+            self.killed.store(true, Relaxed);
+            self.crowd.stop();
+        } else {
+            self.crowd.fail(error);
+        }
+    }
+}
+
+const COLUMNS: &[Column] = &[
+    ("policy", |row| {
+        if row.oom == Some(0) { row.policy.clone() } else { format!("{} (out of memory)", row.policy) }
+    }),
+    ("rounds", |row| row.rounds.map_or_else(String::new, |rounds| rounds.to_string())),
+    ("seconds", |row| tenths(row.seconds)),
+    ("s a round", |row| row.round_seconds.map_or_else(String::new, |seconds| format!("{seconds:.3}"))),
+    ("loads/s", |row| {
+        number(row.accesses.zip(row.seconds).map(|(accesses, seconds)| accesses as f64 / seconds))
+    }),
+    ("miss %", |row| tenths(row.miss_ratio.map(|miss| 100.0 * miss))),
+    ("peak MiB", |row| mebibytes(row.stat.get("peak").copied())),
+    ("pgscan", |row| number(Some(row.count("pgscan") as f64))),
+    ("pgsteal", |row| number(Some(row.count("pgsteal") as f64))),
+    ("file refaults", |row| number(Some(row.count("workingset_refault_file") as f64))),
+    ("own KiB/s", |row| number(row.own_read_kib_per_s)),
+];
+
+/// Measures every policy.
+///
+/// # Errors
+/// Any [`BenchError`]; running out of the budget is none.
+pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
+    let plan = Plan::new(args)?;
+    check_memory(plan.budget() + plan.anon)?;
+    let pager = plan::build_pager(args, plan.policies[0], plan.budget(), plan.page, None)?;
+    let depot = plan::depot(args)?;
+    let file = depot.prepare(Content::Blocks, plan.file, 1, Purpose::Lasting)?.remove(0);
+    file.drop_page_cache()?;
+    let lines = [
+        (
+            "tenant",
+            format!(
+                "max {}; a file of {} for {READERS} readers, a heap of {} for {WORKERS} workers: {:.3} times as much",
+                size(plan.max),
+                size(plan.file),
+                size(plan.anon),
+                (plan.file + plan.anon) as f64 / plan.max as f64
+            ),
+        ),
+        (
+            "run",
+            format!(
+                "{} rounds of filling and freeing, {:.1} s at most for each row",
+                plan.rounds,
+                plan.limit.as_secs_f64()
+            ),
+        ),
+    ];
+    let machine = head(Tenancy::FileAnonMix, &pager, &file, &lines)?;
+    drop(pager);
+    let progress = progress::steps("", plan.policies.len() as u64);
+    let mut rows = Vec::new();
+    for &policy in &plan.policies {
+        interrupt::check(|| "running file-anon-mix".into())?;
+        progress.set_message(policy.to_string());
+        rows.push(plan.row(args, policy, &file)?);
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    let unfinished = |row: &&TenancyRow| row.rounds != Some(plan.rounds);
+    let mut closing: Vec<String> = rows
+        .iter()
+        .filter(unfinished)
+        .map(|row| {
+            let why = if row.oom == Some(0) { "the time was over" } else { "no room could be made" };
+            format!(
+                "{}: ended after {} of {} rounds: {why}",
+                row.policy,
+                row.rounds.unwrap_or(0),
+                plan.rounds
+            )
+        })
+        .collect();
+    if closing.is_empty() {
+        closing.push(format!("all finished their {} rounds", plan.rounds));
+    }
+    tail(args, &machine, COLUMNS, rows, &closing)
+}
