@@ -76,23 +76,9 @@ pub(super) fn lines_of(
     variant: &'static str,
     arm: Arm,
 ) -> impl Iterator<Item = (&'static str, f64)> {
-    TABLE.lines().skip(1).filter_map(move |line| {
-        let fields: Vec<&'static str> = line.split(',').collect();
+    fields(experiment).filter(move |fields| fields[1] == variant).filter_map(move |fields| {
         let value = fields.get(arm.column())?.parse().ok()?;
-        (fields[0] == experiment && fields[1] == variant).then(|| (fields[3], value))
-    })
-}
-
-/// What the table says about an arm of a variant of an experiment: metric, value.
-pub(super) fn lines_of(
-    experiment: &'static str,
-    variant: &'static str,
-    arm: Arm,
-) -> impl Iterator<Item = (&'static str, f64)> {
-    TABLE.lines().skip(1).filter_map(move |line| {
-        let fields: Vec<&'static str> = line.split(',').collect();
-        let value = fields.get(arm.column())?.parse().ok()?;
-        (fields[0] == experiment && fields[1] == variant).then(|| (fields[3], value))
+        Some((fields[3], value))
     })
 }
 
