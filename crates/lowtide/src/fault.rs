@@ -270,6 +270,12 @@ impl Pool {
         mut held: Held,
         access: Access,
     ) -> Result<(u32, Held), Error> {
+        if self.owes() {
+            // Before anything is taken, and without the slot: a sleep with it would keep stores to the page waiting.
+            drop(held);
+            self.settle_high()?;
+            held = hazard::hold(entry.address());
+        }
         // The access that brings a page in is told to the engine by the fault; the young bit is for later ones.
         let mut told = false;
         loop {
@@ -288,7 +294,6 @@ impl Pool {
                     let resolved = self.resolve(space, &claim, frame, outcome, young);
                     self.stall_ends(stall, (self.page_bytes() as u64) << claim.order);
                     resolved?;
-                    self.settle_high()?;
                     told = true;
                 }
                 Miss::InHand(seen) => {

@@ -192,6 +192,14 @@ pub(crate) fn held_by_this_thread(address: usize) -> bool {
     own_records().any(|record| record.slots.iter().any(|slot| slot.load(Ordering::Relaxed) == address))
 }
 
+/// Whether the calling thread has any guard: somebody may be waiting for it.
+///
+/// Guards that have outlived the thread's record keeping (see *Records*) are not found.
+#[must_use]
+pub(crate) fn this_thread_holds() -> bool {
+    own_records().any(|record| record.slots.iter().any(|slot| slot.load(Ordering::Relaxed) != 0))
+}
+
 /// The records of the calling thread, beginning with the newest.
 fn own_records() -> impl Iterator<Item = &'static Record> {
     let first = AT_EXIT.try_with(|at_exit| at_exit.0.get()).ok().flatten();

@@ -1,4 +1,4 @@
-//! Above a limit: whoever charged too much, or made a limit thrash, pays before he goes on.
+//! Above a limit: whoever charged too much, or made a limit thrash, pays before he takes more.
 //!
 //! The laws are the engine's (`lowtide-core`, `high/`); here they are carried out. A thread has an *account* with each pool: pages that it charged above `high`, stall that it has
 //! not paid for, and whether it is stalled now.
@@ -6,10 +6,12 @@
 //! ```text
 //!   charge ──► over high ──► owe()
 //!   insert ──► came back after a limit had evicted it ──► Stall ──(the read)──► stall_ends()     pressure, debt, advice
-//!   the operation has what it came for, no lock is held ──► settle_high()                         reclaim, then sleep
+//!   the thread's next miss, before it takes anything ──► settle_high()                            reclaim, then sleep
 //! ```
 //!
-//! An operation inside a callback of `get_many` leaves its payment to the outer one, which may have reads in flight that others wait for.
+//! A kernel lets a task pay when it returns to its program. Here the program would have a guard by then, and whoever stores to that page would wait for the sleeper; so a thread pays at
+//! its next miss, and not while it has guards or reads in flight. Whoever never misses again owes nothing that matters. A thread that never lets go of a guard does not pay; its
+//! pages are evicted all the same.
 //!
 //! **What is seen of stalls.** The time of a read that brings a page back which a tenant's limit had evicted is a stall, and so is reclaim for a tenant. Reads that overlap in one
 //! thread are one stall, not many. Threads that wait for somebody else's read, and pages that the root's budget evicted, are not followed: that would cost every
@@ -19,6 +21,7 @@
 
 use crate::charge::Payer;
 use crate::error::Error;
+use crate::hazard;
 use crate::many::pipelines;
 use crate::pool::{Pool, State};
 use crate::tenant::OnStall;
@@ -33,6 +36,14 @@ use std::time::{Duration, Instant};
 
 /// Ticks a second, for penalties that count in ticks: those of the kernels on which they were published.
 const HZ: u64 = 1000;
+
+/// What is paid of a debt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pay {
+    All,
+    /// What is above a limit is evicted; the time that would be slept is let off.
+    Reclaim,
+}
 
 /// Pages that a thread charged above `high`.
 #[derive(Clone, Copy, Debug)]
@@ -153,25 +164,30 @@ impl Pool {
         }
     }
 
-    /// Pays what this thread owes to this pool. To be called where an operation that may have charged has what it came for, without any lock.
+    /// Whether this thread owes this pool anything. Cost: a look at a thread-local.
+    #[inline]
+    pub(crate) fn owes(&self) -> bool {
+        let owes = |a: &Account| a.pool == self.number && (!a.over.is_empty() || a.stalled_for.is_some());
+        ACCOUNTS.try_with(|accounts| accounts.borrow().iter().any(owes)) == Ok(true)
+    }
+
+    /// Pays what this thread owes to this pool. To be called without any lock; with guards or reads in flight nothing happens, and the debt stays.
     ///
-    /// Cost: a look at a thread-local if nothing is owed.
     ///
     /// # Errors
     /// [`Error::OverLimit`] instead of a sleep, for tenants that asked for it.
-    #[inline]
+    #[cold]
     pub(crate) fn settle_high(&self) -> Result<(), Error> {
-        let any = ACCOUNTS.try_with(|accounts| !accounts.borrow().is_empty());
-        if any == Ok(true) { self.settle() } else { Ok(()) }
+        self.settle(Pay::All)
     }
 
-    #[cold]
-    fn settle(&self) -> Result<(), Error> {
-        if pipelines() > 0 {
+    /// The same, in part.
+    pub(crate) fn settle(&self, how: Pay) -> Result<(), Error> {
+        if pipelines() > 0 || hazard::this_thread_holds() {
             return Ok(());
         }
         while let Some(over) = self.account(|account| account.over.pop()).flatten() {
-            self.pay(over)?;
+            self.pay(over, how)?;
         }
         let stalled_for = self.account(|account| account.stalled_for.take()).flatten();
         if let Some(payer) = stalled_for {
@@ -182,14 +198,14 @@ impl Pool {
                 self.account(|account| group.map_or(0, |group| state.engine.owes(group, &account.debt, now)))
             };
             if owes.is_some_and(|ns| ns > NOT_WORTH_NS) {
-                self.pay(Over { payer, pages: 0 })?;
+                self.pay(Over { payer, pages: 0 }, how)?;
             }
         }
         Ok(())
     }
 
     /// The over-limit handler, carried out.
-    fn pay(&self, over: Over) -> Result<(), Error> {
+    fn pay(&self, over: Over, how: Pay) -> Result<(), Error> {
         let mut state = self.lock();
         let Some(group) = state.group_of(over.payer) else { return Ok(()) };
         let on_stall = state.on_stall.get(&group).copied().unwrap_or_default();
@@ -219,6 +235,7 @@ impl Pool {
                     reclaimed = Some(pages);
                     self.reclaim_stall(&mut state, group, false);
                 }
+                Some(HighNext::Sleep { .. }) if how == Pay::Reclaim => return Ok(()),
                 Some(HighNext::Sleep { ns, .. }) if on_stall == OnStall::Error => {
                     let tenant = state.names.path(&state.engine, group);
                     return Err(Error::OverLimit { tenant, ns });

@@ -7,7 +7,7 @@
 use crate::error::Error;
 use crate::fault::{Access, Claim, Miss, claim};
 use crate::hazard;
-use crate::high::Stall;
+use crate::high::{Pay, Stall};
 use crate::io::{Batch, Completion};
 use crate::pool::Pool;
 use crate::space::Space;
@@ -158,6 +158,9 @@ impl Pool {
         pages: impl IntoIterator<Item = u64>,
         each: impl FnMut(usize, &[u8]),
     ) -> Result<(), Error> {
+        if self.owes() {
+            self.settle_high()?;
+        }
         let mut caller = Caller { pool: self, each, put_off: Vec::new() };
         let mut pipeline: Option<Pipeline<'_>> = None;
         for (index, page) in pages.into_iter().enumerate() {
@@ -187,13 +190,13 @@ impl Pool {
         if let Some(mut pipe) = pipeline {
             pipe.finish(|index, page, frame| caller.show(index, page, frame))?;
             drop(pipe);
-            self.settle_high()?;
         }
         for (index, page) in std::mem::take(&mut caller.put_off) {
             let (frame, _held) = self.hold_page(space, page, Access::Mapped)?;
             caller.show(index, page, Some(frame));
         }
-        Ok(())
+        // A call may have brought in much.
+        if self.owes() { self.settle_high() } else { Ok(()) }
     }
 
     /// Brings absent pages in without using them: they are placed as read ahead, not as accessed.
@@ -221,7 +224,7 @@ impl Pool {
         }
         let finished = pipe.finish(|_, _, _| ());
         drop(pipe);
-        finished?;
-        self.settle_high()
+        // Whoever reads ahead does so for many: it evicts, and does not sleep.
+        finished.and(self.settle(Pay::Reclaim))
     }
 }

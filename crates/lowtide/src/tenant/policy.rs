@@ -15,10 +15,10 @@ use std::sync::MutexGuard;
 /// What a thread does that would have to sleep because a tenant is over a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnStall {
-    /// It sleeps, 2 s at most at a time.
+    /// It sleeps, 2 s at most at a time, before it brings in the next page; not while it has guards.
     #[default]
     Throttle,
-    /// The operation fails with [`Error::OverLimit`](crate::Error::OverLimit). What it brought in stays.
+    /// Its next operation that would bring something in fails with [`Error::OverLimit`](crate::Error::OverLimit), once, and brings nothing in.
     Error,
     /// It goes on, without evicting either: `high` is only counted, and the tenant grows up to `max`.
     Grow,

@@ -155,7 +155,7 @@ impl Reservation {
             pool.kswapd.notify_one();
         }
         drop(state);
-        pool.settle_high()
+        if pool.owes() { pool.settle_high() } else { Ok(()) }
     }
 
     /// Gives a part back; all of it, if `less` is more than there is.
