@@ -166,3 +166,19 @@ fn a_file_and_a_heap_that_do_not_fit_together_finish_their_rounds() {
         assert_eq!(row["data_bytes"], 22 << 20);
     }
 }
+
+#[test]
+fn what_a_program_costs_is_measured_in_pairs() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["bench", "program-cost", "--max", "3M", "--seconds", "0.4", "--rounds", "4", "--bpf", NOOP];
+    let results = results(dir.path(), &args);
+    let found = measured(&results);
+    let row = found[0];
+    assert_eq!((&row["high_policy"], &row["rounds"]), (&"bpf:noop".into(), &4.into()));
+    assert!(row["program_runs"].as_u64().unwrap() > 0, "it was asked: {row}");
+    assert!(row["misses"].as_u64().unwrap() > 0);
+    for ratio in [&row["ratio"], &row["cpu_ratio"]] {
+        has_numbers(ratio, &["median", "min", "max"]);
+    }
+    refused(dir.path(), &["bench", "program-cost"], &["--bpf", "noop.bpf.o"]);
+}
