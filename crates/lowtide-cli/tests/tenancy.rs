@@ -180,5 +180,6 @@ fn what_a_program_costs_is_measured_in_pairs() {
     for ratio in [&row["ratio"], &row["cpu_ratio"]] {
         has_numbers(ratio, &["median", "min", "max"]);
     }
+    assert_eq!(row["cpu_ratio_ci95"].as_array().unwrap().len(), 2);
     refused(dir.path(), &["bench", "program-cost"], &["--bpf", "noop.bpf.o"]);
 }

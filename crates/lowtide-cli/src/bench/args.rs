@@ -53,7 +53,7 @@ pub(crate) struct BenchArgs {
     /// Measured operations of each system, over all rounds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) ops: Option<u64>,
-    /// Slices that each system's measurement is cut into; systems take turns slice by slice; with file-anon-mix, rounds of the workers; with program-cost, pairs [default: 5; 16 for file-anon-mix, 20 for program-cost]
+    /// Slices that each system's measurement is cut into; systems take turns slice by slice; with file-anon-mix, rounds of the workers; with program-cost, pairs [default: 5; 16 for file-anon-mix, 200 for program-cost]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) rounds: Option<u32>,
     /// What else to run beside lowtide [default: mmap,mmap-random where a memory cgroup can be made; none with --depth]

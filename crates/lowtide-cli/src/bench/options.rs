@@ -135,7 +135,7 @@ pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), B
         (args.against.is_some() && (hit || tenancy), "--against", "workloads without tenants"),
         (args.threads.len() > 1 && !thrash, "a list of --threads", "high-thrash"),
         (args.high_policy.is_some() && !thrash, "--high-policy", "high-thrash"),
-        (!args.bpf.is_empty() && !(thrash || cost), "--bpf", "high-thrash and program-cost"),
+        (!(args.bpf.is_empty() || thrash || cost), "--bpf", "high-thrash and program-cost"),
         (args.no_readahead && !thrash, "--no-readahead", "high-thrash"),
         (args.ops.is_some() && tenancy, "--ops", "workloads without tenants; use --seconds"),
         (args.batch.is_some() && tenancy, "--batch", "workloads without tenants"),

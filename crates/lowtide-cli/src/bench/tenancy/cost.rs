@@ -4,8 +4,8 @@
 //! kernel's page cache unless `--direct` says otherwise: a miss is as short as it can be then, and what a program adds to it as large a share as it can be.
 //!
 //! Slices of the same number of loads go in turns, with the program and without, in the same tenant. Which of a pair is first changes from pair to pair, so that what a machine
-//! does to whoever is second does not count for either. The ratio is of a pair; its median is the result, and extremes say what it is worth. Processor time stands beside: it
-//! does not see who else is on the machine.
+//! does to whoever is second does not count for either. The ratio is of a pair; the median of all is the result, with its 95 % confidence interval by order statistics, which asks
+//! nothing of how the ratios are distributed: on a machine with others on it, single pairs are far off. Processor time stands beside, which they change less.
 
 use std::time::Instant;
 
@@ -31,7 +31,7 @@ use crate::{interrupt, progress};
 const HIGH_BYTES: u64 = 64 << 20;
 /// Seconds of a row when nothing is said, and pairs that they are cut into.
 const SECONDS: f64 = 10.0;
-const PAIRS: u32 = 20;
+const PAIRS: u32 = 200;
 /// Loads by which the length of a slice is found.
 const TRIAL: u64 = 2_000;
 /// By how much a program without an opinion may slow loads down.
@@ -107,12 +107,22 @@ const COLUMNS: &[Column] = &[
     ("misses", |row| number(row.misses.map(|misses| misses as f64))),
     ("runs of it", |row| number(row.program_runs.map(|runs| runs as f64))),
     ("loads/s with it", |row| number(row.ops_per_s)),
-    ("time with / without", |row| row.ratio.map_or_else(String::new, text)),
-    ("processor time", |row| row.cpu_ratio.map_or_else(String::new, text)),
+    ("time with / without", |row| row.ratio.map_or_else(String::new, |ratio| text(ratio, row.ratio_ci95))),
+    ("processor time", |row| row.cpu_ratio.map_or_else(String::new, |ratio| text(ratio, row.cpu_ratio_ci95))),
 ];
 
-fn text(spread: Spread) -> String {
-    format!("{:.4} ({:.3}..{:.3})", spread.median, spread.min, spread.max)
+fn text(spread: Spread, ci95: Option<[f64; 2]>) -> String {
+    let [low, high] = ci95.unwrap_or([spread.min, spread.max]);
+    format!("{:.4} ({low:.4}..{high:.4})", spread.median)
+}
+
+/// The 95 % confidence interval of the median: ranks as far from the middle as a fair coin comes in so many throws. The extremes, of fewer than six.
+fn median_ci95(values: impl IntoIterator<Item = f64>) -> Option<[f64; 2]> {
+    let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+    values.sort_unstable_by(f64::total_cmp);
+    let n = values.len();
+    let low = ((n as f64 - 1.96 * (n as f64).sqrt()) / 2.0).floor().max(0.0) as usize;
+    Some([*values.get(low)?, *values.get(n - 1 - low)?])
 }
 
 /// Measures every program.
@@ -173,9 +183,8 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         let (pairs, runs) = pairs(&tenant, &view, law, loads, count, &mut rng)?;
         let took = begin.elapsed().as_secs_f64();
         tenant.detach()?;
-        let ratio =
-            |of: fn(&Slice) -> f64| Spread::of(pairs.iter().map(|(without, with)| of(with) / of(without)));
-        let (wall, cpu) = (ratio(|slice| slice.wall), ratio(|slice| slice.cpu));
+        let ratios = |of: fn(&Slice) -> f64| pairs.iter().map(move |(without, with)| of(with) / of(without));
+        let (wall, cpu) = (Spread::of(ratios(|slice| slice.wall)), Spread::of(ratios(|slice| slice.cpu)));
         let with: f64 = pairs.iter().map(|(_, with)| with.wall).sum();
         let misses = pairs.iter().map(|(without, with)| without.misses + with.misses).sum();
         let ops = loads * u64::from(count);
@@ -197,7 +206,9 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
             ops: Some(ops),
             ops_per_s: Some(ops as f64 / with),
             ratio: Some(wall),
+            ratio_ci95: median_ci95(ratios(|slice| slice.wall)),
             cpu_ratio: Some(cpu),
+            cpu_ratio_ci95: median_ci95(ratios(|slice| slice.cpu)),
             program_runs: Some(runs),
             ..row
         });
@@ -205,4 +216,16 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     }
     progress.finish_and_clear();
     tail(args, &machine, COLUMNS, rows, &closing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_of_a_median_comes_from_its_neighbours_in_rank() {
+        assert_eq!(median_ci95((1..=100).map(f64::from)), Some([41.0, 60.0]));
+        assert_eq!(median_ci95([3.0, 1.0, 2.0]), Some([1.0, 3.0]), "too few");
+        assert_eq!(median_ci95([f64::NAN]), None);
+    }
 }
