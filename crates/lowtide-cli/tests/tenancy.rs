@@ -154,7 +154,7 @@ fn a_file_and_a_heap_that_do_not_fit_together_finish_their_rounds() {
         "--rounds",
         "3",
         "--seconds",
-        "20",
+        "50",
         "--policy",
         "mglru,lru",
     ];
