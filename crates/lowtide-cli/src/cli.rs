@@ -68,7 +68,14 @@ pub(crate) enum Command {
         args_override_self = true,
         long_about = "Run a workload on a real file under a memory budget, beside other systems.\n\n\
         All systems are alive at the same time, each with the same budget, and take turns in short slices; every \
-        ratio is to the first row of the same round. Every byte read is verified."
+        ratio is to the first row of the same round. Every byte read is verified.\n\n\
+        With tenants (high-thrash, noisy-neighbour, tenants, file-anon-mix, program-cost) rows follow one another, each in a pager of \
+        its own, and there are no other systems; every load looks at one kilobyte of its page, which is verified.\n\n\
+        Examples:\n  \
+        lowtide bench ycsb-b --against none\n  \
+        lowtide bench high-thrash --bpf examples/bpf/refault_recency.bpf.o\n  \
+        lowtide bench high-thrash --threads 1,4,16 --no-readahead\n  \
+        lowtide bench program-cost --bpf examples/bpf/noop.bpf.o"
     )]
     Bench(Box<BenchArgs>),
     /// Run a workload or a trace on a simulated machine, under any reclaim policies

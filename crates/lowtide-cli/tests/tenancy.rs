@@ -154,7 +154,7 @@ fn a_file_and_a_heap_that_do_not_fit_together_finish_their_rounds() {
         "--rounds",
         "3",
         "--seconds",
-        "20",
+        "50",
         "--policy",
         "mglru,lru",
     ];
@@ -165,4 +165,21 @@ fn a_file_and_a_heap_that_do_not_fit_together_finish_their_rounds() {
         assert!(row["stat"]["pgsteal"].as_u64().unwrap() > 0, "each round pushes pages of the file out");
         assert_eq!(row["data_bytes"], 22 << 20);
     }
+}
+
+#[test]
+fn what_a_program_costs_is_measured_in_pairs() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["bench", "program-cost", "--max", "3M", "--seconds", "0.4", "--rounds", "4", "--bpf", NOOP];
+    let results = results(dir.path(), &args);
+    let found = measured(&results);
+    let row = found[0];
+    assert_eq!((&row["high_policy"], &row["rounds"]), (&"bpf:noop".into(), &4.into()));
+    assert!(row["program_runs"].as_u64().unwrap() > 0, "it was asked: {row}");
+    assert!(row["misses"].as_u64().unwrap() > 0);
+    for ratio in [&row["ratio"], &row["cpu_ratio"]] {
+        has_numbers(ratio, &["median", "min", "max"]);
+    }
+    assert_eq!(row["cpu_ratio_ci95"].as_array().unwrap().len(), 2);
+    refused(dir.path(), &["bench", "program-cost"], &["--bpf", "noop.bpf.o"]);
 }

@@ -17,7 +17,7 @@ use super::tenancy::Tenancy;
 /// What to run and how.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// ycsb-a, ycsb-b, ycsb-c, random-read, scan, replay, hit, high-thrash, noisy-neighbour, tenants or file-anon-mix (see `lowtide list workloads`)
+    /// ycsb-a, ycsb-b, ycsb-c, random-read, scan, replay, hit, high-thrash, noisy-neighbour, tenants, file-anon-mix or program-cost (see `lowtide list workloads`)
     pub(crate) workload: Target,
     /// Where the data files are made and kept for the next run [default: lowtide-bench in the temporary directory]
     #[arg(long, value_name = "DIR")]
@@ -25,7 +25,7 @@ pub(crate) struct BenchArgs {
     /// Size of the data as a multiple of the budget; with tenants, as a part of the published size [default: 4; 16 with --depth; 1/1024 with tenants]
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pub(crate) scale: Option<f64>,
-    /// Memory budget of each system; with high-thrash, high of the tenant [default: 256M; 64M with --depth; data / scale for replay; 150M for high-thrash, 72M for noisy-neighbour, 128M for file-anon-mix, 47 % of the data for tenants]
+    /// Memory budget of each system; with high-thrash and program-cost, high of the tenant [default: 256M; 64M with --depth; data / scale for replay; 150M for high-thrash, 72M for noisy-neighbour, 128M for file-anon-mix, 64M for program-cost, 47 % of the data for tenants]
     #[arg(long, value_name = "SIZE")]
     pub(crate) max: Option<Size>,
     /// Reclaim policies of lowtide, one row each [default: mglru,mglru-7.1,lru]
@@ -38,7 +38,7 @@ pub(crate) struct BenchArgs {
     /// What threads pay for being over high: overage, refault-recency or stall-debt [high-thrash; default: all]
     #[arg(long, value_name = "P,P", value_delimiter = ',')]
     pub(crate) high_policy: Option<Vec<HighPolicy>>,
-    /// A program that decides what threads pay, an object file for eBPF; one more row for each [high-thrash]
+    /// A program that decides what threads pay, an object file for eBPF; one more row for each [high-thrash, program-cost]
     #[arg(long, value_name = "FILE")]
     pub(crate) bpf: Vec<PathBuf>,
     /// Only the rows without read-ahead [high-thrash]
@@ -47,13 +47,13 @@ pub(crate) struct BenchArgs {
     /// Records or pages per call: 1 reads through a guard, more through get_many [default: 1; 128 KiB for scan]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
     pub(crate) batch: Option<u32>,
-    /// Measured seconds of each system, over all rounds; of each row with tenants, and the most that file-anon-mix takes [default: 5; 8 for high-thrash, 4 for noisy-neighbour, 6 for tenants, 30 for file-anon-mix]
+    /// Measured seconds of each system, over all rounds; of each row with tenants, and the most that file-anon-mix takes [default: 5; 8 for high-thrash, 4 for noisy-neighbour, 6 for tenants, 30 for file-anon-mix, 10 for program-cost]
     #[arg(long, value_name = "S", conflicts_with = "ops", allow_negative_numbers = true)]
     pub(crate) seconds: Option<f64>,
     /// Measured operations of each system, over all rounds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) ops: Option<u64>,
-    /// Slices that each system's measurement is cut into; systems take turns slice by slice; with file-anon-mix, rounds of the workers [default: 5; 16 for file-anon-mix]
+    /// Slices that each system's measurement is cut into; systems take turns slice by slice; with file-anon-mix, rounds of the workers; with program-cost, pairs [default: 5; 16 for file-anon-mix, 200 for program-cost]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) rounds: Option<u32>,
     /// What else to run beside lowtide [default: mmap,mmap-random where a memory cgroup can be made; none with --depth]

@@ -104,6 +104,7 @@ pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), B
     let tenancy = matches!(target, Target::Tenancy(_));
     let thrash = target == Target::Tenancy(Tenancy::HighThrash);
     let equals = target == Target::Tenancy(Tenancy::Tenants);
+    let cost = target == Target::Tenancy(Tenancy::ProgramCost);
     let mix = target == Target::Tenancy(Tenancy::FileAnonMix);
     let rules = [
         (depth && !is(Workload::RandomRead), "--depth", "random-read"),
@@ -134,7 +135,7 @@ pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), B
         (args.against.is_some() && (hit || tenancy), "--against", "workloads without tenants"),
         (args.threads.len() > 1 && !thrash, "a list of --threads", "high-thrash"),
         (args.high_policy.is_some() && !thrash, "--high-policy", "high-thrash"),
-        (!args.bpf.is_empty() && !thrash, "--bpf", "high-thrash"),
+        (!(args.bpf.is_empty() || thrash || cost), "--bpf", "high-thrash and program-cost"),
         (args.no_readahead && !thrash, "--no-readahead", "high-thrash"),
         (args.ops.is_some() && tenancy, "--ops", "workloads without tenants; use --seconds"),
         (args.batch.is_some() && tenancy, "--batch", "workloads without tenants"),
@@ -146,7 +147,7 @@ pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), B
             "--scale",
             "tenants and workloads without tenants; use --max",
         ),
-        (args.rounds.is_some() && tenancy && !mix, "--rounds", "other workloads; use --seconds"),
+        (args.rounds.is_some() && tenancy && !(mix || cost), "--rounds", "other workloads; use --seconds"),
     ];
     for (misplaced, option, place) in rules {
         if misplaced {

@@ -4,15 +4,17 @@
 //! pages are a file's, as the runtime does not swap: an evicted page costs a read, never a write. There is no browser either. What can be compared with the published
 //! rows is how evenly requests are shared out and how bimodal they are, not how many there are.
 //!
-//! Sizes are a part (`--scale`) of the published ones, 47 % of them resident; a request is shorter by about as much, so its time is divided by the scale before it is put into a
-//! bucket. Source: `workloads.md` §2.
+//! Sizes are a part (`--scale`) of the published ones, 47 % of them resident. Times are that part of the published ones, and longer by as much as 96 processors are more than
+//! there are here: by this a request's time is divided before it is put into a bucket, and in this proportion a worker pauses before each request for as long as the
+//! simulator's takes besides its pages. Without the pause a worker whose chunks are resident would do hundreds of requests while another does one, and keep its chunks
+//! by that. Source: `workloads.md` §2.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lowtide::{OpenOptions, Policy};
-use lowtide_sim::client::tenants::BUCKETS_S;
+use lowtide_sim::client::tenants::{BUCKETS_S, TenantsConfig};
 use lowtide_sim::published::{Arm, PublishedTenants, published_tenants};
 use lowtide_sim::statistics::Spread;
 use lowtide_workload::SplitMix64;
@@ -39,6 +41,8 @@ const CHUNKS: u64 = 16;
 const CHUNK_BYTES: u64 = 256 << 20;
 /// What is resident at full size, in percent.
 const RESIDENT_PERCENT: u64 = 47;
+/// Processors of the published machine.
+const CPUS: f64 = 96.0;
 /// The part of the published size when nothing is said: 256 MiB of data.
 const SCALE: f64 = 1.0 / 1024.0;
 /// Seconds of a row when nothing is said, and the part of them that goes before, uncounted.
@@ -50,6 +54,10 @@ const WARM: f64 = 0.3;
 struct Plan {
     page: u64,
     scale: f64,
+    /// What a second of the published run is here.
+    time_scale: f64,
+    /// What a request takes besides its pages.
+    pause: Duration,
     chunk: u64,
     max: u64,
     time: Duration,
@@ -76,10 +84,16 @@ impl Plan {
         let scale = scale(args)?;
         let chunk = whole_windows((CHUNK_BYTES as f64 * scale) as u64, page);
         let data = CHUNKS * TENANTS * WORKERS * chunk;
+        // A chunk has a smallest size.
+        let scale = chunk as f64 / CHUNK_BYTES as f64;
+        let cpus = thread::available_parallelism().map_or(1.0, |cpus| cpus.get() as f64);
+        let time_scale = scale * (CPUS / cpus).max(1.0);
+        let request_ns = TenantsConfig::published(1.0, args.seed).request_ns;
         Ok(Self {
             page,
-            // A chunk has a smallest size.
-            scale: chunk as f64 / CHUNK_BYTES as f64,
+            scale,
+            time_scale,
+            pause: Duration::from_secs_f64(request_ns as f64 / 1e9 * time_scale),
             chunk,
             max: max_option(args)?.unwrap_or(data / 100 * RESIDENT_PERCENT),
             time: Duration::from_secs_f64(seconds_option(args.seconds)?.unwrap_or(SECONDS)),
@@ -111,6 +125,7 @@ impl Plan {
                 let (crowd, work) = (&crowd, &work);
                 crowd.spawn(scope, move || {
                     let begin = Instant::now();
+                    crowd.pause(self.pause);
                     let first = rng.below(CHUNKS) * pages;
                     for page in first..first + pages {
                         if crowd.stopped() {
@@ -123,7 +138,7 @@ impl Plan {
                     requests.done(false);
                     let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
                     work.latency.record(begin.elapsed(), 1);
-                    let bucket = bucket_of(begin.elapsed().as_secs_f64() / self.scale);
+                    let bucket = bucket_of(begin.elapsed().as_secs_f64() / self.time_scale);
                     work.buckets[bucket] += 1;
                     Ok::<(), String>(())
                 });
@@ -271,10 +286,12 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         (
             "run",
             format!(
-                "{:.1} s for each row, after {:.1} s to warm; sizes are 1/{:.0} of the published, and times are divided by that for the buckets; seed {}",
+                "{:.1} s for each row, after {:.1} s to warm; sizes are 1/{:.0} of the published; {:.1} ms stand for a second in the buckets, and a request pauses {:.1} ms; seed {}",
                 plan.time.as_secs_f64(),
                 plan.time.as_secs_f64() * WARM,
                 1.0 / plan.scale,
+                plan.time_scale * 1e3,
+                plan.pause.as_secs_f64() * 1e3,
                 plan.seed
             ),
         ),

@@ -8,11 +8,13 @@
 //! | `noisy` | tenants with working sets beside a scanner, with and without `low` |
 //! | `equals` | many tenants of equal demand |
 //! | `mix` | a file and a heap in one budget |
+//! | `cost` | what a program costs whose answer changes nothing |
 //! | `law` | what threads pay: a built-in law, or a program |
 //! | `device` | the device, second by second |
 //! | `crowd` | threads that load pages, and the loads |
 //! | `row` | rows in JSON and in tables |
 
+mod cost;
 mod crowd;
 mod device;
 mod equals;
@@ -45,12 +47,14 @@ pub(crate) enum Tenancy {
     Tenants,
     /// A file and a heap.
     FileAnonMix,
+    /// What a program costs.
+    ProgramCost,
 }
 
 impl Tenancy {
     /// All of them, in the order in which they are listed.
-    pub(crate) const ALL: [Self; 4] =
-        [Self::HighThrash, Self::NoisyNeighbour, Self::Tenants, Self::FileAnonMix];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::HighThrash, Self::NoisyNeighbour, Self::Tenants, Self::FileAnonMix, Self::ProgramCost];
 
     /// The name.
     pub(crate) const fn name(self) -> &'static str {
@@ -59,6 +63,7 @@ impl Tenancy {
             Self::NoisyNeighbour => "noisy-neighbour",
             Self::Tenants => "tenants",
             Self::FileAnonMix => "file-anon-mix",
+            Self::ProgramCost => "program-cost",
         }
     }
 
@@ -71,6 +76,7 @@ impl Tenancy {
             Self::FileAnonMix => {
                 "readers of a file beside workers that allocate and free, 1.375 times the budget"
             }
+            Self::ProgramCost => "loads above high with an eBPF program and without it, in turns",
         }
     }
 
@@ -85,6 +91,7 @@ impl Tenancy {
             Self::NoisyNeighbour => noisy::run(args),
             Self::Tenants => equals::run(args),
             Self::FileAnonMix => mix::run(args),
+            Self::ProgramCost => cost::run(args),
         }
     }
 }

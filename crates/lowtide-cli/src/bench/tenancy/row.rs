@@ -93,7 +93,7 @@ pub(super) struct TenancyRow {
     /// What each worker did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) workers: Option<Workers>,
-    /// Operations by the seconds that they took, divided by the scale.
+    /// Operations by the seconds that they took, divided by what a second of the published run is here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) latency_buckets: Option<Vec<Bucket>>,
     /// Charges that failed, each of which would have been an out-of-memory kill.
@@ -135,6 +135,15 @@ pub(super) struct TenancyRow {
     /// Of the time of an operation to that without a program, round by round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ratio: Option<Spread>,
+    /// The 95 % confidence interval of its median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ratio_ci95: Option<[f64; 2]>,
+    /// The same of processor time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cpu_ratio: Option<Spread>,
+    /// The 95 % confidence interval of its median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cpu_ratio_ci95: Option<[f64; 2]>,
     /// How often programs ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) program_runs: Option<u64>,

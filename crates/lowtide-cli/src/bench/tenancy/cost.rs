@@ -1,0 +1,231 @@
+//! `lowtide bench program-cost`: what a program costs whose answer changes nothing.
+//!
+//! A tenant above its `high` loads random pages under the kernel's law, without read-ahead, so that every miss charges and evicts. Files are read through the
+//! kernel's page cache unless `--direct` says otherwise: a miss is as short as it can be then, and what a program adds to it as large a share as it can be.
+//!
+//! Slices of the same number of loads go in turns, with the program and without, in the same tenant. Which of a pair is first changes from pair to pair, so that what a machine
+//! does to whoever is second does not count for either. The ratio is of a pair; the median of all is the result, with its 95 % confidence interval by order statistics, which asks
+//! nothing of how the ratios are distributed: on a machine with others on it, single pairs are far off. Processor time stands beside, which they change less.
+
+use std::time::Instant;
+
+use lowtide::{HighPolicy, IoMode, Pager, Programs, Tenant, View};
+use lowtide_sys::usage::CpuTime;
+use lowtide_workload::SplitMix64;
+
+use super::crowd::load;
+use super::law::Law;
+use super::row::{Column, TenancyRow, number, size};
+use super::thrash::{fill, thrasher};
+use super::{Tenancy, check_memory, head, page_bytes, tail, whole_windows};
+use crate::bench::args::{BenchArgs, Mode};
+use crate::bench::content::{Content, UNIT_BYTES};
+use crate::bench::datafile::Purpose;
+use crate::bench::error::BenchError;
+use crate::bench::options::{self, max_option, seconds_option};
+use crate::bench::plan;
+use crate::bench::rounds::Spread;
+use crate::{interrupt, progress};
+
+/// `high` when nothing is said.
+const HIGH_BYTES: u64 = 64 << 20;
+/// Seconds of a row when nothing is said, and pairs that they are cut into.
+const SECONDS: f64 = 10.0;
+const PAIRS: u32 = 200;
+/// Loads by which the length of a slice is found.
+const TRIAL: u64 = 2_000;
+/// By how much a program without an opinion may slow loads down.
+const TOLERANCE: f64 = 0.02;
+
+/// One slice.
+#[derive(Clone, Copy, Debug)]
+struct Slice {
+    wall: f64,
+    cpu: f64,
+    misses: u64,
+}
+
+fn slice(view: &View, loads: u64, rng: &mut SplitMix64) -> Result<Slice, BenchError> {
+    let units = (view.page_size() / UNIT_BYTES) as u64;
+    let (begin, cpu, mut misses) = (Instant::now(), CpuTime::now_self(), 0);
+    for _ in 0..loads {
+        let place = rng.below(view.pages() * units);
+        let page = place / units;
+        misses += u64::from(!view.is_resident(page));
+        load(view, page, place % units).map_err(|first| BenchError::Wrong {
+            system: Tenancy::ProgramCost.name().into(),
+            errors: 1,
+            first,
+        })?;
+    }
+    let wall = begin.elapsed().as_secs_f64();
+    interrupt::check(|| "measuring what a program costs".into())?;
+    Ok(Slice { wall, cpu: CpuTime::now_self().since(cpu).seconds(), misses })
+}
+
+/// Slices without (`.0`) and with the program.
+type Pair = (Slice, Slice);
+
+fn pairs(
+    tenant: &Tenant,
+    view: &View,
+    law: &Law,
+    loads: u64,
+    count: u32,
+    rng: &mut SplitMix64,
+) -> Result<(Vec<Pair>, u64), BenchError> {
+    let (mut pairs, mut runs) = (Vec::new(), 0);
+    for number in 0..count {
+        let mut with = |rng: &mut SplitMix64| -> Result<Slice, BenchError> {
+            let programs = law.apply(tenant)?;
+            let slice = slice(view, loads, rng)?;
+            runs += programs.as_ref().map_or(0, runs_of);
+            Ok(slice)
+        };
+        let without = |rng: &mut SplitMix64| -> Result<Slice, BenchError> {
+            tenant.detach()?;
+            slice(view, loads, rng)
+        };
+        pairs.push(if number % 2 == 0 {
+            let first = without(rng)?;
+            (first, with(rng)?)
+        } else {
+            let first = with(rng)?;
+            (without(rng)?, first)
+        });
+    }
+    Ok((pairs, runs))
+}
+
+fn runs_of(programs: &Programs) -> u64 {
+    programs.status().iter().map(|hook| hook.runs).sum()
+}
+
+const COLUMNS: &[Column] = &[
+    ("program", |row| row.high_policy.clone().unwrap_or_default()),
+    ("loads", |row| number(row.ops.map(|ops| ops as f64))),
+    ("misses", |row| number(row.misses.map(|misses| misses as f64))),
+    ("runs of it", |row| number(row.program_runs.map(|runs| runs as f64))),
+    ("loads/s with it", |row| number(row.ops_per_s)),
+    ("time with / without", |row| row.ratio.map_or_else(String::new, |ratio| text(ratio, row.ratio_ci95))),
+    ("processor time", |row| row.cpu_ratio.map_or_else(String::new, |ratio| text(ratio, row.cpu_ratio_ci95))),
+];
+
+fn text(spread: Spread, ci95: Option<[f64; 2]>) -> String {
+    let [low, high] = ci95.unwrap_or([spread.min, spread.max]);
+    format!("{:.4} ({low:.4}..{high:.4})", spread.median)
+}
+
+/// The 95 % confidence interval of the median: ranks as far from the middle as a fair coin comes in so many throws. The extremes, of fewer than six.
+fn median_ci95(values: impl IntoIterator<Item = f64>) -> Option<[f64; 2]> {
+    let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+    values.sort_unstable_by(f64::total_cmp);
+    let n = values.len();
+    let low = ((n as f64 - 1.96 * (n as f64).sqrt()) / 2.0).floor().max(0.0) as usize;
+    Some([*values.get(low)?, *values.get(n - 1 - low)?])
+}
+
+/// Measures every program.
+///
+/// # Errors
+/// Any [`BenchError`].
+pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
+    let programs = Law::programs(args)?;
+    if programs.is_empty() {
+        return Err(BenchError::usage(
+            "program-cost has no program",
+            "name one with --bpf FILE, such as --bpf examples/bpf/noop.bpf.o",
+        ));
+    }
+    let page = page_bytes(args)?;
+    let high = max_option(args)?.unwrap_or(HIGH_BYTES);
+    let seconds = seconds_option(args.seconds)?.unwrap_or(SECONDS);
+    let count = args.rounds.unwrap_or(PAIRS);
+    let data = whole_windows(high / 3 * 4, page);
+    let max = check_memory(data + data / 8 + (16 << 20))?;
+    let policy = options::policies(args)[0];
+    let mode = if args.direct == Mode::Auto { IoMode::Buffered } else { args.direct.into() };
+    let pager = Pager::builder()
+        .max(max)
+        .policy(policy)
+        .base_page(usize::try_from(page).unwrap_or(usize::MAX))
+        .io_engine(args.io.into())
+        .direct(mode)
+        .build()
+        .map_err(|source| BenchError::Setup { max, page_bytes: page, source })?;
+    let depot = plan::depot(args)?;
+    let file = depot.prepare(Content::Blocks, data, 1, Purpose::Lasting)?.remove(0);
+    let lines = [
+        ("tenant", format!("high {}, law overage; a file of {}, loaded at random", size(high), size(data))),
+        (
+            "run",
+            format!(
+                "{seconds:.1} s for each program, in {count} pairs of slices with and without it; seed {}",
+                args.seed
+            ),
+        ),
+    ];
+    let machine = head(Tenancy::ProgramCost, &pager, &file, &lines)?;
+
+    let (tenant, view) = thrasher(&pager, &file, high)?;
+    tenant.set_high_policy(HighPolicy::Overage)?;
+    fill(&view, data)?;
+    let mut rng = SplitMix64::new(args.seed);
+    let trial = slice(&view, TRIAL, &mut rng)?;
+    let each = seconds / f64::from(2 * count);
+    let loads = ((each / trial.wall * TRIAL as f64) as u64).max(TRIAL);
+    let progress = progress::steps("", programs.len() as u64);
+    let (mut rows, mut closing) = (Vec::new(), Vec::new());
+    for law in &programs {
+        progress.set_message(law.name());
+        let before = pager.stat();
+        let begin = Instant::now();
+        let (pairs, runs) = pairs(&tenant, &view, law, loads, count, &mut rng)?;
+        let took = begin.elapsed().as_secs_f64();
+        tenant.detach()?;
+        let ratios = |of: fn(&Slice) -> f64| pairs.iter().map(move |(without, with)| of(with) / of(without));
+        let (wall, cpu) = (Spread::of(ratios(|slice| slice.wall)), Spread::of(ratios(|slice| slice.cpu)));
+        let with: f64 = pairs.iter().map(|(_, with)| with.wall).sum();
+        let misses = pairs.iter().map(|(without, with)| without.misses + with.misses).sum();
+        let ops = loads * u64::from(count);
+        let row = TenancyRow::lowtide(Tenancy::ProgramCost.name(), &pager, &policy.to_string(), 1, args.seed);
+        let row = row.counted(&before, &pager.stat(), took).loads(2 * ops, misses);
+        closing.push(format!(
+            "{}: {:+.2} % of the time of a load, {:+.2} % of its processor time (a program without an opinion: at most {:.0} %)",
+            law.name(),
+            100.0 * (wall.median - 1.0),
+            100.0 * (cpu.median - 1.0),
+            100.0 * TOLERANCE
+        ));
+        rows.push(TenancyRow {
+            data_bytes: Some(data),
+            high_bytes: Some(high),
+            high_policy: Some(law.name()),
+            readahead: Some(false),
+            rounds: Some(count),
+            ops: Some(ops),
+            ops_per_s: Some(ops as f64 / with),
+            ratio: Some(wall),
+            ratio_ci95: median_ci95(ratios(|slice| slice.wall)),
+            cpu_ratio: Some(cpu),
+            cpu_ratio_ci95: median_ci95(ratios(|slice| slice.cpu)),
+            program_runs: Some(runs),
+            ..row
+        });
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    tail(args, &machine, COLUMNS, rows, &closing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_of_a_median_comes_from_its_neighbours_in_rank() {
+        assert_eq!(median_ci95((1..=100).map(f64::from)), Some([41.0, 60.0]));
+        assert_eq!(median_ci95([3.0, 1.0, 2.0]), Some([1.0, 3.0]), "too few");
+        assert_eq!(median_ci95([f64::NAN]), None);
+    }
+}
