@@ -47,7 +47,7 @@ pub(crate) struct BenchArgs {
     /// Records or pages per call: 1 reads through a guard, more through get_many [default: 1; 128 KiB for scan]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
     pub(crate) batch: Option<u32>,
-    /// Measured seconds of each system, over all rounds; of each row with tenants, and the most that file-anon-mix takes [default: 5; 8 for high-thrash, 4 for noisy-neighbour, 6 for tenants, 30 for file-anon-mix, 10 for program-cost]
+    /// Measured seconds of each system, over all rounds; of each row with tenants, and the most that file-anon-mix takes [default: 5; 24 for high-thrash, half of it alone, where stall debt needs some ten seconds to settle, 4 for noisy-neighbour, 6 for tenants, 30 for file-anon-mix, 10 for program-cost]
     #[arg(long, value_name = "S", conflicts_with = "ops", allow_negative_numbers = true)]
     pub(crate) seconds: Option<f64>,
     /// Measured operations of each system, over all rounds

@@ -39,7 +39,7 @@ use crate::{interrupt, progress};
 /// `high` when nothing is said; the file is a third larger.
 pub(super) const HIGH_BYTES: u64 = 150 << 20;
 /// Seconds of a row when nothing is said.
-const SECONDS: f64 = 8.0;
+const SECONDS: f64 = 24.0;
 /// What the neighbour's file is as a multiple of the thrasher's `high`, and its budget as a part of that: nearly all of its loads are misses.
 const NEIGHBOUR_FILE: u64 = 2;
 const NEIGHBOUR_PART: u64 = 16;
