@@ -84,12 +84,15 @@ pub(crate) struct Stall {
 }
 
 impl Pool {
-    /// The thread's account with this pool. A thread that is ending has none.
+    /// The thread's account with this pool. A thread that is ending has none. An account that owes nothing is forgotten when another pool's is opened: pools come
+    /// and go, threads stay.
     fn account<T>(&self, with: impl FnOnce(&mut Account) -> T) -> Option<T> {
         let number = self.number;
         let found = ACCOUNTS.try_with(|accounts| {
             let mut accounts = accounts.borrow_mut();
             let at = accounts.iter().position(|a| a.pool == number).unwrap_or_else(|| {
+                accounts
+                    .retain(|a| !a.over.is_empty() || a.stalled_for.is_some() || a.psi != TaskPsi::new(0));
                 accounts.push(Account {
                     pool: number,
                     number: NUMBERS.fetch_add(1, Relaxed),
@@ -172,7 +175,6 @@ impl Pool {
     }
 
     /// Pays what this thread owes to this pool. To be called without any lock; with guards or reads in flight nothing happens, and the debt stays.
-    ///
     ///
     /// # Errors
     /// [`Error::OverLimit`] instead of a sleep, for tenants that asked for it.

@@ -308,9 +308,10 @@ impl Reclaim {
         };
         (self.group, self.group_id) = (id.slot, id);
         self.protection = engine.memcgs.protect(self.target, id.slot);
-        let spared = match id == self.target {
-            true => Spared::default(),
-            false => engine.ask_protection(id.slot, &self.protection, self.now),
+        let spared = if id == self.target {
+            Spared::default()
+        } else {
+            engine.ask_protection(id.slot, &self.protection, self.now)
         };
         if spared.min {
             self.turn(engine, Turn::Young);
