@@ -8,6 +8,7 @@ use std::time::Duration;
 use lowtide_core::{Events, MemoryStat};
 use lowtide_sim::client::tenants::BUCKETS_S;
 use lowtide_sim::published::{Published, PublishedTenants};
+use lowtide_sim::statistics::Spread;
 use lowtide_sim::{MachineStat, PlainCounts};
 use serde::Serialize;
 
@@ -222,6 +223,30 @@ pub(crate) struct Workers {
     pub(crate) requests: Vec<u64>,
 }
 
+impl Workers {
+    /// What a run has measured.
+    pub(crate) fn of(spread: &Spread, requests: Vec<u64>) -> Self {
+        Self {
+            mean: Some(spread.mean),
+            ci95: Some([spread.mean - spread.ci95, spread.mean + spread.ci95]),
+            stdev: Some(spread.stdev),
+            least: Some(spread.least),
+            most: Some(spread.most),
+            requests,
+        }
+    }
+
+    /// What a posting says, or lets one compute.
+    pub(crate) fn published(published: &PublishedTenants) -> Self {
+        Self {
+            mean: published.mean.or(published.ci95.map(|(low, high)| low.midpoint(high))),
+            ci95: published.ci95.map(|(low, high)| [low, high]),
+            stdev: published.stdev,
+            ..Self::default()
+        }
+    }
+}
+
 /// Operations that took at least so long, and less than the next bucket says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Bucket {
@@ -386,12 +411,7 @@ impl Row {
             threads: beside.threads,
             ops: published.total,
             jain: published.jain,
-            workers: Some(Workers {
-                mean: published.mean.or(published.ci95.map(|(low, high)| low.midpoint(high))),
-                ci95: published.ci95.map(|(low, high)| [low, high]),
-                stdev: published.stdev,
-                ..Workers::default()
-            }),
+            workers: Some(Workers::published(published)),
             latency_buckets: published.buckets.map(|counts| Bucket::all(&BUCKETS_S, &counts)),
             ..Self::default()
         }

@@ -210,12 +210,7 @@ fn published(beside: &TenancyRow, published: &PublishedTenants) -> TenancyRow {
         scale: Some(1.0),
         ops: published.total,
         jain: published.jain,
-        workers: Some(Workers {
-            mean: published.mean.or(published.ci95.map(|(low, high)| low.midpoint(high))),
-            ci95: published.ci95.map(|(low, high)| [low, high]),
-            stdev: published.stdev,
-            ..Workers::default()
-        }),
+        workers: Some(Workers::published(published)),
         latency_buckets: published.buckets.map(|counts| Bucket::all(&BUCKETS_S, &counts)),
         ..TenancyRow::default()
     }

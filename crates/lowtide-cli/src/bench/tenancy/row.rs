@@ -221,18 +221,7 @@ impl TenancyRow {
     /// This row with the work of equal workers.
     pub(super) fn spread(self, requests: Vec<u64>) -> Self {
         let spread = statistics::Spread::of(&requests);
-        Self {
-            jain: Some(spread.jain),
-            workers: Some(Workers {
-                mean: Some(spread.mean),
-                ci95: Some([spread.mean - spread.ci95, spread.mean + spread.ci95]),
-                stdev: Some(spread.stdev),
-                least: Some(spread.least),
-                most: Some(spread.most),
-                requests,
-            }),
-            ..self
-        }
+        Self { jain: Some(spread.jain), workers: Some(Workers::of(&spread, requests)), ..self }
     }
 
     /// This row with samples of a device.
