@@ -114,6 +114,24 @@ pub enum OpenError {
         /// The reason.
         why: String,
     },
+    /// Somebody else uses the file in a way that excludes this one.
+    #[error(
+        "{path} is locked: another process or another pager uses it; close it there, or open it with `OpenOptions::lock(false)` if you see to it yourself that nobody writes what others have in memory"
+    )]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is to be written while several tenants read it, each with pages of its own.
+    #[error(
+        "{path} cannot be opened for writing: it is open for reading {copies} times with pages apart, for different tenants or in folios of different sizes; open it for writing first, or close those views"
+    )]
+    Copies {
+        /// The file.
+        path: PathBuf,
+        /// How many spaces of pages it has.
+        copies: usize,
+    },
     /// The tenant that is to pay for the pages cannot.
     #[error("cannot open {path} for a tenant: {source}")]
     Tenant {

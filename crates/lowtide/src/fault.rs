@@ -194,7 +194,7 @@ impl Pool {
         // caller resolves the claim only after the completion. The pool keeps arena and, through its space, descriptor alive.
         #[expect(unsafe_code, reason = "the promise about the frame is given where it is taken")]
         unsafe {
-            Read::new(space.backing.page_fd(), offset, self.frame_ptr(frame), bytes, user)
+            Read::new(space.backing.read_fd(), offset, self.frame_ptr(frame), bytes, user)
         }
     }
 

@@ -30,7 +30,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `pager`, `config`, `view`, `guard`, `stat`, `error` | the public face |
+//! | `pager`, `config`, `open`, `view`, `guard`, `stat`, `error` | the public face |
 //! | `tenant` | budgets within the budget: limits, reservations, reports, the kernel's files |
 //! | `pool` | frames, the engine, the lock around them; taking frames |
 //! | `charge`, `high` | who pays, and waiting for room; what is due above `high` |
@@ -39,10 +39,11 @@
 //! | `reclaim` | driving the engine's reclaim: aging walks, unmapping victims |
 //! | `store`, `writeback`, `close` | writing to pages, writing pages to files, letting go of a file |
 //! | `background` | the threads that reclaim, flush and read ahead |
-//! | `frames`, `space`, `io`, `sync` | frame allocator; open files; I/O engines; atomics |
+//! | `frames`, `space`, `backing`, `io`, `sync` | frame allocator; open files, their descriptors; I/O engines; atomics |
 #![deny(unsafe_code)]
 
 mod background;
+mod backing;
 mod charge;
 mod close;
 mod config;
@@ -57,6 +58,7 @@ mod high;
 mod hits;
 mod io;
 mod many;
+mod open;
 mod pager;
 mod pool;
 mod reclaim;
@@ -79,7 +81,8 @@ pub use lowtide_bpf::{LoadError, Programs};
 pub use lowtide_core::high::handler::{HighPolicy, UnknownHighPolicy};
 pub use lowtide_core::psi::{Pressure, PressureLine};
 pub use lowtide_core::{Events, MemcgEvents, MemoryStat, Policy, PolicyError, Size, SizeError, SizeProblem};
-pub use pager::{OpenOptions, Pager};
+pub use open::OpenOptions;
+pub use pager::Pager;
 pub use stat::{IoStat, Stat};
 pub use tenant::{
     Consumer, ExportError, OnStall, OomReport, Reservation, Tenant, TenantBuilder, TenantError, TenantFile,

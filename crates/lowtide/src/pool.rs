@@ -66,6 +66,8 @@ pub(crate) struct Pool {
     pub(crate) kswapd: Condvar,
     /// Whoever sleeps for a limit may look again.
     pub(crate) throttled: Condvar,
+    /// One thread opens a file, or lets go of one for good, at a time. Taken before the pool's lock.
+    pub(crate) opening: Mutex<()>,
     pub(crate) flusher: Flusher,
     pub(crate) accesses: Arc<AccessCounts>,
     pub(crate) backend: Backend,
@@ -204,6 +206,7 @@ impl Pool {
             freed: Condvar::new(),
             kswapd: Condvar::new(),
             throttled: Condvar::new(),
+            opening: Mutex::new(()),
             flusher: Flusher::default(),
             backend,
             waits: WaitTable::new(),

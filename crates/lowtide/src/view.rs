@@ -24,7 +24,7 @@ thread_local! {
     static LAST_READ: Cell<usize> = const { Cell::new(0) };
 }
 
-/// What all clones of a view share. Dropping the last writes back and forgets the file's pages.
+/// What all clones of a view share: one open of the file. Dropping the last of the file's opens writes back and forgets its pages.
 #[derive(Debug)]
 pub(crate) struct Open {
     pager: Pager,
@@ -39,7 +39,9 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.pager.inner.pool.close_space(&self.space);
+        if self.space.drop_handle() {
+            self.pager.inner.pool.close_space(&self.space);
+        }
     }
 }
 
@@ -55,6 +57,8 @@ pub struct View {
     pool: Arc<Pool>,
     open: Arc<Open>,
     errors_seen: AtomicU64,
+    writes: bool,
+    sync: bool,
 }
 
 impl Clone for View {
@@ -65,18 +69,22 @@ impl Clone for View {
             pool: Arc::clone(&self.pool),
             open: Arc::clone(&self.open),
             errors_seen: AtomicU64::new(self.errors_seen.load(Relaxed)),
+            writes: self.writes,
+            sync: self.sync,
         }
     }
 }
 
 impl View {
-    pub(crate) fn new(open: Open) -> Self {
+    pub(crate) fn new(open: Open, writes: bool, sync: bool) -> Self {
         Self {
             hits: Hits::new(&open.space, &open.pager.inner.pool),
             space: Arc::clone(&open.space),
             pool: Arc::clone(&open.pager.inner.pool),
             errors_seen: AtomicU64::new(open.space.errors.count()),
             open: Arc::new(open),
+            writes,
+            sync,
         }
     }
 
@@ -181,14 +189,15 @@ impl View {
     /// Copies bytes into the file, at any offset; a range behind the end makes the file longer. Within one page the write is atomic against
     /// guards and other writes.
     ///
-    /// The bytes are durable after [`flush`](View::flush).
+    /// The bytes are durable after [`flush`](View::flush), or on return if the file was opened with
+    /// [`OpenOptions::sync`](crate::OpenOptions::sync).
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard stands in the way; as
     /// [`read`](View::read) for a page of which only a part is written; [`Error::Grow`]. Pages before the failing one have been written.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let (space, pool) = (&*self.space, &*self.pool);
-        if !space.is_writable() {
+        if !self.writes {
             return Err(Error::ReadOnly { path: space.path() });
         }
         let end = offset.checked_add(bytes.len() as u64).ok_or_else(|| space.out_of_range(u64::MAX))?;

@@ -188,7 +188,7 @@ impl Pool {
                 // space keeps its descriptor open. A concurrent store may reach the file or not: its page is dirty again.
                 #[expect(unsafe_code, reason = "the promise about the frames is given where they are taken")]
                 unsafe {
-                    Write::new(space.backing.page_fd(), offset, slices)
+                    Write::new(space.backing.write_fd(), offset, slices)
                 }
             })
             .collect();

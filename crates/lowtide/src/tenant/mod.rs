@@ -39,7 +39,8 @@ pub use reserve::Reservation;
 pub(crate) use reserve::Reservations;
 
 use crate::error::OpenError;
-use crate::pager::{OpenOptions, Pager};
+use crate::open::OpenOptions;
+use crate::pager::Pager;
 use crate::pool::{Pool, State};
 use crate::view::View;
 use lowtide_core::{MemcgEvents, MemcgId, MemoryStat};
