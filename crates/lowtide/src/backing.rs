@@ -9,6 +9,7 @@
 
 use crate::config::IoMode;
 use crate::error::OpenError;
+use crate::io::Backend;
 use lowtide_sys::file::{self, DirectAlign, FileKind, OpenMode};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -195,6 +196,11 @@ impl Backing {
     /// Size of the file now.
     pub(crate) fn size(&self) -> io::Result<u64> {
         file::size(&self.first.buffered)
+    }
+
+    /// Makes the file so long.
+    pub(crate) fn set_len(&self, backend: &Backend, len: u64) -> io::Result<()> {
+        backend.extend(&self.path, self.buffered(), len)
     }
 
     /// Whether the file has no name any more, so that nobody will find what is written to it.

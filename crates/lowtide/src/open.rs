@@ -124,7 +124,7 @@ impl OpenOptions {
             && space.backing.is_regular()
             && space.len() < bytes
         {
-            space.extend_to(bytes).map_err(|e| grown(path, &e))?;
+            space.extend_to(&pool.backend, bytes).map_err(|e| grown(path, &e))?;
         }
         Ok(View::new(open, self.write, self.sync))
     }

@@ -3,6 +3,7 @@
 use crate::background::Threads;
 use crate::config::Builder;
 use crate::error::{BuildError, OpenError};
+use crate::fault_sites::FaultSite;
 use crate::open::OpenOptions;
 use crate::pool::Pool;
 use crate::stat::Stat;
@@ -121,6 +122,12 @@ impl Pager {
     #[must_use]
     pub fn export_error(&self) -> Option<ExportError> {
         self.inner.pool.exporter.as_ref()?.last_error()
+    }
+
+    /// How often each place was reached that deals with failing devices, for tests of failing devices.
+    #[must_use]
+    pub fn fault_sites(&self) -> Vec<(FaultSite, u64)> {
+        self.inner.pool.fault_sites.counts()
     }
 
     /// Publishes the statistics that classical reclaim works with, which background threads otherwise do every two seconds.
