@@ -147,6 +147,8 @@ pub(crate) struct NewFolio {
     pub(crate) order: u8,
     pub(crate) shadow: u32,
     pub(crate) task: Task,
+    /// All of it is about to be stored to: it is dirty from the start, and nobody waits for its contents.
+    pub(crate) replaced: bool,
 }
 
 impl Pool {
@@ -272,20 +274,42 @@ impl Pool {
             Err(_) if !wait => return Allocated::NotNow,
             Err(full) => return Allocated::Failed(out_of_budget(&mut state, full, pages, self.page_shift)),
         };
+        match self.place(&mut state, space, new, group) {
+            Some((frame, stall)) => Allocated::Frame(frame, stall),
+            None if space.is_closed() => Allocated::NotNow,
+            None => Allocated::TooLarge,
+        }
+    }
+
+    /// Takes frames for a folio that has just been charged to `group`, and tells the engine. If the space is being closed, or there is no contiguous room, the charge is
+    /// given back.
+    pub(crate) fn place(
+        &self,
+        state: &mut State,
+        space: &Space,
+        new: &NewFolio,
+        group: MemcgId,
+    ) -> Option<(u32, Option<Stall>)> {
         let frame = if space.is_closed() { None } else { state.frames.alloc(new.order) };
         let Some(frame) = frame else {
-            state.engine.uncharge(group, pages);
-            return if space.is_closed() { Allocated::NotNow } else { Allocated::TooLarge };
+            state.engine.uncharge(group, 1 << new.order);
+            return None;
         };
-        state.engine.count_fault(group, true);
+        state.engine.count_fault(group, !new.replaced);
+        let (id, payer) = (FolioId(frame), Payer::Space(new.owner.space));
         let shadow = lowtide_core::Shadow::from_bits(new.shadow);
-        let id = FolioId(frame);
         let refaulted = state.engine.insert(id, new.owner, new.order, LruType::File, group, shadow, new.task);
-        let stall = self.stall_begins(&mut state, Payer::Space(new.owner.space), group, refaulted);
+        let stall = if new.replaced {
+            state.engine.set_dirty(id);
+            self.refault_without_wait(state, group, refaulted);
+            None
+        } else {
+            self.stall_begins(state, payer, group, refaulted)
+        };
         if state.engine.margin(MemcgId::ROOT) < self.watermarks.low {
             self.kswapd.notify_one();
         }
-        Allocated::Frame(frame, stall)
+        Some((frame, stall))
     }
 
     /// Gives back the frames of a folio that was allocated and not filled.

@@ -49,6 +49,8 @@ pub(crate) struct Space {
     pub(crate) order: u8,
     page_shift: u32,
     len: AtomicU64,
+    /// From this page on the file is a hole that this pager made when it extended the file, and nothing has been stored there since.
+    hole_from: AtomicU64,
     pub(crate) errors: WriteErrors,
     /// Page up to which the last partial write-back came.
     pub(crate) written_to: AtomicU64,
@@ -82,6 +84,7 @@ impl Space {
             order,
             page_shift,
             len: AtomicU64::new(len),
+            hole_from: AtomicU64::new(len.div_ceil(1 << page_shift)),
             errors: WriteErrors::default(),
             written_to: AtomicU64::new(0),
             writing: Mutex::new(()),
@@ -156,8 +159,30 @@ impl Space {
     pub(crate) fn refresh_len(&self) -> Result<u64, Error> {
         let _one_at_a_time = crate::sync::lock(&self.growing);
         let len = self.backing.size().map_err(|e| self.read_error(0, e))?;
+        self.found_len(len);
         self.set_len_locked(len)?;
         Ok(len)
+    }
+
+    /// The file has so many bytes. What somebody else has added need not be a hole.
+    fn found_len(&self, len: u64) {
+        if len > self.len() {
+            self.hole_from.fetch_max(len.div_ceil(1 << self.page_shift), Relaxed);
+        }
+    }
+
+    /// Whether the file has only zeroes in a page, because nobody ever stored to it or to a page behind it since the file was extended by this pager. To be asked by whoever
+    /// has the page's translation busy.
+    pub(crate) fn is_hole(&self, page: u64) -> bool {
+        page >= self.hole_from.load(Relaxed)
+    }
+
+    /// Pages up to this one are about to be stored to. To be said before their translations tell.
+    pub(crate) fn ends_hole(&self, page: u64) {
+        // Almost always it is known already: a line that nobody writes.
+        if self.is_hole(page) {
+            self.hole_from.fetch_max(page + 1, Relaxed);
+        }
     }
 
     fn set_len_locked(&self, len: u64) -> Result<(), Error> {
@@ -175,6 +200,7 @@ impl Space {
     pub(crate) fn extend_to(&self, backend: &Backend, len: u64) -> Result<(), Error> {
         let _one_at_a_time = crate::sync::lock(&self.growing);
         let now = self.backing.size().map_err(|e| self.grow_error(len, e))?;
+        self.found_len(now);
         if now < len {
             if !self.backing.is_regular() {
                 let full = io::Error::from_raw_os_error(libc::ENOSPC);
