@@ -50,6 +50,7 @@ pub struct Builder {
     pub(crate) background: bool,
     pub(crate) young_faults: bool,
     pub(crate) patience: Duration,
+    pub(crate) io_deadline: Duration,
     pub(crate) export_dir: Option<PathBuf>,
     pub(crate) inject: Option<Arc<dyn Inject>>,
 }
@@ -66,6 +67,7 @@ impl Default for Builder {
             background: true,
             young_faults: false,
             patience: Duration::from_secs(10),
+            io_deadline: Duration::from_secs(60),
             export_dir: None,
             inject: None,
         }
@@ -129,6 +131,13 @@ impl Builder {
     /// How long an operation waits for a frame, or for guards of other threads, before it fails (default 10 s).
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// How long anybody waits for dirty pages to be written and synced (default 60 s): past it a flush fails with [`Error::Timeout`](crate::Error::Timeout), and closing a file or the pager
+    /// goes on without. The pages wait, and their writing goes on. Only with background threads; without them the calling thread writes, for as long as the device takes.
+    pub fn io_deadline(mut self, deadline: Duration) -> Self {
+        self.io_deadline = deadline;
         self
     }
 
