@@ -6,7 +6,7 @@ use crate::error::{BuildError, OpenError};
 use crate::fault_sites::FaultSite;
 use crate::open::OpenOptions;
 use crate::pool::Pool;
-use crate::stat::Stat;
+use crate::stat::{DirtyStat, Stat};
 use crate::tenant::ExportError;
 use crate::view::View;
 use lowtide_core::MemcgId;
@@ -64,6 +64,7 @@ impl Pager {
         Stat {
             memory: state.engine.stat(MemcgId::ROOT),
             io: pool.io.snapshot(),
+            dirty: DirtyStat::of(&state.engine, MemcgId::ROOT, pool.page_shift),
             budget_bytes: pool.arena_bytes() as u64,
             huge_bytes,
             frame_metadata_bytes: tables as u64,
