@@ -207,7 +207,10 @@ fn two_writers_behind_the_end_do_not_erase_each_other() {
     view.flush().unwrap();
     let bytes = std::fs::read(&path).unwrap();
     for (page, bytes) in bytes.chunks(4096).enumerate() {
-        assert!(bytes[..2048].iter().all(|b| *b == 1) && bytes[2048..].iter().all(|b| *b == 2), "page {page}");
+        assert!(
+            bytes[..2048].iter().all(|b| *b == 1) && bytes[2048..].iter().all(|b| *b == 2),
+            "page {page}"
+        );
     }
     assert_eq!(bytes.len() as u64, pages * PAGE);
 }
@@ -314,7 +317,11 @@ fn a_device_that_fails_in_the_middle_of_a_batch_leaves_nothing_stuck() {
         // It heals: everything that was stored is there, and every page can be written.
         device.writes.store(false, SeqCst);
         for page in 0..from {
-            assert_eq!(view.read(page).unwrap()[4095], 2, "page {page}, which was stored to before the error");
+            assert_eq!(
+                view.read(page).unwrap()[4095],
+                2,
+                "page {page}, which was stored to before the error"
+            );
         }
         eventually("a healed device takes everything", || {
             view.write_at(0, &vec![3; 400 * PAGE as usize]).is_ok()
