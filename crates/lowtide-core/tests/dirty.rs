@@ -35,7 +35,12 @@ fn one_writer_settles_at_the_speed_of_the_device() {
             let mean = mean_unclean(&mut rig, MINUTE);
             let (dirtied, written) =
                 (rig.writers[writer].dirtied - dirtied, rig.disks[disk].written - written);
-            println!("speed {speed} exact {exact}: dirtied {dirtied} written {written} mean {mean} {:?} pauses {} paused {} ms", rig.engine.dirty_thresholds(ROOT), rig.writers[writer].pauses, rig.writers[writer].paused/MS);
+            println!(
+                "speed {speed} exact {exact}: dirtied {dirtied} written {written} mean {mean} {:?} pauses {} paused {} ms",
+                rig.engine.dirty_thresholds(ROOT),
+                rig.writers[writer].pauses,
+                rig.writers[writer].paused / MS
+            );
         }
     }
 }

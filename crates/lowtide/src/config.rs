@@ -3,7 +3,7 @@
 use crate::error::BuildError;
 use crate::io::{Inject, IoEngine};
 use crate::pager::Pager;
-use lowtide_core::{Policy, Size};
+use lowtide_core::{DirtyLimits, DirtyTimers, Policy, Size};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -51,6 +51,8 @@ pub struct Builder {
     pub(crate) young_faults: bool,
     pub(crate) patience: Duration,
     pub(crate) io_deadline: Duration,
+    pub(crate) dirty_limits: DirtyLimits,
+    pub(crate) dirty_timers: DirtyTimers,
     pub(crate) export_dir: Option<PathBuf>,
     pub(crate) inject: Option<Arc<dyn Inject>>,
 }
@@ -68,6 +70,8 @@ impl Default for Builder {
             young_faults: false,
             patience: Duration::from_secs(10),
             io_deadline: Duration::from_secs(60),
+            dirty_limits: DirtyLimits::default(),
+            dirty_timers: DirtyTimers::default(),
             export_dir: None,
             inject: None,
         }
@@ -138,6 +142,21 @@ impl Builder {
     /// goes on without. The pages wait, and their writing goes on. Only with background threads; without them the calling thread writes, for as long as the device takes.
     pub fn io_deadline(mut self, deadline: Duration) -> Self {
         self.io_deadline = deadline;
+        self
+    }
+
+    /// How much of the memory may be dirty: above `background` it is written in the background, and from half-way between that and `hard` on, writers are slowed
+    /// down until they write as fast as the device does. Default: 10 % and 20 %. Tenants without limits of their own have the same shares of their own memory.
+    ///
+    /// One writer may exceed `hard` by the pages that it makes dirty between two looks: 32 when it begins, fewer where there is less room.
+    pub fn dirty_limits(mut self, limits: DirtyLimits) -> Self {
+        self.dirty_limits = limits;
+        self
+    }
+
+    /// When data is written that is not much, but old. Default: what has been dirty for 30 s, looked for every 5 s.
+    pub fn dirty_timers(mut self, timers: DirtyTimers) -> Self {
+        self.dirty_timers = timers;
         self
     }
 

@@ -5,7 +5,7 @@
 //! that waited for the same read gets it.
 
 use crate::tenant::{OomReport, TenantError};
-use lowtide_core::ConfigError;
+use lowtide_core::{ConfigError, DirtyLimitsError, DirtyTimersError};
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -48,6 +48,12 @@ pub enum BuildError {
         /// The largest budget with this page size.
         limit_bytes: u64,
     },
+    /// The limits for dirty data make no sense.
+    #[error("impossible limits for dirty data: {0}")]
+    DirtyLimits(#[from] DirtyLimitsError),
+    /// The timers for dirty data make no sense.
+    #[error("impossible timers for dirty data: {0}")]
+    DirtyTimers(#[from] DirtyTimersError),
     /// The memory for the frames cannot be had.
     #[error("cannot reserve {bytes} bytes of memory for the page frames: {source}; choose a smaller budget")]
     Memory {

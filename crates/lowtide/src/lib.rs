@@ -83,10 +83,13 @@ pub use io::{Gate, Inject, InjectOp, IoEngine, Request, UnknownIoEngine, Verdict
 pub use lowtide_bpf::{LoadError, Programs};
 pub use lowtide_core::high::handler::{HighPolicy, UnknownHighPolicy};
 pub use lowtide_core::psi::{Pressure, PressureLine};
-pub use lowtide_core::{Events, MemcgEvents, MemoryStat, Policy, PolicyError, Size, SizeError, SizeProblem};
+pub use lowtide_core::{
+    DirtyLimits, DirtyLimitsError, DirtyShare, DirtyTimers, DirtyTimersError, Events, MemcgEvents,
+    MemoryStat, Policy, PolicyError, Size, SizeError, SizeProblem,
+};
 pub use open::OpenOptions;
 pub use pager::Pager;
-pub use stat::{IoStat, Stat};
+pub use stat::{DirtyStat, IoStat, Stat};
 pub use tenant::{
     Consumer, ExportError, OnStall, OomReport, Reservation, Tenant, TenantBuilder, TenantError, TenantFile,
     TenantLimits, TenantPolicyError,

@@ -6,7 +6,7 @@ use crate::error::{BuildError, CloseError, OpenError};
 use crate::fault_sites::FaultSite;
 use crate::open::OpenOptions;
 use crate::pool::Pool;
-use crate::stat::Stat;
+use crate::stat::{DirtyStat, Stat};
 use crate::tenant::ExportError;
 use crate::view::View;
 use lowtide_core::MemcgId;
@@ -78,6 +78,7 @@ impl Pager {
             unwritten_bytes: (memory.file_dirty + memory.file_writeback) * memory.page_bytes,
             failed_pages: failed,
             io: pool.io.snapshot(),
+            dirty: DirtyStat::of(&state.engine, MemcgId::ROOT, pool.page_shift),
             budget_bytes: pool.arena_bytes() as u64,
             huge_bytes,
             frame_metadata_bytes: tables as u64,

@@ -20,6 +20,7 @@ use crate::high::Stall;
 use crate::io::{Arena, Backend, Options};
 use crate::space::Space;
 use crate::stat::IoCounters;
+use crate::store::DirtiersLeft;
 use crate::sync;
 use crate::tenant::{Exporter, Names, OnStall, OomReport, Reservations};
 use crate::wait::WaitTable;
@@ -71,6 +72,8 @@ pub(crate) struct Pool {
     /// One thread opens a file, or lets go of one for good, at a time. Taken before the pool's lock.
     pub(crate) opening: Mutex<()>,
     pub(crate) devices: Devices,
+    /// Of threads that made pages dirty and ended.
+    pub(crate) dirtiers_left: Arc<DirtiersLeft>,
     pub(crate) accesses: Arc<AccessCounts>,
     pub(crate) backend: Backend,
     pub(crate) fault_sites: Arc<FaultSites>,
@@ -143,7 +146,7 @@ impl Pool {
             return Err(BuildError::BudgetTooLarge { max_bytes, page_bytes, limit_bytes });
         }
         let frames = max as u32;
-        let engine = Engine::new(&EngineConfig {
+        let mut engine = Engine::new(&EngineConfig {
             frames,
             max,
             page_bytes: page_bytes as u64,
@@ -151,6 +154,9 @@ impl Pool {
             cpus: 1,
         })
         .map_err(|e| BuildError::from_config(e, max_bytes, page_bytes))?;
+        engine.set_exact_dirty(true);
+        engine.set_dirty_limits(MemcgId::ROOT, config.dirty_limits)?;
+        engine.set_dirty_timers(config.dirty_timers)?;
         let bytes = frames as usize * page_bytes;
         let memory = |source| BuildError::Memory { bytes: bytes as u64, source };
         let arena = Mapping::new(bytes, HugePages::Yes).map_err(memory)?;
@@ -193,6 +199,7 @@ impl Pool {
             throttled: Condvar::new(),
             opening: Mutex::new(()),
             devices: Devices::default(),
+            dirtiers_left: Arc::default(),
             backend,
             fault_sites,
             waits: WaitTable::new(),

@@ -146,7 +146,14 @@ impl Rig {
                 return;
             }
             if !writer.again {
-                let clean = |n: &u32| !self.engine.folio(FolioId(*n)).expect("it is resident").flags().contains(lowtide_core::Flags::DIRTY);
+                let clean = |n: &u32| {
+                    !self
+                        .engine
+                        .folio(FolioId(*n))
+                        .expect("it is resident")
+                        .flags()
+                        .contains(lowtide_core::Flags::DIRTY)
+                };
                 let rest = (writer.next..writer.frames.end).chain(writer.frames.start..writer.next);
                 // With nothing clean, a real writer would wait for memory.
                 let Some(frame) = rest.into_iter().find(clean) else { return };

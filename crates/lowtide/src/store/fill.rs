@@ -52,7 +52,10 @@ impl Batch<'_, '_> {
                 None => break,
             }
         }
-        drop(state);
+        if let Some(mut state) = state {
+            let pages = filled.iter().map(|f| 1 << f.order).sum();
+            self.must_answer |= pages > 0 && pool.dirtied(&mut state, space, pages);
+        }
         for f in &filled {
             for (index, frame) in (f.index..f.index + (1 << f.order)).zip(f.frame..) {
                 self.land(index, frame);
@@ -79,6 +82,7 @@ impl Batch<'_, '_> {
         // Nobody waits for the contents: a stall has no time to begin.
         let (frame, _) = pool.frames_for(space, page, &mut claim, Access::Replaced)?;
         space.ends_hole(claim.page);
+        self.must_answer |= pool.dirtied(&mut pool.lock(), space, 1);
         self.land(index, frame);
         Ok(true)
     }
@@ -88,7 +92,6 @@ impl Batch<'_, '_> {
         let part = &mut self.parts[index];
         copy(self.pool, frame, part, true);
         part.done = true;
-        self.dirtied += 1;
         let entry = self.space.table.entry(part.page);
         if entry.finish_store(frame) {
             self.pool.waits.land(entry, &Ok(()));

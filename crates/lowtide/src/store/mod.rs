@@ -17,15 +17,19 @@
 //! Of a long write, up to [`BATCH`] neighbouring pages go together: one hold of the pool's lock for all that were absent, one `membarrier` and one
 //! hold for all that were resident. A batch only *tries*: what it cannot have at once (another thread has the page, a guard is on it, there is no
 //! room for it, it must be read first) it leaves alone, ends what it owns, and deals with the first such page by itself, waiting as long as need be. So no thread
-//! waits while it owns translations of several pages, and two writers of the same pages cannot block each other.
+//! waits while it owns translations of several pages, and two writers of the same pages cannot block each other. After a batch the thread owns nothing: that is when it
+//! answers for what it made dirty (`balance.rs`).
 //!
 //! # What needs no read
 //!
 //! A page whose bytes are all replaced: written from end to end; or written from its first byte to the end of the file; or lying in a hole that this pager made when
 //! it extended the file ([`Space::is_hole`]), whose other bytes are zeroes. Each is judged while the translation is busy, so it stays true.
 
+mod balance;
 mod fill;
 mod overwrite;
+
+pub(crate) use balance::DirtiersLeft;
 
 use crate::error::Error;
 use crate::fault::Access;
@@ -38,7 +42,7 @@ use crate::view::parts;
 
 /// Pages of a batch, or one large folio if that is more. As many as reclaim takes at a time, for the same reason: the `membarrier` is shared by all of them, and
 /// others wait for the lock no longer than for a reclaim.
-const BATCH: usize = 64;
+const BATCH: u64 = 64;
 
 /// What a write does to one page.
 #[derive(Debug)]
@@ -58,8 +62,8 @@ struct Batch<'a, 'b> {
     parts: Vec<Part<'b>>,
     /// Room for a look at the slots of readers.
     slots: Vec<usize>,
-    /// Pages that were clean or absent before.
-    dirtied: u64,
+    /// This thread has to answer for the pages that it made dirty.
+    must_answer: bool,
 }
 
 impl Pool {
@@ -67,21 +71,24 @@ impl Pool {
     ///
     /// Cost of a page: the copy, and some hundred nanoseconds; if only a part of it is replaced and it is absent, a read.
     pub(crate) fn store(&self, space: &Space, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let pages = BATCH.max(1 << space.order) as u64;
+        let folio = 1_u64 << space.order;
         let mut cut = parts(offset, bytes.len(), self.page_shift)
             .map(|(page, at, part)| Part { page, at, bytes: &bytes[part], done: false })
             .peekable();
-        let room = (bytes.len() >> self.page_shift).min(pages as usize) + 2;
-        let mut batch =
-            Batch { pool: self, space, parts: Vec::with_capacity(room), slots: Vec::new(), dirtied: 0 };
+        let capacity = (bytes.len() >> self.page_shift).min(BATCH.max(folio) as usize) + 2;
+        let parts = Vec::with_capacity(capacity);
+        let mut batch = Batch { pool: self, space, parts, slots: Vec::new(), must_answer: false };
         while let Some(first) = cut.peek().map(|part| part.page) {
             batch.parts.clear();
             // Batches end where large folios do.
-            let end = (first / pages + 1) * pages;
+            let pages = self.room_to_dirty().clamp(1, BATCH);
+            let end =
+                if folio > pages { first / folio * folio + folio } else { (first + pages) / folio * folio };
             batch.parts.extend(std::iter::from_fn(|| cut.next_if(|part| part.page < end)));
             let stored = batch.store();
-            if std::mem::take(&mut batch.dirtied) > 0 {
-                self.balance_dirty();
+            if batch.must_answer {
+                self.balance_dirty(space);
+                batch.must_answer = false;
             }
             stored?;
         }

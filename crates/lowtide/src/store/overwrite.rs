@@ -9,7 +9,7 @@ use crate::hazard;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::translation::{Entry, Taken};
-use lowtide_core::FolioId;
+use lowtide_core::{Folio, FolioId};
 use std::time::{Duration, Instant};
 
 /// Looks at the slots before the writer begins to sleep between them.
@@ -67,12 +67,16 @@ impl Batch<'_, '_> {
         }
         if locked.iter().any(|(_, taken)| !taken.dirty) {
             let mut state = pool.lock();
+            let mut dirtied = 0;
             for (_, taken) in locked.iter().filter(|(_, taken)| !taken.dirty) {
                 let folio =
                     state.engine.folio_of(FolioId(taken.frame)).expect("a resident frame has a folio");
-                state.engine.set_dirty(folio);
-                self.dirtied += 1;
+                // The folio may be dirty already, because of another page of it.
+                if state.engine.set_dirty(folio) {
+                    dirtied += state.engine.folio(folio).map_or(1, Folio::pages);
+                }
             }
+            self.must_answer |= dirtied > 0 && pool.dirtied(&mut state, space, dirtied);
         }
         for &(index, taken) in locked {
             let page = self.parts[index].page;
