@@ -222,6 +222,10 @@ impl Engine {
 
     fn background_domain(&mut self, device: DeviceId) -> Option<Domain> {
         let fruitless = &self.dirty.device(device).fruitless;
+        if fruitless.contains(&MemcgId::ROOT.slot) {
+            // That was everything.
+            return None;
+        }
         let (turn, domain) =
             self.domains_over_background(device).find(|(_, domain)| !fruitless.contains(&domain.of))?;
         if let Some(turn) = turn {
