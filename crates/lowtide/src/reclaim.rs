@@ -129,9 +129,7 @@ impl Pool {
                     self.freed.notify_all();
                 }
                 Step::Walk => state = self.walk(state, reclaim.age_job()),
-                Step::WakeFlushers if self.background => {
-                    self.write_back_below(MemcgId::ROOT);
-                }
+                Step::WakeFlushers if self.background => self.ask_to_flush(&mut state, MemcgId::ROOT),
                 Step::WakeFlushers => flush = true,
                 Step::Throttle(_, nanos) => {
                     (state, _) = self
