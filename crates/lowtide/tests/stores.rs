@@ -33,7 +33,7 @@ fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
 fn whole_pages_are_replaced_without_a_read_and_parts_are_read_first() {
     let dir = Dir::new();
     let path = make_file(&dir, 300 * PAGE);
-    let pager = pager(1024);
+    let pager = pager(4096);
     let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
     view.write_at(0, &vec![7; 200 * PAGE as usize]).unwrap();
     assert_eq!(reads(&pager), 0);
