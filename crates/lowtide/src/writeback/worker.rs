@@ -142,7 +142,7 @@ pub(super) fn flusher(pool: &Arc<Pool>, device: &Arc<Device>) {
     let mut worker = Worker::new(pool, device);
     let mut closing = false;
     loop {
-        let orders = device.orders(worker.patience());
+        let orders = device.orders(if closing { Duration::ZERO } else { worker.patience() });
         for ticket in &orders.tickets {
             worker.accept(ticket);
         }
