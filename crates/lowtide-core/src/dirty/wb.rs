@@ -46,7 +46,10 @@ pub(super) struct Wb {
 
 impl Wb {
     fn new(device: DeviceId, exact: bool, known: &WriteRate, now: u64) -> Self {
-        let write_rate = WriteRate::like(known, now);
+        let mut write_rate = WriteRate::like(known, now);
+        if exact {
+            write_rate.make_eager();
+        }
         Self {
             device,
             reclaimable: 0,

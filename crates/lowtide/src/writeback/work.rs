@@ -154,8 +154,17 @@ impl Worker<'_> {
         if !self.pool.background {
             return None;
         }
-        let now = self.pool.now();
-        let work = self.pool.lock().engine.flusher_work(self.device.id, now)?;
+        let work = {
+            let mut state = self.pool.lock();
+            let work = state.engine.flusher_work(self.device.id, self.pool.now());
+            let running = work.is_some() || self.in_flight() > 0;
+            if running != self.running {
+                // Under the same hold: who makes pages dirty after this look sees that he has to ring.
+                state.engine.set_writing(self.device.id, running);
+                self.running = running;
+            }
+            work?
+        };
         let FlushWork { reason, group, pages, older_than } = work;
         let mut files = self.files(group.unwrap_or(MemcgId::ROOT));
         if reason == FlushReason::Periodic {

@@ -130,8 +130,8 @@ pub(super) struct Worker<'p> {
     pub(super) work: Option<Work>,
     /// Which of the device's files is written next without a ticket.
     pub(super) turn: usize,
-    /// What the engine was told.
-    running: bool,
+    /// There is work without tickets, as the engine knows: whoever makes pages dirty meanwhile need not ring.
+    pub(super) running: bool,
     /// When files are looked at next: for something to try again, and for their age.
     pub(super) look_at: Instant,
     ended: Vec<Completion>,
@@ -142,7 +142,7 @@ pub(super) fn flusher(pool: &Arc<Pool>, device: &Arc<Device>) {
     let mut worker = Worker::new(pool, device);
     let mut closing = false;
     loop {
-        let orders = device.orders(worker.patience());
+        let orders = device.orders(if closing { Duration::ZERO } else { worker.patience() });
         for ticket in &orders.tickets {
             worker.accept(ticket);
         }
@@ -190,17 +190,13 @@ impl<'p> Worker<'p> {
 
     /// How long the flusher may sleep if nobody rings.
     fn patience(&self) -> Duration {
-        if self.in_flight() > 0 || self.work.is_some() {
+        if !self.is_done() || self.running {
             return Duration::ZERO;
-        }
-        if !self.rounds.is_empty() {
-            // Somebody has a page locked that is to be written.
-            return Duration::from_micros(200);
         }
         self.look_at.saturating_duration_since(Instant::now())
     }
 
-    fn in_flight(&self) -> usize {
+    pub(super) fn in_flight(&self) -> usize {
         self.in_hand.len() - self.free.len()
     }
 
@@ -303,11 +299,6 @@ impl<'p> Worker<'p> {
             while self.has_room(false) && self.write_for_work() {}
         }
         self.writer.submit();
-        let running = self.in_flight() > 0 || self.work.is_some();
-        if running != self.running {
-            self.running = running;
-            self.pool.lock().engine.set_writing(self.device.id, running);
-        }
     }
 
     fn advance_round(&mut self, round: &mut Round) {
@@ -424,7 +415,7 @@ impl<'p> Worker<'p> {
     /// Waits a moment for requests to end, and deals with those that have.
     fn reap(&mut self, patience: Duration) {
         if self.in_flight() == 0 {
-            if !self.rounds.is_empty() && !self.pool.background {
+            if !self.rounds.is_empty() {
                 // Somebody has a page locked that is to be written.
                 std::thread::sleep(Duration::from_micros(100));
             }
