@@ -70,6 +70,7 @@ impl Device {
             .max(max.parse().unwrap())
             .background(background)
             .io_deadline(Duration::from_secs(20))
+            .patience(Duration::from_secs(1))
             // Nothing is written before it is asked for or has to be.
             .dirty_limits(DirtyLimits { background: DirtyShare::Percent(90), hard: DirtyShare::Percent(95) })
             .inject(inject)

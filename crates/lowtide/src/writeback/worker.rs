@@ -276,6 +276,8 @@ impl<'p> Worker<'p> {
     fn advance(&mut self, background: bool) {
         let mut rounds = std::mem::take(&mut self.rounds);
         let mut announce = false;
+        // In turns, so that a large file does not keep a small one waiting.
+        while self.has_room(true) && rounds.iter_mut().fold(false, |any, round| self.sweep(round) | any) {}
         for round in &mut rounds {
             self.advance_round(round);
             if round.stage == Stage::Done {
@@ -301,20 +303,19 @@ impl<'p> Worker<'p> {
         self.writer.submit();
     }
 
+    /// Begins the next run of a round that sweeps. Returns whether there may be more.
+    fn sweep(&mut self, round: &mut Round) -> bool {
+        let Some(range) = round.ranges.front_mut() else { return false };
+        let (blocked, _) = self.write_from(&round.space, &mut range.start, u64::MAX, Some(range.end));
+        if range.start >= range.end.min(round.space.table.pages()) {
+            round.ranges.pop_front();
+        }
+        !blocked
+    }
+
     fn advance_round(&mut self, round: &mut Round) {
-        if round.stage == Stage::Sweep {
-            while self.has_room(true) {
-                let Some(range) = round.ranges.front_mut() else {
-                    round.stage = Stage::Drain(self.runs);
-                    break;
-                };
-                let (blocked, _) = self.write_from(&round.space, &mut range.start, u64::MAX, Some(range.end));
-                if range.start >= range.end.min(round.space.table.pages()) {
-                    round.ranges.pop_front();
-                } else if blocked {
-                    break;
-                }
-            }
+        if round.stage == Stage::Sweep && round.ranges.is_empty() {
+            round.stage = Stage::Drain(self.runs);
         }
         if let Stage::Drain(number) = round.stage
             && !self.has_runs(&round.space, number)
