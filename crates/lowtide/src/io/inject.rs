@@ -51,6 +51,8 @@ pub struct Request<'a> {
     pub offset: u64,
     /// How many bytes.
     pub len: u64,
+    /// Its number, which no other request of the pager has: the same before and after.
+    pub number: u64,
 }
 
 /// What shall become of a request.
