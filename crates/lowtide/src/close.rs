@@ -35,7 +35,7 @@ impl Pool {
     pub(crate) fn close_space(&self, space: &Space) {
         if space.is_writable() {
             self.write_back(space);
-            if let Err(error) = self.backend.sync(space.buffered_fd()) {
+            if let Err(error) = self.backend.sync(space.path_ref(), space.buffered_fd()) {
                 tracing::warn!(path = %space.path().display(), %error, "the file may not be durable");
             }
         }

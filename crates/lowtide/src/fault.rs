@@ -11,6 +11,7 @@
 //! A waiter keeps its hazard slot on the translation while it waits, so the page cannot be taken before it was used.
 
 use crate::error::Error;
+use crate::fault_sites::FaultSite;
 use crate::hazard::{self, Held};
 use crate::high::Stall;
 use crate::io::Read;
@@ -212,7 +213,10 @@ impl Pool {
     ) -> Result<(), Error> {
         let result = match outcome {
             Ok(got) => self.check_filled(space, claim, frame, u64::from(got)),
-            Err(e) => Err(space.read_error(claim.page, e)),
+            Err(e) => {
+                self.fault_sites.mark(FaultSite::ReadFailed);
+                Err(space.read_error(claim.page, e))
+            }
         };
         match &result {
             Ok(()) => {
@@ -289,7 +293,8 @@ impl Pool {
                 }
                 Miss::Claimed(mut claim) => {
                     let (frame, stall) = self.frames_for(space, page, &mut claim, access)?;
-                    let outcome = self.backend.read_one(self.read_request(space, &claim, frame, 0));
+                    let outcome =
+                        self.backend.read_one(space.path_ref(), self.read_request(space, &claim, frame, 0));
                     let young = access == Access::Mapped && self.young_faults;
                     let resolved = self.resolve(space, &claim, frame, outcome, young);
                     self.stall_ends(stall, (self.page_bytes() as u64) << claim.order);

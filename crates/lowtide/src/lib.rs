@@ -38,6 +38,7 @@
 //! | `fault`, `many`, `wait` | bringing pages in, one or many; waiting for somebody else's read |
 //! | `reclaim` | driving the engine's reclaim: aging walks, unmapping victims |
 //! | `store`, `writeback`, `close` | writing to pages, writing pages to files, letting go of a file |
+//! | `fault_sites` | what was done about failing devices, counted |
 //! | `background` | the threads that reclaim, flush and read ahead |
 //! | `frames`, `space`, `io`, `sync` | frame allocator; open files; I/O engines; atomics |
 #![deny(unsafe_code)]
@@ -48,6 +49,7 @@ mod close;
 mod config;
 mod error;
 mod fault;
+mod fault_sites;
 mod frames;
 mod guard;
 #[allow(unsafe_code, reason = "see the file's header")]
@@ -73,8 +75,9 @@ mod writeback;
 
 pub use config::{Builder, IoMode};
 pub use error::{BuildError, Error, OpenError};
+pub use fault_sites::FaultSite;
 pub use guard::Page;
-pub use io::{Inject, InjectOp, IoEngine, UnknownIoEngine};
+pub use io::{Gate, Inject, InjectOp, IoEngine, Request, UnknownIoEngine, Verdict};
 pub use lowtide_bpf::{LoadError, Programs};
 pub use lowtide_core::high::handler::{HighPolicy, UnknownHighPolicy};
 pub use lowtide_core::psi::{Pressure, PressureLine};

@@ -3,6 +3,7 @@
 use crate::background::Threads;
 use crate::config::Builder;
 use crate::error::{BuildError, OpenError};
+use crate::fault_sites::FaultSite;
 use crate::pool::Pool;
 use crate::space::{Backing, Space};
 use crate::stat::Stat;
@@ -125,6 +126,12 @@ impl Pager {
         self.inner.pool.exporter.as_ref()?.last_error()
     }
 
+    /// How often each place was reached that deals with failing devices, for tests of failing devices.
+    #[must_use]
+    pub fn fault_sites(&self) -> Vec<(FaultSite, u64)> {
+        self.inner.pool.fault_sites.counts()
+    }
+
     /// Publishes the statistics that classical reclaim works with, which background threads otherwise do every two seconds.
     #[doc(hidden)]
     pub fn publish(&self) {
@@ -205,7 +212,7 @@ impl OpenOptions {
             && backing.is_regular()
             && backing.size().map_err(io)? < bytes
         {
-            backing.buffered().set_len(bytes).map_err(io)?;
+            backing.set_len(&pool.backend, bytes).map_err(io)?;
         }
         let len = backing.size().map_err(io)?;
         let mut state = pool.lock();

@@ -14,6 +14,7 @@
 use crate::charge::{Full, Payer};
 use crate::config::Builder;
 use crate::error::{BuildError, Error};
+use crate::fault_sites::FaultSites;
 use crate::frames::Frames;
 use crate::high::Stall;
 use crate::io::{Arena, Backend, Options};
@@ -69,6 +70,7 @@ pub(crate) struct Pool {
     pub(crate) flusher: Flusher,
     pub(crate) accesses: Arc<AccessCounts>,
     pub(crate) backend: Backend,
+    pub(crate) fault_sites: Arc<FaultSites>,
     pub(crate) waits: WaitTable,
     pub(crate) io: IoCounters,
     pub(crate) watermarks: Watermarks,
@@ -176,11 +178,13 @@ impl Pool {
         // discarded before.
         #[expect(unsafe_code, reason = "the promise about the arena is given where the arena is made")]
         let registered = unsafe { Arena::new(arena.as_ptr(), bytes) };
+        let fault_sites = Arc::<FaultSites>::default();
         let backend = Backend::open(Options {
             engine: config.io_engine,
             depth: config.depth,
             arena: Some(registered),
             inject: config.inject.clone(),
+            sites: Arc::clone(&fault_sites),
         })
         .map_err(|e| BuildError::Io(e.to_string()))?;
         let background = config.background && max >= BACKGROUND_MIN_FRAMES;
@@ -206,6 +210,7 @@ impl Pool {
             throttled: Condvar::new(),
             flusher: Flusher::default(),
             backend,
+            fault_sites,
             waits: WaitTable::new(),
             io: IoCounters::default(),
             watermarks: Watermarks { low, high: 2 * low },

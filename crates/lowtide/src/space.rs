@@ -2,6 +2,7 @@
 
 use crate::config::IoMode;
 use crate::error::{Error, OpenError};
+use crate::io::Backend;
 use crate::translation::Table;
 use lowtide_core::{FolioId, SpaceId};
 use lowtide_sys::file::{self, DirectAlign, FileKind, OpenMode};
@@ -69,8 +70,9 @@ impl Backing {
         self.direct.as_ref().unwrap_or(&self.buffered).as_raw_fd()
     }
 
-    pub(crate) const fn buffered(&self) -> &File {
-        &self.buffered
+    /// Makes the file so long.
+    pub(crate) fn set_len(&self, backend: &Backend, len: u64) -> io::Result<()> {
+        backend.extend(&self.path, &self.buffered, len)
     }
 
     pub(crate) fn is_direct(&self) -> bool {
@@ -176,6 +178,10 @@ impl Space {
         })
     }
 
+    pub(crate) fn path_ref(&self) -> &Arc<PathBuf> {
+        &self.backing.path
+    }
+
     pub(crate) fn path(&self) -> Arc<PathBuf> {
         Arc::clone(&self.backing.path)
     }
@@ -232,7 +238,7 @@ impl Space {
     }
 
     /// Makes the file at least so long.
-    pub(crate) fn extend_to(&self, len: u64) -> Result<(), Error> {
+    pub(crate) fn extend_to(&self, backend: &Backend, len: u64) -> Result<(), Error> {
         let _one_at_a_time = crate::sync::lock(&self.growing);
         let now = self.backing.size().map_err(|e| self.grow_error(len, e))?;
         if now < len {
@@ -240,7 +246,7 @@ impl Space {
                 let full = io::Error::from_raw_os_error(libc::ENOSPC);
                 return Err(self.grow_error(len, full));
             }
-            self.backing.buffered.set_len(len).map_err(|e| self.grow_error(len, e))?;
+            self.backing.set_len(backend, len).map_err(|e| self.grow_error(len, e))?;
         }
         self.set_len_locked(now.max(len))
     }

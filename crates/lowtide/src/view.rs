@@ -193,7 +193,7 @@ impl View {
         }
         let end = offset.checked_add(bytes.len() as u64).ok_or_else(|| space.out_of_range(u64::MAX))?;
         if end > space.len() {
-            space.extend_to(end)?;
+            space.extend_to(&self.pool.backend, end)?;
         }
         for (page, at, part) in parts(offset, bytes.len(), pool.page_shift) {
             if pool.store(space, page, at, &bytes[part])? {

@@ -183,16 +183,17 @@ impl Pool {
             .iter()
             .zip(runs)
             .map(|((slices, _), run)| {
+                let (path, slices) = (space.path_ref(), slices.clone());
                 let offset = run[0].page << self.page_shift;
                 // SAFETY: the folios are under writeback, so their frames are neither evicted nor given back before `end_run`; the
                 // space keeps its descriptor open. A concurrent store may reach the file or not: its page is dirty again.
                 #[expect(unsafe_code, reason = "the promise about the frames is given where they are taken")]
                 unsafe {
-                    Write::new(space.backing.page_fd(), offset, slices)
+                    Write::new(path, space.backing.page_fd(), offset, slices, 0)
                 }
             })
             .collect();
-        let mut results = self.backend.write_runs(&writes);
+        let mut results = self.backend.write_runs(writes);
         for ((_, tail), result) in cuts.iter().zip(&mut results) {
             if let (Some(tail), Ok(())) = (tail, &result) {
                 *result = self.write_tail(space, tail);
@@ -236,10 +237,10 @@ impl Pool {
         unsafe {
             std::ptr::copy_nonoverlapping(self.frame_ptr(tail.frame), copy.as_mut_ptr(), tail.bytes);
         }
-        let slices = [Slice::new(copy.as_ptr(), copy.len())];
+        let slices = vec![Slice::new(copy.as_ptr(), copy.len())];
         // SAFETY: `copy` and the space's descriptor outlive the call.
         #[expect(unsafe_code, reason = "the promise about the memory is given here")]
-        let write = unsafe { Write::new(space.buffered_fd(), tail.offset, &slices) };
+        let write = unsafe { Write::new(space.path_ref(), space.buffered_fd(), tail.offset, slices, 0) };
         self.backend.write_run(write)
     }
 
@@ -280,7 +281,7 @@ impl Pool {
             return Ok(());
         }
         self.write_back(space);
-        if let Err(error) = self.backend.sync(space.buffered_fd()) {
+        if let Err(error) = self.backend.sync(space.path_ref(), space.buffered_fd()) {
             space.errors.record(error);
         }
         match space.errors.check_and_advance(seen) {

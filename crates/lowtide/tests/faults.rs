@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Dir, byte_at, make_file};
-use lowtide::{Error, Inject, InjectOp, IoEngine, OpenOptions, Pager};
+use lowtide::{Error, Inject, InjectOp, IoEngine, OpenOptions, Pager, Request, Verdict};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
@@ -20,8 +20,8 @@ struct Broken {
 }
 
 impl Inject for Broken {
-    fn before(&self, op: InjectOp, _offset: u64, _len: u64) -> Option<io::Error> {
-        let broken = match op {
+    fn before(&self, request: &Request<'_>) -> Verdict {
+        let broken = match request.op {
             InjectOp::Read => {
                 self.asked_reads.fetch_add(1, SeqCst);
                 if let Some((open, bell)) = &self.gate {
@@ -34,8 +34,9 @@ impl Inject for Broken {
             }
             InjectOp::Write => &self.writes,
             InjectOp::Sync => &self.syncs,
+            _ => return Verdict::Pass,
         };
-        broken.load(SeqCst).then(|| io::Error::from_raw_os_error(5))
+        if broken.load(SeqCst) { Verdict::Fail(io::Error::from_raw_os_error(5)) } else { Verdict::Pass }
     }
 }
 
