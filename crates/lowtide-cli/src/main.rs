@@ -13,6 +13,7 @@ mod cli;
 mod cmd;
 mod interrupt;
 mod json;
+mod law;
 mod out;
 mod progress;
 mod sim;

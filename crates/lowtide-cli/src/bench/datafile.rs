@@ -167,12 +167,8 @@ impl Depot {
         }
         let keep = self.keep && purpose == Purpose::Lasting;
         let missing = found.iter().filter(|file| file.is_none()).count() as u64;
-        let free =
-            facts::free_bytes(&self.dir).map_err(|source| BenchError::file("examine", &self.dir, source))?;
         let needed = missing.saturating_mul(bytes);
-        if needed > free {
-            return Err(BenchError::NoSpace { path: self.dir.clone(), needed, free });
-        }
+        self.check_free(needed)?;
         let progress = progress::bytes("making data files", needed);
         let mut files = Vec::with_capacity(count);
         for (path, file) in paths.iter().zip(found) {
@@ -183,6 +179,28 @@ impl Depot {
         }
         progress.finish_and_clear();
         Ok(files)
+    }
+
+    /// An empty file of this name for a run to write, locked. It is never complete: it goes when it is dropped, or with the next run of that
+    /// name after a kill.
+    ///
+    /// # Errors
+    /// [`BenchError::Busy`], [`BenchError::File`].
+    pub(crate) fn scratch(&self, name: &str) -> Result<Scratch, BenchError> {
+        Partial::create(&self.dir.join(format!("{name}.data"))).map(Scratch)
+    }
+
+    /// Refuses to write `needed` bytes where there is no room.
+    ///
+    /// # Errors
+    /// [`BenchError::NoSpace`].
+    pub(crate) fn check_free(&self, needed: u64) -> Result<(), BenchError> {
+        let free =
+            facts::free_bytes(&self.dir).map_err(|source| BenchError::file("examine", &self.dir, source))?;
+        if needed > free {
+            return Err(BenchError::NoSpace { path: self.dir.clone(), needed, free });
+        }
+        Ok(())
     }
 
     /// A complete file of an earlier run. One that is not what its name says is removed, and so is a scratch file, which
@@ -237,7 +255,24 @@ fn make(
     Ok(DataFile { path: path.to_owned(), bytes, file, disposable: !keep })
 }
 
+/// A file that a run writes and nobody keeps. Its name ends with `.data.partial`.
+#[derive(Debug)]
+pub(crate) struct Scratch(Partial);
+
+impl Scratch {
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// The open file.
+    pub(crate) const fn file(&self) -> &File {
+        &self.0.file
+    }
+}
+
 /// A file that is not complete yet, under its temporary name. Removed on drop.
+#[derive(Debug)]
 struct Partial {
     path: PathBuf,
     file: File,

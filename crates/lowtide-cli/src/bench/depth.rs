@@ -162,6 +162,7 @@ fn job(args: &BenchArgs, file: &DataFile, content: Content, page_bytes: u64, bat
         trace: None,
         trace_format: None,
         writes: false,
+        checkpoint_seconds: None,
     }
 }
 
@@ -174,6 +175,8 @@ fn common(job: &Job, max_bytes: u64) -> Common {
         threads: job.threads,
         batch: job.batch,
         seed: job.seed,
+        slowed: None,
+        checkpoint_seconds: None,
     }
 }
 

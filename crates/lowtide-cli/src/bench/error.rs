@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use crate::interrupt::{HandlerError, Interrupted};
 use crate::json::ResultsError;
+use crate::law::ProgramError;
 
 /// Why a benchmark ended without a result that can be trusted.
 #[derive(Debug, Error)]
@@ -125,13 +126,8 @@ pub(crate) enum BenchError {
     #[error(transparent)]
     Tenant(#[from] lowtide::TenantError),
     /// A program cannot be used.
-    #[error("cannot use the program {}: {why}; give --bpf an object file made by clang with --target=bpf", path.display())]
-    Program {
-        /// Its file.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// A memory cgroup stopped working during the run.
     #[error(transparent)]
     Memcg(#[from] MemcgError),
@@ -208,7 +204,7 @@ impl BenchError {
             | Self::Trace(TraceFileError::Name { .. })
             | Self::Setup { .. }
             | Self::Distribution(_)
-            | Self::Program { .. }
+            | Self::Program(_)
             | Self::Results(ResultsError::Place { .. }) => 2,
             _ => 1,
         }

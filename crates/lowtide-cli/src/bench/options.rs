@@ -4,12 +4,15 @@
 //! page of three kilobytes, a depth for a scan) is refused here, with the option's name and something to write
 //! instead.
 
+use std::time::Duration;
+
 use lowtide::{Policy, Size};
 use lowtide_workload::Workload;
 
 use super::args::{BenchArgs, Target};
 use super::error::BenchError;
 use super::tenancy::Tenancy;
+use super::write::Writing;
 
 /// Data sizes are multiples of this, so that every possible page divides them.
 pub(crate) const GRAIN_BYTES: u64 = 64 << 10;
@@ -70,6 +73,20 @@ pub(crate) fn seconds_option(seconds: Option<f64>) -> Result<Option<f64>, BenchE
     }
 }
 
+/// The time from checkpoint to checkpoint, if one was given.
+///
+/// # Errors
+/// [`BenchError::Usage`] for less than a millisecond.
+pub(crate) fn checkpoint_option(args: &BenchArgs) -> Result<Option<Duration>, BenchError> {
+    match args.checkpoint {
+        Some(every) if every.0 < Duration::from_millis(1) => Err(BenchError::usage(
+            format!("--checkpoint {every} is not possible"),
+            "give a time such as --checkpoint 10s",
+        )),
+        every => Ok(every.map(|every| every.0)),
+    }
+}
+
 /// The page, if one was given.
 ///
 /// # Errors
@@ -101,6 +118,10 @@ pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), B
     let ycsb = matches!(target, Target::Workload(workload) if workload.ycsb_letter().is_some());
     let depth = args.depth.is_some();
     let replay = is(Workload::Replay);
+    let mixed = is(Workload::Mixed);
+    let writing = matches!(target, Target::Writing(_));
+    let oom = target == Target::Writing(Writing::DdOom);
+    let slowed = !(args.device_delay.is_empty() && args.device_bandwidth.is_empty());
     let tenancy = matches!(target, Target::Tenancy(_));
     let thrash = target == Target::Tenancy(Tenancy::HighThrash);
     let equals = target == Target::Tenancy(Tenancy::Tenants);
@@ -116,7 +137,25 @@ pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), B
             "--record",
             "ycsb, and random-read and scan without --depth",
         ),
-        (args.distribution.is_some() && !ycsb, "--distribution", "ycsb-a, ycsb-b and ycsb-c"),
+        (args.distribution.is_some() && !ycsb, "--distribution", "ycsb-a, ycsb-b, ycsb-c and mixed"),
+        (args.checkpoint.is_some() && !mixed, "--checkpoint", "mixed"),
+        (args.record.is_some() && mixed, "--record", "ycsb, and random-read and scan without --depth"),
+        (
+            slowed && (hit || tenancy || replay || depth),
+            "--device-delay and --device-bandwidth",
+            "ycsb, mixed, fill, dd-oom, and random-read and scan without --depth",
+        ),
+        (writing && args.threads() != 1, "--threads", "workloads that read"),
+        (
+            writing && args.seconds.is_some(),
+            "--seconds",
+            "workloads that read; use --max, --scale and --rounds",
+        ),
+        (writing && args.ops.is_some(), "--ops", "workloads that read; use --max, --scale and --rounds"),
+        (writing && args.batch.is_some(), "--batch", "workloads that read"),
+        (writing && args.record.is_some(), "--record", "ycsb, and random-read and scan without --depth"),
+        (writing && args.file.is_some(), "--file", "ycsb-c, random-read and scan"),
+        (oom && args.against.is_some(), "--against", "fill and workloads that read"),
         (
             args.threads() != 1 && (replay || hit || depth || (tenancy && !thrash)),
             "--threads",

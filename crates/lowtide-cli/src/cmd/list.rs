@@ -9,6 +9,7 @@ use lowtide_workload::Workload;
 
 use crate::bench::args::Target;
 use crate::bench::tenancy::Tenancy;
+use crate::bench::write::Writing;
 use crate::cli::Listing;
 use crate::sim::args as sim;
 use crate::{out, table};
@@ -21,6 +22,9 @@ pub(crate) fn run(what: Listing) -> ExitCode {
                 out::line(format_args!("{:<16} {}", workload.name(), workload.description()));
             }
             out::line(format_args!("{:<16} {}", Target::HIT, Target::HIT_DESCRIPTION));
+            for writing in Writing::ALL {
+                out::line(format_args!("{:<16} {}", writing.name(), writing.description()));
+            }
             for tenancy in Tenancy::ALL {
                 out::line(format_args!("{:<16} {}", tenancy.name(), tenancy.description()));
             }
