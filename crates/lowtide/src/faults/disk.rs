@@ -34,7 +34,7 @@ struct OnDisk {
 struct UnderWay {
     /// When a sync began.
     began: u64,
-    /// Whether the log knows of it.
+    /// Whether the log knows of it, or is to.
     logged: bool,
 }
 
@@ -44,6 +44,10 @@ struct State {
     /// What every request of a kind suffers, whatever the plan says.
     switches: HashMap<InjectOp, Fault>,
     powered: bool,
+    /// Requests that are still carried out before the power is cut.
+    left: Option<u64>,
+    /// Whether syncs are carried out.
+    syncs: bool,
     /// Of hanging requests.
     gates: Vec<Gate>,
     files: HashMap<PathBuf, OnDisk>,
@@ -96,6 +100,8 @@ impl FaultyDisk {
                 plan,
                 switches: HashMap::new(),
                 powered: true,
+                left: None,
+                syncs: true,
                 gates: Vec::new(),
                 files: HashMap::new(),
                 under_way: HashMap::new(),
@@ -105,6 +111,13 @@ impl FaultyDisk {
             }),
             ended: Condvar::new(),
         }
+    }
+
+    /// The same, and syncs are only played: they end well at once. What is durable on this disk its log decides, so nothing else changes.
+    #[must_use]
+    pub fn without_syncs(self) -> Self {
+        self.lock().syncs = false;
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -137,6 +150,17 @@ impl FaultyDisk {
     pub fn cut(&self) {
         self.lock().powered = false;
         self.release();
+    }
+
+    /// Cuts the power when so many more requests have begun.
+    pub fn cut_after(&self, requests: u64) {
+        self.lock().left = Some(requests);
+    }
+
+    /// Whether the power is cut.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        !self.lock().powered
     }
 
     /// Requests so far.
@@ -218,6 +242,7 @@ impl State {
             return Verdict::Fail(io::Error::from_raw_os_error(errno));
         }
         match fault {
+            Fault::Lie => Verdict::Pretend,
             Fault::Short => Verdict::Short(self.short(request)),
             Fault::Late => {
                 let micros = self.plan.rng().below(LATE_MAX.as_micros() as u64);
@@ -279,12 +304,26 @@ impl Inject for FaultyDisk {
         let mut state = self.lock();
         state.requests += 1;
         let began = state.tick();
+        match &mut state.left {
+            Some(0) => {
+                state.powered = false;
+                state.gates.drain(..).for_each(|gate| gate.open());
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
         if !state.powered {
             return Verdict::Fail(io::Error::from_raw_os_error(libc::EIO));
         }
         let fault = state.fault(request.op);
-        let verdict = fault.map_or(Verdict::Pass, |fault| state.verdict(request, fault));
-        let logged = !matches!(verdict, Verdict::Fail(_)) && state.remember(request);
+        let played = request.op == InjectOp::Sync && !state.syncs;
+        let good = if played { Verdict::Pretend } else { Verdict::Pass };
+        let verdict = fault.map_or(good, |fault| state.verdict(request, fault));
+        let logged = match verdict {
+            Verdict::Fail(_) => false,
+            Verdict::Pretend if !played || fault.is_some() => false,
+            _ => request.op == InjectOp::Sync || state.remember(request),
+        };
         state.under_way.insert(request.number, UnderWay { began, logged });
         verdict
     }
@@ -299,8 +338,8 @@ impl Inject for FaultyDisk {
                     log.end_write(request.offset..request.offset + request.len, request.number, now);
                 }
                 InjectOp::Extend if under_way.logged => log.end_length(request.number, now),
-                InjectOp::Sync if result.is_ok() => log.synced(under_way.began),
-                InjectOp::Sync => log.sync_failed(now),
+                InjectOp::Sync if result.is_err() => log.sync_failed(now),
+                InjectOp::Sync if under_way.logged => log.synced(under_way.began),
                 _ => {}
             }
         }

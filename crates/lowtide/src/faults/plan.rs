@@ -26,10 +26,12 @@ pub enum Fault {
     Late,
     /// It waits until the disk is told to go on.
     Hang,
+    /// The disk says that it is done, and has done nothing. No program can bear that: it is what a proof must notice.
+    Lie,
 }
 
 impl Fault {
-    /// What an operation can suffer. A read finds no full disk; a sync and a change of length have no parts.
+    /// What an operation can suffer on a disk that is honest. A read finds no full disk; a sync and a change of length have no parts.
     #[must_use]
     pub const fn of(op: InjectOp) -> &'static [Self] {
         match op {
@@ -51,7 +53,7 @@ impl Fault {
             Self::Enospc => Some(libc::ENOSPC),
             Self::Edquot => Some(libc::EDQUOT),
             Self::Erofs => Some(libc::EROFS),
-            Self::Short | Self::Late | Self::Hang => None,
+            Self::Short | Self::Late | Self::Hang | Self::Lie => None,
         }
     }
 
@@ -66,6 +68,7 @@ impl Fault {
             Self::Short => "short",
             Self::Late => "late",
             Self::Hang => "hang",
+            Self::Lie => "lie",
         }
     }
 }

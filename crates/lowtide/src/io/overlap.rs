@@ -104,7 +104,7 @@ struct Watch {
 enum Admitted {
     Started(u64, Work),
     Held,
-    Refused(u64, Work, io::Error),
+    Ended(u64, Work, io::Result<u64>),
 }
 
 impl Watch {
@@ -128,7 +128,11 @@ impl Watch {
                 work.shorten(limit);
                 return Admitted::Started(slot, work);
             }
-            Verdict::Fail(error) => return Admitted::Refused(slot, work, error),
+            Verdict::Fail(error) => return Admitted::Ended(slot, work, Err(error)),
+            Verdict::Pretend => {
+                let moved = work.wanted();
+                return Admitted::Ended(slot, work, Ok(moved));
+            }
             Verdict::Later(delay) => Start::after(delay),
             Verdict::Hang(gate) => Start::Opened(gate),
         };
@@ -188,7 +192,7 @@ impl<'b> Overlap<'b> {
         match watch.admit(path, user, self.backend.next_number(), work) {
             Admitted::Started(slot, work) => self.engine.push(slot, work),
             Admitted::Held => {}
-            Admitted::Refused(slot, work, error) => self.end(slot, &work, Err(error)),
+            Admitted::Ended(slot, work, result) => self.end(slot, &work, result),
         }
     }
 
