@@ -16,7 +16,8 @@ use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
 use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
 use lowtide_core::{
-    AgeJob, Facts, Folio, FolioId, FolioState, Reclaim, References, Step, TableKey, Unmapped, Victim, Window,
+    AgeJob, Facts, Folio, FolioId, FolioState, MemcgId, Reclaim, References, Step, TableKey, Unmapped,
+    Victim, Window,
 };
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -108,7 +109,7 @@ impl Pool {
             let isolated = matches!(step, Step::Unmap | Step::Freed | Step::WakeFlushers);
             if !isolated && std::mem::take(&mut flush) {
                 drop(state);
-                self.write_back_some();
+                self.write_back_below(MemcgId::ROOT);
                 state = self.lock();
             }
             let State { frames, spaces, .. } = &mut *state;
@@ -128,7 +129,9 @@ impl Pool {
                     self.freed.notify_all();
                 }
                 Step::Walk => state = self.walk(state, reclaim.age_job()),
-                Step::WakeFlushers if self.background => self.wake_flushers(),
+                Step::WakeFlushers if self.background => {
+                    self.write_back_below(MemcgId::ROOT);
+                }
                 Step::WakeFlushers => flush = true,
                 Step::Throttle(_, nanos) => {
                     (state, _) = self

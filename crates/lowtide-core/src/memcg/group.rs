@@ -1,12 +1,13 @@
 //! One group: a counter, its lists, and what it has counted.
 
 use super::{Counter, SharedCursor};
+use crate::dirty::{DirtyState, Figures, GroupDirty};
 use crate::folio::FolioTable;
 use crate::high::GroupHigh;
 use crate::hooks::LimitHooks;
 use crate::lruvec::Lruvec;
 use crate::stat::{Events, MemcgEvents};
-use crate::units::MemcgSlot;
+use crate::units::{LruType, MemcgSlot};
 
 /// One budget. `charge.rs` and `memcg/` are the only writers of its counters.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub(crate) struct Memcg {
     pub(crate) file_dirty: u64,
     /// Pages being written, to files and to swap.
     pub(crate) file_writeback: u64,
+    /// What it has on devices, and how much of it may be dirty.
+    pub(crate) dirty: GroupDirty,
     /// Pages of folios that have slots in swap.
     pub(crate) swapcached: u64,
     /// Those of them that nobody maps.
@@ -74,11 +77,18 @@ impl Memcg {
             resident: [0; 2],
             file_dirty: 0,
             file_writeback: 0,
+            dirty: GroupDirty::default(),
             swapcached: 0,
             swap_only: 0,
             reserved: 0,
             high: GroupHigh::default(),
             hooks: None,
         }
+    }
+
+    /// What limits of dirty data are computed from, without what is below.
+    pub(crate) const fn figures(&self) -> Figures {
+        let state = DirtyState { dirty: self.file_dirty, writeback: self.file_writeback };
+        Figures { file: self.resident[LruType::File as usize], state }
     }
 }

@@ -51,6 +51,7 @@ impl Engine {
             *theirs += sum;
         }
         heir.lruvec.unevictable += unevictable;
+        self.reparent_dirty(child, parent);
     }
 
     fn reparent_generations(&mut self, child: MemcgSlot, parent: MemcgSlot) {
