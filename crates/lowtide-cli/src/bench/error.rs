@@ -167,7 +167,9 @@ pub(crate) enum BenchError {
         pages: u64,
     },
     /// A promise about durability was not kept.
-    #[error("{proof}: {lost} bytes lost and {wrong} wrong; please report this, with the command; the first: {first}")]
+    #[error(
+        "{proof}: {lost} bytes lost and {wrong} wrong; please report this, with the command; the first: {first}"
+    )]
     Broken {
         /// Which proof failed.
         proof: &'static str,
@@ -179,7 +181,9 @@ pub(crate) enum BenchError {
         first: String,
     },
     /// A proof has not seen everything that it is about.
-    #[error("no byte was lost or wrong, but this never happened: {missing}; run more cuts with --cuts, or another --seed")]
+    #[error(
+        "no byte was lost or wrong, but this never happened: {missing}; run more cuts with --cuts, or another --seed"
+    )]
     Uncovered {
         /// What.
         missing: String,

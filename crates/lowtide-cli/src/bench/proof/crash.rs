@@ -149,7 +149,8 @@ fn kill_one(args: &VictimArgs, life: Duration) -> Result<Vec<Message>, BenchErro
         .spawn()
         .map_err(broken("cannot be started"))?;
     let mut victim = Victim(child);
-    let mut pipe = victim.0.stdout.take().ok_or_else(|| broken("has no pipe")(io::ErrorKind::Other.into()))?;
+    let mut pipe =
+        victim.0.stdout.take().ok_or_else(|| broken("has no pipe")(io::ErrorKind::Other.into()))?;
     let (send, receive) = channel();
     // The pipe is emptied while the process writes, or the process would wait.
     let listener = std::thread::spawn(move || {
@@ -186,13 +187,7 @@ fn kill_one(args: &VictimArgs, life: Duration) -> Result<Vec<Message>, BenchErro
 }
 
 /// Enters what a process said into the ledger.
-fn promise(
-    layout: &Layout,
-    victim: &VictimArgs,
-    said: &[Message],
-    ledger: &mut Ledger,
-    tally: &mut Tally,
-) {
+fn promise(layout: &Layout, victim: &VictimArgs, said: &[Message], ledger: &mut Ledger, tally: &mut Tally) {
     // By thread: how many of its records were played back, and the last of them in each slot.
     let mut played: Vec<(u64, HashMap<usize, u64>)> = vec![Default::default(); victim.threads];
     // Messages of a thread are in its order, so a slot never goes back.

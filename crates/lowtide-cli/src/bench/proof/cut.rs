@@ -181,9 +181,9 @@ impl Run<'_> {
         for part in played {
             self.take(part);
         }
-        let failed = |action| move |source| BenchError::file(action, &self.files.next, source);
-        let file = std::fs::read(&self.files.next).map_err(failed("read"))?;
-        std::fs::rename(&self.files.next, &self.files.now).map_err(failed("rename"))?;
+        let Files { now, next } = &self.files;
+        let file = std::fs::read(next).map_err(|source| BenchError::file("read", next, source))?;
+        std::fs::rename(next, now).map_err(|source| BenchError::file("rename", next, source))?;
         let begun = |slot: usize, number| parts[slot % self.threads].begun(self.layout, slot, number);
         let mut found = self.ledger.settle(self.layout, &file, begun);
         if let Some(first) = &mut found.first {
@@ -215,7 +215,7 @@ impl Run<'_> {
             .max(Size::new(self.max_bytes))
             .policy(self.policies[cycle as usize % self.policies.len()])
             .io_engine(engine)
-            .io_mode(self.args.direct.into())
+            .direct(self.args.direct.into())
             .background(cycle % 4 != 3)
             .patience(PATIENCE)
             .io_deadline(DEADLINE)

@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 
-use lowtide_workload::mix64;
+use lowtide_workload::prng::mix64;
 
 /// Bytes that a disk writes all or none of.
 const SECTOR: u64 = 512;

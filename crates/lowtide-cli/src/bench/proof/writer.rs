@@ -4,7 +4,8 @@
 //! seed, cycle, thread and `n` alone: whoever knows that `n` records were flushed can tell which, also after the thread was killed.
 
 use lowtide::{Error, View};
-use lowtide_workload::{SplitMix64, mix64};
+use lowtide_workload::SplitMix64;
+use lowtide_workload::prng::mix64;
 
 use super::layout::{Layout, number_of};
 use super::ledger::Ledger;
@@ -131,8 +132,7 @@ impl<'a> Writer<'a> {
     fn read(&mut self, before: &Ledger) -> Step {
         // Mostly one of its own, sometimes anybody's.
         let own = self.rng.below(4) > 0;
-        let slot =
-            if own { self.own_slot() } else { self.rng.below(self.layout.slots() as u64) as usize };
+        let slot = if own { self.own_slot() } else { self.rng.below(self.layout.slots() as u64) as usize };
         let place = self.layout.slot(slot);
         if place.end > self.view.len() {
             return Step::Read;
