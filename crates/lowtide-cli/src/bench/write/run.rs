@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use lowtide::{Pager, Size};
+use lowtide::{Pager, Policy, Size};
 use lowtide_sys::probe::{Availability, Probe};
 
 use super::Writing;
@@ -64,19 +64,24 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The writers, lowtide's first, and the pagers of those.
+    /// A pager for each policy.
+    fn pagers(&self, args: &BenchArgs) -> Result<Vec<(Pager, Policy)>, BenchError> {
+        let pager = |policy| {
+            let pager = plan::build_pager(args, policy, self.max_bytes, self.page_bytes, None)?;
+            Ok((pager, policy))
+        };
+        policies(args).into_iter().map(pager).collect()
+    }
+
+    /// The writers, lowtide's first.
     fn systems(
         &self,
-        args: &BenchArgs,
+        pagers: Vec<(Pager, Policy)>,
         place: &Rc<Place>,
         direct: bool,
-    ) -> Result<(Vec<Box<dyn System>>, Vec<Pager>), BenchError> {
-        let (mut ways, mut pagers) = (Vec::new(), Vec::new());
-        for policy in policies(args) {
-            let pager = plan::build_pager(args, policy, self.max_bytes, self.page_bytes, None)?;
-            pagers.push(pager.clone());
-            ways.push(Way::Lowtide(pager, policy));
-        }
+    ) -> Result<Vec<Box<dyn System>>, BenchError> {
+        let mut ways: Vec<Way> =
+            pagers.into_iter().map(|(pager, policy)| Way::Lowtide(pager, policy)).collect();
         for &peer in &self.peers {
             let started = match peer {
                 Against::Dd if !direct => {
@@ -103,7 +108,7 @@ impl Plan {
             }
         }
         let writer = |way| Box::new(Writer { way, place: Rc::clone(place) }) as Box<dyn System>;
-        Ok((ways.into_iter().map(writer).collect(), pagers))
+        Ok(ways.into_iter().map(writer).collect())
     }
 
     fn head(&self, machine: &Machine, scratch: &Scratch) {
@@ -211,8 +216,10 @@ pub(super) fn run(writing: Writing, args: &BenchArgs) -> Result<(), BenchError> 
     let example = place.depot.scratch("fill")?;
     let direct = lowtide_sys::file::direct_alignment(example.file())
         .map_err(|source| BenchError::file("examine", example.path(), source))?;
-    let (mut systems, pagers) = plan.systems(args, &place, direct.is_some())?;
-    let machine = Machine::of(&probe, example.path(), example.file(), report(&pagers))?;
+    let pagers = plan.pagers(args)?;
+    let io = pagers.first().map(|(pager, _)| report(std::slice::from_ref(pager))).unwrap_or_default();
+    let mut systems = plan.systems(pagers, &place, direct.is_some())?;
+    let machine = Machine::of(&probe, example.path(), example.file(), io)?;
     plan.head(&machine, &example);
     drop(example);
 
