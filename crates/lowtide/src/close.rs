@@ -39,6 +39,11 @@ impl Pool {
                 tracing::warn!(path = %space.path().display(), %error, "the file may not be durable");
             }
         }
+        let _no_open = crate::sync::lock(&self.opening);
+        if !space.is_orphan() {
+            // Somebody opened it meanwhile.
+            return;
+        }
         // Nobody writes the file's pages from here on: a folio cannot go while it is being written.
         let _no_writing = crate::sync::lock(&space.writing);
         {
@@ -63,6 +68,7 @@ impl Pool {
             tracing::error!(path = %space.path().display(), pages = tally.lost, "closed with pages that could not be written: they are lost");
         }
         let mut state = self.lock();
+        space.backing.unlock();
         if tally.forgotten == 0 {
             state.engine.remove_space(space.id);
             state.spaces[space.id.0 as usize] = None;

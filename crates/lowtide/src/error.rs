@@ -5,7 +5,7 @@
 //! that waited for the same read gets it.
 
 use crate::tenant::{OomReport, TenantError};
-use lowtide_core::ConfigError;
+use lowtide_core::{ConfigError, DirtyLimitsError, DirtyTimersError};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,6 +47,12 @@ pub enum BuildError {
         /// The largest budget with this page size.
         limit_bytes: u64,
     },
+    /// The limits for dirty data make no sense.
+    #[error("impossible limits for dirty data: {0}")]
+    DirtyLimits(#[from] DirtyLimitsError),
+    /// The timers for dirty data make no sense.
+    #[error("impossible timers for dirty data: {0}")]
+    DirtyTimers(#[from] DirtyTimersError),
     /// The memory for the frames cannot be had.
     #[error("cannot reserve {bytes} bytes of memory for the page frames: {source}; choose a smaller budget")]
     Memory {
@@ -113,6 +119,24 @@ pub enum OpenError {
         page_bytes: usize,
         /// The reason.
         why: String,
+    },
+    /// Somebody else uses the file in a way that excludes this one.
+    #[error(
+        "{path} is locked: another process or another pager uses it; close it there, or open it with `OpenOptions::lock(false)` if you see to it yourself that nobody writes what others have in memory"
+    )]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is to be written while several tenants read it, each with pages of its own.
+    #[error(
+        "{path} cannot be opened for writing: it is open for reading {copies} times with pages apart, for different tenants or in folios of different sizes; open it for writing first, or close those views"
+    )]
+    Copies {
+        /// The file.
+        path: PathBuf,
+        /// How many spaces of pages it has.
+        copies: usize,
     },
     /// The tenant that is to pay for the pages cannot.
     #[error("cannot open {path} for a tenant: {source}")]

@@ -20,6 +20,7 @@ use crate::high::Stall;
 use crate::io::{Arena, Backend, Options};
 use crate::space::Space;
 use crate::stat::IoCounters;
+use crate::store::DirtiersLeft;
 use crate::sync;
 use crate::tenant::{Exporter, Names, OnStall, OomReport, Reservations};
 use crate::wait::WaitTable;
@@ -67,6 +68,10 @@ pub(crate) struct Pool {
     pub(crate) kswapd: Condvar,
     /// Whoever sleeps for a limit may look again.
     pub(crate) throttled: Condvar,
+    /// One thread opens a file, or lets go of one for good, at a time. Taken before the pool's lock.
+    pub(crate) opening: Mutex<()>,
+    /// Of threads that made pages dirty and ended.
+    pub(crate) dirtiers_left: Arc<DirtiersLeft>,
     pub(crate) flusher: Flusher,
     pub(crate) accesses: Arc<AccessCounts>,
     pub(crate) backend: Backend,
@@ -145,6 +150,8 @@ pub(crate) struct NewFolio {
     pub(crate) order: u8,
     pub(crate) shadow: u32,
     pub(crate) task: Task,
+    /// All of it is about to be stored to: it is dirty from the start, and nobody waits for its contents.
+    pub(crate) replaced: bool,
 }
 
 impl Pool {
@@ -160,7 +167,7 @@ impl Pool {
             return Err(BuildError::BudgetTooLarge { max_bytes, page_bytes, limit_bytes });
         }
         let frames = max as u32;
-        let engine = Engine::new(&EngineConfig {
+        let mut engine = Engine::new(&EngineConfig {
             frames,
             max,
             page_bytes: page_bytes as u64,
@@ -168,6 +175,9 @@ impl Pool {
             cpus: 1,
         })
         .map_err(|e| BuildError::from_config(e, max_bytes, page_bytes))?;
+        engine.set_exact_dirty(true);
+        engine.set_dirty_limits(MemcgId::ROOT, config.dirty_limits)?;
+        engine.set_dirty_timers(config.dirty_timers)?;
         let bytes = frames as usize * page_bytes;
         let memory = |source| BuildError::Memory { bytes: bytes as u64, source };
         let arena = Mapping::new(bytes, HugePages::Yes).map_err(memory)?;
@@ -208,6 +218,8 @@ impl Pool {
             freed: Condvar::new(),
             kswapd: Condvar::new(),
             throttled: Condvar::new(),
+            opening: Mutex::new(()),
+            dirtiers_left: Arc::default(),
             flusher: Flusher::default(),
             backend,
             fault_sites,
@@ -269,20 +281,42 @@ impl Pool {
             Err(_) if !wait => return Allocated::NotNow,
             Err(full) => return Allocated::Failed(out_of_budget(&mut state, full, pages, self.page_shift)),
         };
+        match self.place(&mut state, space, new, group) {
+            Some((frame, stall)) => Allocated::Frame(frame, stall),
+            None if space.is_closed() => Allocated::NotNow,
+            None => Allocated::TooLarge,
+        }
+    }
+
+    /// Takes frames for a folio that has just been charged to `group`, and tells the engine. If the space is being closed, or there is no contiguous room, the charge is
+    /// given back.
+    pub(crate) fn place(
+        &self,
+        state: &mut State,
+        space: &Space,
+        new: &NewFolio,
+        group: MemcgId,
+    ) -> Option<(u32, Option<Stall>)> {
         let frame = if space.is_closed() { None } else { state.frames.alloc(new.order) };
         let Some(frame) = frame else {
-            state.engine.uncharge(group, pages);
-            return if space.is_closed() { Allocated::NotNow } else { Allocated::TooLarge };
+            state.engine.uncharge(group, 1 << new.order);
+            return None;
         };
-        state.engine.count_fault(group, true);
+        state.engine.count_fault(group, !new.replaced);
+        let (id, payer) = (FolioId(frame), Payer::Space(new.owner.space));
         let shadow = lowtide_core::Shadow::from_bits(new.shadow);
-        let id = FolioId(frame);
         let refaulted = state.engine.insert(id, new.owner, new.order, LruType::File, group, shadow, new.task);
-        let stall = self.stall_begins(&mut state, Payer::Space(new.owner.space), group, refaulted);
+        let stall = if new.replaced {
+            state.engine.set_dirty(id);
+            self.refault_without_wait(state, group, refaulted);
+            None
+        } else {
+            self.stall_begins(state, payer, group, refaulted)
+        };
         if state.engine.margin(MemcgId::ROOT) < self.watermarks.low {
             self.kswapd.notify_one();
         }
-        Allocated::Frame(frame, stall)
+        Some((frame, stall))
     }
 
     /// Gives back the frames of a folio that was allocated and not filled.

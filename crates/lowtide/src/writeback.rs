@@ -22,10 +22,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Pages of one batch of runs under writeback.
 const BATCH_PAGES: u64 = 1024;
-/// One page in so many may be dirty before writers help to write (20 %, `fault-and-writeback.md` §B1).
-const DIRTY_LIMIT: u64 = 5;
-/// One page in so many may be dirty before the flusher is woken (10 %).
-const DIRTY_BACKGROUND: u64 = 10;
 /// The flusher stops when one page in so many is dirty.
 const FEW_DIRTY: u64 = 20;
 
@@ -98,17 +94,6 @@ impl Pool {
     fn dirty_and_max(&self) -> (u64, u64) {
         let state = self.lock();
         (state.engine.dirty(), state.engine.max(MemcgId::ROOT))
-    }
-
-    /// After a page became dirty: sees to it that dirty pages do not take over the budget.
-    pub(crate) fn balance_dirty(&self) {
-        let (dirty, max) = self.dirty_and_max();
-        if dirty > max / DIRTY_LIMIT {
-            // More than the flusher can keep up with: whoever writes helps.
-            self.write_back_some();
-        } else if dirty > max / DIRTY_BACKGROUND {
-            self.wake_flushers();
-        }
     }
 
     /// Writes each page of a file that is dirty when its turn comes, once.
@@ -189,7 +174,7 @@ impl Pool {
                 // space keeps its descriptor open. A concurrent store may reach the file or not: its page is dirty again.
                 #[expect(unsafe_code, reason = "the promise about the frames is given where they are taken")]
                 unsafe {
-                    Write::new(path, space.backing.page_fd(), offset, slices, 0)
+                    Write::new(path, space.backing.write_fd(), offset, slices, 0)
                 }
             })
             .collect();

@@ -86,7 +86,8 @@ impl Lowtide {
 /// # Errors
 /// [`BenchError::Open`].
 pub(crate) fn open_view(pager: &Pager, file: &DataFile, write: bool) -> Result<View, BenchError> {
-    Ok(OpenOptions::new().write(write).open(pager, file.path())?)
+    // The run holds the lock of its files itself, and compares pagers on one file.
+    Ok(OpenOptions::new().write(write).lock(false).open(pager, file.path())?)
 }
 
 impl System for Lowtide {

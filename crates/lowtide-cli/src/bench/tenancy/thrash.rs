@@ -144,7 +144,7 @@ impl Plan {
 
     fn neighbour(&self, pager: &Pager, file: &DataFile) -> Result<View, BenchError> {
         let tenant = pager.tenant("neighbour").max(size(self.neighbour_max)).create()?;
-        Ok(OpenOptions::new().tenant(&tenant).open(pager, file.path())?)
+        Ok(OpenOptions::new().tenant(&tenant).lock(false).open(pager, file.path())?)
     }
 
     /// One half of a row: thrashers, if there are any, and a neighbour, if there is one.
@@ -299,7 +299,7 @@ struct Files {
 /// [`BenchError::Tenant`], [`BenchError::Open`].
 pub(super) fn thrasher(pager: &Pager, file: &DataFile, high: u64) -> Result<(Tenant, View), BenchError> {
     let tenant = pager.tenant("thrasher").high(Size::new(high)).create()?;
-    let view = OpenOptions::new().tenant(&tenant).open(pager, file.path())?;
+    let view = OpenOptions::new().tenant(&tenant).lock(false).open(pager, file.path())?;
     Ok((tenant, view))
 }
 

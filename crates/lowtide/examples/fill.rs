@@ -1,0 +1,45 @@
+//! Writes a file much larger than the budget, from front to back, and says what a page cost.
+//!
+//! ```text
+//! cargo run --release -p lowtide --example fill -- DIR [FILE_MIB] [BUDGET_MIB] [WRITE_KIB]
+//! ```
+//!
+//! Twice: a new file, then the same file over again. Beside it: `dd if=/dev/zero of=DIR/x bs=1M oflag=direct`.
+
+use lowtide::{OpenOptions, Pager, Size};
+use std::time::Instant;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1);
+    let dir = args.next().ok_or("usage: fill DIR [FILE_MIB] [BUDGET_MIB] [WRITE_KIB]")?;
+    let mut number = |default: u64| args.next().map_or(Ok(default), |arg| arg.parse());
+    let (file, budget, write) = (number(1024)? << 20, number(128)? << 20, number(1024)? << 10);
+    let path = tempfile::NamedTempFile::new_in(dir)?;
+    let bytes = vec![0x5A; write as usize];
+    for round in ["new file", "same file"] {
+        let pager = Pager::builder().max(Size::new(budget)).build()?;
+        let view = OpenOptions::new().write(true).open(&pager, path.path())?;
+        let began = Instant::now();
+        let mut slowest = 0.0_f64;
+        for offset in (0..file).step_by(write as usize) {
+            let one = Instant::now();
+            view.write_at(offset, &bytes)?;
+            slowest = slowest.max(one.elapsed().as_secs_f64());
+        }
+        let written = began.elapsed();
+        view.flush()?;
+        let durable = began.elapsed();
+        let (pages, io) = ((file >> 12) as f64, pager.stat().io);
+        println!(
+            "{round}: {:.2} s written, {:.2} s durable, {:.0} MB/s, {:.0} ns a page, slowest call {:.1} ms, {} reads, {} writes",
+            written.as_secs_f64(),
+            durable.as_secs_f64(),
+            file as f64 / durable.as_secs_f64() / 1e6,
+            durable.as_secs_f64() * 1e9 / pages,
+            slowest * 1e3,
+            io.reads,
+            io.writes
+        );
+    }
+    Ok(())
+}
