@@ -43,7 +43,11 @@ fn a_file_is_filled_by_every_system_proved_and_removed() {
         assert!(number(row, "dirty_max_bytes") <= f64::from(8 << 20));
         let (writes, each) = (number(row, "device_writes"), number(row, "bytes_per_write"));
         assert!((writes * each - f64::from(24 << 20)).abs() < 1.0 && each >= 4096.0, "{row}");
-        assert!(number(row, "throttled_ms") >= 0.0);
+        for name in
+            ["throttled_ms", "dirty_throttled_ms", "dirty_pauses", "longest_pause_ms", "flusher_wakes"]
+        {
+            assert!(number(row, name) >= 0.0);
+        }
     }
     assert_eq!(rows(&results)[3]["ratio"]["median"], 1.0, "ratios are to the row that has no cache");
     assert!(files(dir.path()).is_empty(), "{:?}", files(dir.path()));
@@ -95,7 +99,7 @@ fn updates_say_how_they_reached_the_device() {
     for row in rows(&results) {
         let (writes, each) = (number(row, "device_writes"), number(row, "bytes_per_write"));
         assert!((writes * each - number(row, "device_write_bytes")).abs() < 1.0 && each >= 1024.0, "{row}");
-        assert!(number(row, "flush_seconds") > 0.0 && number(row, "throttled_ms") >= 0.0);
+        assert!(number(row, "flush_seconds") > 0.0 && number(row, "dirty_throttled_ms") >= 0.0);
         assert!(number(row, "dirty_bytes") <= f64::from(2 << 20));
         assert!(row["checkpoints"].is_null() && row["slowed"].is_null());
     }

@@ -18,6 +18,7 @@ use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
 use lowtide_core::{
     AgeJob, Facts, Folio, FolioId, FolioState, Reclaim, References, Step, TableKey, Unmapped, Victim, Window,
 };
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -128,8 +129,14 @@ impl Pool {
                     self.freed.notify_all();
                 }
                 Step::Walk => state = self.walk(state, reclaim.age_job()),
-                Step::WakeFlushers if self.background => self.wake_flushers(),
-                Step::WakeFlushers => flush = true,
+                Step::WakeFlushers => {
+                    self.io.flusher_wakes.fetch_add(1, Relaxed);
+                    if self.background {
+                        self.wake_flushers();
+                    } else {
+                        flush = true;
+                    }
+                }
                 Step::Throttle(_, nanos) => {
                     (state, _) = self
                         .freed

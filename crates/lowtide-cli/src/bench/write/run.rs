@@ -26,7 +26,7 @@ use crate::bench::plan;
 use crate::bench::rounds::{Row, Spread, ratio, take_turns};
 use crate::bench::slow::Slowness;
 use crate::bench::system::System;
-use crate::bench::table::{kib_per_write, slept_ms};
+use crate::bench::table::{kib_per_write, longest_ms, slept_ms};
 use crate::bench::tally::{Latency, Slice};
 use crate::bench::workload::report;
 use crate::json::Report;
@@ -144,6 +144,7 @@ impl Plan {
                 "flush s",
                 "p99 µs",
                 "slept ms",
+                "longest",
                 "oom",
                 "dirty MiB max",
                 "writes",
@@ -163,6 +164,7 @@ impl Plan {
                 each(sum.flush_seconds),
                 us(Latency::from_pairs(&sum.latency).quantile_us(0.99)),
                 slept_ms(&sum),
+                longest_ms(&sum),
                 sum.write_back.oom.map_or_else(String::new, |oom| oom.to_string()),
                 sum.write_back.dirty_max_bytes.map_or_else(String::new, mib),
                 sum.write_back.requests.map_or_else(String::new, |writes| thousands(writes as f64)),
