@@ -76,6 +76,9 @@ pub(crate) enum Command {
         its own, and there are no other systems; every load looks at one kilobyte of its page, which is verified.\n\n\
         Examples:\n  \
         lowtide bench ycsb-b --against none\n  \
+        lowtide bench fill --max 256M\n  \
+        lowtide bench mixed --threads 8 --checkpoint 10s\n  \
+        lowtide bench ycsb-b --policy mglru,mglru-7.1,lru --device-delay read=2ms,write=10ms\n  \
         lowtide bench high-thrash --bpf examples/bpf/refault_recency.bpf.o\n  \
         lowtide bench high-thrash --threads 1,4,16 --no-readahead\n  \
         lowtide bench crash --cycles 1000 --threads 8 --seed 1\n  \

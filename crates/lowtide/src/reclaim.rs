@@ -19,6 +19,7 @@ use lowtide_core::{
     AgeJob, Facts, Folio, FolioId, FolioState, MemcgId, Reclaim, References, Step, TableKey, Unmapped,
     Victim, Window,
 };
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -129,10 +130,14 @@ impl Pool {
                     self.freed.notify_all();
                 }
                 Step::Walk => state = self.walk(state, reclaim.age_job()),
-                Step::WakeFlushers if self.background => {
-                    self.write_back_below(MemcgId::ROOT);
+                Step::WakeFlushers => {
+                    self.io.flusher_wakes.fetch_add(1, Relaxed);
+                    if self.background {
+                        self.write_back_below(MemcgId::ROOT);
+                    } else {
+                        flush = true;
+                    }
                 }
-                Step::WakeFlushers => flush = true,
                 Step::Throttle(_, nanos) => {
                     (state, _) = self
                         .freed

@@ -12,6 +12,7 @@ use lowtide_workload::{Distribution, UnknownWorkload, Workload};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::datafile::Locking;
 use super::proof::Proof;
 use super::slow::{For, Span};
 use super::tenancy::Tenancy;
@@ -133,9 +134,17 @@ pub(crate) struct BenchArgs {
     /// Remove the data files at the end instead of keeping them for the next run
     #[arg(long)]
     pub(crate) no_keep: bool,
+    /// Take no lock on the data files: for file systems that have none, or a file that another program has open for writing
+    #[arg(long)]
+    pub(crate) no_lock: bool,
 }
 
 impl BenchArgs {
+    /// Whether data files are locked.
+    pub(crate) const fn locking(&self) -> Locking {
+        if self.no_lock { Locking::Unlocked } else { Locking::Locked }
+    }
+
     /// Threads, where only one number means something (the others are refused).
     pub(crate) fn threads(&self) -> u32 {
         self.threads.first().copied().unwrap_or(1)

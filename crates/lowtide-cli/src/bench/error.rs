@@ -90,6 +90,15 @@ pub(crate) enum BenchError {
         /// The file.
         path: PathBuf,
     },
+    /// Somebody writes a file of the user's.
+    #[error(
+        "{} is locked by a program that writes it; wait for that, or read it nevertheless with --no-lock",
+        path.display()
+    )]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
     /// The directory of data files is somebody else's.
     #[error("{} belongs to another user; choose a place of your own with --dir", path.display())]
     Foreign {

@@ -69,6 +69,14 @@ pub(crate) struct WorkloadRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     throttled_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    dirty_throttled_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dirty_pauses: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    longest_pause_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flusher_wakes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     dirty_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dirty_max_bytes: Option<u64>,
@@ -97,6 +105,7 @@ impl WorkloadRow {
     /// `row`, with its ratio to `base` in operations per second.
     pub(crate) fn new(common: &Common, row: &Row, base: &Row) -> Self {
         let sum = row.sum();
+        let ms = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e6);
         Self {
             workload: common.workload,
             world: "real",
@@ -121,7 +130,11 @@ impl WorkloadRow {
             device_write_bytes: sum.write_bytes,
             device_writes: sum.write_back.requests,
             bytes_per_write: bytes_per_write(&sum),
-            throttled_ms: sum.write_back.throttled_ns.map(|ns| ns as f64 / 1e6),
+            throttled_ms: ms(sum.write_back.throttled_ns),
+            dirty_throttled_ms: ms(sum.write_back.dirty_throttled_ns),
+            dirty_pauses: sum.write_back.dirty_pauses,
+            longest_pause_ms: ms(sum.write_back.longest_pause_ns),
+            flusher_wakes: sum.write_back.flusher_wakes,
             dirty_bytes: sum.write_back.dirty_bytes,
             dirty_max_bytes: sum.write_back.dirty_max_bytes,
             oom: sum.write_back.oom,

@@ -16,7 +16,7 @@ use lowtide_workload::Workload;
 use super::args::{Against, BenchArgs, Mode, Popularity, Target};
 use super::content::{Content, UNIT_BYTES};
 use super::crew::{Until, share};
-use super::datafile::{DataFile, Depot, Purpose};
+use super::datafile::{DataFile, Depot, Locking, Purpose};
 use super::error::BenchError;
 use super::machine::direct_align;
 use super::options::{
@@ -52,7 +52,7 @@ pub(crate) enum Source {
     /// Files that the bench makes and may keep.
     Made(Depot),
     /// A file of the user's own, which is only read.
-    User(PathBuf),
+    User(PathBuf, Locking),
 }
 
 impl Source {
@@ -62,7 +62,7 @@ impl Source {
     /// Those of [`Depot::open`].
     pub(crate) fn of(args: &BenchArgs) -> Result<Self, BenchError> {
         match &args.file {
-            Some(path) => Ok(Self::User(path.clone())),
+            Some(path) => Ok(Self::User(path.clone(), args.locking())),
             None => depot(args).map(Self::Made),
         }
     }
@@ -73,7 +73,7 @@ impl Source {
 /// # Errors
 /// Those of [`Depot::open`].
 pub(crate) fn depot(args: &BenchArgs) -> Result<Depot, BenchError> {
-    Depot::open(args.dir.as_deref(), !args.no_keep)
+    Depot::open(args.dir.as_deref(), !args.no_keep, args.locking())
 }
 
 /// A kernel mapping to compare with.
@@ -220,8 +220,8 @@ impl Plan {
     ) -> Result<(Vec<DataFile>, Vec<usize>), BenchError> {
         let depot = match source {
             Source::Made(depot) => depot,
-            Source::User(path) => {
-                let (file, found) = DataFile::of_user(path)?;
+            Source::User(path, locking) => {
+                let (file, found) = DataFile::of_user(path, *locking)?;
                 self.suit(path, &file, found)?;
                 for left_out in self.peers.drain(1.min(self.peers.len())..) {
                     note(format!(

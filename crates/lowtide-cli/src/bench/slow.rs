@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lowtide::{Inject, InjectOp, Size};
+use lowtide::{Inject, InjectOp, Request, Size, Verdict};
 use thiserror::Error;
 
 use super::args::{BenchArgs, Target};
@@ -73,11 +73,13 @@ impl Kind {
         Self::NAMES[self as usize].0
     }
 
-    const fn of(op: InjectOp) -> Self {
+    /// The kind of a request, if it goes to the device.
+    const fn of(op: InjectOp) -> Option<Self> {
         match op {
-            InjectOp::Read => Self::Read,
-            InjectOp::Write => Self::Write,
-            InjectOp::Sync => Self::Sync,
+            InjectOp::Read => Some(Self::Read),
+            InjectOp::Write => Some(Self::Write),
+            InjectOp::Sync => Some(Self::Sync),
+            _ => None,
         }
     }
 }
@@ -204,12 +206,10 @@ impl SlowDevice {
 }
 
 impl Inject for SlowDevice {
-    fn before(&self, op: InjectOp, _: u64, len: u64) -> Option<std::io::Error> {
-        let wait = self.wait(Kind::of(op), len, Instant::now());
-        if !wait.is_zero() {
-            std::thread::sleep(wait);
-        }
-        None
+    fn before(&self, request: &Request<'_>) -> Verdict {
+        let wait =
+            Kind::of(request.op).map_or(Duration::ZERO, |kind| self.wait(kind, request.len, Instant::now()));
+        if wait.is_zero() { Verdict::Pass } else { Verdict::Later(wait) }
     }
 }
 

@@ -123,15 +123,20 @@ impl Lowtide {
 
 /// Bytes that are not on the device yet.
 pub(crate) const fn dirty_bytes(stat: &Stat) -> u64 {
-    (stat.memory.file_dirty + stat.memory.file_writeback) * stat.memory.page_bytes
+    stat.dirty.dirty_bytes + stat.dirty.writeback_bytes
 }
 
 /// What the pager counted between two readings, under the kernel's names and in its units.
 pub(crate) fn count(slice: &mut Slice, before: &Stat, after: &Stat) {
     slice.read_bytes = after.io.read_bytes.saturating_sub(before.io.read_bytes);
     slice.write_bytes = after.io.write_bytes.saturating_sub(before.io.write_bytes);
-    slice.write_back.requests = Some(after.io.writes.saturating_sub(before.io.writes));
-    slice.write_back.throttled_ns = Some(after.io.throttled_ns.saturating_sub(before.io.throttled_ns));
+    let since = |count: fn(&Stat) -> u64| Some(count(after).saturating_sub(count(before)));
+    slice.write_back.requests = since(|stat| stat.io.writes);
+    slice.write_back.throttled_ns = since(|stat| stat.io.throttled_ns);
+    slice.write_back.dirty_throttled_ns = since(|stat| stat.dirty.pause_ns);
+    slice.write_back.dirty_pauses = since(|stat| stat.dirty.pauses);
+    slice.write_back.flusher_wakes = since(|stat| stat.io.flusher_wakes);
+    slice.write_back.longest_pause_ns = Some(after.dirty.longest_pause_ns);
     slice.stat = after
         .memory
         .events

@@ -47,6 +47,8 @@ pub(crate) fn of_write_back(rows: &[Row]) -> Table {
             "dirty MiB at the end",
             "flush s",
             "slept ms",
+            "longest",
+            "woken by reclaim",
             "rotated",
             "immediate",
         ],
@@ -65,6 +67,8 @@ pub(crate) fn of_write_back(rows: &[Row]) -> Table {
             sum.write_back.dirty_bytes.map_or_else(String::new, mib),
             format!("{:.2}", sum.flush_seconds),
             slept_ms(&sum),
+            longest_ms(&sum),
+            sum.write_back.flusher_wakes.map_or_else(String::new, |wakes| thousands(wakes as f64)),
             stat("pgrotated"),
             stat("nr_vmscan_immediate_reclaim"),
         ]);
@@ -111,9 +115,14 @@ pub(crate) fn kib_per_write(slice: &Slice) -> String {
     bytes_per_write(slice).map_or_else(String::new, |bytes| format!("{:.1}", bytes / 1024.0))
 }
 
-/// Milliseconds that threads slept for limits.
+/// Milliseconds that writers slept because too much was dirty.
 pub(crate) fn slept_ms(slice: &Slice) -> String {
-    slice.write_back.throttled_ns.map_or_else(String::new, |ns| thousands(ns as f64 / 1e6))
+    slice.write_back.dirty_throttled_ns.map_or_else(String::new, |ns| thousands(ns as f64 / 1e6))
+}
+
+/// Milliseconds of the longest such sleep.
+pub(crate) fn longest_ms(slice: &Slice) -> String {
+    slice.write_back.longest_pause_ns.map_or_else(String::new, |ns| thousands(ns as f64 / 1e6))
 }
 
 fn refaults(slice: &Slice) -> u64 {

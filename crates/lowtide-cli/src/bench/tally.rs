@@ -133,8 +133,16 @@ impl Tally {
 pub(crate) struct WriteBack {
     /// Write requests to the device.
     pub(crate) requests: Option<u64>,
-    /// Nanoseconds that threads slept because too much was dirty or a limit was exceeded, all threads together.
+    /// Nanoseconds that threads slept because a limit was exceeded, all threads together.
     pub(crate) throttled_ns: Option<u64>,
+    /// Nanoseconds that writers slept because too much was dirty, all threads together.
+    pub(crate) dirty_throttled_ns: Option<u64>,
+    /// How often they did.
+    pub(crate) dirty_pauses: Option<u64>,
+    /// Nanoseconds of the longest such sleep since the system began.
+    pub(crate) longest_pause_ns: Option<u64>,
+    /// How often reclaim woke the flushers.
+    pub(crate) flusher_wakes: Option<u64>,
     /// Bytes dirty or under write-back when the operations had ended, before the closing flush; of several slices, of the last.
     pub(crate) dirty_bytes: Option<u64>,
     /// The most that was seen of those at any moment.
@@ -151,7 +159,11 @@ impl WriteBack {
         };
         add(&mut self.requests, next.requests);
         add(&mut self.throttled_ns, next.throttled_ns);
+        add(&mut self.dirty_throttled_ns, next.dirty_throttled_ns);
+        add(&mut self.dirty_pauses, next.dirty_pauses);
+        add(&mut self.flusher_wakes, next.flusher_wakes);
         add(&mut self.oom, next.oom);
+        self.longest_pause_ns = self.longest_pause_ns.max(next.longest_pause_ns);
         self.dirty_bytes = next.dirty_bytes;
         self.dirty_max_bytes = self.dirty_max_bytes.max(next.dirty_max_bytes);
     }

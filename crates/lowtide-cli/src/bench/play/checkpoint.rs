@@ -72,7 +72,7 @@ impl Checkpointer {
     ) -> Result<(Vec<Tally>, Checkpoints), BenchError> {
         let (done, slice_done) = channel::<()>();
         let (tallies, made) = thread::scope(|scope| {
-            let thread = scope.spawn(|| self.make(door, slice_done));
+            let thread = scope.spawn(move || self.make(door, &slice_done));
             let tallies = slice();
             drop(done);
             (tallies, thread.join())
@@ -91,7 +91,7 @@ impl Checkpointer {
     }
 
     /// Makes checkpoints until the other end of `slice_done` is gone.
-    fn make<D: Door>(&self, door: &mut D, slice_done: Receiver<()>) -> (Vec<f64>, Option<DoorError>) {
+    fn make<D: Door>(&self, door: &mut D, slice_done: &Receiver<()>) -> (Vec<f64>, Option<DoorError>) {
         let (mut seconds, mut failed) = (Vec::new(), None);
         let mut due = Instant::now() + self.every;
         while slice_done.recv_timeout(due.saturating_duration_since(Instant::now()))

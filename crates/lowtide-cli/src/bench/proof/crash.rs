@@ -62,7 +62,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
             "lower --threads, or raise --max",
         ));
     }
-    let depot = Depot::open(args.dir.as_deref(), false)?;
+    let depot = Depot::open(args.dir.as_deref(), false, args.locking())?;
     let scratch = depot.scratch("crash")?;
     let files = Files::beside(scratch.path());
     let path = files.now.as_path();

@@ -72,7 +72,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         ));
     }
     let policies = options::policies(args);
-    let depot = Depot::open(args.dir.as_deref(), false)?;
+    let depot = Depot::open(args.dir.as_deref(), false, args.locking())?;
     let scratch = depot.scratch("power-cut")?;
     let files = Files::beside(scratch.path());
     let setting = Setting {

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use lowtide::{Pager, Size};
+use lowtide::{Pager, Policy, Size};
 use lowtide_sys::probe::{Availability, Probe};
 
 use super::Writing;
@@ -26,7 +26,7 @@ use crate::bench::plan;
 use crate::bench::rounds::{Row, Spread, ratio, take_turns};
 use crate::bench::slow::Slowness;
 use crate::bench::system::System;
-use crate::bench::table::{kib_per_write, slept_ms};
+use crate::bench::table::{kib_per_write, longest_ms, slept_ms};
 use crate::bench::tally::{Latency, Slice};
 use crate::bench::workload::report;
 use crate::json::Report;
@@ -64,19 +64,24 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The writers, lowtide's first, and the pagers of those.
+    /// A pager for each policy.
+    fn pagers(&self, args: &BenchArgs) -> Result<Vec<(Pager, Policy)>, BenchError> {
+        let pager = |policy| {
+            let pager = plan::build_pager(args, policy, self.max_bytes, self.page_bytes, None)?;
+            Ok((pager, policy))
+        };
+        policies(args).into_iter().map(pager).collect()
+    }
+
+    /// The writers, lowtide's first.
     fn systems(
         &self,
-        args: &BenchArgs,
+        pagers: Vec<(Pager, Policy)>,
         place: &Rc<Place>,
         direct: bool,
-    ) -> Result<(Vec<Box<dyn System>>, Vec<Pager>), BenchError> {
-        let (mut ways, mut pagers) = (Vec::new(), Vec::new());
-        for policy in policies(args) {
-            let pager = plan::build_pager(args, policy, self.max_bytes, self.page_bytes, None)?;
-            pagers.push(pager.clone());
-            ways.push(Way::Lowtide(pager, policy));
-        }
+    ) -> Result<Vec<Box<dyn System>>, BenchError> {
+        let mut ways: Vec<Way> =
+            pagers.into_iter().map(|(pager, policy)| Way::Lowtide(pager, policy)).collect();
         for &peer in &self.peers {
             let started = match peer {
                 Against::Dd if !direct => {
@@ -103,7 +108,7 @@ impl Plan {
             }
         }
         let writer = |way| Box::new(Writer { way, place: Rc::clone(place) }) as Box<dyn System>;
-        Ok((ways.into_iter().map(writer).collect(), pagers))
+        Ok(ways.into_iter().map(writer).collect())
     }
 
     fn head(&self, machine: &Machine, scratch: &Scratch) {
@@ -139,6 +144,7 @@ impl Plan {
                 "flush s",
                 "p99 µs",
                 "slept ms",
+                "longest",
                 "oom",
                 "dirty MiB max",
                 "writes",
@@ -158,6 +164,7 @@ impl Plan {
                 each(sum.flush_seconds),
                 us(Latency::from_pairs(&sum.latency).quantile_us(0.99)),
                 slept_ms(&sum),
+                longest_ms(&sum),
                 sum.write_back.oom.map_or_else(String::new, |oom| oom.to_string()),
                 sum.write_back.dirty_max_bytes.map_or_else(String::new, mib),
                 sum.write_back.requests.map_or_else(String::new, |writes| thousands(writes as f64)),
@@ -211,8 +218,10 @@ pub(super) fn run(writing: Writing, args: &BenchArgs) -> Result<(), BenchError> 
     let example = place.depot.scratch("fill")?;
     let direct = lowtide_sys::file::direct_alignment(example.file())
         .map_err(|source| BenchError::file("examine", example.path(), source))?;
-    let (mut systems, pagers) = plan.systems(args, &place, direct.is_some())?;
-    let machine = Machine::of(&probe, example.path(), example.file(), report(&pagers))?;
+    let pagers = plan.pagers(args)?;
+    let io = pagers.first().map(|(pager, _)| report(std::slice::from_ref(pager))).unwrap_or_default();
+    let mut systems = plan.systems(pagers, &place, direct.is_some())?;
+    let machine = Machine::of(&probe, example.path(), example.file(), io)?;
     plan.head(&machine, &example);
     drop(example);
 
