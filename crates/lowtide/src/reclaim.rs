@@ -133,7 +133,7 @@ impl Pool {
                 Step::WakeFlushers => {
                     self.io.flusher_wakes.fetch_add(1, Relaxed);
                     if self.background {
-                        self.write_back_below(MemcgId::ROOT);
+                        self.ask_to_flush(&mut state, MemcgId::ROOT);
                     } else {
                         flush = true;
                     }
