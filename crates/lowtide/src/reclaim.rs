@@ -10,6 +10,7 @@
 //!
 //! Why that is safe is told in `hazard.rs`. Only the aging walk lets go of the lock in between, every few tables.
 
+use crate::fault_sites::FaultSite;
 use crate::hazard;
 use crate::pool::{Pool, State};
 use crate::space::Space;
@@ -131,6 +132,7 @@ impl Pool {
                 }
                 Step::Walk => state = self.walk(state, reclaim.age_job()),
                 Step::WakeFlushers => {
+                    self.fault_sites.mark(FaultSite::ReclaimWokeFlushers);
                     self.io.flusher_wakes.fetch_add(1, Relaxed);
                     if self.background {
                         self.ask_to_flush(&mut state, MemcgId::ROOT);
@@ -139,6 +141,7 @@ impl Pool {
                     }
                 }
                 Step::Throttle(_, nanos) => {
+                    self.fault_sites.mark(FaultSite::ReclaimThrottled);
                     (state, _) = self
                         .freed
                         .wait_timeout(state, Duration::from_nanos(nanos))

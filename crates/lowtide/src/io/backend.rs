@@ -30,7 +30,7 @@ use super::overlap::{Batch, Engine, Writer};
 use super::psync::Psync;
 use super::request::{Read, Write, check_range};
 use super::uring::Uring;
-use crate::fault_sites::FaultSites;
+use crate::fault_sites::{FaultSite, FaultSites};
 
 /// Moves pages between files and the arena. Shared by all threads of a pager.
 pub(crate) struct Backend {
@@ -226,13 +226,17 @@ impl Backend {
     /// The kernel's: `EFBIG`, `EINVAL`, `EPERM`, `ENOSPC` and `EDQUOT` where metadata must grow.
     pub(crate) fn extend(&self, path: &Arc<PathBuf>, file: &File, len: u64) -> io::Result<()> {
         let act = || file.set_len(len);
-        match &self.inject {
+        let extended = match &self.inject {
             None => act(),
             Some(inject) => {
                 let (op, number) = (InjectOp::Extend, self.next_number());
                 carry_out(&**inject, &Request { op, path, offset: len, len: 0, number }, act)
             }
+        };
+        if extended.is_err() {
+            self.sites.mark(FaultSite::ExtendFailed);
         }
+        extended
     }
 
     /// Counts the open rings: one strong reference for each, and one for the backend.
