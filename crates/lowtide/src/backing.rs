@@ -6,6 +6,9 @@
 //! **The lock** is `flock(2)` on the whole file: shared while the pager only reads it, exclusive from the first open for writing on. It is advice:
 //! it keeps other pagers away that ask for it too, and nobody else. Two of them with the same file would each write pages that the other
 //! has in memory in another version. A file system without locks is used without.
+//!
+//! A lock that is held is asked for again for a moment. A process that was killed keeps its lock until the kernel has ended the requests it
+//! had in flight, and that may be after the process is gone: whoever is started in its place must wait for these writes, not be refused.
 
 use crate::config::IoMode;
 use crate::error::OpenError;
@@ -19,6 +22,12 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// How long a lock that somebody holds is asked for.
+const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+/// Time between two times.
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// What makes two opens the same file, whatever its names are.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -257,14 +266,20 @@ impl Backing {
         }
     }
 
-    /// Asks for the lock; false where there are no locks.
+    /// Asks for the lock, for up to [`LOCK_PATIENCE`]; false where there are no locks.
     fn try_lock(&self, file: &File, exclusive: bool) -> Result<bool, OpenError> {
         let operation = if exclusive {
             FlockOperation::NonBlockingLockExclusive
         } else {
             FlockOperation::NonBlockingLockShared
         };
-        match flock(file, operation) {
+        let deadline = Instant::now() + LOCK_PATIENCE;
+        let mut locked = flock(file, operation);
+        while locked == Err(Errno::WOULDBLOCK) && Instant::now() < deadline {
+            std::thread::sleep(LOCK_PAUSE);
+            locked = flock(file, operation);
+        }
+        match locked {
             Ok(()) => Ok(true),
             Err(Errno::WOULDBLOCK) => Err(OpenError::Locked { path: self.path.to_path_buf() }),
             Err(error) => {
