@@ -7,8 +7,9 @@
 //! it keeps other pagers away that ask for it too, and nobody else. Two of them with the same file would each write pages that the other
 //! has in memory in another version. A file system without locks is used without.
 //!
-//! A lock that is held is asked for again for a moment. A process that was killed keeps its lock until the kernel has ended the requests it
-//! had in flight, and that may be after the process is gone: whoever is started in its place must wait for these writes, not be refused.
+//! The kernel ends what a killed process had in flight after the process is gone. A late write must not meet whoever is started in its place. So
+//! the lock is on the descriptor that pages are written through: a request keeps its descriptor open, and an open descriptor keeps its
+//! lock, until the last write has ended. And a lock that is held is asked for again for a moment: its owner may be dead.
 
 use crate::config::IoMode;
 use crate::error::OpenError;
@@ -107,8 +108,13 @@ impl Descriptors {
         self.key
     }
 
+    /// The descriptor for transfers of whole pages.
+    fn pages(&self) -> &File {
+        self.direct.as_ref().unwrap_or(&self.buffered)
+    }
+
     fn page_fd(&self) -> RawFd {
-        self.direct.as_ref().unwrap_or(&self.buffered).as_raw_fd()
+        self.pages().as_raw_fd()
     }
 }
 
@@ -228,7 +234,7 @@ impl Backing {
     /// [`OpenError::Locked`] when somebody writes the file.
     pub(crate) fn lock_shared(&self) -> Result<(), OpenError> {
         let mut held = crate::sync::lock(&self.held);
-        if *held == Held::Nothing && self.try_lock(&self.first.buffered, false)? {
+        if *held == Held::Nothing && self.try_lock(self.first.pages(), false)? {
             *held = Held::Shared;
         }
         Ok(())
@@ -247,10 +253,10 @@ impl Backing {
         // A lock belongs to the descriptors of one open; that of another would stand in the way.
         let change = std::mem::replace(&mut *held, Held::Nothing) == Held::Shared;
         if change {
-            let _ = flock(&self.first.buffered, FlockOperation::Unlock);
+            let _ = flock(self.first.pages(), FlockOperation::Unlock);
         }
         let on = if self.is_writable() { self.writer() } else { new.unwrap_or(&self.first) };
-        match self.try_lock(&on.buffered, true) {
+        match self.try_lock(on.pages(), true) {
             Ok(taken) => {
                 if taken {
                     *held = Held::Exclusive;
@@ -258,7 +264,7 @@ impl Backing {
                 Ok(())
             }
             Err(e) => {
-                if change && self.try_lock(&self.first.buffered, false).is_ok_and(|taken| taken) {
+                if change && self.try_lock(self.first.pages(), false).is_ok_and(|taken| taken) {
                     *held = Held::Shared;
                 }
                 Err(e)
@@ -294,8 +300,8 @@ impl Backing {
         let mut held = crate::sync::lock(&self.held);
         let file = match std::mem::replace(&mut *held, Held::Nothing) {
             Held::Nothing => return,
-            Held::Shared => &self.first.buffered,
-            Held::Exclusive => self.buffered(),
+            Held::Shared => self.first.pages(),
+            Held::Exclusive => self.writer().pages(),
         };
         let _ = flock(file, FlockOperation::Unlock);
     }
