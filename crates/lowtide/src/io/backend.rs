@@ -5,7 +5,7 @@
 //! | [`read_one`](Backend::read_one) | a miss | in the calling thread, which waits |
 //! | [`batch`](Backend::batch) | `get_many`, prefetch, read-ahead | up to [`capacity`](Batch::capacity) at once |
 //! | [`writer`](Backend::writer) | write-back and flush | overlapped; waits end after a time |
-//! | [`write_run`](Backend::write_run), [`sync`](Backend::sync), [`extend`](Backend::extend) | whoever has one thing to do | in the calling thread, which waits |
+//! | [`write_run`](Backend::write_run), [`extend`](Backend::extend) | whoever has one thing to do | in the calling thread, which waits |
 //!
 //! Every call carries a request to its end: interruptions are repeated, short transfers continued (the
 //! rules are in `job.rs`). An error is the kernel's, unchanged, or one that a test injected.
@@ -18,6 +18,7 @@
 
 use std::fs::File;
 use std::io;
+#[cfg(test)]
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::choose::{IoEngine, OpenError, Options, hint};
 use super::inject::{Inject, InjectOp, Request, carry_out};
-use super::job::{Job, SyncJob, WriteJob};
+use super::job::{Job, WriteJob};
 use super::overlap::{Batch, Engine, Writer};
 use super::psync::Psync;
 use super::request::{Read, Write, check_range};
@@ -181,42 +182,11 @@ impl Backend {
             check_range(write.offset, write.len())?;
             return if write.len() == 0 { Ok(()) } else { WriteJob::new(write).run().map(drop) };
         }
-        let mut results = self.write_runs(vec![write]);
-        results.pop().expect("a result for each run")
-    }
-
-    /// Writes several runs, overlapped, and returns when all have ended: one result for each, in their
-    /// order. Runs that overlap in the file reach it in any order.
-    pub(crate) fn write_runs(&self, writes: Vec<Write>) -> Vec<io::Result<()>> {
-        let mut results: Vec<io::Result<()>> = writes.iter().map(|_| Ok(())).collect();
         let mut writer = self.writer();
-        for (index, write) in writes.into_iter().enumerate() {
-            writer.push(Write { user: index as u64, ..write });
-        }
-        let mut ended = Vec::with_capacity(results.len());
-        writer.wait(results.len(), None, &mut ended);
-        for completion in ended {
-            results[completion.user as usize] = completion.result.map(drop);
-        }
-        results
-    }
-
-    /// Makes everything written to the file durable (`fdatasync(2)`), in the calling thread.
-    ///
-    /// # Errors
-    ///
-    /// The kernel's. After `EIO` the kernel may have dropped what it could not write, and a second call may
-    /// succeed without having written it: the pages of the file that were written since the last success
-    /// must be written again first.
-    pub(crate) fn sync(&self, path: &Arc<PathBuf>, fd: RawFd) -> io::Result<()> {
-        let act = || SyncJob { fd }.run().map(drop);
-        match &self.inject {
-            None => act(),
-            Some(inject) => {
-                let number = self.next_number();
-                carry_out(&**inject, &Request { op: InjectOp::Sync, path, offset: 0, len: 0, number }, act)
-            }
-        }
+        writer.push(write);
+        let mut ended = Vec::with_capacity(1);
+        writer.wait(1, None, &mut ended);
+        ended.pop().expect("the write was waited for").result.map(drop)
     }
 
     /// Makes the file `len` bytes long (`ftruncate(2)`), in the calling thread.

@@ -359,8 +359,10 @@ impl<'b> Writer<'b> {
         self.overlap.push(&path, user, Work::Write(WriteJob::new(write)));
     }
 
-    /// Adds an `fdatasync` of a descriptor, which stays open until the completion is returned. About errors see
-    /// [`Backend::sync`].
+    /// Adds an `fdatasync(2)` of a descriptor, which stays open until the completion is returned.
+    ///
+    /// After an error the kernel may have dropped what it could not write, and a second sync may succeed without having
+    /// written it: what was written since the last good one must be written again first.
     pub(crate) fn push_sync(&mut self, path: &Arc<PathBuf>, fd: RawFd, user: u64) {
         self.overlap.push(path, user, Work::Sync(SyncJob { fd }));
     }
@@ -377,6 +379,7 @@ impl<'b> Writer<'b> {
     }
 
     /// Requests that were pushed and whose completion has not been returned.
+    #[cfg(test)]
     pub(crate) fn in_flight(&self) -> usize {
         self.overlap.in_flight()
     }

@@ -229,7 +229,7 @@ fn read_when_quiet(path: &Path) -> io::Result<Vec<u8>> {
     while let Err(error) = file.try_lock() {
         match error {
             TryLockError::WouldBlock if Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(1))
+                std::thread::sleep(Duration::from_millis(1));
             }
             error => return Err(error.into()),
         }

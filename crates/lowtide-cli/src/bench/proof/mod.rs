@@ -102,12 +102,16 @@ struct ProofRow {
     seconds: f64,
     /// Kills, or cuts of the power.
     cycles: u64,
+    /// Records written; of killed processes, those that a flush had promised.
     writes: u64,
-    reads: u64,
+    /// Records read and compared before the end; killed processes do not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reads: Option<u64>,
     /// Flushes that returned well.
     flushes: u64,
     /// Operations that ended in an error, which on a failing disk they may.
-    refused: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<u64>,
     /// Bytes compared with what must be there.
     verified_bytes: u64,
     lost_bytes: u64,
@@ -179,9 +183,9 @@ fn conclude(
         seconds,
         cycles: tally.cycles,
         writes: tally.writes,
-        reads: tally.reads,
+        reads: (setting.proof == Proof::PowerCut).then_some(tally.reads),
         flushes: tally.flushes,
-        refused: tally.refused,
+        refused: (setting.proof == Proof::PowerCut).then_some(tally.refused),
         verified_bytes: found.verified,
         lost_bytes: found.lost,
         wrong_bytes: found.wrong,
@@ -191,14 +195,16 @@ fn conclude(
         faults: coverage.map_or(Vec::new(), coverage::Coverage::fault_rows),
         sites: coverage.map_or(Vec::new(), coverage::Coverage::site_rows),
     };
-    let what = match setting.proof {
-        Proof::Crash => "kills",
-        Proof::PowerCut => "power cuts",
-    };
-    out::line(format_args!(
-        "{} {what} in {seconds:.1} s: {} writes, {} reads, {} flushes; {} operations refused by the disk",
-        tally.cycles, tally.writes, tally.reads, tally.flushes, tally.refused
-    ));
+    let (cycles, writes, flushes) = (tally.cycles, tally.writes, tally.flushes);
+    out::line(match setting.proof {
+        Proof::Crash => {
+            format!("{cycles} kills in {seconds:.1} s: {flushes} flushes promised {writes} records")
+        }
+        Proof::PowerCut => format!(
+            "{cycles} power cuts in {seconds:.1} s: {writes} writes, {} reads, {flushes} flushes; {} operations refused",
+            tally.reads, tally.refused
+        ),
+    });
     out::line(format_args!(
         "{} bytes verified: {} lost, {} wrong; {} records torn between sectors, which is allowed",
         found.verified, found.lost, found.wrong, found.torn

@@ -157,3 +157,27 @@ pub(super) fn drain(batch: &mut Batch<'_>) -> Vec<Completion> {
     assert_eq!(batch.in_flight(), 0);
     completions
 }
+
+/// Writes several runs, overlapped: one result for each, in their order.
+pub(super) fn write_runs(backend: &Backend, writes: Vec<Write>) -> Vec<io::Result<()>> {
+    let mut results: Vec<io::Result<()>> = writes.iter().map(|_| Ok(())).collect();
+    let mut writer = backend.writer();
+    for (index, write) in writes.into_iter().enumerate() {
+        writer.push(Write { user: index as u64, ..write });
+    }
+    let mut ended = Vec::new();
+    writer.wait(results.len(), None, &mut ended);
+    for completion in ended {
+        results[completion.user as usize] = completion.result.map(drop);
+    }
+    results
+}
+
+/// Makes a file durable.
+pub(super) fn sync(backend: &Backend, fd: RawFd) -> io::Result<()> {
+    let mut writer = backend.writer();
+    writer.push_sync(&anon(), fd, 0);
+    let mut ended = Vec::new();
+    writer.wait(1, None, &mut ended);
+    ended.remove(0).result.map(drop)
+}

@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use super::super::{Completion, IoEngine, Options};
-use super::world::{Disk, Memory, PAGE, anon, content, open, open_with};
+use super::world::{Disk, Memory, PAGE, anon, content, open, open_with, sync, write_runs};
 
 pub(super) fn a_run_is_written_from_scattered_memory(engine: IoEngine) {
     let Some(backend) = open(engine) else { return };
@@ -17,7 +17,7 @@ pub(super) fn a_run_is_written_from_scattered_memory(engine: IoEngine) {
         let from = order.map(|page| page * PAGE);
         backend.write_run(memory.write(fd, 3 * PAGE as u64, &from, PAGE, 0)).unwrap();
         backend.write_run(memory.write(fd, 0, &[], PAGE, 0)).unwrap();
-        backend.sync(&anon(), fd).unwrap();
+        sync(&backend, fd).unwrap();
         let found = memory.bytes_mut(0, 8 * PAGE);
         file.read_exact_at(&mut found[..6 * PAGE], 2 * PAGE as u64).unwrap();
         assert!(found[..PAGE] == content(2 * PAGE as u64, PAGE), "{kind}: the page before is untouched");
@@ -42,7 +42,7 @@ pub(super) fn more_slices_than_one_call_takes(engine: IoEngine) {
         let half = (SLICES * LEN) as u64;
         let runs = [0, half].map(|offset| memory.write(fd, offset, &from, LEN, 0));
         backend.write_run(runs[0].clone()).unwrap();
-        for result in backend.write_runs(runs.to_vec()) {
+        for result in write_runs(&backend, runs.to_vec()) {
             result.unwrap();
         }
         for offset in [0, half] {
@@ -73,7 +73,7 @@ pub(super) fn runs_are_written_side_by_side(engine: IoEngine) {
             let fd = if run % 5 == 4 { -1 } else { fd };
             memory.write(fd, (3 * run * PAGE) as u64, &[run * PAGE, (run + RUNS) * PAGE], PAGE, 0)
         });
-        let results = backend.write_runs(runs.collect());
+        let results = write_runs(&backend, runs.collect());
         assert_eq!(results.len(), RUNS);
         for (run, result) in results.into_iter().enumerate() {
             let offset = (3 * run * PAGE) as u64;
@@ -91,7 +91,7 @@ pub(super) fn runs_are_written_side_by_side(engine: IoEngine) {
                 );
             }
         }
-        assert!(backend.write_runs(Vec::new()).is_empty());
+        assert!(write_runs(&backend, Vec::new()).is_empty());
         // For the next descriptor, the file as it was.
         let fresh = content(0, 3 * RUNS * PAGE);
         disk.opened[0].1.write_all_at(&fresh, 0).unwrap();
