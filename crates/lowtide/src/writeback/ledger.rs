@@ -169,6 +169,13 @@ impl Ledger {
         self.retry.map(|retry| retry.at)
     }
 
+    /// Somebody needs the memory of what failed: it is tried again as soon as possible, and left alone for longer if that fails too.
+    pub(crate) fn hurry(&mut self, now: Instant) {
+        if let Some(retry) = &mut self.retry {
+            retry.at = retry.at.min(now);
+        }
+    }
+
     fn fail(&mut self, failure: Failure, now: Instant) {
         // All failures of one round are one.
         if self.retry.is_none_or(|retry| retry.at <= now) {
