@@ -257,11 +257,9 @@ fn ten_small_tenants_each_write_sixteen_times_what_they_may_hold() {
             OpenOptions::new().write(true).tenant(&tenant).open(&pager, path).unwrap()
         })
         .collect();
-    let began = Instant::now();
     std::thread::scope(|scope| {
         views.iter().for_each(|view| drop(scope.spawn(|| write_round(view, 0, 1024, 16))))
     });
-    eprintln!("ten tenants: {:?}, {:?}", began.elapsed(), pager.stat());
     for (i, view) in (0..).zip(&views) {
         view.flush().unwrap();
         let written = std::fs::read(dir.path().join(format!("{i}"))).unwrap();
