@@ -8,9 +8,8 @@
 //! evictable: guards are dropped and writes end. Dirty pages below the full group are written by whoever waits.
 
 use crate::pool::{Pool, State};
-use crate::space::Space;
 use lowtide_core::{Charge, MemcgId, Next, SpaceId, Task};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Pause between two tries of a charge that waits.
@@ -43,15 +42,6 @@ impl State {
             }
             Payer::Reservation(index) => self.reservations.group(index),
         }
-    }
-}
-
-/// Lets write-back try at once what has failed in a full group: the device may work again, and somebody is waiting.
-fn hurry(state: &State, over: MemcgId) {
-    let now = Instant::now();
-    let within = |space: &&Arc<Space>| state.engine.is_within(state.engine.group_of_space(space.id), over);
-    for space in state.spaces.iter().flatten().filter(within) {
-        crate::sync::lock(&space.ledger).hurry(now);
     }
 }
 
@@ -103,10 +93,7 @@ impl Pool {
                 continue;
             }
             // Everything is held, in flight, dirty or being written. Others will let go of some of it.
-            let deadline = *deadline.get_or_insert_with(|| {
-                hurry(&state, over);
-                Instant::now() + self.patience
-            });
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.patience);
             if !wait || Instant::now() >= deadline || !state.engine.may_become_reclaimable(over) {
                 return (state, Err(Full { over, payer: group }));
             }
@@ -122,7 +109,7 @@ impl Pool {
     ) -> MutexGuard<'a, State> {
         if state.engine.dirty() > 0 {
             drop(state);
-            self.write_back_below(over);
+            self.write_back_urgently(over);
             state = self.lock();
         }
         (state, _) = self.freed.wait_timeout(state, PAUSE).unwrap_or_else(PoisonError::into_inner);

@@ -12,6 +12,7 @@ pub(crate) struct IoCounters {
     pub(crate) writes: AtomicU64,
     pub(crate) write_bytes: AtomicU64,
     pub(crate) throttled_ns: AtomicU64,
+    pub(crate) flusher_wakes: AtomicU64,
 }
 
 impl IoCounters {
@@ -22,6 +23,7 @@ impl IoCounters {
             writes: self.writes.load(Relaxed),
             write_bytes: self.write_bytes.load(Relaxed),
             throttled_ns: self.throttled_ns.load(Relaxed),
+            flusher_wakes: self.flusher_wakes.load(Relaxed),
         }
     }
 }
@@ -39,6 +41,8 @@ pub struct IoStat {
     pub write_bytes: u64,
     /// Nanoseconds that threads slept because a tenant was over a limit, all threads together.
     pub throttled_ns: u64,
+    /// How often reclaim found so much dirty that it woke the flushers.
+    pub flusher_wakes: u64,
 }
 
 /// Dirty data of a pager or a tenant, and of what is below it: how much there is, how much there may be, and what its writers were made to wait.

@@ -21,7 +21,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::choose::{IoEngine, OpenError, Options, hint};
 use super::inject::{Inject, InjectOp, Request, carry_out};
@@ -30,7 +30,7 @@ use super::overlap::{Batch, Engine, Writer};
 use super::psync::Psync;
 use super::request::{Read, Write, check_range};
 use super::uring::Uring;
-use crate::fault_sites::FaultSites;
+use crate::fault_sites::{FaultSite, FaultSites};
 
 /// Moves pages between files and the arena. Shared by all threads of a pager.
 pub(crate) struct Backend {
@@ -39,6 +39,8 @@ pub(crate) struct Backend {
     psync: Psync,
     inject: Option<Arc<dyn Inject>>,
     sites: Arc<FaultSites>,
+    /// Requests that the injector was asked about.
+    requests: AtomicU64,
     /// Whether requests were left in flight for ever.
     abandoned: AtomicBool,
     reason: String,
@@ -85,7 +87,8 @@ impl Backend {
         };
         tracing::debug!(%reason, "I/O engine chosen");
         let (inject, sites) = (options.inject, options.sites);
-        Ok(Backend { uring, psync, inject, sites, abandoned: AtomicBool::new(false), reason })
+        let (requests, abandoned) = (AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Backend { uring, psync, inject, sites, requests, abandoned, reason })
     }
 
     /// The engine in use: [`IoEngine::Uring`] or [`IoEngine::Psync`].
@@ -106,6 +109,11 @@ impl Backend {
     /// Where faults are counted.
     pub(super) fn sites(&self) -> &FaultSites {
         &self.sites
+    }
+
+    /// A number for a request that an injector is asked about.
+    pub(super) fn next_number(&self) -> u64 {
+        self.requests.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(super) fn note_abandoned(&self) {
@@ -205,7 +213,8 @@ impl Backend {
         match &self.inject {
             None => act(),
             Some(inject) => {
-                carry_out(&**inject, &Request { op: InjectOp::Sync, path, offset: 0, len: 0 }, act)
+                let number = self.next_number();
+                carry_out(&**inject, &Request { op: InjectOp::Sync, path, offset: 0, len: 0, number }, act)
             }
         }
     }
@@ -217,12 +226,17 @@ impl Backend {
     /// The kernel's: `EFBIG`, `EINVAL`, `EPERM`, `ENOSPC` and `EDQUOT` where metadata must grow.
     pub(crate) fn extend(&self, path: &Arc<PathBuf>, file: &File, len: u64) -> io::Result<()> {
         let act = || file.set_len(len);
-        match &self.inject {
+        let extended = match &self.inject {
             None => act(),
             Some(inject) => {
-                carry_out(&**inject, &Request { op: InjectOp::Extend, path, offset: len, len: 0 }, act)
+                let (op, number) = (InjectOp::Extend, self.next_number());
+                carry_out(&**inject, &Request { op, path, offset: len, len: 0, number }, act)
             }
+        };
+        if extended.is_err() {
+            self.sites.mark(FaultSite::ExtendFailed);
         }
+        extended
     }
 
     /// Counts the open rings: one strong reference for each, and one for the backend.

@@ -134,6 +134,7 @@ pub(super) struct Worker<'p> {
     pub(super) running: bool,
     /// When files are looked at next: for something to try again, and for their age.
     pub(super) look_at: Instant,
+    pub(super) looked: Instant,
     ended: Vec<Completion>,
 }
 
@@ -146,7 +147,7 @@ pub(super) fn flusher(pool: &Arc<Pool>, device: &Arc<Device>) {
         for ticket in &orders.tickets {
             worker.accept(ticket);
         }
-        worker.look();
+        worker.look(orders.rung);
         if let Some(deadline) = orders.closing {
             if !std::mem::replace(&mut closing, true) {
                 worker.accept_orphans();
@@ -184,6 +185,7 @@ impl<'p> Worker<'p> {
             turn: 0,
             running: false,
             look_at: Instant::now(),
+            looked: Instant::now(),
             ended: Vec::new(),
         }
     }
@@ -262,7 +264,7 @@ impl<'p> Worker<'p> {
 
     /// Writes a batch of a group's dirty pages, in a thread that has its turn. Returns the pages written.
     pub(super) fn write_some(mut self, group: MemcgId) -> u64 {
-        self.look();
+        self.look(true);
         self.take_work_for(group);
         while self.work.is_some() || !self.is_done() {
             self.advance(true);
