@@ -20,7 +20,7 @@
 //! When no round wants room in flight, the worker does what `work.rs` says: more is dirty than should be, something has been dirty for long, reclaim asks. It
 //! writes each file from where it stopped the last time, and goes from file to file.
 
-use super::collect::{InFlight, Tail, pages_of};
+use super::collect::{CACHE_SHIFT, InFlight, Tail, pages_of};
 use super::device::{Device, Ticket};
 use super::ledger::Failure;
 use super::work::Work;
@@ -99,9 +99,6 @@ impl Round {
         }
     }
 }
-
-/// log2 of the bytes that the kernel's page cache keeps together.
-const CACHE_SHIFT: u32 = 12;
 
 /// Whether two runs must not be in flight together: one goes through the page cache in part, and the other past it into the same page of the cache. The kernel could then not drop that page after
 /// the direct write, and would report the collision as an error of the file. Only base pages smaller than the cache's get so near to each other.
@@ -426,7 +423,7 @@ impl<'p> Worker<'p> {
             return;
         }
         let space = &Arc::clone(&run.space);
-        if slices.is_empty() && tail.is_some() {
+        if slices.is_empty() && run.tail.is_some() {
             return self.start_tail(run);
         }
         let slot = self.take_slot(InHand::Run(run));
