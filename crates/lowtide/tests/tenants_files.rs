@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Dir, byte_at};
-use lowtide::{OpenOptions, Pager, Size, Tenant, TenantFile};
+use lowtide::{DirtyLimits, DirtyShare, OpenOptions, Pager, Size, Tenant, TenantFile};
 use procfs_core::{FromRead, MemoryPressure, VmStat};
 use std::collections::HashMap;
 use std::fs;
@@ -71,7 +71,14 @@ fn busy(dir: &Dir, pager: &Pager) -> (Tenant, Tenant, Vec<Box<dyn std::any::Any>
 }
 
 fn pager(max: u64) -> Pager {
-    Pager::builder().max(pages(max)).background(false).patience(Duration::from_millis(30)).build().unwrap()
+    Pager::builder()
+        .max(pages(max))
+        .background(false)
+        .patience(Duration::from_millis(30))
+        // Nothing is written before it is asked for.
+        .dirty_limits(DirtyLimits { background: DirtyShare::Percent(50), hard: DirtyShare::Percent(100) })
+        .build()
+        .unwrap()
 }
 
 #[test]
