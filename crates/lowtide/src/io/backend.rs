@@ -5,27 +5,26 @@
 //! | [`read_one`](Backend::read_one) | a miss | in the calling thread, which waits |
 //! | [`batch`](Backend::batch) | `get_many`, prefetch, read-ahead | up to [`capacity`](Batch::capacity) at once |
 //! | [`writer`](Backend::writer) | write-back and flush | overlapped; waits end after a time |
-//! | [`write_run`](Backend::write_run), [`sync`](Backend::sync), [`extend`](Backend::extend) | whoever has one thing to do | in the calling thread, which waits |
+//! | [`write_run`](Backend::write_run), [`extend`](Backend::extend) | whoever has one thing to do | in the calling thread, which waits |
 //!
 //! Every call carries a request to its end: interruptions are repeated, short transfers continued (the
 //! rules are in `job.rs`). An error is the kernel's, unchanged, or one that a test injected.
 //!
-//! io_uring is used where it was found to work. A single write and `fdatasync` in the calling thread go through plain
-//! system calls in either case, because there is nothing to overlap them with. When a thread cannot get a ring
+//! io_uring is used where it was found to work. A single write in the calling thread goes through a plain
+//! system call in either case, because there is nothing to overlap it with. When a thread cannot get a ring
 //! (the process has no descriptor left, say), its requests quietly take the other engine.
 //!
 //! A backend must not be used in a child made by `fork`: rings and threads belong to the parent.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::choose::{IoEngine, OpenError, Options, hint};
 use super::inject::{Inject, InjectOp, Request, carry_out};
-use super::job::{Job, SyncJob, WriteJob};
+use super::job::{Job, WriteJob};
 use super::overlap::{Batch, Engine, Writer};
 use super::psync::Psync;
 use super::request::{Read, Write, check_range};
@@ -201,24 +200,6 @@ impl Backend {
         results
     }
 
-    /// Makes everything written to the file durable (`fdatasync(2)`), in the calling thread.
-    ///
-    /// # Errors
-    ///
-    /// The kernel's. After `EIO` the kernel may have dropped what it could not write, and a second call may
-    /// succeed without having written it: the pages of the file that were written since the last success
-    /// must be written again first.
-    pub(crate) fn sync(&self, path: &Arc<PathBuf>, fd: RawFd) -> io::Result<()> {
-        let act = || SyncJob { fd }.run().map(drop);
-        match &self.inject {
-            None => act(),
-            Some(inject) => {
-                let number = self.next_number();
-                carry_out(&**inject, &Request { op: InjectOp::Sync, path, offset: 0, len: 0, number }, act)
-            }
-        }
-    }
-
     /// Makes the file `len` bytes long (`ftruncate(2)`), in the calling thread.
     ///
     /// # Errors
@@ -247,7 +228,7 @@ impl Backend {
 
     /// Makes the descriptor of this thread's ring refer to another file.
     #[cfg(test)]
-    pub(super) fn replace_idle_ring(&self, with: RawFd) {
+    pub(super) fn replace_idle_ring(&self, with: std::os::fd::RawFd) {
         self.uring.as_ref().expect("io_uring is in use").replace_idle_ring(with);
     }
 }

@@ -359,8 +359,9 @@ impl<'b> Writer<'b> {
         self.overlap.push(&path, user, Work::Write(WriteJob::new(write)));
     }
 
-    /// Adds an `fdatasync` of a descriptor, which stays open until the completion is returned. About errors see
-    /// [`Backend::sync`].
+    /// Adds an `fdatasync` of a descriptor, which stays open until the completion is returned. After `EIO` the kernel may
+    /// have dropped what it could not write, and a second sync may succeed without having written it: the pages of the file that were written since
+    /// the last success must be written again first.
     pub(crate) fn push_sync(&mut self, path: &Arc<PathBuf>, fd: RawFd, user: u64) {
         self.overlap.push(path, user, Work::Sync(SyncJob { fd }));
     }
@@ -377,6 +378,7 @@ impl<'b> Writer<'b> {
     }
 
     /// Requests that were pushed and whose completion has not been returned.
+    #[cfg(test)]
     pub(crate) fn in_flight(&self) -> usize {
         self.overlap.in_flight()
     }

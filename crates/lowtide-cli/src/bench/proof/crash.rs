@@ -7,8 +7,8 @@
 //! mixed up by their own machinery. What the kernel itself may lose, `bench power-cut` plays.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io;
+use std::fs::{File, TryLockError};
+use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -172,7 +172,8 @@ fn kill_one(args: &VictimArgs, life: Duration) -> Result<Vec<Message>, BenchErro
                 interrupt::check(|| "starting a writer".into())?;
             }
             Err(_) => {
-                return Err(broken("did not begin; its reason is above")(io::ErrorKind::TimedOut.into()));
+                let what = "did not begin; its reason is above".to_owned();
+                return Err(BenchError::Peer { peer: "crash-writer", what });
             }
         }
     }
@@ -220,6 +221,24 @@ fn promise(layout: &Layout, victim: &VictimArgs, said: &[Message], ledger: &mut 
     }
 }
 
+/// Reads the file when nothing of a killed process is under way any more. The kernel ends what it had in flight after the process is gone,
+/// and then lets go of its lock.
+fn read_when_quiet(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let deadline = Instant::now() + PATIENCE;
+    while let Err(error) = file.try_lock() {
+        match error {
+            TryLockError::WouldBlock if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(1))
+            }
+            error => return Err(error.into()),
+        }
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Compares the file with the ledger.
 fn verify(
     path: &Path,
@@ -227,7 +246,7 @@ fn verify(
     victim: &VictimArgs,
     ledger: &mut Ledger,
 ) -> Result<Findings, BenchError> {
-    let file = std::fs::read(path).map_err(|source| BenchError::file("read", path, source))?;
+    let file = read_when_quiet(path).map_err(|source| BenchError::file("read", path, source))?;
     let begun = |slot: usize, number| victim.part(slot % victim.threads).begun(layout, slot, number);
     let mut findings = ledger.settle(layout, &file, begun);
     if let Some(first) = &mut findings.first {

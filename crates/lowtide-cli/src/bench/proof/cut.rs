@@ -48,9 +48,9 @@ const CYCLES_OF_A_FILE: u64 = 16;
 /// How long a store waits for memory that cannot be had.
 const PATIENCE: Duration = Duration::from_millis(5);
 /// How long a flush waits for a disk that does not answer.
-const DEADLINE: Duration = Duration::from_millis(20);
+const DEADLINE: Duration = Duration::from_millis(50);
 /// Nothing has moved for so long: what hangs is let go.
-const STANDSTILL: Duration = Duration::from_millis(40);
+const STANDSTILL: Duration = Duration::from_millis(80);
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_millis(1);
 
