@@ -283,11 +283,12 @@ fn store_for_ever(path: &Path) -> ! {
     use std::io::Write as _;
     let pager = pager();
     let view = open(&pager, path);
+    let mut out = std::io::stdout();
     // A parent that went leaves no child: it is bounded.
     for version in 1..1_000_000 {
         fill(&view, 0..PAGES, version);
         view.flush().unwrap();
-        writeln!(std::io::stdout(), "flushed {version}").unwrap();
+        writeln!(out, "flushed {version}").unwrap();
         if std::os::unix::process::parent_id() == 1 {
             break;
         }

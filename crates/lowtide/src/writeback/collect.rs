@@ -15,6 +15,9 @@ use lowtide_core::limits::TABLE_ENTRIES;
 use lowtide_core::{Flags, FolioId, Task};
 use std::ops::Range;
 
+/// log2 of the bytes of a page of the kernel's cache.
+pub(super) const CACHE_SHIFT: u32 = 12;
+
 /// A folio under writeback.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InFlight {
@@ -124,35 +127,45 @@ impl Pool {
         found
     }
 
-    /// The memory of a run's whole blocks, and what is left of its last page where the file ends within it.
+    /// The memory of a run that is written past the page cache, and what goes through it: the block in which the file ends, if it ends within one.
+    ///
+    /// That block is a page of the kernel's cache at least. Making the file longer touches that page in the cache, whatever a base page is, and must not meet a
+    /// direct write to it.
     pub(super) fn cut_run(&self, run: &[InFlight], len: u64) -> (Vec<Slice>, Option<Tail>) {
         let mut slices: Vec<Slice> = Vec::with_capacity(run.len());
-        let mut tail = None;
+        let mut tail: Option<Tail> = None;
+        let block = (self.page_bytes() as u64).max(1 << CACHE_SHIFT);
+        let direct_end = len & !(block - 1);
         for f in run {
             let start = f.page << self.page_shift;
             let whole = (self.page_bytes() as u64) << f.order;
             let bytes = whole.min(len.saturating_sub(start));
-            // The end of a file need not be the end of a block; the rest goes through the page cache.
-            let blocks = if bytes == whole { bytes } else { bytes & !(self.page_bytes() as u64 - 1) };
-            if blocks > 0 {
-                slices.push(Slice::new(self.frame_ptr(f.folio.0), blocks as usize));
+            let direct = bytes.min(direct_end.saturating_sub(start));
+            if direct > 0 {
+                slices.push(Slice::new(self.frame_ptr(f.folio.0), direct as usize));
             }
-            if blocks < bytes {
-                let frame = f.folio.0 + (blocks >> self.page_shift) as u32;
-                tail = Some(Tail { frame, offset: start + blocks, bytes: (bytes - blocks) as usize });
+            if direct < bytes {
+                let tail = tail.get_or_insert_with(|| Tail { offset: start + direct, pieces: Vec::new() });
+                let frame = f.folio.0 + (direct >> self.page_shift) as u32;
+                tail.pieces.push((frame, (bytes - direct) as usize));
             }
         }
         (slices, tail)
     }
 
-    /// Copies the part of a page that lies before the end of the file.
+    /// Copies the part of a run that goes through the page cache.
     pub(super) fn copy_tail(&self, tail: &Tail) -> Vec<u8> {
-        let mut copy = vec![0; tail.bytes];
-        // SAFETY: the folio is under writeback, so its frame stays; a concurrent store may be seen in part, but then its page is dirty again
-        // and is written again. The copy is of plain bytes.
-        #[expect(unsafe_code, reason = "frames are shared memory behind a protocol")]
-        unsafe {
-            std::ptr::copy_nonoverlapping(self.frame_ptr(tail.frame), copy.as_mut_ptr(), tail.bytes);
+        let mut copy = vec![0; tail.pieces.iter().map(|(_, bytes)| bytes).sum()];
+        let mut rest = &mut copy[..];
+        for &(frame, bytes) in &tail.pieces {
+            let (piece, behind) = rest.split_at_mut(bytes);
+            rest = behind;
+            // SAFETY: the folio is under writeback, so its frames stay, which are neighbours; a concurrent store may be seen in part, but then its page is dirty again
+            // and is written again. The copy is of plain bytes.
+            #[expect(unsafe_code, reason = "frames are shared memory behind a protocol")]
+            unsafe {
+                std::ptr::copy_nonoverlapping(self.frame_ptr(frame), piece.as_mut_ptr(), bytes);
+            }
         }
         copy
     }
@@ -196,12 +209,13 @@ impl Pool {
     }
 }
 
-/// The part of a run's last page that is no whole page.
-#[derive(Clone, Copy, Debug)]
+/// The part of a run that goes through the page cache.
+#[derive(Debug)]
 pub(super) struct Tail {
-    frame: u32,
+    /// Where in the file.
     pub(super) offset: u64,
-    bytes: usize,
+    /// First frames, and how many bytes of them and of those behind them.
+    pieces: Vec<(u32, usize)>,
 }
 
 /// Turns the folio of a dirty page from dirty to writeback.

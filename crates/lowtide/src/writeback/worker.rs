@@ -20,7 +20,7 @@
 //! When no round wants room in flight, the worker does what `work.rs` says: more is dirty than should be, something has been dirty for long, reclaim asks. It
 //! writes each file from where it stopped the last time, and goes from file to file.
 
-use super::collect::{InFlight, Tail, pages_of};
+use super::collect::{CACHE_SHIFT, InFlight, Tail, pages_of};
 use super::device::{Device, Ticket};
 use super::ledger::Failure;
 use super::work::Work;
@@ -100,6 +100,21 @@ impl Round {
     }
 }
 
+/// Whether two runs must not be in flight together: one goes through the page cache in part, and the other past it into the same page of the cache. The kernel could then not drop that page after
+/// the direct write, and would report the collision as an error of the file. Only base pages smaller than the cache's get so near to each other.
+fn collide(a: &Run, b: &Run, page_shift: u32) -> bool {
+    let buffered = |run: &Run| run.tail.is_some() || !run.copy.is_empty();
+    if page_shift >= CACHE_SHIFT || !(buffered(a) || buffered(b)) || !Arc::ptr_eq(&a.space, &b.space) {
+        return false;
+    }
+    let cached = |run: &Run| {
+        let (pages, shift) = (pages_of(&run.folios), CACHE_SHIFT - page_shift);
+        pages.start >> shift..=(pages.end.max(1) - 1) >> shift
+    };
+    let (a, b) = (cached(a), cached(b));
+    a.start() <= b.end() && b.start() <= a.end()
+}
+
 /// Ranges that cover the same pages, in order, without overlap.
 fn union(ranges: impl Iterator<Item = Range<u64>>) -> VecDeque<Range<u64>> {
     let mut sorted: Vec<_> = ranges.filter(|range| !range.is_empty()).collect();
@@ -121,6 +136,8 @@ pub(super) struct Worker<'p> {
     pub(super) device: &'p Arc<Device>,
     writer: Writer<'p>,
     in_hand: Vec<Option<InHand>>,
+    /// Runs that may not overlap with one that is in flight ([`collide`]).
+    waiting: Vec<Run>,
     free: Vec<usize>,
     rounds: Vec<Round>,
     /// Runs begun.
@@ -177,6 +194,7 @@ impl<'p> Worker<'p> {
             device,
             writer: pool.backend.writer(),
             in_hand: Vec::new(),
+            waiting: Vec::new(),
             free: Vec::new(),
             rounds: Vec::new(),
             runs: 0,
@@ -199,7 +217,7 @@ impl<'p> Worker<'p> {
     }
 
     pub(super) fn in_flight(&self) -> usize {
-        self.in_hand.len() - self.free.len()
+        self.in_hand.len() - self.free.len() + self.waiting.len()
     }
 
     /// Whether another run may be begun.
@@ -214,8 +232,8 @@ impl<'p> Worker<'p> {
 
     /// Walks away from what is in flight.
     fn abandon(self) {
-        let Self { writer, in_hand, .. } = self;
-        std::mem::forget(in_hand);
+        let Self { writer, in_hand, waiting, .. } = self;
+        std::mem::forget((in_hand, waiting));
         writer.abandon();
     }
 
@@ -346,10 +364,18 @@ impl<'p> Worker<'p> {
         (blocked, pages)
     }
 
-    fn has_runs(&self, space: &Arc<Space>, up_to: u64) -> bool {
-        self.in_hand.iter().flatten().any(|in_hand| {
-            matches!(in_hand, InHand::Run(run) if Arc::ptr_eq(&run.space, space) && run.number <= up_to)
+    /// Runs in flight.
+    fn begun_runs(&self) -> impl Iterator<Item = &Run> {
+        self.in_hand.iter().flatten().filter_map(|in_hand| match in_hand {
+            InHand::Run(run) => Some(run),
+            InHand::Sync(..) => None,
         })
+    }
+
+    fn has_runs(&self, space: &Arc<Space>, up_to: u64) -> bool {
+        self.begun_runs()
+            .chain(&self.waiting)
+            .any(|run| Arc::ptr_eq(&run.space, space) && run.number <= up_to)
     }
 
     /// All writes of a round have ended: syncs them, unless nothing was written since the last sync.
@@ -384,10 +410,20 @@ impl<'p> Worker<'p> {
     /// Hands a run to the device.
     fn start(&mut self, space: &Arc<Space>, folios: Vec<InFlight>, number: u64) {
         space.in_flight.fetch_add(1, SeqCst);
-        let (slices, tail) = self.pool.cut_run(&folios, space.len());
-        let offset = pages_of(&folios).start << self.pool.page_shift;
-        let run = Run { space: Arc::clone(space), folios, number, tail, copy: Vec::new() };
-        if slices.is_empty() && tail.is_some() {
+        self.launch(Run { space: Arc::clone(space), folios, number, tail: None, copy: Vec::new() });
+    }
+
+    /// Hands a run to the device, or lets it wait for one that it would collide with.
+    fn launch(&mut self, run: Run) {
+        let (slices, tail) = self.pool.cut_run(&run.folios, run.space.len());
+        let offset = pages_of(&run.folios).start << self.pool.page_shift;
+        let run = Run { tail, ..run };
+        if self.begun_runs().any(|other| collide(&run, other, self.pool.page_shift)) {
+            self.waiting.push(run);
+            return;
+        }
+        let space = &Arc::clone(&run.space);
+        if slices.is_empty() && run.tail.is_some() {
             return self.start_tail(run);
         }
         let slot = self.take_slot(InHand::Run(run));
@@ -436,6 +472,9 @@ impl<'p> Worker<'p> {
             }
         }
         self.ended = ended;
+        for run in std::mem::take(&mut self.waiting) {
+            self.launch(run);
+        }
     }
 
     fn run_ended(&mut self, mut run: Run, result: io::Result<u32>) {
