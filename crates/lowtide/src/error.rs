@@ -201,7 +201,7 @@ pub enum Error {
         path: Arc<PathBuf>,
         /// From the first to the last page concerned; those between need not be.
         pages: Range<u64>,
-        /// How many times the file has gone from well to failing since this handle last asked. The others fields describe the last time.
+        /// How many times the file has gone from well to failing since this handle was told last: 0 if it is still the trouble that it knows of.
         incidents: u64,
         /// What the device said.
         source: Arc<io::Error>,

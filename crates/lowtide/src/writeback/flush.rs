@@ -28,7 +28,7 @@ impl Pool {
         let outcome = self.make_durable(space, pages)?;
         let told = space.tell(cursor);
         match (outcome, told) {
-            (Err(failure), told) => Err(write_error(space, failure, told.map_or(1, |t| t.incidents))),
+            (Err(failure), told) => Err(write_error(space, failure, told.map_or(0, |t| t.incidents))),
             (Ok(()), Some(Told { incidents, last })) => Err(write_error(space, last, incidents)),
             (Ok(()), None) if space.backing.is_removed() => Err(Error::Removed { path: space.path() }),
             (Ok(()), None) => Ok(()),
