@@ -52,6 +52,7 @@ pub struct Builder {
     pub(crate) patience: Duration,
     pub(crate) dirty_limits: DirtyLimits,
     pub(crate) dirty_timers: DirtyTimers,
+    pub(crate) io_deadline: Duration,
     pub(crate) export_dir: Option<PathBuf>,
     pub(crate) inject: Option<Arc<dyn Inject>>,
 }
@@ -70,6 +71,7 @@ impl Default for Builder {
             patience: Duration::from_secs(10),
             dirty_limits: DirtyLimits::default(),
             dirty_timers: DirtyTimers::default(),
+            io_deadline: Duration::from_secs(60),
             export_dir: None,
             inject: None,
         }
@@ -148,6 +150,13 @@ impl Builder {
     /// When data is written that is not much, but old. Default: what has been dirty for 30 s, looked for every 5 s.
     pub fn dirty_timers(mut self, timers: DirtyTimers) -> Self {
         self.dirty_timers = timers;
+        self
+    }
+
+    /// How long anybody waits for dirty pages to be written and synced (default 60 s): past it a flush fails with [`Error::Timeout`](crate::Error::Timeout), and closing a file or the pager
+    /// goes on without. The pages wait, and their writing goes on. Only with background threads; without them the calling thread writes, for as long as the device takes.
+    pub fn io_deadline(mut self, deadline: Duration) -> Self {
+        self.io_deadline = deadline;
         self
     }
 

@@ -76,7 +76,7 @@ mod wait;
 mod writeback;
 
 pub use config::{Builder, IoMode};
-pub use error::{BuildError, Error, OpenError};
+pub use error::{BuildError, CloseError, Error, OpenError, Unwritten};
 pub use fault_sites::FaultSite;
 pub use guard::Page;
 pub use io::{Gate, Inject, InjectOp, IoEngine, Request, UnknownIoEngine, Verdict};

@@ -126,6 +126,9 @@ impl OpenOptions {
         {
             space.extend_to(&pool.backend, bytes).map_err(|e| grown(path, &e))?;
         }
+        if space.is_writable() {
+            pool.attach_device(&space)?;
+        }
         Ok(View::new(open, self.write, self.sync))
     }
 
@@ -139,7 +142,7 @@ impl OpenOptions {
     ) -> Result<Arc<Space>, OpenError> {
         let _one_at_a_time = crate::sync::lock(&pool.opening);
         let io = |source| OpenError::Io { path: path.to_owned(), source };
-        let mut state = pool.lock();
+        let state = pool.lock();
         if !state.engine.alive(group) {
             return Err(tenant_error(path, TenantError::Gone));
         }

@@ -2,7 +2,7 @@
 
 use crate::background::Threads;
 use crate::config::Builder;
-use crate::error::{BuildError, OpenError};
+use crate::error::{BuildError, CloseError, OpenError};
 use crate::fault_sites::FaultSite;
 use crate::open::OpenOptions;
 use crate::pool::Pool;
@@ -47,6 +47,16 @@ impl Pager {
         OpenOptions::new().open(self, path)
     }
 
+    /// Writes and syncs everything, and says what could not be. Views that are still open work on; the memory is given back when they are gone, too.
+    ///
+    /// Without this the same happens when the last handle is dropped, and what could not be written is only logged.
+    ///
+    /// # Errors
+    /// [`CloseError`] names the files. What is not written when the last view is dropped is lost.
+    pub fn close(self) -> Result<(), CloseError> {
+        self.inner.pool.write_everything()
+    }
+
     /// Bytes of a base page.
     #[must_use]
     pub fn page_size(&self) -> usize {
@@ -60,9 +70,13 @@ impl Pager {
         let huge_bytes = pool.huge_bytes() as u64;
         let state = pool.lock();
         let translation = state.spaces.iter().flatten().map(|s| s.table.metadata_bytes()).sum();
+        let failed = state.spaces.iter().flatten().map(|s| crate::sync::lock(&s.ledger).failed_pages()).sum();
         let tables = state.engine.metadata_bytes() + state.frames.metadata_bytes();
+        let memory = state.engine.stat(MemcgId::ROOT);
         Stat {
-            memory: state.engine.stat(MemcgId::ROOT),
+            memory,
+            unwritten_bytes: (memory.file_dirty + memory.file_writeback) * memory.page_bytes,
+            failed_pages: failed,
             io: pool.io.snapshot(),
             dirty: DirtyStat::of(&state.engine, MemcgId::ROOT, pool.page_shift),
             budget_bytes: pool.arena_bytes() as u64,

@@ -8,8 +8,8 @@
 //! There is one lock, [`Pool::lock`], and it protects the engine and the allocator: it plays the part of the kernel's lruvec lock. A
 //! hit does not take it; a miss takes it once before its read, for a few hundred nanoseconds.
 //!
-//! Lock order: a space's `writing`, then the pool's lock, then a wait bucket. Nothing is awaited under the pool's lock but its own condition
-//! variables.
+//! Lock order: [`Pool::opening`], then the pool's lock, then a wait bucket, a device's desk or a space's ledger. Nothing is awaited under the pool's lock but
+//! its own condition variables.
 
 use crate::charge::{Full, Payer};
 use crate::config::Builder;
@@ -24,6 +24,7 @@ use crate::store::DirtiersLeft;
 use crate::sync;
 use crate::tenant::{Exporter, Names, OnStall, OomReport, Reservations};
 use crate::wait::WaitTable;
+use crate::writeback::Devices;
 use lowtide_bpf::Programs;
 use lowtide_core::{AccessCounts, Engine, EngineConfig, FolioId, LruType, MemcgId, Owner, Task};
 use lowtide_sys::memory::{HugePages, Mapping};
@@ -72,7 +73,7 @@ pub(crate) struct Pool {
     pub(crate) opening: Mutex<()>,
     /// Of threads that made pages dirty and ended.
     pub(crate) dirtiers_left: Arc<DirtiersLeft>,
-    pub(crate) flusher: Flusher,
+    pub(crate) devices: Devices,
     pub(crate) accesses: Arc<AccessCounts>,
     pub(crate) backend: Backend,
     pub(crate) fault_sites: Arc<FaultSites>,
@@ -80,6 +81,8 @@ pub(crate) struct Pool {
     pub(crate) io: IoCounters,
     pub(crate) watermarks: Watermarks,
     pub(crate) patience: Duration,
+    /// How long anybody waits for writes.
+    pub(crate) io_deadline: Duration,
     pub(crate) background: bool,
     pub(crate) young_faults: bool,
     pub(crate) io_mode: crate::config::IoMode,
@@ -98,30 +101,6 @@ static POOLS: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Watermarks {
     pub(crate) low: u64,
     pub(crate) high: u64,
-}
-
-/// The bell of whoever writes dirty pages.
-#[derive(Debug, Default)]
-pub(crate) struct Flusher {
-    rung: Mutex<bool>,
-    bell: Condvar,
-}
-
-impl Flusher {
-    pub(crate) fn ring(&self) {
-        *sync::lock(&self.rung) = true;
-        self.bell.notify_one();
-    }
-
-    /// Waits for the bell, or for the time; returns whether it rang.
-    pub(crate) fn wait(&self, timeout: Duration) -> bool {
-        let mut rung = sync::lock(&self.rung);
-        if !*rung {
-            (rung, _) =
-                self.bell.wait_timeout(rung, timeout).unwrap_or_else(std::sync::PoisonError::into_inner);
-        }
-        std::mem::take(&mut rung)
-    }
 }
 
 /// What came of an allocation.
@@ -220,13 +199,14 @@ impl Pool {
             throttled: Condvar::new(),
             opening: Mutex::new(()),
             dirtiers_left: Arc::default(),
-            flusher: Flusher::default(),
+            devices: Devices::default(),
             backend,
             fault_sites,
             waits: WaitTable::new(),
             io: IoCounters::default(),
             watermarks: Watermarks { low, high: 2 * low },
             patience: config.patience,
+            io_deadline: config.io_deadline,
             background: config.background,
             young_faults: config.young_faults,
             io_mode: config.io_mode,
@@ -336,7 +316,6 @@ impl Pool {
         let _state = self.lock();
         self.kswapd.notify_all();
         self.throttled.notify_all();
-        self.flusher.ring();
         if let Some(exporter) = &self.exporter {
             exporter.close();
         }

@@ -16,7 +16,8 @@ use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
 use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
 use lowtide_core::{
-    AgeJob, Facts, Folio, FolioId, FolioState, Reclaim, References, Step, TableKey, Unmapped, Victim, Window,
+    AgeJob, Facts, Folio, FolioId, FolioState, MemcgId, Reclaim, References, Step, TableKey, Unmapped,
+    Victim, Window,
 };
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
@@ -109,7 +110,7 @@ impl Pool {
             let isolated = matches!(step, Step::Unmap | Step::Freed | Step::WakeFlushers);
             if !isolated && std::mem::take(&mut flush) {
                 drop(state);
-                self.write_back_some();
+                self.write_back_below(MemcgId::ROOT);
                 state = self.lock();
             }
             let State { frames, spaces, .. } = &mut *state;
@@ -132,7 +133,7 @@ impl Pool {
                 Step::WakeFlushers => {
                     self.io.flusher_wakes.fetch_add(1, Relaxed);
                     if self.background {
-                        self.wake_flushers();
+                        self.write_back_below(MemcgId::ROOT);
                     } else {
                         flush = true;
                     }

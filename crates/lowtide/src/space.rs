@@ -4,41 +4,18 @@ use crate::backing::Backing;
 use crate::error::{Error, OpenError};
 use crate::io::Backend;
 use crate::translation::Table;
+use crate::writeback::{Device, Ledger};
 use lowtide_core::{FolioId, SpaceId};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Translations that a file may grow to without being opened again: 2^28 pages of address space (1 GiB of entries),
 /// which costs nothing until it is used.
 const GROWTH_RESERVE_PAGES: u64 = 1 << 28;
-
-/// Write errors of a file, numbered, so that each handle learns of each once (`fault-and-writeback.md` §B11).
-#[derive(Debug, Default)]
-pub(crate) struct WriteErrors {
-    count: AtomicU64,
-    last: Mutex<Option<Arc<io::Error>>>,
-}
-
-impl WriteErrors {
-    pub(crate) fn record(&self, error: io::Error) {
-        *crate::sync::lock(&self.last) = Some(Arc::new(error));
-        self.count.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn count(&self) -> u64 {
-        self.count.load(Relaxed)
-    }
-
-    /// The last error, if there was one since the cursor stood where it stands; moves the cursor.
-    pub(crate) fn check_and_advance(&self, cursor: &AtomicU64) -> Option<Arc<io::Error>> {
-        let last = crate::sync::lock(&self.last);
-        let now = self.count();
-        if cursor.swap(now, Relaxed) == now { None } else { last.clone() }
-    }
-}
 
 /// One open file under a pager.
 pub(crate) struct Space {
@@ -51,11 +28,14 @@ pub(crate) struct Space {
     len: AtomicU64,
     /// From this page on the file is a hole that this pager made when it extended the file, and nothing has been stored there since.
     hole_from: AtomicU64,
-    pub(crate) errors: WriteErrors,
-    /// Page up to which the last partial write-back came.
-    pub(crate) written_to: AtomicU64,
-    /// Only one thread writes the file's dirty pages at a time.
-    pub(crate) writing: Mutex<()>,
+    /// What write-back knows about the file.
+    pub(crate) ledger: Mutex<Ledger>,
+    /// Who writes it; set when it becomes writable.
+    pub(crate) device: OnceLock<Arc<Device>>,
+    /// Runs of its pages that are on their way.
+    pub(crate) in_flight: AtomicU32,
+    /// Its size was changed and may not be durable.
+    pub(crate) size_is_new: AtomicBool,
     growing: Mutex<()>,
     /// Opens that are not closed. Raised under [`Pool::opening`](crate::pool::Pool).
     handles: AtomicU32,
@@ -85,9 +65,10 @@ impl Space {
             page_shift,
             len: AtomicU64::new(len),
             hole_from: AtomicU64::new(len.div_ceil(1 << page_shift)),
-            errors: WriteErrors::default(),
-            written_to: AtomicU64::new(0),
-            writing: Mutex::new(()),
+            ledger: Mutex::default(),
+            device: OnceLock::new(),
+            in_flight: AtomicU32::new(0),
+            size_is_new: AtomicBool::new(false),
             growing: Mutex::new(()),
             handles: AtomicU32::new(1),
             closed: AtomicBool::new(false),
@@ -133,6 +114,22 @@ impl Space {
         self.name_is_new.store(true, SeqCst);
     }
 
+    /// Whether the file's name may not be durable.
+    pub(crate) fn is_name_new(&self) -> bool {
+        self.name_is_new.load(SeqCst)
+    }
+
+    /// Makes the file's name durable, if this pager made it. Blocks for as long as the device does.
+    pub(crate) fn sync_name(&self) -> io::Result<()> {
+        if !self.is_name_new() {
+            return Ok(());
+        }
+        let parent = self.path_ref().parent().filter(|dir| !dir.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+        self.name_is_new.store(false, SeqCst);
+        Ok(())
+    }
+
     /// Says that the last view is gone.
     pub(crate) fn close(&self) {
         self.closed.store(true, Relaxed);
@@ -160,6 +157,9 @@ impl Space {
         let _one_at_a_time = crate::sync::lock(&self.growing);
         let len = self.backing.size().map_err(|e| self.read_error(0, e))?;
         self.found_len(len);
+        // Somebody made it shorter. What was stored there and is not written yet makes it as long again.
+        let dirty = if len < self.len() { self.table.last_dirty(len >> self.page_shift) } else { None };
+        let len = dirty.map_or(len, |page| len.max(self.len().min((page + 1) << self.page_shift)));
         self.set_len_locked(len)?;
         Ok(len)
     }
@@ -207,6 +207,7 @@ impl Space {
                 return Err(self.grow_error(len, full));
             }
             self.backing.set_len(backend, len).map_err(|e| self.grow_error(len, e))?;
+            self.size_is_new.store(true, SeqCst);
         }
         self.set_len_locked(now.max(len))
     }

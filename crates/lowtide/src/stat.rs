@@ -100,6 +100,10 @@ pub struct Stat {
     pub huge_bytes: u64,
     /// Bytes of the engine's and the allocator's tables, on top of the budget: they depend on the budget only.
     pub frame_metadata_bytes: u64,
+    /// Bytes that are dirty or being written.
+    pub unwritten_bytes: u64,
+    /// Pages whose last write failed, or that have to be written again because a sync failed.
+    pub failed_pages: u64,
     /// Bytes of translations, four for each page of each open file.
     pub translation_bytes: u64,
 }

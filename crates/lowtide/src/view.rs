@@ -77,11 +77,12 @@ impl Clone for View {
 
 impl View {
     pub(crate) fn new(open: Open, writes: bool, sync: bool) -> Self {
+        let told = crate::sync::lock(&open.space.ledger).cursor();
         Self {
             hits: Hits::new(&open.space, &open.pager.inner.pool),
             space: Arc::clone(&open.space),
             pool: Arc::clone(&open.pager.inner.pool),
-            errors_seen: AtomicU64::new(open.space.errors.count()),
+            errors_seen: AtomicU64::new(told),
             open: Arc::new(open),
             writes,
             sync,
@@ -208,7 +209,8 @@ impl View {
         if end > space.len() {
             space.extend_to(&self.pool.backend, end)?;
         }
-        pool.store(space, offset, bytes)
+        pool.store(space, offset, bytes)?;
+        if self.sync { self.flush_range(offset..end) } else { Ok(()) }
     }
 
     /// Shows many pages to `each`, with their positions in `pages`. Pages that are resident come first; the others are read with up to the
@@ -232,13 +234,51 @@ impl View {
         }
     }
 
-    /// Writes what is dirty, and returns when everything that was written before the call is durable.
+    /// Writes what is dirty, and returns when everything that was written before the call, through whatever view of the file, is durable: bytes, the
+    /// file's size, and the name of a file that [`OpenOptions::create`](crate::OpenOptions::create) has made. Of a view that only reads it does nothing.
+    ///
+    /// Threads that flush at the same time share their syncs. Cost where nothing was written: a message to the flusher and back.
     ///
     /// # Errors
-    /// [`Error::Write`] if a write failed since this handle last asked; the pages concerned are still dirty, and the next
-    /// flush tries them again. Each handle is told once.
+    /// [`Error::Write`] if something could not be written, or if the file was in trouble since this handle last asked, even if all is well by now: each
+    /// handle is told of each incident once. Pages that could not be written stay dirty and are tried again, by the next flush at once. [`Error::Timeout`] after
+    /// [`Builder::io_deadline`](crate::Builder::io_deadline). [`Error::Removed`] if the file has no name any more.
     pub fn flush(&self) -> Result<(), Error> {
-        self.pool.flush(&self.space, &self.errors_seen)
+        self.flush_pages(0..u64::MAX)
+    }
+
+    /// As [`flush`](View::flush), for the pages that a range of bytes touches.
+    ///
+    /// # Errors
+    /// As `flush`; pages outside of the range that cannot be written are no error, but incidents are told as always.
+    pub fn flush_range(&self, bytes: Range<u64>) -> Result<(), Error> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let shift = self.pool.page_shift;
+        self.flush_pages(bytes.start >> shift..((bytes.end - 1) >> shift) + 1)
+    }
+
+    fn flush_pages(&self, pages: Range<u64>) -> Result<(), Error> {
+        if !self.writes {
+            return Ok(());
+        }
+        self.pool.flush(&self.space, pages, &self.errors_seen)
+    }
+
+    /// Forgets what pages hold in memory: what was stored there and is not written is lost, and the next access reads the file. For pages that [cannot be
+    /// written](Error::Write), or that are not wanted any more. Returns the number of dirty pages that were dropped.
+    ///
+    /// Of a large folio ([`OpenOptions::folio_order`](crate::OpenOptions::folio_order)) all pages must be in the range, or it stays.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard stands in the way; [`Error::Timeout`] when a page is being written and the device does not
+    /// answer. Pages before the failing one are forgotten then.
+    pub fn discard(&self, pages: Range<u64>) -> Result<u64, Error> {
+        if !self.writes {
+            return Err(Error::ReadOnly { path: self.space.path() });
+        }
+        self.pool.discard(&self.space, pages)
     }
 
     fn check_range(&self, offset: u64, len: usize) -> Result<(), Error> {

@@ -169,7 +169,8 @@ fn a_budget_full_of_unwritable_pages_is_a_typed_error_and_recovers() {
     let inject: Arc<dyn Inject> = device.clone();
     let pager = Pager::builder()
         .max("128K".parse().unwrap())
-        .patience(std::time::Duration::from_millis(30))
+        // Longer than the pause that the first failures earn.
+        .patience(std::time::Duration::from_secs(1))
         .inject(inject)
         .build()
         .unwrap();

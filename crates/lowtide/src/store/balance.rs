@@ -110,7 +110,7 @@ impl Pool {
             }
             if balance.wake_flusher {
                 drop(state);
-                self.wake_flushers();
+                self.wake_flusher_of(space);
                 state = self.lock();
             }
             if let Some(ns) = balance.pause_ns {

@@ -101,7 +101,7 @@ impl Pool {
     }
 
     /// Waits until no slot is on a page that is locked. Returns whether that came to be within the pool's patience.
-    fn outwait_readers(&self, entry: &Entry, slots: &mut Vec<usize>) -> bool {
+    pub(crate) fn outwait_readers(&self, entry: &Entry, slots: &mut Vec<usize>) -> bool {
         let mut deadline = None;
         for tries in 0_u32.. {
             hazard::scan(slots);

@@ -1,0 +1,514 @@
+//! Whoever writes a device's dirty pages: the flusher's thread, or a thread that has its turn where there is none.
+//!
+//! A worker keeps many writes in flight and never waits for one of them longer than [`POLL`]: it begins runs while others are with the device, and
+//! deals with ends as they come. So a request that hangs delays only what needs its end.
+//!
+//! # Rounds
+//!
+//! Tickets of one file are served in rounds. What arrives during a round waits for the next, and all tickets of a round share its writes and its sync:
+//!
+//! ```text
+//!   sweep: begin to write what is dirty ──▶ drain: wait for all writes begun so far ──▶ sync, if needed ──▶ outcome
+//! ```
+//!
+//! The sweep looks at each page once, so those who go on storing cannot make it endless; at a page that is dirty *and* being written it waits for that
+//! write. A run that fails is cut in halves, which are tried again, until what cannot be written stands alone: a bad block does not keep its
+//! neighbours dirty.
+//!
+//! # Without tickets
+//!
+//! When no round wants room in flight, the worker does what `work.rs` says: more is dirty than should be, something has been dirty for long, reclaim asks. It
+//! writes each file from where it stopped the last time, and goes from file to file.
+
+use super::collect::{InFlight, Tail, pages_of};
+use super::device::{Device, Ticket};
+use super::ledger::Failure;
+use super::work::Work;
+use super::{BUDGET, POLL, RUN_BYTES, WAITED_BUDGET};
+use crate::fault_sites::FaultSite;
+use crate::io::{Completion, Slice, Write, Writer};
+use crate::pool::Pool;
+use crate::space::Space;
+use lowtide_core::MemcgId;
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::{Duration, Instant};
+
+/// Contiguous pages on their way to the file.
+#[derive(Debug)]
+struct Run {
+    space: Arc<Space>,
+    folios: Vec<InFlight>,
+    /// Counts runs in the order in which they were begun.
+    number: u64,
+    /// What goes through the page cache when the rest has ended.
+    tail: Option<Tail>,
+    /// What goes through the page cache now.
+    copy: Vec<u8>,
+}
+
+/// A request in flight.
+#[derive(Debug)]
+enum InHand {
+    Run(Run),
+    /// Of a file, and whether its size was new.
+    Sync(Arc<Space>, bool),
+}
+
+/// How far a round is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Sweep,
+    /// All runs of the file up to this number have to end.
+    Drain(u64),
+    Sync,
+    Done,
+}
+
+/// Tickets of one file that are served together, and those that come next.
+#[derive(Debug)]
+struct Round {
+    space: Arc<Space>,
+    now: Vec<Arc<Ticket>>,
+    next: Vec<Arc<Ticket>>,
+    stage: Stage,
+    /// What is left to sweep.
+    ranges: VecDeque<Range<u64>>,
+    failures: Vec<Failure>,
+}
+
+impl Round {
+    /// Begins with the tickets that have come.
+    fn begin(&mut self, pool: &Pool) {
+        self.now = std::mem::take(&mut self.next);
+        self.ranges = union(self.now.iter().map(|ticket| ticket.pages.clone()));
+        self.stage = Stage::Sweep;
+        self.failures = Vec::new();
+        let rescued = pool.rescue(&self.space);
+        self.failures.extend(rescued.err());
+    }
+
+    fn finish(&mut self) {
+        for ticket in self.now.drain(..) {
+            let touches = |f: &&Failure| f.pages.start < ticket.pages.end && ticket.pages.start < f.pages.end;
+            let failure = self.failures.iter().find(touches);
+            ticket.finish(failure.cloned().map_or(Ok(()), Err));
+        }
+    }
+}
+
+/// Ranges that cover the same pages, in order, without overlap.
+fn union(ranges: impl Iterator<Item = Range<u64>>) -> VecDeque<Range<u64>> {
+    let mut sorted: Vec<_> = ranges.filter(|range| !range.is_empty()).collect();
+    sorted.sort_by_key(|range| range.start);
+    let mut united: VecDeque<Range<u64>> = VecDeque::new();
+    for range in sorted {
+        match united.back_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => united.push_back(range),
+        }
+    }
+    united
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct Worker<'p> {
+    pub(super) pool: &'p Pool,
+    pub(super) device: &'p Arc<Device>,
+    writer: Writer<'p>,
+    in_hand: Vec<Option<InHand>>,
+    free: Vec<usize>,
+    rounds: Vec<Round>,
+    /// Runs begun.
+    runs: u64,
+    /// Pages begun.
+    pages: u64,
+    pub(super) work: Option<Work>,
+    /// Groups whose dirty pages stand in somebody's way.
+    pub(super) asked: Vec<MemcgId>,
+    /// Which of the device's files is written next without a ticket.
+    pub(super) turn: usize,
+    /// There was nothing to find a moment ago.
+    pub(super) rest_until: Option<Instant>,
+    /// When files are looked at next: for something to try again, and for their age.
+    pub(super) look_at: Instant,
+    ended: Vec<Completion>,
+}
+
+/// The life of a flusher's thread.
+pub(super) fn flusher(pool: &Arc<Pool>, device: &Arc<Device>) {
+    let mut worker = Worker::new(pool, device);
+    let mut closing = false;
+    loop {
+        let orders = device.orders(worker.patience());
+        for ticket in &orders.tickets {
+            worker.accept(ticket);
+        }
+        worker.take_note(orders.rung, &orders.groups);
+        worker.look();
+        if let Some(deadline) = orders.closing {
+            if !std::mem::replace(&mut closing, true) {
+                worker.accept_orphans();
+            }
+            worker.work = None;
+            if worker.is_done() {
+                break;
+            }
+            if Instant::now() >= deadline {
+                tracing::error!("a device does not answer; what is in flight to it is left behind");
+                // What the device may still read must never be given back.
+                std::mem::forget(Arc::clone(pool));
+                worker.abandon();
+                return device.say_ended();
+            }
+        }
+        worker.advance(!closing);
+        worker.reap(POLL);
+    }
+    device.say_ended();
+}
+
+impl<'p> Worker<'p> {
+    pub(super) fn new(pool: &'p Pool, device: &'p Arc<Device>) -> Self {
+        Self {
+            pool,
+            device,
+            writer: pool.backend.writer(),
+            in_hand: Vec::new(),
+            free: Vec::new(),
+            rounds: Vec::new(),
+            runs: 0,
+            pages: 0,
+            work: None,
+            asked: Vec::new(),
+            turn: 0,
+            rest_until: None,
+            look_at: Instant::now(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// How long the flusher may sleep if nobody rings.
+    fn patience(&self) -> Duration {
+        if self.in_flight() > 0 || self.work.is_some() {
+            return Duration::ZERO;
+        }
+        if !self.rounds.is_empty() {
+            // Somebody has a page locked that is to be written.
+            return Duration::from_micros(200);
+        }
+        let next = self.rest_until.map_or(self.look_at, |rest| rest.min(self.look_at));
+        next.saturating_duration_since(Instant::now())
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_hand.len() - self.free.len()
+    }
+
+    fn is_done(&self) -> bool {
+        self.rounds.is_empty() && self.in_flight() == 0
+    }
+
+    /// Walks away from what is in flight.
+    fn abandon(self) {
+        let Self { writer, in_hand, .. } = self;
+        std::mem::forget(in_hand);
+        writer.abandon();
+    }
+
+    /// Takes a ticket: for the next round of its file.
+    pub(super) fn accept(&mut self, ticket: &Arc<Ticket>) {
+        let space = &ticket.space;
+        match self.rounds.iter_mut().find(|round| Arc::ptr_eq(&round.space, space)) {
+            Some(round) => round.next.push(Arc::clone(ticket)),
+            None => {
+                let mut round = Round {
+                    space: Arc::clone(space),
+                    now: Vec::new(),
+                    next: vec![Arc::clone(ticket)],
+                    stage: Stage::Sweep,
+                    ranges: VecDeque::new(),
+                    failures: Vec::new(),
+                };
+                round.begin(self.pool);
+                self.rounds.push(round);
+            }
+        }
+    }
+
+    /// Whether a round of a file is under way.
+    pub(super) fn serves(&self, space: &Arc<Space>) -> bool {
+        self.rounds.iter().any(|round| Arc::ptr_eq(&round.space, space))
+    }
+
+    /// Serves one ticket, in a thread that has its turn.
+    pub(super) fn serve(&mut self, ticket: &Arc<Ticket>) {
+        self.accept(ticket);
+        while ticket.outcome().is_none() {
+            self.advance(false);
+            self.reap(POLL);
+        }
+    }
+
+    /// Writes what is left of files that nobody has open, in a thread that has its turn.
+    pub(super) fn serve_all(&mut self) {
+        self.accept_orphans();
+        while !self.is_done() {
+            self.advance(false);
+            self.reap(POLL);
+        }
+    }
+
+    /// Writes a batch of a group's dirty pages, in a thread that has its turn. Returns the pages written.
+    pub(super) fn write_some(mut self, group: MemcgId) -> u64 {
+        self.look();
+        self.work = Some(Work::for_group(group));
+        while self.work.is_some() || !self.is_done() {
+            self.advance(true);
+            self.work = None;
+            self.reap(POLL);
+        }
+        self.pages
+    }
+
+    /// Begins what can be begun.
+    fn advance(&mut self, background: bool) {
+        let mut rounds = std::mem::take(&mut self.rounds);
+        let mut announce = false;
+        for round in &mut rounds {
+            self.advance_round(round);
+            if round.stage == Stage::Done {
+                round.finish();
+                announce = true;
+                if round.next.is_empty() {
+                    self.round_ended(&round.space);
+                } else {
+                    round.begin(self.pool);
+                    self.advance_round(round);
+                }
+            }
+        }
+        rounds.retain(|round| !round.now.is_empty());
+        rounds.append(&mut self.rounds);
+        self.rounds = rounds;
+        if announce {
+            self.device.announce();
+        }
+        if background {
+            while self.writer.bytes_in_flight() < BUDGET && self.write_for_work() {}
+        }
+        self.writer.submit();
+    }
+
+    fn advance_round(&mut self, round: &mut Round) {
+        if round.stage == Stage::Sweep {
+            while self.writer.bytes_in_flight() < WAITED_BUDGET {
+                let Some(range) = round.ranges.front_mut() else {
+                    round.stage = Stage::Drain(self.runs);
+                    break;
+                };
+                let (blocked, _) = self.write_from(&round.space, &mut range.start, u64::MAX, Some(range.end));
+                if range.start >= range.end.min(round.space.table.pages()) {
+                    round.ranges.pop_front();
+                } else if blocked {
+                    break;
+                }
+            }
+        }
+        if let Stage::Drain(number) = round.stage
+            && !self.has_runs(&round.space, number)
+        {
+            round.stage = self.begin_sync(round);
+        }
+    }
+
+    /// Begins to write dirty pages from `at` on: one run's worth, and each page up to `each`, if that is given. Returns whether the first page left is in other hands, and the
+    /// number of pages.
+    pub(super) fn write_from(
+        &mut self,
+        space: &Arc<Space>,
+        at: &mut u64,
+        most: u64,
+        each: Option<u64>,
+    ) -> (bool, u64) {
+        let most = most.min(RUN_BYTES >> self.pool.page_shift).max(1);
+        let found = self.pool.collect(space, at, each.unwrap_or(u64::MAX), most, each.is_some());
+        let (blocked, pages) = (found.blocked, found.pages);
+        self.pages += pages;
+        for folios in found.into_runs(self.pool.page_bytes()) {
+            self.runs += 1;
+            self.start(space, folios, self.runs);
+        }
+        (blocked, pages)
+    }
+
+    fn has_runs(&self, space: &Arc<Space>, up_to: u64) -> bool {
+        self.in_hand.iter().flatten().any(|in_hand| {
+            matches!(in_hand, InHand::Run(run) if Arc::ptr_eq(&run.space, space) && run.number <= up_to)
+        })
+    }
+
+    /// All writes of a round have ended: syncs them, unless nothing was written since the last sync.
+    fn begin_sync(&mut self, round: &mut Round) -> Stage {
+        let space = &round.space;
+        let grown = space.size_is_new.swap(false, SeqCst);
+        let mut ledger = crate::sync::lock(&space.ledger);
+        if !grown && !ledger.needs_sync() && !space.is_name_new() {
+            self.pool.fault_sites.mark(FaultSite::SyncShared);
+            return Stage::Done;
+        }
+        if round.now.len() > 1 {
+            self.pool.fault_sites.mark(FaultSite::SyncShared);
+        }
+        ledger.sync_begins();
+        drop(ledger);
+        let fd = space.buffered_fd();
+        let slot = self.take_slot(InHand::Sync(Arc::clone(space), grown));
+        self.writer.push_sync(space.path_ref(), fd, slot as u64);
+        Stage::Sync
+    }
+
+    fn take_slot(&mut self, in_hand: InHand) -> usize {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.in_hand.push(None);
+            self.in_hand.len() - 1
+        });
+        self.in_hand[slot] = Some(in_hand);
+        slot
+    }
+
+    /// Hands a run to the device.
+    fn start(&mut self, space: &Arc<Space>, folios: Vec<InFlight>, number: u64) {
+        space.in_flight.fetch_add(1, SeqCst);
+        let (slices, tail) = self.pool.cut_run(&folios, space.len());
+        let offset = pages_of(&folios).start << self.pool.page_shift;
+        let run = Run { space: Arc::clone(space), folios, number, tail, copy: Vec::new() };
+        if slices.is_empty() && tail.is_some() {
+            return self.start_tail(run);
+        }
+        let slot = self.take_slot(InHand::Run(run));
+        let (path, fd) = (space.path_ref(), space.backing.write_fd());
+        // SAFETY: the folios are under writeback, so their frames are neither evicted nor given back before `Pool::end_run`, which comes after the completion; the
+        // run keeps the space and its descriptors. A writer that is abandoned leaks the pool and all of it. A concurrent store may reach the file or not: its page is dirty again.
+        #[expect(unsafe_code, reason = "the promise about the frames is given where they are taken")]
+        let write = unsafe { Write::new(path, fd, offset, slices, slot as u64) };
+        self.writer.push(write);
+    }
+
+    /// Hands the end of a file that is no whole block to the page cache.
+    fn start_tail(&mut self, mut run: Run) {
+        let Some(tail) = run.tail.take() else { return };
+        self.pool.fault_sites.mark(FaultSite::TailThroughPageCache);
+        run.copy = self.pool.copy_tail(&tail);
+        let slices = vec![Slice::new(run.copy.as_ptr(), run.copy.len())];
+        let space = Arc::clone(&run.space);
+        // The copy does not move with the run.
+        let slot = self.take_slot(InHand::Run(run));
+        let (path, fd) = (space.path_ref(), space.buffered_fd());
+        // SAFETY: the copy and the descriptor belong to the run, which is kept until its completion is returned; an abandoned writer leaks the worker's runs with it.
+        #[expect(unsafe_code, reason = "the promise about the memory is given here")]
+        let write = unsafe { Write::new(path, fd, tail.offset, slices, slot as u64) };
+        self.writer.push(write);
+    }
+
+    /// Waits a moment for requests to end, and deals with those that have.
+    fn reap(&mut self, patience: Duration) {
+        if self.in_flight() == 0 {
+            if !self.rounds.is_empty() && !self.pool.background {
+                // Somebody has a page locked that is to be written.
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            return;
+        }
+        let mut ended = std::mem::take(&mut self.ended);
+        self.writer.wait(1, Some(patience), &mut ended);
+        for completion in ended.drain(..) {
+            let slot = completion.user as usize;
+            let Some(in_hand) = self.in_hand[slot].take() else { continue };
+            self.free.push(slot);
+            match in_hand {
+                InHand::Run(run) => self.run_ended(run, completion.result),
+                InHand::Sync(space, grown) => self.sync_ended(&space, grown, completion.result.map(drop)),
+            }
+        }
+        self.ended = ended;
+    }
+
+    fn run_ended(&mut self, mut run: Run, result: io::Result<u32>) {
+        let space = Arc::clone(&run.space);
+        let pages = pages_of(&run.folios);
+        match result {
+            Ok(bytes) => {
+                self.pool.io.writes.fetch_add(1, Relaxed);
+                self.pool.io.write_bytes.fetch_add(u64::from(bytes), Relaxed);
+                if run.tail.is_some() {
+                    return self.start_tail(run);
+                }
+                // Before anybody can find the pages clean.
+                crate::sync::lock(&space.ledger).written(pages);
+                self.pool.end_run(&space, &run.folios, true);
+            }
+            Err(error) => {
+                let cut = crate::sync::lock(&space.ledger).worth_cutting() && run.folios.len() > 1;
+                if cut {
+                    self.pool.fault_sites.mark(FaultSite::FailedRunSplit);
+                    let second = run.folios.split_off(run.folios.len() / 2);
+                    self.start(&space, run.folios, run.number);
+                    self.start(&space, second, run.number);
+                } else {
+                    self.pool.fault_sites.mark(FaultSite::WriteFailedKeptDirty);
+                    tracing::warn!(path = %space.path().display(), ?pages, %error, "write-back failed; the pages stay dirty");
+                    let failure = Failure { pages, source: Arc::new(error) };
+                    crate::sync::lock(&space.ledger).write_failed(failure.clone(), Instant::now());
+                    self.look_at = Instant::now();
+                    self.pool.end_run(&space, &run.folios, false);
+                    self.note_failure(&space, failure);
+                }
+            }
+        }
+        space.in_flight.fetch_sub(1, SeqCst);
+    }
+
+    fn note_failure(&mut self, space: &Arc<Space>, failure: Failure) {
+        if let Some(round) = self.rounds.iter_mut().find(|round| Arc::ptr_eq(&round.space, space)) {
+            match round.failures.last_mut() {
+                // Neighbours are one failure, so that a device that takes nothing costs no memory.
+                Some(last) if last.pages.end == failure.pages.start => last.pages.end = failure.pages.end,
+                _ => round.failures.push(failure),
+            }
+        }
+    }
+
+    fn sync_ended(&mut self, space: &Arc<Space>, grown: bool, result: io::Result<()>) {
+        let result = result.and_then(|()| space.sync_name());
+        match result {
+            Ok(()) => crate::sync::lock(&space.ledger).synced(),
+            Err(error) => {
+                self.pool.fault_sites.mark(FaultSite::SyncFailed);
+                tracing::warn!(path = %space.path().display(), %error, "the file could not be synced; what was written since the last time is written again");
+                if grown {
+                    space.size_is_new.store(true, SeqCst);
+                }
+                let source = Arc::new(error);
+                crate::sync::lock(&space.ledger).sync_failure(Arc::clone(&source), Instant::now());
+                self.look_at = Instant::now();
+                self.pool.make_suspects_dirty(space);
+                self.note_failure(space, Failure { pages: 0..u64::MAX, source });
+            }
+        }
+        if let Some(round) = self.rounds.iter_mut().find(|round| Arc::ptr_eq(&round.space, space)) {
+            round.stage = Stage::Done;
+        }
+    }
+
+    /// The last round of a file has ended. If nobody has it open and nothing is left to do, it goes.
+    fn round_ended(&self, space: &Arc<Space>) {
+        if space.is_orphan() && self.pool.is_clean(space) {
+            self.pool.forget_if_orphan(space);
+        }
+    }
+}
