@@ -50,9 +50,9 @@ pub struct Builder {
     pub(crate) background: bool,
     pub(crate) young_faults: bool,
     pub(crate) patience: Duration,
+    pub(crate) io_deadline: Duration,
     pub(crate) dirty_limits: DirtyLimits,
     pub(crate) dirty_timers: DirtyTimers,
-    pub(crate) io_deadline: Duration,
     pub(crate) export_dir: Option<PathBuf>,
     pub(crate) inject: Option<Arc<dyn Inject>>,
 }
@@ -69,9 +69,9 @@ impl Default for Builder {
             background: true,
             young_faults: false,
             patience: Duration::from_secs(10),
+            io_deadline: Duration::from_secs(60),
             dirty_limits: DirtyLimits::default(),
             dirty_timers: DirtyTimers::default(),
-            io_deadline: Duration::from_secs(60),
             export_dir: None,
             inject: None,
         }
@@ -138,6 +138,13 @@ impl Builder {
         self
     }
 
+    /// How long anybody waits for dirty pages to be written and synced (default 60 s): past it a flush fails with [`Error::Timeout`](crate::Error::Timeout), and closing a file or the pager
+    /// goes on without. The pages wait, and their writing goes on. Only with background threads; without them the calling thread writes, for as long as the device takes.
+    pub fn io_deadline(mut self, deadline: Duration) -> Self {
+        self.io_deadline = deadline;
+        self
+    }
+
     /// How much of the memory may be dirty: above `background` it is written in the background, and from half-way between that and `hard` on, writers are slowed
     /// down until they write as fast as the device does. Default: 10 % and 20 %. Tenants without limits of their own have the same shares of their own memory.
     ///
@@ -150,13 +157,6 @@ impl Builder {
     /// When data is written that is not much, but old. Default: what has been dirty for 30 s, looked for every 5 s.
     pub fn dirty_timers(mut self, timers: DirtyTimers) -> Self {
         self.dirty_timers = timers;
-        self
-    }
-
-    /// How long anybody waits for dirty pages to be written and synced (default 60 s): past it a flush fails with [`Error::Timeout`](crate::Error::Timeout), and closing a file or the pager
-    /// goes on without. The pages wait, and their writing goes on. Only with background threads; without them the calling thread writes, for as long as the device takes.
-    pub fn io_deadline(mut self, deadline: Duration) -> Self {
-        self.io_deadline = deadline;
         self
     }
 

@@ -23,6 +23,10 @@ use crate::translation::{Entry, State as EntryState};
 use lowtide_core::{Owner, Task};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+/// One read in so many is timed: those into every so many-th frame.
+const TIMED: u32 = 8;
 
 /// How a page is going to be accessed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -207,6 +211,20 @@ impl Pool {
         }
     }
 
+    /// Reads in this thread. Some of the reads of files that are also written are timed, for the device's flusher.
+    fn read_now(&self, space: &Space, read: Read, frame: u32) -> io::Result<u32> {
+        let path = space.path_ref();
+        match space.device.get() {
+            Some(device) if frame.is_multiple_of(TIMED) => {
+                let begin = Instant::now();
+                let outcome = self.backend.read_one(path, read);
+                device.note_read(begin.elapsed());
+                outcome
+            }
+            _ => self.backend.read_one(path, read),
+        }
+    }
+
     /// Ends a claim with the outcome of its read.
     ///
     /// # Errors
@@ -301,8 +319,7 @@ impl Pool {
                 }
                 Miss::Claimed(mut claim) => {
                     let (frame, stall) = self.frames_for(space, page, &mut claim, access)?;
-                    let outcome =
-                        self.backend.read_one(space.path_ref(), self.read_request(space, &claim, frame, 0));
+                    let outcome = self.read_now(space, self.read_request(space, &claim, frame, 0), frame);
                     let young = access == Access::Mapped && self.young_faults;
                     let resolved = self.resolve(space, &claim, frame, outcome, young);
                     self.stall_ends(stall, (self.page_bytes() as u64) << claim.order);

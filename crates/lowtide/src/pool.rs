@@ -71,9 +71,9 @@ pub(crate) struct Pool {
     pub(crate) throttled: Condvar,
     /// One thread opens a file, or lets go of one for good, at a time. Taken before the pool's lock.
     pub(crate) opening: Mutex<()>,
+    pub(crate) devices: Devices,
     /// Of threads that made pages dirty and ended.
     pub(crate) dirtiers_left: Arc<DirtiersLeft>,
-    pub(crate) devices: Devices,
     pub(crate) accesses: Arc<AccessCounts>,
     pub(crate) backend: Backend,
     pub(crate) fault_sites: Arc<FaultSites>,
@@ -198,8 +198,8 @@ impl Pool {
             kswapd: Condvar::new(),
             throttled: Condvar::new(),
             opening: Mutex::new(()),
-            dirtiers_left: Arc::default(),
             devices: Devices::default(),
+            dirtiers_left: Arc::default(),
             backend,
             fault_sites,
             waits: WaitTable::new(),

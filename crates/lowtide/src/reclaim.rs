@@ -107,6 +107,9 @@ impl Pool {
         loop {
             let State { engine, spaces, .. } = &mut *state;
             let step = reclaim.step(engine, &mut Translations { spaces }, self.now());
+            if matches!(step, Step::WakeFlushers) {
+                self.io.flusher_wakes.fetch_add(1, Relaxed);
+            }
             let isolated = matches!(step, Step::Unmap | Step::Freed | Step::WakeFlushers);
             if !isolated && std::mem::take(&mut flush) {
                 drop(state);
@@ -130,14 +133,8 @@ impl Pool {
                     self.freed.notify_all();
                 }
                 Step::Walk => state = self.walk(state, reclaim.age_job()),
-                Step::WakeFlushers => {
-                    self.io.flusher_wakes.fetch_add(1, Relaxed);
-                    if self.background {
-                        self.write_back_below(MemcgId::ROOT);
-                    } else {
-                        flush = true;
-                    }
-                }
+                Step::WakeFlushers if self.background => self.ask_to_flush(&mut state, MemcgId::ROOT),
+                Step::WakeFlushers => flush = true,
                 Step::Throttle(_, nanos) => {
                     (state, _) = self
                         .freed

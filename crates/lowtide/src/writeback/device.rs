@@ -4,8 +4,8 @@
 //! up nobody else's files. Without background threads there is no flusher, and whoever needs something written does its work, one
 //! thread at a time.
 //!
-//! What is asked for lies on the device's *desk*: *tickets* of threads that wait for a file to be durable, and groups in which reclaim found
-//! nothing but dirty pages. Whoever puts something there rings.
+//! Threads that wait for a file to be durable put *tickets* on the device's *desk*, and ring. What else there is to do the flusher finds out by itself (`work.rs`)
+//! when somebody rings.
 
 use super::ledger::Failure;
 use super::worker::{Worker, flusher};
@@ -13,7 +13,7 @@ use crate::error::{Error, OpenError};
 use crate::fault_sites::FaultSite;
 use crate::pool::Pool;
 use crate::space::Space;
-use lowtide_core::{DeviceId, MemcgId};
+use lowtide_core::{DeviceId, MemcgId, WriteBudget};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -47,8 +47,6 @@ impl Ticket {
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     pub(super) tickets: Vec<Arc<Ticket>>,
-    /// Groups whose dirty pages stand in the way.
-    pub(super) groups: Vec<MemcgId>,
     pub(super) rung: bool,
     /// The pager goes: what is not written by then stays unwritten.
     pub(super) closing: Option<Instant>,
@@ -70,7 +68,8 @@ pub(crate) struct Device {
     /// Whoever does the work where there is no thread.
     turn: Mutex<()>,
     /// Latency of a read that ended lately, in nanoseconds; 0 if it was taken notice of.
-    pub(super) read_ns: AtomicU64,
+    read_ns: AtomicU64,
+    budget: Mutex<WriteBudget>,
 }
 
 impl Device {
@@ -123,6 +122,21 @@ impl Device {
         }
     }
 
+    /// How many bytes of writes may be in flight, for the background or for somebody who waits.
+    pub(super) fn budget(&self, waited: bool, now: u64) -> u64 {
+        let mut budget = crate::sync::lock(&self.budget);
+        match self.read_ns.swap(0, Relaxed) {
+            0 => {}
+            latency => budget.read_done(latency, now),
+        }
+        if waited { budget.in_flight_max_waited(now) } else { budget.in_flight_max(now) }
+    }
+
+    /// Bytes have been written.
+    pub(super) fn note_write(&self, bytes: u64, now: u64) {
+        crate::sync::lock(&self.budget).write_done(bytes, now);
+    }
+
     /// A read from this device took so long.
     pub(crate) fn note_read(&self, latency: Duration) {
         self.read_ns.store(latency.as_nanos() as u64, Relaxed);
@@ -163,6 +177,7 @@ impl Pool {
                     thread: Mutex::default(),
                     turn: Mutex::default(),
                     read_ns: AtomicU64::new(0),
+                    budget: Mutex::new(WriteBudget::new(self.now())),
                 });
                 if self.background {
                     let (pool, own) = (Arc::clone(self), Arc::clone(&device));
@@ -213,32 +228,10 @@ impl Pool {
         work(&mut Worker::new(self, device))
     }
 
-    /// Sees to it that dirty pages of a group become clean: wakes the flushers, or, without background threads, writes some in this thread. Returns the pages written here.
-    pub(crate) fn write_back_below(&self, group: MemcgId) -> u64 {
-        let mut written = 0;
-        for device in self.devices.all() {
-            if self.background {
-                device.put(|desk| {
-                    if !desk.groups.contains(&group) {
-                        desk.groups.push(group);
-                    }
-                });
-            } else if let Ok(_turn) = device.turn.try_lock() {
-                written += Worker::new(self, &device).write_some(group);
-            }
-        }
-        written
-    }
-
-    /// Wakes the flusher of a file's device, for writers that have made much dirty.
-    pub(crate) fn wake_flusher_of(&self, space: &Space) {
-        if let Some(device) = space.device.get() {
-            if self.background {
-                device.ring();
-            } else if let Ok(_turn) = device.turn.try_lock() {
-                Worker::new(self, device).write_some(MemcgId::ROOT);
-            }
-        }
+    /// Writes some of a group's dirty pages in this thread, unless another does such work.
+    pub(super) fn write_some(&self, device: &Arc<Device>, group: MemcgId) -> u64 {
+        let Ok(_turn) = device.turn.try_lock() else { return 0 };
+        Worker::new(self, device).write_some(group)
     }
 
     /// Ends the flushers: each writes what is left of files that nobody has open, for as long as the deadline allows.

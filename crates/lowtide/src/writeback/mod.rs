@@ -51,11 +51,5 @@ use std::time::Duration;
 
 /// Longest run: a device gains nothing from longer ones, and reads wait behind them.
 const RUN_BYTES: u64 = 1 << 20;
-/// Bytes that may be in flight when nobody waits for them.
-const BUDGET: u64 = 8 << 20;
-/// Bytes that may be in flight when somebody waits for them.
-const WAITED_BUDGET: u64 = 16 << 20;
 /// Longest wait for a request, so that what is asked for meanwhile is noticed.
 const POLL: Duration = Duration::from_millis(2);
-/// Time between looks at the files' ages.
-const AGE_INTERVAL: Duration = Duration::from_secs(5);

@@ -1,60 +1,50 @@
 //! What a flusher does without being asked for a certain file.
+//!
+//! The engine says what (`lowtide-core`, `dirty/flusher.rs`): so many pages of a group because too much is dirty or because reclaim met nothing else, or
+//! everything in files that have been dirty for long. Here it is found. Files take turns, a run each, and each goes on where it stopped the last time; one in which something has
+//! failed lately is left alone.
+//!
+//! **Age.** Nobody notes when a page becomes dirty. From time to time the flusher looks which files have dirty pages, and a file's age is the time since it was first seen so. So a page is
+//! written at the latest after the age at which it is old, and two intervals between looks.
 
-use super::AGE_INTERVAL;
 use super::device::Ticket;
 use super::worker::Worker;
 use crate::fault_sites::FaultSite;
+use crate::pool::{Pool, State};
 use crate::space::Space;
-use lowtide_core::MemcgId;
+use lowtide_core::{FlushReason, FlushWork, MemcgId};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Pause after a look that found nothing to write.
-const REST: Duration = Duration::from_millis(10);
 /// Time between looks for files that are to be tried again.
 const LOOK: Duration = Duration::from_millis(50);
-/// Pages of one piece of work, where nothing else is said.
+/// Time between looks at files' ages where age does not matter.
+const SELDOM: Duration = Duration::from_secs(3600);
+/// Pages that a thread writes for itself where there is no flusher.
 const PAGES: u64 = 1024;
 
 /// A piece of work: pages to write, wherever they are.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Work {
-    /// Of this group and below it.
-    group: MemcgId,
+    files: Vec<Arc<Space>>,
+    /// The file whose turn it is.
+    turn: usize,
     /// So many pages at most.
     pages: u64,
-    /// Only of files that have been dirty since before this time.
-    older_than: Option<u64>,
-    /// Something was found.
-    found: bool,
-}
-
-impl Work {
-    pub(super) const fn for_group(group: MemcgId) -> Self {
-        Self { group, pages: PAGES, older_than: None, found: false }
-    }
+    /// Pages begun in this lap through the files.
+    lap: u64,
+    /// Each file is written from its beginning to its end: up to where the one in turn is.
+    whole: Option<u64>,
 }
 
 impl Worker<'_> {
-    /// Takes note of what was asked for, besides tickets.
-    pub(super) fn take_note(&mut self, rung: bool, groups: &[MemcgId]) {
-        if rung {
-            self.rest_until = None;
-        }
-        for &group in groups {
-            if !self.asked.contains(&group) {
-                self.asked.push(group);
-            }
-        }
-    }
-
-    /// Looks at files from time to time: has one been dirty for long, is one to be tried again?
+    /// Looks at files from time to time: since when are they dirty, is one to be tried again?
     pub(super) fn look(&mut self) {
         let now = Instant::now();
         if now < self.look_at {
             return;
         }
-        self.look_at = now + AGE_INTERVAL;
+        self.look_at = now + self.until_next_look();
         for space in self.files(MemcgId::ROOT) {
             let mut ledger = crate::sync::lock(&space.ledger);
             if ledger.dirty_since.is_none() && space.table.may_be_dirty() {
@@ -74,6 +64,14 @@ impl Worker<'_> {
                 None => {}
             }
         }
+    }
+
+    /// Until when the engine wants to look for old data; it will not before the files' ages are known.
+    fn until_next_look(&self) -> Duration {
+        let state = self.pool.lock();
+        let Some(at) = state.engine.next_flush(self.device.id) else { return SELDOM };
+        let left = at.saturating_sub(self.pool.now());
+        Duration::from_nanos(if left > 0 { left } else { state.engine.dirty_timers().interval_ns })
     }
 
     /// Takes tickets for files that nobody has open.
@@ -98,73 +96,108 @@ impl Worker<'_> {
         state.spaces.iter().flatten().filter(ours).cloned().collect()
     }
 
-    /// Begins some of the work in hand, or the next piece. Returns false if there is none.
+    /// Takes some pages of a group as the work in hand.
+    pub(super) fn take_work_for(&mut self, group: MemcgId) {
+        let files = self.files(group);
+        let turn = self.turn % files.len().max(1);
+        self.work = Some(Work { files, turn, pages: PAGES, lap: 0, whole: None });
+    }
+
+    /// Begins a run of the work in hand, or of the next piece. Returns false if there is nothing to do.
     pub(super) fn write_for_work(&mut self) -> bool {
         let Some(mut work) = self.work.take().or_else(|| self.next_work()) else { return false };
-        let now = Instant::now();
-        let files = self.files(work.group);
-        for step in 0..files.len() {
-            let space = &files[(self.turn + step) % files.len()];
-            let ledger = crate::sync::lock(&space.ledger);
-            let wanted = work.older_than.is_none_or(|then| ledger.dirty_since.is_some_and(|at| at <= then))
-                && ledger.retry_at().is_none_or(|at| at <= now);
-            let mut at = ledger.cursor;
-            drop(ledger);
-            if !wanted {
-                continue;
-            }
-            let from = at;
-            let (_, mut pages) = self.write_from(space, &mut at, work.pages, None);
-            if pages == 0 && from > 0 {
-                at = 0;
-                (_, pages) = self.write_from(space, &mut at, work.pages, None);
-            }
-            let mut ledger = crate::sync::lock(&space.ledger);
-            ledger.cursor = at;
-            if pages == 0 {
-                // All of it has been looked at.
-                ledger.dirty_since = None;
-                continue;
-            }
-            drop(ledger);
-            self.turn = (self.turn + step) % files.len();
-            work.found = true;
-            work.pages = work.pages.saturating_sub(pages);
-            if work.pages > 0 {
+        let Some(space) = work.files.get(work.turn).cloned() else {
+            // A lap is over. If it brought nothing, there is no more.
+            if work.whole.is_none() && std::mem::take(&mut work.lap) > 0 && work.pages > 0 {
+                work.turn = 0;
                 self.work = Some(work);
             }
             return true;
+        };
+        let resting = crate::sync::lock(&space.ledger).retry_at().is_some_and(|at| at > Instant::now());
+        let pages = match &mut work.whole {
+            _ if resting => 0,
+            Some(at) => self.write_from(&space, at, work.pages, None).1,
+            None => self.write_next(&space, work.pages),
+        };
+        work.lap += pages;
+        work.pages = work.pages.saturating_sub(pages);
+        let stays = work.whole.is_some_and(|at| !resting && at < space.table.pages());
+        if !stays {
+            work.turn += 1;
+            self.turn = work.turn;
+            if let Some(at) = &mut work.whole {
+                *at = 0;
+            }
         }
-        if work.found {
-            // Perhaps there is other work.
-            return true;
+        if work.pages > 0 {
+            self.work = Some(work);
         }
-        self.rest_until = Some(now + REST);
-        false
+        true
+    }
+
+    /// Begins the next run of a file, from where the last one ended; at the end of the file it goes on at the beginning.
+    fn write_next(&mut self, space: &Arc<Space>, most: u64) -> u64 {
+        let from = crate::sync::lock(&space.ledger).cursor;
+        let mut at = from;
+        let (_, mut pages) = self.write_from(space, &mut at, most, None);
+        if pages == 0 && from > 0 {
+            at = 0;
+            (_, pages) = self.write_from(space, &mut at, most, None);
+        }
+        crate::sync::lock(&space.ledger).cursor = at;
+        pages
     }
 
     /// What is to be done now.
     fn next_work(&mut self) -> Option<Work> {
-        if self.rest_until.is_some_and(|rest| Instant::now() < rest) || !self.pool.background {
+        if !self.pool.background {
             return None;
         }
-        if let Some(group) = self.asked.pop() {
-            return Some(Work::for_group(group));
-        }
         let now = self.pool.now();
-        let mut state = self.pool.lock();
-        let (dirty, max) = (state.engine.dirty(), state.engine.max(MemcgId::ROOT));
-        let Some(work) = state.engine.flusher_work(self.device.id, now) else {
-            // Until the engine says what to do.
-            let much = Work { pages: PAGES.min(dirty), ..Work::for_group(MemcgId::ROOT) };
-            let old = Work { older_than: now.checked_sub(30_000_000_000), pages: u64::MAX, ..much };
-            return if dirty > max / 10 { Some(much) } else { old.older_than.map(|_| old) };
-        };
-        Some(Work {
-            group: work.group.unwrap_or(MemcgId::ROOT),
-            pages: work.pages.max(1),
-            older_than: work.older_than,
-            found: false,
-        })
+        let work = self.pool.lock().engine.flusher_work(self.device.id, now)?;
+        let FlushWork { reason, group, pages, older_than } = work;
+        let mut files = self.files(group.unwrap_or(MemcgId::ROOT));
+        if reason == FlushReason::Periodic {
+            files.retain(|space| {
+                let mut ledger = crate::sync::lock(&space.ledger);
+                let old = ledger.dirty_since.is_some_and(|since| older_than.is_none_or(|then| since <= then));
+                if old {
+                    ledger.dirty_since = None;
+                }
+                old
+            });
+            return Some(Work { files, turn: 0, pages: u64::MAX, lap: 0, whole: Some(0) });
+        }
+        let turn = self.turn % files.len().max(1);
+        Some(Work { files, turn, pages, lap: 0, whole: None })
+    }
+}
+
+impl Pool {
+    /// Tells the flushers that a group's dirty pages stand in the way. Where there are none nothing happens.
+    pub(crate) fn ask_to_flush(&self, state: &mut State, group: MemcgId) {
+        if self.background {
+            let asked = state.engine.ask_to_flush(group);
+            for device in self.devices.all().iter().filter(|device| asked.contains(&device.id)) {
+                device.ring();
+            }
+        }
+    }
+
+    /// Sees to it that dirty pages of a group become clean: asks the flushers, or, without background threads, writes some in this thread. Returns the pages written here.
+    pub(crate) fn write_back_below(&self, group: MemcgId) -> u64 {
+        if self.background {
+            self.ask_to_flush(&mut self.lock(), group);
+            return 0;
+        }
+        self.devices.all().iter().map(|device| self.write_some(device, group)).sum()
+    }
+
+    /// Wakes the flusher of a file's device, for writers that have made much dirty.
+    pub(crate) fn wake_flusher_of(&self, space: &Space) {
+        if let Some(device) = space.device.get() {
+            device.ring();
+        }
     }
 }

@@ -24,7 +24,7 @@ use super::collect::{InFlight, Tail, pages_of};
 use super::device::{Device, Ticket};
 use super::ledger::Failure;
 use super::work::Work;
-use super::{BUDGET, POLL, RUN_BYTES, WAITED_BUDGET};
+use super::{POLL, RUN_BYTES};
 use crate::fault_sites::FaultSite;
 use crate::io::{Completion, Slice, Write, Writer};
 use crate::pool::Pool;
@@ -128,12 +128,10 @@ pub(super) struct Worker<'p> {
     /// Pages begun.
     pages: u64,
     pub(super) work: Option<Work>,
-    /// Groups whose dirty pages stand in somebody's way.
-    pub(super) asked: Vec<MemcgId>,
     /// Which of the device's files is written next without a ticket.
     pub(super) turn: usize,
-    /// There was nothing to find a moment ago.
-    pub(super) rest_until: Option<Instant>,
+    /// What the engine was told.
+    running: bool,
     /// When files are looked at next: for something to try again, and for their age.
     pub(super) look_at: Instant,
     ended: Vec<Completion>,
@@ -148,7 +146,6 @@ pub(super) fn flusher(pool: &Arc<Pool>, device: &Arc<Device>) {
         for ticket in &orders.tickets {
             worker.accept(ticket);
         }
-        worker.take_note(orders.rung, &orders.groups);
         worker.look();
         if let Some(deadline) = orders.closing {
             if !std::mem::replace(&mut closing, true) {
@@ -184,9 +181,8 @@ impl<'p> Worker<'p> {
             runs: 0,
             pages: 0,
             work: None,
-            asked: Vec::new(),
             turn: 0,
-            rest_until: None,
+            running: false,
             look_at: Instant::now(),
             ended: Vec::new(),
         }
@@ -201,12 +197,17 @@ impl<'p> Worker<'p> {
             // Somebody has a page locked that is to be written.
             return Duration::from_micros(200);
         }
-        let next = self.rest_until.map_or(self.look_at, |rest| rest.min(self.look_at));
-        next.saturating_duration_since(Instant::now())
+        self.look_at.saturating_duration_since(Instant::now())
     }
 
     fn in_flight(&self) -> usize {
         self.in_hand.len() - self.free.len()
+    }
+
+    /// Whether another run may be begun.
+    fn has_room(&self, waited: bool) -> bool {
+        let in_flight = self.writer.bytes_in_flight();
+        in_flight < RUN_BYTES || in_flight < self.device.budget(waited, self.pool.now())
     }
 
     fn is_done(&self) -> bool {
@@ -266,7 +267,7 @@ impl<'p> Worker<'p> {
     /// Writes a batch of a group's dirty pages, in a thread that has its turn. Returns the pages written.
     pub(super) fn write_some(mut self, group: MemcgId) -> u64 {
         self.look();
-        self.work = Some(Work::for_group(group));
+        self.take_work_for(group);
         while self.work.is_some() || !self.is_done() {
             self.advance(true);
             self.work = None;
@@ -299,14 +300,19 @@ impl<'p> Worker<'p> {
             self.device.announce();
         }
         if background {
-            while self.writer.bytes_in_flight() < BUDGET && self.write_for_work() {}
+            while self.has_room(false) && self.write_for_work() {}
         }
         self.writer.submit();
+        let running = self.in_flight() > 0 || self.work.is_some();
+        if running != self.running {
+            self.running = running;
+            self.pool.lock().engine.set_writing(self.device.id, running);
+        }
     }
 
     fn advance_round(&mut self, round: &mut Round) {
         if round.stage == Stage::Sweep {
-            while self.writer.bytes_in_flight() < WAITED_BUDGET {
+            while self.has_room(true) {
                 let Some(range) = round.ranges.front_mut() else {
                     round.stage = Stage::Drain(self.runs);
                     break;
@@ -445,6 +451,7 @@ impl<'p> Worker<'p> {
             Ok(bytes) => {
                 self.pool.io.writes.fetch_add(1, Relaxed);
                 self.pool.io.write_bytes.fetch_add(u64::from(bytes), Relaxed);
+                self.device.note_write(u64::from(bytes), self.pool.now());
                 if run.tail.is_some() {
                     return self.start_tail(run);
                 }
