@@ -30,5 +30,6 @@ fn main() -> ExitCode {
         cli::Command::List { what } => cmd::list::run(what),
         cli::Command::Doctor => cmd::doctor::run(),
         cli::Command::PeerMmap => cmd::peer_mmap::run(),
+        cli::Command::CrashWriter(args) => cmd::crash_writer::run(&args),
     }
 }

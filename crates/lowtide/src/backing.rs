@@ -6,6 +6,10 @@
 //! **The lock** is `flock(2)` on the whole file: shared while the pager only reads it, exclusive from the first open for writing on. It is advice:
 //! it keeps other pagers away that ask for it too, and nobody else. Two of them with the same file would each write pages that the other
 //! has in memory in another version. A file system without locks is used without.
+//!
+//! The kernel ends what a killed process had in flight after the process is gone. A late write must not meet whoever is started in its place. So
+//! the lock is on the descriptor that pages are written through: a request keeps its descriptor open, and an open descriptor keeps its
+//! lock, until the last write has ended. And a lock that is held is asked for again for a moment: its owner may be dead.
 
 use crate::config::IoMode;
 use crate::error::OpenError;
@@ -19,6 +23,12 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// How long a lock that somebody holds is asked for.
+const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+/// Time between two times.
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// What makes two opens the same file, whatever its names are.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -98,8 +108,13 @@ impl Descriptors {
         self.key
     }
 
+    /// The descriptor for transfers of whole pages.
+    fn pages(&self) -> &File {
+        self.direct.as_ref().unwrap_or(&self.buffered)
+    }
+
     fn page_fd(&self) -> RawFd {
-        self.direct.as_ref().unwrap_or(&self.buffered).as_raw_fd()
+        self.pages().as_raw_fd()
     }
 }
 
@@ -219,7 +234,7 @@ impl Backing {
     /// [`OpenError::Locked`] when somebody writes the file.
     pub(crate) fn lock_shared(&self) -> Result<(), OpenError> {
         let mut held = crate::sync::lock(&self.held);
-        if *held == Held::Nothing && self.try_lock(&self.first.buffered, false)? {
+        if *held == Held::Nothing && self.try_lock(self.first.pages(), false)? {
             *held = Held::Shared;
         }
         Ok(())
@@ -238,10 +253,10 @@ impl Backing {
         // A lock belongs to the descriptors of one open; that of another would stand in the way.
         let change = std::mem::replace(&mut *held, Held::Nothing) == Held::Shared;
         if change {
-            let _ = flock(&self.first.buffered, FlockOperation::Unlock);
+            let _ = flock(self.first.pages(), FlockOperation::Unlock);
         }
         let on = if self.is_writable() { self.writer() } else { new.unwrap_or(&self.first) };
-        match self.try_lock(&on.buffered, true) {
+        match self.try_lock(on.pages(), true) {
             Ok(taken) => {
                 if taken {
                     *held = Held::Exclusive;
@@ -249,7 +264,7 @@ impl Backing {
                 Ok(())
             }
             Err(e) => {
-                if change && self.try_lock(&self.first.buffered, false).is_ok_and(|taken| taken) {
+                if change && self.try_lock(self.first.pages(), false).is_ok_and(|taken| taken) {
                     *held = Held::Shared;
                 }
                 Err(e)
@@ -257,14 +272,20 @@ impl Backing {
         }
     }
 
-    /// Asks for the lock; false where there are no locks.
+    /// Asks for the lock, for up to [`LOCK_PATIENCE`]; false where there are no locks.
     fn try_lock(&self, file: &File, exclusive: bool) -> Result<bool, OpenError> {
         let operation = if exclusive {
             FlockOperation::NonBlockingLockExclusive
         } else {
             FlockOperation::NonBlockingLockShared
         };
-        match flock(file, operation) {
+        let deadline = Instant::now() + LOCK_PATIENCE;
+        let mut locked = flock(file, operation);
+        while locked == Err(Errno::WOULDBLOCK) && Instant::now() < deadline {
+            std::thread::sleep(LOCK_PAUSE);
+            locked = flock(file, operation);
+        }
+        match locked {
             Ok(()) => Ok(true),
             Err(Errno::WOULDBLOCK) => Err(OpenError::Locked { path: self.path.to_path_buf() }),
             Err(error) => {
@@ -279,8 +300,8 @@ impl Backing {
         let mut held = crate::sync::lock(&self.held);
         let file = match std::mem::replace(&mut *held, Held::Nothing) {
             Held::Nothing => return,
-            Held::Shared => &self.first.buffered,
-            Held::Exclusive => self.buffered(),
+            Held::Shared => self.first.pages(),
+            Held::Exclusive => self.writer().pages(),
         };
         let _ = flock(file, FlockOperation::Unlock);
     }

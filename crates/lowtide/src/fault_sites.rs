@@ -63,8 +63,10 @@ sites! {
     DeadlinePassed
     /// The last view of a file was closed with pages that could not be written: they wait.
     CloseWithDirtyPages
-    /// Reclaim met pages that were being written.
-    EvictionMetWriteback
+    /// Reclaim met nothing but dirty pages, and asked for them to be written.
+    ReclaimWokeFlushers
+    /// Reclaim slept, because what it could have taken was dirty or being written.
+    ReclaimThrottled
 }
 
 impl fmt::Display for FaultSite {

@@ -38,6 +38,7 @@
 //! | `fault`, `many`, `wait` | bringing pages in, one or many; waiting for somebody else's read |
 //! | `reclaim` | driving the engine's reclaim: aging walks, unmapping victims |
 //! | `store`, `writeback`, `close` | writing to pages, writing pages to files, letting go of a file |
+//! | `faults` | a disk that fails, hangs and loses power, for tests |
 //! | `fault_sites` | what was done about failing devices, counted |
 //! | `background` | the threads that reclaim, flush and read ahead |
 //! | `frames`, `space`, `backing`, `io`, `sync` | frame allocator; open files, their descriptors; I/O engines; atomics |
@@ -51,6 +52,8 @@ mod config;
 mod error;
 mod fault;
 mod fault_sites;
+#[doc(hidden)]
+pub mod faults;
 mod frames;
 mod guard;
 #[allow(unsafe_code, reason = "see the file's header")]

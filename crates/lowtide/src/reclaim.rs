@@ -10,6 +10,7 @@
 //!
 //! Why that is safe is told in `hazard.rs`. Only the aging walk lets go of the lock in between, every few tables.
 
+use crate::fault_sites::FaultSite;
 use crate::hazard;
 use crate::pool::{Pool, State};
 use crate::space::Space;
@@ -107,9 +108,6 @@ impl Pool {
         loop {
             let State { engine, spaces, .. } = &mut *state;
             let step = reclaim.step(engine, &mut Translations { spaces }, self.now());
-            if matches!(step, Step::WakeFlushers) {
-                self.io.flusher_wakes.fetch_add(1, Relaxed);
-            }
             let isolated = matches!(step, Step::Unmap | Step::Freed | Step::WakeFlushers);
             if !isolated && std::mem::take(&mut flush) {
                 drop(state);
@@ -133,9 +131,17 @@ impl Pool {
                     self.freed.notify_all();
                 }
                 Step::Walk => state = self.walk(state, reclaim.age_job()),
-                Step::WakeFlushers if self.background => self.ask_to_flush(&mut state, MemcgId::ROOT),
-                Step::WakeFlushers => flush = true,
+                Step::WakeFlushers => {
+                    self.fault_sites.mark(FaultSite::ReclaimWokeFlushers);
+                    self.io.flusher_wakes.fetch_add(1, Relaxed);
+                    if self.background {
+                        self.ask_to_flush(&mut state, MemcgId::ROOT);
+                    } else {
+                        flush = true;
+                    }
+                }
                 Step::Throttle(_, nanos) => {
+                    self.fault_sites.mark(FaultSite::ReclaimThrottled);
                     (state, _) = self
                         .freed
                         .wait_timeout(state, Duration::from_nanos(nanos))

@@ -257,11 +257,9 @@ fn ten_small_tenants_each_write_sixteen_times_what_they_may_hold() {
             OpenOptions::new().write(true).tenant(&tenant).open(&pager, path).unwrap()
         })
         .collect();
-    let began = Instant::now();
     std::thread::scope(|scope| {
-        views.iter().for_each(|view| drop(scope.spawn(|| write_round(view, 0, 1024, 16))))
+        views.iter().for_each(|view| drop(scope.spawn(|| write_round(view, 0, 1024, 16))));
     });
-    eprintln!("ten tenants: {:?}, {:?}", began.elapsed(), pager.stat());
     for (i, view) in (0..).zip(&views) {
         view.flush().unwrap();
         let written = std::fs::read(dir.path().join(format!("{i}"))).unwrap();
@@ -285,7 +283,7 @@ fn short_lived_threads_do_not_get_around_the_limit() {
             for i in 0..200 {
                 // Each ends before it has to answer.
                 std::thread::scope(|scope| {
-                    drop(scope.spawn(|| view.write_at(i * 10 * PAGE, &[1; 10 * PAGE as usize]).unwrap()))
+                    drop(scope.spawn(|| view.write_at(i * 10 * PAGE, &[1; 10 * PAGE as usize]).unwrap()));
                 });
             }
         }],

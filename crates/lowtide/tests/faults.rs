@@ -3,10 +3,13 @@
 mod common;
 
 use common::{Dir, byte_at, make_file};
-use lowtide::{Error, Inject, InjectOp, IoEngine, OpenOptions, Pager, Request, Verdict};
+use lowtide::{
+    DirtyLimits, DirtyShare, Error, Inject, InjectOp, IoEngine, OpenOptions, Pager, Request, Verdict,
+};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
+use std::time::Duration;
 
 /// Fails the operations of a kind while it is switched on, and counts how often it was asked.
 #[derive(Default)]
@@ -169,8 +172,9 @@ fn a_budget_full_of_unwritable_pages_is_a_typed_error_and_recovers() {
     let inject: Arc<dyn Inject> = device.clone();
     let pager = Pager::builder()
         .max("128K".parse().unwrap())
-        // Longer than the pause that the first failures earn.
-        .patience(std::time::Duration::from_secs(1))
+        .patience(Duration::from_millis(500))
+        // The budget is the limit.
+        .dirty_limits(DirtyLimits { background: DirtyShare::Percent(50), hard: DirtyShare::Percent(100) })
         .inject(inject)
         .build()
         .unwrap();

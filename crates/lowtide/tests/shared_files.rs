@@ -74,7 +74,7 @@ fn a_second_pager_is_refused_until_the_first_lets_go_or_nobody_asks_for_the_lock
     let path = make_file(&dir, 64 << 10);
     let (mine, other) = (pager(), pager());
     let locked = |result: Result<_, OpenError>| {
-        let error = result.err().expect("it is locked");
+        let error = result.expect_err("it is locked");
         assert!(matches!(error, OpenError::Locked { .. }), "{error}");
         assert!(error.to_string().contains("lock(false)"), "{error}");
     };

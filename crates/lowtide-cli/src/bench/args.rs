@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::datafile::Locking;
+use super::proof::Proof;
 use super::slow::{For, Span};
 use super::tenancy::Tenancy;
 use super::write::Writing;
@@ -20,7 +21,7 @@ use super::write::Writing;
 /// What to run and how.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// ycsb-a, ycsb-b, ycsb-c, mixed, random-read, scan, replay, hit, fill, dd-oom, high-thrash, noisy-neighbour, tenants, file-anon-mix or program-cost (see `lowtide list workloads`)
+    /// ycsb-a, ycsb-b, ycsb-c, mixed, random-read, scan, replay, hit, fill, dd-oom, high-thrash, noisy-neighbour, tenants, file-anon-mix, program-cost, crash or power-cut (see `lowtide list workloads`)
     pub(crate) workload: Target,
     /// Where the data files are made and kept for the next run [default: lowtide-bench in the temporary directory]
     #[arg(long, value_name = "DIR")]
@@ -34,8 +35,8 @@ pub(crate) struct BenchArgs {
     /// Reclaim policies of lowtide, one row each [default: mglru,mglru-7.1,lru]
     #[arg(long, value_name = "P,P", value_delimiter = ',')]
     pub(crate) policy: Option<Vec<Policy>>,
-    /// Threads of each system; with high-thrash, a list for a row of each [default: 1]
-    #[arg(long, value_name = "N", default_values_t = [1], hide_default_value = true, value_delimiter = ',',
+    /// Threads of each system; with high-thrash, a list for a row of each [default: 1; 8 for crash, 4 for power-cut]
+    #[arg(long, value_name = "N", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) threads: Vec<u32>,
     /// What threads pay for being over high: overage, refault-recency or stall-debt [high-thrash; default: all]
@@ -118,6 +119,15 @@ pub(crate) struct BenchArgs {
     /// How often everything is made durable while operations go on [mixed; default: 10s]
     #[arg(long, value_name = "TIME")]
     pub(crate) checkpoint: Option<Span>,
+    /// How often writers are killed [crash; default: 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    pub(crate) cycles: Option<u64>,
+    /// How often the power is cut [power-cut; default: 10000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    pub(crate) cuts: Option<u64>,
+    /// Give the runtime a disk that lies, so that the proof must fail
+    #[arg(long, value_enum, hide = true)]
+    pub(crate) sabotage: Option<Sabotage>,
     /// Write the results to this file as JSON, too
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -139,6 +149,16 @@ impl BenchArgs {
     pub(crate) fn threads(&self) -> u32 {
         self.threads.first().copied().unwrap_or(1)
     }
+
+    /// Threads, where each number is for a row.
+    pub(crate) fn threads_list(&self) -> Vec<u32> {
+        if self.threads.is_empty() { vec![1] } else { self.threads.clone() }
+    }
+
+    /// Threads, where another number than one is usual.
+    pub(crate) fn threads_or(&self, usual: u32) -> u32 {
+        self.threads.first().copied().unwrap_or(usual)
+    }
 }
 
 /// A workload of the catalog, the measurement of hits, sequential writing, or one with tenants.
@@ -152,6 +172,8 @@ pub(crate) enum Target {
     Writing(Writing),
     /// Tenants.
     Tenancy(Tenancy),
+    /// Killed, cut off and lied to.
+    Proof(Proof),
 }
 
 impl Target {
@@ -164,7 +186,7 @@ impl Target {
 
 /// A workload that is not there.
 #[derive(Debug, Error)]
-#[error("{0}, {hit}, {writing}, {tenancy}", hit = Target::HIT, writing = Writing::ALL.map(Writing::name).join(", "), tenancy = Tenancy::ALL.map(Tenancy::name).join(", "))]
+#[error("{0}, {hit}, {writing}, {tenancy}, {proof}", hit = Target::HIT, writing = Writing::ALL.map(Writing::name).join(", "), tenancy = Tenancy::ALL.map(Tenancy::name).join(", "), proof = Proof::ALL.map(Proof::name).join(", "))]
 pub(crate) struct UnknownTarget(#[from] UnknownWorkload);
 
 impl FromStr for Target {
@@ -179,11 +201,23 @@ impl FromStr for Target {
         {
             return Ok(Self::Writing(writing));
         }
+        if let Some(proof) = Proof::ALL.into_iter().find(|proof| text.eq_ignore_ascii_case(proof.name())) {
+            return Ok(Self::Proof(proof));
+        }
         match Tenancy::ALL.into_iter().find(|tenancy| text.eq_ignore_ascii_case(tenancy.name())) {
             Some(tenancy) => Ok(Self::Tenancy(tenancy)),
             None => Ok(Self::Workload(text.parse()?)),
         }
     }
+}
+
+/// What a disk can claim to have done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sabotage {
+    /// Some syncs
+    LostSync,
+    /// Some writes
+    LostWrite,
 }
 
 /// Systems to compare with.

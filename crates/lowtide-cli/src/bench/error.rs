@@ -175,6 +175,28 @@ pub(crate) enum BenchError {
         /// How many.
         pages: u64,
     },
+    /// A promise about durability was not kept.
+    #[error(
+        "{proof}: {lost} bytes lost and {wrong} wrong; please report this, with the command; the first: {first}"
+    )]
+    Broken {
+        /// Which proof failed.
+        proof: &'static str,
+        /// Bytes that a flush had promised, and that were older.
+        lost: u64,
+        /// Bytes that were never written there.
+        wrong: u64,
+        /// The first of them.
+        first: String,
+    },
+    /// A proof has not seen everything that it is about.
+    #[error(
+        "no byte was lost or wrong, but this never happened: {missing}; run more cuts with --cuts, or another --seed"
+    )]
+    Uncovered {
+        /// What.
+        missing: String,
+    },
     /// The results cannot be written.
     #[error(transparent)]
     Results(#[from] ResultsError),

@@ -12,6 +12,7 @@
 //! | `write` | sequential writing: `fill` beside `dd`, `dd-oom` on a slowed device |
 //! | `slow` | a device that is slower than it is |
 //! | `tenancy` | benchmarks with tenants: limits, laws, programs, protection |
+//! | `proof` | killed, cut off and lied to, without losing a flushed byte |
 //! | `machine`, `table`, `json`, `error` | what is shown and written |
 
 pub(crate) mod args;
@@ -28,6 +29,7 @@ mod options;
 pub(crate) mod peer;
 mod plan;
 mod play;
+pub(crate) mod proof;
 mod record;
 mod rounds;
 mod slow;
@@ -53,6 +55,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         (Target::Hit, _) => hit::run(args),
         (Target::Writing(writing), _) => writing.run(args),
         (Target::Tenancy(tenancy), _) => tenancy.run(args),
+        (Target::Proof(proof), _) => proof.run(args),
         (Target::Workload(Workload::RandomRead), Some(depths)) => depth::run(args, depths),
         (Target::Workload(workload), _) => workload::run(args, workload),
     }

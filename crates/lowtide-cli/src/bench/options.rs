@@ -11,6 +11,7 @@ use lowtide_workload::Workload;
 
 use super::args::{BenchArgs, Target};
 use super::error::BenchError;
+use super::proof::Proof;
 use super::tenancy::Tenancy;
 use super::write::Writing;
 
@@ -127,7 +128,23 @@ pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), B
     let equals = target == Target::Tenancy(Tenancy::Tenants);
     let cost = target == Target::Tenancy(Tenancy::ProgramCost);
     let mix = target == Target::Tenancy(Tenancy::FileAnonMix);
+    let proof = matches!(target, Target::Proof(_));
+    let crash = target == Target::Proof(Proof::Crash);
+    let cut = target == Target::Proof(Proof::PowerCut);
+    let elsewhere = "workloads that are measured";
     let rules = [
+        (args.cycles.is_some() && !crash, "--cycles", "crash"),
+        (args.cuts.is_some() && !cut, "--cuts", "power-cut"),
+        (args.sabotage.is_some() && !cut, "--sabotage", "power-cut"),
+        (proof && (args.seconds.is_some() || args.ops.is_some()), "--seconds", elsewhere),
+        (proof && args.rounds.is_some(), "--rounds", elsewhere),
+        (proof && args.against.is_some(), "--against", elsewhere),
+        (proof && args.page.is_some(), "--page", elsewhere),
+        (proof && args.batch.is_some(), "--batch", elsewhere),
+        (proof && args.file.is_some(), "--file", elsewhere),
+        (proof && args.record.is_some(), "--record", elsewhere),
+        (proof && args.young_faults, "--young-faults", elsewhere),
+        (proof && slowed, "--device-delay and --device-bandwidth", elsewhere),
         (depth && !is(Workload::RandomRead), "--depth", "random-read"),
         (args.size.is_some() && !hit, "--size", "hit"),
         (args.trace.is_some() && !replay, "--trace", "replay"),

@@ -8,6 +8,7 @@ use lowtide_sim::spec::{DeviceSpec, MachineSpec};
 use lowtide_workload::Workload;
 
 use crate::bench::args::Target;
+use crate::bench::proof::Proof;
 use crate::bench::tenancy::Tenancy;
 use crate::bench::write::Writing;
 use crate::cli::Listing;
@@ -27,6 +28,9 @@ pub(crate) fn run(what: Listing) -> ExitCode {
             }
             for tenancy in Tenancy::ALL {
                 out::line(format_args!("{:<16} {}", tenancy.name(), tenancy.description()));
+            }
+            for proof in Proof::ALL {
+                out::line(format_args!("{:<16} {}", proof.name(), proof.description()));
             }
             out::line("\nfor `lowtide sim`:");
             for target in sim::Target::ALL {

@@ -11,10 +11,12 @@ use super::balance::Throttled;
 use super::bandwidth::{DirtyRate, WriteRate};
 use super::domain::FallingLimit;
 use super::flusher::Device;
-use super::limits::{DirtyLimits, DirtyLimitsError, DirtyTimers, DirtyTimersError};
+use super::limits::{DirtyLimits, DirtyTimers};
 use super::proportions::{Fading, Period};
 use crate::engine::Engine;
-use crate::units::{MemcgId, MemcgSlot, SpaceId};
+use crate::folio::Flags;
+use crate::units::{LruType, MemcgId, MemcgSlot, SpaceId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Something that takes writes at a rate of its own. Made by [`Engine::add_device`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -44,7 +46,10 @@ pub(super) struct Wb {
 
 impl Wb {
     fn new(device: DeviceId, exact: bool, known: &WriteRate, now: u64) -> Self {
-        let write_rate = WriteRate::like(known, now);
+        let mut write_rate = WriteRate::like(known, now);
+        if exact {
+            write_rate.make_eager();
+        }
         Self {
             device,
             reclaimable: 0,
@@ -205,54 +210,6 @@ impl Engine {
         self.dirty.of_space[index] = Some(device);
     }
 
-    /// Whether domains of groups see how much is dirty *now*. By default they see what [`Engine::publish`] last published, up to two seconds old, as a
-    /// kernel's do; the root, if it is a machine ([`Engine::set_machine_root`]), always sees what is.
-    pub fn set_exact_dirty(&mut self, exact: bool) {
-        self.dirty.exact = exact;
-    }
-
-    /// Limits the dirty data of a group and of what is below it. The root's settings are also those of groups without their own, as
-    /// shares of each group's memory (`limits.rs`).
-    ///
-    /// # Errors
-    /// [`DirtyLimitsError`].
-    pub fn set_dirty_limits(&mut self, id: MemcgId, limits: DirtyLimits) -> Result<(), DirtyLimitsError> {
-        limits.check(self.page_bytes)?;
-        if !self.alive(id) {
-            return Err(DirtyLimitsError::Gone);
-        }
-        let group = &mut self.memcgs[id].dirty;
-        group.limits = Some(limits);
-        group.falling = FallingLimit::default();
-        Ok(())
-    }
-
-    /// The limits in force for the dirty data of a group: its own, or the root's.
-    ///
-    /// # Panics
-    /// When the group is gone.
-    #[must_use]
-    pub fn dirty_limits(&self, id: MemcgId) -> DirtyLimits {
-        let root = &self.memcgs[MemcgId::ROOT].dirty;
-        self.memcgs[id].dirty.limits.or(root.limits).unwrap_or_default()
-    }
-
-    /// Sets when old dirty data is written.
-    ///
-    /// # Errors
-    /// [`DirtyTimersError`].
-    pub fn set_dirty_timers(&mut self, timers: DirtyTimers) -> Result<(), DirtyTimersError> {
-        timers.check()?;
-        self.dirty.timers = timers;
-        Ok(())
-    }
-
-    /// When old dirty data is written.
-    #[must_use]
-    pub const fn dirty_timers(&self) -> DirtyTimers {
-        self.dirty.timers
-    }
-
     /// What a group has on a device, from now on if it had nothing.
     #[inline]
     pub(super) fn wb_mut(&mut self, slot: MemcgSlot, device: DeviceId) -> &mut Wb {
@@ -302,5 +259,43 @@ impl Engine {
     pub(super) fn place_of(&self, space: SpaceId) -> Option<(DeviceId, MemcgSlot)> {
         let device = self.dirty.device_of(space)?;
         Some((device, self.slot_of_space(space)?))
+    }
+
+    /// Recounts what groups have on devices (`fault-and-writeback.md` D, 8).
+    pub(crate) fn validate_devices(&self) -> Result<(), String> {
+        let mut recounted: BTreeMap<(MemcgSlot, DeviceId), [u64; 2]> = BTreeMap::new();
+        for (_, f) in self.folios.iter().filter(|(_, f)| f.lru_type() == LruType::File) {
+            let Some((device, slot)) = self.place_of(f.owner().space) else { continue };
+            let [reclaimable, writeback] = recounted.entry((slot, device)).or_default();
+            *reclaimable += if f.flags.contains(Flags::DIRTY) { f.pages() } else { 0 };
+            *writeback += if f.flags.contains(Flags::WRITEBACK) { f.pages() } else { 0 };
+        }
+        recounted.retain(|_, counts| *counts != [0; 2]);
+        let groups = || self.memcgs.subtree(MemcgId::ROOT.slot);
+        let wbs = || groups().flat_map(|slot| self.memcgs[slot].dirty.wbs.iter().map(move |wb| (slot, wb)));
+        let kept: BTreeMap<_, _> = wbs()
+            .map(|(slot, wb)| ((slot, wb.device), [wb.reclaimable, wb.writeback]))
+            .filter(|(_, counts)| *counts != [0; 2])
+            .collect();
+        if kept != recounted {
+            return Err(format!(
+                "dirty pages and those under writeback: recounted {recounted:?}, kept {kept:?}"
+            ));
+        }
+        for (id, device) in (0..).map(DeviceId).zip(&self.dirty.devices) {
+            let Some(device) = device else { continue };
+            let here = || wbs().filter(|(_, wb)| wb.device == id);
+            let reclaimable: u64 = here().map(|(_, wb)| wb.reclaimable).sum();
+            let writeback: u64 = here().map(|(_, wb)| wb.writeback).sum();
+            let dirty: BTreeSet<_> =
+                here().filter(|(_, wb)| wb.reclaimable > 0).map(|(slot, _)| slot).collect();
+            if (device.reclaimable, device.writeback, &device.dirty) != (reclaimable, writeback, &dirty) {
+                return Err(format!(
+                    "device {} has {device:?}, its groups {reclaimable}, {writeback}, {dirty:?}",
+                    id.0
+                ));
+            }
+        }
+        Ok(())
     }
 }

@@ -5,32 +5,31 @@
 //! | [`read_one`](Backend::read_one) | a miss | in the calling thread, which waits |
 //! | [`batch`](Backend::batch) | `get_many`, prefetch, read-ahead | up to [`capacity`](Batch::capacity) at once |
 //! | [`writer`](Backend::writer) | write-back and flush | overlapped; waits end after a time |
-//! | [`write_run`](Backend::write_run), [`sync`](Backend::sync), [`extend`](Backend::extend) | whoever has one thing to do | in the calling thread, which waits |
+//! | [`write_run`](Backend::write_run), [`extend`](Backend::extend) | whoever has one thing to do | in the calling thread, which waits |
 //!
 //! Every call carries a request to its end: interruptions are repeated, short transfers continued (the
 //! rules are in `job.rs`). An error is the kernel's, unchanged, or one that a test injected.
 //!
-//! io_uring is used where it was found to work. A single write and `fdatasync` in the calling thread go through plain
-//! system calls in either case, because there is nothing to overlap them with. When a thread cannot get a ring
+//! io_uring is used where it was found to work. A single write in the calling thread goes through a plain
+//! system call in either case, because there is nothing to overlap it with. When a thread cannot get a ring
 //! (the process has no descriptor left, say), its requests quietly take the other engine.
 //!
 //! A backend must not be used in a child made by `fork`: rings and threads belong to the parent.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::choose::{IoEngine, OpenError, Options, hint};
 use super::inject::{Inject, InjectOp, Request, carry_out};
-use super::job::{Job, SyncJob, WriteJob};
+use super::job::{Job, WriteJob};
 use super::overlap::{Batch, Engine, Writer};
 use super::psync::Psync;
 use super::request::{Read, Write, check_range};
 use super::uring::Uring;
-use crate::fault_sites::FaultSites;
+use crate::fault_sites::{FaultSite, FaultSites};
 
 /// Moves pages between files and the arena. Shared by all threads of a pager.
 pub(crate) struct Backend {
@@ -39,6 +38,8 @@ pub(crate) struct Backend {
     psync: Psync,
     inject: Option<Arc<dyn Inject>>,
     sites: Arc<FaultSites>,
+    /// Requests that the injector was asked about.
+    requests: AtomicU64,
     /// Whether requests were left in flight for ever.
     abandoned: AtomicBool,
     reason: String,
@@ -85,7 +86,8 @@ impl Backend {
         };
         tracing::debug!(%reason, "I/O engine chosen");
         let (inject, sites) = (options.inject, options.sites);
-        Ok(Backend { uring, psync, inject, sites, abandoned: AtomicBool::new(false), reason })
+        let (requests, abandoned) = (AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Backend { uring, psync, inject, sites, requests, abandoned, reason })
     }
 
     /// The engine in use: [`IoEngine::Uring`] or [`IoEngine::Psync`].
@@ -106,6 +108,11 @@ impl Backend {
     /// Where faults are counted.
     pub(super) fn sites(&self) -> &FaultSites {
         &self.sites
+    }
+
+    /// A number for a request that an injector is asked about.
+    pub(super) fn next_number(&self) -> u64 {
+        self.requests.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(super) fn note_abandoned(&self) {
@@ -193,23 +200,6 @@ impl Backend {
         results
     }
 
-    /// Makes everything written to the file durable (`fdatasync(2)`), in the calling thread.
-    ///
-    /// # Errors
-    ///
-    /// The kernel's. After `EIO` the kernel may have dropped what it could not write, and a second call may
-    /// succeed without having written it: the pages of the file that were written since the last success
-    /// must be written again first.
-    pub(crate) fn sync(&self, path: &Arc<PathBuf>, fd: RawFd) -> io::Result<()> {
-        let act = || SyncJob { fd }.run().map(drop);
-        match &self.inject {
-            None => act(),
-            Some(inject) => {
-                carry_out(&**inject, &Request { op: InjectOp::Sync, path, offset: 0, len: 0 }, act)
-            }
-        }
-    }
-
     /// Makes the file `len` bytes long (`ftruncate(2)`), in the calling thread.
     ///
     /// # Errors
@@ -217,12 +207,17 @@ impl Backend {
     /// The kernel's: `EFBIG`, `EINVAL`, `EPERM`, `ENOSPC` and `EDQUOT` where metadata must grow.
     pub(crate) fn extend(&self, path: &Arc<PathBuf>, file: &File, len: u64) -> io::Result<()> {
         let act = || file.set_len(len);
-        match &self.inject {
+        let extended = match &self.inject {
             None => act(),
             Some(inject) => {
-                carry_out(&**inject, &Request { op: InjectOp::Extend, path, offset: len, len: 0 }, act)
+                let (op, number) = (InjectOp::Extend, self.next_number());
+                carry_out(&**inject, &Request { op, path, offset: len, len: 0, number }, act)
             }
+        };
+        if extended.is_err() {
+            self.sites.mark(FaultSite::ExtendFailed);
         }
+        extended
     }
 
     /// Counts the open rings: one strong reference for each, and one for the backend.
@@ -233,7 +228,7 @@ impl Backend {
 
     /// Makes the descriptor of this thread's ring refer to another file.
     #[cfg(test)]
-    pub(super) fn replace_idle_ring(&self, with: RawFd) {
+    pub(super) fn replace_idle_ring(&self, with: std::os::fd::RawFd) {
         self.uring.as_ref().expect("io_uring is in use").replace_idle_ring(with);
     }
 }

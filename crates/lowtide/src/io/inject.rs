@@ -10,6 +10,7 @@
 //! | fail | ends with the error; the kernel sees nothing of it, and no memory is touched |
 //! | short | its first transfer moves no more than so many bytes; the rest follows as after any short transfer |
 //! | later | starts so much later; requests behind it overtake it |
+//! | pretend | ends well and is not carried out, as with a disk that lies |
 //! | hang | starts when the gate is opened, as with a device that has stopped answering |
 //!
 //! A request that waits here is *in flight* for everybody else: whoever waits for it waits, up to its own
@@ -51,6 +52,8 @@ pub struct Request<'a> {
     pub offset: u64,
     /// How many bytes.
     pub len: u64,
+    /// Its number, which no other request of the pager has: the same before and after.
+    pub number: u64,
 }
 
 /// What shall become of a request.
@@ -58,6 +61,8 @@ pub struct Request<'a> {
 pub enum Verdict {
     /// It is carried out.
     Pass,
+    /// It ends well and is not carried out.
+    Pretend,
     /// It fails with this error and is not carried out.
     Fail(io::Error),
     /// Its first transfer takes so many bytes at most; the rest is asked for again, in the same request. With 0 a
@@ -170,6 +175,7 @@ pub(super) fn carry_out(
 ) -> io::Result<()> {
     let result = match inject.before(request) {
         Verdict::Fail(error) => Err(error),
+        Verdict::Pretend => Ok(()),
         Verdict::Pass | Verdict::Short(_) => act(),
         Verdict::Later(delay) => {
             Start::after(delay).wait();

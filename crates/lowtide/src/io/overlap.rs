@@ -82,11 +82,12 @@ struct Watched {
     path: Arc<PathBuf>,
     offset: u64,
     len: u64,
+    number: u64,
 }
 
 impl Watched {
     fn request(&self) -> Request<'_> {
-        Request { op: self.op, path: &self.path, offset: self.offset, len: self.len }
+        Request { op: self.op, path: &self.path, offset: self.offset, len: self.len, number: self.number }
     }
 }
 
@@ -103,7 +104,7 @@ struct Watch {
 enum Admitted {
     Started(u64, Work),
     Held,
-    Refused(u64, Work, io::Error),
+    Ended(u64, Work, io::Result<u64>),
 }
 
 impl Watch {
@@ -111,9 +112,9 @@ impl Watch {
         Watch { inject, slots: Vec::new(), free: Vec::new(), held: Vec::new() }
     }
 
-    fn admit(&mut self, path: &Arc<PathBuf>, user: u64, mut work: Work) -> Admitted {
+    fn admit(&mut self, path: &Arc<PathBuf>, user: u64, number: u64, mut work: Work) -> Admitted {
         let (op, offset, len) = (work.op(), work.offset(), work.wanted());
-        let watched = Watched { user, op, path: Arc::clone(path), offset, len };
+        let watched = Watched { user, op, path: Arc::clone(path), offset, len, number };
         let verdict = self.inject.before(&watched.request());
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -127,7 +128,11 @@ impl Watch {
                 work.shorten(limit);
                 return Admitted::Started(slot, work);
             }
-            Verdict::Fail(error) => return Admitted::Refused(slot, work, error),
+            Verdict::Fail(error) => return Admitted::Ended(slot, work, Err(error)),
+            Verdict::Pretend => {
+                let moved = work.wanted();
+                return Admitted::Ended(slot, work, Ok(moved));
+            }
             Verdict::Later(delay) => Start::after(delay),
             Verdict::Hang(gate) => Start::Opened(gate),
         };
@@ -184,10 +189,10 @@ impl<'b> Overlap<'b> {
             self.write_bytes += work.wanted();
         }
         let Some(watch) = &mut self.watch else { return self.engine.push(user, work) };
-        match watch.admit(path, user, work) {
+        match watch.admit(path, user, self.backend.next_number(), work) {
             Admitted::Started(slot, work) => self.engine.push(slot, work),
             Admitted::Held => {}
-            Admitted::Refused(slot, work, error) => self.end(slot, &work, Err(error)),
+            Admitted::Ended(slot, work, result) => self.end(slot, &work, result),
         }
     }
 
@@ -354,8 +359,9 @@ impl<'b> Writer<'b> {
         self.overlap.push(&path, user, Work::Write(WriteJob::new(write)));
     }
 
-    /// Adds an `fdatasync` of a descriptor, which stays open until the completion is returned. About errors see
-    /// [`Backend::sync`].
+    /// Adds an `fdatasync` of a descriptor, which stays open until the completion is returned. After `EIO` the kernel may
+    /// have dropped what it could not write, and a second sync may succeed without having written it: the pages of the file that were written since
+    /// the last success must be written again first.
     pub(crate) fn push_sync(&mut self, path: &Arc<PathBuf>, fd: RawFd, user: u64) {
         self.overlap.push(path, user, Work::Sync(SyncJob { fd }));
     }
@@ -372,6 +378,7 @@ impl<'b> Writer<'b> {
     }
 
     /// Requests that were pushed and whose completion has not been returned.
+    #[cfg(test)]
     pub(crate) fn in_flight(&self) -> usize {
         self.overlap.in_flight()
     }

@@ -14,8 +14,8 @@
 //! **How far the limit may be exceeded.** A batch is no longer than what the thread may still make dirty before it has to answer, so each thread is at most that far
 //! above the limit ([`Dirtier::room`]: 32 pages when it begins, then the fewer the less room there is), or one large folio.
 //!
-//! **A device that takes nothing.** At the limit a thread looks again after each pause, but not for longer than the pager's patience: then it goes on with the bytes that it has
-//! stored, and will have to answer again soon. So writes to a dead device become slow, and fail with `OutOfBudget` when the budget is full.
+//! **A device that takes nothing.** At the limit a thread looks again after each pause, but not for longer than the pager's patience. Then it goes on, and does not wait at the limit
+//! again before something has been written. So writes to a dead device pause once, and fail with `OutOfBudget` when the budget is full.
 //!
 //! Source: `fault-and-writeback.md` B4, B5.
 
@@ -40,6 +40,8 @@ struct Mine {
     /// [`Pool::number`].
     pool: u64,
     dirtier: Dirtier,
+    /// It has lost its patience: so much had been written by then.
+    gave_up: Option<u64>,
     left: Arc<DirtiersLeft>,
 }
 
@@ -54,30 +56,25 @@ thread_local! {
 }
 
 impl Pool {
-    /// The thread's dirtier with this pool. A thread that is ending has a new one each time.
-    fn dirtier<T>(&self, with: impl FnOnce(&mut Dirtier) -> T) -> T {
-        let mut with = Some(with);
+    /// What the thread owes to this pool. A thread that is ending owes nothing.
+    fn mine<T>(&self, with: impl FnOnce(&mut Mine) -> T) -> Option<T> {
         let found = MINE.try_with(|mine| {
             let mut mine = mine.borrow_mut();
             let at = mine.iter().position(|m| m.pool == self.number).unwrap_or_else(|| {
                 // Those of pools that are gone are forgotten.
                 mine.retain(|m| Arc::strong_count(&m.left) > 1);
                 let left = Arc::clone(&self.dirtiers_left);
-                mine.push(Mine { pool: self.number, dirtier: Dirtier::default(), left });
+                mine.push(Mine { pool: self.number, dirtier: Dirtier::default(), gave_up: None, left });
                 mine.len() - 1
             });
-            with.take().map(|with| with(&mut mine[at].dirtier))
+            with(&mut mine[at])
         });
-        match (found.ok().flatten(), with) {
-            (Some(result), _) => result,
-            (None, Some(with)) => with(&mut Dirtier::default()),
-            (None, None) => unreachable!("it was called, and returned something"),
-        }
+        found.ok()
     }
 
     /// How many pages this thread may make dirty at once.
     pub(super) fn room_to_dirty(&self) -> u64 {
-        self.dirtier(|dirtier| dirtier.room())
+        self.mine(|mine| mine.dirtier.room()).unwrap_or(1)
     }
 
     /// This thread made pages dirty that were not. Returns whether it has to answer for what it did, when it owns nothing.
@@ -85,7 +82,7 @@ impl Pool {
         for dirtier in sync::lock(&self.dirtiers_left).drain(..) {
             state.engine.dirtier_gone(dirtier);
         }
-        self.dirtier(|dirtier| state.engine.dirtied(dirtier, space.id, pages))
+        self.mine(|mine| state.engine.dirtied(&mut mine.dirtier, space.id, pages)).unwrap_or(false)
     }
 
     /// Answers for the pages that this thread made dirty. The thread has no lock and owns no translation.
@@ -97,7 +94,8 @@ impl Pool {
         let mut state = self.lock();
         loop {
             let now = self.now();
-            let balance = self.dirtier(|dirtier| state.engine.balance_dirty(dirtier, space.id, now));
+            let answer = self.mine(|mine| state.engine.balance_dirty(&mut mine.dirtier, space.id, now));
+            let Some(balance) = answer else { return };
             if !self.background {
                 if balance.wake_flusher || balance.pause_ns.is_some() {
                     let group = state.group_of(Payer::Space(space.id));
@@ -113,10 +111,19 @@ impl Pool {
                 self.wake_flusher_of(space);
                 state = self.lock();
             }
+            let written = self.io.write_bytes.load(Relaxed);
+            if balance.again && self.mine(|mine| mine.gave_up) == Some(Some(written)) {
+                return;
+            }
             if let Some(ns) = balance.pause_ns {
                 state = self.pause(state, Duration::from_nanos(ns));
             }
-            if !balance.again || self.closing.load(Relaxed) || Instant::now() >= deadline {
+            if !balance.again || self.closing.load(Relaxed) {
+                return;
+            }
+            if Instant::now() >= deadline {
+                let written = self.io.write_bytes.load(Relaxed);
+                self.mine(|mine| mine.gave_up = Some(written));
                 return;
             }
         }

@@ -145,18 +145,21 @@ impl Batch<'_, '_> {
 
 /// Bytes from the caller into a frame that is the caller's alone, zeroes around them if `zeroed`.
 fn copy(pool: &Pool, frame: u32, part: &Part<'_>, zeroed: bool) {
-    let (at, end) = (part.at, part.at + part.bytes.len());
-    assert!(end <= pool.page_bytes(), "a part of a page lies within it");
+    let (bytes, page_bytes) = (part.bytes, pool.page_bytes());
+    assert!(part.at + bytes.len() <= page_bytes, "a part of a page lies within it");
     let target = pool.frame_ptr(frame);
+    if zeroed && bytes.len() < page_bytes {
+        // SAFETY: as below, for the whole frame.
+        #[expect(unsafe_code, reason = "frames are shared memory behind a protocol")]
+        unsafe {
+            target.write_bytes(0, page_bytes);
+        }
+    }
     // SAFETY: the frame belongs to this thread: its translation is busy by this thread, so no reader ever saw the frame in it; or locked by this thread,
     // and no slot was on it after that was visible to all threads. So nobody reads or writes it until the translation is landed or unlocked. The range lies within the
     // frame, and `bytes` is not in the arena mutably, since nobody has a mutable view of it.
     #[expect(unsafe_code, reason = "frames are shared memory behind a protocol")]
     unsafe {
-        if zeroed {
-            target.write_bytes(0, at);
-            target.add(end).write_bytes(0, pool.page_bytes() - end);
-        }
-        std::ptr::copy_nonoverlapping(part.bytes.as_ptr(), target.add(at), part.bytes.len());
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.wrapping_add(part.at), bytes.len());
     }
 }

@@ -254,5 +254,9 @@ impl Pool {
                 None => self.do_work(device, |worker| worker.serve_all()),
             }
         }
+        for space in self.lock().spaces.iter().flatten().filter(|space| !self.is_clean(space)) {
+            let path = space.path_ref().display();
+            tracing::error!(%path, "the pager goes with pages that could not be written: they are lost");
+        }
     }
 }

@@ -16,7 +16,8 @@
 //! everything is well, and ends when nothing of it is failed or suspect. Each handle has a cursor into the count of incidents, so it is told of each once, and
 //! one that nobody was told of is told to whoever opens the file next (`fault-and-writeback.md` §B11).
 //!
-//! **Retries.** After a failure the file is left alone for a while: 100 ms, then twice as long each time, 5 s at most. Only a flush does not wait for that.
+//! **Retries.** After a failure the file is left alone for a while: 100 ms, then twice as long each time, 5 s at most. Only a flush does not wait for that; and while
+//! somebody waits for room that dirty pages take, the pauses stay short.
 
 use super::page_set::PageSet;
 use std::io;
@@ -169,6 +170,14 @@ impl Ledger {
         self.retry.map(|retry| retry.at)
     }
 
+    /// Somebody waits for the file's pages: it is tried again after the shortest pause.
+    pub(super) fn hasten(&mut self) {
+        if let Some(retry) = &mut self.retry {
+            retry.at -= retry.pause - RETRY_PAUSES.0;
+            retry.pause = RETRY_PAUSES.0;
+        }
+    }
+
     fn fail(&mut self, failure: Failure, now: Instant) {
         // All failures of one round are one.
         if self.retry.is_none_or(|retry| retry.at <= now) {
@@ -277,6 +286,9 @@ mod tests {
             assert_eq!(ledger.retry_at(), Some(now + Duration::from_millis(pause)));
             now = ledger.retry_at().unwrap();
         }
+        ledger.write_failed(failure(0..1), now);
+        ledger.hasten();
+        assert_eq!(ledger.retry_at(), Some(now + RETRY_PAUSES.0), "somebody waits");
         ledger.written(0..3);
         assert_eq!(ledger.retry_at(), None);
         ledger.write_failed(failure(0..1), now);

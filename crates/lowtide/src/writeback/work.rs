@@ -39,11 +39,13 @@ pub(super) struct Work {
 
 impl Worker<'_> {
     /// Looks at files from time to time: since when are they dirty, is one to be tried again?
-    pub(super) fn look(&mut self) {
+    pub(super) fn look(&mut self, hastened: bool) {
         let now = Instant::now();
-        if now < self.look_at {
+        // Somebody may have made a file's pause shorter.
+        if now < self.look_at && !(hastened && now >= self.looked + LOOK) {
             return;
         }
+        self.looked = now;
         self.look_at = now + self.until_next_look();
         for space in self.files(MemcgId::ROOT) {
             let mut ledger = crate::sync::lock(&space.ledger);
@@ -154,8 +156,17 @@ impl Worker<'_> {
         if !self.pool.background {
             return None;
         }
-        let now = self.pool.now();
-        let work = self.pool.lock().engine.flusher_work(self.device.id, now)?;
+        let work = {
+            let mut state = self.pool.lock();
+            let work = state.engine.flusher_work(self.device.id, self.pool.now());
+            let running = work.is_some() || self.in_flight() > 0;
+            if running != self.running {
+                // Under the same hold: who makes pages dirty after this look sees that he has to ring.
+                state.engine.set_writing(self.device.id, running);
+                self.running = running;
+            }
+            work?
+        };
         let FlushWork { reason, group, pages, older_than } = work;
         let mut files = self.files(group.unwrap_or(MemcgId::ROOT));
         if reason == FlushReason::Periodic {
@@ -192,6 +203,18 @@ impl Pool {
             return 0;
         }
         self.devices.all().iter().map(|device| self.write_some(device, group)).sum()
+    }
+
+    /// As [`Pool::write_back_below`], for a thread that can do nothing else until something is clean: files in which something has failed are tried again soon.
+    pub(crate) fn write_back_urgently(&self, group: MemcgId) -> u64 {
+        for space in self.lock().spaces.iter().flatten() {
+            crate::sync::lock(&space.ledger).hasten();
+        }
+        let written = self.write_back_below(group);
+        for device in self.devices.all() {
+            device.ring();
+        }
+        written
     }
 
     /// Wakes the flusher of a file's device, for writers that have made much dirty.

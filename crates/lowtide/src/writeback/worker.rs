@@ -100,6 +100,24 @@ impl Round {
     }
 }
 
+/// log2 of the bytes that the kernel's page cache keeps together.
+const CACHE_SHIFT: u32 = 12;
+
+/// Whether two runs must not be in flight together: one goes through the page cache in part, and the other past it into the same page of the cache. The kernel could then not drop that page after
+/// the direct write, and would report the collision as an error of the file. Only base pages smaller than the cache's get so near to each other.
+fn collide(a: &Run, b: &Run, page_shift: u32) -> bool {
+    let buffered = |run: &Run| run.tail.is_some() || !run.copy.is_empty();
+    if page_shift >= CACHE_SHIFT || !(buffered(a) || buffered(b)) || !Arc::ptr_eq(&a.space, &b.space) {
+        return false;
+    }
+    let cached = |run: &Run| {
+        let (pages, shift) = (pages_of(&run.folios), CACHE_SHIFT - page_shift);
+        pages.start >> shift..=(pages.end.max(1) - 1) >> shift
+    };
+    let (a, b) = (cached(a), cached(b));
+    a.start() <= b.end() && b.start() <= a.end()
+}
+
 /// Ranges that cover the same pages, in order, without overlap.
 fn union(ranges: impl Iterator<Item = Range<u64>>) -> VecDeque<Range<u64>> {
     let mut sorted: Vec<_> = ranges.filter(|range| !range.is_empty()).collect();
@@ -121,6 +139,8 @@ pub(super) struct Worker<'p> {
     pub(super) device: &'p Arc<Device>,
     writer: Writer<'p>,
     in_hand: Vec<Option<InHand>>,
+    /// Runs that may not overlap with one that is in flight ([`collide`]).
+    waiting: Vec<Run>,
     free: Vec<usize>,
     rounds: Vec<Round>,
     /// Runs begun.
@@ -130,10 +150,11 @@ pub(super) struct Worker<'p> {
     pub(super) work: Option<Work>,
     /// Which of the device's files is written next without a ticket.
     pub(super) turn: usize,
-    /// What the engine was told.
-    running: bool,
+    /// There is work without tickets, as the engine knows: whoever makes pages dirty meanwhile need not ring.
+    pub(super) running: bool,
     /// When files are looked at next: for something to try again, and for their age.
     pub(super) look_at: Instant,
+    pub(super) looked: Instant,
     ended: Vec<Completion>,
 }
 
@@ -142,11 +163,11 @@ pub(super) fn flusher(pool: &Arc<Pool>, device: &Arc<Device>) {
     let mut worker = Worker::new(pool, device);
     let mut closing = false;
     loop {
-        let orders = device.orders(worker.patience());
+        let orders = device.orders(if closing { Duration::ZERO } else { worker.patience() });
         for ticket in &orders.tickets {
             worker.accept(ticket);
         }
-        worker.look();
+        worker.look(orders.rung);
         if let Some(deadline) = orders.closing {
             if !std::mem::replace(&mut closing, true) {
                 worker.accept_orphans();
@@ -176,6 +197,7 @@ impl<'p> Worker<'p> {
             device,
             writer: pool.backend.writer(),
             in_hand: Vec::new(),
+            waiting: Vec::new(),
             free: Vec::new(),
             rounds: Vec::new(),
             runs: 0,
@@ -184,24 +206,21 @@ impl<'p> Worker<'p> {
             turn: 0,
             running: false,
             look_at: Instant::now(),
+            looked: Instant::now(),
             ended: Vec::new(),
         }
     }
 
     /// How long the flusher may sleep if nobody rings.
     fn patience(&self) -> Duration {
-        if self.in_flight() > 0 || self.work.is_some() {
+        if !self.is_done() || self.running {
             return Duration::ZERO;
-        }
-        if !self.rounds.is_empty() {
-            // Somebody has a page locked that is to be written.
-            return Duration::from_micros(200);
         }
         self.look_at.saturating_duration_since(Instant::now())
     }
 
-    fn in_flight(&self) -> usize {
-        self.in_hand.len() - self.free.len()
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_hand.len() - self.free.len() + self.waiting.len()
     }
 
     /// Whether another run may be begun.
@@ -216,8 +235,8 @@ impl<'p> Worker<'p> {
 
     /// Walks away from what is in flight.
     fn abandon(self) {
-        let Self { writer, in_hand, .. } = self;
-        std::mem::forget(in_hand);
+        let Self { writer, in_hand, waiting, .. } = self;
+        std::mem::forget((in_hand, waiting));
         writer.abandon();
     }
 
@@ -266,7 +285,7 @@ impl<'p> Worker<'p> {
 
     /// Writes a batch of a group's dirty pages, in a thread that has its turn. Returns the pages written.
     pub(super) fn write_some(mut self, group: MemcgId) -> u64 {
-        self.look();
+        self.look(true);
         self.take_work_for(group);
         while self.work.is_some() || !self.is_done() {
             self.advance(true);
@@ -280,6 +299,8 @@ impl<'p> Worker<'p> {
     fn advance(&mut self, background: bool) {
         let mut rounds = std::mem::take(&mut self.rounds);
         let mut announce = false;
+        // In turns, so that a large file does not keep a small one waiting.
+        while self.has_room(true) && rounds.iter_mut().fold(false, |any, round| self.sweep(round) | any) {}
         for round in &mut rounds {
             self.advance_round(round);
             if round.stage == Stage::Done {
@@ -303,27 +324,21 @@ impl<'p> Worker<'p> {
             while self.has_room(false) && self.write_for_work() {}
         }
         self.writer.submit();
-        let running = self.in_flight() > 0 || self.work.is_some();
-        if running != self.running {
-            self.running = running;
-            self.pool.lock().engine.set_writing(self.device.id, running);
+    }
+
+    /// Begins the next run of a round that sweeps. Returns whether there may be more.
+    fn sweep(&mut self, round: &mut Round) -> bool {
+        let Some(range) = round.ranges.front_mut() else { return false };
+        let (blocked, _) = self.write_from(&round.space, &mut range.start, u64::MAX, Some(range.end));
+        if range.start >= range.end.min(round.space.table.pages()) {
+            round.ranges.pop_front();
         }
+        !blocked
     }
 
     fn advance_round(&mut self, round: &mut Round) {
-        if round.stage == Stage::Sweep {
-            while self.has_room(true) {
-                let Some(range) = round.ranges.front_mut() else {
-                    round.stage = Stage::Drain(self.runs);
-                    break;
-                };
-                let (blocked, _) = self.write_from(&round.space, &mut range.start, u64::MAX, Some(range.end));
-                if range.start >= range.end.min(round.space.table.pages()) {
-                    round.ranges.pop_front();
-                } else if blocked {
-                    break;
-                }
-            }
+        if round.stage == Stage::Sweep && round.ranges.is_empty() {
+            round.stage = Stage::Drain(self.runs);
         }
         if let Stage::Drain(number) = round.stage
             && !self.has_runs(&round.space, number)
@@ -352,10 +367,18 @@ impl<'p> Worker<'p> {
         (blocked, pages)
     }
 
-    fn has_runs(&self, space: &Arc<Space>, up_to: u64) -> bool {
-        self.in_hand.iter().flatten().any(|in_hand| {
-            matches!(in_hand, InHand::Run(run) if Arc::ptr_eq(&run.space, space) && run.number <= up_to)
+    /// Runs in flight.
+    fn begun_runs(&self) -> impl Iterator<Item = &Run> {
+        self.in_hand.iter().flatten().filter_map(|in_hand| match in_hand {
+            InHand::Run(run) => Some(run),
+            InHand::Sync(..) => None,
         })
+    }
+
+    fn has_runs(&self, space: &Arc<Space>, up_to: u64) -> bool {
+        self.begun_runs()
+            .chain(&self.waiting)
+            .any(|run| Arc::ptr_eq(&run.space, space) && run.number <= up_to)
     }
 
     /// All writes of a round have ended: syncs them, unless nothing was written since the last sync.
@@ -390,9 +413,19 @@ impl<'p> Worker<'p> {
     /// Hands a run to the device.
     fn start(&mut self, space: &Arc<Space>, folios: Vec<InFlight>, number: u64) {
         space.in_flight.fetch_add(1, SeqCst);
-        let (slices, tail) = self.pool.cut_run(&folios, space.len());
-        let offset = pages_of(&folios).start << self.pool.page_shift;
-        let run = Run { space: Arc::clone(space), folios, number, tail, copy: Vec::new() };
+        self.launch(Run { space: Arc::clone(space), folios, number, tail: None, copy: Vec::new() });
+    }
+
+    /// Hands a run to the device, or lets it wait for one that it would collide with.
+    fn launch(&mut self, run: Run) {
+        let (slices, tail) = self.pool.cut_run(&run.folios, run.space.len());
+        let offset = pages_of(&run.folios).start << self.pool.page_shift;
+        let run = Run { tail, ..run };
+        if self.begun_runs().any(|other| collide(&run, other, self.pool.page_shift)) {
+            self.waiting.push(run);
+            return;
+        }
+        let space = &Arc::clone(&run.space);
         if slices.is_empty() && tail.is_some() {
             return self.start_tail(run);
         }
@@ -424,7 +457,7 @@ impl<'p> Worker<'p> {
     /// Waits a moment for requests to end, and deals with those that have.
     fn reap(&mut self, patience: Duration) {
         if self.in_flight() == 0 {
-            if !self.rounds.is_empty() && !self.pool.background {
+            if !self.rounds.is_empty() {
                 // Somebody has a page locked that is to be written.
                 std::thread::sleep(Duration::from_micros(100));
             }
@@ -442,6 +475,9 @@ impl<'p> Worker<'p> {
             }
         }
         self.ended = ended;
+        for run in std::mem::take(&mut self.waiting) {
+            self.launch(run);
+        }
     }
 
     fn run_ended(&mut self, mut run: Run, result: io::Result<u32>) {

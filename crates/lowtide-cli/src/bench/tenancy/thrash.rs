@@ -113,7 +113,7 @@ impl Plan {
         let readahead: &[bool] = if args.no_readahead { &[false] } else { &[true, false] };
         let mut cases = Vec::new();
         for policy in policies {
-            for &threads in &args.threads {
+            for threads in args.threads_list() {
                 for law in Law::all(args.high_policy.as_deref(), &args.bpf)? {
                     let case = |&readahead| Case { policy, law: law.clone(), readahead, threads };
                     cases.extend(readahead.iter().map(case));
@@ -408,7 +408,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
                 plan.half.as_secs_f64(),
                 plan.half.as_secs_f64(),
                 plan.half.as_secs_f64(),
-                args.threads.iter().map(|&threads| threads_text(threads)).collect::<Vec<_>>().join(", "),
+                args.threads_list().into_iter().map(threads_text).collect::<Vec<_>>().join(", "),
                 plan.seed
             ),
         ),

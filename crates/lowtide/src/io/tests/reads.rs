@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 use super::super::{Completion, IoEngine, Options};
-use super::world::{Disk, Memory, PAGE, anon, content, drain, errno, open, open_with};
+use super::world::{Disk, Memory, PAGE, anon, content, drain, errno, open, open_with, sync};
 
 pub(super) fn single_reads_of_every_size(engine: IoEngine) {
     let Some(backend) = open(engine) else { return };
@@ -113,7 +113,7 @@ pub(super) fn errors_are_the_kernels(engine: IoEngine) {
     assert_eq!(errno(backend.read_one(&anon(), memory.read(-1, 0, 0, PAGE, 0))), Some(libc::EBADF));
     let to_nowhere = memory.write(-1, 0, &[0], PAGE, 0);
     assert_eq!(backend.write_run(to_nowhere).unwrap_err().raw_os_error(), Some(libc::EBADF));
-    assert_eq!(backend.sync(&anon(), -1).unwrap_err().raw_os_error(), Some(libc::EBADF));
+    assert_eq!(sync(&backend, -1).unwrap_err().raw_os_error(), Some(libc::EBADF));
 
     for (kind, file, fd) in disk.each() {
         let impossible = backend.read_one(&anon(), memory.read(fd, u64::MAX, 0, PAGE, 0));

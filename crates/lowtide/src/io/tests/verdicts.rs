@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::super::{Completion, Gate, Inject, InjectOp, IoEngine, Options, Request, Verdict};
-use super::world::{Disk, Memory, PAGE, anon, content, drain, errno, open_with};
+use super::world::{Disk, Memory, PAGE, anon, content, drain, errno, open_with, sync};
 use crate::fault_sites::{FaultSite, FaultSites};
 
 /// What a plan says about a request by its kind and the page it begins at.
@@ -99,7 +99,7 @@ pub(super) fn a_failure_replaces_the_transfer(engine: IoEngine) {
         let run = memory.write(fd, PAGE as u64, &[PAGE], PAGE, 0);
         assert_eq!(backend.write_run(run.clone()).unwrap_err().raw_os_error(), Some(libc::EIO), "{kind}");
         assert!(backend.write_runs(vec![run]).remove(0).is_err(), "{kind}");
-        assert_eq!(backend.sync(&anon(), fd).unwrap_err().raw_os_error(), Some(libc::EIO), "{kind}");
+        assert_eq!(sync(&backend, fd).unwrap_err().raw_os_error(), Some(libc::EIO), "{kind}");
         let extended = backend.extend(&anon(), file, 10 * PAGE as u64);
         assert_eq!(extended.unwrap_err().raw_os_error(), Some(libc::EIO), "{kind}");
         assert_eq!(file.metadata().unwrap().len(), 3 * PAGE as u64, "{kind}: the file was extended");

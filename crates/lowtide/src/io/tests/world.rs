@@ -157,3 +157,12 @@ pub(super) fn drain(batch: &mut Batch<'_>) -> Vec<Completion> {
     assert_eq!(batch.in_flight(), 0);
     completions
 }
+
+/// Makes a file durable, and waits for it.
+pub(super) fn sync(backend: &Backend, fd: RawFd) -> io::Result<()> {
+    let mut writer = backend.writer();
+    writer.push_sync(&anon(), fd, 0);
+    let mut ended = Vec::new();
+    writer.wait(1, None, &mut ended);
+    ended.pop().expect("it was waited for").result.map(drop)
+}

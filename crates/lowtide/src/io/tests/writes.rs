@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use super::super::{Completion, IoEngine, Options};
-use super::world::{Disk, Memory, PAGE, anon, content, open, open_with};
+use super::world::{Disk, Memory, PAGE, anon, content, open, open_with, sync};
 
 pub(super) fn a_run_is_written_from_scattered_memory(engine: IoEngine) {
     let Some(backend) = open(engine) else { return };
@@ -17,7 +17,7 @@ pub(super) fn a_run_is_written_from_scattered_memory(engine: IoEngine) {
         let from = order.map(|page| page * PAGE);
         backend.write_run(memory.write(fd, 3 * PAGE as u64, &from, PAGE, 0)).unwrap();
         backend.write_run(memory.write(fd, 0, &[], PAGE, 0)).unwrap();
-        backend.sync(&anon(), fd).unwrap();
+        sync(&backend, fd).unwrap();
         let found = memory.bytes_mut(0, 8 * PAGE);
         file.read_exact_at(&mut found[..6 * PAGE], 2 * PAGE as u64).unwrap();
         assert!(found[..PAGE] == content(2 * PAGE as u64, PAGE), "{kind}: the page before is untouched");
