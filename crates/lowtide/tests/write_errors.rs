@@ -271,9 +271,8 @@ fn a_device_that_fails_for_a_while_loses_nothing_and_memory_stays_bounded() {
                             assert!(matches!(e, Error::OutOfBudget { .. }), "{e}");
                         }
                         if step % 32 == 31 && device.writes_fail.load(SeqCst) == 0 {
-                            // A flush that the failure overtakes fails for its own sake.
-                            let failed = view.flush().is_err();
-                            told += u64::from(failed && device.writes_fail.load(SeqCst) == 0);
+                            // The failure may overtake it, or be over: an error tells of it either way.
+                            told += u64::from(view.flush().is_err());
                         }
                     }
                     (view, told)
