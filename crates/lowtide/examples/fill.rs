@@ -5,6 +5,7 @@
 //! ```
 //!
 //! Twice: a new file, then the same file over again. Beside it: `dd if=/dev/zero of=DIR/x bs=1M oflag=direct`.
+#![allow(clippy::print_stdout, reason = "an example shows something")]
 
 use lowtide::{OpenOptions, Pager, Size};
 use std::time::Instant;

@@ -63,7 +63,15 @@ impl Pager {
         self.inner.pool.page_bytes()
     }
 
-    /// One consistent snapshot of the counters. Takes the pool's lock for a moment.
+    /// Dirty data of all files. Takes the pool's lock for a moment, and is cheap enough to be asked a hundred times a second.
+    #[must_use]
+    pub fn dirty(&self) -> DirtyStat {
+        let pool = &self.inner.pool;
+        DirtyStat::of(&pool.lock().engine, MemcgId::ROOT, pool.page_shift)
+    }
+
+    /// One consistent snapshot of the counters. Takes the pool's lock for a moment, and reads `/proc/self/smaps` before, which takes about a
+    /// millisecond.
     #[must_use]
     pub fn stat(&self) -> Stat {
         let pool = &self.inner.pool;

@@ -113,7 +113,7 @@ impl Lowtide {
         let (before, cpu) = (self.pager.stat(), CpuTime::now_self());
         let turn = Turn { until, batch, writes: self.writes, checkpointer: self.checkpointer.as_ref() };
         let mut slice = turn.play(&mut self.crew, &mut self.door, |slice| {
-            slice.write_back.dirty_bytes = self.writes.then(|| dirty_bytes(&self.pager.stat()));
+            slice.write_back.dirty_bytes = self.writes.then(|| dirty_bytes(&self.pager));
         })?;
         slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
         count(&mut slice, &before, &self.pager.stat());
@@ -122,8 +122,9 @@ impl Lowtide {
 }
 
 /// Bytes that are not on the device yet.
-pub(crate) const fn dirty_bytes(stat: &Stat) -> u64 {
-    stat.dirty.dirty_bytes + stat.dirty.writeback_bytes
+pub(crate) fn dirty_bytes(pager: &Pager) -> u64 {
+    let dirty = pager.dirty();
+    dirty.dirty_bytes + dirty.writeback_bytes
 }
 
 /// What the pager counted between two readings, under the kernel's names and in its units.

@@ -22,7 +22,7 @@ use crate::bench::system::{System, count, dirty_bytes};
 use crate::bench::tally::{Slice, WriteBack};
 
 /// How often the dirty pages are counted during a turn of lowtide.
-const SAMPLE: Duration = Duration::from_millis(5);
+const SAMPLE: Duration = Duration::from_millis(10);
 
 /// Where files are made, and of what.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ fn through_lowtide(pager: &Pager, fill: &Fill) -> Result<Slice, BenchError> {
         Ok(done?)
     };
     let flush = |view: &mut View| {
-        dirty_bytes_at_end.set(dirty_bytes(&pager.stat()));
+        dirty_bytes_at_end.set(dirty_bytes(pager));
         Ok(view.flush()?)
     };
     let (written, dirty_max) = watched(pager, || fill.write(&mut view, store, flush));
@@ -140,7 +140,7 @@ fn watched<T>(pager: &Pager, work: impl FnOnce() -> T) -> (T, u64) {
         let watch = scope.spawn(move || {
             let mut most = 0;
             while work_done.recv_timeout(SAMPLE) == Err(RecvTimeoutError::Timeout) {
-                most = dirty_bytes(&pager.stat()).max(most);
+                most = dirty_bytes(pager).max(most);
             }
             most
         });
