@@ -2,6 +2,7 @@
 //!
 //! | file | program |
 //! |---|---|
+//! | `dd_oom.rs` | one that writes a file in a group smaller than it, to a device that takes its time: the throttling OOM |
 //! | `database.rs` | a document store with a cache of its own, as MongoDB's, under YCSB |
 //! | `mix.rs` | readers of a mapped file beside threads that allocate and free: the aging OOM |
 //! | `stream.rs` | threads that play operation streams and traces |
@@ -10,6 +11,7 @@
 //! | `tenants.rs` | servers with large buffers, and their browsers, of tenants that share a machine |
 
 pub mod database;
+pub mod dd_oom;
 mod leaves;
 pub mod mix;
 pub mod noisy;

@@ -7,7 +7,7 @@
 
 use super::ctx::Ctx;
 use crate::memory::Walk;
-use lowtide_core::{Charge, Next, Reclaim, Step};
+use lowtide_core::{Charge, Next, Reclaim, Step, ThrottleReason};
 
 /// Entries that an aging walk examines before it lets others run.
 const WALK_CHUNK: u64 = 4096;
@@ -96,10 +96,15 @@ impl Ctx {
                     self.walk(&mut reclaim).await;
                     opening = reclaim.age_job().finished();
                 }
-                Step::Throttle(_, nanos) => {
+                Step::Throttle(reason, nanos) => {
                     {
                         let counts = &mut self.w().counts;
                         counts.throttled += 1;
+                        *match reason {
+                            ThrottleReason::Congested => &mut counts.throttled_congested,
+                            ThrottleReason::Writeback => &mut counts.throttled_writeback,
+                            ThrottleReason::Isolated => &mut counts.throttled_isolated,
+                        } += 1;
                         counts.throttled_ns += nanos;
                     }
                     self.sleep(nanos).await;

@@ -28,8 +28,8 @@ const BACKGROUND_PERCENT: u64 = 10;
 const DIRTY_PERCENT: u64 = 20;
 /// Pages of one write command at most: 1 MiB of 4 KiB pages.
 const RUN_MAX: u64 = 256;
-/// Write commands in flight at most, so that reads find a slot.
-const IN_FLIGHT_MAX: u32 = 64;
+/// Write commands in flight, so that reads find a slot: so many, or as many as the device serves at once.
+const IN_FLIGHT: u32 = 64;
 /// Nanoseconds that a writer is held back at a time.
 const PAUSE_NS: u64 = 10_000_000;
 /// Dirtied pages after which a writer looks at the thresholds.
@@ -245,7 +245,8 @@ impl Ctx {
         loop {
             self.settle().await;
             let id = self.id;
-            if self.w().writeback.writes_in_flight < IN_FLIGHT_MAX {
+            let most = self.w().device.spec.queue_depth.max(IN_FLIGHT);
+            if self.w().writeback.writes_in_flight < most {
                 break;
             }
             self.w().writeback.room_waiters.push(id);
