@@ -212,6 +212,39 @@ fn options_of_a_thrash_that_cannot_be_are_refused() {
     }
 }
 
+/// The throttling OOM: a kill before the series, a file written after it.
+#[test]
+fn a_writer_to_a_slow_device_has_rows_with_outcomes_and_a_verdict() {
+    let results = json(&["sim", "dd-oom", "--policy", "mglru-7.1,mglru"]);
+    let all = rows(&results);
+    let kinds: Vec<_> = all.iter().map(|row| (row["system"].as_str(), row["policy"].as_str())).collect();
+    let of = |policy| [(Some("lowtide"), Some(policy)), (Some("published"), Some(policy))];
+    assert_eq!(kinds, [of("mglru-7.1"), of("mglru")].concat());
+    let (before, after) = (&all[0], &all[2]);
+    assert_eq!((&before["oom"], &before["kill"]["faulted"]), (&1.into(), &"writer".into()), "{before}");
+    assert!(
+        before["unclean_pct"].as_f64() > Some(90.0) && before["written_bytes"].as_u64() < Some(192 << 20)
+    );
+    assert_eq!((&after["oom"], &after["written_bytes"]), (&0.into(), &(192 << 20).into()), "{after}");
+    assert!(after["kill"].is_null());
+    assert_eq!(keys(&after["naps"]), BTreeSet::from(["congested", "writeback", "isolated"]));
+    assert_eq!((before["naps"]["congested"].as_u64(), count(before, "file_dirty") > 0), (Some(0), true));
+    assert!(after["naps"]["congested"].as_u64() > Some(0), "{after}");
+    assert_eq!(all[1]["outcome_published"], "killed immediately");
+    let said = text(&run(&["sim", "dd-oom", "--policy", "mglru-7.1,mglru,lru"]).stdout);
+    assert_eq!(said.matches(" reproduced ").count(), 9, "{said}");
+    assert!(said.contains("mglru-7.1: killed after") && said.contains("published v2_v3_v7"), "{said}");
+    let quick =
+        json(&["sim", "dd-oom", "--policy", "lru", "--delay", "20ms", "--max", "32M", "--size", "40M"]);
+    let [row] = &rows(&quick)[..] else { panic!("another experiment has no published row: {quick}") };
+    assert_eq!((&row["max_bytes"], &row["data_bytes"]), (&(32 << 20).into(), &(40 << 20).into()));
+    assert_eq!(quick["machine"]["device"]["write_ns"], 20_000_000);
+    refused(&["sim", "dd-oom", "--delay", "5"], 2, &["`5`", "100ms"]);
+    refused(&["sim", "dd-oom", "--max", "max"], 2, &["--max max", "128M"]);
+    refused(&["sim", "dd-oom", "--threads", "2"], 2, &["--threads", "one program"]);
+    refused(&args(&ZIPF, &["--delay", "1s"]), 2, &["--delay", "dd-oom"]);
+}
+
 /// A kill, or none, is a result like any other.
 #[test]
 fn readers_beside_allocating_threads_have_rows_with_rounds_and_kills() {

@@ -15,12 +15,13 @@ use lowtide_workload::{Access, Letter, nearest};
 use thiserror::Error;
 
 use super::count::Count;
+use super::delay::Delay;
 
 /// What to simulate, and on what.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["workload", "trace", "swarm", "swarm_plan"]))]
 pub(crate) struct SimArgs {
-    /// ycsb-a, ycsb-b, ycsb-c, tenants, file-anon-mix, high-thrash, noisy-neighbour, zipf, uniform or loop (see `lowtide list workloads`)
+    /// ycsb-a, ycsb-b, ycsb-c, tenants, file-anon-mix, dd-oom, high-thrash, noisy-neighbour, zipf, uniform or loop (see `lowtide list workloads`)
     pub(crate) workload: Option<Target>,
     /// Play this trace instead of a workload; `-` is standard input
     #[arg(long, value_name = "FILE")]
@@ -28,10 +29,10 @@ pub(crate) struct SimArgs {
     /// Format of the trace: csv, compact, oracle-general, object-csv, msr, lackey or filemap [default: told by its content]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
-    /// Simulated machine: a name (`lowtide list machines`) or a TOML file [default: xeon-96t for ycsb and tenants, ramdisk for file-anon-mix, thrash for high-thrash, laptop for noisy-neighbour, else none: see below]
+    /// Simulated machine: a name (`lowtide list machines`) or a TOML file [default: xeon-96t for ycsb and tenants, ramdisk for file-anon-mix, delay-1s for dd-oom, thrash for high-thrash, laptop for noisy-neighbour, else none: see below]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) machine: Option<String>,
-    /// Memory budget; `max` is all of the machine's memory [default: 10G x scale for ycsb, 16G x scale for file-anon-mix, 256M for zipf, uniform and loop, a quarter of what a trace touches; on a machine, a trace has all of its memory, and so have tenants]
+    /// Memory budget; `max` is all of the machine's memory [default: 10G x scale for ycsb, 16G x scale for file-anon-mix, 128M for dd-oom, 256M for zipf, uniform and loop, a quarter of what a trace touches; on a machine, a trace has all of its memory, and so have tenants]
     #[arg(long, value_name = "SIZE")]
     pub(crate) max: Option<Size>,
     /// Reclaim policies, one row each, with any switches: mglru-7.1+S10 [default: mglru,mglru-7.1,lru; mglru,mglru-7.1 for high-thrash]
@@ -61,9 +62,12 @@ pub(crate) struct SimArgs {
     /// Rounds of filling and unmapping, for file-anon-mix [default: 128, as published]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) rounds: Option<u32>,
-    /// Size of the data, for zipf, uniform and loop [default: 1G]
+    /// Size of the data, for zipf, uniform and loop, or of the file, for dd-oom [default: 1G; 192M for dd-oom]
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<Size>,
+    /// How long the device takes to write, for dd-oom: as in 100ms or 5s [default: what the machine's device takes]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) delay: Option<Delay>,
     /// Way to the pages, for zipf, uniform and loop [default: mapped]
     #[arg(long, value_enum, value_name = "WAY")]
     pub(crate) access: Option<Way>,
@@ -204,6 +208,8 @@ pub(crate) enum Target {
     NoisyNeighbour,
     /// Readers of a mapped file beside threads that allocate and free.
     Mix,
+    /// A writer to a slow device, in a group smaller than its file.
+    DdOom,
     /// Accesses to single pages.
     Pages(Pattern),
 }
@@ -221,7 +227,7 @@ pub(crate) enum Pattern {
 
 impl Target {
     /// All of them, in the order in which they are listed.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Database(Letter::A),
         Self::Database(Letter::B),
         Self::Database(Letter::C),
@@ -229,6 +235,7 @@ impl Target {
         Self::HighThrash,
         Self::NoisyNeighbour,
         Self::Mix,
+        Self::DdOom,
         Self::Pages(Pattern::Zipf),
         Self::Pages(Pattern::Uniform),
         Self::Pages(Pattern::Loop),
@@ -244,6 +251,7 @@ impl Target {
             Self::HighThrash => "high-thrash",
             Self::NoisyNeighbour => "noisy-neighbour",
             Self::Mix => "file-anon-mix",
+            Self::DdOom => "dd-oom",
             Self::Pages(Pattern::Zipf) => "zipf",
             Self::Pages(Pattern::Uniform) => "uniform",
             Self::Pages(Pattern::Loop) => "loop",
@@ -267,6 +275,9 @@ impl Target {
             }
             Self::Mix => {
                 "96 readers of a mapped file beside 96 threads that allocate and free: the aging OOM"
+            }
+            Self::DdOom => {
+                "a writer to a device with a second of latency, in a group smaller than its file: the throttling OOM"
             }
             Self::Pages(Pattern::Zipf) => "single pages, zipf popularity with exponent 0.99, scattered",
             Self::Pages(Pattern::Uniform) => "single pages, all alike (also called random-read)",

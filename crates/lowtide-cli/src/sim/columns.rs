@@ -119,6 +119,26 @@ pub(crate) const MIX: &[Column] = &[
     ("pgfault", |row| counted(row, "pgfault", whole)),
 ];
 
+/// A writer to a slow device: published rows stand below those they belong to.
+pub(crate) const DD_OOM: &[Column] = &[
+    ("policy", label),
+    ("outcome", |row| match (row.outcome_published, &row.kill) {
+        (Some(outcome), _) => outcome.into(),
+        (None, Some(_)) => "killed".into(),
+        (None, None) => "finished".into(),
+    }),
+    ("MiB written", |row| row.written_bytes.map_or_else(String::new, mib)),
+    ("seconds", |row| row.seconds.map_or_else(String::new, |seconds| format!("{seconds:.3}"))),
+    ("dirty or writeback %", |row| row.unclean_pct.map_or_else(String::new, |part| format!("{part:.1}"))),
+    ("naps", |row| row.naps.map_or_else(String::new, |naps| whole(naps.congested))),
+    ("nap ms", |row| number(row.throttled_ms)),
+    ("writer's pauses ms", |row| number(row.dirty_throttled_ms)),
+    ("flusher wakes", |row| number(row.flusher_wakes.map(|wakes| wakes as f64))),
+    ("pgscan", |row| counted(row, "pgscan", whole)),
+    ("pgrefill", |row| counted(row, "pgrefill", whole)),
+    ("pgsteal", |row| counted(row, "pgsteal", whole)),
+];
+
 /// How fast a row was simulated.
 const TIMING: &[Column] = &[
     ("cpu s", |row| row.host_seconds.map_or_else(String::new, |seconds| format!("{seconds:.2}"))),

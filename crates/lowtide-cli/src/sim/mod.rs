@@ -2,8 +2,9 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `args`, `count`, `options` | what can be said; what each option may be |
+//! | `args`, `count`, `delay`, `options` | what can be said; what each option may be |
 //! | `database`, `compare` | the published experiment; ratios, published rows, the verdict |
+//! | `dd_oom` | the throttling OOM |
 //! | `high_thrash` | a task that thrashes above its limit, and what it pays |
 //! | `noisy` | tenants with working sets, and one that scans |
 //! | `tenants` | programs of equal demand that share a machine |
@@ -21,6 +22,8 @@ mod columns;
 mod compare;
 mod count;
 mod database;
+mod dd_oom;
+mod delay;
 pub(crate) mod error;
 mod full;
 mod high_thrash;
@@ -61,6 +64,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
         Some(Target::Database(letter)) => database::run(args, letter),
         Some(Target::Tenants) => tenants::run(args),
         Some(Target::Mix) => mix::run(args),
+        Some(Target::DdOom) => dd_oom::run(args),
         Some(Target::NoisyNeighbour) => noisy::run(args),
         Some(Target::HighThrash) => high_thrash::run(args),
         Some(Target::Pages(pattern)) => pages::run(args, pattern),

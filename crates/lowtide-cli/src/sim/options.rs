@@ -25,6 +25,8 @@ pub(crate) enum Kind {
     Noisy,
     /// Readers beside threads that allocate, which always have one, too.
     Mix,
+    /// A writer to a slow device, on a machine of its own.
+    DdOom,
     /// Single pages.
     Pages,
     /// A trace.
@@ -42,6 +44,7 @@ impl Kind {
             Some(Target::HighThrash) => Self::HighThrash,
             Some(Target::NoisyNeighbour) => Self::Noisy,
             Some(Target::Mix) => Self::Mix,
+            Some(Target::DdOom) => Self::DdOom,
             Some(Target::Pages(_)) => Self::Pages,
             None if args.trace.is_some() => Self::Trace,
             None => Self::Swarm,
@@ -60,8 +63,9 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
     let mix = kind == Kind::Mix;
     let thrash = kind == Kind::HighThrash;
     let noisy = kind == Kind::Noisy;
+    let dd = kind == Kind::DdOom;
     let scales = mix || tenants || kind == Kind::Database;
-    let plain = args.machine.is_none() && !(scales || thrash || noisy);
+    let plain = args.machine.is_none() && !(scales || thrash || noisy || dd);
     let swarm = kind == Kind::Swarm;
     let plain_trace = plain && kind == Kind::Trace;
     let rules = [
@@ -105,7 +109,10 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
         ),
         (noisy && args.max.is_some(), "--max", "other workloads; the tenants and the scanner share 176M"),
         (noisy && args.threads.is_some(), "--threads", "other workloads; there are 4 tenants and a scanner"),
-        ((thrash || noisy) && args.timing.is_some(), "--timing", "other workloads"),
+        ((thrash || noisy || dd) && args.timing.is_some(), "--timing", "other workloads"),
+        (args.delay.is_some() && !dd, "--delay", "dd-oom"),
+        (dd && args.ops.is_some(), "--ops", "other workloads; use --size for dd-oom"),
+        (dd && args.threads.is_some(), "--threads", "other workloads; one program writes in dd-oom"),
         (args.high_policy.is_some() && !thrash, "--high-policy", "high-thrash"),
         (!args.bpf.is_empty() && !thrash, "--bpf", "high-thrash"),
         (args.no_readahead && !thrash, "--no-readahead", "high-thrash"),
@@ -114,7 +121,11 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
             "--threads",
             "other workloads; there are always 64 workers of tenants",
         ),
-        (args.size.is_some() && !pages, "--size", "zipf, uniform and loop; use --scale for the others"),
+        (
+            args.size.is_some() && !(pages || dd),
+            "--size",
+            "zipf, uniform, loop and dd-oom; use --scale for the others",
+        ),
         (args.rounds.is_some() && !mix, "--rounds", "file-anon-mix"),
         (args.ops.is_some() && mix, "--ops", "other workloads; use --rounds"),
         (args.threads.is_some() && mix, "--threads", "other workloads; file-anon-mix has 96 of each kind"),

@@ -9,7 +9,7 @@ use lowtide_core::{Events, MemoryStat};
 use lowtide_sim::client::tenants::BUCKETS_S;
 use lowtide_sim::published::{Published, PublishedTenants};
 use lowtide_sim::statistics::Spread;
-use lowtide_sim::{MachineStat, PlainCounts};
+use lowtide_sim::{KernelCounts, MachineStat, PlainCounts};
 use serde::Serialize;
 
 use crate::json::LatencyUs;
@@ -106,6 +106,18 @@ pub(crate) struct Row {
     /// The out-of-memory kill that ended the run. The counters are those of that moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kill: Option<KillRow>,
+    /// Bytes that the program had written at the end, or at the kill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) written_bytes: Option<u64>,
+    /// The part of the group's cached file pages that was dirty or being written at that moment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) unclean_pct: Option<f64>,
+    /// Naps of reclaim, by their reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) naps: Option<Naps>,
+    /// What was published of the outcome, in the posting's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) outcome_published: Option<&'static str>,
     /// The part of the time in which the device was busy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) device_util_pct: Option<f64>,
@@ -268,12 +280,34 @@ impl Bucket {
 pub(crate) struct KillRow {
     /// Virtual seconds since the run began.
     pub(crate) seconds: f64,
-    /// Whose charge failed: `heap` or `file`.
+    /// Whose charge failed: `heap`, `file`, or `writer`.
     pub(crate) faulted: &'static str,
     /// Virtual milliseconds that this charge had been trying.
     pub(crate) tried_ms: f64,
     /// Bytes of the file that were cached and clean.
     pub(crate) clean_file_bytes: u64,
+}
+
+/// Sleeps of reclaim.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Naps {
+    /// Everything dirty was being written already.
+    pub(crate) congested: u64,
+    /// The background reclaimer wanted pages that were still being written.
+    pub(crate) writeback: u64,
+    /// Others had too many folios isolated.
+    pub(crate) isolated: u64,
+}
+
+impl Naps {
+    /// Those of a machine.
+    pub(crate) const fn of(kernel: &KernelCounts) -> Self {
+        Self {
+            congested: kernel.throttled_congested,
+            writeback: kernel.throttled_writeback,
+            isolated: kernel.throttled_isolated,
+        }
+    }
 }
 
 /// A latency, as far as it is known.
@@ -351,6 +385,14 @@ impl Row {
             ..self
         };
         row.with_accesses(since(|stat| stat.kernel.accesses), since(|stat| stat.kernel.major))
+    }
+
+    /// This row with the counters of a group in place of those of the whole machine.
+    pub(crate) fn with_group(mut self, group: &MemoryStat) -> Self {
+        let (read, written) = (self.count("pgpgin"), self.count("pgpgout"));
+        self.stat = counters(&group.events, group, read << 10, written << 10);
+        self.oom = Some(group.limits.oom);
+        self
     }
 
     /// This row with what happened on a plain machine.

@@ -35,6 +35,8 @@ pub struct KernelCounts {
     pub throttled_isolated: u64,
     /// Nanoseconds of those sleeps, all tasks together.
     pub throttled_ns: u64,
+    /// Times that a writer was held back because too much was dirty.
+    pub dirty_pauses: u64,
     /// Nanoseconds that writers were held back because too much was dirty.
     pub dirty_throttled_ns: u64,
     /// Sleeps of tasks that were over a limit.

@@ -327,6 +327,7 @@ impl Ctx {
             {
                 let mut world = self.w();
                 world.rouse_flusher();
+                world.counts.dirty_pauses += 1;
                 world.counts.dirty_throttled_ns += PAUSE_NS;
             }
             self.sleep(PAUSE_NS).await;
