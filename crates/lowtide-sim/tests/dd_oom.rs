@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use lowtide_core::Policy;
 use lowtide_sim::MachineConfig;
-use lowtide_sim::client::dd_oom::{DdConfig, DdResult, run};
+use lowtide_sim::client::dd::{DdConfig, DdResult, run};
 use lowtide_sim::spec::MachineSpec;
 
 fn dd(policy: Policy) -> DdResult {

@@ -5,7 +5,7 @@
 use std::sync::atomic::AtomicU64;
 
 use lowtide::{Policy, Size};
-use lowtide_sim::client::dd_oom::{self, DdConfig, DdResult};
+use lowtide_sim::client::dd::{self, DdConfig, DdResult};
 use lowtide_sim::published::{Arm, MeasuredDd, dd_verdict, published_dd};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
@@ -69,7 +69,7 @@ impl Plan {
 
     fn simulate(&self, policy: Policy, done: &AtomicU64) -> Result<DdResult, MachineError> {
         let machine = MachineConfig { spec: self.machine.clone(), policy, max: None, seed: self.seed };
-        dd_oom::run(&machine, &self.config, done, interrupt::flag())
+        dd::run(&machine, &self.config, done, interrupt::flag())
     }
 
     fn row(&self, policy: Policy, result: &DdResult) -> Row {

@@ -1,22 +1,25 @@
-//! A program that writes a file to a slow device in a group that is smaller than the file: the reproducer of the throttling OOM, `dd-oom`.
+//! A program that writes a new file from start to end, in a group that is smaller than the file: `dd-oom` and `fill`.
 //!
 //! ```text
-//!   group (max) ── dd: 192 x { a block of 1 MiB is made ── write(): each page charged, copied, dirtied }     no fsync
-//!                                                            │ the group is full
-//!                                                            ▼
-//!                  reclaim: everything is dirty or being written; the device needs a second for any of it
+//!   group (max) ── dd: N x { a block of 1 MiB is made ── write(): each page charged, copied, dirtied }  [ fsync ]
+//!                                                          │ the group is full
+//!                                                          ▼
+//!                  reclaim: everything is dirty or being written; the device needs its time for any of it
 //! ```
 //!
-//! Memory fills up before anything has been written, so whether the writer survives hangs on who waits, and how long: reclaim must
-//! have the pages written and sleep until some of them are clean. The multi-gen LRU before the series counted neither dirty pages nor those
-//! under writeback, so it never slept, and eighteen fruitless invocations pass in milliseconds (`reclaim.md` §4.6). A kill is a result
-//! here, and no error.
+//! Against an ordinary device this measures how near a writer comes to the device's own bandwidth, and how evenly: `fill`.
+//!
+//! Against one whose writes end after a second it is the reproducer of the throttling OOM, `dd-oom`: memory fills up before anything has been written,
+//! so whether the writer survives hangs on who waits, and how long. The multi-gen LRU before the series counted neither
+//! dirty pages nor those under writeback, so it never slept, and eighteen fruitless invocations pass in milliseconds (`reclaim.md` §4.6). A kill
+//! is a result here, and no error.
 //!
 //! The group is one below the machine's root, as in a kernel, so the machine's own dirty limits are far away. Source: `workloads.md` §4.
 
-use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, OpenId};
+use crate::machine::{Ctx, FileId, Machine, MachineConfig, MachineError, MachineStat, OpenId};
+use hdrhistogram::Histogram;
 use lowtide_core::{MemcgId, MemoryStat};
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -31,13 +34,21 @@ pub struct DdConfig {
     pub block: u64,
     /// CPU nanoseconds that the program takes to make a block, besides what writing it costs.
     pub block_ns: u64,
+    /// Whether it makes the file durable before it ends.
+    pub fsync: bool,
 }
 
 impl DdConfig {
-    /// The published reproducer.
+    /// The published reproducer of the throttling OOM.
     #[must_use]
     pub const fn published() -> Self {
-        Self { max: 128 << 20, size: 192 << 20, block: 1 << 20, block_ns: 60_000 }
+        Self { max: 128 << 20, size: 192 << 20, block: 1 << 20, block_ns: 60_000, fsync: false }
+    }
+
+    /// A durable file of four times the budget.
+    #[must_use]
+    pub const fn fill(max: u64) -> Self {
+        Self { max, size: 4 * max, fsync: true, ..Self::published() }
     }
 }
 
@@ -50,6 +61,8 @@ pub struct DdResult {
     pub group: MemoryStat,
     /// Bytes that had been written to the file: whole blocks.
     pub written: u64,
+    /// Nanoseconds of each `write()`.
+    pub latency: Histogram<u64>,
     /// Virtual nanoseconds that the charge had been trying that failed, if the program was killed.
     pub killed_after_ns: Option<u64>,
 }
@@ -70,6 +83,12 @@ impl DdResult {
     }
 }
 
+#[derive(Debug)]
+struct Tally {
+    written: u64,
+    latency: Histogram<u64>,
+}
+
 /// Runs the program on a machine, whose own `max` must be `None`. `done` counts bytes, for a progress bar.
 ///
 /// # Errors
@@ -85,17 +104,18 @@ pub fn run(
 ) -> Result<DdResult, MachineError> {
     let page = machine.spec.page;
     let mut m = Machine::new(machine)?;
-    let (group, open) = {
+    let (group, file, open) = {
         let mut world = m.world();
         let group = world.pool.engine.create_group(MemcgId::ROOT).expect("the root has room for a group");
         world.pool.engine.set_max(group, config.max / page)?;
         let file = world.add_file(0);
-        (group, world.open(file))
+        (group, file, world.open(file))
     };
-    let written = Rc::new(Cell::new(0));
-    let (config, count) = (*config, Rc::clone(&written));
-    m.client_in(group, move |ctx| dd(ctx, open, config, count));
-    let ended = m.run(stop, &mut || done.store(written.get(), Relaxed));
+    let latency = Histogram::new_with_max(3_600_000_000_000, 3).expect("the bounds are possible");
+    let tally = Rc::new(RefCell::new(Tally { written: 0, latency }));
+    let (config, counted) = (*config, Rc::clone(&tally));
+    m.client_in(group, move |ctx| dd(ctx, file, open, config, counted));
+    let ended = m.run(stop, &mut || done.store(tally.borrow().written, Relaxed));
     let stat = m.stat();
     let killed_after_ns = match ended {
         Ok(()) => None,
@@ -103,17 +123,33 @@ pub fn run(
         Err(error) => return Err(error),
     };
     let group = m.world().pool.engine.stat(group);
-    Ok(DdResult { stat, group, written: written.get(), killed_after_ns })
+    let tally = tally.borrow();
+    Ok(DdResult { stat, group, written: tally.written, latency: tally.latency.clone(), killed_after_ns })
 }
 
 /// The program's life.
-async fn dd(ctx: Ctx, open: OpenId, config: DdConfig, written: Rc<Cell<u64>>) -> Result<(), MachineError> {
+async fn dd(
+    ctx: Ctx,
+    file: FileId,
+    open: OpenId,
+    config: DdConfig,
+    tally: Rc<RefCell<Tally>>,
+) -> Result<(), MachineError> {
     let page = ctx.w().page_bytes;
-    while written.get() < config.size {
-        let block = config.block.min(config.size - written.get());
+    let mut at = 0;
+    while at < config.size {
+        let block = config.block.min(config.size - at);
         ctx.spend(config.block_ns).await;
-        ctx.write(open, written.get() / page, block.div_ceil(page)).await?;
-        written.set(written.get() + block);
+        let began = ctx.now();
+        ctx.write(open, at / page, block.div_ceil(page)).await?;
+        at += block;
+        let now = ctx.now();
+        let mut tally = tally.borrow_mut();
+        tally.written = at;
+        tally.latency.saturating_record(now - began);
+    }
+    if config.fsync {
+        ctx.sync(file).await;
     }
     ctx.settle().await;
     Ok(())
