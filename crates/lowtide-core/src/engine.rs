@@ -9,7 +9,7 @@
 //! | brings a page in | [`Engine::insert`] |
 //! | sees an access through the descriptor | [`AccessCounts::record`], [`Engine::mark_accessed`] |
 //! | sees an access through a mapping | nothing: it sets a young bit, and answers [`Facts`](crate::Facts) |
-//! | dirties, writes | [`Engine::set_dirty`], [`Engine::start_writeback`], [`Engine::end_writeback`] |
+//! | dirties, writes | [`Engine::set_dirty`], [`Engine::start_writeback`], [`Engine::end_writeback`], and what `dirty/` lists |
 //! | drops a page by itself | [`Engine::remove`] |
 //! | has swap | [`Engine::set_swap`], and what the module documentation of `swap.rs` lists |
 //! | has a timer | [`Engine::publish`] |
@@ -17,6 +17,7 @@
 //! Every call is O(1) unless it says otherwise.
 
 use crate::batches::Batches;
+use crate::dirty::Dirty;
 use crate::folio::{AccessCounts, Flags, Folio, FolioTable};
 use crate::high::Refaulted;
 use crate::limits::{MAX_ORDER, MIN_BUDGET};
@@ -96,6 +97,7 @@ pub struct Engine {
     pub(crate) accesses: Arc<AccessCounts>,
     spaces: Vec<Option<MemcgSlot>>,
     pub(crate) swap: SwapFacts,
+    pub(crate) dirty: Dirty,
     /// Sums over all groups, for those who ask often.
     pub(crate) totals: Totals,
 }
@@ -104,7 +106,11 @@ pub struct Engine {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) pgscan: u64,
+    /// Resident file pages.
+    pub(crate) file: u64,
     pub(crate) file_dirty: u64,
+    /// Pages being written, to files and to swap.
+    pub(crate) writeback: u64,
 }
 
 impl Engine {
@@ -132,6 +138,7 @@ impl Engine {
             accesses: Arc::new(AccessCounts::new(config.frames as usize, classical)),
             spaces: Vec::new(),
             swap: SwapFacts::default(),
+            dirty: Dirty::default(),
             totals: Totals::default(),
         })
     }
@@ -227,6 +234,7 @@ impl Engine {
         if let Some(memcg) = self.spaces[id.0 as usize].take() {
             self.memcgs[memcg].lruvec.walk.remove_space(id);
         }
+        self.dirty.forget_space(id);
     }
 
     /// The group that the pages of a space are charged to.
@@ -237,6 +245,12 @@ impl Engine {
     #[must_use]
     pub fn group_of_space(&self, id: SpaceId) -> MemcgId {
         self.memcgs.id(self.spaces[id.0 as usize].expect("the space exists"))
+    }
+
+    /// The place of the group that a space belongs to, if there is such a space.
+    #[inline]
+    pub(crate) fn slot_of_space(&self, id: SpaceId) -> Option<MemcgSlot> {
+        self.spaces.get(id.0 as usize).copied().flatten()
     }
 
     /// The spaces whose translations belong to a group.
@@ -302,6 +316,9 @@ impl Engine {
         assert!(order <= MAX_ORDER, "order {order} is above {MAX_ORDER}");
         let kind = if lru_type == LruType::Anon { Flags::ANON } else { Flags::empty() };
         self.memcgs[memcg].resident[lru_type as usize] += 1 << order;
+        if lru_type == LruType::File {
+            self.totals.file += 1 << order;
+        }
         self.folios.create(id, owner, order, memcg.slot, kind);
         self.enter(id, memcg.slot, shadow, task)
     }
@@ -356,17 +373,14 @@ impl Engine {
         if self.folios[id].flags.contains(Flags::SWAPCACHE) {
             self.leave_swap_cache(id, evicted);
         }
+        self.count_as_gone(id);
         let f = self.folios[id];
         let group = &mut self.memcgs[f.memcg];
         let pages = f.pages();
-        if f.flags.contains(Flags::DIRTY) && f.lru_type() == LruType::File {
-            group.file_dirty -= pages;
-            self.totals.file_dirty -= pages;
-        }
-        if f.flags.contains(Flags::WRITEBACK) {
-            group.file_writeback -= pages;
-        }
         group.resident[f.lru_type() as usize] -= pages;
+        if f.lru_type() == LruType::File {
+            self.totals.file -= pages;
+        }
         self.folios[id].flags.remove(Flags::LRU);
         self.folios.destroy(id);
         self.memcgs.sub(f.memcg, pages, pages);
@@ -386,66 +400,6 @@ impl Engine {
         let events = &mut self.memcgs[memcg].events;
         events.pgfault += 1;
         events.pgmajfault += u64::from(major);
-    }
-
-    /// The folio's contents are newer than its backing store. Returns whether that is news.
-    pub fn set_dirty(&mut self, id: FolioId) -> bool {
-        let f = &mut self.folios[id];
-        if f.flags.contains(Flags::DIRTY) {
-            return false;
-        }
-        f.flags.insert(Flags::DIRTY);
-        if f.lru_type() == LruType::File {
-            self.memcgs[f.memcg].file_dirty += f.pages();
-            self.totals.file_dirty += f.pages();
-        }
-        true
-    }
-
-    /// The driver begins to write the folio: dirty becomes writeback. Returns false, changing nothing, if it is not
-    /// dirty or is being written already. For anonymous memory `pswpout` counts its pages.
-    ///
-    /// Its contents are to be written as they are now, to its file, or to its slots in swap (which only a victim of reclaim has and needs).
-    pub fn start_writeback(&mut self, id: FolioId) -> bool {
-        let f = &mut self.folios[id];
-        if !f.flags.contains(Flags::DIRTY) || f.flags.contains(Flags::WRITEBACK) {
-            return false;
-        }
-        f.flags.remove(Flags::DIRTY);
-        f.flags.insert(Flags::WRITEBACK);
-        let group = &mut self.memcgs[f.memcg];
-        match f.lru_type() {
-            LruType::File => {
-                group.file_dirty -= f.pages();
-                self.totals.file_dirty -= f.pages();
-            }
-            LruType::Anon => group.events.pswpout += f.pages(),
-        }
-        group.file_writeback += f.pages();
-        true
-    }
-
-    /// The write ended (`reclaim.md` §4.2). A folio that reclaim was waiting for moves to the eviction end, unless it is dirty
-    /// again or isolated at the moment. After a failed write (`written` false) the folio is dirty as before: it is not dropped and
-    /// not forgotten.
-    ///
-    /// # Panics
-    /// When the folio is not being written.
-    pub fn end_writeback(&mut self, id: FolioId, written: bool, task: Task) {
-        let f = &mut self.folios[id];
-        assert!(f.flags.contains(Flags::WRITEBACK), "the write of folio {id:?} ended but never began");
-        f.flags.remove(Flags::WRITEBACK);
-        self.memcgs[f.memcg].file_writeback -= f.pages();
-        if !written {
-            self.set_dirty(id);
-        }
-        let flags = &mut self.folios[id].flags;
-        if flags.contains(Flags::RECLAIM) {
-            flags.remove(Flags::RECLAIM);
-            if flags.contains(Flags::LRU) && !flags.intersects(Flags::DIRTY | Flags::MLOCKED) {
-                self.batch_rotate(task.cpu, id);
-            }
-        }
     }
 
     /// Forbids or allows the eviction of a folio. It leaves its list when a scan meets it, and comes back at once.

@@ -33,6 +33,7 @@
 mod batches;
 mod charge;
 mod check;
+mod dirty;
 mod engine;
 mod folio;
 pub mod high;
@@ -52,6 +53,10 @@ mod text;
 mod units;
 
 pub use charge::{Charge, Next};
+pub use dirty::{
+    Balance, DeviceId, Dirtier, DirtyLimits, DirtyLimitsError, DirtyShare, DirtyState, DirtyTimers,
+    DirtyTimersError, FlushReason, FlushWork, Thresholds, Throttled, WriteBudget,
+};
 pub use engine::{ConfigError, Engine, EngineConfig, Sequences};
 pub use folio::{AccessCounts, Flags, Folio};
 pub use lruvec::{AgeJob, Facts, FolioState, References, Shadow, Window};

@@ -1,6 +1,7 @@
 //! One group: a counter, its lists, and what it has counted.
 
 use super::{Counter, SharedCursor};
+use crate::dirty::GroupDirty;
 use crate::folio::FolioTable;
 use crate::high::GroupHigh;
 use crate::hooks::LimitHooks;
@@ -36,6 +37,8 @@ pub(crate) struct Memcg {
     pub(crate) file_dirty: u64,
     /// Pages being written, to files and to swap.
     pub(crate) file_writeback: u64,
+    /// What it has on devices, and how much of it may be dirty.
+    pub(crate) dirty: GroupDirty,
     /// Pages of folios that have slots in swap.
     pub(crate) swapcached: u64,
     /// Those of them that nobody maps.
@@ -74,6 +77,7 @@ impl Memcg {
             resident: [0; 2],
             file_dirty: 0,
             file_writeback: 0,
+            dirty: GroupDirty::default(),
             swapcached: 0,
             swap_only: 0,
             reserved: 0,

@@ -1,0 +1,61 @@
+//! Dirty data: how much of it there may be, who waits when there is too much, and who writes it when.
+//!
+//! ```text
+//!                           background       freerun     setpoint     limit
+//!   dirty + under writeback ─────┼──────────────┼───────────┼───────────┼──►
+//!                                 flusher writes             ▲
+//!                                                 writers pause, the longer the further to the right
+//! ```
+//!
+//! A *domain* is a set of pages with such a scale: the whole pool, and each group with what is below it. Up to *freerun* nobody is held back. From there on a writer
+//! sleeps a little after some pages, and the sleeps grow smoothly, so that pages become dirty just as fast as the device writes them
+//! and the amount settles at the *setpoint*, half-way to the limit. At the limit itself a writer waits until something has been written; a
+//! driver whose device is alive seldom gets there.
+//!
+//! How long a writer sleeps is computed from what was measured: how fast the device writes, and how fast pages become dirty. That is kept for each
+//! pair of a device and a group (a *wb*), because one group's writes compete with another's, and one device's do not.
+//!
+//! | file | concept | sheet |
+//! |---|---|---|
+//! | `limits.rs` | settings: shares of memory, ages | B1 |
+//! | `accounting.rs` | dirty, under writeback, written: counting pages and events | B2 |
+//! | `wb.rs` | devices, and what a group has on a device | B2, B10 |
+//! | `domain.rs` | thresholds of a domain from its memory | B3 |
+//! | `position.rs` | where on the scale, and what that means for the rate | B6 |
+//! | `proportions.rs` | whose part of a domain a device is | B6 |
+//! | `bandwidth.rs` | estimators: write bandwidth, the rate that balances | B7 |
+//! | `pause.rs` | from a rate to sleeps | B8 |
+//! | `balance.rs` | what a writer does after it made pages dirty | B4, B5 |
+//! | `flusher.rs` | what the flusher of a device does next | B10 |
+//! | `write_budget.rs` | how much may be in flight so that reads do not starve (ours) | - |
+//!
+//! Everything but `accounting.rs`, `balance.rs` and `flusher.rs` is arithmetic on what it is told. Time is the driver's, in
+//! nanoseconds; the formulas work in milliseconds, as a kernel with 1000 ticks a second does.
+//!
+//! Left out: devices with limits of their own (strict limits, minimum and maximum shares), shortcuts for real-time tasks, and files that two groups write
+//! (a space belongs to one group). Source: `fault-and-writeback.md` part B; `B5` and the like in this folder are its sections.
+
+mod accounting;
+mod balance;
+mod bandwidth;
+mod domain;
+mod flusher;
+mod limits;
+mod pause;
+mod position;
+mod proportions;
+mod wb;
+mod write_budget;
+
+pub use balance::{Balance, Dirtier, Throttled};
+pub use domain::{DirtyState, Thresholds};
+pub use flusher::{FlushReason, FlushWork};
+pub use limits::{DirtyLimits, DirtyLimitsError, DirtyShare, DirtyTimers, DirtyTimersError};
+pub use wb::DeviceId;
+pub(crate) use wb::{Dirty, GroupDirty};
+pub use write_budget::WriteBudget;
+
+/// Nanoseconds of a tick of the formulas.
+const MS: u64 = 1_000_000;
+/// Ticks in a second.
+const HZ: u64 = 1000;

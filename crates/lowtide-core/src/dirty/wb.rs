@@ -1,0 +1,268 @@
+//! Devices, and what a group has on a device.
+//!
+//! A device is whatever takes writes at a rate of its own: a disk, to the driver. Each space of files may be on one. What the
+//! spaces of one group have on one device is a *wb*: pages that wait to be written, pages that are being written, and what was learned about the rates of
+//! both. It comes into being with the first page and belongs to the group; a group that is removed leaves it to its parent.
+//!
+//! Memory of spaces without a device (anonymous memory, or a driver that does not care) is counted as dirty and nothing else.
+
+use super::balance::Throttled;
+use super::bandwidth::Rates;
+use super::domain::FallingLimit;
+use super::flusher::Device;
+use super::limits::{DirtyLimits, DirtyLimitsError, DirtyTimers, DirtyTimersError};
+use super::proportions::{Fading, Period};
+use crate::engine::Engine;
+use crate::units::{MemcgId, MemcgSlot, SpaceId};
+
+/// Something that takes writes at a rate of its own. Made by [`Engine::add_device`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DeviceId(pub u32);
+
+/// What a group has on a device, in pages.
+#[derive(Debug)]
+pub(super) struct Wb {
+    pub(super) device: DeviceId,
+    /// Dirty, and not being written.
+    pub(super) reclaimable: u64,
+    pub(super) writeback: u64,
+    /// Became dirty, ever.
+    pub(super) dirtied: u64,
+    /// Were written, ever.
+    pub(super) written: u64,
+    /// The same, fading.
+    pub(super) completions: Fading,
+    /// It has more than its share and its domain is at the limit: writers look more often.
+    pub(super) exceeded: bool,
+    /// Pages that a writer may make dirty at most before it looks.
+    pub(super) check_every: u64,
+    pub(super) rates: Rates,
+}
+
+impl Wb {
+    fn new(device: DeviceId, check_every: u64, now: u64) -> Self {
+        Self {
+            device,
+            reclaimable: 0,
+            writeback: 0,
+            dirtied: 0,
+            written: 0,
+            completions: Fading::default(),
+            exceeded: false,
+            check_every,
+            rates: Rates::new(now),
+        }
+    }
+
+    /// Dirty or being written.
+    pub(super) const fn unclean(&self) -> u64 {
+        self.reclaimable + self.writeback
+    }
+
+    /// Takes over what another group has on the same device. Rates stay its own.
+    fn inherit(&mut self, other: &Self, period: Period) {
+        self.reclaimable += other.reclaimable;
+        self.writeback += other.writeback;
+        self.dirtied += other.dirtied;
+        self.written += other.written;
+        self.completions.add(other.completions.get(period), period);
+        self.rates.skip(other.dirtied, other.written);
+    }
+}
+
+/// The dirty data of one group without those below it.
+#[derive(Debug, Default)]
+pub(crate) struct GroupDirty {
+    pub(super) limits: Option<DirtyLimits>,
+    /// The limit of the domain as it falls.
+    pub(super) falling: FallingLimit,
+    pub(super) wbs: Vec<Wb>,
+    pub(super) throttled: Throttled,
+}
+
+impl GroupDirty {
+    pub(super) fn wb(&self, device: DeviceId) -> Option<&Wb> {
+        self.wbs.iter().find(|wb| wb.device == device)
+    }
+
+    /// What the group has on a device, from now on if it had nothing.
+    pub(super) fn wb_mut(&mut self, device: DeviceId, dirty: &Dirty) -> &mut Wb {
+        let at = self.wbs.iter().position(|wb| wb.device == device).unwrap_or_else(|| {
+            // With exact figures the first page decides how often its writer looks.
+            let check_every = if dirty.exact { 1 } else { u64::MAX };
+            self.wbs.push(Wb::new(device, check_every, dirty.now));
+            self.wbs.len() - 1
+        });
+        &mut self.wbs[at]
+    }
+
+    /// Takes over what a child has that is removed.
+    pub(crate) fn inherit(&mut self, child: &Self, dirty: &Dirty) {
+        for wb in &child.wbs {
+            self.wb_mut(wb.device, dirty).inherit(wb, dirty.period());
+        }
+        self.throttled.add(child.throttled);
+    }
+}
+
+/// What concerns all groups: devices, settings, and the time.
+#[derive(Debug)]
+pub(crate) struct Dirty {
+    pub(super) devices: Vec<Option<Device>>,
+    of_space: Vec<Option<DeviceId>>,
+    /// Domains of groups see figures as they are, not as they were published.
+    pub(super) exact: bool,
+    pub(super) timers: DirtyTimers,
+    /// Latest time that the engine was told.
+    pub(super) now: u64,
+    /// Pages written to all devices, fading.
+    pub(super) completions: Fading,
+    /// Pages that became dirty since some writer last looked, and how many may.
+    pub(super) unchecked: u64,
+    pub(super) check_every: u64,
+    /// Pages that writers who are gone did not answer for.
+    pub(super) left: u64,
+}
+
+impl Default for Dirty {
+    fn default() -> Self {
+        Self {
+            devices: Vec::new(),
+            of_space: Vec::new(),
+            exact: false,
+            timers: DirtyTimers::default(),
+            now: 0,
+            completions: Fading::default(),
+            unchecked: 0,
+            check_every: super::balance::FEWEST_UNCHECKED,
+            left: 0,
+        }
+    }
+}
+
+impl Dirty {
+    #[inline]
+    pub(super) fn device_of(&self, space: SpaceId) -> Option<DeviceId> {
+        self.of_space.get(space.0 as usize).copied().flatten()
+    }
+
+    pub(super) const fn period(&self) -> Period {
+        Period::at(self.now)
+    }
+
+    pub(super) fn tell_time(&mut self, now: u64) {
+        self.now = self.now.max(now);
+    }
+
+    pub(super) fn device(&mut self, id: DeviceId) -> &mut Device {
+        let device = self.devices.get_mut(id.0 as usize).and_then(Option::as_mut);
+        device.unwrap_or_else(|| panic!("there is no device {}", id.0))
+    }
+
+    /// A space is gone; its number may be used again.
+    pub(crate) fn forget_space(&mut self, space: SpaceId) {
+        if let Some(of) = self.of_space.get_mut(space.0 as usize) {
+            *of = None;
+        }
+    }
+}
+
+impl Engine {
+    /// Adds a device that takes writes. Cost: O(devices).
+    pub fn add_device(&mut self, now: u64) -> DeviceId {
+        self.dirty.tell_time(now);
+        let devices = &mut self.dirty.devices;
+        let index = devices.iter().position(Option::is_none).unwrap_or_else(|| {
+            devices.push(None);
+            devices.len() - 1
+        });
+        devices[index] = Some(Device::new(now));
+        DeviceId(index as u32)
+    }
+
+    /// Removes a device. Its spaces are on none from now on, and nobody waits for what they have. Its number may be used again. Cost: O(groups + spaces).
+    pub fn remove_device(&mut self, id: DeviceId) {
+        let slots: Vec<_> = self.memcgs.subtree(MemcgId::ROOT.slot).collect();
+        for slot in slots {
+            self.memcgs[slot].dirty.wbs.retain(|wb| wb.device != id);
+        }
+        for of in self.dirty.of_space.iter_mut().filter(|of| **of == Some(id)) {
+            *of = None;
+        }
+        if let Some(device) = self.dirty.devices.get_mut(id.0 as usize) {
+            *device = None;
+        }
+    }
+
+    /// Says which device a space's pages are written to. To be said before anything of it is dirty.
+    ///
+    /// # Panics
+    /// When there is no such device.
+    pub fn set_device_of_space(&mut self, space: SpaceId, device: DeviceId) {
+        let _exists = self.dirty.device(device);
+        let index = space.0 as usize;
+        if index >= self.dirty.of_space.len() {
+            self.dirty.of_space.resize(index + 1, None);
+        }
+        self.dirty.of_space[index] = Some(device);
+    }
+
+    /// Whether domains of groups see how much is dirty *now*. By default they see what [`Engine::publish`] last published, up to two seconds old, as a
+    /// kernel's do; the root, if it is a machine ([`Engine::set_machine_root`]), always sees what is.
+    pub fn set_exact_dirty(&mut self, exact: bool) {
+        self.dirty.exact = exact;
+    }
+
+    /// Limits the dirty data of a group and of what is below it. The root's settings are also those of groups without their own, as
+    /// shares of each group's memory (`limits.rs`).
+    ///
+    /// # Errors
+    /// [`DirtyLimitsError`].
+    pub fn set_dirty_limits(&mut self, id: MemcgId, limits: DirtyLimits) -> Result<(), DirtyLimitsError> {
+        limits.check(self.page_bytes)?;
+        if !self.alive(id) {
+            return Err(DirtyLimitsError::Gone);
+        }
+        self.memcgs[id].dirty.limits = Some(limits);
+        Ok(())
+    }
+
+    /// The limits in force for the dirty data of a group: its own, or the root's.
+    ///
+    /// # Panics
+    /// When the group is gone.
+    #[must_use]
+    pub fn dirty_limits(&self, id: MemcgId) -> DirtyLimits {
+        let root = &self.memcgs[MemcgId::ROOT].dirty;
+        self.memcgs[id].dirty.limits.or(root.limits).unwrap_or_default()
+    }
+
+    /// Sets when old dirty data is written.
+    ///
+    /// # Errors
+    /// [`DirtyTimersError`].
+    pub fn set_dirty_timers(&mut self, timers: DirtyTimers) -> Result<(), DirtyTimersError> {
+        timers.check()?;
+        self.dirty.timers = timers;
+        Ok(())
+    }
+
+    /// When old dirty data is written.
+    #[must_use]
+    pub const fn dirty_timers(&self) -> DirtyTimers {
+        self.dirty.timers
+    }
+
+    /// What a group has on a device, from now on if it had nothing.
+    #[inline]
+    pub(super) fn wb_mut(&mut self, slot: MemcgSlot, device: DeviceId) -> &mut Wb {
+        self.memcgs[slot].dirty.wb_mut(device, &self.dirty)
+    }
+
+    /// Where pages of a space are counted: its device and group. `None` without a device.
+    #[inline]
+    pub(super) fn place_of(&self, space: SpaceId) -> Option<(DeviceId, MemcgSlot)> {
+        let device = self.dirty.device_of(space)?;
+        Some((device, self.slot_of_space(space)?))
+    }
+}
