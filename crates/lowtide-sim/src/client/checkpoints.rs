@@ -120,7 +120,7 @@ pub fn run(
         let group = world.pool.engine.create_group(MemcgId::ROOT).expect("the root has room for a group");
         world.pool.engine.set_max(group, config.max / page)?;
         let process = world.add_address_space(group);
-        let file = world.add_file(config.file / page);
+        let file = world.add_file_of(group, config.file / page);
         let open = world.open(file);
         world.advise_random(open);
         (group, file, world.map_file(process, open))

@@ -108,7 +108,7 @@ pub fn run(
         let mut world = m.world();
         let group = world.pool.engine.create_group(MemcgId::ROOT).expect("the root has room for a group");
         world.pool.engine.set_max(group, config.max / page)?;
-        let file = world.add_file(0);
+        let file = world.add_file_of(group, 0);
         (group, file, world.open(file))
     };
     let latency = Histogram::new_with_max(3_600_000_000_000, 3).expect("the bounds are possible");
