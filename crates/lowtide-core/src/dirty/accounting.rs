@@ -49,7 +49,7 @@ impl Engine {
                 device.write_rate.restart(now, device.written);
             }
             device.writeback += pages;
-            device.started += pages;
+            device.begun += pages;
         }
         true
     }
@@ -66,6 +66,9 @@ impl Engine {
         self.count_as_not_written(id);
         let (period, pages) = (self.dirty.period(), f.pages());
         if !written {
+            if let Some((_, device)) = self.wb_of(&f) {
+                device.begun -= pages;
+            }
             if !f.flags.contains(Flags::DIRTY) {
                 self.count_as_dirty(id, false);
             }

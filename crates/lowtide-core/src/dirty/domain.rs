@@ -17,7 +17,8 @@
 //! what it wrote is clean, page by page; with nothing dirty nobody waits at all. So even a group of a single page can be written to, at the speed of the device.
 //!
 //! Departures: file pages are counted wherever they are, in batches and isolated too (a kernel counts those on lists); a share in bytes
-//! is never more than all that could be dirty; the limit falls by a page at least. Source: B3.
+//! is never more than all that could be dirty; the limit falls by a page at least; where nothing was written lately, each device's part is the whole (not an
+//! eighth of what is left), so that a single device that was idle does not begin to write at an eighth of its limit. Source: B3, B6.
 
 use super::limits::DirtyShare;
 use crate::engine::Engine;
@@ -97,7 +98,10 @@ impl Domain {
     /// The part of the threshold of somebody who wrote `share` of `all` pages lately. While there is room it is some of that at least, so that whoever begins can.
     pub(super) fn part(&self, share: u64, all: u64) -> u64 {
         let hard = self.thresholds.hard;
-        let part = (u128::from(hard) * u128::from(share) / u128::from(all.max(1))) as u64;
+        if all == 0 {
+            return hard;
+        }
+        let part = (u128::from(hard) * u128::from(share) / u128::from(all)) as u64;
         part.max(self.gap() / 8).min(hard)
     }
 }
@@ -255,7 +259,7 @@ mod tests {
         assert_eq!(domain.part(0, 1000), 2_000);
         assert_eq!(domain.part(500, 1000), 10_000);
         assert_eq!(domain.part(1000, 1000), 20_000);
-        assert_eq!(domain.part(0, 0), 2_000, "nothing was written yet");
+        assert_eq!(domain.part(0, 0), 20_000, "where nobody wrote, nobody has to share");
     }
 
     proptest! {

@@ -57,8 +57,8 @@ pub(super) struct Device {
     pub(super) reclaimable: u64,
     /// Pages being written.
     pub(super) writeback: u64,
-    /// Pages whose writes were begun, ever.
-    pub(super) started: u64,
+    /// Pages whose writes were begun and have not failed, ever.
+    pub(super) begun: u64,
     /// Pages written, ever.
     pub(super) written: u64,
     /// The same, fading.
@@ -83,7 +83,7 @@ impl Device {
             dirty: BTreeSet::new(),
             reclaimable: 0,
             writeback: 0,
-            started: 0,
+            begun: 0,
             written: 0,
             completions: Fading::default(),
             write_rate: WriteRate::new(now / MS),
@@ -151,7 +151,7 @@ impl Engine {
         self.dirty.tell_time(now);
         let dev = self.dirty.device_mut(device);
         dev.write_rate.update(now / MS, dev.written, dev.writeback > 0);
-        if dev.given.is_some_and(|(_, started)| started == dev.started) {
+        if dev.given.is_some_and(|(_, begun)| begun == dev.begun) {
             let (group, _) = dev.given.take().expect("it is some");
             dev.fruitless.push(group);
         }
@@ -159,7 +159,7 @@ impl Engine {
             let domain = self.background_domain(device)?;
             let work = self.slice(device, &domain);
             let dev = self.dirty.device_mut(device);
-            dev.given = Some((domain.of, dev.started));
+            dev.given = Some((domain.of, dev.begun));
             Some(work)
         })
     }
@@ -222,6 +222,10 @@ impl Engine {
 
     fn background_domain(&mut self, device: DeviceId) -> Option<Domain> {
         let fruitless = &self.dirty.device(device).fruitless;
+        if fruitless.contains(&MemcgId::ROOT.slot) {
+            // That was everything.
+            return None;
+        }
         let (turn, domain) =
             self.domains_over_background(device).find(|(_, domain)| !fruitless.contains(&domain.of))?;
         if let Some(turn) = turn {

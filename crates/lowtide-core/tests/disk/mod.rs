@@ -15,6 +15,8 @@ pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const ROOT: MemcgId = MemcgId::ROOT;
 /// Pages that may be in flight on a device.
 const IN_FLIGHT_MAX: usize = 1024;
+/// Pages of one file that are begun before it is another file's turn.
+const SLICE: u64 = 64;
 /// No pause may be longer.
 const LONGEST_PAUSE: u64 = 200 * MS;
 
@@ -28,6 +30,8 @@ pub(crate) struct Disk {
     pub(crate) broken: bool,
     credit: u64,
     in_flight: VecDeque<FolioId>,
+    /// The writer whose file was written last.
+    turn: usize,
     work: Option<FlushWork>,
     wakes_at: Option<u64>,
     /// Pieces of work done, by reason.
@@ -87,6 +91,7 @@ impl Rig {
             broken: false,
             credit: 0,
             in_flight: VecDeque::new(),
+            turn: 0,
             work: None,
             wakes_at: Some(0),
             works: Vec::new(),
@@ -146,7 +151,14 @@ impl Rig {
                 return;
             }
             if !writer.again {
-                let clean = |n: &u32| !self.engine.folio(FolioId(*n)).expect("it is resident").flags().contains(lowtide_core::Flags::DIRTY);
+                let clean = |n: &u32| {
+                    !self
+                        .engine
+                        .folio(FolioId(*n))
+                        .expect("it is resident")
+                        .flags()
+                        .contains(lowtide_core::Flags::DIRTY)
+                };
                 let rest = (writer.next..writer.frames.end).chain(writer.frames.start..writer.next);
                 // With nothing clean, a real writer would wait for memory.
                 let Some(frame) = rest.into_iter().find(clean) else { return };
@@ -210,27 +222,35 @@ impl Rig {
         panic!("the flusher goes round and round");
     }
 
-    /// Begins to write pages that a piece of work is about. Returns how many.
+    /// Begins to write pages that a piece of work is about, some of each file in turn. Returns how many.
     fn submit(&mut self, d: usize, work: &FlushWork) -> u64 {
         let disk = &mut self.disks[d];
         let mut begun = 0;
-        for writer in self.writers.iter_mut().filter(|writer| writer.disk == d) {
+        for _ in 0..self.writers.len() {
+            let room = (IN_FLIGHT_MAX - disk.in_flight.len()) as u64;
+            let most = (work.pages - begun).min(SLICE).min(room);
+            if most == 0 {
+                break;
+            }
+            disk.turn = (disk.turn + 1) % self.writers.len();
+            let writer = &mut self.writers[disk.turn];
             let group = self.engine.group_of_space(writer.space);
-            if !self.engine.is_within(group, work.group.unwrap_or(ROOT)) {
+            if writer.disk != d || !self.engine.is_within(group, work.group.unwrap_or(ROOT)) {
                 continue;
             }
-            while let Some(&(since, folio)) = writer.dirty.front()
-                && begun < work.pages
-                && disk.in_flight.len() < IN_FLIGHT_MAX
-                && work.older_than.is_none_or(|time| since <= time)
-            {
-                if disk.broken || !self.engine.start_writeback(folio) {
-                    if disk.broken && self.engine.start_writeback(folio) {
-                        self.engine.end_writeback(folio, false, Task::DESCRIPTOR);
-                    }
+            for _ in 0..most {
+                let old = |page: &mut (u64, FolioId)| work.older_than.is_none_or(|time| page.0 <= time);
+                let Some((since, folio)) = writer.dirty.pop_front_if(old) else { break };
+                if !self.engine.start_writeback(folio) {
+                    // Dirty again while it is being written: the end of that write comes first.
+                    writer.dirty.push_front((since, folio));
                     break;
                 }
-                writer.dirty.pop_front();
+                if disk.broken {
+                    self.engine.end_writeback(folio, false, Task::DESCRIPTOR);
+                    writer.dirty.push_front((since, folio));
+                    break;
+                }
                 disk.in_flight.push_back(folio);
                 begun += 1;
             }
