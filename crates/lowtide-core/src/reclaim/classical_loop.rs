@@ -124,7 +124,7 @@ impl Reclaim {
             }
             if self.too_many_isolated(engine, t) {
                 if !std::mem::replace(&mut self.classical.waited_for_isolated, true) {
-                    self.nap(ThrottleReason::Isolated);
+                    self.nap(engine, ThrottleReason::Isolated);
                     return;
                 }
                 // Waited once in vain: leave this list alone in this pass.

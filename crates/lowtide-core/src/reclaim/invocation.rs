@@ -452,8 +452,4 @@ impl Reclaim {
             Reason::Proactive => &mut events.pgsteal_proactive,
         } += pages;
     }
-
-    pub(super) fn nap(&mut self, reason: ThrottleReason) {
-        self.pending.push_back(Step::Throttle(reason, reason.timeout_ns()));
-    }
 }
