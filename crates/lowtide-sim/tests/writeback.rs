@@ -40,7 +40,7 @@ fn written_in(seconds: u64) -> u64 {
     let config = MixedConfig {
         file: 8 << 20,
         threads: 1,
-        update_percent: 1,
+        update_percent: 20,
         op_ns: 50_000_000,
         checkpoint_ns: 1_000 * SECOND_NS,
         warm_ns: 0,
