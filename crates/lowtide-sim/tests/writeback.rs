@@ -49,7 +49,7 @@ fn written_in(seconds: u64) -> u64 {
     };
     let machine = machine("nvme", Policy::MGLRU);
     let result = checkpoints::run(&machine, &config, &AtomicU64::new(0), &AtomicBool::new(false)).unwrap();
-    assert!(result.updates.len() > 0);
+    assert!(!result.updates.is_empty());
     result.ended.device.write_bytes
 }
 
