@@ -196,8 +196,8 @@ fn a_row_of_a_noisy_neighbour_says_what_the_tenants_lost() {
 fn options_of_a_thrash_that_cannot_be_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let noise = write(dir.path(), "noise.o", "no program");
-    refused(&args(&THRASH, &["--bpf", noise.to_str().unwrap()]), 1, &["noise.o", "ELF", "clang"]);
-    refused(&args(&THRASH, &["--bpf", "/nonexistent.o"]), 1, &["/nonexistent.o", "--bpf"]);
+    refused(&args(&THRASH, &["--bpf", noise.to_str().unwrap()]), 2, &["noise.o", "ELF", "clang"]);
+    refused(&args(&THRASH, &["--bpf", "/nonexistent.o"]), 2, &["/nonexistent.o", "--bpf"]);
     refused(&args(&THRASH, &["--high-policy", "overrage"]), 2, &["overrage", "stall-debt"]);
     refused(&args(&THRASH, &["--max", "1G"]), 2, &["--max", "memory.high"]);
     refused(&args(&THRASH, &["--ops", "5"]), 2, &["--ops", "--seconds"]);
