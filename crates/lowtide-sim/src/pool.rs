@@ -234,7 +234,7 @@ impl Pool {
         lru_type: LruType,
         pages: u64,
     ) -> (ObjectId, VmaId) {
-        let object = self.memory.add_object(lru_type, MemcgId::ROOT);
+        let object = self.memory.add_object(&mut self.engine, lru_type, MemcgId::ROOT);
         (object, self.memory.map_object(process, object, pages, false))
     }
 

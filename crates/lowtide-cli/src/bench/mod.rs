@@ -41,6 +41,7 @@ mod workload;
 pub(crate) mod write;
 
 use lowtide_workload::Workload;
+pub(crate) use rounds::Spread;
 
 use args::{BenchArgs, Target};
 use error::BenchError;

@@ -3,6 +3,7 @@
 use comfy_table::Table;
 
 use super::row::{Ratio, Row, RowLatency, Workers};
+use crate::json::LatencyUs;
 use crate::table::{self, mib, thousands, us};
 
 /// A column: its header, and what stands in it.
@@ -119,6 +120,65 @@ pub(crate) const MIX: &[Column] = &[
     ("pgfault", |row| counted(row, "pgfault", whole)),
 ];
 
+/// A writer to a slow device: published rows stand below those they belong to.
+pub(crate) const DD_OOM: &[Column] = &[
+    ("policy", label),
+    ("outcome", |row| match (row.outcome_published, &row.kill) {
+        (Some(outcome), _) => outcome.into(),
+        (None, Some(_)) => "killed".into(),
+        (None, None) => "finished".into(),
+    }),
+    ("MiB written", |row| row.written_bytes.map_or_else(String::new, mib)),
+    ("seconds", |row| row.seconds.map_or_else(String::new, |seconds| format!("{seconds:.3}"))),
+    ("dirty or writeback %", |row| row.unclean_pct.map_or_else(String::new, |part| format!("{part:.1}"))),
+    ("naps", |row| row.naps.map_or_else(String::new, |naps| whole(naps.congested))),
+    ("nap ms", |row| number(row.throttled_ms)),
+    ("writer's pauses ms", |row| number(row.dirty_throttled_ms)),
+    ("flusher wakes", |row| number(row.flusher_wakes.map(|wakes| wakes as f64))),
+    ("pgscan", |row| counted(row, "pgscan", whole)),
+    ("pgrefill", |row| counted(row, "pgrefill", whole)),
+    ("pgsteal", |row| counted(row, "pgsteal", whole)),
+];
+
+/// A writer of a whole file.
+pub(crate) const FILL: &[Column] = &[
+    ("policy", label),
+    ("MiB/s", |row| row.mib_per_s.map_or_else(String::new, |rate| format!("{:.1}", rate.median))),
+    ("device", |row| number(row.device_write_mib_per_s)),
+    ("part of it", |row| {
+        let part = row.mib_per_s.zip(row.device_write_mib_per_s).map(|(rate, device)| rate.median / device);
+        part.map_or_else(String::new, |part| format!("{part:.3}"))
+    }),
+    ("write() mean µs", |row| row.latency_us.map_or_else(String::new, |latency| us(latency.mean()))),
+    ("p99", p99),
+    ("p99.9", |row| row.latency_us.and_then(RowLatency::p999).map_or_else(String::new, us)),
+    ("pauses", |row| number(row.dirty_pauses.map(|pauses| pauses as f64))),
+    ("pauses ms", |row| number(row.dirty_throttled_ms)),
+    ("nap ms", |row| number(row.throttled_ms)),
+    ("flusher wakes", |row| number(row.flusher_wakes.map(|wakes| wakes as f64))),
+    ("pgscan", |row| counted(row, "pgscan", whole)),
+    ("pgsteal", |row| counted(row, "pgsteal", whole)),
+];
+
+/// Readers beside checkpoints.
+pub(crate) const MIXED: &[Column] = &[
+    ("policy", label),
+    ("ops/s", |row| number(row.ops_per_s)),
+    ("reads: p50 µs", |row| outside(row, |latency| latency.p50)),
+    ("p99", |row| outside(row, |latency| latency.p99)),
+    ("p99.9", |row| outside(row, |latency| latency.p999)),
+    ("in checkpoints: p50", |row| during(row, |latency| latency.p50)),
+    ("p99", |row| during(row, |latency| latency.p99)),
+    ("p99.9", |row| during(row, |latency| latency.p999)),
+    ("checkpoints", |row| row.checkpoints.as_ref().map_or_else(String::new, |c| c.count.to_string())),
+    ("each s", |row| {
+        row.checkpoints.as_ref().map_or_else(String::new, |c| format!("{:.3}", c.seconds.median))
+    }),
+    ("file refaults", refaults),
+    ("MiB written", |row| mib(row.count("pgpgout") << 10)),
+    ("pauses ms", |row| number(row.dirty_throttled_ms)),
+];
+
 /// How fast a row was simulated.
 const TIMING: &[Column] = &[
     ("cpu s", |row| row.host_seconds.map_or_else(String::new, |seconds| format!("{seconds:.2}"))),
@@ -192,6 +252,14 @@ fn pgsteal(row: &Row) -> String {
 
 fn p99(row: &Row) -> String {
     row.latency_us.and_then(RowLatency::p99).map_or_else(String::new, us)
+}
+
+fn during(row: &Row, of: fn(&LatencyUs) -> f64) -> String {
+    row.checkpoints.as_ref().map_or_else(String::new, |checkpoints| us(of(&checkpoints.during_us)))
+}
+
+fn outside(row: &Row, of: fn(&LatencyUs) -> f64) -> String {
+    row.checkpoints.as_ref().map_or_else(String::new, |checkpoints| us(of(&checkpoints.outside_us)))
 }
 
 fn worker(row: &Row, of: fn(&Workers) -> Option<f64>) -> String {

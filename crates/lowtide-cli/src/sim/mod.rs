@@ -2,8 +2,10 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `args`, `count`, `options` | what can be said; what each option may be |
+//! | `args`, `count`, `delay`, `options` | what can be said; what each option may be |
 //! | `database`, `compare` | the published experiment; ratios, published rows, the verdict |
+//! | `dd_oom` | the throttling OOM |
+//! | `fill`, `mixed` | writing a file from start to end; reads beside checkpoints |
 //! | `high_thrash` | a task that thrashes above its limit, and what it pays |
 //! | `noisy` | tenants with working sets, and one that scans |
 //! | `tenants` | programs of equal demand that share a machine |
@@ -21,12 +23,16 @@ mod columns;
 mod compare;
 mod count;
 mod database;
+mod dd_oom;
+mod delay;
 pub(crate) mod error;
+mod fill;
 mod full;
 mod high_thrash;
 mod host;
 mod jobs;
 mod mix;
+mod mixed;
 mod noisy;
 mod options;
 mod pages;
@@ -61,6 +67,9 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
         Some(Target::Database(letter)) => database::run(args, letter),
         Some(Target::Tenants) => tenants::run(args),
         Some(Target::Mix) => mix::run(args),
+        Some(Target::DdOom) => dd_oom::run(args),
+        Some(Target::Fill) => fill::run(args),
+        Some(Target::Mixed) => mixed::run(args),
         Some(Target::NoisyNeighbour) => noisy::run(args),
         Some(Target::HighThrash) => high_thrash::run(args),
         Some(Target::Pages(pattern)) => pages::run(args, pattern),

@@ -14,7 +14,7 @@
 
 use super::MachineError;
 use super::ctx::Ctx;
-use super::files::OpenId;
+use super::files::{FileId, OpenId};
 use super::lock::RwSemId;
 use super::world::World;
 use crate::memory::{ObjectId, VmaId};
@@ -60,7 +60,7 @@ impl World {
 
     /// Maps a new heap.
     pub(crate) fn map_heap(&mut self, into: AddressSpace, pages: u64) -> MappingId {
-        let object = self.pool.memory.add_object(LruType::Anon, into.memcg);
+        let object = self.pool.memory.add_object(&mut self.pool.engine, LruType::Anon, into.memcg);
         self.add_mapping(into, object, pages, None)
     }
 
@@ -132,6 +132,8 @@ impl World {
 /// How an attempt ended.
 enum Attempt {
     Mapped,
+    /// The same, and the task must answer for what it has dirtied of a file.
+    Owes(FileId),
     /// The same, with a page that came from swap.
     SwappedIn,
     /// The page is on its way.
@@ -235,6 +237,11 @@ impl Ctx {
             self.w().release(lock, false);
             match attempt? {
                 Attempt::Mapped => break repeated,
+                Attempt::Owes(file) => {
+                    self.w().let_go(self.id);
+                    self.balance_dirty(file).await;
+                    break repeated;
+                }
                 Attempt::SwappedIn => break true,
                 Attempt::Wait => {
                     let object = {
@@ -279,7 +286,7 @@ impl Ctx {
                 Ok(Attempt::Wait)
             }
             Some(_) => {
-                let cost = {
+                let (cost, owes) = {
                     let mut guard = self.w();
                     let world = &mut *guard;
                     // The page may have gone while this task was spending.
@@ -287,23 +294,19 @@ impl Ctx {
                     if world.is_locked(frame) {
                         return Ok(Attempt::Wait);
                     }
-                    if store {
-                        world.set_dirty(file, page, frame);
-                    }
+                    let owes = store && world.set_dirty(self.id, file, page, frame);
                     let neighbours = world.map_around(mapping, page, store, !*repeated);
                     world.watched_touch(mapping.vma, page, store);
-                    if neighbours > 0 {
+                    let cost = if neighbours > 0 {
                         world.costs.fault_around_ns
                             - world.costs.minor_fault_ns.min(world.costs.fault_around_ns)
                     } else {
                         0
-                    }
+                    };
+                    (cost, owes)
                 };
                 self.spend(cost).await;
-                if store {
-                    self.balance_dirty(1).await;
-                }
-                Ok(Attempt::Mapped)
+                Ok(if owes { Attempt::Owes(file) } else { Attempt::Mapped })
             }
             None => {
                 let (window, cost) = {

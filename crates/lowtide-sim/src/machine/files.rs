@@ -4,7 +4,8 @@ use super::readahead::{MissRule, Readahead};
 use super::sched::TaskId;
 use super::world::World;
 use crate::memory::ObjectId;
-use lowtide_core::{LruType, MemcgId};
+use crate::pool::Pool;
+use lowtide_core::{LruType, MemcgId, SpaceId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The number of a file.
@@ -29,8 +30,12 @@ pub(crate) struct File {
     pub(crate) redirtied: Vec<u64>,
     /// How often somebody who wanted to write a page found it being written and dirty again.
     pub(crate) deferred: u64,
+    /// Whose writes it has.
+    pub(crate) owner: MemcgId,
     /// When the first of them became dirty.
     pub(crate) dirtied_at: u64,
+    /// Since when it waits for its turn of the flusher: since then, or since its last turn.
+    pub(crate) queued_at: u64,
     /// Where the flusher goes on.
     pub(crate) cursor: u64,
     /// Numbers of the writes in flight.
@@ -42,6 +47,11 @@ pub(crate) struct File {
 }
 
 impl File {
+    /// The space of the engine that its pages are in.
+    pub(crate) const fn space(&self) -> SpaceId {
+        SpaceId(self.object.0)
+    }
+
     /// The device failed to read a page.
     pub(crate) fn read_failed(&mut self, page: u64) {
         self.read_failures += 1;
@@ -66,9 +76,16 @@ pub(crate) struct Open {
 const FILE_DISTANCE: u64 = 1 << 44;
 
 impl World {
-    /// Adds a file of `pages` pages.
+    /// Adds a file of `pages` pages that nobody owns in particular.
     pub(crate) fn add_file(&mut self, pages: u64) -> FileId {
-        let object = self.pool.memory.add_object(LruType::File, MemcgId::ROOT);
+        self.add_file_of(MemcgId::ROOT, pages)
+    }
+
+    /// Adds a file of `pages` pages that a group writes: it is held back for what of it is dirty.
+    pub(crate) fn add_file_of(&mut self, owner: MemcgId, pages: u64) -> FileId {
+        let Pool { memory, engine, .. } = &mut self.pool;
+        let object = memory.add_object(engine, LruType::File, owner);
+        engine.set_device_of_space(SpaceId(object.0), self.writeback.device);
         let id = FileId(self.files.len() as u32);
         self.files.push(File {
             object,
@@ -77,7 +94,9 @@ impl World {
             dirty: BTreeSet::new(),
             redirtied: Vec::new(),
             deferred: 0,
+            owner,
             dirtied_at: 0,
+            queued_at: 0,
             cursor: 0,
             writing: BTreeSet::new(),
             sync_waiters: Vec::new(),

@@ -13,16 +13,18 @@
 //! | `budget.rs` | changing the budget |
 //! | `groups.rs` | who pays, stalls, and what is paid for being over a limit |
 //! | `watch.rs` | an observer that checks |
-//! | `writeback.rs` | the flusher, sync, writers held back |
+//! | `writeback.rs`, `flusher.rs`, `balance.rs` | writing dirty pages, and sync; who begins to; writers held back |
 //!
 //! The policy is `lowtide-core`'s; nothing here decides which page goes.
 
+mod balance;
 mod budget;
 mod charge;
 mod ctx;
 mod device;
 mod fault;
 mod files;
+mod flusher;
 mod groups;
 mod hold;
 mod kswapd;
@@ -202,6 +204,7 @@ impl Machine {
         if limit.is_none() {
             pool.engine.set_machine_root();
         }
+        let writeback = writeback::Writeback::new(&mut pool.engine);
         let swap = SwapArea::new(spec, &mut pool, limit.is_none())?;
         let world = World {
             sched: Sched::new(cpus, spec.timeslice_ns, spec.costs.context_switch_ns),
@@ -222,7 +225,7 @@ impl Machine {
             groups: groups::Groups::default(),
             rwsems: Vec::new(),
             page_waiters: BTreeMap::new(),
-            writeback: writeback::Writeback::default(),
+            writeback,
             kswapd,
             counts: KernelCounts::default(),
             clients: 0,
@@ -234,7 +237,7 @@ impl Machine {
         let mut machine = Self { world: Rc::new(RefCell::new(world)), running: Vec::new() };
         machine.spawn(Ctx::publisher);
         let flusher = machine.spawn(Ctx::flusher);
-        machine.world.borrow_mut().writeback.flusher = Some(flusher);
+        machine.world.borrow_mut().writeback.has_flusher(flusher);
         if background {
             let kswapd = machine.spawn(Ctx::kswapd);
             machine.world.borrow_mut().kswapd.task = Some(kswapd);

@@ -253,7 +253,7 @@ impl Ctx {
             if found.is_none() && !self.charge(false).await {
                 return Err(MachineError::OutOfMemory { at_ns: self.now() });
             }
-            let cost = {
+            let (cost, owes) = {
                 let mut guard = self.w();
                 let world = &mut *guard;
                 let frame = match (found, world.pool.frame(object, page)) {
@@ -272,15 +272,18 @@ impl Ctx {
                 };
                 world.counts.accesses += 1;
                 world.marks.set(frame, false);
-                world.set_dirty(file, page, frame);
+                let owes = world.set_dirty(self.id, file, page, frame);
                 world.watched_file(PageEvent::Stored, file, page, frame);
                 let new = if found.is_none() { world.costs.new_page() } else { 0 };
-                new + world.costs.lookup_ns + world.costs.copy_page_ns + world.costs.mark_dirty_ns
+                (new + world.costs.lookup_ns + world.costs.copy_page_ns + world.costs.mark_dirty_ns, owes)
             };
             self.spend(cost).await;
             page += 1;
+            if owes {
+                self.w().let_go(self.id);
+                self.balance_dirty(file).await;
+            }
         }
-        self.balance_dirty(pages).await;
         Ok(())
     }
 }

@@ -16,6 +16,7 @@
 //! Nothing here depends on the addresses, the hashes or the clock of the machine that runs it: events at the same time happen in
 //! the order in which they were scheduled, and the lowest-numbered idle CPU is taken.
 
+use lowtide_core::Dirtier;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
@@ -60,8 +61,8 @@ pub(crate) struct Task {
     pub(crate) parked: Parked,
     /// CPU time in all.
     pub(crate) cpu_ns: u64,
-    /// Pages dirtied since it last looked whether too many are.
-    pub(crate) dirtied: u64,
+    /// What it has dirtied and not answered for.
+    pub(crate) dirtier: Dirtier,
 }
 
 /// What happens at a time.
@@ -125,7 +126,7 @@ impl Sched {
             epoch: 0,
             parked: Parked::Blocked,
             cpu_ns: 0,
-            dirtied: 0,
+            dirtier: Dirtier::default(),
         });
         self.runnable.push_back(id);
         id

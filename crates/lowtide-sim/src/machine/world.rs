@@ -25,10 +25,12 @@ pub struct KernelCounts {
     pub direct_reclaims: u64,
     /// Wakings of the flusher by reclaim.
     pub flusher_wakes: u64,
-    /// Sleeps of reclaim, and their nanoseconds.
+    /// Sleeps of reclaim, for whatever reason.
     pub throttled: u64,
     /// Nanoseconds of those sleeps, all tasks together.
     pub throttled_ns: u64,
+    /// Times that a writer was held back because too much was dirty.
+    pub dirty_pauses: u64,
     /// Nanoseconds that writers were held back because too much was dirty.
     pub dirty_throttled_ns: u64,
     /// Sleeps of tasks that were over a limit.

@@ -1,120 +1,76 @@
-//! Dirty pages: when they are written, by whom, and who waits.
+//! Dirty pages: which of them are written together, and waiting until they are.
 //!
-//! ```text
-//!                            background         freerun        threshold
-//!   dirty + under writeback ─────┼─────────────────┼───────────────┼──►
-//!                                 flusher writes    writers pause   writers stop
-//! ```
+//! Runs of neighbouring pages are written with one command. Sync writes a file and waits. Who begins to write, and when, is in `flusher.rs`; who is held
+//! back is in `balance.rs`; how much may be dirty is the engine's business.
 //!
-//! The thresholds are shares of what the group's page cache could hold, and they are computed from *published* statistics, up to two seconds old
-//! (`reclaim.md` §5.6), so dirty memory swings rather than hovers. Besides, everything that has been dirty for half a minute is written,
-//! and whatever is dirty when reclaim asks for it. Sync writes a file and waits. Runs of neighbouring pages are
-//! written with one command.
-//!
-//! The pauses of writers are simpler than the kernel's (no bandwidth estimate): see `COVERAGE.md`. Source: `fault-and-writeback.md` B1-B11.
+//! Source: `fault-and-writeback.md` B2, B11.
 
 use super::ctx::Ctx;
 use super::files::FileId;
 use super::sched::TaskId;
 use super::world::World;
-use lowtide_core::limits::PUBLISH_INTERVAL_NS;
-use lowtide_core::{FolioId, MemcgId};
+use lowtide_core::{DeviceId, Engine, FolioId};
 
-/// Nanoseconds between two looks for old dirty pages, and the age at which they are old.
-const INTERVAL_NS: u64 = 5_000_000_000;
-const EXPIRE_NS: u64 = 30_000_000_000;
-/// Percent of the dirtyable memory.
-const BACKGROUND_PERCENT: u64 = 10;
-const DIRTY_PERCENT: u64 = 20;
 /// Pages of one write command at most: 1 MiB of 4 KiB pages.
 const RUN_MAX: u64 = 256;
-/// Write commands in flight at most, so that reads find a slot.
-const IN_FLIGHT_MAX: u32 = 64;
-/// Nanoseconds that a writer is held back at a time.
-const PAUSE_NS: u64 = 10_000_000;
-/// Dirtied pages after which a writer looks at the thresholds.
-const CHECK_EVERY: u64 = 32;
+/// Write commands in flight for each that the device serves at once: it is never idle while there is something to write, and a read never waits
+/// for many. Devices that serve one at a time get a few, whatever this says.
+const IN_FLIGHT_FOR_EACH: u32 = 2;
+const IN_FLIGHT_LEAST: u32 = 4;
 
-/// What the last publication said, and what has been asked of the flusher.
-#[derive(Debug, Default)]
+/// The machine's device as what writes go to.
+#[derive(Debug)]
 pub(crate) struct Writeback {
-    pub(crate) flusher: Option<TaskId>,
-    asleep: bool,
-    /// Pages that reclaim asked to have written.
-    asked: u64,
-    dirty: u64,
-    writing: u64,
-    file: u64,
+    pub(super) device: DeviceId,
+    pub(super) flusher: Option<TaskId>,
+    /// The flusher sleeps until somebody wakes it.
+    pub(super) asleep: bool,
     writes_in_flight: u32,
     room_waiters: Vec<TaskId>,
 }
 
 impl Writeback {
+    /// A device that nothing is written to yet.
+    pub(crate) fn new(engine: &mut Engine) -> Self {
+        Self {
+            device: engine.add_device(0),
+            flusher: None,
+            asleep: false,
+            writes_in_flight: 0,
+            room_waiters: Vec::new(),
+        }
+    }
+
+    /// Who writes to it.
+    pub(crate) const fn has_flusher(&mut self, flusher: TaskId) {
+        self.flusher = Some(flusher);
+    }
+
     /// A write command has completed.
     pub(crate) const fn ended(&mut self) {
         self.writes_in_flight -= 1;
     }
 
-    /// Those who wait for room in the device's queue.
+    /// Those who wait for a write command to complete.
     pub(crate) fn take_room_waiters(&mut self) -> Vec<TaskId> {
         std::mem::take(&mut self.room_waiters)
     }
 }
 
 impl World {
-    /// A resident page has new contents.
-    pub(crate) fn set_dirty(&mut self, file: FileId, page: u64, frame: FolioId) {
+    /// A resident page has new contents, which a task has stored. Returns whether the task must now answer for what it has dirtied.
+    pub(crate) fn set_dirty(&mut self, task: TaskId, file: FileId, page: u64, frame: FolioId) -> bool {
         if !self.pool.engine.set_dirty(frame) {
-            return;
+            return false;
         }
         let now = self.sched.now;
-        let entry = self.file(file);
+        let entry = &mut self.files[file.0 as usize];
         if entry.dirty.is_empty() {
-            entry.dirtied_at = now;
+            (entry.dirtied_at, entry.queued_at) = (now, now);
         }
         entry.dirty.insert(page);
-    }
-
-    /// Reclaim met nothing but dirty pages: everything dirty now is to be written.
-    pub(crate) fn wake_flusher(&mut self) {
-        self.counts.flusher_wakes += 1;
-        self.writeback.asked = self.pool.engine.dirty();
-        self.rouse_flusher();
-    }
-
-    fn rouse_flusher(&mut self) {
-        if let Some(task) = self.writeback.flusher
-            && std::mem::take(&mut self.writeback.asleep)
-        {
-            self.sched.wake(task);
-        }
-    }
-
-    /// Dirtyable pages: the page cache of the group, and what it may still grow by.
-    fn dirtyable(&self) -> u64 {
-        let engine = &self.pool.engine;
-        self.writeback.file + engine.max(MemcgId::ROOT).saturating_sub(engine.usage(MemcgId::ROOT))
-    }
-
-    fn over_background(&self) -> bool {
-        self.writeback.dirty * 100 > self.dirtyable() * BACKGROUND_PERCENT
-    }
-
-    /// Whether writers must wait; half-way between the thresholds is free.
-    fn over_freerun(&self) -> bool {
-        let dirty = self.writeback.dirty + self.writeback.writing;
-        dirty * 200 > self.dirtyable() * (BACKGROUND_PERCENT + DIRTY_PERCENT)
-    }
-
-    fn publish(&mut self) {
-        self.pool.engine.publish();
-        let stat = self.pool.engine.stat(MemcgId::ROOT);
-        self.writeback.dirty = stat.file_dirty;
-        self.writeback.writing = stat.file_writeback;
-        self.writeback.file = stat.inactive_file + stat.active_file;
-        if self.over_background() {
-            self.rouse_flusher();
-        }
+        let dirtier = &mut self.sched.task(task).dirtier;
+        self.pool.engine.dirtied(dirtier, entry.space(), 1)
     }
 
     /// Takes the next run of dirty pages of a file from `from` on and starts its writeback.
@@ -155,101 +111,33 @@ impl World {
 }
 
 impl Ctx {
-    /// Publishes group statistics for ever.
-    pub(crate) async fn publisher(self) {
-        loop {
-            self.sleep(PUBLISH_INTERVAL_NS).await;
+    /// Waits until a write command completes. Returns false, at once, if there is none.
+    pub(super) async fn wait_for_room(&self) -> bool {
+        self.settle().await;
+        {
             let mut world = self.w();
-            if world.clients == 0 {
-                return;
+            if world.writeback.writes_in_flight == 0 {
+                return false;
             }
-            world.publish();
+            world.writeback.room_waiters.push(self.id);
         }
-    }
-
-    /// The flusher's life.
-    pub(crate) async fn flusher(self) {
-        let mut looked_at = 0;
-        loop {
-            let work = {
-                let mut guard = self.w();
-                let world = &mut *guard;
-                if world.clients == 0 {
-                    return;
-                }
-                let now = world.sched.now;
-                let asked = std::mem::take(&mut world.writeback.asked);
-                if asked > 0 {
-                    Some(asked)
-                } else if world.over_background() {
-                    // Enough to be below again, as far as the published figures tell.
-                    let surplus = world.writeback.dirty - world.dirtyable() * BACKGROUND_PERCENT / 100;
-                    world.writeback.dirty = world.writeback.dirty.saturating_sub(surplus.max(1024));
-                    Some(surplus.max(1024))
-                } else if now >= looked_at + INTERVAL_NS {
-                    looked_at = now;
-                    let old =
-                        |f: &&super::files::File| !f.dirty.is_empty() && now >= f.dirtied_at + EXPIRE_NS;
-                    let old: u64 = world.files.iter().filter(old).map(|f| f.dirty.len() as u64).sum();
-                    (old > 0).then_some(old)
-                } else {
-                    None
-                }
-            };
-            match work {
-                Some(pages) => self.write_some(pages).await,
-                None => {
-                    self.settle().await;
-                    self.w().writeback.asleep = true;
-                    self.block(Some(INTERVAL_NS)).await;
-                    self.w().writeback.asleep = false;
-                }
-            }
-        }
-    }
-
-    /// Writes about so many dirty pages of all files, the longest dirty file first.
-    async fn write_some(&self, pages: u64) {
-        let mut left = pages;
-        let mut files: Vec<FileId> = {
-            let world = self.w();
-            let mut dirty: Vec<_> =
-                world.files.iter().enumerate().filter(|(_, f)| !f.dirty.is_empty()).collect();
-            dirty.sort_by_key(|(_, f)| f.dirtied_at);
-            dirty.into_iter().map(|(i, _)| FileId(i as u32)).rev().collect()
-        };
-        while let Some(file) = files.pop() {
-            let mut wrapped = false;
-            while left > 0 {
-                let cursor = self.w().file(file).cursor;
-                match self.write_run(file, cursor).await {
-                    Some((end, written)) => {
-                        left = left.saturating_sub(written);
-                        self.w().file(file).cursor = end;
-                    }
-                    None if wrapped || cursor == 0 => break,
-                    None => {
-                        wrapped = true;
-                        self.w().file(file).cursor = 0;
-                    }
-                }
-            }
-            let mut world = self.w();
-            let now = world.sched.now;
-            world.file(file).dirtied_at = now;
-        }
+        self.block(None).await;
+        true
     }
 
     /// Writes the next run of a file from `from` on. Returns where it ended and how many pages it had.
-    async fn write_run(&self, file: FileId, from: u64) -> Option<(u64, u64)> {
+    pub(super) async fn write_run(&self, file: FileId, from: u64) -> Option<(u64, u64)> {
         loop {
             self.settle().await;
-            let id = self.id;
-            if self.w().writeback.writes_in_flight < IN_FLIGHT_MAX {
+            let full = {
+                let world = self.w();
+                let most = (world.device.spec.queue_depth * IN_FLIGHT_FOR_EACH).max(IN_FLIGHT_LEAST);
+                world.writeback.writes_in_flight >= most
+            };
+            if !full {
                 break;
             }
-            self.w().writeback.room_waiters.push(id);
-            self.block(None).await;
+            self.wait_for_room().await;
         }
         let (cost, result) = {
             let mut guard = self.w();
@@ -308,27 +196,6 @@ impl Ctx {
                 entry.sync_waiters.push(id);
             }
             self.block(None).await;
-        }
-    }
-
-    /// After pages have been dirtied: holds the writer back while too much is dirty.
-    pub(crate) async fn balance_dirty(&self, dirtied: u64) {
-        {
-            let mut world = self.w();
-            let task = world.sched.task(self.id);
-            task.dirtied += dirtied;
-            if task.dirtied < CHECK_EVERY {
-                return;
-            }
-            task.dirtied = 0;
-        }
-        while self.w().over_freerun() {
-            {
-                let mut world = self.w();
-                world.rouse_flusher();
-                world.counts.dirty_throttled_ns += PAUSE_NS;
-            }
-            self.sleep(PAUSE_NS).await;
         }
     }
 }

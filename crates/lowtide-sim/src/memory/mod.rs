@@ -46,6 +46,12 @@ pub(crate) struct Object {
     pub(crate) vmas: Vec<VmaId>,
 }
 
+impl Object {
+    fn new(lru_type: LruType, memcg: MemcgId) -> Self {
+        Self { lru_type, memcg, pages: PageMap::new(Cached::ABSENT), vmas: Vec::new() }
+    }
+}
+
 /// A mapping of a whole object.
 #[derive(Debug)]
 pub(crate) struct Vma {
@@ -125,10 +131,16 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Adds a file or a heap.
-    pub(crate) fn add_object(&mut self, lru_type: LruType, memcg: MemcgId) -> ObjectId {
-        self.objects.push(Object { lru_type, memcg, pages: PageMap::new(Cached::ABSENT), vmas: Vec::new() });
-        ObjectId(self.objects.len() as u32 - 1)
+    /// Adds a file or a heap of a group. It has the number of a space of the engine's, which is in nobody's way: no task runs in it, so no aging
+    /// visits it.
+    pub(crate) fn add_object(&mut self, engine: &mut Engine, lru_type: LruType, memcg: MemcgId) -> ObjectId {
+        let space = engine.add_space(memcg);
+        engine.set_idle(space, true);
+        // Numbers between are those of address spaces, which have no pages of their own.
+        let nothing = || Object::new(LruType::File, MemcgId::ROOT);
+        self.objects.resize_with(space.0 as usize, nothing);
+        self.objects.push(Object::new(lru_type, memcg));
+        ObjectId(space.0)
     }
 
     /// Adds an address space.

@@ -146,7 +146,8 @@ impl Plain {
             clock: clock::Clock::default(),
         };
         machine.pool.memory.keeps_dirty_mapped = config.always_mapped;
-        let object = machine.pool.memory.add_object(LruType::File, MemcgId::ROOT);
+        let Pool { memory, engine, .. } = &mut machine.pool;
+        let object = memory.add_object(engine, LruType::File, MemcgId::ROOT);
         for page in 0..metadata {
             let charged = machine.charge(Task::DESCRIPTOR);
             debug_assert!(charged, "the machine is empty");

@@ -1,4 +1,4 @@
-//! What was published about the experiments that `ycsb-b` and `tenants` on `xeon-96t` and `file-anon-mix` on `ramdisk` repeat: figures, and when a simulation
+//! What was published about the experiments that `ycsb-b` and `tenants` on `xeon-96t`, `file-anon-mix` on `ramdisk` and `dd-oom` on `delay-1s` repeat: figures, and when a simulation
 //! has reproduced them.
 //!
 //! Three *arms* ran on the same machine: the multi-gen LRU before the reclaim-loop series, the same after it, and the classical lists. The
@@ -10,14 +10,17 @@
 //! |---|---|
 //! | `figures` | the table, read |
 //! | `verdict` | what counts as reproduced (`workloads.md` §1(d)) |
+//! | `dd` | both for the throttling OOM (`workloads.md` §4(c), (d)) |
 //! | `thrash` | both for a thrash above `memory.high` (`workloads.md` §10(c), (d)), whose arms are a patch and the kernel without it |
 //! | `tenants` | both for tenants of equal demand (`workloads.md` §2(c), (d)) |
 
+mod dd;
 mod figures;
 mod tenants;
 mod thrash;
 mod verdict;
 
+pub use dd::{MeasuredDd, dd_verdict, published_dd};
 pub use figures::{Arm, Published, PublishedMix, published, published_mix};
 pub use tenants::{MeasuredTenants, PublishedTenants, published_tenants, tenants_verdict};
 pub use thrash::{MeasuredThrash, SarSample, ThrashArms, published_thrash, thrash_verdict};

@@ -58,6 +58,7 @@ const PRESETS: &[Preset<DeviceSpec>] = &[
     ("network", DeviceSpec::network),
     ("ufs", DeviceSpec::ufs),
     ("disk-250", DeviceSpec::disk_250),
+    ("delay-1s", DeviceSpec::delay_1s),
 ];
 
 impl DeviceSpec {
@@ -229,6 +230,27 @@ impl DeviceSpec {
             seek_ns: 0,
             // Guess.
             flush_ns: 1_500_000,
+            synchronous: false,
+        }
+    }
+
+    /// The loop device behind a delaying mapper of the published throttling OOM: reads come at once, and every write ends a second after it
+    /// was submitted, however many there are.
+    pub(super) fn delay_1s() -> Self {
+        Self {
+            name: "delay-1s".into(),
+            // §4 [P]: a delay and no rate, so nothing waits for anything else.
+            queue_depth: 65_536,
+            // §4 [P].
+            read_ns: 0,
+            write_ns: 1_000_000_000,
+            spread: 0.0,
+            // As above: no transfer takes any time to speak of.
+            read_bandwidth: 16 << 40,
+            write_bandwidth: 16 << 40,
+            seek_ns: 0,
+            // Guess: an empty write, which is delayed like any other.
+            flush_ns: 1_000_000_000,
             synchronous: false,
         }
     }

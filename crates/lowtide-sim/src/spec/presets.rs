@@ -15,6 +15,7 @@ pub(super) const MACHINES: &[Preset<MachineSpec>] = &[
     ("hdd", hdd),
     ("ramdisk", ramdisk),
     ("thrash", thrash),
+    ("delay-1s", delay_1s),
 ];
 
 fn xeon_96t() -> MachineSpec {
@@ -87,6 +88,19 @@ fn thrash() -> MachineSpec {
             "the server of the memory.high thrash: a disk of 250 MB/s",
             20,
             4 << 30,
+        )
+    }
+}
+
+fn delay_1s() -> MachineSpec {
+    MachineSpec {
+        device: DeviceSpec::delay_1s(),
+        // §4: not stated but for the disk. Guesses, and without influence: more of both than its group uses.
+        ..MachineSpec::plain(
+            "delay-1s",
+            "the machine of the throttling OOM: a disk whose writes end after a second",
+            4,
+            2 << 30,
         )
     }
 }

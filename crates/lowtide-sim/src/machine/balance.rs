@@ -1,0 +1,36 @@
+//! Writers held back: a task that has dirtied enough answers for it, before it goes on.
+//!
+//! How long it sleeps, and who is woken, is what the engine says ([`Engine::balance_dirty`](lowtide_core::Engine::balance_dirty)); here it is done. A task that is held back
+//! holds no lock and no page. The engine sees group statistics as they were last published, up to two seconds ago, so that a
+//! small group may be full of dirty pages before anybody is held back (`fault-and-writeback.md` B3, B12).
+
+use super::ctx::Ctx;
+use super::files::FileId;
+
+impl Ctx {
+    /// A task answers for what it has dirtied of a file.
+    pub(crate) async fn balance_dirty(&self, file: FileId) {
+        loop {
+            let balance = {
+                let mut guard = self.w();
+                let world = &mut *guard;
+                let now = world.sched.local(self.id);
+                let space = world.files[file.0 as usize].space();
+                let dirtier = &mut world.sched.task(self.id).dirtier;
+                let balance = world.pool.engine.balance_dirty(dirtier, space, now);
+                if balance.wake_flusher {
+                    world.rouse_flusher();
+                }
+                let pause_ns = balance.pause_ns.unwrap_or(0);
+                world.counts.dirty_pauses += u64::from(pause_ns > 0);
+                world.counts.dirty_throttled_ns += pause_ns;
+                balance
+            };
+            let Some(pause_ns) = balance.pause_ns else { return };
+            self.sleep(pause_ns).await;
+            if !balance.again {
+                return;
+            }
+        }
+    }
+}

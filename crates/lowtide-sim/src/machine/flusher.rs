@@ -1,0 +1,152 @@
+//! The flusher: the task that writes dirty pages when nobody waits for it.
+//!
+//! ```text
+//!   woken by a writer over the background limit, by reclaim that met nothing but dirty pages, by time
+//!        │
+//!        ▼
+//!   the engine says: so many pages, of this group, older than so much ──► files in the order in which they became dirty, each from where the
+//!        ▲                                                               last turn ended; a file that is not done waits for its next turn
+//!        └── nothing: sleep
+//! ```
+//!
+//! A kernel has one such task for each pair of a device and a group, as long as there is work; here one task does all their work
+//! in turn, which differs where several groups write at once. Source: `fault-and-writeback.md` B10.
+
+use super::ctx::Ctx;
+use super::files::{File, FileId};
+use super::world::World;
+use lowtide_core::limits::PUBLISH_INTERVAL_NS;
+use lowtide_core::{FlushWork, MemcgId};
+
+/// Nanoseconds that the flusher sleeps at most.
+const LONGEST_SLEEP_NS: u64 = 5_000_000_000;
+/// Nanoseconds until it looks again if what there is to write cannot be written yet.
+const NOT_YET_NS: u64 = 10_000_000;
+
+impl World {
+    /// Reclaim met nothing but dirty pages: everything dirty now is to be written. A kernel does not tell groups apart here.
+    pub(crate) fn wake_flusher(&mut self) {
+        self.counts.flusher_wakes += 1;
+        if !self.pool.engine.ask_to_flush(MemcgId::ROOT).is_empty() {
+            self.rouse_flusher();
+        }
+    }
+
+    pub(super) fn rouse_flusher(&mut self) {
+        if let Some(task) = self.writeback.flusher
+            && std::mem::take(&mut self.writeback.asleep)
+        {
+            self.sched.wake(task);
+        }
+    }
+
+    /// The file whose turn it is, of those that a piece of work is about.
+    fn next_file(&self, work: &FlushWork) -> Option<FileId> {
+        let wanted = |file: &File| {
+            !file.dirty.is_empty()
+                && work.older_than.is_none_or(|then| file.dirtied_at <= then)
+                && work.group.is_none_or(|group| self.pool.engine.is_within(file.owner, group))
+        };
+        let files = (0..).map(FileId).zip(&self.files).filter(|(_, file)| wanted(file));
+        files.min_by_key(|(_, file)| file.queued_at).map(|(id, _)| id)
+    }
+}
+
+impl Ctx {
+    /// Publishes group statistics for ever.
+    pub(crate) async fn publisher(self) {
+        loop {
+            self.sleep(PUBLISH_INTERVAL_NS).await;
+            let mut world = self.w();
+            if world.clients == 0 {
+                return;
+            }
+            world.pool.engine.publish();
+        }
+    }
+
+    /// The flusher's life.
+    pub(crate) async fn flusher(self) {
+        loop {
+            self.settle().await;
+            let work = {
+                let mut guard = self.w();
+                let world = &mut *guard;
+                if world.clients == 0 {
+                    return;
+                }
+                let (now, device) = (world.sched.now, world.writeback.device);
+                let work = world.pool.engine.flusher_work(device, now);
+                world.pool.engine.set_writing(device, work.is_some());
+                work
+            };
+            match work {
+                // What is dirty and cannot be begun is being written at the moment.
+                Some(work) => {
+                    if self.write_some(&work).await == 0 && !self.wait_for_room().await {
+                        self.rest(NOT_YET_NS).await;
+                    }
+                }
+                None => {
+                    let until = {
+                        let world = self.w();
+                        let next = world.pool.engine.next_flush(world.writeback.device);
+                        next.map_or(LONGEST_SLEEP_NS, |at| at.saturating_sub(world.sched.now))
+                    };
+                    self.rest(until.clamp(1, LONGEST_SLEEP_NS)).await;
+                }
+            }
+        }
+    }
+
+    /// Sleeps until somebody wakes the flusher, or so long.
+    async fn rest(&self, nanos: u64) {
+        self.w().writeback.asleep = true;
+        self.block(Some(nanos)).await;
+        self.w().writeback.asleep = false;
+    }
+
+    /// Does a piece of work. Returns the pages that it has begun to write.
+    async fn write_some(&self, work: &FlushWork) -> u64 {
+        let mut written = 0;
+        while written < work.pages {
+            let next = self.w().next_file(work);
+            let Some(file) = next else { break };
+            let some = self.write_from_cursor(file, work.pages - written).await;
+            written += some;
+            if some == 0 {
+                break;
+            }
+        }
+        written
+    }
+
+    /// Writes about so many dirty pages of a file, from where the last turn ended and round its end. Returns how many it was.
+    async fn write_from_cursor(&self, file: FileId, most: u64) -> u64 {
+        let mut written = 0;
+        let mut wrapped = false;
+        while written < most {
+            let cursor = self.w().file(file).cursor;
+            match self.write_run(file, cursor).await {
+                Some((end, pages)) => {
+                    written += pages;
+                    self.w().file(file).cursor = end;
+                }
+                None if wrapped || cursor == 0 => break,
+                None => {
+                    wrapped = true;
+                    self.w().file(file).cursor = 0;
+                }
+            }
+        }
+        let mut world = self.w();
+        let now = world.sched.now;
+        let entry = world.file(file);
+        entry.queued_at = now;
+        if written < most {
+            // All that was dirty is being written; what is dirty now became so meanwhile.
+            entry.dirtied_at = now;
+        }
+        written
+    }
+}
