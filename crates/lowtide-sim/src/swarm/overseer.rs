@@ -3,6 +3,8 @@
 //! | looked at | what |
 //! |---|---|
 //! | every event of a page | contents: no update is lost, nothing is read that was not written |
+//! | every sync | it kept what it said, and told of every failure once |
+//! | every power cut | nothing acknowledged is lost |
 //! | every batch of victims | they are clean, arrived and untouched (I13, I14) |
 //! | every folio freed | the device has what was in it (I14) |
 //! | every turn | usage against the limit (I29), naps are bounded (I24), somebody gets on |
@@ -13,8 +15,9 @@ use super::checks;
 use super::contents::Contents;
 use super::plan::Plan;
 use super::progress::Progress;
+use super::promises::Promises;
 use super::sabotage::Bug;
-use crate::machine::{PageEvent, TaskId, Watch, World};
+use crate::machine::{FlushEvent, PageEvent, TaskId, Watch, World};
 use crate::memory::ObjectId;
 use lowtide_core::limits::MIN_NR_GENS;
 use lowtide_core::{Events, Flags, FolioId, Freed, Lists, MemcgId, Policy, Sequences, Switches, Victim};
@@ -49,6 +52,7 @@ const fn requests(world: &World) -> u64 {
 #[derive(Debug)]
 pub(super) struct Overseer {
     pub(super) contents: Contents,
+    pub(super) promises: Promises,
     bug: Option<Bug>,
     every: u64,
     must_find_memory: bool,
@@ -72,6 +76,7 @@ impl Overseer {
     pub(super) fn new(plan: &Plan) -> Self {
         Self {
             contents: Contents::default(),
+            promises: Promises::default(),
             bug: plan.bug,
             every: plan.check,
             must_find_memory: must_find_memory(plan.policy),
@@ -85,6 +90,21 @@ impl Overseer {
             oom_while_aging: 0,
             aging: BTreeMap::new(),
         }
+    }
+
+    /// The power goes; the next machine starts with what is left of these files.
+    ///
+    /// # Errors
+    /// What is left though it must not be.
+    pub(super) fn power_cut(&mut self, files: &[ObjectId], seed: u64) -> Result<(), String> {
+        self.contents.cut(files, seed)?;
+        self.promises = Promises::default();
+        self.progress = Progress::since(self.turns);
+        self.usage = (0, u64::MAX);
+        self.events = Events::default();
+        self.sequences = None;
+        self.aging.clear();
+        Ok(())
     }
 
     /// What is cheap enough for every turn.
@@ -155,12 +175,23 @@ impl Watch for Shared {
 
     fn page(&mut self, world: &mut World, event: PageEvent, object: ObjectId, page: u64, frame: FolioId) {
         let mut this = self.0.borrow_mut();
+        if event == PageEvent::WriteFailed {
+            this.promises.failed(object);
+        }
         if let Err(what) = this.contents.on(event, object, page, frame, world.sched.now) {
             world.violated("contents", what);
         }
         if let Some(bug) = this.bug {
             bug.page(world, event, object, page, frame);
         }
+    }
+
+    fn flush(&mut self, world: &mut World, event: FlushEvent, number: u64) {
+        let mut this = self.0.borrow_mut();
+        if let FlushEvent::Failed(file) = event {
+            this.promises.failed(world.file(file).object);
+        }
+        this.contents.flush(event, number);
     }
 
     fn victims(&mut self, world: &mut World, victims: &[Victim]) {
@@ -194,8 +225,9 @@ impl Watch for Shared {
         }
     }
 
-    fn given_up(&mut self, _: &mut World, object: ObjectId, page: u64) {
-        self.0.borrow_mut().contents.given_up(object, page);
+    fn given_up(&mut self, world: &mut World, object: ObjectId, page: u64) {
+        let of_file = world.files.iter().any(|file| file.object == object);
+        self.0.borrow_mut().contents.given_up(object, page, of_file);
     }
 
     fn out_of_memory(&mut self, world: &mut World, task: TaskId, since: u64) {
