@@ -31,6 +31,8 @@ pub(super) struct Crew {
     begun: Cell<u64>,
     /// Operations that each thread has begun.
     done: Vec<Cell<u64>>,
+    /// Pages that a machine begins with.
+    budget: Cell<u64>,
     /// What the device is like.
     slow: Cell<u64>,
     fails: Cell<Fails>,
@@ -82,6 +84,7 @@ impl Crew {
             faults: RefCell::new(faults),
             begun: Cell::new(0),
             done: plan.threads.iter().map(|_| Cell::new(0)).collect(),
+            budget: Cell::new(0),
             slow: Cell::new(1),
             fails: Cell::new(Fails::default()),
             machines: Cell::new(0),
@@ -112,6 +115,7 @@ impl Crew {
 
     /// The settings that hold for the whole machine.
     fn prepare(&self, world: &mut World) {
+        self.budget.set(world.pool.engine.max(MemcgId::ROOT));
         world.device.slow = self.slow.get();
         world.requests.fails = self.fails.get();
         if let Some(limits) = self.plan.dirty
@@ -312,7 +316,7 @@ impl Crew {
                     ctx.settle().await;
                     ctx.block(None).await;
                 }
-                Fault::Max(pages) => match ctx.set_max(pages.min(self.plan.budget)).await {
+                Fault::Max(pages) => match ctx.set_max(pages.min(self.budget.get())).await {
                     Ok(true) => {}
                     Ok(false) => more(&self.counts.unmet),
                     Err(error) => ctx.w().fail(Err(error.into())),
