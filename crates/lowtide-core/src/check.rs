@@ -1,6 +1,7 @@
 //! `validate()`: recounts everything from scratch and compares it with the incremental counters (`reclaim.md` §10).
 
 use crate::batches::Batches;
+use crate::dirty::Figures;
 use crate::engine::Engine;
 use crate::folio::Flags;
 use crate::limits::{MAX_NR_GENS, MIN_NR_GENS};
@@ -17,13 +18,16 @@ impl Engine {
     pub fn validate(&mut self) -> Result<(), String> {
         let groups: Vec<_> = self.memcgs.subtree(MemcgId::ROOT.slot).collect();
         same("groups", groups.len(), self.memcgs.len())?;
-        let mut dirty = 0;
+        let mut sum = Figures::default();
         for slot in groups {
             self.validate_group(slot).map_err(|e| format!("group {}: {e}", slot.0))?;
             self.validate_counter(slot).map_err(|e| format!("group {}: {e}", slot.0))?;
-            dirty += self.memcgs[slot].file_dirty;
+            sum.add(&self.memcgs[slot].figures());
         }
-        same("dirty pages of all groups", dirty, self.totals.file_dirty)?;
+        same("file pages of all groups", sum.file, self.totals.file)?;
+        same("dirty pages of all groups", sum.state.dirty, self.totals.file_dirty)?;
+        same("pages under writeback of all groups", sum.state.writeback, self.totals.writeback)?;
+        self.validate_devices()?;
         expect(self.stocks.largest() <= CHARGE_BATCH, || format!("a stock holds {}", self.stocks.largest()))?;
         self.validate_swap()
     }

@@ -425,7 +425,8 @@ impl Engine {
     /// [`PUBLISH_INTERVAL_NS`](crate::limits::PUBLISH_INTERVAL_NS).
     pub fn publish(&mut self) {
         let groups: Vec<_> = self.memcgs.subtree(MemcgId::ROOT.slot).collect();
-        let own: Vec<_> = groups.into_iter().map(|slot| (slot, self.locked(slot).to_publish())).collect();
+        let own = |slot: MemcgSlot| (slot, self.locked(slot).to_publish(), self.memcgs[slot].figures());
+        let own: Vec<_> = groups.into_iter().map(own).collect();
         self.levels.publish(own.into_iter());
     }
 

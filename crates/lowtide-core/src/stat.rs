@@ -85,6 +85,28 @@ events! {
     pgrotated,
     /// Dirty file pages met by the shrinker, which it may not write.
     nr_vmscan_immediate_reclaim,
+    /// Batches of victims that were dirty to the last page, and loops (before S11) that met nothing else: each woke the flushers. Counted, as what follows, at the
+    /// group that was to shrink.
+    nr_wakeup_flushers,
+    /// Naps of reclaim because all that was dirty was being written.
+    nr_throttled_congested,
+    /// Naps of background reclaim because pages that it waits for were being written.
+    nr_throttled_writeback,
+    /// Naps of reclaim because others had too much in hand.
+    nr_throttled_isolated,
+    /// Naps for congestion that were not taken, because half of the group or more was clean.
+    nr_throttled_yield,
+    /// File pages met by the shrinker that were dirty or being written. (This and the following are what throttling is decided from; policies without S15 do not
+    /// count them.)
+    nr_shrink_dirty,
+    /// Those that were being written when they were met for the second time.
+    nr_shrink_congested,
+    /// Pages that were being written.
+    nr_shrink_writeback,
+    /// Pages that background reclaim had marked and that were still being written.
+    nr_shrink_immediate,
+    /// Pages that were taken in hand.
+    nr_shrink_taken,
     /// Agings completed.
     aging,
     /// Folios moved for the sake of tier protection.

@@ -35,6 +35,7 @@ pub(crate) mod tenancy;
 mod workload;
 
 use lowtide_workload::Workload;
+pub(crate) use rounds::Spread;
 
 use args::{BenchArgs, Target};
 use error::BenchError;

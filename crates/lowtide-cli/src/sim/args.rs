@@ -21,7 +21,7 @@ use super::delay::Delay;
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["workload", "trace", "swarm", "swarm_plan"]))]
 pub(crate) struct SimArgs {
-    /// ycsb-a, ycsb-b, ycsb-c, tenants, file-anon-mix, dd-oom, high-thrash, noisy-neighbour, zipf, uniform or loop (see `lowtide list workloads`)
+    /// ycsb-a, ycsb-b, ycsb-c, tenants, file-anon-mix, dd-oom, fill, mixed, high-thrash, noisy-neighbour, zipf, uniform or loop (see `lowtide list workloads`)
     pub(crate) workload: Option<Target>,
     /// Play this trace instead of a workload; `-` is standard input
     #[arg(long, value_name = "FILE")]
@@ -29,16 +29,16 @@ pub(crate) struct SimArgs {
     /// Format of the trace: csv, compact, oracle-general, object-csv, msr, lackey or filemap [default: told by its content]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
-    /// Simulated machine: a name (`lowtide list machines`) or a TOML file [default: xeon-96t for ycsb and tenants, ramdisk for file-anon-mix, delay-1s for dd-oom, thrash for high-thrash, laptop for noisy-neighbour, else none: see below]
+    /// Simulated machine: a name (`lowtide list machines`) or a TOML file [default: xeon-96t for ycsb and tenants, ramdisk for file-anon-mix, delay-1s for dd-oom, thrash for high-thrash, laptop for fill, mixed and noisy-neighbour, else none: see below]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) machine: Option<String>,
-    /// Memory budget; `max` is all of the machine's memory [default: 10G x scale for ycsb, 16G x scale for file-anon-mix, 128M for dd-oom, 256M for zipf, uniform and loop, a quarter of what a trace touches; on a machine, a trace has all of its memory, and so have tenants]
+    /// Memory budget; `max` is all of the machine's memory [default: 10G x scale for ycsb, 16G x scale for file-anon-mix, 128M for dd-oom, 256M for fill, mixed, zipf, uniform and loop, a quarter of what a trace touches; on a machine, a trace has all of its memory, and so have tenants]
     #[arg(long, value_name = "SIZE")]
     pub(crate) max: Option<Size>,
     /// Reclaim policies, one row each, with any switches: mglru-7.1+S10 [default: mglru,mglru-7.1,lru; mglru,mglru-7.1 for high-thrash]
     #[arg(long, value_name = "P,P", value_delimiter = ',')]
     pub(crate) policy: Option<Vec<Policy>>,
-    /// Threads of the workload, on a machine [default: 32 for ycsb, else 1; a trace has its own]
+    /// Threads of the workload, on a machine [default: 32 for ycsb, 8 for mixed, else 1; a trace has its own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) threads: Option<u32>,
     /// Operations measured, of all threads together, as in 200k, 50M or 1G [default: 6M x scale for ycsb, else 20M]
@@ -47,7 +47,7 @@ pub(crate) struct SimArgs {
     /// Records, operations, caches and budget of ycsb, the memory of the machine and of tenants, or the sizes of file-anon-mix, as a part of the published experiment's [default: 1 for ycsb, 0.0625 for tenants, 1/64 for file-anon-mix]
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pub(crate) scale: Option<f64>,
-    /// Virtual seconds, for tenants, high-thrash and noisy-neighbour [default: 600; 30 for high-thrash, 10 for noisy-neighbour]
+    /// Virtual seconds, for tenants, mixed, high-thrash and noisy-neighbour [default: 600; 30 for mixed and high-thrash, 10 for noisy-neighbour]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) seconds: Option<u64>,
     /// What tasks pay for being over memory.high, for high-thrash: overage, refault-recency or stall-debt [default: all]
@@ -62,16 +62,19 @@ pub(crate) struct SimArgs {
     /// Rounds of filling and unmapping, for file-anon-mix [default: 128, as published]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) rounds: Option<u32>,
-    /// Size of the data, for zipf, uniform and loop, or of the file, for dd-oom [default: 1G; 192M for dd-oom]
+    /// Size of the data, for zipf, uniform and loop, or of the file, for dd-oom, fill and mixed [default: 1G; 192M for dd-oom, four budgets for fill and mixed]
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<Size>,
     /// How long the device takes to write, for dd-oom: as in 100ms or 5s [default: what the machine's device takes]
     #[arg(long, value_name = "TIME")]
     pub(crate) delay: Option<Delay>,
+    /// Time between two checkpoints, for mixed: as in 500ms or 10s [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) checkpoint: Option<Delay>,
     /// Way to the pages, for zipf, uniform and loop [default: mapped]
     #[arg(long, value_enum, value_name = "WAY")]
     pub(crate) access: Option<Way>,
-    /// Accesses that write, in percent, for zipf, uniform and loop [default: 0]
+    /// Accesses that write, in percent, for zipf, uniform, loop and mixed [default: 0; 5 for mixed]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) write: Option<u32>,
     /// Swap for heaps, without --machine: a size, 0 for none [default: as much as the heaps want]
@@ -210,6 +213,10 @@ pub(crate) enum Target {
     Mix,
     /// A writer to a slow device, in a group smaller than its file.
     DdOom,
+    /// A writer of a file of several budgets.
+    Fill,
+    /// Readers and a few updates beside checkpoints.
+    Mixed,
     /// Accesses to single pages.
     Pages(Pattern),
 }
@@ -227,7 +234,7 @@ pub(crate) enum Pattern {
 
 impl Target {
     /// All of them, in the order in which they are listed.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Database(Letter::A),
         Self::Database(Letter::B),
         Self::Database(Letter::C),
@@ -236,6 +243,8 @@ impl Target {
         Self::NoisyNeighbour,
         Self::Mix,
         Self::DdOom,
+        Self::Fill,
+        Self::Mixed,
         Self::Pages(Pattern::Zipf),
         Self::Pages(Pattern::Uniform),
         Self::Pages(Pattern::Loop),
@@ -252,6 +261,8 @@ impl Target {
             Self::NoisyNeighbour => "noisy-neighbour",
             Self::Mix => "file-anon-mix",
             Self::DdOom => "dd-oom",
+            Self::Fill => "fill",
+            Self::Mixed => "mixed",
             Self::Pages(Pattern::Zipf) => "zipf",
             Self::Pages(Pattern::Uniform) => "uniform",
             Self::Pages(Pattern::Loop) => "loop",
@@ -278,6 +289,10 @@ impl Target {
             }
             Self::DdOom => {
                 "a writer to a device with a second of latency, in a group smaller than its file: the throttling OOM"
+            }
+            Self::Fill => "a file of four budgets written from start to end and made durable",
+            Self::Mixed => {
+                "zipf loads and a few stores of a mapped file, and what a checkpoint does to the loads"
             }
             Self::Pages(Pattern::Zipf) => "single pages, zipf popularity with exponent 0.99, scattered",
             Self::Pages(Pattern::Uniform) => "single pages, all alike (also called random-read)",

@@ -3,6 +3,7 @@
 use comfy_table::Table;
 
 use super::row::{Ratio, Row, RowLatency, Workers};
+use crate::json::LatencyUs;
 use crate::table::{self, mib, thousands, us};
 
 /// A column: its header, and what stands in it.
@@ -139,6 +140,45 @@ pub(crate) const DD_OOM: &[Column] = &[
     ("pgsteal", |row| counted(row, "pgsteal", whole)),
 ];
 
+/// A writer of a whole file.
+pub(crate) const FILL: &[Column] = &[
+    ("policy", label),
+    ("MiB/s", |row| row.mib_per_s.map_or_else(String::new, |rate| format!("{:.1}", rate.median))),
+    ("device", |row| number(row.device_write_mib_per_s)),
+    ("part of it", |row| {
+        let part = row.mib_per_s.zip(row.device_write_mib_per_s).map(|(rate, device)| rate.median / device);
+        part.map_or_else(String::new, |part| format!("{part:.3}"))
+    }),
+    ("write() mean µs", |row| row.latency_us.map_or_else(String::new, |latency| us(latency.mean()))),
+    ("p99", p99),
+    ("p99.9", |row| row.latency_us.and_then(RowLatency::p999).map_or_else(String::new, us)),
+    ("pauses", |row| number(row.dirty_pauses.map(|pauses| pauses as f64))),
+    ("pauses ms", |row| number(row.dirty_throttled_ms)),
+    ("nap ms", |row| number(row.throttled_ms)),
+    ("flusher wakes", |row| number(row.flusher_wakes.map(|wakes| wakes as f64))),
+    ("pgscan", |row| counted(row, "pgscan", whole)),
+    ("pgsteal", |row| counted(row, "pgsteal", whole)),
+];
+
+/// Readers beside checkpoints.
+pub(crate) const MIXED: &[Column] = &[
+    ("policy", label),
+    ("ops/s", |row| number(row.ops_per_s)),
+    ("reads: p50 µs", |row| outside(row, |latency| latency.p50)),
+    ("p99", |row| outside(row, |latency| latency.p99)),
+    ("p99.9", |row| outside(row, |latency| latency.p999)),
+    ("in checkpoints: p50", |row| during(row, |latency| latency.p50)),
+    ("p99", |row| during(row, |latency| latency.p99)),
+    ("p99.9", |row| during(row, |latency| latency.p999)),
+    ("checkpoints", |row| row.checkpoints.as_ref().map_or_else(String::new, |c| c.count.to_string())),
+    ("each s", |row| {
+        row.checkpoints.as_ref().map_or_else(String::new, |c| format!("{:.3}", c.seconds.median))
+    }),
+    ("file refaults", refaults),
+    ("MiB written", |row| mib(row.count("pgpgout") << 10)),
+    ("pauses ms", |row| number(row.dirty_throttled_ms)),
+];
+
 /// How fast a row was simulated.
 const TIMING: &[Column] = &[
     ("cpu s", |row| row.host_seconds.map_or_else(String::new, |seconds| format!("{seconds:.2}"))),
@@ -212,6 +252,14 @@ fn pgsteal(row: &Row) -> String {
 
 fn p99(row: &Row) -> String {
     row.latency_us.and_then(RowLatency::p99).map_or_else(String::new, us)
+}
+
+fn during(row: &Row, of: fn(&LatencyUs) -> f64) -> String {
+    row.checkpoints.as_ref().map_or_else(String::new, |checkpoints| us(of(&checkpoints.during_us)))
+}
+
+fn outside(row: &Row, of: fn(&LatencyUs) -> f64) -> String {
+    row.checkpoints.as_ref().map_or_else(String::new, |checkpoints| us(of(&checkpoints.outside_us)))
 }
 
 fn worker(row: &Row, of: fn(&Workers) -> Option<f64>) -> String {

@@ -43,12 +43,7 @@ impl Plan {
         }
         machine.validate()?;
         let whole = DdConfig::published();
-        let Some(max) = options::machine_budget(args, &machine, Some(whole.max))? else {
-            return Err(SimError::usage(
-                "--max max is no budget that a writer could fill",
-                "give the size of its group, such as --max 128M",
-            ));
-        };
+        let max = options::group_budget(args, &machine, whole.max)?;
         let size = options::data_pages(args, whole.size, machine.page)? * machine.page;
         Ok(Self { machine, config: DdConfig { max, size, ..whole }, seed: args.seed })
     }

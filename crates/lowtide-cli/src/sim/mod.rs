@@ -5,6 +5,7 @@
 //! | `args`, `count`, `delay`, `options` | what can be said; what each option may be |
 //! | `database`, `compare` | the published experiment; ratios, published rows, the verdict |
 //! | `dd_oom` | the throttling OOM |
+//! | `fill`, `mixed` | writing a file from start to end; reads beside checkpoints |
 //! | `high_thrash` | a task that thrashes above its limit, and what it pays |
 //! | `noisy` | tenants with working sets, and one that scans |
 //! | `tenants` | programs of equal demand that share a machine |
@@ -25,11 +26,13 @@ mod database;
 mod dd_oom;
 mod delay;
 pub(crate) mod error;
+mod fill;
 mod full;
 mod high_thrash;
 mod host;
 mod jobs;
 mod mix;
+mod mixed;
 mod noisy;
 mod options;
 mod pages;
@@ -65,6 +68,8 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
         Some(Target::Tenants) => tenants::run(args),
         Some(Target::Mix) => mix::run(args),
         Some(Target::DdOom) => dd_oom::run(args),
+        Some(Target::Fill) => fill::run(args),
+        Some(Target::Mixed) => mixed::run(args),
         Some(Target::NoisyNeighbour) => noisy::run(args),
         Some(Target::HighThrash) => high_thrash::run(args),
         Some(Target::Pages(pattern)) => pages::run(args, pattern),

@@ -27,6 +27,10 @@ pub(crate) enum Kind {
     Mix,
     /// A writer to a slow device, on a machine of its own.
     DdOom,
+    /// A writer of a whole file, which always has a machine.
+    Fill,
+    /// Readers beside checkpoints, who always have one, too.
+    Mixed,
     /// Single pages.
     Pages,
     /// A trace.
@@ -45,6 +49,8 @@ impl Kind {
             Some(Target::NoisyNeighbour) => Self::Noisy,
             Some(Target::Mix) => Self::Mix,
             Some(Target::DdOom) => Self::DdOom,
+            Some(Target::Fill) => Self::Fill,
+            Some(Target::Mixed) => Self::Mixed,
             Some(Target::Pages(_)) => Self::Pages,
             None if args.trace.is_some() => Self::Trace,
             None => Self::Swarm,
@@ -64,8 +70,10 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
     let thrash = kind == Kind::HighThrash;
     let noisy = kind == Kind::Noisy;
     let dd = kind == Kind::DdOom;
+    let mixed = kind == Kind::Mixed;
+    let writer = dd || kind == Kind::Fill;
     let scales = mix || tenants || kind == Kind::Database;
-    let plain = args.machine.is_none() && !(scales || thrash || noisy || dd);
+    let plain = args.machine.is_none() && !(scales || thrash || noisy || writer || mixed);
     let swarm = kind == Kind::Swarm;
     let plain_trace = plain && kind == Kind::Trace;
     let rules = [
@@ -93,14 +101,14 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
         (args.ops.is_some() && kind == Kind::Trace, "--ops", "workloads; a trace is played to its end"),
         (args.scale.is_some() && !scales, "--scale", "ycsb, tenants and file-anon-mix; use --size and --ops"),
         (
-            args.seconds.is_some() && !tenants && !thrash && !noisy,
+            args.seconds.is_some() && !(tenants || thrash || noisy || mixed),
             "--seconds",
-            "tenants and high-thrash; use --ops",
+            "tenants, mixed, high-thrash and noisy-neighbour; use --ops",
         ),
         (
-            (tenants || thrash || noisy) && args.ops.is_some(),
+            (tenants || thrash || noisy || mixed) && args.ops.is_some(),
             "--ops",
-            "other workloads; use --seconds for tenants and high-thrash",
+            "other workloads; use --seconds for tenants, mixed and high-thrash",
         ),
         (
             thrash && args.max.is_some(),
@@ -109,10 +117,15 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
         ),
         (noisy && args.max.is_some(), "--max", "other workloads; the tenants and the scanner share 176M"),
         (noisy && args.threads.is_some(), "--threads", "other workloads; there are 4 tenants and a scanner"),
-        ((thrash || noisy || dd) && args.timing.is_some(), "--timing", "other workloads"),
+        ((thrash || noisy || writer || mixed) && args.timing.is_some(), "--timing", "other workloads"),
         (args.delay.is_some() && !dd, "--delay", "dd-oom"),
-        (dd && args.ops.is_some(), "--ops", "other workloads; use --size for dd-oom"),
-        (dd && args.threads.is_some(), "--threads", "other workloads; one program writes in dd-oom"),
+        (writer && args.ops.is_some(), "--ops", "other workloads; use --size for dd-oom and fill"),
+        (
+            writer && args.threads.is_some(),
+            "--threads",
+            "other workloads; one program writes in dd-oom and fill",
+        ),
+        (args.checkpoint.is_some() && !mixed, "--checkpoint", "mixed"),
         (args.high_policy.is_some() && !thrash, "--high-policy", "high-thrash"),
         (!args.bpf.is_empty() && !thrash, "--bpf", "high-thrash"),
         (args.no_readahead && !thrash, "--no-readahead", "high-thrash"),
@@ -122,9 +135,9 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
             "other workloads; there are always 64 workers of tenants",
         ),
         (
-            args.size.is_some() && !(pages || dd),
+            args.size.is_some() && !(pages || writer || mixed),
             "--size",
-            "zipf, uniform, loop and dd-oom; use --scale for the others",
+            "zipf, uniform, loop, dd-oom, fill and mixed; use --scale for the others",
         ),
         (args.rounds.is_some() && !mix, "--rounds", "file-anon-mix"),
         (args.ops.is_some() && mix, "--ops", "other workloads; use --rounds"),
@@ -138,7 +151,7 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
             "anything but --mrc and --advise, which try many",
         ),
         (args.about_curves() && !args.wants_curves(), "an option about curves", "--mrc and --advise"),
-        (args.write.is_some() && !pages, "--write", "zipf, uniform and loop"),
+        (args.write.is_some() && !(pages || mixed), "--write", "zipf, uniform, loop and mixed"),
     ];
     for (misplaced, option, place) in rules {
         if misplaced {
@@ -237,6 +250,19 @@ pub(crate) fn machine_budget(
         )),
         max => Ok(max),
     }
+}
+
+/// The budget in bytes of a group that a workload makes below the machine's root: what was given, else `default`.
+///
+/// # Errors
+/// [`SimError::Usage`] for what is no budget, or more than the machine has.
+pub(crate) fn group_budget(args: &SimArgs, machine: &MachineSpec, default: u64) -> Result<u64, SimError> {
+    machine_budget(args, machine, Some(default))?.ok_or_else(|| {
+        SimError::usage(
+            "--max max is no budget that this workload could fill",
+            format!("give the size of its group, such as --max {}", Size::new(default)),
+        )
+    })
 }
 
 /// Pages of a budget.

@@ -8,10 +8,11 @@ use std::time::Duration;
 use lowtide_core::{Events, MemoryStat};
 use lowtide_sim::client::tenants::BUCKETS_S;
 use lowtide_sim::published::{Published, PublishedTenants};
-use lowtide_sim::statistics::Spread;
+use lowtide_sim::statistics::Spread as WorkerSpread;
 use lowtide_sim::{KernelCounts, MachineStat, PlainCounts};
 use serde::Serialize;
 
+use crate::bench::Spread;
 use crate::json::LatencyUs;
 
 /// Counters by their kernel names, in the kernel's units: events in pages or occurrences, `pgpgin` and `pgpgout` in KiB, sizes in bytes.
@@ -109,6 +110,18 @@ pub(crate) struct Row {
     /// Bytes that the program had written at the end, or at the kill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) written_bytes: Option<u64>,
+    /// How fast a file was made and became durable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mib_per_s: Option<Spread>,
+    /// What the device writes at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) device_write_mib_per_s: Option<f64>,
+    /// Times that writers were held back because too much was dirty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dirty_pauses: Option<u64>,
+    /// Checkpoints, and what reads noticed of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) checkpoints: Option<CheckpointsRow>,
     /// The part of the group's cached file pages that was dirty or being written at that moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unclean_pct: Option<f64>,
@@ -237,7 +250,7 @@ pub(crate) struct Workers {
 
 impl Workers {
     /// What a run has measured.
-    pub(crate) fn of(spread: &Spread, requests: Vec<u64>) -> Self {
+    pub(crate) fn of(spread: &WorkerSpread, requests: Vec<u64>) -> Self {
         Self {
             mean: Some(spread.mean),
             ci95: Some([spread.mean - spread.ci95, spread.mean + spread.ci95]),
@@ -288,6 +301,25 @@ pub(crate) struct KillRow {
     pub(crate) clean_file_bytes: u64,
 }
 
+/// Checkpoints of a run, and what reads noticed of them.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct CheckpointsRow {
+    /// Seconds from the beginning of one to the beginning of the next.
+    pub(crate) every_s: f64,
+    /// How many ended.
+    pub(crate) count: usize,
+    /// Seconds that they took.
+    pub(crate) seconds: Spread,
+    /// Reads that met one.
+    pub(crate) reads_during: u64,
+    /// Reads that met none.
+    pub(crate) reads_outside: u64,
+    /// Virtual microseconds of those that met one.
+    pub(crate) during_us: LatencyUs,
+    /// Virtual microseconds of the others.
+    pub(crate) outside_us: LatencyUs,
+}
+
 /// Sleeps of reclaim.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Naps {
@@ -329,6 +361,14 @@ impl RowLatency {
         match self {
             Self::Whole(latency) => latency.mean,
             Self::Mean { mean } => mean,
+        }
+    }
+
+    /// What 999 of 1000 did not exceed, where it is known.
+    pub(crate) const fn p999(self) -> Option<f64> {
+        match self {
+            Self::Whole(latency) => Some(latency.p999),
+            Self::Mean { .. } => None,
         }
     }
 
@@ -378,6 +418,7 @@ impl Row {
             device_read_kib_per_s: Some(rate(read as f64 / 1024.0)),
             throttled_ms: Some(since(|stat| stat.kernel.throttled_ns) as f64 / 1e6),
             dirty_throttled_ms: Some(since(|stat| stat.kernel.dirty_throttled_ns) as f64 / 1e6),
+            dirty_pauses: Some(since(|stat| stat.kernel.dirty_pauses)),
             flusher_wakes: Some(since(|stat| stat.kernel.flusher_wakes)),
             retry_io_miss: Some(since(|stat| stat.kernel.retry_io_miss)),
             retry_mmap_drop: Some(since(|stat| stat.kernel.retry_mmap_drop)),

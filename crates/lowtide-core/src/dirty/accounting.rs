@@ -4,7 +4,7 @@
 //! not that it became dirty; a failed write makes pages dirty *again*, which is no dirtying and no page
 //! written, so a device that fails looks slow to the estimators, as it is. Source: B2; end of writeback: `reclaim.md` §4.2.
 
-use super::wb::Wb;
+use super::MS;
 use crate::engine::Engine;
 use crate::folio::{Flags, Folio};
 use crate::units::{FolioId, LruType, Task};
@@ -13,25 +13,11 @@ impl Engine {
     /// The folio's contents are newer than its backing store. Returns whether that is news. The writer answers for its pages with
     /// [`Engine::dirtied`].
     pub fn set_dirty(&mut self, id: FolioId) -> bool {
-        let Some(f) = self.make_dirty(id) else { return false };
-        self.count_at_device(&f, |wb, pages| wb.dirtied += pages);
+        if self.folios[id].flags.contains(Flags::DIRTY) {
+            return false;
+        }
+        self.count_as_dirty(id, true);
         true
-    }
-
-    /// Marks a folio dirty and counts it. Returns it if it was not.
-    fn make_dirty(&mut self, id: FolioId) -> Option<Folio> {
-        let f = &mut self.folios[id];
-        if f.flags.contains(Flags::DIRTY) {
-            return None;
-        }
-        f.flags.insert(Flags::DIRTY);
-        let f = *f;
-        if f.lru_type() == LruType::File {
-            self.memcgs[f.memcg].file_dirty += f.pages();
-            self.totals.file_dirty += f.pages();
-            self.count_at_device(&f, |wb, pages| wb.reclaimable += pages);
-        }
-        Some(f)
     }
 
     /// The driver begins to write the folio: dirty becomes writeback. Returns false, changing nothing, if it is not
@@ -45,18 +31,25 @@ impl Engine {
         }
         self.count_as_clean(id);
         let f = &mut self.folios[id];
-        f.flags.remove(Flags::DIRTY);
         f.flags.insert(Flags::WRITEBACK);
-        let f = *f;
+        let (f, pages) = (*f, f.pages());
         let group = &mut self.memcgs[f.memcg];
-        group.file_writeback += f.pages();
-        self.totals.writeback += f.pages();
+        group.file_writeback += pages;
+        self.totals.writeback += pages;
         if f.lru_type() == LruType::Anon {
-            group.events.pswpout += f.pages();
+            group.events.pswpout += pages;
         }
-        self.count_at_device(&f, |wb, pages| wb.writeback += pages);
-        if let Some((device, _)) = self.place_of(f.owner().space) {
-            self.dirty.device(device).started += f.pages();
+        let now = self.dirty.now / MS;
+        if let Some((wb, device)) = self.wb_of(&f) {
+            if wb.writeback == 0 {
+                wb.write_rate.restart(now, wb.written);
+            }
+            wb.writeback += pages;
+            if device.writeback == 0 {
+                device.write_rate.restart(now, device.written);
+            }
+            device.writeback += pages;
+            device.begun += pages;
         }
         true
     }
@@ -70,19 +63,21 @@ impl Engine {
     pub fn end_writeback(&mut self, id: FolioId, written: bool, task: Task) {
         let f = self.folios[id];
         assert!(f.flags.contains(Flags::WRITEBACK), "the write of folio {id:?} ended but never began");
-        self.count_as_unwritten(id);
-        self.folios[id].flags.remove(Flags::WRITEBACK);
-        if written {
-            let period = self.dirty.period();
-            self.count_at_device(&f, |wb, pages| {
-                wb.written += pages;
-                wb.completions.add(pages, period);
-            });
-            if self.place_of(f.owner().space).is_some() {
-                self.dirty.completions.add(f.pages(), period);
+        self.count_as_not_written(id);
+        let (period, pages) = (self.dirty.period(), f.pages());
+        if !written {
+            if let Some((_, device)) = self.wb_of(&f) {
+                device.begun -= pages;
             }
-        } else {
-            self.make_dirty(id);
+            if !f.flags.contains(Flags::DIRTY) {
+                self.count_as_dirty(id, false);
+            }
+        } else if let Some((wb, device)) = self.wb_of(&f) {
+            wb.written += pages;
+            wb.completions.add(pages, period);
+            device.written += pages;
+            device.completions.add(pages, period);
+            self.dirty.completions.add(pages, period);
         }
         let flags = &mut self.folios[id].flags;
         if flags.contains(Flags::RECLAIM) {
@@ -100,35 +95,73 @@ impl Engine {
             self.count_as_clean(id);
         }
         if flags.contains(Flags::WRITEBACK) {
-            self.count_as_unwritten(id);
+            self.count_as_not_written(id);
+        }
+    }
+
+    /// A clean folio is dirty from now on, because somebody stored to it, or (not `new`) because writing it failed.
+    fn count_as_dirty(&mut self, id: FolioId, new: bool) {
+        let f = &mut self.folios[id];
+        f.flags.insert(Flags::DIRTY);
+        let (f, pages) = (*f, f.pages());
+        if f.lru_type() == LruType::Anon {
+            return;
+        }
+        self.memcgs[f.memcg].file_dirty += pages;
+        self.totals.file_dirty += pages;
+        let slot = self.slot_of_space(f.owner().space);
+        if let Some((wb, device)) = self.wb_of(&f) {
+            if wb.reclaimable == 0 {
+                device.dirty.extend(slot);
+            }
+            wb.reclaimable += pages;
+            wb.dirtied += if new { pages } else { 0 };
+            device.reclaimable += pages;
         }
     }
 
     /// A dirty folio is dirty no more.
     fn count_as_clean(&mut self, id: FolioId) {
-        let f = self.folios[id];
-        if f.lru_type() == LruType::File {
-            self.memcgs[f.memcg].file_dirty -= f.pages();
-            self.totals.file_dirty -= f.pages();
-            self.count_at_device(&f, |wb, pages| wb.reclaimable = wb.reclaimable.saturating_sub(pages));
+        let f = &mut self.folios[id];
+        f.flags.remove(Flags::DIRTY);
+        let (f, pages) = (*f, f.pages());
+        if f.lru_type() == LruType::Anon {
+            return;
+        }
+        self.memcgs[f.memcg].file_dirty -= pages;
+        self.totals.file_dirty -= pages;
+        let slot = self.slot_of_space(f.owner().space);
+        if let Some((wb, device)) = self.wb_of(&f) {
+            wb.reclaimable -= pages;
+            device.reclaimable -= pages;
+            if wb.reclaimable == 0
+                && let Some(slot) = slot
+            {
+                device.dirty.remove(&slot);
+            }
         }
     }
 
     /// A folio under writeback is so no more.
-    fn count_as_unwritten(&mut self, id: FolioId) {
-        let f = self.folios[id];
-        self.memcgs[f.memcg].file_writeback -= f.pages();
-        self.totals.writeback -= f.pages();
-        self.count_at_device(&f, |wb, pages| wb.writeback = wb.writeback.saturating_sub(pages));
+    fn count_as_not_written(&mut self, id: FolioId) {
+        let f = &mut self.folios[id];
+        f.flags.remove(Flags::WRITEBACK);
+        let (f, pages) = (*f, f.pages());
+        self.memcgs[f.memcg].file_writeback -= pages;
+        self.totals.writeback -= pages;
+        if let Some((wb, device)) = self.wb_of(&f) {
+            wb.writeback -= pages;
+            device.writeback -= pages;
+        }
     }
 
-    /// Counts something at the device of a file folio, if it has one.
+    /// Where a file folio is counted beside its group.
     #[inline]
-    fn count_at_device(&mut self, f: &Folio, count: impl FnOnce(&mut Wb, u64)) {
-        if f.lru_type() == LruType::File
-            && let Some((device, slot)) = self.place_of(f.owner().space)
-        {
-            count(self.wb_mut(slot, device), f.pages());
+    fn wb_of(&mut self, f: &Folio) -> Option<(&mut super::wb::Wb, &mut super::flusher::Device)> {
+        if f.lru_type() == LruType::Anon {
+            return None;
         }
+        let (device, slot) = self.place_of(f.owner().space)?;
+        Some(self.wb_and_device(slot, device))
     }
 }

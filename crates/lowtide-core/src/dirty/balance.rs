@@ -1,19 +1,44 @@
-//! What a writer does after it made pages dirty.
+//! What a writer does after it made pages dirty: mostly nothing, sometimes a short sleep.
+//!
+//! Looking at domains costs more than making a page dirty, so a task looks after a number of pages only, which depends on what it found the last time: while nobody is
+//! held back, about the square root of the distance to the threshold; later, as many as its next sleep should be for. Besides, somebody looks whenever many
+//! pages became dirty in sum, whoever's they are.
+//!
+//! A look ([`Engine::balance_dirty`]) takes the domain that slows the writer down most, and from its position and the wb's rate computes the *period*
+//! that the pages should have taken. The time since the last pause counts as part of it, so a task that computes between its writes sleeps less
+//! or not at all, and may even save up to a second of such time for a burst.
+//!
+//! At the limit the rate is 0. The writer then sleeps as long as it may, and looks again. It is let go when there is room, or when its own wb has nothing
+//! left to write: then it is others who fill the domain, and this device should not stand still for them. Source: B4, B5.
+//!
+//! What is exact and what is not: with exact figures a wb's writers look after a sixteenth of the hard limit together at the latest, and the flusher is woken
+//! as soon as any domain is above its background limit. So a limit is exceeded by at most a sixteenth of it and
+//! by what each writer makes dirty in one go. With published figures all is as in a kernel: between two publications, nobody knows.
 
+use super::MS;
+use super::bandwidth::{Evidence, INTERVAL, task_rate};
+use super::domain::Domain;
+use super::pause::{self, LONGEST};
+use super::position::Position;
+use super::wb::DeviceId;
 use crate::engine::Engine;
-use crate::units::{MemcgId, SpaceId};
+use crate::units::{MemcgId, MemcgSlot, SpaceId};
 
 /// Pages that may become dirty before somebody looks, at least.
 pub(super) const FEWEST_UNCHECKED: u64 = 16;
+/// Pages after which a task looks for the first time.
+const FIRST_LOOK: u64 = 32;
+/// The same while there is too much.
+const LOOK_OFTEN: u64 = 8;
 
-/// What a task that writes must remember. One for each thread and engine; dropping it forgives what it owes, [`Engine::dirtier_gone`] does not.
+/// What a task that writes must remember. One for each thread and engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Dirtier {
     /// Pages made dirty and not answered for.
     nr_dirtied: u64,
     /// So many are answered for at a time.
     nr_dirtied_pause: u64,
-    /// When the last pause ended, or would have.
+    /// When the last pause ended, or would have, in ms.
     paused_when: Option<u64>,
     /// Pages that the answer in progress is for.
     owed: u64,
@@ -21,7 +46,7 @@ pub struct Dirtier {
 
 impl Default for Dirtier {
     fn default() -> Self {
-        Self { nr_dirtied: 0, nr_dirtied_pause: 32, paused_when: None, owed: 0 }
+        Self { nr_dirtied: 0, nr_dirtied_pause: FIRST_LOOK, paused_when: None, owed: 0 }
     }
 }
 
@@ -32,7 +57,8 @@ pub struct Balance {
     pub wake_flusher: bool,
     /// Sleep so many nanoseconds, at most 200 ms. An early end does no harm.
     pub pause_ns: Option<u64>,
-    /// Call [`Engine::balance_dirty`] again after the pause: the limit has been reached. Whoever does not want to wait any longer may go on without.
+    /// Call [`Engine::balance_dirty`] again after the pause: the limit has been reached. Whoever does not want to wait any longer, because
+    /// the device is dead, may go on without.
     pub again: bool,
 }
 
@@ -55,31 +81,79 @@ impl Throttled {
     }
 }
 
+/// A domain, and how a wb stands in it.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    domain: Domain,
+    position: Position,
+    ratio: u64,
+}
+
 impl Engine {
-    /// A task made pages of a space dirty that were clean ([`Engine::set_dirty`] said so). Returns whether it has to call [`Engine::balance_dirty`] before it makes more
-    /// pages dirty, which it does when it holds nothing that others wait for. Cheap.
+    /// A task made pages of a space dirty that were clean ([`Engine::set_dirty`] said so). Returns whether it has to call [`Engine::balance_dirty`]
+    /// before it makes more pages dirty, and when it holds nothing that others wait for. Cheap.
     pub fn dirtied(&mut self, dirtier: &mut Dirtier, space: SpaceId, pages: u64) -> bool {
-        let _ = space;
+        let Some((device, slot)) = self.place_of(space) else { return false };
         dirtier.nr_dirtied += pages;
-        dirtier.nr_dirtied >= dirtier.nr_dirtied_pause
+        let wb = self.wb_mut(slot, device);
+        let mut look_after = dirtier.nr_dirtied_pause;
+        if wb.exceeded {
+            look_after = look_after.min(LOOK_OFTEN);
+        }
+        wb.unchecked += pages;
+        let wb_is_due = wb.unchecked >= wb.check_every;
+        self.dirty.unchecked += pages;
+        if wb_is_due || self.dirty.unchecked >= self.dirty.check_every {
+            self.dirty.unchecked = 0;
+            return true;
+        }
+        // Somebody has to answer for the pages of those who are gone.
+        let taken = self.dirty.left.min(look_after.saturating_sub(dirtier.nr_dirtied));
+        self.dirty.left -= taken;
+        dirtier.nr_dirtied += taken;
+        dirtier.nr_dirtied >= look_after
     }
 
     /// What a task must do for the pages that it made dirty. `now` is in nanoseconds.
     ///
-    /// The caller wakes the flusher if told so, sleeps if told so, and, if told so, calls again. Cost: O(groups below the groups that pay).
+    /// The caller wakes the flusher if told so, sleeps if told so, and, if told so, calls again. Cost: O(groups below the domains that the space is in).
     pub fn balance_dirty(&mut self, dirtier: &mut Dirtier, space: SpaceId, now: u64) -> Balance {
-        let _ = (space, dirtier.paused_when, dirtier.owed);
         self.dirty.tell_time(now);
-        dirtier.nr_dirtied = 0;
-        Balance::default()
+        dirtier.owed += std::mem::take(&mut dirtier.nr_dirtied);
+        let Some((device, slot)) = self.place_of(space) else {
+            dirtier.owed = 0;
+            return Balance::default();
+        };
+        let domains: Vec<_> = self.domains(slot).collect();
+        self.set_check_intervals(device, slot, &domains);
+        let writing = self.dirty.device(device).writing;
+        let above = domains.iter().any(|domain| self.sees_background(domain));
+        let now = now / MS;
+        if domains.iter().all(|domain| domain.state.unclean() <= domain.thresholds.freerun) {
+            self.wb_mut(slot, device).exceeded = false;
+            let look_after = domains.iter().map(|domain| poll_after(domain.gap())).min();
+            *dirtier = Dirtier {
+                nr_dirtied_pause: look_after.unwrap_or(1),
+                paused_when: Some(now),
+                ..Dirtier::default()
+            };
+            return Balance { wake_flusher: !writing && above, ..Balance::default() };
+        }
+        let standing = self.hardest(device, slot, &domains, now);
+        let (pause, again) = self.pause(dirtier, device, slot, standing, now);
+        if let Some(ticks) = pause {
+            let ns = ticks * MS;
+            self.memcgs[slot].dirty.throttled.add(Throttled { pauses: 1, pause_ns: ns, longest_ns: ns });
+        }
+        Balance { wake_flusher: !writing, pause_ns: pause.map(|ticks| ticks * MS), again }
     }
 
     /// A task that writes is gone. Others will answer for its pages.
     pub fn dirtier_gone(&mut self, dirtier: Dirtier) {
-        self.dirty.left += dirtier.nr_dirtied;
+        self.dirty.left += dirtier.nr_dirtied + dirtier.owed;
     }
 
-    /// The pauses that writers of a group and of those below it were told to make.
+    /// The pauses that writers of a group and of those below it were told to make. Cost: O(groups below).
     ///
     /// # Panics
     /// When the group is gone.
@@ -90,5 +164,147 @@ impl Engine {
             sum.add(self.memcgs[group].dirty.throttled);
         }
         sum
+    }
+
+    /// Whether the flusher is woken as soon as a domain is above its background limit. A writer who sees old figures of a group does not look at that; the
+    /// flusher is woken above freerun then.
+    fn sees_background(&self, domain: &Domain) -> bool {
+        self.sees_exactly(domain.of) && domain.over_background()
+    }
+
+    /// After how many pages, whoever's they are, somebody looks again.
+    fn set_check_intervals(&mut self, device: DeviceId, slot: MemcgSlot, domains: &[Domain]) {
+        let all = domains.last().expect("the root is a domain");
+        self.dirty.check_every = (all.thresholds.hard / 32).max(FEWEST_UNCHECKED);
+        let tightest = domains.iter().map(|domain| domain.thresholds.hard).min();
+        let exact = self.dirty.exact;
+        let wb = self.wb_mut(slot, device);
+        wb.unchecked = 0;
+        wb.check_every = if exact { tightest.map_or(1, |hard| (hard / 16).max(1)) } else { u64::MAX };
+    }
+
+    /// Finds the domain that slows a wb's writers down most, and brings the wb's rates up to date.
+    fn hardest(&mut self, device: DeviceId, slot: MemcgSlot, domains: &[Domain], now: u64) -> Standing {
+        let standings: Vec<_> = domains.iter().map(|domain| self.standing(device, slot, *domain)).collect();
+        let exceeded = standings.iter().any(|standing| {
+            let Standing { domain, position, .. } = standing;
+            position.wb_unclean > position.wb_thresh && position.unclean > domain.thresholds.hard
+        });
+        let hardest = *standings.iter().min_by_key(|s| s.ratio).expect("the root is a domain");
+        for domain in domains {
+            self.memcgs[domain.of].dirty.falling.update(domain, now);
+        }
+        let wb = self.wb_mut(slot, device);
+        wb.exceeded = exceeded;
+        let seen = Evidence {
+            ratio: hardest.ratio,
+            below_setpoint: hardest.position.unclean < hardest.position.setpoint(),
+            bandwidth: wb.write_rate.average,
+            dirtied: wb.dirtied,
+        };
+        wb.dirty_rate.update(now, seen);
+        wb.write_rate.update(now, wb.written, wb.writeback > 0);
+        hardest
+    }
+
+    fn standing(&self, device: DeviceId, slot: MemcgSlot, domain: Domain) -> Standing {
+        let period = self.dirty.period();
+        let wb = self.memcgs[slot].dirty.wb(device).expect("it was looked at before");
+        let all = self.completions(domain.of);
+        let position = Position {
+            unclean: domain.state.unclean(),
+            thresh: domain.thresholds.hard,
+            freerun: domain.thresholds.freerun,
+            limit: self.memcgs[domain.of].dirty.falling.get(&domain),
+            wb_unclean: wb.unclean(),
+            wb_thresh: domain.part(wb.completions.get(period), all),
+            bandwidth: wb.write_rate.average,
+        };
+        Standing { domain, position, ratio: position.ratio() }
+    }
+
+    /// What the pages that a task made dirty cost it: a sleep in ms, and whether it has to look again afterwards.
+    fn pause(
+        &mut self,
+        dirtier: &mut Dirtier,
+        device: DeviceId,
+        slot: MemcgSlot,
+        standing: Standing,
+        now: u64,
+    ) -> (Option<u64>, bool) {
+        let error = self.count_error();
+        let wb = self.wb_mut(slot, device);
+        let (bandwidth, ratelimit) = (wb.write_rate.average, wb.dirty_rate.ratelimit);
+        let rate = task_rate(ratelimit, standing.ratio);
+        let wb_unclean = standing.position.wb_unclean;
+        let most = pause::max_pause(wb_unclean, bandwidth);
+        let aim = pause::aim(most, bandwidth, ratelimit, rate);
+        if rate == 0 {
+            dirtier.nr_dirtied_pause = aim.pages;
+            dirtier.paused_when = Some(now + most);
+            let again = wb_unclean > error;
+            if !again {
+                dirtier.owed = 0;
+            }
+            return (Some(most), again);
+        }
+        let pages = dirtier.owed;
+        let period = super::HZ * pages / rate;
+        let spent = dirtier.paused_when.map_or(0, |when| now as i64 - when as i64);
+        let pause = period as i64 - spent;
+        if pause < aim.min_pause as i64 {
+            if pause < -(super::HZ as i64) {
+                dirtier.paused_when = Some(now);
+                dirtier.owed = 0;
+            } else if period != 0 {
+                dirtier.paused_when = Some(dirtier.paused_when.unwrap_or(now) + period);
+                dirtier.owed = 0;
+            } else {
+                // Too few pages for a tick: they are answered for together with the next ones.
+                dirtier.nr_dirtied = std::mem::take(&mut dirtier.owed);
+                if dirtier.nr_dirtied_pause <= pages {
+                    dirtier.nr_dirtied_pause += pages;
+                }
+                return (None, false);
+            }
+            dirtier.nr_dirtied_pause = aim.pages;
+            return (None, false);
+        }
+        let pause = pause as u64;
+        let late = pause.saturating_sub(most).min(most);
+        let pause = pause.min(most).min(LONGEST);
+        *dirtier = Dirtier {
+            nr_dirtied: 0,
+            nr_dirtied_pause: aim.pages,
+            paused_when: Some(now + late + pause),
+            owed: 0,
+        };
+        (Some(pause), false)
+    }
+
+    /// By how many pages what a wb is said to have may differ from what it has.
+    fn count_error(&self) -> u64 {
+        if self.dirty.exact {
+            return 0;
+        }
+        let cpus = self.cpus.len() as u64;
+        cpus * 8 * (1 + u64::from(cpus.ilog2()))
+    }
+}
+
+/// Pages after which a task looks again that has so many left: the root of that, as a power of two.
+fn poll_after(gap: u64) -> u64 {
+    1 << (gap.max(1).ilog2() / 2)
+}
+
+const _: () = assert!(INTERVAL == LONGEST, "the longest sleep is also how long an estimate holds");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_looks_again_after_the_root_of_what_is_left() {
+        assert_eq!([0, 1, 3, 4, 1000, 10_000, 1_000_000].map(poll_after), [1, 1, 1, 2, 16, 64, 512]);
     }
 }

@@ -1,15 +1,59 @@
 //! A domain: a set of pages, how much of it is dirty, and how much may be.
+//!
+//! The root is a domain, and so is each group with what is below it. What could become dirty in the root is its file pages and its free ones. A group could
+//! grow as well, up to the nearest of its limits, but only by what others would have to give up: their clean pages and the free ones.
+//!
+//! A threshold is a part of that, and moves with it. The *limit* is the threshold, or, where that has fallen a moment ago, a little more: it follows
+//! upwards at once and downwards by a 32nd of the distance every 200 ms, so that writers are not stopped dead by the fall of a threshold that they cannot
+//! have known.
+//!
+//! A group's figures may be up to two seconds old ([`Engine::set_exact_dirty`]); with old ones its writers run past the threshold and are stopped too
+//! late, as in a kernel.
+//!
+//! Which domains a writer is in: its group's, the root's, and those of ancestors in between that have limits of their own. (A kernel's groups have none, and
+//! it looks at the group and the root only.)
+//!
+//! **Small groups.** Thresholds are rounded down. Below five pages the default limit is 0 pages, and below ten it is one: a writer waits there until
+//! what it wrote is clean, page by page; with nothing dirty nobody waits at all. So even a group of a single page can be written to, at the speed of the device.
+//!
+//! Departures: file pages are counted wherever they are, in batches and isolated too (a kernel counts those on lists); a share in bytes
+//! is never more than all that could be dirty; the limit falls by a page at least; where nothing was written lately, each device's part is the whole (not an
+//! eighth of what is left), so that a single device that was idle does not begin to write at an eighth of its limit. Source: B3, B6.
 
+use super::limits::DirtyShare;
 use crate::engine::Engine;
-use crate::units::MemcgId;
+use crate::units::{MemcgId, MemcgSlot};
 
 /// How much of a domain is dirty, in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DirtyState {
     /// Waiting to be written.
     pub dirty: u64,
-    /// Being written.
+    /// Being written, to files or to swap.
     pub writeback: u64,
+}
+
+impl DirtyState {
+    /// Both.
+    #[must_use]
+    pub const fn unclean(self) -> u64 {
+        self.dirty + self.writeback
+    }
+}
+
+/// What a domain has, in pages.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) file: u64,
+    pub(crate) state: DirtyState,
+}
+
+impl Figures {
+    pub(crate) const fn add(&mut self, other: &Self) {
+        self.file += other.file;
+        self.state.dirty += other.state.dirty;
+        self.state.writeback += other.state.writeback;
+    }
 }
 
 /// The scale of a domain, in pages. `background <= freerun <= hard`.
@@ -17,7 +61,7 @@ pub struct DirtyState {
 pub struct Thresholds {
     /// Memory that could become dirty.
     pub dirtyable: u64,
-    /// Above this the flusher writes.
+    /// With more dirty than this, what is being written left out, the flusher writes.
     pub background: u64,
     /// Up to this, with what is being written, nobody waits.
     pub freerun: u64,
@@ -25,28 +69,222 @@ pub struct Thresholds {
     pub hard: u64,
 }
 
-/// A limit that follows its threshold down slowly.
+impl Thresholds {
+    fn new(dirtyable: u64, background: u64, hard: u64) -> Self {
+        let hard = hard.min(dirtyable).min(u64::from(u32::MAX));
+        let background = if background >= hard { hard / 2 } else { background };
+        Self { dirtyable, background, freerun: background.midpoint(hard), hard }
+    }
+}
+
+/// A domain as a writer sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Domain {
+    pub(super) of: MemcgSlot,
+    pub(super) state: DirtyState,
+    pub(super) thresholds: Thresholds,
+}
+
+impl Domain {
+    pub(super) const fn over_background(&self) -> bool {
+        self.state.dirty > self.thresholds.background
+    }
+
+    /// Pages left up to the threshold.
+    pub(super) const fn gap(&self) -> u64 {
+        self.thresholds.hard.saturating_sub(self.state.unclean())
+    }
+
+    /// The part of the threshold of somebody who wrote `share` of `all` pages lately. While there is room it is some of that at least, so that whoever begins can.
+    pub(super) fn part(&self, share: u64, all: u64) -> u64 {
+        let hard = self.thresholds.hard;
+        if all == 0 {
+            return hard;
+        }
+        let part = (u128::from(hard) * u128::from(share) / u128::from(all)) as u64;
+        part.max(self.gap() / 8).min(hard)
+    }
+}
+
+/// A limit that follows its threshold up at once and down slowly.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct FallingLimit {}
+pub(super) struct FallingLimit {
+    limit: u64,
+    /// When it last fell, in ms.
+    fell: u64,
+}
+
+impl FallingLimit {
+    /// Milliseconds between two falls.
+    const INTERVAL: u64 = 200;
+
+    pub(super) fn get(&self, domain: &Domain) -> u64 {
+        self.limit.max(domain.thresholds.hard)
+    }
+
+    pub(super) fn update(&mut self, domain: &Domain, now: u64) {
+        let hard = domain.thresholds.hard;
+        if hard >= self.limit {
+            self.limit = hard;
+        } else if now >= self.fell + Self::INTERVAL {
+            let down_to = hard.max(domain.state.unclean());
+            self.limit -= self.limit.saturating_sub(down_to).div_ceil(32);
+            self.fell = now;
+        }
+    }
+}
 
 impl Engine {
-    /// How much of a group and of what is below it is dirty: exactly, whatever domains see.
+    /// How much of a group and of what is below it is dirty: exactly, whatever writers see. Cost: O(groups below).
     ///
     /// # Panics
     /// When the group is gone.
     #[must_use]
     pub fn dirty_state(&self, id: MemcgId) -> DirtyState {
-        let _ = id;
-        DirtyState::default()
+        assert!(self.alive(id), "group {} has been removed", id.number());
+        self.figures_now(id.slot).state
     }
 
-    /// How much of a group and of what is below it may be dirty at the moment, without the slack that a limit has that fell a moment ago.
+    /// How much of a group and of what is below it may be dirty at the moment, as writers see it. A limit that has just fallen is
+    /// higher for a while. Cost: O(groups below).
     ///
     /// # Panics
     /// When the group is gone.
     #[must_use]
     pub fn dirty_thresholds(&self, id: MemcgId) -> Thresholds {
-        let _ = id;
-        Thresholds::default()
+        assert!(self.alive(id), "group {} has been removed", id.number());
+        self.domain(id.slot).thresholds
+    }
+
+    /// The domains that a writer of a group is in, the group's own first and the root's last.
+    pub(super) fn domains(&self, of: MemcgSlot) -> impl Iterator<Item = Domain> {
+        let counts = move |slot: &MemcgSlot| {
+            let group = &self.memcgs[*slot];
+            *slot == of || group.parent.is_none() || group.dirty.limits.is_some()
+        };
+        self.memcgs.upwards(of).filter(counts).map(|slot| self.domain(slot))
+    }
+
+    /// Whether writers see a domain as it is.
+    pub(super) fn sees_exactly(&self, of: MemcgSlot) -> bool {
+        self.dirty.exact || (of == MemcgId::ROOT.slot && self.memcg_lru.is_some())
+    }
+
+    pub(super) fn domain(&self, of: MemcgSlot) -> Domain {
+        let all = self.figures(MemcgId::ROOT.slot);
+        let root = &self.memcgs[MemcgId::ROOT].memory;
+        let free = root.max.min(root.high).saturating_sub(root.usage);
+        let all_dirtyable = all.file + free + 1;
+        let root_limits = self.dirty_limits(MemcgId::ROOT);
+        let pages = |bytes: u64| bytes.div_ceil(self.page_bytes);
+        if of == MemcgId::ROOT.slot {
+            let share = |share| match share {
+                DirtyShare::Percent(percent) => part_of(all_dirtyable, percent_of_4096(percent)),
+                DirtyShare::Bytes(bytes) => pages(bytes),
+            };
+            let thresholds =
+                Thresholds::new(all_dirtyable, share(root_limits.background), share(root_limits.hard));
+            return Domain { of, state: all.state, thresholds };
+        }
+        let figures = self.figures(of);
+        let headroom = self.headroom(of);
+        let clean = figures.file.saturating_sub(figures.state.dirty);
+        let other_clean = all_dirtyable.saturating_sub(all.state.dirty).saturating_sub(clean);
+        let dirtyable = figures.file + headroom.min(other_clean);
+        let own = self.memcgs[of].dirty.limits;
+        let share = |share| match share {
+            DirtyShare::Percent(percent) => part_of(dirtyable, percent_of_4096(percent)),
+            DirtyShare::Bytes(bytes) if own.is_some() => pages(bytes),
+            // The same part of the group's memory as it is of the root's, in 4096ths.
+            DirtyShare::Bytes(bytes) => {
+                part_of(dirtyable, (pages(bytes).saturating_mul(4096)).div_ceil(all_dirtyable).min(4096))
+            }
+        };
+        let limits = own.unwrap_or(root_limits);
+        let thresholds = Thresholds::new(dirtyable, share(limits.background), share(limits.hard));
+        Domain { of, state: figures.state, thresholds }
+    }
+
+    /// By how much a group may grow before it or an ancestor is full. The root's memory is no limit here: others can give it up.
+    fn headroom(&self, of: MemcgSlot) -> u64 {
+        let levels = self.memcgs.upwards(of).map(|slot| &self.memcgs[slot]).filter(|g| g.parent.is_some());
+        let room = levels.map(|g| g.memory.max.min(g.memory.high).saturating_sub(g.memory.usage));
+        room.min().unwrap_or(u64::MAX)
+    }
+
+    fn figures(&self, of: MemcgSlot) -> Figures {
+        if self.sees_exactly(of) { self.figures_now(of) } else { *self.levels.published_dirty(of) }
+    }
+
+    fn figures_now(&self, of: MemcgSlot) -> Figures {
+        if of == MemcgId::ROOT.slot {
+            let totals = &self.totals;
+            let state = DirtyState { dirty: totals.file_dirty, writeback: totals.writeback };
+            return Figures { file: totals.file, state };
+        }
+        let mut sum = Figures::default();
+        self.memcgs.subtree(of).for_each(|slot| sum.add(&self.memcgs[slot].figures()));
+        sum
+    }
+}
+
+const fn percent_of_4096(percent: u32) -> u64 {
+    percent as u64 * 4096 / 100
+}
+
+/// So many 4096ths of something.
+fn part_of(pages: u64, parts: u64) -> u64 {
+    (u128::from(pages) * u128::from(parts) / 4096) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn domain(dirtyable: u64, background: u64, hard: u64, unclean: u64) -> Domain {
+        let state = DirtyState { dirty: unclean, writeback: 0 };
+        Domain { of: MemcgId::ROOT.slot, state, thresholds: Thresholds::new(dirtyable, background, hard) }
+    }
+
+    #[test]
+    fn ratios_are_rounded_as_in_a_kernel() {
+        assert_eq!((percent_of_4096(20), percent_of_4096(10)), (819, 409));
+        assert_eq!(part_of(32_768, 819), 6552);
+    }
+
+    #[test]
+    fn whoever_begins_has_an_eighth_of_the_room() {
+        let domain = domain(100_000, 10_000, 20_000, 4_000);
+        assert_eq!(domain.part(0, 1000), 2_000);
+        assert_eq!(domain.part(500, 1000), 10_000);
+        assert_eq!(domain.part(1000, 1000), 20_000);
+        assert_eq!(domain.part(0, 0), 20_000, "where nobody wrote, nobody has to share");
+    }
+
+    proptest! {
+        /// Invariant 9.
+        #[test]
+        fn the_scale_is_in_order(dirtyable in 0..1_u64 << 40, background in 0..1_u64 << 40, hard in 0..1_u64 << 40) {
+            let t = Thresholds::new(dirtyable, background, hard);
+            prop_assert!(t.background <= t.freerun && t.freerun <= t.hard && t.hard <= dirtyable);
+            prop_assert!(t.background < t.hard || t.hard == 0);
+        }
+
+        /// Invariant 9.
+        #[test]
+        fn the_limit_rises_at_once_and_falls_by_a_32nd(
+            steps in prop::collection::vec((0..1_u64 << 20, 0..1_u64 << 20, 0..500_u64), 1..100),
+        ) {
+            let (mut limit, mut now) = (FallingLimit::default(), 0);
+            for (hard, unclean, later) in steps {
+                now += later;
+                let domain = domain(1 << 30, 0, hard, unclean);
+                let before = limit.limit;
+                limit.update(&domain, now);
+                prop_assert!(limit.limit >= hard && limit.get(&domain) == limit.limit);
+                prop_assert!(before.saturating_sub(limit.limit) <= before.div_ceil(32));
+            }
+        }
     }
 }

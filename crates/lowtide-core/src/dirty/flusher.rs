@@ -1,8 +1,26 @@
 //! What the flusher of a device does next.
+//!
+//! One flusher writes to a device, for all groups. Between pieces of work it asks what is next, and gets, in this order:
+//!
+//! 1. what reclaim asked for: everything dirty of a group in which it met nothing but dirty pages;
+//! 2. *periodic* work, once an interval: everything that has been dirty for long;
+//! 3. *background* work: while more of a domain is dirty than its background limit, what is being written not counted, or while the device has more than its
+//!    part of that limit; a slice at a time, so that it is looked at again.
+//!
+//! The root's domain comes first, since everybody's pages count there; groups take turns. Background work that led to no write (all of it is being stored to, or
+//! has failed and waits) is not given again before the flusher has slept. Source: B10.
 
+use super::MS;
+use super::bandwidth::WriteRate;
+use super::domain::Domain;
+use super::proportions::Fading;
 use super::wb::DeviceId;
 use crate::engine::Engine;
-use crate::units::MemcgId;
+use crate::units::{MemcgId, MemcgSlot};
+use std::collections::BTreeSet;
+
+/// Pages that a slice is a multiple of.
+const SLICE: u64 = 1024;
 
 /// Why pages are to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,22 +46,59 @@ pub struct FlushWork {
     pub older_than: Option<u64>,
 }
 
-/// The flusher of a device, as far as the engine knows it.
+/// A device, with what is known of its flusher.
 #[derive(Debug)]
 pub(super) struct Device {
     /// The flusher is at work.
     pub(super) writing: bool,
-    /// Pages whose writes were begun, ever.
-    pub(super) started: u64,
-    /// When old pages were last looked for.
-    pub(super) looked: u64,
+    /// Groups that have dirty pages on it.
+    pub(super) dirty: BTreeSet<MemcgSlot>,
+    /// Dirty pages, not being written.
+    pub(super) reclaimable: u64,
+    /// Pages being written.
+    pub(super) writeback: u64,
+    /// Pages whose writes were begun and have not failed, ever.
+    pub(super) begun: u64,
+    /// Pages written, ever.
+    pub(super) written: u64,
+    /// The same, fading.
+    pub(super) completions: Fading,
+    pub(super) write_rate: WriteRate,
+    /// When old pages were last looked for (ns).
+    looked: u64,
     /// Groups for which reclaim asked.
-    pub(super) asked: Vec<MemcgId>,
+    asked: Vec<MemcgId>,
+    /// The group whose turn was last.
+    turn: MemcgSlot,
+    /// Background work that was given last, and what had been begun then.
+    given: Option<(MemcgSlot, u64)>,
+    /// Background work that led to nothing since the flusher last slept.
+    fruitless: Vec<MemcgSlot>,
 }
 
 impl Device {
-    pub(super) const fn new(now: u64) -> Self {
-        Self { writing: false, started: 0, looked: now, asked: Vec::new() }
+    pub(super) fn new(now: u64) -> Self {
+        Self {
+            writing: false,
+            dirty: BTreeSet::new(),
+            reclaimable: 0,
+            writeback: 0,
+            begun: 0,
+            written: 0,
+            completions: Fading::default(),
+            write_rate: WriteRate::new(now / MS),
+            looked: now,
+            asked: Vec::new(),
+            turn: MemcgId::ROOT.slot,
+            given: None,
+            fruitless: Vec::new(),
+        }
+    }
+
+    /// Groups with dirty pages, from the one after the last turn on.
+    fn in_turn(&self) -> impl Iterator<Item = MemcgSlot> {
+        let after = (std::ops::Bound::Excluded(self.turn), std::ops::Bound::Unbounded);
+        self.dirty.range(after).chain(self.dirty.range(..=self.turn)).copied()
     }
 }
 
@@ -53,55 +108,177 @@ impl Engine {
     /// # Panics
     /// When there is no such device.
     pub fn set_writing(&mut self, device: DeviceId, writing: bool) {
-        self.dirty.device(device).writing = writing;
+        let device = self.dirty.device_mut(device);
+        device.writing = writing;
+        if !writing {
+            device.given = None;
+            device.fruitless.clear();
+        }
     }
 
-    /// Reclaim met nothing but dirty pages in a group ([`Step::WakeFlushers`](crate::Step::WakeFlushers)): all that is dirty there is to be written. The driver wakes the flushers of
-    /// the devices that are returned: those on which the group or those below it have dirty pages. A kernel does not tell groups apart here: it passes [`MemcgId::ROOT`]. Cost: O(groups below).
+    /// Reclaim met nothing but dirty pages in a group ([`Step::WakeFlushers`](crate::Step::WakeFlushers)): all that is dirty there is to be written. Returns
+    /// the devices whose flushers the driver wakes: those on which the group or those below it have dirty pages. A kernel
+    /// does not tell groups apart here: it passes [`MemcgId::ROOT`]. Cost: O(groups with dirty pages).
     pub fn ask_to_flush(&mut self, below: MemcgId) -> Vec<DeviceId> {
-        let _ = below;
-        Vec::new()
+        if !self.alive(below) {
+            return Vec::new();
+        }
+        let has_dirty = |dirty: &BTreeSet<_>| dirty.iter().any(|&at| self.memcgs.is_below(at, below.slot));
+        let devices = (0..).map(DeviceId).zip(&self.dirty.devices);
+        let asked: Vec<_> = devices
+            .filter(|(_, device)| device.as_ref().is_some_and(|device| has_dirty(&device.dirty)))
+            .map(|(id, _)| id)
+            .collect();
+        for &id in &asked {
+            let device = self.dirty.device_mut(id);
+            if below == MemcgId::ROOT {
+                device.asked.clear();
+            }
+            if !device.asked.contains(&MemcgId::ROOT) && !device.asked.contains(&below) {
+                device.asked.push(below);
+            }
+        }
+        asked
     }
 
     /// What the flusher of a device should do next. `None`: sleep until somebody wakes it, or until [`Engine::next_flush`].
     ///
-    /// Between two pieces of this work it may do work of its own (a sync).
+    /// Between two pieces of this work it may do work of its own (a sync). Cost: O(groups with dirty pages on the device, and what is below them).
     ///
     /// # Panics
     /// When there is no such device.
     pub fn flusher_work(&mut self, device: DeviceId, now: u64) -> Option<FlushWork> {
         self.dirty.tell_time(now);
-        let _ = device;
-        None
+        let dev = self.dirty.device_mut(device);
+        dev.write_rate.update(now / MS, dev.written, dev.writeback > 0);
+        if dev.given.is_some_and(|(_, begun)| begun == dev.begun) {
+            let (group, _) = dev.given.take().expect("it is some");
+            dev.fruitless.push(group);
+        }
+        self.asked_work(device).or_else(|| self.periodic_work(device, now)).or_else(|| {
+            let domain = self.background_domain(device)?;
+            let work = self.slice(device, &domain);
+            let dev = self.dirty.device_mut(device);
+            dev.given = Some((domain.of, dev.begun));
+            Some(work)
+        })
     }
 
-    /// When the flusher of a device has to look for old pages, if nobody wakes it before (ns). `None` if it need not.
+    /// When the flusher of a device has to look for old pages, if nobody wakes it before (ns). `None`: never.
     ///
     /// # Panics
     /// When there is no such device.
     #[must_use]
     pub fn next_flush(&self, device: DeviceId) -> Option<u64> {
-        let _ = device;
-        None
+        let interval = self.dirty.timers.interval_ns;
+        (interval > 0).then(|| self.dirty.device(device).looked.saturating_add(interval))
     }
 
-    /// Whether more is dirty than the background limit of some group with dirty pages on a device, or of the whole, allows.
+    /// Whether more is dirty than the background limit of the root, or of some group with dirty pages on a device, allows, or than the device's part of it. Cost: as
+    /// [`Engine::flusher_work`].
     ///
     /// # Panics
     /// When there is no such device.
     #[must_use]
     pub fn over_background(&self, device: DeviceId) -> bool {
-        let _ = device;
-        false
+        self.domains_over_background(device).next().is_some()
     }
 
-    /// What a device is estimated to write, in pages a second: the sum over the groups that write to it.
+    /// What a device is estimated to write, in pages a second.
     ///
     /// # Panics
     /// When there is no such device.
     #[must_use]
     pub fn write_bandwidth(&self, device: DeviceId) -> u64 {
-        let _ = device;
-        0
+        self.dirty.device(device).write_rate.average
     }
+
+    fn asked_work(&mut self, device: DeviceId) -> Option<FlushWork> {
+        while let Some(group) = self.dirty.device_mut(device).asked.pop() {
+            let pages = if self.alive(group) { self.dirty_on(device, group.slot) } else { 0 };
+            if pages > 0 {
+                let group = (group != MemcgId::ROOT).then_some(group);
+                return Some(FlushWork { reason: FlushReason::Reclaim, group, pages, older_than: None });
+            }
+        }
+        None
+    }
+
+    fn periodic_work(&mut self, device: DeviceId, now: u64) -> Option<FlushWork> {
+        let due = self.next_flush(device).is_some_and(|at| now >= at);
+        let old = now.checked_sub(self.dirty.timers.expire_ns);
+        let device = self.dirty.device_mut(device);
+        if due {
+            device.looked = now;
+        }
+        let pages = device.reclaimable;
+        (due && old.is_some() && pages > 0).then_some(FlushWork {
+            reason: FlushReason::Periodic,
+            group: None,
+            pages,
+            older_than: old,
+        })
+    }
+
+    fn background_domain(&mut self, device: DeviceId) -> Option<Domain> {
+        let fruitless = &self.dirty.device(device).fruitless;
+        if fruitless.contains(&MemcgId::ROOT.slot) {
+            // That was everything.
+            return None;
+        }
+        let (turn, domain) =
+            self.domains_over_background(device).find(|(_, domain)| !fruitless.contains(&domain.of))?;
+        if let Some(turn) = turn {
+            self.dirty.device_mut(device).turn = turn;
+        }
+        Some(domain)
+    }
+
+    /// Domains above their background limits: the root's, or those of groups with dirty pages on the device, each with the group in whose turn it was found.
+    fn domains_over_background(&self, device: DeviceId) -> impl Iterator<Item = (Option<MemcgSlot>, Domain)> {
+        let dev = self.dirty.device(device);
+        let period = self.dirty.period();
+        let root = self.domain(MemcgId::ROOT.slot);
+        let share = (dev.completions.get(period), self.completions(root.of));
+        let root = (dev.reclaimable > 0 && over(&root, dev.reclaimable, share)).then_some((None, root));
+        let groups = dev.in_turn().filter(|&slot| slot != MemcgId::ROOT.slot).flat_map(move |slot| {
+            let wb = self.memcgs[slot].dirty.wb(device).expect("it has dirty pages there");
+            let domains = self.domains(slot).filter(|domain| domain.of != MemcgId::ROOT.slot);
+            let above = domains.filter(move |domain| {
+                let share = (wb.completions.get(period), self.completions(domain.of));
+                over(domain, wb.reclaimable, share)
+            });
+            above.map(move |domain| (Some(slot), domain))
+        });
+        root.into_iter().chain(groups)
+    }
+
+    /// A piece of background work.
+    fn slice(&self, device: DeviceId, domain: &Domain) -> FlushWork {
+        let bandwidth = self.dirty.device(device).write_rate.average;
+        let pages = (bandwidth / 2).min(domain.thresholds.hard / 8) + SLICE;
+        FlushWork {
+            reason: FlushReason::Background,
+            group: (domain.of != MemcgId::ROOT.slot).then(|| self.memcgs.id(domain.of)),
+            pages: pages / SLICE * SLICE,
+            older_than: None,
+        }
+    }
+
+    /// Dirty pages that a group and those below it have on a device.
+    fn dirty_on(&self, device: DeviceId, below: MemcgSlot) -> u64 {
+        let dev = self.dirty.device(device);
+        if below == MemcgId::ROOT.slot {
+            return dev.reclaimable;
+        }
+        let groups = dev.dirty.iter().filter(|&&at| self.memcgs.is_below(at, below));
+        groups.filter_map(|&at| self.memcgs[at].dirty.wb(device)).map(|wb| wb.reclaimable).sum()
+    }
+}
+
+/// Whether a domain is above its background limit, or somebody who wrote a `share` of it, with dirty pages of his own, above his part.
+fn over(domain: &Domain, reclaimable: u64, (share, all): (u64, u64)) -> bool {
+    let thresholds = domain.thresholds;
+    let part = u128::from(domain.part(share, all)) * u128::from(thresholds.background);
+    domain.over_background() || u128::from(reclaimable) * u128::from(thresholds.hard) > part
 }

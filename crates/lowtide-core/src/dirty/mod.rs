@@ -48,6 +48,7 @@ mod wb;
 mod write_budget;
 
 pub use balance::{Balance, Dirtier, Throttled};
+pub(crate) use domain::Figures;
 pub use domain::{DirtyState, Thresholds};
 pub use flusher::{FlushReason, FlushWork};
 pub use limits::{DirtyLimits, DirtyLimitsError, DirtyShare, DirtyTimers, DirtyTimersError};

@@ -6,14 +6,17 @@
 //!
 //! Memory of spaces without a device (anonymous memory, or a driver that does not care) is counted as dirty and nothing else.
 
+use super::MS;
 use super::balance::Throttled;
-use super::bandwidth::Rates;
+use super::bandwidth::{DirtyRate, WriteRate};
 use super::domain::FallingLimit;
 use super::flusher::Device;
 use super::limits::{DirtyLimits, DirtyLimitsError, DirtyTimers, DirtyTimersError};
 use super::proportions::{Fading, Period};
 use crate::engine::Engine;
-use crate::units::{MemcgId, MemcgSlot, SpaceId};
+use crate::folio::Flags;
+use crate::units::{LruType, MemcgId, MemcgSlot, SpaceId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Something that takes writes at a rate of its own. Made by [`Engine::add_device`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -34,13 +37,16 @@ pub(super) struct Wb {
     pub(super) completions: Fading,
     /// It has more than its share and its domain is at the limit: writers look more often.
     pub(super) exceeded: bool,
-    /// Pages that a writer may make dirty at most before it looks.
+    /// Pages that became dirty since one of its writers last looked, and how many may.
+    pub(super) unchecked: u64,
     pub(super) check_every: u64,
-    pub(super) rates: Rates,
+    pub(super) write_rate: WriteRate,
+    pub(super) dirty_rate: DirtyRate,
 }
 
 impl Wb {
-    fn new(device: DeviceId, check_every: u64, now: u64) -> Self {
+    fn new(device: DeviceId, exact: bool, known: &WriteRate, now: u64) -> Self {
+        let write_rate = WriteRate::like(known, now);
         Self {
             device,
             reclaimable: 0,
@@ -49,8 +55,11 @@ impl Wb {
             written: 0,
             completions: Fading::default(),
             exceeded: false,
-            check_every,
-            rates: Rates::new(now),
+            unchecked: 0,
+            // With exact figures the first page decides how often its writers look.
+            check_every: if exact { 1 } else { u64::MAX },
+            write_rate,
+            dirty_rate: DirtyRate::new(write_rate.average, now),
         }
     }
 
@@ -66,7 +75,8 @@ impl Wb {
         self.dirtied += other.dirtied;
         self.written += other.written;
         self.completions.add(other.completions.get(period), period);
-        self.rates.skip(other.dirtied, other.written);
+        self.dirty_rate.skip(other.dirtied);
+        self.write_rate.skip(other.written);
     }
 }
 
@@ -83,25 +93,6 @@ pub(crate) struct GroupDirty {
 impl GroupDirty {
     pub(super) fn wb(&self, device: DeviceId) -> Option<&Wb> {
         self.wbs.iter().find(|wb| wb.device == device)
-    }
-
-    /// What the group has on a device, from now on if it had nothing.
-    pub(super) fn wb_mut(&mut self, device: DeviceId, dirty: &Dirty) -> &mut Wb {
-        let at = self.wbs.iter().position(|wb| wb.device == device).unwrap_or_else(|| {
-            // With exact figures the first page decides how often its writer looks.
-            let check_every = if dirty.exact { 1 } else { u64::MAX };
-            self.wbs.push(Wb::new(device, check_every, dirty.now));
-            self.wbs.len() - 1
-        });
-        &mut self.wbs[at]
-    }
-
-    /// Takes over what a child has that is removed.
-    pub(crate) fn inherit(&mut self, child: &Self, dirty: &Dirty) {
-        for wb in &child.wbs {
-            self.wb_mut(wb.device, dirty).inherit(wb, dirty.period());
-        }
-        self.throttled.add(child.throttled);
     }
 }
 
@@ -154,7 +145,16 @@ impl Dirty {
         self.now = self.now.max(now);
     }
 
-    pub(super) fn device(&mut self, id: DeviceId) -> &mut Device {
+    /// # Panics
+    /// When there is no such device.
+    pub(super) fn device(&self, id: DeviceId) -> &Device {
+        let device = self.devices.get(id.0 as usize).and_then(Option::as_ref);
+        device.unwrap_or_else(|| panic!("there is no device {}", id.0))
+    }
+
+    /// # Panics
+    /// When there is no such device.
+    pub(super) fn device_mut(&mut self, id: DeviceId) -> &mut Device {
         let device = self.devices.get_mut(id.0 as usize).and_then(Option::as_mut);
         device.unwrap_or_else(|| panic!("there is no device {}", id.0))
     }
@@ -223,7 +223,9 @@ impl Engine {
         if !self.alive(id) {
             return Err(DirtyLimitsError::Gone);
         }
-        self.memcgs[id].dirty.limits = Some(limits);
+        let group = &mut self.memcgs[id].dirty;
+        group.limits = Some(limits);
+        group.falling = FallingLimit::default();
         Ok(())
     }
 
@@ -256,7 +258,45 @@ impl Engine {
     /// What a group has on a device, from now on if it had nothing.
     #[inline]
     pub(super) fn wb_mut(&mut self, slot: MemcgSlot, device: DeviceId) -> &mut Wb {
-        self.memcgs[slot].dirty.wb_mut(device, &self.dirty)
+        self.wb_and_device(slot, device).0
+    }
+
+    /// What a group has on a device, from now on if it had nothing, and the device.
+    #[inline]
+    pub(super) fn wb_and_device(&mut self, slot: MemcgSlot, id: DeviceId) -> (&mut Wb, &mut Device) {
+        let (now, exact) = (self.dirty.now / MS, self.dirty.exact);
+        let device = self.dirty.device_mut(id);
+        let wbs = &mut self.memcgs[slot].dirty.wbs;
+        let at = wbs.iter().position(|wb| wb.device == id).unwrap_or_else(|| {
+            wbs.push(Wb::new(id, exact, &device.write_rate, now));
+            wbs.len() - 1
+        });
+        (&mut wbs[at], device)
+    }
+
+    /// Pages that a group and those below it wrote lately, to all devices, as `proportions.rs` counts.
+    pub(super) fn completions(&self, of: MemcgSlot) -> u64 {
+        let period = self.dirty.period();
+        if of == MemcgId::ROOT.slot {
+            return self.dirty.completions.get(period);
+        }
+        let groups = self.memcgs.subtree(of).map(|slot| &self.memcgs[slot].dirty);
+        groups.flat_map(|group| &group.wbs).map(|wb| wb.completions.get(period)).sum()
+    }
+
+    /// A group that is removed leaves what it has on devices to its parent. Its spaces are the parent's already.
+    pub(crate) fn reparent_dirty(&mut self, child: MemcgSlot, parent: MemcgSlot) {
+        let gone = std::mem::take(&mut self.memcgs[child].dirty);
+        let period = self.dirty.period();
+        for wb in &gone.wbs {
+            self.wb_mut(parent, wb.device).inherit(wb, period);
+            let device = self.dirty.device_mut(wb.device);
+            device.dirty.remove(&child);
+            if wb.reclaimable > 0 {
+                device.dirty.insert(parent);
+            }
+        }
+        self.memcgs[parent].dirty.throttled.add(gone.throttled);
     }
 
     /// Where pages of a space are counted: its device and group. `None` without a device.
@@ -264,5 +304,43 @@ impl Engine {
     pub(super) fn place_of(&self, space: SpaceId) -> Option<(DeviceId, MemcgSlot)> {
         let device = self.dirty.device_of(space)?;
         Some((device, self.slot_of_space(space)?))
+    }
+
+    /// Recounts what groups have on devices (`fault-and-writeback.md` D, 8).
+    pub(crate) fn validate_devices(&self) -> Result<(), String> {
+        let mut recounted: BTreeMap<(MemcgSlot, DeviceId), [u64; 2]> = BTreeMap::new();
+        for (_, f) in self.folios.iter().filter(|(_, f)| f.lru_type() == LruType::File) {
+            let Some((device, slot)) = self.place_of(f.owner().space) else { continue };
+            let [reclaimable, writeback] = recounted.entry((slot, device)).or_default();
+            *reclaimable += if f.flags.contains(Flags::DIRTY) { f.pages() } else { 0 };
+            *writeback += if f.flags.contains(Flags::WRITEBACK) { f.pages() } else { 0 };
+        }
+        recounted.retain(|_, counts| *counts != [0; 2]);
+        let groups = || self.memcgs.subtree(MemcgId::ROOT.slot);
+        let wbs = || groups().flat_map(|slot| self.memcgs[slot].dirty.wbs.iter().map(move |wb| (slot, wb)));
+        let kept: BTreeMap<_, _> = wbs()
+            .map(|(slot, wb)| ((slot, wb.device), [wb.reclaimable, wb.writeback]))
+            .filter(|(_, counts)| *counts != [0; 2])
+            .collect();
+        if kept != recounted {
+            return Err(format!(
+                "dirty pages and those under writeback: recounted {recounted:?}, kept {kept:?}"
+            ));
+        }
+        for (id, device) in (0..).map(DeviceId).zip(&self.dirty.devices) {
+            let Some(device) = device else { continue };
+            let here = || wbs().filter(|(_, wb)| wb.device == id);
+            let reclaimable: u64 = here().map(|(_, wb)| wb.reclaimable).sum();
+            let writeback: u64 = here().map(|(_, wb)| wb.writeback).sum();
+            let dirty: BTreeSet<_> =
+                here().filter(|(_, wb)| wb.reclaimable > 0).map(|(slot, _)| slot).collect();
+            if (device.reclaimable, device.writeback, &device.dirty) != (reclaimable, writeback, &dirty) {
+                return Err(format!(
+                    "device {} has {device:?}, its groups {reclaimable}, {writeback}, {dirty:?}",
+                    id.0
+                ));
+            }
+        }
+        Ok(())
     }
 }

@@ -6,6 +6,7 @@
 //! `reclaim.md` §5.2, 5.6, 6.1.
 
 use super::Published;
+use crate::dirty::Figures;
 use crate::units::MemcgSlot;
 
 /// One group's part.
@@ -16,6 +17,7 @@ struct Level {
     nonresident_age: u64,
     /// Sizes and counts here and below, as of the last publication.
     published: Published,
+    published_dirty: Figures,
 }
 
 /// All groups' parts. See the module documentation.
@@ -62,21 +64,28 @@ impl Levels {
         &self.levels[slot.index()].published
     }
 
+    /// What limits of dirty data are computed from, here and below, as of the last publication.
+    pub(crate) fn published_dirty(&self, slot: MemcgSlot) -> &Figures {
+        &self.levels[slot.index()].published_dirty
+    }
+
     #[cfg(test)]
     pub(super) fn published_mut(&mut self, slot: MemcgSlot) -> &mut Published {
         &mut self.levels[slot.index()].published
     }
 
     /// Replaces everything that is published. `own` are the exact counts of each group without those below.
-    pub(crate) fn publish(&mut self, own: impl Iterator<Item = (MemcgSlot, Published)>) {
+    pub(crate) fn publish(&mut self, own: impl Iterator<Item = (MemcgSlot, Published, Figures)>) {
         for level in &mut self.levels {
             level.published = Published::default();
+            level.published_dirty = Figures::default();
         }
-        for (slot, own) in own {
+        for (slot, own, dirty) in own {
             let mut at = Some(slot);
             while let Some(slot) = at {
                 let level = &mut self.levels[slot.index()];
                 level.published.add(&own);
+                level.published_dirty.add(&dirty);
                 at = level.parent;
             }
         }

@@ -17,6 +17,8 @@ use crate::units::{FolioId, LruType};
 pub(crate) struct Scan {
     pub(crate) scanned: u64,
     pub(crate) isolated: u64,
+    /// Moved without being isolated.
+    pub(crate) sorted: u64,
     /// The folio budget was used up.
     pub(crate) exhausted: bool,
     /// Dirty file pages met, and those of them not yet under writeback (for the rule of before S11).
@@ -47,7 +49,6 @@ impl Locked<'_> {
             return scan;
         }
         let mut left = folios;
-        let mut sorted = 0;
         let mut skipped = Vec::new();
         let mut skipped_pages = 0;
         let oldest = self.lv.gens.lists[slot(self.lv.gens.min_seq[t as usize])][t as usize];
@@ -59,7 +60,7 @@ impl Locked<'_> {
             let pages = self.folios[id].pages();
             scan.scanned += pages;
             match self.sort(id, t, tier_limit, &mut scan) {
-                Sorted::Away => sorted += pages,
+                Sorted::Away => scan.sorted += pages,
                 Sorted::Isolate => {
                     self.isolate(id);
                     out.push(id);
@@ -79,7 +80,7 @@ impl Locked<'_> {
             self.folios.push_young(oldest, id);
         }
         scan.exhausted = left == 0;
-        self.events.pgrefill += sorted;
+        self.events.pgrefill += scan.sorted;
         scan
     }
 

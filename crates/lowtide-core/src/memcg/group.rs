@@ -1,13 +1,13 @@
 //! One group: a counter, its lists, and what it has counted.
 
 use super::{Counter, SharedCursor};
-use crate::dirty::GroupDirty;
+use crate::dirty::{DirtyState, Figures, GroupDirty};
 use crate::folio::FolioTable;
 use crate::high::GroupHigh;
 use crate::hooks::LimitHooks;
 use crate::lruvec::Lruvec;
 use crate::stat::{Events, MemcgEvents};
-use crate::units::MemcgSlot;
+use crate::units::{LruType, MemcgSlot};
 
 /// One budget. `charge.rs` and `memcg/` are the only writers of its counters.
 #[derive(Debug)]
@@ -84,5 +84,11 @@ impl Memcg {
             high: GroupHigh::default(),
             hooks: None,
         }
+    }
+
+    /// What limits of dirty data are computed from, without what is below.
+    pub(crate) const fn figures(&self) -> Figures {
+        let state = DirtyState { dirty: self.file_dirty, writeback: self.file_writeback };
+        Figures { file: self.resident[LruType::File as usize], state }
     }
 }

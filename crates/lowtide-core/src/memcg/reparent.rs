@@ -32,13 +32,11 @@ impl Engine {
         let (events, resident, lists) = (gone.events, gone.resident, gone.lruvec.take_lists());
         let sums = [gone.file_dirty, gone.file_writeback, gone.swapcached, gone.swap_only, gone.reserved];
         let unevictable = gone.lruvec.unevictable;
-        let dirty = std::mem::take(&mut gone.dirty);
         for list in lists {
             self.folios.drop_list(list);
         }
         let heir = &mut self.memcgs[parent];
         heir.events.add(&events);
-        heir.dirty.inherit(&dirty, &self.dirty);
         for t in LruType::ALL {
             heir.resident[t as usize] += resident[t as usize];
         }
@@ -53,6 +51,7 @@ impl Engine {
             *theirs += sum;
         }
         heir.lruvec.unevictable += unevictable;
+        self.reparent_dirty(child, parent);
     }
 
     fn reparent_generations(&mut self, child: MemcgSlot, parent: MemcgSlot) {

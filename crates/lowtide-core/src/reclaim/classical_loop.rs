@@ -116,7 +116,7 @@ impl Reclaim {
                 self.classical.take(t, active, n);
                 if self.classical.may_deactivate[t as usize] {
                     self.isolations += 1;
-                    shrink_active(&mut engine.locked(self.group), t, n, facts);
+                    self.sorted += shrink_active(&mut engine.locked(self.group), t, n, facts);
                 } else {
                     self.skipped_deactivate = true;
                 }
@@ -124,7 +124,7 @@ impl Reclaim {
             }
             if self.too_many_isolated(engine, t) {
                 if !std::mem::replace(&mut self.classical.waited_for_isolated, true) {
-                    self.nap(ThrottleReason::Isolated);
+                    self.nap(engine, ThrottleReason::Isolated);
                     return;
                 }
                 // Waited once in vain: leave this list alone in this pass.
@@ -156,11 +156,11 @@ impl Reclaim {
     }
 
     /// Anonymous memory is aged if there is swap at all, be it full (`reclaim.md` §5.3, 7.5).
-    fn age_anon<F: Facts>(&self, engine: &mut Engine, facts: &mut F) {
+    fn age_anon<F: Facts>(&mut self, engine: &mut Engine, facts: &mut F) {
         let page_bytes = engine.page_bytes;
         let mut lru = engine.locked(self.group);
         if lru.swap.total_pages > 0 && lru.inactive_is_low(LruType::Anon, page_bytes) {
-            shrink_active(&mut lru, LruType::Anon, SWAP_CLUSTER_MAX, facts);
+            self.sorted += shrink_active(&mut lru, LruType::Anon, SWAP_CLUSTER_MAX, facts);
         }
     }
 
@@ -182,7 +182,8 @@ impl Reclaim {
 
 /// Moves folios from the tail of an active list to the head of the inactive one; only referenced executable file
 /// memory stays (`reclaim.md` §5.4).
-fn shrink_active<F: Facts>(lru: &mut Locked<'_>, t: LruType, pages: u64, facts: &mut F) {
+/// Returns the pages that it looked at.
+fn shrink_active<F: Facts>(lru: &mut Locked<'_>, t: LruType, pages: u64, facts: &mut F) -> u64 {
     let mut batch = Vec::new();
     let looked_at = lru.isolate_classical(t, true, pages, &mut batch);
     lru.events.pgrefill += looked_at;
@@ -200,4 +201,5 @@ fn shrink_active<F: Facts>(lru: &mut Locked<'_>, t: LruType, pages: u64, facts: 
         lru.put_back_classical(id);
     }
     lru.cost_of_rotation(t, rotated);
+    looked_at
 }

@@ -32,6 +32,7 @@ impl Reclaim {
             let counted = if exact || scan.isolated > 0 || scan.exhausted { scan.scanned } else { 0 };
             total += counted;
             taken += scan.isolated;
+            self.sorted += scan.sorted;
             self.pass.file_taken += scan.file_taken;
             if !lru.policy.has(Switches::S10) {
                 self.pass.unqueued_dirty += scan.unqueued_dirty;

@@ -109,6 +109,7 @@ pub struct Reclaim {
     pub(super) priority: u32,
     passes: u32,
     pub(super) isolations: u32,
+    pub(super) sorted: u64,
     pub(super) reclaimed: u64,
     /// This thread owns a walk context: look-around promotes as the aging walk does.
     pub(super) walking: bool,
@@ -152,6 +153,7 @@ impl Reclaim {
             priority: DEF_PRIORITY,
             passes: 0,
             isolations: 0,
+            sorted: 0,
             reclaimed: 0,
             walking: false,
             full_walk: false,
@@ -195,6 +197,12 @@ impl Reclaim {
     #[must_use]
     pub const fn isolations(&self) -> u32 {
         self.isolations
+    }
+
+    /// Pages looked at so far that were moved within the lists without being isolated (`pgrefill`): no `pgscan`, but work all the same.
+    #[must_use]
+    pub const fn sorted(&self) -> u64 {
+        self.sorted
     }
 
     /// The aging job to feed after [`Step::Walk`].
@@ -443,9 +451,5 @@ impl Reclaim {
             Reason::Kswapd => &mut events.pgsteal_kswapd,
             Reason::Proactive => &mut events.pgsteal_proactive,
         } += pages;
-    }
-
-    pub(super) fn nap(&mut self, reason: ThrottleReason) {
-        self.pending.push_back(Step::Throttle(reason, reason.timeout_ns()));
     }
 }

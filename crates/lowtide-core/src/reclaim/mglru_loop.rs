@@ -138,10 +138,8 @@ impl Reclaim {
         }
     }
 
-    fn leave_mglru(&mut self, engine: &Engine) {
-        if self.wake_at_loop_end(engine.policy) {
-            self.pending.push_back(Step::WakeFlushers);
-        }
+    fn leave_mglru(&mut self, engine: &mut Engine) {
+        self.wake_at_loop_end(engine);
         self.at = At::LruvecEnd;
     }
 }

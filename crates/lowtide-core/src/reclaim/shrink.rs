@@ -10,7 +10,7 @@
 //! the swap cache, marked like a dirty file folio, and a later batch finds it at the eviction end, clean.
 //! Source: `reclaim.md` §4.1, 5.5.
 
-use super::invocation::{Reason, Reclaim, Step};
+use super::invocation::{Reason, Reclaim};
 use crate::engine::Engine;
 use crate::folio::Flags;
 use crate::lruvec::{Facts, Shadow};
@@ -292,8 +292,8 @@ impl Reclaim {
         }
         self.reclaimed += self.batch.stat.reclaimed;
         self.batch.reclaimed_in_all += self.batch.stat.reclaimed;
-        if self.batch.first_pass && self.account_writeback(engine.policy) {
-            self.pending.push_back(Step::WakeFlushers);
+        if self.batch.first_pass {
+            self.account_writeback(engine);
         }
         !self.batch.freed.is_empty()
     }

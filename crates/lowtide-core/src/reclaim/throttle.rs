@@ -15,7 +15,8 @@ use super::invocation::{Reason, Reclaim, Step};
 use crate::engine::Engine;
 use crate::limits::TICK_NS;
 use crate::lruvec::NodeFlags;
-use crate::policy::{Lists, Policy, Switches};
+use crate::policy::{Lists, Switches};
+use crate::stat::Events;
 
 /// Why a reclaimer sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,9 +54,9 @@ pub(super) struct PassCounts {
 }
 
 impl Reclaim {
-    /// Accounts for the batch that was just shrunk. Returns whether to wake the flushers.
-    pub(super) fn account_writeback(&mut self, policy: Policy) -> bool {
-        let (stat, taken) = (self.batch.stat, self.batch.taken);
+    /// Accounts for the batch that was just shrunk, and wakes the flushers if all of it is waiting for them.
+    pub(super) fn account_writeback(&mut self, engine: &mut Engine) {
+        let (policy, stat, taken) = (engine.policy, self.batch.stat, self.batch.taken);
         self.pass.unqueued_dirty += stat.unqueued_dirty;
         let classical = policy.lists() == Lists::Classical;
         if classical || policy.has(Switches::S15) {
@@ -64,15 +65,46 @@ impl Reclaim {
             self.pass.writeback += stat.writeback;
             self.pass.immediate += stat.immediate;
             self.pass.taken += taken;
+            let events = self.events_of_target(engine);
+            events.nr_shrink_dirty += stat.dirty;
+            events.nr_shrink_congested += stat.congested;
+            events.nr_shrink_writeback += stat.writeback;
+            events.nr_shrink_immediate += stat.immediate;
+            events.nr_shrink_taken += taken;
         }
-        (classical || policy.has(Switches::S11)) && taken > 0 && stat.unqueued_dirty == taken
+        if (classical || policy.has(Switches::S11)) && taken > 0 && stat.unqueued_dirty == taken {
+            self.wake_flushers(engine);
+        }
     }
 
-    /// Before S11: whether to wake the flushers at the end of the lruvec loop.
-    pub(super) fn wake_at_loop_end(&self, policy: Policy) -> bool {
-        !policy.has(Switches::S11)
+    /// Before S11: wakes the flushers at the end of the lruvec loop.
+    pub(super) fn wake_at_loop_end(&mut self, engine: &mut Engine) {
+        if !engine.policy.has(Switches::S11)
             && self.pass.unqueued_dirty > 0
             && self.pass.unqueued_dirty == self.pass.file_taken
+        {
+            self.wake_flushers(engine);
+        }
+    }
+
+    fn wake_flushers(&mut self, engine: &mut Engine) {
+        self.events_of_target(engine).nr_wakeup_flushers += 1;
+        self.pending.push_back(Step::WakeFlushers);
+    }
+
+    /// Sleeps, counted.
+    pub(super) fn nap(&mut self, engine: &mut Engine, reason: ThrottleReason) {
+        let events = self.events_of_target(engine);
+        *match reason {
+            ThrottleReason::Congested => &mut events.nr_throttled_congested,
+            ThrottleReason::Writeback => &mut events.nr_throttled_writeback,
+            ThrottleReason::Isolated => &mut events.nr_throttled_isolated,
+        } += 1;
+        self.pending.push_back(Step::Throttle(reason, reason.timeout_ns()));
+    }
+
+    fn events_of_target<'a>(&self, engine: &'a mut Engine) -> &'a mut Events {
+        &mut engine.memcgs[self.target].events
     }
 
     /// Sets the flags of congestion, and sleeps where that is the only thing left to do.
@@ -84,15 +116,16 @@ impl Reclaim {
             lv.node.writeback |= pass.writeback > 0 && pass.writeback == pass.taken;
             lv.node.congested |= congested;
             if pass.immediate > 0 {
-                self.nap(ThrottleReason::Writeback);
+                self.nap(engine, ThrottleReason::Writeback);
             }
             return;
         }
         lv.congested |= congested;
         if lv.congested || lv.node.congested {
             if engine.mostly_dirty(self.target) {
-                self.nap(ThrottleReason::Congested);
+                self.nap(engine, ThrottleReason::Congested);
             } else {
+                self.events_of_target(engine).nr_throttled_yield += 1;
                 self.pending.push_back(Step::Yield);
             }
         }

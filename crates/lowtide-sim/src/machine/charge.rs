@@ -59,13 +59,15 @@ impl Ctx {
                 let world = &mut *guard;
                 let now = world.sched.local(self.id) + cost;
                 let scanned = world.pool.engine.pgscan();
-                let (passes, isolations) = (reclaim.passes(), reclaim.isolations());
+                let (passes, isolations, sorted) = (reclaim.passes(), reclaim.isolations(), reclaim.sorted());
                 let step = reclaim.step(&mut world.pool.engine, &mut world.pool.memory, now);
                 let scanned = world.pool.engine.pgscan() - scanned;
+                let sorted = reclaim.sorted() - sorted;
                 let gave_up = reclaim.passes() > passes && reclaim.isolations() == isolations;
                 if !gave_up {
                     let hold = world.costs.batch_lock_ns
-                        + scanned * (world.costs.scan_folio_ns + world.costs.isolate_ns);
+                        + (scanned + sorted) * world.costs.scan_folio_ns
+                        + scanned * world.costs.isolate_ns;
                     cost += world.lruvec_lock.take(world.sched.now, now, hold);
                 }
                 cost += u64::from(reclaim.passes() - passes) * world.costs.reclaim_pass_ns;

@@ -1,0 +1,118 @@
+//! `lowtide sim fill`: how near a writer comes to what the device writes, and how evenly it is held back.
+//!
+//! The time is that from the first write to the end of fsync.
+
+use std::sync::atomic::AtomicU64;
+
+use lowtide::{Policy, Size};
+use lowtide_sim::client::dd::{self, DdConfig, DdResult};
+use lowtide_sim::spec::MachineSpec;
+use lowtide_sim::{MachineConfig, MachineError};
+
+use super::args::{SimArgs, Target};
+use super::error::SimError;
+use super::full::Outcome;
+use super::host::Host;
+use super::row::{Row, RowLatency};
+use super::show::{self, Head};
+use super::{columns, jobs, options};
+use crate::bench::Spread;
+use crate::interrupt;
+use crate::json::LatencyUs;
+use crate::progress::{Patient, Unit};
+
+/// An ordinary machine.
+const MACHINE: &str = "laptop";
+/// The budget if nothing is said.
+const MAX_BYTES: u64 = 256 << 20;
+
+/// One run, decided.
+#[derive(Clone, Debug)]
+struct Plan {
+    machine: MachineSpec,
+    config: DdConfig,
+    seed: u64,
+}
+
+impl Plan {
+    fn new(args: &SimArgs) -> Result<Self, SimError> {
+        let machine = match options::machine(args)? {
+            Some(machine) => machine,
+            None => MachineSpec::load(MACHINE)?,
+        };
+        machine.validate()?;
+        let max = options::group_budget(args, &machine, MAX_BYTES)?;
+        let whole = DdConfig::fill(max);
+        let size = options::data_pages(args, whole.size, machine.page)? * machine.page;
+        Ok(Self { machine, config: DdConfig { size, ..whole }, seed: args.seed })
+    }
+
+    fn head(&self) -> Head {
+        Head {
+            what: format!("{}: {}", Target::Fill.name(), Target::Fill.description()),
+            machine: show::machine(&self.machine),
+            max: Some(self.config.max),
+            data: format!(
+                "a new file of {}, in writes of {}, then fsync",
+                Size::new(self.config.size),
+                Size::new(self.config.block)
+            ),
+            run: "until the file is durable".into(),
+        }
+    }
+
+    fn simulate(&self, policy: Policy, done: &AtomicU64) -> Result<DdResult, MachineError> {
+        let machine = MachineConfig { spec: self.machine.clone(), policy, max: None, seed: self.seed };
+        dd::run(&machine, &self.config, done, interrupt::flag())
+    }
+
+    fn row(&self, policy: Policy, result: &DdResult) -> Row {
+        let row = Row {
+            workload: Target::Fill.name(),
+            world: "sim",
+            system: "lowtide",
+            policy: policy.to_string(),
+            machine: self.machine.name.clone(),
+            max_bytes: Some(self.config.max),
+            data_bytes: Some(self.config.size),
+            page_bytes: self.machine.page,
+            threads: 1,
+            seed: Some(self.seed),
+            latency_us: Some(RowLatency::Whole(LatencyUs::from(&result.latency))),
+            written_bytes: Some(result.written),
+            device_write_mib_per_s: Some(self.machine.device.write_bandwidth as f64 / f64::from(1 << 20)),
+            ..Row::default()
+        };
+        let row = row.on_machine(None, &result.stat, result.latency.len()).with_group(&result.group);
+        let rate = result.written as f64 / f64::from(1 << 20) / (result.stat.now_ns as f64 / 1e9);
+        Row { mib_per_s: Some(Spread::of([rate])), ..row }
+    }
+}
+
+/// Simulates the writer under every policy and prints the rows.
+///
+/// # Errors
+/// Any [`SimError`].
+pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
+    let plan = Plan::new(args)?;
+    let policies = args.policies();
+    let parallel = Host::ask().parallel(plan.machine.pages(), plan.config.size / plan.machine.page)?;
+    plan.head().print(args);
+
+    let progress = Patient::new("bytes", Unit::Bytes, plan.config.size * policies.len() as u64);
+    let results =
+        jobs::run(policies.len(), parallel, progress, |number, done| plan.simulate(policies[number], done));
+    let mut outcome = Outcome::default();
+    for (&policy, result) in policies.iter().zip(results) {
+        let result = result.map_err(|error| SimError::of_machine(policy, error, "simulating fill"))?;
+        let row = plan.row(policy, &result);
+        match result.killed_after_ns {
+            None => outcome.rows.push(row),
+            Some(_) => {
+                outcome.killed(row, format!("out of memory after {} MiB; raise --max", result.written >> 20));
+            }
+        }
+    }
+    show::results(args, &plan.machine, &outcome.rows, columns::FILL, &[])?;
+    outcome.verdict()
+}
