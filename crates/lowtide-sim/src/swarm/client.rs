@@ -118,6 +118,7 @@ impl Crew {
         self.budget.set(world.pool.engine.max(MemcgId::ROOT));
         world.device.slow = self.slow.get();
         world.requests.fails = self.fails.get();
+        world.pool.engine.set_exact_dirty(self.plan.exact);
         if let Some(limits) = self.plan.dirty
             && let Err(error) = world.pool.engine.set_dirty_limits(MemcgId::ROOT, limits)
         {

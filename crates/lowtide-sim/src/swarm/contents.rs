@@ -310,3 +310,46 @@ impl Contents {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: ObjectId = ObjectId(0);
+    const FRAME: FolioId = FolioId(0);
+
+    fn stored(contents: &mut Contents, page: u64) {
+        for event in [PageEvent::Stored, PageEvent::WriteBegan, PageEvent::Written] {
+            contents.on(event, FILE, page, FRAME, 0).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_a_flush_did_not_keep_must_not_be_acknowledged() {
+        let mut contents = Contents::default();
+        stored(&mut contents, 0);
+        let before: Vec<_> = contents.volatile(FILE).collect();
+        assert_eq!(before.len(), 1);
+        assert!(contents.synced(FILE, &before, true).unwrap_err().contains("durable as of 0 and not 1"));
+        assert_eq!(contents.synced(FILE, &before, false), Ok(()), "nobody was told that it is");
+        contents.flush(FlushEvent::Began, 1);
+        contents.flush(FlushEvent::Ended, 1);
+        assert_eq!(contents.synced(FILE, &before, true), Ok(()));
+        assert_eq!(contents.volatile(FILE).count(), 0);
+    }
+
+    #[test]
+    fn a_power_cut_finds_what_was_acknowledged_too_early() {
+        let cut = |acknowledged, seed| {
+            let mut contents = Contents::default();
+            stored(&mut contents, 0);
+            contents.entry(FILE, 0).acknowledged = acknowledged;
+            contents.cut(&[FILE], seed).map(|()| contents.truth(FILE, 0))
+        };
+        let lost = (0..100).filter(|&seed| cut(1, seed).is_err()).count();
+        assert!((20..80).contains(&lost), "some cuts keep the page, some do not: {lost} of 100");
+        let left: Vec<Truth> = (0..100).map(|seed| cut(0, seed).unwrap()).collect();
+        assert!(left.iter().all(|truth| truth.latest == truth.device && truth.latest <= 1));
+        assert!([0, 1].iter().all(|version| left.iter().any(|truth| truth.latest == *version)));
+    }
+}

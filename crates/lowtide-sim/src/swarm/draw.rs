@@ -60,6 +60,7 @@ impl Plan {
             around: dice.one_of(&[0, 16, 16, 64]),
             policy: policy(&mut dice),
             dirty: None,
+            exact: false,
             processes: dice.one_of(&[1, 1, 1, 2, 3]),
             spaces: Vec::new(),
             threads: Vec::new(),
@@ -167,6 +168,8 @@ impl Plan {
             // A cut is of interest where something was acknowledged.
             let few = [0, 1, 10, 10, 100];
             self.threads.iter_mut().filter(|t| t.syncs == 0).for_each(|t| t.syncs = dice.one_of(&few));
+            let some = [0, 5, 20, 50, 100];
+            self.threads.iter_mut().filter(|t| t.writes == 0).for_each(|t| t.writes = dice.one_of(&some));
         }
         let kinds: [fn(u64) -> Fault; 2] = [Fault::FailWrites, Fault::FailFlushes];
         for fault in kinds {
@@ -177,6 +180,7 @@ impl Plan {
             }
         }
         self.faults.sort_by_key(|(at, _)| *at);
+        self.exact = dice.percent(50);
         if dice.percent(40) {
             self.dirty = Some(if dice.percent(50) {
                 let hard = dice.one_of(&[1, 2, 5, 10, 20, 50, 100]);

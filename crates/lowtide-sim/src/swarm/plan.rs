@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   seed=7;cpus=2;budget=64;memory=group;device=nvme;readahead=32;around=16;policy=mglru-S7;processes=1;
-//!   dirty=10:8192b;spaces=file:300,anon:20;threads=0:uniform:m50:w20:s2:f1:z0:p4:t300:o200;
+//!   dirty=10:8192b;figures=exact;spaces=file:300,anon:20;threads=0:uniform:m50:w20:s2:f1:z0:p4:t300:o200;
 //!   faults=90:max:40,120:slow:100,150:cut:3;check=16
 //! ```
 //!
@@ -41,6 +41,8 @@ pub struct Plan {
     pub policy: Policy,
     /// How much may be dirty, background and hard; `None` for what a kernel begins with.
     pub dirty: Option<DirtyLimits>,
+    /// Whether writers see how much is dirty now, or what was last published, as in a kernel.
+    pub exact: bool,
     /// Processes, 1 to 4, each with a mapping of every file and heaps of its own; thread *i* belongs to process *i* modulo their number.
     pub processes: u8,
     /// Files, and heaps of each process.

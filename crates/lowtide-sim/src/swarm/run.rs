@@ -207,6 +207,7 @@ fn cover(plan: &Plan, stats: &[MachineStat], crew: &Crew, overseer: &Overseer) -
     met("memory", "without fault-around", (plan.around == 0).into());
     met("memory", "several processes", (plan.processes > 1).into());
     met("memory", "heaps", plan.spaces.iter().filter(|s| s.kind == SpaceKind::Anon).count() as u64);
+    met("memory", "exact dirty figures", plan.exact.into());
     met("memory", "own dirty limits", plan.dirty.is_some().into());
     met("threads", &format!("up to {}", plan.threads.len().next_power_of_two()), 1);
     for (name, of) in [

@@ -69,6 +69,9 @@ impl fmt::Display for Plan {
         if let Some(DirtyLimits { background, hard }) = self.dirty {
             write!(f, "dirty={}:{};", Share(background), Share(hard))?;
         }
+        if self.exact {
+            write!(f, "figures=exact;")?;
+        }
         write!(f, "processes={};spaces={};", self.processes, list(self.spaces.iter()))?;
         write!(f, "threads={};", list(self.threads.iter()))?;
         if !self.faults.is_empty() {
@@ -180,6 +183,7 @@ impl FromStr for Plan {
                 let [Share(background), Share(hard)] = [background.parse().ok()?, hard.parse().ok()?];
                 Some(DirtyLimits { background, hard })
             })?,
+            exact: parts.optional("figures", |text| (text == "exact").then_some(true))?.unwrap_or(false),
             processes: parts.number("processes")?,
             spaces: parts.need("spaces", items)?,
             threads: parts.need("threads", items)?,
