@@ -245,6 +245,49 @@ fn a_writer_to_a_slow_device_has_rows_with_outcomes_and_a_verdict() {
     refused(&args(&ZIPF, &["--delay", "1s"]), 2, &["--delay", "dd-oom"]);
 }
 
+#[test]
+fn a_writer_of_a_whole_file_has_a_rate_beside_its_device() {
+    let results = json(&["sim", "fill", "--policy", "mglru,lru", "--max", "32M"]);
+    let all = rows(&results);
+    assert_eq!(all.len(), 2);
+    for row in all {
+        let rate = row["mib_per_s"]["median"].as_f64().unwrap();
+        let device = row["device_write_mib_per_s"].as_f64().unwrap();
+        assert!(rate > 0.5 * device && rate <= device, "{rate} of {device}");
+        assert_eq!((&row["written_bytes"], &row["data_bytes"]), (&(128 << 20).into(), &(128 << 20).into()));
+        assert_eq!(count(row, "pgpgout"), 128 << 10, "all of it is on the device");
+        assert!(row["dirty_pauses"].is_u64() && row["latency_us"]["p999"].is_f64());
+    }
+    refused(&["sim", "fill", "--ops", "5"], 2, &["--ops", "--size"]);
+    refused(&["sim", "fill", "--max", "max"], 2, &["--max max", "256M"]);
+}
+
+#[test]
+fn reads_that_meet_a_checkpoint_are_told_apart() {
+    let mixed = ["sim", "mixed", "--max", "16M", "--seconds", "4", "--checkpoint", "1s", "--policy", "mglru"];
+    let results = json(&mixed);
+    let [row] = &rows(&results)[..] else { panic!("{results}") };
+    let checkpoints = &row["checkpoints"];
+    assert_eq!(
+        keys(checkpoints),
+        BTreeSet::from([
+            "every_s",
+            "count",
+            "seconds",
+            "reads_during",
+            "reads_outside",
+            "during_us",
+            "outside_us"
+        ])
+    );
+    assert!((3..=5).contains(&checkpoints["count"].as_u64().unwrap()), "{checkpoints}");
+    let p999 = |place: &str| checkpoints[place]["p999"].as_f64().unwrap();
+    assert!(p999("during_us") > p999("outside_us"), "{checkpoints}");
+    refused(&["sim", "mixed", "--checkpoint", "0s"], 2, &["--checkpoint 0s", "10s"]);
+    refused(&["sim", "mixed", "--ops", "5"], 2, &["--ops", "--seconds"]);
+    refused(&args(&ZIPF, &["--checkpoint", "1s"]), 2, &["--checkpoint", "mixed"]);
+}
+
 /// A kill, or none, is a result like any other.
 #[test]
 fn readers_beside_allocating_threads_have_rows_with_rounds_and_kills() {

@@ -9,7 +9,7 @@
 //! | brings a page in | [`Engine::insert`] |
 //! | sees an access through the descriptor | [`AccessCounts::record`], [`Engine::mark_accessed`] |
 //! | sees an access through a mapping | nothing: it sets a young bit, and answers [`Facts`](crate::Facts) |
-//! | dirties, writes | [`Engine::set_dirty`], [`Engine::start_writeback`], [`Engine::end_writeback`], and what `dirty/` lists |
+//! | dirties, writes | [`Engine::set_dirty`], [`Engine::start_writeback`], [`Engine::end_writeback`], and what the module documentation of `dirty` lists |
 //! | drops a page by itself | [`Engine::remove`] |
 //! | has swap | [`Engine::set_swap`], and what the module documentation of `swap.rs` lists |
 //! | has a timer | [`Engine::publish`] |

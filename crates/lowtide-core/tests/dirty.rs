@@ -67,6 +67,16 @@ fn one_writer_settles_at_the_speed_of_the_device() {
     }
 }
 
+/// A budget of 64 MiB on a device that writes 1 GB/s: there is no time to learn that slowly.
+#[test]
+fn a_fast_device_is_busy_from_the_beginning() {
+    let mut rig = Rig::new(1 << 14, true);
+    let disk = rig.disk(250_000);
+    rig.writer(ROOT, disk, 15_000);
+    let (_, written, _) = measure(&mut rig, 2 * SECOND);
+    assert!(written[0] >= 500_000 * 9 / 10, "{written:?}");
+}
+
 /// Invariant 11.
 #[test]
 fn equal_writers_get_equal_rates() {

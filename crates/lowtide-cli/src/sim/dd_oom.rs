@@ -81,13 +81,12 @@ impl Plan {
             seed: Some(self.seed),
             ..Row::default()
         };
-        let kernel = &result.stat.kernel;
         let row = row.on_machine(None, &result.stat, result.written / self.config.block);
         let group = &result.group;
         Row {
             written_bytes: Some(result.written),
             unclean_pct: Some(100.0 * result.unclean()),
-            naps: Some(Naps::of(kernel)),
+            naps: Some(Naps::of(&group.events)),
             kill: result.killed_after_ns.map(|tried_ns| KillRow {
                 seconds: result.stat.now_ns as f64 / 1e9,
                 faulted: "writer",

@@ -9,7 +9,7 @@ use lowtide_core::{Events, MemoryStat};
 use lowtide_sim::client::tenants::BUCKETS_S;
 use lowtide_sim::published::{Published, PublishedTenants};
 use lowtide_sim::statistics::Spread as WorkerSpread;
-use lowtide_sim::{KernelCounts, MachineStat, PlainCounts};
+use lowtide_sim::{MachineStat, PlainCounts};
 use serde::Serialize;
 
 use crate::bench::Spread;
@@ -332,12 +332,12 @@ pub(crate) struct Naps {
 }
 
 impl Naps {
-    /// Those of a machine.
-    pub(crate) const fn of(kernel: &KernelCounts) -> Self {
+    /// Those of a group.
+    pub(crate) const fn of(events: &Events) -> Self {
         Self {
-            congested: kernel.throttled_congested,
-            writeback: kernel.throttled_writeback,
-            isolated: kernel.throttled_isolated,
+            congested: events.nr_throttled_congested,
+            writeback: events.nr_throttled_writeback,
+            isolated: events.nr_throttled_isolated,
         }
     }
 }

@@ -203,7 +203,9 @@ impl Engine {
             dirtied: wb.dirtied,
         };
         wb.dirty_rate.update(now, seen);
-        wb.write_rate.update(now, wb.written, wb.writeback > 0);
+        if wb.write_rate.update(now, wb.written, wb.writeback > 0) {
+            wb.dirty_rate.leap(wb.write_rate.average);
+        }
         hardest
     }
 

@@ -7,6 +7,9 @@
 //! rate times bandwidth over that sum, it would have been exactly what the device writes. With N equal writers the fixed point is an
 //! Nth of the bandwidth, without anybody counting them. The rate in force moves towards it in small steps, and only where all evidence
 //! points the same way. Times are in milliseconds, rates in pages a second. Source: B7.
+//!
+//! Everything begins with a guess of 100 MB/s. A kernel needs seconds to learn that a device is ten times as fast. Where figures are exact (`set_exact_dirty`), the first
+//! measurements are believed at once if they are higher, and the rate follows: a small budget has no seconds to give away.
 
 use super::HZ;
 
@@ -16,6 +19,8 @@ pub(super) const INTERVAL: u64 = 200;
 const BACK: u64 = (3 * HZ).next_power_of_two();
 /// What a device is taken for before anything is known: 100 MB/s in pages of 4 KiB.
 const INITIAL: u64 = 25_600;
+/// First measurements that an eager estimate believes.
+const EAGER: u32 = 5;
 /// A device that wrote nothing for so long was idle, and not slow.
 const IDLE: u64 = HZ;
 
@@ -27,34 +32,46 @@ pub(super) struct WriteRate {
     pub(super) average: u64,
     since: u64,
     written: u64,
+    /// So many measurements are still to come that are believed at once if they are higher.
+    eager: u32,
 }
 
 impl WriteRate {
+    /// Something about which nothing is known.
     pub(super) const fn new(now: u64) -> Self {
-        Self { bandwidth: INITIAL, average: INITIAL, since: now, written: 0 }
+        Self { bandwidth: INITIAL, average: INITIAL, since: now, written: 0, eager: 0 }
+    }
+
+    /// Believes its first few measurements at once if they are higher than the guess that it begins with.
+    pub(super) const fn make_eager(&mut self) {
+        self.eager = EAGER;
     }
 
     /// Begins like another: a new wb of a device that is known.
     pub(super) const fn like(other: &Self, now: u64) -> Self {
-        Self { bandwidth: other.bandwidth, average: other.average, since: now, written: 0 }
+        Self { since: now, written: 0, ..*other }
     }
 
     /// Takes a new estimate if the last one is old enough. `written`: pages ever; `busy`: something is being written.
-    pub(super) fn update(&mut self, now: u64, written: u64, busy: bool) {
+    /// Returns whether the average has made a leap.
+    pub(super) fn update(&mut self, now: u64, written: u64, busy: bool) -> bool {
         let elapsed = now.saturating_sub(self.since);
         if elapsed < INTERVAL {
-            return;
+            return false;
         }
         let pages = written.saturating_sub(self.written);
         (self.since, self.written) = (now, written);
         if pages == 0 && !busy && elapsed > IDLE {
-            return;
+            return false;
         }
         let old = self.bandwidth;
-        if elapsed > BACK {
-            self.bandwidth = pages * HZ / elapsed;
-            self.average = self.bandwidth.max(1);
-            return;
+        let measured = pages * HZ / elapsed;
+        let leap = self.eager > 0 && measured > self.average;
+        self.eager = self.eager.saturating_sub(u32::from(pages > 0));
+        if elapsed > BACK || leap {
+            self.bandwidth = measured;
+            self.average = measured.max(1);
+            return leap;
         }
         self.bandwidth = (pages * HZ + old * (BACK - elapsed)) / BACK;
         if self.average > old && old >= self.bandwidth {
@@ -63,6 +80,7 @@ impl WriteRate {
             self.average += (old - self.average) >> 3;
         }
         self.average = self.average.max(1);
+        false
     }
 
     /// Pages were written that are none of its business.
@@ -130,6 +148,12 @@ impl DirtyRate {
         self.balanced = balanced;
     }
 
+    /// The device turned out to be faster than it was taken for.
+    pub(super) fn leap(&mut self, bandwidth: u64) {
+        self.ratelimit = self.ratelimit.max(bandwidth);
+        self.balanced = self.ratelimit;
+    }
+
     /// Pages became dirty that are none of its business.
     pub(super) const fn skip(&mut self, dirtied: u64) {
         self.dirtied += dirtied;
@@ -159,6 +183,22 @@ mod tests {
         assert!(averages[0] >= 25_000, "one slow moment is nothing: {averages:?}");
         assert!(averages[149].abs_diff(5_000) < 500, "{averages:?}");
         assert!(averages.is_sorted_by(|a, b| a >= b), "no overshoot");
+    }
+
+    #[test]
+    fn a_fast_device_is_known_at_once_to_the_eager() {
+        for eager in [true, false] {
+            let mut rate = WriteRate::new(0);
+            if eager {
+                rate.make_eager();
+            }
+            assert_eq!(rate.update(200, 50_000, true), eager);
+            assert_eq!(rate.average == 250_000, eager, "{}", rate.average);
+            assert!(
+                !rate.update(400, 51_000, true) && rate.average >= INITIAL,
+                "slowness is not believed at once"
+            );
+        }
     }
 
     #[test]

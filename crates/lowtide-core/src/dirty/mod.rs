@@ -15,6 +15,17 @@
 //! How long a writer sleeps is computed from what was measured: how fast the device writes, and how fast pages become dirty. That is kept for each
 //! pair of a device and a group (a *wb*), because one group's writes compete with another's, and one device's do not.
 //!
+//! What a driver does:
+//!
+//! | the driver | calls |
+//! |---|---|
+//! | finds a device, opens a file on it | [`Engine::add_device`](crate::Engine::add_device), [`Engine::set_device_of_space`](crate::Engine::set_device_of_space) |
+//! | made clean pages dirty for a task | [`Engine::set_dirty`](crate::Engine::set_dirty), [`Engine::dirtied`](crate::Engine::dirtied) with the task's [`Dirtier`] |
+//! | is told so by that | [`Engine::balance_dirty`](crate::Engine::balance_dirty): wakes the flusher, sleeps, calls it again |
+//! | was told by reclaim to wake flushers | [`Engine::ask_to_flush`](crate::Engine::ask_to_flush) |
+//! | runs a flusher that wakes or goes to sleep | [`Engine::set_writing`](crate::Engine::set_writing) |
+//! | runs a flusher that has nothing to do | [`Engine::flusher_work`](crate::Engine::flusher_work), and sleeps until [`Engine::next_flush`](crate::Engine::next_flush) |
+//!
 //! | file | concept | sheet |
 //! |---|---|---|
 //! | `limits.rs` | settings: shares of memory, ages | B1 |

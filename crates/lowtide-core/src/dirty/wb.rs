@@ -11,7 +11,7 @@ use super::balance::Throttled;
 use super::bandwidth::{DirtyRate, WriteRate};
 use super::domain::FallingLimit;
 use super::flusher::Device;
-use super::limits::{DirtyLimits, DirtyLimitsError, DirtyTimers, DirtyTimersError};
+use super::limits::{DirtyLimits, DirtyTimers};
 use super::proportions::{Fading, Period};
 use crate::engine::Engine;
 use crate::folio::Flags;
@@ -46,7 +46,10 @@ pub(super) struct Wb {
 
 impl Wb {
     fn new(device: DeviceId, exact: bool, known: &WriteRate, now: u64) -> Self {
-        let write_rate = WriteRate::like(known, now);
+        let mut write_rate = WriteRate::like(known, now);
+        if exact {
+            write_rate.make_eager();
+        }
         Self {
             device,
             reclaimable: 0,
@@ -205,54 +208,6 @@ impl Engine {
             self.dirty.of_space.resize(index + 1, None);
         }
         self.dirty.of_space[index] = Some(device);
-    }
-
-    /// Whether domains of groups see how much is dirty *now*. By default they see what [`Engine::publish`] last published, up to two seconds old, as a
-    /// kernel's do; the root, if it is a machine ([`Engine::set_machine_root`]), always sees what is.
-    pub fn set_exact_dirty(&mut self, exact: bool) {
-        self.dirty.exact = exact;
-    }
-
-    /// Limits the dirty data of a group and of what is below it. The root's settings are also those of groups without their own, as
-    /// shares of each group's memory (`limits.rs`).
-    ///
-    /// # Errors
-    /// [`DirtyLimitsError`].
-    pub fn set_dirty_limits(&mut self, id: MemcgId, limits: DirtyLimits) -> Result<(), DirtyLimitsError> {
-        limits.check(self.page_bytes)?;
-        if !self.alive(id) {
-            return Err(DirtyLimitsError::Gone);
-        }
-        let group = &mut self.memcgs[id].dirty;
-        group.limits = Some(limits);
-        group.falling = FallingLimit::default();
-        Ok(())
-    }
-
-    /// The limits in force for the dirty data of a group: its own, or the root's.
-    ///
-    /// # Panics
-    /// When the group is gone.
-    #[must_use]
-    pub fn dirty_limits(&self, id: MemcgId) -> DirtyLimits {
-        let root = &self.memcgs[MemcgId::ROOT].dirty;
-        self.memcgs[id].dirty.limits.or(root.limits).unwrap_or_default()
-    }
-
-    /// Sets when old dirty data is written.
-    ///
-    /// # Errors
-    /// [`DirtyTimersError`].
-    pub fn set_dirty_timers(&mut self, timers: DirtyTimers) -> Result<(), DirtyTimersError> {
-        timers.check()?;
-        self.dirty.timers = timers;
-        Ok(())
-    }
-
-    /// When old dirty data is written.
-    #[must_use]
-    pub const fn dirty_timers(&self) -> DirtyTimers {
-        self.dirty.timers
     }
 
     /// What a group has on a device, from now on if it had nothing.

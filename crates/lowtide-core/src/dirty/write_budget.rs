@@ -4,7 +4,8 @@
 //! no more in flight than this budget, which is set once a *window* of 100 ms from what was measured in it:
 //!
 //! * Reads in the window, and a quarter of them or fewer were served within the *target*: writes are in their way. Half the budget.
-//! * Otherwise the budget grows, in eight windows at most, to what keeps the device busy: what it writes in 50 ms, 4 to 64 MiB.
+//! * Otherwise the budget grows, in eight windows at most, to what keeps the device busy: what it writes in 50 ms, or in twice the time that a write takes at
+//!   best (a disk at the far end of a network); 4 to 64 MiB.
 //!
 //! The target is four times what a read takes when nobody writes, and a millisecond at least. That time is learned: a window in which reads were faster than ever
 //! lowers it at once; only a window in which nothing was written can raise it. The lower quartile is looked at, and not a mean, because a
@@ -42,6 +43,8 @@ pub struct WriteBudget {
     bandwidth: u64,
     /// What a read takes when nobody writes.
     unloaded: Option<u64>,
+    /// What the fastest write took.
+    fastest_write: Option<u64>,
 }
 
 impl WriteBudget {
@@ -61,6 +64,7 @@ impl WriteBudget {
             written: 0,
             bandwidth: 0,
             unloaded: None,
+            fastest_write: None,
         }
     }
 
@@ -79,6 +83,12 @@ impl WriteBudget {
     pub fn write_done(&mut self, bytes: u64, now: u64) {
         self.close_windows(now);
         self.written = self.written.saturating_add(bytes);
+    }
+
+    /// A write was served, so long after it was submitted. To be told besides [`WriteBudget::write_done`]; without it a device with a long latency and many hands
+    /// is taken for a slow one.
+    pub fn write_took(&mut self, latency_ns: u64) {
+        self.fastest_write = Some(self.fastest_write.map_or(latency_ns, |fastest| fastest.min(latency_ns)));
     }
 
     /// Bytes of writes that may be in flight while nobody waits for them.
@@ -149,9 +159,9 @@ impl WriteBudget {
     }
 
     fn grow(&mut self) {
-        let per_window = u128::from(self.bandwidth) * u128::from(BUSY) / u128::from(1000 * MS);
-        let busy =
-            u64::try_from(per_window).unwrap_or(u64::MAX).clamp(*BUSY_BYTES.start(), *BUSY_BYTES.end());
+        let busy_for = self.fastest_write.map_or(BUSY, |fastest| fastest.saturating_mul(2).max(BUSY));
+        let bytes = u128::from(self.bandwidth) * u128::from(busy_for) / u128::from(1000 * MS);
+        let busy = u64::try_from(bytes).unwrap_or(u64::MAX).clamp(*BUSY_BYTES.start(), *BUSY_BYTES.end());
         self.max = (self.max + busy / 8).min(busy);
     }
 }

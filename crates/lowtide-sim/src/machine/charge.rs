@@ -7,7 +7,7 @@
 
 use super::ctx::Ctx;
 use crate::memory::Walk;
-use lowtide_core::{Charge, Next, Reclaim, Step, ThrottleReason};
+use lowtide_core::{Charge, Next, Reclaim, Step};
 
 /// Entries that an aging walk examines before it lets others run.
 const WALK_CHUNK: u64 = 4096;
@@ -98,15 +98,10 @@ impl Ctx {
                     self.walk(&mut reclaim).await;
                     opening = reclaim.age_job().finished();
                 }
-                Step::Throttle(reason, nanos) => {
+                Step::Throttle(_, nanos) => {
                     {
                         let counts = &mut self.w().counts;
                         counts.throttled += 1;
-                        *match reason {
-                            ThrottleReason::Congested => &mut counts.throttled_congested,
-                            ThrottleReason::Writeback => &mut counts.throttled_writeback,
-                            ThrottleReason::Isolated => &mut counts.throttled_isolated,
-                        } += 1;
                         counts.throttled_ns += nanos;
                     }
                     self.sleep(nanos).await;

@@ -27,12 +27,6 @@ pub struct KernelCounts {
     pub flusher_wakes: u64,
     /// Sleeps of reclaim, for whatever reason.
     pub throttled: u64,
-    /// Those because everything dirty was being written already.
-    pub throttled_congested: u64,
-    /// Those of the background reclaimer, because pages that it wanted at once were still being written.
-    pub throttled_writeback: u64,
-    /// Those because others had too many folios isolated.
-    pub throttled_isolated: u64,
     /// Nanoseconds of those sleeps, all tasks together.
     pub throttled_ns: u64,
     /// Times that a writer was held back because too much was dirty.

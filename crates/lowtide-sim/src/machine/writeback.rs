@@ -13,8 +13,10 @@ use lowtide_core::{DeviceId, Engine, FolioId};
 
 /// Pages of one write command at most: 1 MiB of 4 KiB pages.
 const RUN_MAX: u64 = 256;
-/// Write commands in flight, so that reads find a slot: so many, or as many as the device serves at once.
-const IN_FLIGHT: u32 = 64;
+/// Write commands in flight for each that the device serves at once: it is never idle while there is something to write, and a read never waits
+/// for many. Devices that serve one at a time get a few, whatever this says.
+const IN_FLIGHT_FOR_EACH: u32 = 2;
+const IN_FLIGHT_LEAST: u32 = 4;
 
 /// The machine's device as what writes go to.
 #[derive(Debug)]
@@ -129,7 +131,8 @@ impl Ctx {
             self.settle().await;
             let full = {
                 let world = self.w();
-                world.writeback.writes_in_flight >= world.device.spec.queue_depth.max(IN_FLIGHT)
+                let most = (world.device.spec.queue_depth * IN_FLIGHT_FOR_EACH).max(IN_FLIGHT_LEAST);
+                world.writeback.writes_in_flight >= most
             };
             if !full {
                 break;

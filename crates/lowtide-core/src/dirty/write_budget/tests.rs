@@ -12,7 +12,8 @@ struct Model {
     free_at: u64,
     bytes_per_s: u64,
     read_ns: u64,
-    in_flight: VecDeque<u64>,
+    /// When each was submitted, and when it will be served.
+    in_flight: VecDeque<(u64, u64)>,
     /// The read in flight, submitted and served, or when the next one comes.
     read: Option<(u64, u64)>,
     next_read: u64,
@@ -47,8 +48,9 @@ impl Model {
         let end = self.now + ms * MS;
         while self.now < end {
             self.now += MS / 20;
-            while self.in_flight.pop_front_if(|done| *done <= self.now).is_some() {
+            while let Some((submitted, _)) = self.in_flight.pop_front_if(|(_, done)| *done <= self.now) {
                 self.written += MIB;
+                self.budget.write_took(self.now - submitted);
                 self.budget.write_done(MIB, self.now);
             }
             if let Some((submitted, _)) = self.read.take_if(|(_, served)| *served <= self.now) {
@@ -62,7 +64,7 @@ impl Model {
             assert!(self.budget.in_flight_max_waited(self.now) >= max.max(WriteBudget::FLOOR_WAITED));
             while writing && (self.in_flight.len() as u64 + 1) * MIB <= max {
                 let done = self.serve(MIB * 1000 * MS / self.bytes_per_s);
-                self.in_flight.push_back(done);
+                self.in_flight.push_back((self.now, done));
             }
             if reading && self.read.is_none() && self.now >= self.next_read {
                 self.read = Some((self.now, self.serve(self.read_ns)));
@@ -127,6 +129,27 @@ fn the_budget_comes_back_when_reads_are_over() {
     assert!(squeezed < 16 * MIB && free == 64 * MIB, "{squeezed}, then {free}");
 }
 
+/// A device that takes any number of writes and needs a second for each: 4 MiB in flight would be 4 MiB a second.
+#[test]
+fn a_long_latency_is_no_small_bandwidth() {
+    for told in [true, false] {
+        let (mut budget, mut in_flight, mut written) = (WriteBudget::new(0), VecDeque::new(), 0);
+        for now in (0..20_000).map(|ms| ms * MS) {
+            while in_flight.pop_front_if(|done| *done <= now).is_some() {
+                budget.write_done(MIB, now);
+                if told {
+                    budget.write_took(1000 * MS);
+                }
+                written += MIB;
+            }
+            while (in_flight.len() as u64 + 1) * MIB <= budget.in_flight_max(now) {
+                in_flight.push_back(now + 1000 * MS);
+            }
+        }
+        assert_eq!(written > 800 * MIB, told, "{} MiB in 20 s", written / MIB);
+    }
+}
+
 #[test]
 fn a_device_that_became_slower_is_learned_when_nobody_writes() {
     let mut model = Model::new(1 << 30, 100_000);
@@ -142,7 +165,7 @@ fn a_device_that_became_slower_is_learned_when_nobody_writes() {
 proptest! {
     #[test]
     fn whatever_happens_the_budget_is_within_bounds(
-        events in prop::collection::vec((0..3_u8, any::<u64>(), 0..10_000_000_000_u64), 1..300),
+        events in prop::collection::vec((0..4_u8, any::<u64>(), 0..10_000_000_000_u64), 1..300),
     ) {
         let (mut budget, mut now) = (WriteBudget::new(0), 0);
         for (kind, value, later) in events {
@@ -150,6 +173,7 @@ proptest! {
             match kind {
                 0 => budget.read_done(value, now),
                 1 => budget.write_done(value, now),
+                2 => budget.write_took(value),
                 _ => {}
             }
             let max = budget.in_flight_max(now);
