@@ -29,8 +29,8 @@ fn power_cuts_come_in_the_middle_of_things() {
     let report = run(&config, &|_| (), &AtomicBool::new(false)).unwrap_or_else(|failure| panic!("{failure}"));
     for name in [
         "power cuts",
-        "of which with writes on their way",
-        "of which torn between neighbours",
+        "cuts with writes on their way",
+        "cuts torn between neighbours",
         "pages older than stored",
         "acknowledged pages found",
         "syncs that acknowledged",

@@ -75,15 +75,16 @@ impl Ctx {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Machine, MachineConfig};
-    use super::*;
+    use super::super::{Machine, MachineConfig, World};
     use crate::spec::MachineSpec;
     use lowtide_core::Policy;
+    use std::cell::RefCell;
+    use std::rc::Rc;
     use std::sync::atomic::AtomicBool;
 
     /// What the syncs of a program that stores a page and syncs, again and again, return: through two descriptors in turn, with the device as
     /// `before` makes it before each round.
-    fn syncs(rounds: usize, before: impl Fn(&mut super::super::World, usize) + 'static) -> Vec<[bool; 2]> {
+    fn syncs(rounds: usize, before: impl Fn(&mut World, usize) + 'static) -> Vec<[bool; 2]> {
         let spec = MachineSpec { cpus: 1, ..MachineSpec::load("ramdisk").unwrap() };
         let config = MachineConfig { spec, policy: Policy::MGLRU, max: Some(64 * 4096), seed: 1 };
         let mut m = Machine::new(&config).unwrap();
@@ -92,8 +93,8 @@ mod tests {
             let file = world.add_file(8);
             [world.open(file), world.open(file)]
         };
-        let results = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
-        let told = std::rc::Rc::clone(&results);
+        let results = Rc::new(RefCell::new(Vec::new()));
+        let told = Rc::clone(&results);
         m.client(move |ctx| async move {
             for round in 0..rounds {
                 before(&mut ctx.w(), round);

@@ -187,6 +187,9 @@ fn differences(a: &[MachineStat], b: &[MachineStat]) -> String {
     if parts.is_empty() { "different pages are resident".into() } else { parts.join("; ") }
 }
 
+/// A count of a machine.
+type Count = fn(&MachineStat) -> u64;
+
 /// What a run has been through.
 fn cover(plan: &Plan, stats: &[MachineStat], crew: &Crew, overseer: &Overseer) -> Coverage {
     let of_all = |count: &dyn Fn(&MachineStat) -> u64| stats.iter().map(count).sum::<u64>();
@@ -222,8 +225,8 @@ fn cover(plan: &Plan, stats: &[MachineStat], crew: &Crew, overseer: &Overseer) -
     let (counts, cuts) = (&crew.counts, overseer.contents.cuts);
     for (name, times) in [
         ("power cuts", cuts.all),
-        ("of which with writes on their way", cuts.behind),
-        ("of which torn between neighbours", cuts.torn),
+        ("cuts with writes on their way", cuts.behind),
+        ("cuts torn between neighbours", cuts.torn),
         ("pages older than stored", cuts.dropped),
         ("acknowledged pages found", cuts.kept),
         ("syncs that acknowledged", counts.syncs.get()),
@@ -241,7 +244,7 @@ fn cover(plan: &Plan, stats: &[MachineStat], crew: &Crew, overseer: &Overseer) -
     met("checked", "turns", overseer.turns);
     met("checked", "full checks", overseer.checks);
     met("checked", "accesses", of_all(&|stat| stat.kernel.accesses));
-    let machine: [(&str, fn(&MachineStat) -> u64); 13] = [
+    let machine: [(&str, Count); 13] = [
         ("direct reclaims", |stat| stat.kernel.direct_reclaims),
         ("background wakes", |stat| stat.kernel.kswapd_wakes),
         ("flusher wakes", |stat| stat.kernel.flusher_wakes),
