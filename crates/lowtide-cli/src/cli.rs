@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::bench::args::BenchArgs;
+use crate::bench::proof::victim::VictimArgs;
 use crate::sim::args::SimArgs;
 
 /// The command line.
@@ -69,12 +70,19 @@ pub(crate) enum Command {
         long_about = "Run a workload on a real file under a memory budget, beside other systems.\n\n\
         All systems are alive at the same time, each with the same budget, and take turns in short slices; every \
         ratio is to the first row of the same round. Every byte read is verified.\n\n\
+        Two are no measurements but proofs (crash, power-cut): they kill writers and cut the power of their disk, and fail if a byte is missing \
+        that a flush had called durable.\n\n\
         With tenants (high-thrash, noisy-neighbour, tenants, file-anon-mix, program-cost) rows follow one another, each in a pager of \
         its own, and there are no other systems; every load looks at one kilobyte of its page, which is verified.\n\n\
         Examples:\n  \
         lowtide bench ycsb-b --against none\n  \
+        lowtide bench fill --max 256M\n  \
+        lowtide bench mixed --threads 8 --checkpoint 10s\n  \
+        lowtide bench ycsb-b --policy mglru,mglru-7.1,lru --device-delay read=2ms,write=10ms\n  \
         lowtide bench high-thrash --bpf examples/bpf/refault_recency.bpf.o\n  \
         lowtide bench high-thrash --threads 1,4,16 --no-readahead\n  \
+        lowtide bench crash --cycles 1000 --threads 8 --seed 1\n  \
+        lowtide bench power-cut --cuts 10000 --seed 1\n  \
         lowtide bench program-cost --bpf examples/bpf/noop.bpf.o"
     )]
     Bench(Box<BenchArgs>),
@@ -91,6 +99,9 @@ pub(crate) enum Command {
     /// The worker behind `--against mmap`; speaks JSON lines with the bench that started it
     #[command(hide = true)]
     PeerMmap,
+    /// The process that `bench crash` kills
+    #[command(hide = true)]
+    CrashWriter(VictimArgs),
 }
 
 /// What `lowtide list` can list.

@@ -13,6 +13,7 @@ mod cli;
 mod cmd;
 mod interrupt;
 mod json;
+mod law;
 mod out;
 mod progress;
 mod sim;
@@ -29,5 +30,6 @@ fn main() -> ExitCode {
         cli::Command::List { what } => cmd::list::run(what),
         cli::Command::Doctor => cmd::doctor::run(),
         cli::Command::PeerMmap => cmd::peer_mmap::run(),
+        cli::Command::CrashWriter(args) => cmd::crash_writer::run(&args),
     }
 }

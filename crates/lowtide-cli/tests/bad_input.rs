@@ -83,6 +83,16 @@ fn paths_that_are_no_data_are_refused() {
     refused(&["bench", "ycsb-b", "--dir", "/dev/null"], 1, &["/dev/null"]);
     refused(&["bench", "ycsb-b", "--dir", "/proc/nowhere"], 1, &["/proc/nowhere"]);
 
+    let used = dir.path().join("used");
+    fs::write(&used, vec![7; 128 << 10]).unwrap();
+    let writer = fs::File::open(&used).unwrap();
+    writer.lock().unwrap();
+    let used = used.to_str().unwrap();
+    refused(&["bench", "scan", "--file", used], 1, &[used, "--no-lock"]);
+    let args = ["bench", "scan", "--file", used, "--ops", "10", "--against", "none", "--max", "1M"];
+    let output = run(&[args.as_slice(), &["--no-lock"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+
     let small = dir.path().join("small");
     fs::write(&small, b"tiny").unwrap();
     refused(&["bench", "scan", "--file", small.to_str().unwrap()], 2, &["4 bytes", "64K"]);

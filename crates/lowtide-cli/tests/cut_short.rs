@@ -61,6 +61,23 @@ fn ctrl_c_before_and_while_a_trace_is_recorded_leaves_no_trace() {
 }
 
 #[test]
+fn ctrl_c_while_files_are_filled_leaves_none_and_no_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("made");
+    let text = data.to_str().unwrap();
+    let mut running = Running::start(&["bench", "fill", "--max", "8M", "--rounds", "10000", "--dir", text]);
+    let pid = running.id();
+    running.wait_until_set_up();
+    running.wait_until(|| !files(&data).is_empty());
+    running.interrupt();
+    let (code, message) = running.end();
+    assert_eq!(code, Some(1), "{message}");
+    assert!(message.contains("interrupted while measuring"), "{message}");
+    assert!(groups_of(pid).is_empty(), "{:?}", groups_of(pid));
+    assert!(!data.exists(), "the directory was made for it and is empty");
+}
+
+#[test]
 fn ctrl_c_while_a_data_file_is_made_leaves_nothing_of_it() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("made");

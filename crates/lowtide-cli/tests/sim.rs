@@ -196,8 +196,8 @@ fn a_row_of_a_noisy_neighbour_says_what_the_tenants_lost() {
 fn options_of_a_thrash_that_cannot_be_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let noise = write(dir.path(), "noise.o", "no program");
-    refused(&args(&THRASH, &["--bpf", noise.to_str().unwrap()]), 1, &["noise.o", "ELF", "clang"]);
-    refused(&args(&THRASH, &["--bpf", "/nonexistent.o"]), 1, &["/nonexistent.o", "--bpf"]);
+    refused(&args(&THRASH, &["--bpf", noise.to_str().unwrap()]), 2, &["noise.o", "ELF", "clang"]);
+    refused(&args(&THRASH, &["--bpf", "/nonexistent.o"]), 2, &["/nonexistent.o", "--bpf"]);
     refused(&args(&THRASH, &["--high-policy", "overrage"]), 2, &["overrage", "stall-debt"]);
     refused(&args(&THRASH, &["--max", "1G"]), 2, &["--max", "memory.high"]);
     refused(&args(&THRASH, &["--ops", "5"]), 2, &["--ops", "--seconds"]);
@@ -228,7 +228,7 @@ fn a_writer_to_a_slow_device_has_rows_with_outcomes_and_a_verdict() {
     assert_eq!((&after["oom"], &after["written_bytes"]), (&0.into(), &(192 << 20).into()), "{after}");
     assert!(after["kill"].is_null());
     assert_eq!(keys(&after["naps"]), BTreeSet::from(["congested", "writeback", "isolated"]));
-    assert_eq!((before["naps"]["congested"].as_u64(), count(before, "file_dirty") > 0), (Some(0), true));
+    assert_eq!((before["naps"]["congested"].as_u64(), count(before, "file_writeback") > 0), (Some(0), true));
     assert!(after["naps"]["congested"].as_u64() > Some(0), "{after}");
     assert_eq!(all[1]["outcome_published"], "killed immediately");
     let said = text(&run(&["sim", "dd-oom", "--policy", "mglru-7.1,mglru,lru"]).stdout);
@@ -291,14 +291,14 @@ fn reads_that_meet_a_checkpoint_are_told_apart() {
 /// A kill, or none, is a result like any other.
 #[test]
 fn readers_beside_allocating_threads_have_rows_with_rounds_and_kills() {
-    let mix = ["sim", "file-anon-mix", "--scale", "0.0078125", "--rounds", "3", "--seed", "1"];
+    let mix = ["sim", "file-anon-mix", "--scale", "0.0078125", "--rounds", "3", "--seed", "6"];
     let results = json(&args(&mix, &["--policy", "mglru-7.1,mglru"]));
     let all = rows(&results);
     let kinds: Vec<_> = all.iter().map(|row| (row["system"].as_str(), row["policy"].as_str())).collect();
     let of = |policy| [(Some("lowtide"), Some(policy)), (Some("published"), Some(policy))];
     assert_eq!(kinds, [of("mglru-7.1"), of("mglru")].concat());
     let (before, after) = (&all[0], &all[2]);
-    assert_eq!((&before["oom"], &before["rounds"]), (&1.into(), &2.into()), "{before}");
+    assert_eq!((&before["oom"], &before["rounds"]), (&1.into(), &1.into()), "{before}");
     assert_eq!((&after["oom"], &after["rounds"]), (&0.into(), &3.into()), "{after}");
     assert!(after["kill"].is_null() && after["ops"].is_null(), "{after}");
     assert_eq!(keys(&before["kill"]), BTreeSet::from(["seconds", "faulted", "tried_ms", "clean_file_bytes"]));

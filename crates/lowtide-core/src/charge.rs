@@ -52,11 +52,16 @@ pub enum Next {
     Gone,
 }
 
+/// Pages that a charge tries to take at once. The root has no stock.
+fn charge_batch(memcg: MemcgId, pages: u64) -> u64 {
+    if memcg == MemcgId::ROOT { pages } else { pages.max(CHARGE_BATCH) }
+}
+
 impl Charge {
     /// A charge of some pages to a group.
     #[must_use]
     pub fn new(memcg: MemcgId, pages: u64) -> Self {
-        let batch = if memcg == MemcgId::ROOT { pages } else { pages.max(CHARGE_BATCH) };
+        let batch = charge_batch(memcg, pages);
         let retries = MAX_RECLAIM_RETRIES;
         Self { memcg, pages, batch, retries, drained: false, over: memcg, counted: true }
     }
@@ -133,6 +138,25 @@ impl Engine {
         self.charge_levels(memcg.slot, pages, pages).map_err(|over| self.memcgs.id(over))
     }
 
+    /// Charges pages if there is room for them as things are: from the stock, a batch, or just what is needed. Returns how many the task has to answer for
+    /// ([`Next::Charged`]), or `None` if some group on the way up is full; then nothing is charged, and nothing is counted. For drivers that have many pages to charge
+    /// under one hold of their lock, and ask for a reclaim ([`Charge`]) when they hold nothing that others wait for.
+    ///
+    /// # Panics
+    /// When the group is gone.
+    pub fn charge_if_room(&mut self, memcg: MemcgId, pages: u64, task: Task) -> Option<u64> {
+        assert!(self.alive(memcg), "group {} has been removed", memcg.number());
+        let slot = memcg.slot;
+        if self.charge_from_stock(task.cpu, slot, pages) {
+            return Some(0);
+        }
+        let batch = charge_batch(memcg, pages);
+        let charged = [batch, pages].into_iter().find(|&n| self.full_level(slot, n, pages).is_none())?;
+        self.memcgs.add(slot, charged, pages);
+        self.refill_stock(task.cpu, slot, charged - pages);
+        Some(if self.over_high(slot) { charged } else { 0 })
+    }
+
     /// Gives pages back to a group and its ancestors: for a charge whose folio never came to be. A group that is gone has left its
     /// charges to its parent: then `memcg` is the parent.
     ///
@@ -164,10 +188,7 @@ impl Engine {
 
     /// Charges `batch` pages to a group and its ancestors, but to the root, whose counter is the number of frames in use, `pages`.
     fn charge_levels(&mut self, slot: MemcgSlot, batch: u64, pages: u64) -> Result<(), MemcgSlot> {
-        let amount =
-            |engine: &Self, at: MemcgSlot| if engine.memcgs[at].parent.is_none() { pages } else { batch };
-        let full = self.memcgs.upwards(slot).find(|&at| self.memcgs[at].memory.margin() < amount(self, at));
-        match full {
+        match self.full_level(slot, batch, pages) {
             Some(over) => {
                 self.memcgs[over].memory.failcnt += 1;
                 Err(over)
@@ -177,6 +198,12 @@ impl Engine {
                 Ok(())
             }
         }
+    }
+
+    /// The first group on the way up whose limit a charge would exceed.
+    fn full_level(&self, slot: MemcgSlot, batch: u64, pages: u64) -> Option<MemcgSlot> {
+        let amount = |at: MemcgSlot| if self.memcgs[at].parent.is_none() { pages } else { batch };
+        self.memcgs.upwards(slot).find(|&at| self.memcgs[at].memory.margin() < amount(at))
     }
 
     /// Takes pages that were charged in advance. The root has not seen them yet.
@@ -280,6 +307,34 @@ mod tests {
         assert_eq!(small, ConfigError::BudgetTooSmall { pages: 31 });
         assert_eq!(large, ConfigError::BudgetTooLarge { pages: 65, frames: 64 });
         assert_eq!(engine.max(MemcgId::ROOT), 64);
+    }
+
+    #[test]
+    fn a_charge_if_there_is_room_takes_what_fits_and_counts_nothing_when_it_does_not() {
+        let mut engine = filled(Policy::MGLRU, 200, LruType::File);
+        for id in (0..150).map(FolioId) {
+            assert!(engine.remove(id));
+        }
+        let group = engine.create_group(MemcgId::ROOT).unwrap();
+        engine.set_max(group, 70).unwrap();
+        engine.set_high(group, 65);
+        assert_eq!(engine.charge_if_room(group, 1, Task::FAULT), Some(0));
+        assert_eq!(
+            (engine.usage(group), engine.usage(MemcgId::ROOT)),
+            (64, 51),
+            "a batch, of which the root sees one"
+        );
+        assert_eq!(engine.charge_if_room(group, 64, Task::FAULT), None);
+        assert_eq!(engine.charge_if_room(group, 6, Task::FAULT), Some(0), "of the stock");
+        assert_eq!(engine.charge_if_room(group, 57, Task::FAULT), Some(0));
+        assert_eq!(
+            engine.charge_if_room(group, 6, Task::FAULT),
+            Some(6),
+            "no batch fits, and the group is above `high`"
+        );
+        assert_eq!(engine.charge_if_room(group, 1, Task::FAULT), None);
+        assert_eq!((engine.usage(group), engine.usage(MemcgId::ROOT)), (70, 120));
+        assert_eq!(engine.stat(group).limits.max, 0);
     }
 
     #[test]

@@ -137,6 +137,26 @@ fn below_freerun_nobody_ever_sleeps() {
     }
 }
 
+/// Invariant 15, without reclaim: `dd` of 192 MiB through a budget of 128 MiB, on a device on which every write takes a second.
+#[test]
+fn a_write_of_a_second_is_waited_for_in_small_pauses() {
+    let mut rig = Rig::new(1 << 15, true);
+    let disk = rig.disk(1_000_000);
+    rig.disks[disk].latency = 1000;
+    let writer = rig.writer(ROOT, disk, 32_000);
+    let hard = rig.engine.dirty_thresholds(ROOT).hard;
+    let mut seconds = 0;
+    let mut most = 0;
+    while rig.writers[writer].dirtied < 49_152 {
+        most = most.max(overshoot(&mut rig, ROOT, SECOND));
+        seconds += 1;
+        assert!(seconds < 30, "{} pages in {seconds} s", rig.writers[writer].dirtied);
+    }
+    // What may be dirty goes by once a second, at best.
+    assert!((49_152 / hard..20).contains(&seconds), "{seconds} s");
+    assert!(most <= hard / 16 + 1, "{most} above {hard}");
+}
+
 // Several devices.
 
 #[test]

@@ -158,7 +158,9 @@ fn a_device_that_does_not_exist_is_refused_with_its_key() {
 #[test]
 fn an_unknown_base_is_answered_with_the_machines_there_are() {
     let message = MachineSpec::from_toml("base = 'xeon-69t'", "test").unwrap_err().to_string();
-    for word in ["`base = \"xeon-69t\"`", "did you mean `xeon-96t`", "thrash, this", "`cpus` and `memory`"] {
+    for word in
+        ["`base = \"xeon-69t\"`", "did you mean `xeon-96t`", "thrash, delay-1s, this", "`cpus` and `memory`"]
+    {
         assert!(message.contains(word), "`{word}` is not in: {message}");
     }
 }

@@ -40,7 +40,7 @@ fn written_in(seconds: u64) -> u64 {
     let config = MixedConfig {
         file: 8 << 20,
         threads: 1,
-        update_percent: 1,
+        update_percent: 20,
         op_ns: 50_000_000,
         checkpoint_ns: 1_000 * SECOND_NS,
         warm_ns: 0,
@@ -49,7 +49,7 @@ fn written_in(seconds: u64) -> u64 {
     };
     let machine = machine("nvme", Policy::MGLRU);
     let result = checkpoints::run(&machine, &config, &AtomicU64::new(0), &AtomicBool::new(false)).unwrap();
-    assert!(result.updates.len() > 0);
+    assert!(!result.updates.is_empty());
     result.ended.device.write_bytes
 }
 

@@ -28,6 +28,12 @@ impl CpuTime {
         CpuTime::of(&usage(libc::RUSAGE_SELF))
     }
 
+    /// Of all children that have ended and were waited for. One system call.
+    #[must_use]
+    pub fn now_children() -> CpuTime {
+        CpuTime::of(&usage(libc::RUSAGE_CHILDREN))
+    }
+
     /// Of the calling thread. One system call.
     #[must_use]
     pub fn now_thread() -> CpuTime {

@@ -17,6 +17,8 @@ pub enum Workload {
     YcsbB,
     /// Reads of 1 KiB records.
     YcsbC,
+    /// As `YcsbB`, and all that is dirty made durable at intervals.
+    Mixed,
     /// Uniform reads of single pages.
     RandomRead,
     /// The whole file from start to end, repeated.
@@ -27,8 +29,8 @@ pub enum Workload {
 
 impl Workload {
     /// All workloads, in the order in which they are listed to users.
-    pub const ALL: [Self; 6] =
-        [Self::YcsbA, Self::YcsbB, Self::YcsbC, Self::RandomRead, Self::Scan, Self::Replay];
+    pub const ALL: [Self; 7] =
+        [Self::YcsbA, Self::YcsbB, Self::YcsbC, Self::Mixed, Self::RandomRead, Self::Scan, Self::Replay];
 
     /// The name on the command line and in results.
     #[must_use]
@@ -37,6 +39,7 @@ impl Workload {
             Self::YcsbA => "ycsb-a",
             Self::YcsbB => "ycsb-b",
             Self::YcsbC => "ycsb-c",
+            Self::Mixed => "mixed",
             Self::RandomRead => "random-read",
             Self::Scan => "scan",
             Self::Replay => "replay",
@@ -52,18 +55,19 @@ impl Workload {
                 "95 % reads, 5 % updates of 1 KiB records, zipf popularity: the usual read-mostly store"
             }
             Self::YcsbC => "reads of 1 KiB records, zipf popularity: nothing is ever dirty",
+            Self::Mixed => "ycsb-b with a checkpoint every ten seconds: what reads notice of it",
             Self::RandomRead => "uniform reads of single pages: the cost of a miss, where no policy can help",
             Self::Scan => "the whole file from start to end, repeated: the worst case of recency",
             Self::Replay => "a recorded trace, played as fast as it goes",
         }
     }
 
-    /// The YCSB letter, for the workloads that have one.
+    /// The YCSB letter whose mix of operations it has, for workloads on records.
     #[must_use]
     pub const fn ycsb_letter(self) -> Option<Letter> {
         match self {
             Self::YcsbA => Some(Letter::A),
-            Self::YcsbB => Some(Letter::B),
+            Self::YcsbB | Self::Mixed => Some(Letter::B),
             Self::YcsbC => Some(Letter::C),
             Self::RandomRead | Self::Scan | Self::Replay => None,
         }

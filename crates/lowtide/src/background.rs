@@ -1,8 +1,7 @@
-//! The two threads of a pager: one reclaims ahead of need, one writes dirty pages; the one that reads ahead when somebody asks; and the one that
-//! exports the files of tenants, if that was asked for.
+//! The threads of a pager: one reclaims ahead of need, one reads ahead when somebody asks, and one exports the files of tenants, if that was asked for. Those
+//! that write dirty pages are with the devices (`writeback/device.rs`).
 //!
-//! None of them decides anything: the reclaimer runs the engine's invocations until the free frames stand at the high watermark, the flusher
-//! writes when it is woken because much is dirty, and everything every half minute.
+//! None of them decides anything: the reclaimer runs the engine's invocations until the free frames stand at the high watermark.
 
 use crate::error::BuildError;
 use crate::pool::Pool;
@@ -16,8 +15,6 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A page is written at the latest so long after it became dirty, give or take as much again (`fault-and-writeback.md` §B1).
-const DIRTY_EXPIRE: Duration = Duration::from_secs(30);
 /// Read-ahead requests that may wait; further ones are dropped, since they are hints.
 const READ_AHEAD_QUEUE: usize = 64;
 /// Pause of the reclaimer after a fruitless run.
@@ -45,7 +42,6 @@ impl Threads {
             return Ok(threads);
         }
         threads.spawn("lowtide-kswapd", kswapd)?;
-        threads.spawn("lowtide-flush", flusher)?;
         if pool.exporter.is_some() {
             threads.spawn("lowtide-export", export)?;
         }
@@ -76,6 +72,7 @@ impl Drop for Threads {
     fn drop(&mut self) {
         self.pool.close();
         self.read_ahead = None;
+        self.pool.end_flushers();
         for thread in self.joins.drain(..) {
             // The last handle may be dropped by a background thread that let go of a space.
             if thread.thread().id() != std::thread::current().id() {
@@ -111,23 +108,6 @@ fn kswapd(pool: &Pool) {
         if reclaimed == 0 {
             (state, _) =
                 pool.kswapd.wait_timeout(state, HOPELESS_PAUSE).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
-
-fn flusher(pool: &Pool) {
-    let mut all_written = Instant::now();
-    while !pool.closing.load(Relaxed) {
-        let woken = pool.flusher.wait(DIRTY_EXPIRE.saturating_sub(all_written.elapsed()));
-        if pool.closing.load(Relaxed) {
-            return;
-        }
-        if woken {
-            pool.write_back_until_few();
-        }
-        if all_written.elapsed() >= DIRTY_EXPIRE {
-            pool.write_back_all();
-            all_written = Instant::now();
         }
     }
 }

@@ -109,7 +109,7 @@ impl Pool {
     ) -> MutexGuard<'a, State> {
         if state.engine.dirty() > 0 {
             drop(state);
-            self.write_back_below(over);
+            self.write_back_urgently(over);
             state = self.lock();
         }
         (state, _) = self.freed.wait_timeout(state, PAUSE).unwrap_or_else(PoisonError::into_inner);

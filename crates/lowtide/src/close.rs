@@ -1,15 +1,20 @@
-//! Closing a file: its pages leave memory for good.
+//! Closing a file: its pages are written and leave memory for good.
 //!
-//! The last view is gone, so nobody has a guard and nobody stores; only the background threads may still look at the file's pages. Each
-//! resident page is locked as a store would lock it, taken out of the engine, and discarded. A guard that was forgotten (`mem::forget`)
+//! The last view is gone, so nobody has a guard and nobody stores; only the background threads may still look at the file's pages. What cannot be written keeps
+//! the file in the pager, as an *orphan* that is tried again and found by whoever opens the file next. Otherwise each resident page is locked as a store would lock it, taken out of the engine, and discarded. A guard that was forgotten (`mem::forget`)
 //! keeps its page, its frame and the file's translations for ever, because somebody may still read through it.
 
+use crate::error::{CloseError, Error, Unwritten};
+use crate::fault_sites::FaultSite;
 use crate::hazard;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::translation::State as EntryState;
+use crate::writeback::{Failure, write_error};
 use lowtide_core::FolioId;
 use lowtide_core::limits::TABLE_ENTRIES;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 /// Looks at pages that are held, in one closing, before those who hold them are taken for forgotten guards.
@@ -24,23 +29,48 @@ struct Tally {
     slots: Vec<usize>,
     /// Looks that are left.
     looks: u32,
-    /// Dirty pages that were dropped.
-    lost: u64,
     /// Pages that stay because a guard was forgotten.
     forgotten: u64,
 }
 
 impl Pool {
-    /// Writes what is dirty, drops everything, and gives the frames back. Cost: a look at every translation of the file.
-    pub(crate) fn close_space(&self, space: &Space) {
+    /// The last view of a file is gone: writes what is dirty, and lets go of the file. If it cannot be written, or not within the deadline, it stays: whoever opens it finds
+    /// it as it is, and its writing goes on.
+    pub(crate) fn close_space(&self, space: &Arc<Space>) {
         if space.is_writable() {
-            self.write_back(space);
-            if let Err(error) = self.backend.sync(space.buffered_fd()) {
-                tracing::warn!(path = %space.path().display(), %error, "the file may not be durable");
+            let path = space.path_ref().display();
+            match self.make_durable(space, 0..u64::MAX) {
+                Ok(Ok(())) => {}
+                Ok(Err(failure)) => {
+                    tracing::warn!(%path, error = %failure.source, "closed with pages that could not be written; they are tried again");
+                }
+                Err(error) => tracing::warn!(%path, %error, "closed with pages that are not written yet"),
+            }
+            if !self.is_clean(space) {
+                self.fault_sites.mark(FaultSite::CloseWithDirtyPages);
+                return;
             }
         }
-        // Nobody writes the file's pages from here on: a folio cannot go while it is being written.
-        let _no_writing = crate::sync::lock(&space.writing);
+        self.forget_if_orphan(space);
+    }
+
+    /// Whether nothing of a file that nobody has open waits to be written.
+    pub(crate) fn is_clean(&self, space: &Space) -> bool {
+        let quiet = space.in_flight.load(SeqCst) == 0 && space.table.last_dirty(0).is_none();
+        quiet && crate::sync::lock(&space.ledger).is_settled()
+    }
+
+    /// Drops everything of a clean file that nobody has open, and gives the frames back. Cost: a look at every translation of the file.
+    pub(crate) fn forget_if_orphan(&self, space: &Space) {
+        let _no_open = crate::sync::lock(&self.opening);
+        if !space.is_orphan() || space.is_closed() || !self.is_clean(space) {
+            // Somebody opened it meanwhile.
+            return;
+        }
+        self.forget(space);
+    }
+
+    fn forget(&self, space: &Space) {
         {
             // Whoever reads ahead now brings no more pages in; those that are there already, or on their way, are found below.
             let _state = self.lock();
@@ -48,7 +78,7 @@ impl Pool {
         }
         let mut slots = Vec::new();
         hazard::scan(&mut slots);
-        let mut tally = Tally { slots, looks: LOOKS, lost: 0, forgotten: 0 };
+        let mut tally = Tally { slots, looks: LOOKS, forgotten: 0 };
         let pages = space.table.pages();
         for table in (0..pages).step_by(TABLE_ENTRIES as usize) {
             let entries = space.table.slice(table..table + TABLE_ENTRIES);
@@ -59,16 +89,43 @@ impl Pool {
                 self.forget_page(space, page, &mut tally);
             }
         }
-        if tally.lost > 0 {
-            tracing::error!(path = %space.path().display(), pages = tally.lost, "closed with pages that could not be written: they are lost");
-        }
         let mut state = self.lock();
+        space.backing.unlock();
         if tally.forgotten == 0 {
             state.engine.remove_space(space.id);
             state.spaces[space.id.0 as usize] = None;
         }
         drop(state);
         self.freed.notify_all();
+    }
+
+    /// Writes and syncs all files, each device's at the same time.
+    pub(crate) fn write_everything(&self) -> Result<(), CloseError> {
+        let spaces: Vec<_> =
+            self.lock().spaces.iter().flatten().filter(|s| s.is_writable()).cloned().collect();
+        let results = std::thread::scope(|scope| {
+            let flush = |space: &Arc<Space>| self.make_durable(space, 0..u64::MAX);
+            let waiting: Vec<_> = spaces
+                .iter()
+                .map(|space| std::thread::Builder::new().spawn_scoped(scope, move || flush(space)))
+                .collect();
+            let results = waiting.into_iter().zip(&spaces).map(|(thread, space)| match thread {
+                Ok(thread) => thread.join().expect("waiting does not panic"),
+                Err(_) => flush(space),
+            });
+            results.collect::<Vec<_>>()
+        });
+        let unwritten = |(space, result): (&Arc<Space>, Result<Result<(), Failure>, Error>)| {
+            let source = match result {
+                Ok(Ok(())) => return None,
+                Ok(Err(failure)) => write_error(space, failure, 1),
+                Err(error) => error,
+            };
+            let pages = crate::sync::lock(&space.ledger).failed_pages();
+            Some(Unwritten { path: space.path(), pages, source })
+        };
+        let files: Vec<_> = spaces.iter().zip(results).filter_map(unwritten).collect();
+        if files.is_empty() { Ok(()) } else { Err(CloseError { files }) }
     }
 
     /// Drops the folio that a page belongs to, if it is resident.
@@ -102,7 +159,7 @@ impl Pool {
                     // Under the pool's lock nobody else locks translations of this file: no views are left.
                     for e in entries {
                         if let Ok(taken) = e.try_lock_for_store() {
-                            tally.lost += u64::from(taken.dirty);
+                            debug_assert!(!taken.dirty, "a dirty page was dropped");
                             if e.discard() {
                                 self.waits.land(e, &Ok(()));
                             }

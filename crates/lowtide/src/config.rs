@@ -3,7 +3,7 @@
 use crate::error::BuildError;
 use crate::io::{Inject, IoEngine};
 use crate::pager::Pager;
-use lowtide_core::{Policy, Size};
+use lowtide_core::{DirtyLimits, DirtyTimers, Policy, Size};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -50,6 +50,9 @@ pub struct Builder {
     pub(crate) background: bool,
     pub(crate) young_faults: bool,
     pub(crate) patience: Duration,
+    pub(crate) io_deadline: Duration,
+    pub(crate) dirty_limits: DirtyLimits,
+    pub(crate) dirty_timers: DirtyTimers,
     pub(crate) export_dir: Option<PathBuf>,
     pub(crate) inject: Option<Arc<dyn Inject>>,
 }
@@ -66,6 +69,9 @@ impl Default for Builder {
             background: true,
             young_faults: false,
             patience: Duration::from_secs(10),
+            io_deadline: Duration::from_secs(60),
+            dirty_limits: DirtyLimits::default(),
+            dirty_timers: DirtyTimers::default(),
             export_dir: None,
             inject: None,
         }
@@ -129,6 +135,28 @@ impl Builder {
     /// How long an operation waits for a frame, or for guards of other threads, before it fails (default 10 s).
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// How long anybody waits for dirty pages to be written and synced (default 60 s): past it a flush fails with [`Error::Timeout`](crate::Error::Timeout), and closing a file or the pager
+    /// goes on without. The pages wait, and their writing goes on. Only with background threads; without them the calling thread writes, for as long as the device takes.
+    pub fn io_deadline(mut self, deadline: Duration) -> Self {
+        self.io_deadline = deadline;
+        self
+    }
+
+    /// How much of the memory may be dirty: above `background` it is written in the background, and from half-way between that and `hard` on, writers are slowed
+    /// down until they write as fast as the device does. Default: 10 % and 20 %. Tenants without limits of their own have the same shares of their own memory.
+    ///
+    /// One writer may exceed `hard` by the pages that it makes dirty between two looks: 32 when it begins, fewer where there is less room.
+    pub fn dirty_limits(mut self, limits: DirtyLimits) -> Self {
+        self.dirty_limits = limits;
+        self
+    }
+
+    /// When data is written that is not much, but old. Default: what has been dirty for 30 s, looked for every 5 s.
+    pub fn dirty_timers(mut self, timers: DirtyTimers) -> Self {
+        self.dirty_timers = timers;
         self
     }
 

@@ -5,8 +5,9 @@
 //! that waited for the same read gets it.
 
 use crate::tenant::{OomReport, TenantError};
-use lowtide_core::ConfigError;
+use lowtide_core::{ConfigError, DirtyLimitsError, DirtyTimersError};
 use std::io;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -47,6 +48,12 @@ pub enum BuildError {
         /// The largest budget with this page size.
         limit_bytes: u64,
     },
+    /// The limits for dirty data make no sense.
+    #[error("impossible limits for dirty data: {0}")]
+    DirtyLimits(#[from] DirtyLimitsError),
+    /// The timers for dirty data make no sense.
+    #[error("impossible timers for dirty data: {0}")]
+    DirtyTimers(#[from] DirtyTimersError),
     /// The memory for the frames cannot be had.
     #[error("cannot reserve {bytes} bytes of memory for the page frames: {source}; choose a smaller budget")]
     Memory {
@@ -114,6 +121,34 @@ pub enum OpenError {
         /// The reason.
         why: String,
     },
+    /// Somebody else uses the file in a way that excludes this one.
+    #[error(
+        "{path} is locked: another process or another pager uses it; close it there, or open it with `OpenOptions::lock(false)` if you see to it yourself that nobody writes what others have in memory"
+    )]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is to be written while several tenants read it, each with pages of its own.
+    #[error(
+        "{path} cannot be opened for writing: it is open for reading {copies} times with pages apart, for different tenants or in folios of different sizes; open it for writing first, or close those views"
+    )]
+    Copies {
+        /// The file.
+        path: PathBuf,
+        /// How many spaces of pages it has.
+        copies: usize,
+    },
+    /// The thread that writes the file's device cannot be started.
+    #[error(
+        "cannot open {path} for writing, because the thread that would write it cannot be started: {source}; raise the limit on processes"
+    )]
+    Thread {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// The tenant that is to pay for the pages cannot.
     #[error("cannot open {path} for a tenant: {source}")]
     Tenant {
@@ -156,13 +191,40 @@ pub enum Error {
         /// What the device said.
         source: Arc<io::Error>,
     },
-    /// Writing the file failed. The pages stay dirty and are tried again.
-    #[error("cannot write {path}: {source}; the pages stay dirty and will be tried again")]
+    /// Writing the file, or making it durable, failed since this handle last asked. The pages stay dirty and are tried again.
+    #[error(
+        "cannot write pages {}..{} of {path}: {source}; they stay in memory and are tried again until they are written or discarded{}",
+        pages.start, pages.end, advice(source)
+    )]
     Write {
         /// The file.
         path: Arc<PathBuf>,
+        /// From the first to the last page concerned; those between need not be.
+        pages: Range<u64>,
+        /// How many times the file has gone from well to failing since this handle last asked. The others fields describe the last time.
+        incidents: u64,
         /// What the device said.
         source: Arc<io::Error>,
+    },
+    /// A device did not answer in time.
+    #[error(
+        "{what} ({path}) was not done after {seconds} s: the device does not answer; the pages wait, and so does what is in flight"
+    )]
+    Timeout {
+        /// The file.
+        path: Arc<PathBuf>,
+        /// How long it was waited for: [`Builder::io_deadline`](crate::Builder::io_deadline).
+        seconds: f64,
+        /// What was waited for.
+        what: &'static str,
+    },
+    /// What was flushed is on disk, but the file has no name any more: when it is closed it is gone.
+    #[error(
+        "{path} was removed: what is written to it is gone when it is closed; write it to another file if it is still wanted"
+    )]
+    Removed {
+        /// The name it had.
+        path: Arc<PathBuf>,
     },
     /// The page or range is beyond the end of the file.
     #[error("page {page} is beyond the end of {path}, which has {len} bytes")]
@@ -239,4 +301,39 @@ pub enum Error {
         /// What the kernel said.
         source: Arc<io::Error>,
     },
+}
+
+/// What can be done about a write that fails.
+fn advice(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::ENOSPC) => ": make room on the file system",
+        Some(libc::EDQUOT) => ": raise the quota or remove files",
+        Some(libc::EROFS) => ": mount the file system for writing again",
+        Some(libc::EIO) => ": look at the kernel's log, the device may be failing",
+        _ => "",
+    }
+}
+
+/// A file whose last pages could not be written when the pager was closed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{path}: {pages} pages are lost: {source}")]
+pub struct Unwritten {
+    /// The file.
+    pub path: Arc<PathBuf>,
+    /// Pages that are not durable, as far as is known.
+    pub pages: u64,
+    /// Why.
+    pub source: Error,
+}
+
+/// A pager that was closed, and could not write everything.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the pager was closed with data that could not be written: {}", list(files))]
+pub struct CloseError {
+    /// What was lost.
+    pub files: Vec<Unwritten>,
+}
+
+fn list(files: &[Unwritten]) -> String {
+    files.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

@@ -11,6 +11,7 @@
 //! A waiter keeps its hazard slot on the translation while it waits, so the page cannot be taken before it was used.
 
 use crate::error::Error;
+use crate::fault_sites::FaultSite;
 use crate::hazard::{self, Held};
 use crate::high::Stall;
 use crate::io::Read;
@@ -22,6 +23,10 @@ use crate::translation::{Entry, State as EntryState};
 use lowtide_core::{Owner, Task};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+/// One read in so many is timed: those into every so many-th frame.
+const TIMED: u32 = 8;
 
 /// How a page is going to be accessed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,13 +35,15 @@ pub(crate) enum Access {
     Mapped,
     /// By copying: as through a descriptor. Counts.
     Descriptor,
+    /// By storing to all of it through a descriptor: nothing is read.
+    Replaced,
 }
 
 impl Access {
     const fn task(self) -> Task {
         match self {
             Self::Mapped => Task::FAULT,
-            Self::Descriptor => Task::DESCRIPTOR,
+            Self::Descriptor | Self::Replaced => Task::DESCRIPTOR,
         }
     }
 }
@@ -69,41 +76,46 @@ pub(crate) fn claim(space: &Space, page: u64, entry: &Entry) -> Miss {
             seen @ (EntryState::Busy | EntryState::Locked { .. }) => return Miss::InHand(seen),
             EntryState::Absent { shadow } => {
                 if space.order > 0
-                    && let Some(claim) = claim_folio(space, page, shadow)
+                    && let Some(claim) = Claim::of_folio(space, page)
                 {
                     return Miss::Claimed(claim);
                 }
                 if entry.try_begin_read(shadow).is_ok() {
-                    return Miss::Claimed(Claim { page, order: 0, shadow, shadows: Vec::new() });
+                    return Miss::Claimed(Claim::of_one(page, shadow));
                 }
             }
         }
     }
 }
 
-/// Claims all pages of the large folio around a page. `None` if one of them is not absent: then only the page itself is read.
-fn claim_folio(space: &Space, page: u64, shadow: u32) -> Option<Claim> {
-    let first = page >> space.order << space.order;
-    let mut shadows = Vec::with_capacity(1 << space.order);
-    for p in first..first + (1 << space.order) {
-        let claimed = space.table.get(p).and_then(|entry| match entry.load() {
-            EntryState::Absent { shadow } => entry.try_begin_read(shadow).is_ok().then_some(shadow),
-            _ => None,
-        });
-        match claimed {
-            Some(shadow) => shadows.push(shadow),
-            None => {
-                // Whoever began to wait in this short time looks again.
-                let part = Claim { page: first, order: space.order, shadow, shadows };
-                part.each(space, |entry, shadow| entry.abort_read(shadow), |_| ());
-                return None;
+impl Claim {
+    /// A page whose translation the caller has just made busy.
+    pub(crate) const fn of_one(page: u64, shadow: u32) -> Self {
+        Self { page, order: 0, shadow, shadows: Vec::new() }
+    }
+
+    /// Makes all pages of the large folio around a page busy. `None` if one of them is not absent: then the page itself is all that can be claimed.
+    pub(crate) fn of_folio(space: &Space, page: u64) -> Option<Self> {
+        let first = page >> space.order << space.order;
+        let mut shadows = Vec::with_capacity(1 << space.order);
+        for p in first..first + (1 << space.order) {
+            let claimed = space.table.get(p).and_then(|entry| match entry.load() {
+                EntryState::Absent { shadow } => entry.try_begin_read(shadow).is_ok().then_some(shadow),
+                _ => None,
+            });
+            match claimed {
+                Some(shadow) => shadows.push(shadow),
+                None => {
+                    // Whoever began to wait in this short time looks again.
+                    let part = Self { page: first, order: space.order, shadow: 0, shadows };
+                    part.each(space, |entry, shadow| entry.abort_read(shadow), |_| ());
+                    return None;
+                }
             }
         }
+        Some(Self { page: first, order: space.order, shadow: shadows[(page - first) as usize], shadows })
     }
-    Some(Claim { page: first, order: space.order, shadow, shadows })
-}
 
-impl Claim {
     /// Changes the claimed translations; `landed` is called for those that somebody waits for.
     fn each<'s>(
         &self,
@@ -121,12 +133,13 @@ impl Claim {
         }
     }
 
-    fn new_folio(&self, space: &Space, access: Access) -> NewFolio {
+    pub(crate) fn new_folio(&self, space: &Space, access: Access) -> NewFolio {
         NewFolio {
             owner: Owner { space: space.id, page: self.page },
             order: self.order,
             shadow: self.shadow,
             task: access.task(),
+            replaced: access == Access::Replaced,
         }
     }
 }
@@ -141,7 +154,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::OutOfBudget`]; the claim is given up then.
-    fn frames_for(
+    pub(crate) fn frames_for(
         &self,
         space: &Space,
         page: u64,
@@ -179,7 +192,7 @@ impl Pool {
     }
 
     /// Keeps one page of a claim and gives up the others.
-    fn shrink_claim(&self, space: &Space, page: u64, claim: &mut Claim) {
+    pub(crate) fn shrink_claim(&self, space: &Space, page: u64, claim: &mut Claim) {
         let kept = space.table.get(page).map(Entry::address);
         let others = |entry: &Entry, shadow| Some(entry.address()) != kept && entry.abort_read(shadow);
         claim.each(space, others, |entry| self.waits.land(entry, &Ok(())));
@@ -194,7 +207,21 @@ impl Pool {
         // caller resolves the claim only after the completion. The pool keeps arena and, through its space, descriptor alive.
         #[expect(unsafe_code, reason = "the promise about the frame is given where it is taken")]
         unsafe {
-            Read::new(space.backing.page_fd(), offset, self.frame_ptr(frame), bytes, user)
+            Read::new(space.backing.read_fd(), offset, self.frame_ptr(frame), bytes, user)
+        }
+    }
+
+    /// Reads in this thread. Some of the reads of files that are also written are timed, for the device's flusher.
+    fn read_now(&self, space: &Space, read: Read, frame: u32) -> io::Result<u32> {
+        let path = space.path_ref();
+        match space.device.get() {
+            Some(device) if frame.is_multiple_of(TIMED) => {
+                let begin = Instant::now();
+                let outcome = self.backend.read_one(path, read);
+                device.note_read(begin.elapsed());
+                outcome
+            }
+            _ => self.backend.read_one(path, read),
         }
     }
 
@@ -212,7 +239,10 @@ impl Pool {
     ) -> Result<(), Error> {
         let result = match outcome {
             Ok(got) => self.check_filled(space, claim, frame, u64::from(got)),
-            Err(e) => Err(space.read_error(claim.page, e)),
+            Err(e) => {
+                self.fault_sites.mark(FaultSite::ReadFailed);
+                Err(space.read_error(claim.page, e))
+            }
         };
         match &result {
             Ok(()) => {
@@ -289,7 +319,7 @@ impl Pool {
                 }
                 Miss::Claimed(mut claim) => {
                     let (frame, stall) = self.frames_for(space, page, &mut claim, access)?;
-                    let outcome = self.backend.read_one(self.read_request(space, &claim, frame, 0));
+                    let outcome = self.read_now(space, self.read_request(space, &claim, frame, 0), frame);
                     let young = access == Access::Mapped && self.young_faults;
                     let resolved = self.resolve(space, &claim, frame, outcome, young);
                     self.stall_ends(stall, (self.page_bytes() as u64) << claim.order);

@@ -137,6 +137,18 @@ impl Pool {
         Some(Stall { refaulted, payer, began })
     }
 
+    /// A page came back of which nothing had to be read: books that it came back. Nobody waited.
+    pub(crate) fn refault_without_wait(
+        &self,
+        state: &mut State,
+        group: MemcgId,
+        refaulted: Option<Refaulted>,
+    ) {
+        let Some(refaulted) = refaulted else { return };
+        let now = self.now();
+        self.account(|account| state.engine.stalled(group, &refaulted, 0, 0, &mut account.debt, now));
+    }
+
     /// The page is there, or could not be read: books the wait.
     pub(crate) fn stall_ends(&self, stall: Option<Stall>, bytes: u64) {
         let Some(Stall { refaulted, payer, began }) = stall else { return };

@@ -30,7 +30,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `pager`, `config`, `view`, `guard`, `stat`, `error` | the public face |
+//! | `pager`, `config`, `open`, `view`, `guard`, `stat`, `error` | the public face |
 //! | `tenant` | budgets within the budget: limits, reservations, reports, the kernel's files |
 //! | `pool` | frames, the engine, the lock around them; taking frames |
 //! | `charge`, `high` | who pays, and waiting for room; what is due above `high` |
@@ -38,16 +38,22 @@
 //! | `fault`, `many`, `wait` | bringing pages in, one or many; waiting for somebody else's read |
 //! | `reclaim` | driving the engine's reclaim: aging walks, unmapping victims |
 //! | `store`, `writeback`, `close` | writing to pages, writing pages to files, letting go of a file |
+//! | `faults` | a disk that fails, hangs and loses power, for tests |
+//! | `fault_sites` | what was done about failing devices, counted |
 //! | `background` | the threads that reclaim, flush and read ahead |
-//! | `frames`, `space`, `io`, `sync` | frame allocator; open files; I/O engines; atomics |
+//! | `frames`, `space`, `backing`, `io`, `sync` | frame allocator; open files, their descriptors; I/O engines; atomics |
 #![deny(unsafe_code)]
 
 mod background;
+mod backing;
 mod charge;
 mod close;
 mod config;
 mod error;
 mod fault;
+mod fault_sites;
+#[doc(hidden)]
+pub mod faults;
 mod frames;
 mod guard;
 #[allow(unsafe_code, reason = "see the file's header")]
@@ -57,6 +63,7 @@ mod high;
 mod hits;
 mod io;
 mod many;
+mod open;
 mod pager;
 mod pool;
 mod reclaim;
@@ -72,15 +79,20 @@ mod wait;
 mod writeback;
 
 pub use config::{Builder, IoMode};
-pub use error::{BuildError, Error, OpenError};
+pub use error::{BuildError, CloseError, Error, OpenError, Unwritten};
+pub use fault_sites::FaultSite;
 pub use guard::Page;
-pub use io::{Inject, InjectOp, IoEngine, UnknownIoEngine};
+pub use io::{Gate, Inject, InjectOp, IoEngine, Request, UnknownIoEngine, Verdict};
 pub use lowtide_bpf::{LoadError, Programs};
 pub use lowtide_core::high::handler::{HighPolicy, UnknownHighPolicy};
 pub use lowtide_core::psi::{Pressure, PressureLine};
-pub use lowtide_core::{Events, MemcgEvents, MemoryStat, Policy, PolicyError, Size, SizeError, SizeProblem};
-pub use pager::{OpenOptions, Pager};
-pub use stat::{IoStat, Stat};
+pub use lowtide_core::{
+    DirtyLimits, DirtyLimitsError, DirtyShare, DirtyTimers, DirtyTimersError, Events, MemcgEvents,
+    MemoryStat, Policy, PolicyError, Size, SizeError, SizeProblem,
+};
+pub use open::OpenOptions;
+pub use pager::Pager;
+pub use stat::{DirtyStat, IoStat, Stat};
 pub use tenant::{
     Consumer, ExportError, OnStall, OomReport, Reservation, Tenant, TenantBuilder, TenantError, TenantFile,
     TenantLimits, TenantPolicyError,

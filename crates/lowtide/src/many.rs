@@ -47,7 +47,7 @@ struct Pending {
 
 impl<'p> Pipeline<'p> {
     fn new(pool: &'p Pool, space: &'p Space, young: bool) -> Self {
-        let batch = pool.backend.batch();
+        let batch = pool.backend.batch(space.path_ref());
         PIPELINES.set(PIPELINES.get() + 1);
         Self { pool, space, batch, pending: Vec::new(), free: Vec::new(), done: Vec::new(), young }
     }

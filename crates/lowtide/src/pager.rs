@@ -2,15 +2,14 @@
 
 use crate::background::Threads;
 use crate::config::Builder;
-use crate::error::{BuildError, OpenError};
+use crate::error::{BuildError, CloseError, OpenError};
+use crate::fault_sites::FaultSite;
+use crate::open::OpenOptions;
 use crate::pool::Pool;
-use crate::space::{Backing, Space};
-use crate::stat::Stat;
-use crate::tenant::{ExportError, Tenant, TenantError};
-use crate::view::{Open, View};
-use lowtide_core::limits::MAX_ORDER;
-use lowtide_core::{MemcgId, SpaceId};
-use lowtide_sys::file::OpenMode;
+use crate::stat::{DirtyStat, Stat};
+use crate::tenant::ExportError;
+use crate::view::View;
+use lowtide_core::MemcgId;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -48,23 +47,46 @@ impl Pager {
         OpenOptions::new().open(self, path)
     }
 
+    /// Writes and syncs everything, and says what could not be. Views that are still open work on; the memory is given back when they are gone, too.
+    ///
+    /// Without this the same happens when the last handle is dropped, and what could not be written is only logged.
+    ///
+    /// # Errors
+    /// [`CloseError`] names the files. What is not written when the last view is dropped is lost.
+    pub fn close(self) -> Result<(), CloseError> {
+        self.inner.pool.write_everything()
+    }
+
     /// Bytes of a base page.
     #[must_use]
     pub fn page_size(&self) -> usize {
         self.inner.pool.page_bytes()
     }
 
-    /// One consistent snapshot of the counters. Takes the pool's lock for a moment.
+    /// Dirty data of all files. Takes the pool's lock for a moment, and is cheap enough to be asked a hundred times a second.
+    #[must_use]
+    pub fn dirty(&self) -> DirtyStat {
+        let pool = &self.inner.pool;
+        DirtyStat::of(&pool.lock().engine, MemcgId::ROOT, pool.page_shift)
+    }
+
+    /// One consistent snapshot of the counters. Takes the pool's lock for a moment, and reads `/proc/self/smaps` before, which takes about a
+    /// millisecond.
     #[must_use]
     pub fn stat(&self) -> Stat {
         let pool = &self.inner.pool;
         let huge_bytes = pool.huge_bytes() as u64;
         let state = pool.lock();
         let translation = state.spaces.iter().flatten().map(|s| s.table.metadata_bytes()).sum();
+        let failed = state.spaces.iter().flatten().map(|s| crate::sync::lock(&s.ledger).failed_pages()).sum();
         let tables = state.engine.metadata_bytes() + state.frames.metadata_bytes();
+        let memory = state.engine.stat(MemcgId::ROOT);
         Stat {
-            memory: state.engine.stat(MemcgId::ROOT),
+            memory,
+            unwritten_bytes: (memory.file_dirty + memory.file_writeback) * memory.page_bytes,
+            failed_pages: failed,
             io: pool.io.snapshot(),
+            dirty: DirtyStat::of(&state.engine, MemcgId::ROOT, pool.page_shift),
             budget_bytes: pool.arena_bytes() as u64,
             huge_bytes,
             frame_metadata_bytes: tables as u64,
@@ -125,107 +147,15 @@ impl Pager {
         self.inner.pool.exporter.as_ref()?.last_error()
     }
 
+    /// How often each place was reached that deals with failing devices, for tests of failing devices.
+    #[must_use]
+    pub fn fault_sites(&self) -> Vec<(FaultSite, u64)> {
+        self.inner.pool.fault_sites.counts()
+    }
+
     /// Publishes the statistics that classical reclaim works with, which background threads otherwise do every two seconds.
     #[doc(hidden)]
     pub fn publish(&self) {
         self.inner.pool.lock().engine.publish();
-    }
-}
-
-/// How to open a file as a view. Reading is always allowed.
-#[derive(Clone, Debug, Default)]
-pub struct OpenOptions {
-    write: bool,
-    create: Option<u64>,
-    order: u8,
-    tenant: Option<Tenant>,
-}
-
-impl OpenOptions {
-    /// For reading, in folios of one base page.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Whether the view may be written to.
-    #[must_use]
-    pub fn write(mut self, write: bool) -> Self {
-        self.write = write;
-        self
-    }
-
-    /// Creates the file if it is not there, and makes it at least `bytes` long; implies writing. An existing longer file keeps its length.
-    #[must_use]
-    pub fn create(mut self, bytes: u64) -> Self {
-        self.create = Some(bytes);
-        self.write = true;
-        self
-    }
-
-    /// Brings pages in `2^order` at a time, in one folio of up to 2 MiB. For large reads: fewer, larger transfers. Where there is no contiguous
-    /// room in memory, a single page is brought in instead.
-    #[must_use]
-    pub fn folio_order(mut self, order: u8) -> Self {
-        self.order = order;
-        self
-    }
-
-    /// Charges the view's pages to a tenant. Without one they are charged to the root, which only the pager's own budget limits.
-    #[must_use]
-    pub fn tenant(mut self, tenant: &Tenant) -> Self {
-        self.tenant = Some(tenant.clone());
-        self
-    }
-
-    /// Opens the file.
-    ///
-    /// # Errors
-    /// [`OpenError`] says what is wrong with the file or with the options.
-    pub fn open(&self, pager: &Pager, path: impl AsRef<Path>) -> Result<View, OpenError> {
-        let (path, pool) = (path.as_ref(), &pager.inner.pool);
-        let tenant = |source| OpenError::Tenant { path: path.to_owned(), source };
-        let group = match &self.tenant {
-            Some(other) if !Arc::ptr_eq(&other.pager.inner, &pager.inner) => {
-                return Err(tenant(TenantError::OtherPager));
-            }
-            Some(tenant) => tenant.id,
-            None => MemcgId::ROOT,
-        };
-        let limit = (2 << 20).min(pool.arena_bytes() as u64 / 8).max(pool.page_bytes() as u64);
-        let bytes = (pool.page_bytes() as u64).checked_shl(u32::from(self.order)).unwrap_or(u64::MAX);
-        if self.order > MAX_ORDER || bytes > limit {
-            return Err(OpenError::FolioOrder { bytes, limit });
-        }
-        let mut access = if self.write { OpenMode::READ_WRITE } else { OpenMode::READ };
-        access.create = self.create.is_some();
-        let backing = Backing::open(path, access, pool.io_mode, pool.page_bytes())?;
-        let io = |source| OpenError::Io { path: path.to_owned(), source };
-        if let Some(bytes) = self.create
-            && backing.is_regular()
-            && backing.size().map_err(io)? < bytes
-        {
-            backing.buffered().set_len(bytes).map_err(io)?;
-        }
-        let len = backing.size().map_err(io)?;
-        let mut state = pool.lock();
-        if !state.engine.alive(group) {
-            return Err(tenant(TenantError::Gone));
-        }
-        let id: SpaceId = state.engine.add_space(group);
-        let space = match Space::new(id, backing, len, self.order, pool.page_shift) {
-            Ok(space) => Arc::new(space),
-            Err(e) => {
-                state.engine.remove_space(id);
-                return Err(e);
-            }
-        };
-        let index = id.0 as usize;
-        if state.spaces.len() <= index {
-            state.spaces.resize(index + 1, None);
-        }
-        state.spaces[index] = Some(Arc::clone(&space));
-        drop(state);
-        Ok(View::new(Open::new(pager.clone(), space)))
     }
 }

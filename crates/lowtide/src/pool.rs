@@ -8,20 +8,23 @@
 //! There is one lock, [`Pool::lock`], and it protects the engine and the allocator: it plays the part of the kernel's lruvec lock. A
 //! hit does not take it; a miss takes it once before its read, for a few hundred nanoseconds.
 //!
-//! Lock order: a space's `writing`, then the pool's lock, then a wait bucket. Nothing is awaited under the pool's lock but its own condition
-//! variables.
+//! Lock order: [`Pool::opening`], then the pool's lock, then a wait bucket, a device's desk or a space's ledger. Nothing is awaited under the pool's lock but
+//! its own condition variables.
 
 use crate::charge::{Full, Payer};
 use crate::config::Builder;
 use crate::error::{BuildError, Error};
+use crate::fault_sites::FaultSites;
 use crate::frames::Frames;
 use crate::high::Stall;
 use crate::io::{Arena, Backend, Options};
 use crate::space::Space;
 use crate::stat::IoCounters;
+use crate::store::DirtiersLeft;
 use crate::sync;
 use crate::tenant::{Exporter, Names, OnStall, OomReport, Reservations};
 use crate::wait::WaitTable;
+use crate::writeback::Devices;
 use lowtide_bpf::Programs;
 use lowtide_core::{AccessCounts, Engine, EngineConfig, FolioId, LruType, MemcgId, Owner, Task};
 use lowtide_sys::memory::{HugePages, Mapping};
@@ -66,13 +69,20 @@ pub(crate) struct Pool {
     pub(crate) kswapd: Condvar,
     /// Whoever sleeps for a limit may look again.
     pub(crate) throttled: Condvar,
-    pub(crate) flusher: Flusher,
+    /// One thread opens a file, or lets go of one for good, at a time. Taken before the pool's lock.
+    pub(crate) opening: Mutex<()>,
+    pub(crate) devices: Devices,
+    /// Of threads that made pages dirty and ended.
+    pub(crate) dirtiers_left: Arc<DirtiersLeft>,
     pub(crate) accesses: Arc<AccessCounts>,
     pub(crate) backend: Backend,
+    pub(crate) fault_sites: Arc<FaultSites>,
     pub(crate) waits: WaitTable,
     pub(crate) io: IoCounters,
     pub(crate) watermarks: Watermarks,
     pub(crate) patience: Duration,
+    /// How long anybody waits for writes.
+    pub(crate) io_deadline: Duration,
     pub(crate) background: bool,
     pub(crate) young_faults: bool,
     pub(crate) io_mode: crate::config::IoMode,
@@ -91,30 +101,6 @@ static POOLS: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Watermarks {
     pub(crate) low: u64,
     pub(crate) high: u64,
-}
-
-/// The bell of whoever writes dirty pages.
-#[derive(Debug, Default)]
-pub(crate) struct Flusher {
-    rung: Mutex<bool>,
-    bell: Condvar,
-}
-
-impl Flusher {
-    pub(crate) fn ring(&self) {
-        *sync::lock(&self.rung) = true;
-        self.bell.notify_one();
-    }
-
-    /// Waits for the bell, or for the time; returns whether it rang.
-    pub(crate) fn wait(&self, timeout: Duration) -> bool {
-        let mut rung = sync::lock(&self.rung);
-        if !*rung {
-            (rung, _) =
-                self.bell.wait_timeout(rung, timeout).unwrap_or_else(std::sync::PoisonError::into_inner);
-        }
-        std::mem::take(&mut rung)
-    }
 }
 
 /// What came of an allocation.
@@ -143,6 +129,8 @@ pub(crate) struct NewFolio {
     pub(crate) order: u8,
     pub(crate) shadow: u32,
     pub(crate) task: Task,
+    /// All of it is about to be stored to: it is dirty from the start, and nobody waits for its contents.
+    pub(crate) replaced: bool,
 }
 
 impl Pool {
@@ -158,7 +146,7 @@ impl Pool {
             return Err(BuildError::BudgetTooLarge { max_bytes, page_bytes, limit_bytes });
         }
         let frames = max as u32;
-        let engine = Engine::new(&EngineConfig {
+        let mut engine = Engine::new(&EngineConfig {
             frames,
             max,
             page_bytes: page_bytes as u64,
@@ -166,6 +154,9 @@ impl Pool {
             cpus: 1,
         })
         .map_err(|e| BuildError::from_config(e, max_bytes, page_bytes))?;
+        engine.set_exact_dirty(true);
+        engine.set_dirty_limits(MemcgId::ROOT, config.dirty_limits)?;
+        engine.set_dirty_timers(config.dirty_timers)?;
         let bytes = frames as usize * page_bytes;
         let memory = |source| BuildError::Memory { bytes: bytes as u64, source };
         let arena = Mapping::new(bytes, HugePages::Yes).map_err(memory)?;
@@ -176,11 +167,13 @@ impl Pool {
         // discarded before.
         #[expect(unsafe_code, reason = "the promise about the arena is given where the arena is made")]
         let registered = unsafe { Arena::new(arena.as_ptr(), bytes) };
+        let fault_sites = Arc::<FaultSites>::default();
         let backend = Backend::open(Options {
             engine: config.io_engine,
             depth: config.depth,
             arena: Some(registered),
             inject: config.inject.clone(),
+            sites: Arc::clone(&fault_sites),
         })
         .map_err(|e| BuildError::Io(e.to_string()))?;
         let background = config.background && max >= BACKGROUND_MIN_FRAMES;
@@ -204,12 +197,16 @@ impl Pool {
             freed: Condvar::new(),
             kswapd: Condvar::new(),
             throttled: Condvar::new(),
-            flusher: Flusher::default(),
+            opening: Mutex::new(()),
+            devices: Devices::default(),
+            dirtiers_left: Arc::default(),
             backend,
+            fault_sites,
             waits: WaitTable::new(),
             io: IoCounters::default(),
             watermarks: Watermarks { low, high: 2 * low },
             patience: config.patience,
+            io_deadline: config.io_deadline,
             background: config.background,
             young_faults: config.young_faults,
             io_mode: config.io_mode,
@@ -264,20 +261,42 @@ impl Pool {
             Err(_) if !wait => return Allocated::NotNow,
             Err(full) => return Allocated::Failed(out_of_budget(&mut state, full, pages, self.page_shift)),
         };
+        match self.place(&mut state, space, new, group) {
+            Some((frame, stall)) => Allocated::Frame(frame, stall),
+            None if space.is_closed() => Allocated::NotNow,
+            None => Allocated::TooLarge,
+        }
+    }
+
+    /// Takes frames for a folio that has just been charged to `group`, and tells the engine. If the space is being closed, or there is no contiguous room, the charge is
+    /// given back.
+    pub(crate) fn place(
+        &self,
+        state: &mut State,
+        space: &Space,
+        new: &NewFolio,
+        group: MemcgId,
+    ) -> Option<(u32, Option<Stall>)> {
         let frame = if space.is_closed() { None } else { state.frames.alloc(new.order) };
         let Some(frame) = frame else {
-            state.engine.uncharge(group, pages);
-            return if space.is_closed() { Allocated::NotNow } else { Allocated::TooLarge };
+            state.engine.uncharge(group, 1 << new.order);
+            return None;
         };
-        state.engine.count_fault(group, true);
+        state.engine.count_fault(group, !new.replaced);
+        let (id, payer) = (FolioId(frame), Payer::Space(new.owner.space));
         let shadow = lowtide_core::Shadow::from_bits(new.shadow);
-        let id = FolioId(frame);
         let refaulted = state.engine.insert(id, new.owner, new.order, LruType::File, group, shadow, new.task);
-        let stall = self.stall_begins(&mut state, Payer::Space(new.owner.space), group, refaulted);
+        let stall = if new.replaced {
+            state.engine.set_dirty(id);
+            self.refault_without_wait(state, group, refaulted);
+            None
+        } else {
+            self.stall_begins(state, payer, group, refaulted)
+        };
         if state.engine.margin(MemcgId::ROOT) < self.watermarks.low {
             self.kswapd.notify_one();
         }
-        Allocated::Frame(frame, stall)
+        Some((frame, stall))
     }
 
     /// Gives back the frames of a folio that was allocated and not filled.
@@ -297,7 +316,6 @@ impl Pool {
         let _state = self.lock();
         self.kswapd.notify_all();
         self.throttled.notify_all();
-        self.flusher.ring();
         if let Some(exporter) = &self.exporter {
             exporter.close();
         }

@@ -10,14 +10,17 @@
 //!
 //! Why that is safe is told in `hazard.rs`. Only the aging walk lets go of the lock in between, every few tables.
 
+use crate::fault_sites::FaultSite;
 use crate::hazard;
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
 use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
 use lowtide_core::{
-    AgeJob, Facts, Folio, FolioId, FolioState, Reclaim, References, Step, TableKey, Unmapped, Victim, Window,
+    AgeJob, Facts, Folio, FolioId, FolioState, MemcgId, Reclaim, References, Step, TableKey, Unmapped,
+    Victim, Window,
 };
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
@@ -108,7 +111,7 @@ impl Pool {
             let isolated = matches!(step, Step::Unmap | Step::Freed | Step::WakeFlushers);
             if !isolated && std::mem::take(&mut flush) {
                 drop(state);
-                self.write_back_some();
+                self.write_back_below(MemcgId::ROOT);
                 state = self.lock();
             }
             let State { frames, spaces, .. } = &mut *state;
@@ -128,9 +131,17 @@ impl Pool {
                     self.freed.notify_all();
                 }
                 Step::Walk => state = self.walk(state, reclaim.age_job()),
-                Step::WakeFlushers if self.background => self.wake_flushers(),
-                Step::WakeFlushers => flush = true,
+                Step::WakeFlushers => {
+                    self.fault_sites.mark(FaultSite::ReclaimWokeFlushers);
+                    self.io.flusher_wakes.fetch_add(1, Relaxed);
+                    if self.background {
+                        self.ask_to_flush(&mut state, MemcgId::ROOT);
+                    } else {
+                        flush = true;
+                    }
+                }
                 Step::Throttle(_, nanos) => {
+                    self.fault_sites.mark(FaultSite::ReclaimThrottled);
                     (state, _) = self
                         .freed
                         .wait_timeout(state, Duration::from_nanos(nanos))

@@ -1,134 +1,21 @@
 //! One open file and its translations: what all views of it share.
 
-use crate::config::IoMode;
+use crate::backing::Backing;
 use crate::error::{Error, OpenError};
+use crate::io::Backend;
 use crate::translation::Table;
+use crate::writeback::{Device, Ledger};
 use lowtide_core::{FolioId, SpaceId};
-use lowtide_sys::file::{self, DirectAlign, FileKind, OpenMode};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Translations that a file may grow to without being opened again: 2^28 pages of address space (1 GiB of entries),
 /// which costs nothing until it is used.
 const GROWTH_RESERVE_PAGES: u64 = 1 << 28;
-
-/// The descriptors of a file.
-#[derive(Debug)]
-pub(crate) struct Backing {
-    path: Arc<PathBuf>,
-    /// Past the page cache, where that is possible.
-    direct: Option<File>,
-    /// Through the page cache: for ranges that direct I/O cannot address, and where it is refused.
-    buffered: File,
-    kind: FileKind,
-    writable: bool,
-    why: String,
-}
-
-impl Backing {
-    /// Opens the descriptors that `mode` allows.
-    pub(crate) fn open(
-        path: &Path,
-        access: OpenMode,
-        mode: IoMode,
-        page_bytes: usize,
-    ) -> Result<Self, OpenError> {
-        let io = |source| OpenError::Io { path: path.to_owned(), source };
-        let buffered = file::open(path, access).map_err(|e| match e {
-            file::OpenError::Io { source, .. } => io(source),
-            other => io(other.into()),
-        })?;
-        let kind = file::kind(&buffered).map_err(io)?;
-        if !matches!(kind, FileKind::Regular | FileKind::Block) {
-            let kind =
-                if kind == FileKind::Directory { "directory" } else { "pipe, socket or character device" };
-            return Err(OpenError::Kind { path: path.to_owned(), kind: kind.to_owned() });
-        }
-        let (direct, why) = match mode {
-            IoMode::Buffered => (None, "buffered as asked for".to_owned()),
-            IoMode::Auto | IoMode::Direct => match open_direct(path, &buffered, access, page_bytes) {
-                Ok((file, align)) => {
-                    let why = format!("direct, aligned to {} bytes", align.offset);
-                    (Some(file), why)
-                }
-                Err(why) if mode == IoMode::Direct => {
-                    return Err(OpenError::NoDirectIo { path: path.to_owned(), page_bytes, why });
-                }
-                Err(why) => (None, format!("buffered, because {why}")),
-            },
-        };
-        Ok(Self { path: Arc::new(path.to_owned()), direct, buffered, kind, writable: access.write, why })
-    }
-
-    /// The descriptor for a transfer of whole pages.
-    pub(crate) fn page_fd(&self) -> RawFd {
-        self.direct.as_ref().unwrap_or(&self.buffered).as_raw_fd()
-    }
-
-    pub(crate) const fn buffered(&self) -> &File {
-        &self.buffered
-    }
-
-    pub(crate) fn is_direct(&self) -> bool {
-        self.direct.is_some()
-    }
-
-    pub(crate) fn is_regular(&self) -> bool {
-        self.kind == FileKind::Regular
-    }
-
-    /// Size of the file now.
-    pub(crate) fn size(&self) -> io::Result<u64> {
-        file::size(&self.buffered)
-    }
-}
-
-fn open_direct(
-    path: &Path,
-    buffered: &File,
-    access: OpenMode,
-    page_bytes: usize,
-) -> Result<(File, DirectAlign), String> {
-    let align = match file::direct_alignment(buffered) {
-        Ok(Some(align)) => align,
-        Ok(None) => return Err("the file system offers no direct I/O".to_owned()),
-        Err(e) => return Err(format!("its alignment cannot be learned: {e}")),
-    };
-    if !page_bytes.is_multiple_of(align.offset) || !page_bytes.is_multiple_of(align.memory) {
-        return Err(format!("the device's logical block has {} bytes", align.offset.max(align.memory)));
-    }
-    let mode = OpenMode { create: false, ..access.direct() };
-    file::open(path, mode).map(|f| (f, align)).map_err(|e| e.to_string())
-}
-
-/// Write errors of a file, numbered, so that each handle learns of each once (`fault-and-writeback.md` §B11).
-#[derive(Debug, Default)]
-pub(crate) struct WriteErrors {
-    count: AtomicU64,
-    last: Mutex<Option<Arc<io::Error>>>,
-}
-
-impl WriteErrors {
-    pub(crate) fn record(&self, error: io::Error) {
-        *crate::sync::lock(&self.last) = Some(Arc::new(error));
-        self.count.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn count(&self) -> u64 {
-        self.count.load(Relaxed)
-    }
-
-    /// The last error, if there was one since the cursor stood where it stands; moves the cursor.
-    pub(crate) fn check_and_advance(&self, cursor: &AtomicU64) -> Option<Arc<io::Error>> {
-        let last = crate::sync::lock(&self.last);
-        let now = self.count();
-        if cursor.swap(now, Relaxed) == now { None } else { last.clone() }
-    }
-}
 
 /// One open file under a pager.
 pub(crate) struct Space {
@@ -139,14 +26,23 @@ pub(crate) struct Space {
     pub(crate) order: u8,
     page_shift: u32,
     len: AtomicU64,
-    pub(crate) errors: WriteErrors,
-    /// Page up to which the last partial write-back came.
-    pub(crate) written_to: AtomicU64,
-    /// Only one thread writes the file's dirty pages at a time.
-    pub(crate) writing: Mutex<()>,
+    /// From this page on the file is a hole that this pager made when it extended the file, and nothing has been stored there since.
+    hole_from: AtomicU64,
+    /// What write-back knows about the file.
+    pub(crate) ledger: Mutex<Ledger>,
+    /// Who writes it; set when it becomes writable.
+    pub(crate) device: OnceLock<Arc<Device>>,
+    /// Runs of its pages that are on their way.
+    pub(crate) in_flight: AtomicU32,
+    /// Its size was changed and may not be durable.
+    pub(crate) size_is_new: AtomicBool,
     growing: Mutex<()>,
+    /// Opens that are not closed. Raised under [`Pool::opening`](crate::pool::Pool).
+    handles: AtomicU32,
     /// The last view is gone: no more pages come in. Changes under the pool's lock.
     closed: AtomicBool,
+    /// The file's name may not be durable.
+    name_is_new: AtomicBool,
 }
 
 impl Space {
@@ -160,7 +56,7 @@ impl Space {
         let pages = len.div_ceil(1 << page_shift);
         let reserve = pages.saturating_add(GROWTH_RESERVE_PAGES).next_multiple_of(1 << order);
         let table = Table::new(pages.next_multiple_of(1 << order), reserve)
-            .map_err(|source| OpenError::Translation { path: backing.path.to_path_buf(), source })?;
+            .map_err(|source| OpenError::Translation { path: backing.path().to_path_buf(), source })?;
         Ok(Self {
             id,
             table,
@@ -168,16 +64,24 @@ impl Space {
             order,
             page_shift,
             len: AtomicU64::new(len),
-            errors: WriteErrors::default(),
-            written_to: AtomicU64::new(0),
-            writing: Mutex::new(()),
+            hole_from: AtomicU64::new(len.div_ceil(1 << page_shift)),
+            ledger: Mutex::default(),
+            device: OnceLock::new(),
+            in_flight: AtomicU32::new(0),
+            size_is_new: AtomicBool::new(false),
             growing: Mutex::new(()),
+            handles: AtomicU32::new(1),
             closed: AtomicBool::new(false),
+            name_is_new: AtomicBool::new(false),
         })
     }
 
+    pub(crate) fn path_ref(&self) -> &Arc<PathBuf> {
+        self.backing.path()
+    }
+
     pub(crate) fn path(&self) -> Arc<PathBuf> {
-        Arc::clone(&self.backing.path)
+        Arc::clone(self.backing.path())
     }
 
     /// Bytes of the file when it was last looked at.
@@ -188,6 +92,42 @@ impl Space {
     /// Pages of the file, a partial last one included.
     pub(crate) fn pages(&self) -> u64 {
         self.len().div_ceil(1 << self.page_shift)
+    }
+
+    /// Counts another open.
+    pub(crate) fn add_handle(&self) {
+        self.handles.fetch_add(1, SeqCst);
+    }
+
+    /// Counts one open less; returns whether it was the last.
+    pub(crate) fn drop_handle(&self) -> bool {
+        self.handles.fetch_sub(1, SeqCst) == 1
+    }
+
+    /// Whether nobody has the file open. Final only while [`Pool::opening`](crate::pool::Pool) is held.
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.handles.load(SeqCst) == 0
+    }
+
+    /// Notes that the file was made by this pager.
+    pub(crate) fn name_is_new(&self) {
+        self.name_is_new.store(true, SeqCst);
+    }
+
+    /// Whether the file's name may not be durable.
+    pub(crate) fn is_name_new(&self) -> bool {
+        self.name_is_new.load(SeqCst)
+    }
+
+    /// Makes the file's name durable, if this pager made it. Blocks for as long as the device does.
+    pub(crate) fn sync_name(&self) -> io::Result<()> {
+        if !self.is_name_new() {
+            return Ok(());
+        }
+        let parent = self.path_ref().parent().filter(|dir| !dir.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+        self.name_is_new.store(false, SeqCst);
+        Ok(())
     }
 
     /// Says that the last view is gone.
@@ -201,7 +141,7 @@ impl Space {
     }
 
     pub(crate) fn is_writable(&self) -> bool {
-        self.backing.writable
+        self.backing.is_writable()
     }
 
     pub(crate) fn out_of_range(&self, page: u64) -> Error {
@@ -216,8 +156,33 @@ impl Space {
     pub(crate) fn refresh_len(&self) -> Result<u64, Error> {
         let _one_at_a_time = crate::sync::lock(&self.growing);
         let len = self.backing.size().map_err(|e| self.read_error(0, e))?;
+        self.found_len(len);
+        // Somebody made it shorter. What was stored there and is not written yet makes it as long again.
+        let dirty = if len < self.len() { self.table.last_dirty(len >> self.page_shift) } else { None };
+        let len = dirty.map_or(len, |page| len.max(self.len().min((page + 1) << self.page_shift)));
         self.set_len_locked(len)?;
         Ok(len)
+    }
+
+    /// The file has so many bytes. What somebody else has added need not be a hole.
+    fn found_len(&self, len: u64) {
+        if len > self.len() {
+            self.hole_from.fetch_max(len.div_ceil(1 << self.page_shift), Relaxed);
+        }
+    }
+
+    /// Whether the file has only zeroes in a page, because nobody ever stored to it or to a page behind it since the file was extended by this pager. To be asked by whoever
+    /// has the page's translation busy.
+    pub(crate) fn is_hole(&self, page: u64) -> bool {
+        page >= self.hole_from.load(Relaxed)
+    }
+
+    /// Pages up to this one are about to be stored to. To be said before their translations tell.
+    pub(crate) fn ends_hole(&self, page: u64) {
+        // Almost always it is known already: a line that nobody writes.
+        if self.is_hole(page) {
+            self.hole_from.fetch_max(page + 1, Relaxed);
+        }
     }
 
     fn set_len_locked(&self, len: u64) -> Result<(), Error> {
@@ -232,27 +197,29 @@ impl Space {
     }
 
     /// Makes the file at least so long.
-    pub(crate) fn extend_to(&self, len: u64) -> Result<(), Error> {
+    pub(crate) fn extend_to(&self, backend: &Backend, len: u64) -> Result<(), Error> {
         let _one_at_a_time = crate::sync::lock(&self.growing);
         let now = self.backing.size().map_err(|e| self.grow_error(len, e))?;
+        self.found_len(now);
         if now < len {
             if !self.backing.is_regular() {
                 let full = io::Error::from_raw_os_error(libc::ENOSPC);
                 return Err(self.grow_error(len, full));
             }
-            self.backing.buffered.set_len(len).map_err(|e| self.grow_error(len, e))?;
+            self.backing.set_len(backend, len).map_err(|e| self.grow_error(len, e))?;
+            self.size_is_new.store(true, SeqCst);
         }
         self.set_len_locked(now.max(len))
     }
 
     /// The descriptor that goes through the page cache. Making it durable makes the whole file durable.
     pub(crate) fn buffered_fd(&self) -> RawFd {
-        self.backing.buffered.as_raw_fd()
+        self.backing.buffered().as_raw_fd()
     }
 
     /// One line for people: how the file is read.
     pub(crate) fn describe_io(&self) -> &str {
-        &self.backing.why
+        self.backing.why()
     }
 }
 

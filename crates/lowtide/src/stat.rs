@@ -1,6 +1,6 @@
 //! What a pager counts: the engine's counters under the kernel's names, and its own I/O.
 
-use lowtide_core::MemoryStat;
+use lowtide_core::{Engine, MemcgId, MemoryStat};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -12,6 +12,7 @@ pub(crate) struct IoCounters {
     pub(crate) writes: AtomicU64,
     pub(crate) write_bytes: AtomicU64,
     pub(crate) throttled_ns: AtomicU64,
+    pub(crate) flusher_wakes: AtomicU64,
 }
 
 impl IoCounters {
@@ -22,6 +23,7 @@ impl IoCounters {
             writes: self.writes.load(Relaxed),
             write_bytes: self.write_bytes.load(Relaxed),
             throttled_ns: self.throttled_ns.load(Relaxed),
+            flusher_wakes: self.flusher_wakes.load(Relaxed),
         }
     }
 }
@@ -39,6 +41,48 @@ pub struct IoStat {
     pub write_bytes: u64,
     /// Nanoseconds that threads slept because a tenant was over a limit, all threads together.
     pub throttled_ns: u64,
+    /// How often reclaim found so much dirty that it woke the flushers.
+    pub flusher_wakes: u64,
+}
+
+/// Dirty data of a pager or a tenant, and of what is below it: how much there is, how much there may be, and what its writers were made to wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DirtyStat {
+    /// Bytes that wait to be written.
+    pub dirty_bytes: u64,
+    /// Bytes that are being written.
+    pub writeback_bytes: u64,
+    /// Above so many dirty bytes they are written in the background.
+    pub background_bytes: u64,
+    /// Up to so many bytes, dirty and being written, no writer waits.
+    pub freerun_bytes: u64,
+    /// At so many bytes, dirty and being written, every writer waits.
+    pub hard_bytes: u64,
+    /// Pauses that writers had to make.
+    pub pauses: u64,
+    /// Nanoseconds of all pauses of all writers.
+    pub pause_ns: u64,
+    /// Nanoseconds of the longest pause.
+    pub longest_pause_ns: u64,
+}
+
+impl DirtyStat {
+    /// Of a group that is alive.
+    pub(crate) fn of(engine: &Engine, group: MemcgId, page_shift: u32) -> Self {
+        let (state, limits) = (engine.dirty_state(group), engine.dirty_thresholds(group));
+        let throttled = engine.throttled(group);
+        let bytes = |pages: u64| pages.saturating_mul(1 << page_shift);
+        Self {
+            dirty_bytes: bytes(state.dirty),
+            writeback_bytes: bytes(state.writeback),
+            background_bytes: bytes(limits.background),
+            freerun_bytes: bytes(limits.freerun),
+            hard_bytes: bytes(limits.hard),
+            pauses: throttled.pauses,
+            pause_ns: throttled.pause_ns,
+            longest_pause_ns: throttled.longest_ns,
+        }
+    }
 }
 
 /// One snapshot of a pager. `Display` is the text of a v2 `memory.stat`.
@@ -48,12 +92,18 @@ pub struct Stat {
     pub memory: MemoryStat,
     /// Transfers.
     pub io: IoStat,
+    /// Dirty data, and what writers waited because of it.
+    pub dirty: DirtyStat,
     /// Bytes of page frames: the budget.
     pub budget_bytes: u64,
     /// Bytes of the frames that are backed by huge pages at this moment.
     pub huge_bytes: u64,
     /// Bytes of the engine's and the allocator's tables, on top of the budget: they depend on the budget only.
     pub frame_metadata_bytes: u64,
+    /// Bytes that are dirty or being written.
+    pub unwritten_bytes: u64,
+    /// Pages whose last write failed, or that have to be written again because a sync failed.
+    pub failed_pages: u64,
     /// Bytes of translations, four for each page of each open file.
     pub translation_bytes: u64,
 }

@@ -3,10 +3,13 @@
 mod common;
 
 use common::{Dir, byte_at, make_file};
-use lowtide::{Error, Inject, InjectOp, IoEngine, OpenOptions, Pager};
+use lowtide::{
+    DirtyLimits, DirtyShare, Error, Inject, InjectOp, IoEngine, OpenOptions, Pager, Request, Verdict,
+};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
+use std::time::Duration;
 
 /// Fails the operations of a kind while it is switched on, and counts how often it was asked.
 #[derive(Default)]
@@ -20,8 +23,8 @@ struct Broken {
 }
 
 impl Inject for Broken {
-    fn before(&self, op: InjectOp, _offset: u64, _len: u64) -> Option<io::Error> {
-        let broken = match op {
+    fn before(&self, request: &Request<'_>) -> Verdict {
+        let broken = match request.op {
             InjectOp::Read => {
                 self.asked_reads.fetch_add(1, SeqCst);
                 if let Some((open, bell)) = &self.gate {
@@ -34,8 +37,9 @@ impl Inject for Broken {
             }
             InjectOp::Write => &self.writes,
             InjectOp::Sync => &self.syncs,
+            _ => return Verdict::Pass,
         };
-        broken.load(SeqCst).then(|| io::Error::from_raw_os_error(5))
+        if broken.load(SeqCst) { Verdict::Fail(io::Error::from_raw_os_error(5)) } else { Verdict::Pass }
     }
 }
 
@@ -168,7 +172,9 @@ fn a_budget_full_of_unwritable_pages_is_a_typed_error_and_recovers() {
     let inject: Arc<dyn Inject> = device.clone();
     let pager = Pager::builder()
         .max("128K".parse().unwrap())
-        .patience(std::time::Duration::from_millis(30))
+        .patience(Duration::from_millis(500))
+        // The budget is the limit.
+        .dirty_limits(DirtyLimits { background: DirtyShare::Percent(50), hard: DirtyShare::Percent(100) })
         .inject(inject)
         .build()
         .unwrap();

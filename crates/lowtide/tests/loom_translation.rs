@@ -11,7 +11,7 @@
 //! These changes to the code were each seen to fail here: losing WAITERS in `leave`; a `set_waiters` that
 //! always agrees; finishing a read with relaxed order; locking dirty, or young, pages for eviction; beginning
 //! a read of a page that is not absent; clearing DIRTY, or locking, with relaxed order; noting a hint before
-//! setting its bit; hints with acquire and release order only.
+//! setting its bit; hints with acquire and release order only; finishing a store to a missing page clean.
 #![cfg(loom)]
 #![allow(dead_code, unreachable_pub, reason = "a proof uses only a part of what it includes")]
 
@@ -117,6 +117,103 @@ impl World {
             }
         }
     }
+}
+
+impl World {
+    /// Stores all of the page: without reading it if it is missing. Returns whether it was missing.
+    fn replace(&self, value: u64) -> bool {
+        loop {
+            match self.entry.load() {
+                State::Absent { shadow } => {
+                    if self.entry.try_begin_read(shadow).is_ok() {
+                        self.fill(value);
+                        self.wake(self.entry.finish_store(7));
+                        return true;
+                    }
+                }
+                State::Resident { .. } => {
+                    if let Ok(taken) = self.entry.try_lock_for_store() {
+                        self.fill(value);
+                        self.wake(self.entry.unlock(taken.frame, true, taken.young));
+                        return false;
+                    }
+                }
+                seen => self.wait(seen),
+            }
+        }
+    }
+}
+
+/// Whoever reads gets what the file has, or what was stored; the store is not lost, and is known to be unwritten.
+#[test]
+fn a_missing_page_is_stored_to_beside_a_reader() {
+    let outcomes = prove(Some(4), || {
+        let world = World::absent();
+        let reader = thread::spawn({
+            let world = world.clone();
+            move || loop {
+                match world.entry.load() {
+                    State::Absent { shadow } => {
+                        if world.entry.try_begin_read(shadow).is_ok() {
+                            world.fill(5);
+                            world.wake(world.entry.finish_read(7, false));
+                            return 5;
+                        }
+                    }
+                    // No guard is needed to look at a state; its bytes are looked at below.
+                    State::Resident { dirty, .. } => return if dirty { 2 } else { 5 },
+                    seen => world.wait(seen),
+                }
+            }
+        });
+        let missing = world.replace(2);
+        let read = reader.join().unwrap();
+        assert_eq!(
+            (world.look(), world.entry.load()),
+            (2, State::Resident { frame: 7, young: false, dirty: true })
+        );
+        (missing, read)
+    });
+    assert_eq!(outcomes, [(false, 5), (true, 2)].into());
+}
+
+#[test]
+fn two_stores_to_a_missing_page_exclude_each_other_and_one_finds_the_others_page() {
+    let outcomes = prove(Some(4), || {
+        let world = World::absent();
+        let other = thread::spawn({
+            let world = world.clone();
+            move || world.replace(2)
+        });
+        let mine = world.replace(3);
+        assert!(mine != other.join().unwrap(), "exactly one found nothing");
+        assert_eq!(world.entry.load(), State::Resident { frame: 7, young: false, dirty: true });
+        (mine, world.look())
+    });
+    assert_eq!(outcomes, [(false, 3), (true, 2)].into());
+}
+
+/// A flusher that clears DIRTY has the bytes; a page that was stored to while it was missing is not evicted unwritten.
+#[test]
+fn what_was_stored_to_a_missing_page_is_written_before_it_is_evicted() {
+    let outcomes = prove(None, || {
+        let world = World::absent();
+        let flusher = thread::spawn({
+            let world = world.clone();
+            move || {
+                let evicted = world.entry.try_lock_for_eviction().is_ok();
+                assert!(!evicted, "a page with a store was locked for eviction");
+                let cleared = world.entry.clear_dirty();
+                if cleared {
+                    assert_eq!(world.look(), 2);
+                }
+                cleared
+            }
+        });
+        assert!(world.replace(2));
+        flusher.join().unwrap()
+    });
+    assert_eq!(outcomes, [false, true].into());
 }
 
 #[test]

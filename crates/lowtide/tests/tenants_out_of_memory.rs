@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Dir, byte_at};
-use lowtide::{Error, Inject, InjectOp, OomReport, OpenOptions, Pager, Size, Tenant, View};
+use lowtide::{Error, Inject, InjectOp, OomReport, OpenOptions, Pager, Request, Size, Tenant, Verdict, View};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -155,9 +155,9 @@ fn a_folio_larger_than_the_tenant_becomes_a_page() {
 struct Broken(AtomicBool);
 
 impl Inject for Broken {
-    fn before(&self, op: InjectOp, _offset: u64, _len: u64) -> Option<std::io::Error> {
-        let broken = op == InjectOp::Write && self.0.load(SeqCst);
-        broken.then(|| std::io::Error::from_raw_os_error(5))
+    fn before(&self, request: &Request<'_>) -> Verdict {
+        let broken = request.op == InjectOp::Write && self.0.load(SeqCst);
+        if broken { Verdict::Fail(std::io::Error::from_raw_os_error(5)) } else { Verdict::Pass }
     }
 }
 

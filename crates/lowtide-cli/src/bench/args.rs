@@ -12,27 +12,31 @@ use lowtide_workload::{Distribution, UnknownWorkload, Workload};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::datafile::Locking;
+use super::proof::Proof;
+use super::slow::{For, Span};
 use super::tenancy::Tenancy;
+use super::write::Writing;
 
 /// What to run and how.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// ycsb-a, ycsb-b, ycsb-c, random-read, scan, replay, hit, high-thrash, noisy-neighbour, tenants, file-anon-mix or program-cost (see `lowtide list workloads`)
+    /// ycsb-a, ycsb-b, ycsb-c, mixed, random-read, scan, replay, hit, fill, dd-oom, high-thrash, noisy-neighbour, tenants, file-anon-mix, program-cost, crash or power-cut (see `lowtide list workloads`)
     pub(crate) workload: Target,
     /// Where the data files are made and kept for the next run [default: lowtide-bench in the temporary directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Size of the data as a multiple of the budget; with tenants, as a part of the published size [default: 4; 16 with --depth; 1/1024 with tenants]
+    /// Size of the data as a multiple of the budget; with tenants, as a part of the published size [default: 4; 16 with --depth; 1.5 for dd-oom; 1/1024 with tenants]
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pub(crate) scale: Option<f64>,
-    /// Memory budget of each system; with high-thrash and program-cost, high of the tenant [default: 256M; 64M with --depth; data / scale for replay; 150M for high-thrash, 72M for noisy-neighbour, 128M for file-anon-mix, 64M for program-cost, 47 % of the data for tenants]
+    /// Memory budget of each system; with high-thrash and program-cost, high of the tenant [default: 256M; 64M with --depth; 128M for dd-oom; data / scale for replay; 150M for high-thrash, 72M for noisy-neighbour, 128M for file-anon-mix, 64M for program-cost, 47 % of the data for tenants]
     #[arg(long, value_name = "SIZE")]
     pub(crate) max: Option<Size>,
     /// Reclaim policies of lowtide, one row each [default: mglru,mglru-7.1,lru]
     #[arg(long, value_name = "P,P", value_delimiter = ',')]
     pub(crate) policy: Option<Vec<Policy>>,
-    /// Threads of each system; with high-thrash, a list for a row of each [default: 1]
-    #[arg(long, value_name = "N", default_values_t = [1], hide_default_value = true, value_delimiter = ',',
+    /// Threads of each system; with high-thrash, a list for a row of each [default: 1; 8 for crash, 4 for power-cut]
+    #[arg(long, value_name = "N", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) threads: Vec<u32>,
     /// What threads pay for being over high: overage, refault-recency or stall-debt [high-thrash; default: all]
@@ -47,16 +51,16 @@ pub(crate) struct BenchArgs {
     /// Records or pages per call: 1 reads through a guard, more through get_many [default: 1; 128 KiB for scan]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
     pub(crate) batch: Option<u32>,
-    /// Measured seconds of each system, over all rounds; of each row with tenants, and the most that file-anon-mix takes [default: 5; 24 for high-thrash, half of it alone, where stall debt needs some ten seconds to settle, 4 for noisy-neighbour, 6 for tenants, 30 for file-anon-mix, 10 for program-cost]
+    /// Measured seconds of each system, over all rounds; of each row with tenants, and the most that file-anon-mix takes [default: 5; one and a half checkpoints a round for mixed, 24 for high-thrash, half of it alone, where stall debt needs some ten seconds to settle, 4 for noisy-neighbour, 6 for tenants, 30 for file-anon-mix, 10 for program-cost]
     #[arg(long, value_name = "S", conflicts_with = "ops", allow_negative_numbers = true)]
     pub(crate) seconds: Option<f64>,
     /// Measured operations of each system, over all rounds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) ops: Option<u64>,
-    /// Slices that each system's measurement is cut into; systems take turns slice by slice; with file-anon-mix, rounds of the workers; with program-cost, pairs [default: 5; 16 for file-anon-mix, 200 for program-cost]
+    /// Slices that each system's measurement is cut into; systems take turns slice by slice; with file-anon-mix, rounds of the workers; with program-cost, pairs [default: 5; 3 for mixed and fill, 1 for dd-oom, 16 for file-anon-mix, 200 for program-cost]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) rounds: Option<u32>,
-    /// What else to run beside lowtide [default: mmap,mmap-random where a memory cgroup can be made; none with --depth]
+    /// What else to run beside lowtide [default: mmap,mmap-random where a memory cgroup can be made; dd,pwrite,mmap for fill; none with --depth]
     #[arg(long, value_name = "PEER,PEER", value_delimiter = ',')]
     pub(crate) against: Option<Vec<Against>>,
     /// lowtide's base page [default: 1K, one record, for ycsb where the device allows it; else 4K]
@@ -106,30 +110,70 @@ pub(crate) struct BenchArgs {
     /// Take the access that brings a page in for two, as a processor's page tables do [always with replay]
     #[arg(long)]
     pub(crate) young_faults: bool,
+    /// Slow the device down for lowtide: each request of a kind takes so much longer, as many as there are side by side; peers are left out [default: write=1s for dd-oom, else none]
+    #[arg(long, value_name = "KIND=TIME,...", value_delimiter = ',')]
+    pub(crate) device_delay: Vec<For<Span>>,
+    /// Slow the device down for lowtide: bytes a second of all reads, or of all writes; peers are left out
+    #[arg(long, value_name = "KIND=SIZE,...", value_delimiter = ',')]
+    pub(crate) device_bandwidth: Vec<For<Size>>,
+    /// How often everything is made durable while operations go on [mixed; default: 10s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) checkpoint: Option<Span>,
+    /// How often writers are killed [crash; default: 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    pub(crate) cycles: Option<u64>,
+    /// How often the power is cut [power-cut; default: 10000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    pub(crate) cuts: Option<u64>,
+    /// Give the runtime a disk that lies, so that the proof must fail
+    #[arg(long, value_enum, hide = true)]
+    pub(crate) sabotage: Option<Sabotage>,
     /// Write the results to this file as JSON, too
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Remove the data files at the end instead of keeping them for the next run
     #[arg(long)]
     pub(crate) no_keep: bool,
+    /// Take no lock on the data files: for file systems that have none, or a file that another program has open for writing
+    #[arg(long)]
+    pub(crate) no_lock: bool,
 }
 
 impl BenchArgs {
+    /// Whether data files are locked.
+    pub(crate) const fn locking(&self) -> Locking {
+        if self.no_lock { Locking::Unlocked } else { Locking::Locked }
+    }
+
     /// Threads, where only one number means something (the others are refused).
     pub(crate) fn threads(&self) -> u32 {
         self.threads.first().copied().unwrap_or(1)
     }
+
+    /// Threads, where each number is for a row.
+    pub(crate) fn threads_list(&self) -> Vec<u32> {
+        if self.threads.is_empty() { vec![1] } else { self.threads.clone() }
+    }
+
+    /// Threads, where another number than one is usual.
+    pub(crate) fn threads_or(&self, usual: u32) -> u32 {
+        self.threads.first().copied().unwrap_or(usual)
+    }
 }
 
-/// A workload of the catalog, the measurement of hits, or one with tenants.
+/// A workload of the catalog, the measurement of hits, sequential writing, or one with tenants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// From the catalog.
     Workload(Workload),
     /// View hits against a raw pointer.
     Hit,
+    /// Sequential writing.
+    Writing(Writing),
     /// Tenants.
     Tenancy(Tenancy),
+    /// Killed, cut off and lied to.
+    Proof(Proof),
 }
 
 impl Target {
@@ -142,7 +186,7 @@ impl Target {
 
 /// A workload that is not there.
 #[derive(Debug, Error)]
-#[error("{0}, {hit}, {tenancy}", hit = Target::HIT, tenancy = Tenancy::ALL.map(Tenancy::name).join(", "))]
+#[error("{0}, {hit}, {writing}, {tenancy}, {proof}", hit = Target::HIT, writing = Writing::ALL.map(Writing::name).join(", "), tenancy = Tenancy::ALL.map(Tenancy::name).join(", "), proof = Proof::ALL.map(Proof::name).join(", "))]
 pub(crate) struct UnknownTarget(#[from] UnknownWorkload);
 
 impl FromStr for Target {
@@ -152,11 +196,28 @@ impl FromStr for Target {
         if text.eq_ignore_ascii_case(Self::HIT) {
             return Ok(Self::Hit);
         }
+        if let Some(writing) =
+            Writing::ALL.into_iter().find(|writing| text.eq_ignore_ascii_case(writing.name()))
+        {
+            return Ok(Self::Writing(writing));
+        }
+        if let Some(proof) = Proof::ALL.into_iter().find(|proof| text.eq_ignore_ascii_case(proof.name())) {
+            return Ok(Self::Proof(proof));
+        }
         match Tenancy::ALL.into_iter().find(|tenancy| text.eq_ignore_ascii_case(tenancy.name())) {
             Some(tenancy) => Ok(Self::Tenancy(tenancy)),
             None => Ok(Self::Workload(text.parse()?)),
         }
     }
+}
+
+/// What a disk can claim to have done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Sabotage {
+    /// Some syncs
+    LostSync,
+    /// Some writes
+    LostWrite,
 }
 
 /// Systems to compare with.
@@ -168,6 +229,10 @@ pub(crate) enum Against {
     MmapRandom,
     /// fio with direct I/O (only with --depth)
     Fio,
+    /// dd with direct I/O (only with fill)
+    Dd,
+    /// Buffered writes in a memory cgroup of the same budget (only with fill)
+    Pwrite,
     /// Nothing
     None,
 }

@@ -36,6 +36,10 @@ pub(crate) trait Player: Send {
     /// Does up to `most` operations (at least 1), asking for their data together where the workload allows it, and returns
     /// how many it did; 0 when the workload has ended.
     fn step(&mut self, most: u64, tally: &mut Tally) -> u64;
+
+    /// Hears how long the last step took, which is counted already.
+    #[inline]
+    fn took(&mut self, _took: Duration, _tally: &mut Tally) {}
 }
 
 /// The threads of one system.
@@ -141,6 +145,7 @@ fn play(player: &mut dyn Player, order: &Order) -> Tally {
         }
         let now = Instant::now();
         tally.latency.record(now - last, done);
+        player.took(now - last, &mut tally);
         tally.ops += done;
         left -= done.min(left);
         last = now;

@@ -6,7 +6,8 @@
 //! checksum, so a file is recognised by its name, its length and a sample of its bytes. Nothing else describes it.
 //!
 //! Every run holds a lock (`flock(2)`) on the files it uses. Two runs on one file would be wrong: caches in front of one
-//! file do not know of each other's updates.
+//! file do not know of each other's updates. A file of the user's is locked against writers only. The lock is the run's: its pagers take
+//! none of their own, as several of them may read one file.
 //!
 //! How many files a run needs follows from the same fact; see `plan.rs`.
 
@@ -44,13 +45,16 @@ impl DataFile {
     ///
     /// # Errors
     /// [`BenchError::File`] when it cannot be read, [`BenchError::NotAFile`] for a directory, pipe or character device,
-    /// [`BenchError::Usage`] for less than one page.
-    pub(crate) fn of_user(path: &Path) -> Result<(Self, Content), BenchError> {
+    /// [`BenchError::Locked`] when somebody writes it.
+    pub(crate) fn of_user(path: &Path, locking: Locking) -> Result<(Self, Content), BenchError> {
         let file = File::open(path).map_err(|source| BenchError::file("open", path, source))?;
         let kind = file.metadata().map_err(|source| BenchError::file("examine", path, source))?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
             let what = if kind.is_dir() { "a directory" } else { "neither a file nor a block device" };
             return Err(BenchError::NotAFile { path: path.to_owned(), what });
+        }
+        if locking == Locking::Locked && matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
+            return Err(BenchError::Locked { path: path.to_owned() });
         }
         let bytes =
             facts::size(&file).map_err(|source| BenchError::file("find the size of", path, source))?;
@@ -101,6 +105,15 @@ impl Drop for DataFile {
     }
 }
 
+/// Whether files are locked while a run uses them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Locking {
+    /// They are.
+    Locked,
+    /// They are not: `--no-lock`.
+    Unlocked,
+}
+
 /// Whether a file serves other runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -116,6 +129,7 @@ pub(crate) struct Depot {
     dir: PathBuf,
     made_dir: bool,
     keep: bool,
+    locking: Locking,
 }
 
 impl Depot {
@@ -124,7 +138,7 @@ impl Depot {
     /// # Errors
     /// [`BenchError::File`] when the directory cannot be made, [`BenchError::NotAFile`] when the path is something else,
     /// [`BenchError::Foreign`] when the default place belongs to another user.
-    pub(crate) fn open(dir: Option<&Path>, keep: bool) -> Result<Self, BenchError> {
+    pub(crate) fn open(dir: Option<&Path>, keep: bool, locking: Locking) -> Result<Self, BenchError> {
         let path = dir.map_or_else(default_dir, Path::to_owned);
         let made_dir = match fs::DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => true,
@@ -138,7 +152,7 @@ impl Depot {
         if dir.is_none() && found.uid() != rustix::process::geteuid().as_raw() {
             return Err(BenchError::Foreign { path });
         }
-        Ok(Self { dir: path, made_dir, keep })
+        Ok(Self { dir: path, made_dir, keep, locking })
     }
 
     /// The directory.
@@ -167,22 +181,42 @@ impl Depot {
         }
         let keep = self.keep && purpose == Purpose::Lasting;
         let missing = found.iter().filter(|file| file.is_none()).count() as u64;
-        let free =
-            facts::free_bytes(&self.dir).map_err(|source| BenchError::file("examine", &self.dir, source))?;
         let needed = missing.saturating_mul(bytes);
-        if needed > free {
-            return Err(BenchError::NoSpace { path: self.dir.clone(), needed, free });
-        }
+        self.check_free(needed)?;
         let progress = progress::bytes("making data files", needed);
         let mut files = Vec::with_capacity(count);
         for (path, file) in paths.iter().zip(found) {
             files.push(match file {
                 Some(file) => file,
-                None => make(path, bytes, keep, |file| write_content(content, bytes, file, &progress))?,
+                None => make(path, bytes, (keep, self.locking), |file| {
+                    write_content(content, bytes, file, &progress)
+                })?,
             });
         }
         progress.finish_and_clear();
         Ok(files)
+    }
+
+    /// An empty file of this name for a run to write, locked. It is never complete: it goes when it is dropped, or with the next run of that
+    /// name after a kill.
+    ///
+    /// # Errors
+    /// [`BenchError::Busy`], [`BenchError::File`].
+    pub(crate) fn scratch(&self, name: &str) -> Result<Scratch, BenchError> {
+        Partial::create(&self.dir.join(format!("{name}.data")), self.locking).map(Scratch)
+    }
+
+    /// Refuses to write `needed` bytes where there is no room.
+    ///
+    /// # Errors
+    /// [`BenchError::NoSpace`].
+    pub(crate) fn check_free(&self, needed: u64) -> Result<(), BenchError> {
+        let free =
+            facts::free_bytes(&self.dir).map_err(|source| BenchError::file("examine", &self.dir, source))?;
+        if needed > free {
+            return Err(BenchError::NoSpace { path: self.dir.clone(), needed, free });
+        }
+        Ok(())
     }
 
     /// A complete file of an earlier run. One that is not what its name says is removed, and so is a scratch file, which
@@ -199,7 +233,7 @@ impl Depot {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(BenchError::file("open", path, source)),
         };
-        lock(&file, path)?;
+        lock(&file, path, self.locking)?;
         if purpose == Purpose::Lasting {
             if sample_is_right(&file, content, bytes) {
                 return Ok(Some(DataFile { path: path.to_owned(), bytes, file, disposable: !self.keep }));
@@ -224,10 +258,10 @@ impl Drop for Depot {
 fn make(
     path: &Path,
     bytes: u64,
-    keep: bool,
+    (keep, locking): (bool, Locking),
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> Result<DataFile, BenchError> {
-    let mut partial = Partial::create(path)?;
+    let mut partial = Partial::create(path, locking)?;
     let written = write(&mut partial.file);
     interrupt::check(|| format!("making the data file {}", path.display()))?;
     written
@@ -237,7 +271,24 @@ fn make(
     Ok(DataFile { path: path.to_owned(), bytes, file, disposable: !keep })
 }
 
+/// A file that a run writes and nobody keeps. Its name ends with `.data.partial`.
+#[derive(Debug)]
+pub(crate) struct Scratch(Partial);
+
+impl Scratch {
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// The open file.
+    pub(crate) const fn file(&self) -> &File {
+        &self.0.file
+    }
+}
+
 /// A file that is not complete yet, under its temporary name. Removed on drop.
+#[derive(Debug)]
 struct Partial {
     path: PathBuf,
     file: File,
@@ -245,12 +296,12 @@ struct Partial {
 }
 
 impl Partial {
-    fn create(path: &Path) -> Result<Self, BenchError> {
+    fn create(path: &Path, locking: Locking) -> Result<Self, BenchError> {
         let partial = path.with_extension("data.partial");
         match File::open(&partial) {
             // Left by a run that was killed, unless somebody still writes it.
             Ok(old) => {
-                lock(&old, &partial)?;
+                lock(&old, &partial, locking)?;
                 fs::remove_file(&partial).map_err(|source| BenchError::file("remove", &partial, source))?;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -263,7 +314,7 @@ impl Partial {
             .open(&partial)
             .map_err(|source| BenchError::file("make", &partial, source))?;
         let partial = Self { path: partial, file, complete: false };
-        lock(&partial.file, &partial.path)?;
+        lock(&partial.file, &partial.path, locking)?;
         Ok(partial)
     }
 
@@ -293,7 +344,10 @@ fn default_dir() -> PathBuf {
     base.join("lowtide-bench")
 }
 
-fn lock(file: &File, path: &Path) -> Result<(), BenchError> {
+fn lock(file: &File, path: &Path, locking: Locking) -> Result<(), BenchError> {
+    if locking == Locking::Unlocked {
+        return Ok(());
+    }
     match file.try_lock() {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(BenchError::Busy { path: path.to_owned() }),
@@ -344,7 +398,7 @@ mod tests {
     }
 
     fn depot(dir: &Path) -> Depot {
-        Depot::open(Some(dir), true).unwrap()
+        Depot::open(Some(dir), true, Locking::Locked).unwrap()
     }
 
     #[test]
@@ -370,6 +424,17 @@ mod tests {
         let _used = depot(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting).unwrap();
         let error = depot(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting).unwrap_err();
         assert!(matches!(error, BenchError::Busy { .. }), "{error}");
+        let unlocked = Depot::open(Some(dir.path()), true, Locking::Unlocked).unwrap();
+        assert!(unlocked.prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_somebody_writes_is_read_only_without_a_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let used = depot(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting).unwrap();
+        let path = used[0].path();
+        assert!(matches!(DataFile::of_user(path, Locking::Locked), Err(BenchError::Locked { .. })));
+        assert!(DataFile::of_user(path, Locking::Unlocked).is_ok());
     }
 
     #[test]
@@ -379,7 +444,7 @@ mod tests {
             file.write_all(&[1; 4096])?;
             Err(io::ErrorKind::StorageFull.into())
         };
-        let error = make(&dir.path().join("x.data"), 8192, true, full).unwrap_err();
+        let error = make(&dir.path().join("x.data"), 8192, (true, Locking::Locked), full).unwrap_err();
         assert!(matches!(error, BenchError::DiskFull { .. }), "{error}");
         assert!(error.to_string().contains("--dir"), "{error}");
         assert!(names(dir.path()).is_empty());
@@ -406,7 +471,7 @@ mod tests {
     fn without_keep_files_and_directory_go() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("made");
-        let depot = Depot::open(Some(&dir), false).unwrap();
+        let depot = Depot::open(Some(&dir), false, Locking::Locked).unwrap();
         let files = depot.prepare(Content::Words, 8 << 10, 2, Purpose::Lasting).unwrap();
         assert_eq!(names(&dir).len(), 2);
         drop(files);
@@ -427,8 +492,14 @@ mod tests {
     #[test]
     fn only_files_and_block_devices_are_data() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(matches!(DataFile::of_user(dir.path()), Err(BenchError::NotAFile { .. })));
-        assert!(matches!(DataFile::of_user(Path::new("/dev/null")), Err(BenchError::NotAFile { .. })));
-        assert!(matches!(DataFile::of_user(&dir.path().join("absent")), Err(BenchError::File { .. })));
+        assert!(matches!(DataFile::of_user(dir.path(), Locking::Locked), Err(BenchError::NotAFile { .. })));
+        assert!(matches!(
+            DataFile::of_user(Path::new("/dev/null"), Locking::Locked),
+            Err(BenchError::NotAFile { .. })
+        ));
+        assert!(matches!(
+            DataFile::of_user(&dir.path().join("absent"), Locking::Locked),
+            Err(BenchError::File { .. })
+        ));
     }
 }

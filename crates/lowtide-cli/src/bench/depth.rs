@@ -58,7 +58,7 @@ pub(crate) fn run(args: &BenchArgs, depths: &[u32]) -> Result<(), BenchError> {
     let wanted = options::grain((max_bytes as f64 * options::scale(args, SCALE)?) as u64);
     let source = Source::of(args)?;
     let (file, content) = match &source {
-        Source::User(path) => DataFile::of_user(path)?,
+        Source::User(path, locking) => DataFile::of_user(path, *locking)?,
         Source::Made(depot) => {
             let mut files = depot.prepare(Content::Blocks, wanted, 1, Purpose::Lasting)?;
             (files.remove(0), Content::Blocks)
@@ -162,6 +162,7 @@ fn job(args: &BenchArgs, file: &DataFile, content: Content, page_bytes: u64, bat
         trace: None,
         trace_format: None,
         writes: false,
+        checkpoint_seconds: None,
     }
 }
 
@@ -174,6 +175,8 @@ fn common(job: &Job, max_bytes: u64) -> Common {
         threads: job.threads,
         batch: job.batch,
         seed: job.seed,
+        slowed: None,
+        checkpoint_seconds: None,
     }
 }
 

@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use crate::interrupt::{HandlerError, Interrupted};
 use crate::json::ResultsError;
+use crate::law::ProgramError;
 
 /// Why a benchmark ended without a result that can be trusted.
 #[derive(Debug, Error)]
@@ -89,6 +90,15 @@ pub(crate) enum BenchError {
         /// The file.
         path: PathBuf,
     },
+    /// Somebody writes a file of the user's.
+    #[error(
+        "{} is locked by a program that writes it; wait for that, or read it nevertheless with --no-lock",
+        path.display()
+    )]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
     /// The directory of data files is somebody else's.
     #[error("{} belongs to another user; choose a place of your own with --dir", path.display())]
     Foreign {
@@ -125,13 +135,8 @@ pub(crate) enum BenchError {
     #[error(transparent)]
     Tenant(#[from] lowtide::TenantError),
     /// A program cannot be used.
-    #[error("cannot use the program {}: {why}; give --bpf an object file made by clang with --target=bpf", path.display())]
-    Program {
-        /// Its file.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// A memory cgroup stopped working during the run.
     #[error(transparent)]
     Memcg(#[from] MemcgError),
@@ -169,6 +174,28 @@ pub(crate) enum BenchError {
     NotResident {
         /// How many.
         pages: u64,
+    },
+    /// A promise about durability was not kept.
+    #[error(
+        "{proof}: {lost} bytes lost and {wrong} wrong; please report this, with the command; the first: {first}"
+    )]
+    Broken {
+        /// Which proof failed.
+        proof: &'static str,
+        /// Bytes that a flush had promised, and that were older.
+        lost: u64,
+        /// Bytes that were never written there.
+        wrong: u64,
+        /// The first of them.
+        first: String,
+    },
+    /// A proof has not seen everything that it is about.
+    #[error(
+        "no byte was lost or wrong, but this never happened: {missing}; run more cuts with --cuts, or another --seed"
+    )]
+    Uncovered {
+        /// What.
+        missing: String,
     },
     /// The results cannot be written.
     #[error(transparent)]
@@ -208,7 +235,7 @@ impl BenchError {
             | Self::Trace(TraceFileError::Name { .. })
             | Self::Setup { .. }
             | Self::Distribution(_)
-            | Self::Program { .. }
+            | Self::Program(_)
             | Self::Results(ResultsError::Place { .. }) => 2,
             _ => 1,
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::play::checkpoint::Checkpoints;
 use super::rounds::{Row, Spread, ratio};
 use super::tally::{Latency, Slice};
 use crate::json::LatencyUs;
@@ -31,6 +32,10 @@ pub(crate) struct Common {
     pub(crate) batch: u32,
     /// Seed of the streams.
     pub(crate) seed: u64,
+    /// What the device is slowed by, in words.
+    pub(crate) slowed: Option<String>,
+    /// Seconds from checkpoint to checkpoint.
+    pub(crate) checkpoint_seconds: Option<f64>,
 }
 
 /// A row of a workload.
@@ -57,6 +62,30 @@ pub(crate) struct WorkloadRow {
     cpu_seconds: f64,
     device_read_bytes: u64,
     device_write_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_writes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_per_write: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    throttled_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dirty_throttled_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dirty_pauses: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    longest_pause_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flusher_wakes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dirty_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dirty_max_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oom: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slowed: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checkpoints: Option<CheckpointsRow>,
     read_amplification: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata_bytes: Option<u64>,
@@ -64,6 +93,8 @@ pub(crate) struct WorkloadRow {
     round_ops_per_s: Vec<f64>,
     ratio: Spread,
     stat: BTreeMap<String, u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mib_per_s: Option<Spread>,
     #[serde(skip_serializing_if = "Option::is_none")]
     depth: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,6 +105,7 @@ impl WorkloadRow {
     /// `row`, with its ratio to `base` in operations per second.
     pub(crate) fn new(common: &Common, row: &Row, base: &Row) -> Self {
         let sum = row.sum();
+        let ms = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e6);
         Self {
             workload: common.workload,
             world: "real",
@@ -96,15 +128,39 @@ impl WorkloadRow {
             cpu_seconds: sum.cpu_seconds,
             device_read_bytes: sum.read_bytes,
             device_write_bytes: sum.write_bytes,
+            device_writes: sum.write_back.requests,
+            bytes_per_write: bytes_per_write(&sum),
+            throttled_ms: ms(sum.write_back.throttled_ns),
+            dirty_throttled_ms: ms(sum.write_back.dirty_throttled_ns),
+            dirty_pauses: sum.write_back.dirty_pauses,
+            longest_pause_ms: ms(sum.write_back.longest_pause_ns),
+            flusher_wakes: sum.write_back.flusher_wakes,
+            dirty_bytes: sum.write_back.dirty_bytes,
+            dirty_max_bytes: sum.write_back.dirty_max_bytes,
+            oom: sum.write_back.oom,
+            slowed: common.slowed.clone(),
+            checkpoints: sum
+                .checkpoints
+                .as_ref()
+                .zip(common.checkpoint_seconds)
+                .map(|(checkpoints, every)| CheckpointsRow::new(checkpoints, every)),
             read_amplification: amplification(&sum),
             metadata_bytes: sum.metadata_bytes,
             rounds: row.slices.len(),
             round_ops_per_s: row.slices.iter().map(Slice::rate).collect(),
             ratio: ratio(row, base, Slice::rate),
             stat: sum.stat,
+            mib_per_s: None,
             depth: None,
             iops: None,
         }
+    }
+
+    /// The same for a file written from start to end: how fast, round by round, and `ratio` of that.
+    pub(crate) fn filled(mut self, mib_per_s: Spread, ratio: Spread) -> Self {
+        self.mib_per_s = Some(mib_per_s);
+        self.ratio = ratio;
+        self
     }
 
     /// The same for reads at a depth: `iops` is what the device did, and the ratio is of that.
@@ -114,6 +170,43 @@ impl WorkloadRow {
         self.ratio = ratio;
         self
     }
+}
+
+/// Checkpoints of a row, and what reads noticed of them.
+#[derive(Debug, Serialize)]
+struct CheckpointsRow {
+    every_s: f64,
+    count: usize,
+    seconds: Spread,
+    reads_during: u64,
+    reads_outside: u64,
+    during_us: LatencyUs,
+    outside_us: LatencyUs,
+}
+
+impl CheckpointsRow {
+    fn new(checkpoints: &Checkpoints, every_s: f64) -> Self {
+        let during = Latency::from_pairs(&checkpoints.during);
+        let outside = Latency::from_pairs(&checkpoints.outside);
+        Self {
+            every_s,
+            count: checkpoints.seconds.len(),
+            seconds: Spread::of(checkpoints.seconds.iter().copied()),
+            reads_during: during.histogram().len(),
+            reads_outside: outside.histogram().len(),
+            during_us: LatencyUs::from(&during),
+            outside_us: LatencyUs::from(&outside),
+        }
+    }
+}
+
+/// Bytes of a write request on average, where requests are known.
+pub(crate) fn bytes_per_write(slice: &Slice) -> Option<f64> {
+    slice
+        .write_back
+        .requests
+        .filter(|&requests| requests > 0)
+        .map(|requests| slice.write_bytes as f64 / requests as f64)
 }
 
 /// Bytes read from the device for each byte that operations asked for; 0 when they asked for none.

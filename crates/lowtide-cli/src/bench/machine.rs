@@ -1,5 +1,6 @@
 //! The machine that a result was measured on: part of every result, because without it the numbers mean nothing.
 
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -44,6 +45,14 @@ impl Machine {
     /// # Errors
     /// [`BenchError::File`] when the data file does not tell what direct I/O needs.
     pub(crate) fn ask(probe: &Probe, file: &DataFile, io: String) -> Result<Self, BenchError> {
+        Self::of(probe, file.path(), file.file(), io)
+    }
+
+    /// Asks about the device of an open file.
+    ///
+    /// # Errors
+    /// As [`Machine::ask`].
+    pub(crate) fn of(probe: &Probe, path: &Path, file: &File, io: String) -> Result<Self, BenchError> {
         Ok(Self {
             kernel: probe.kernel.clone(),
             cpus: probe.cpus,
@@ -51,8 +60,8 @@ impl Machine {
             memory_total_bytes: probe.memory_total,
             memory_available_bytes: probe.memory_available,
             transparent_hugepage: probe.thp.clone(),
-            file_system: facts::fs_name(file.path()).unwrap_or_else(|_| "unknown".into()),
-            direct_align_bytes: direct_align(file)?,
+            file_system: facts::fs_name(path).unwrap_or_else(|_| "unknown".into()),
+            direct_align_bytes: align_of(path, file)?,
             read_ahead_kib: read_ahead_kib(file),
             io,
         })
@@ -60,6 +69,11 @@ impl Machine {
 
     /// The lines above a table.
     pub(crate) fn lines(&self, file: &DataFile) -> Vec<String> {
+        self.lines_of(file.path(), file.bytes())
+    }
+
+    /// The same for a file of `bytes` bytes that need not be there yet.
+    pub(crate) fn lines_of(&self, path: &Path, bytes: u64) -> Vec<String> {
         let direct = self
             .direct_align_bytes
             .map_or("no direct I/O".to_owned(), |bytes| format!("direct I/O in multiples of {bytes} B"));
@@ -68,7 +82,7 @@ impl Machine {
             "tmpfs" | "ramfs" => " (that is memory: there is no device to measure)",
             _ => "",
         };
-        let place = file.path().parent().unwrap_or(Path::new("."));
+        let place = path.parent().unwrap_or(Path::new("."));
         vec![
             format!(
                 "machine   {} x {}, {:.1} GiB of memory, Linux {}",
@@ -79,7 +93,7 @@ impl Machine {
             ),
             format!(
                 "data      {} on {}{memory} in {}; {direct}{ahead}",
-                Size::new(file.bytes()),
+                Size::new(bytes),
                 self.file_system,
                 place.display()
             ),
@@ -93,14 +107,17 @@ impl Machine {
 /// # Errors
 /// [`BenchError::File`].
 pub(crate) fn direct_align(file: &DataFile) -> Result<Option<u64>, BenchError> {
-    let align = facts::direct_alignment(file.file())
-        .map_err(|source| BenchError::file("examine", file.path(), source))?;
+    align_of(file.path(), file.file())
+}
+
+fn align_of(path: &Path, file: &File) -> Result<Option<u64>, BenchError> {
+    let align = facts::direct_alignment(file).map_err(|source| BenchError::file("examine", path, source))?;
     Ok(align.map(|align| align.offset.max(align.memory) as u64))
 }
 
 /// The read-ahead window of the file's device (`/sys/class/bdi`), which decides what a default mapping costs.
-fn read_ahead_kib(file: &DataFile) -> Option<u64> {
-    let device = file.file().metadata().ok()?.dev();
+fn read_ahead_kib(file: &File) -> Option<u64> {
+    let device = file.metadata().ok()?.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     std::fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb")).ok()?.trim().parse().ok()
 }

@@ -9,7 +9,10 @@
 //! | `record` | an extra turn whose accesses become a trace |
 //! | `tally`, `rounds` | what is counted; turns and ratios |
 //! | `workload`, `depth`, `hit` | the three kinds of benchmark of one system, from plan to result |
+//! | `write` | sequential writing: `fill` beside `dd`, `dd-oom` on a slowed device |
+//! | `slow` | a device that is slower than it is |
 //! | `tenancy` | benchmarks with tenants: limits, laws, programs, protection |
+//! | `proof` | killed, cut off and lied to, without losing a flushed byte |
 //! | `machine`, `table`, `json`, `error` | what is shown and written |
 
 pub(crate) mod args;
@@ -26,13 +29,16 @@ mod options;
 pub(crate) mod peer;
 mod plan;
 mod play;
+pub(crate) mod proof;
 mod record;
 mod rounds;
+mod slow;
 mod system;
 mod table;
 mod tally;
 pub(crate) mod tenancy;
 mod workload;
+pub(crate) mod write;
 
 use lowtide_workload::Workload;
 pub(crate) use rounds::Spread;
@@ -48,7 +54,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     crate::json::check_path(args.json.as_deref())?;
     match (args.workload, &args.depth) {
         (Target::Hit, _) => hit::run(args),
+        (Target::Writing(writing), _) => writing.run(args),
         (Target::Tenancy(tenancy), _) => tenancy.run(args),
+        (Target::Proof(proof), _) => proof.run(args),
         (Target::Workload(Workload::RandomRead), Some(depths)) => depth::run(args, depths),
         (Target::Workload(workload), _) => workload::run(args, workload),
     }

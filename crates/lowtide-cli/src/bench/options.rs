@@ -4,12 +4,16 @@
 //! page of three kilobytes, a depth for a scan) is refused here, with the option's name and something to write
 //! instead.
 
+use std::time::Duration;
+
 use lowtide::{Policy, Size};
 use lowtide_workload::Workload;
 
 use super::args::{BenchArgs, Target};
 use super::error::BenchError;
+use super::proof::Proof;
 use super::tenancy::Tenancy;
+use super::write::Writing;
 
 /// Data sizes are multiples of this, so that every possible page divides them.
 pub(crate) const GRAIN_BYTES: u64 = 64 << 10;
@@ -70,6 +74,20 @@ pub(crate) fn seconds_option(seconds: Option<f64>) -> Result<Option<f64>, BenchE
     }
 }
 
+/// The time from checkpoint to checkpoint, if one was given.
+///
+/// # Errors
+/// [`BenchError::Usage`] for less than a millisecond.
+pub(crate) fn checkpoint_option(args: &BenchArgs) -> Result<Option<Duration>, BenchError> {
+    match args.checkpoint {
+        Some(every) if every.0 < Duration::from_millis(1) => Err(BenchError::usage(
+            format!("--checkpoint {every} is not possible"),
+            "give a time such as --checkpoint 10s",
+        )),
+        every => Ok(every.map(|every| every.0)),
+    }
+}
+
 /// The page, if one was given.
 ///
 /// # Errors
@@ -101,12 +119,32 @@ pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), B
     let ycsb = matches!(target, Target::Workload(workload) if workload.ycsb_letter().is_some());
     let depth = args.depth.is_some();
     let replay = is(Workload::Replay);
+    let mixed = is(Workload::Mixed);
+    let writing = matches!(target, Target::Writing(_));
+    let oom = target == Target::Writing(Writing::DdOom);
+    let slowed = !(args.device_delay.is_empty() && args.device_bandwidth.is_empty());
     let tenancy = matches!(target, Target::Tenancy(_));
     let thrash = target == Target::Tenancy(Tenancy::HighThrash);
     let equals = target == Target::Tenancy(Tenancy::Tenants);
     let cost = target == Target::Tenancy(Tenancy::ProgramCost);
     let mix = target == Target::Tenancy(Tenancy::FileAnonMix);
+    let proof = matches!(target, Target::Proof(_));
+    let crash = target == Target::Proof(Proof::Crash);
+    let cut = target == Target::Proof(Proof::PowerCut);
+    let elsewhere = "workloads that are measured";
     let rules = [
+        (args.cycles.is_some() && !crash, "--cycles", "crash"),
+        (args.cuts.is_some() && !cut, "--cuts", "power-cut"),
+        (args.sabotage.is_some() && !cut, "--sabotage", "power-cut"),
+        (proof && (args.seconds.is_some() || args.ops.is_some()), "--seconds", elsewhere),
+        (proof && args.rounds.is_some(), "--rounds", elsewhere),
+        (proof && args.against.is_some(), "--against", elsewhere),
+        (proof && args.page.is_some(), "--page", elsewhere),
+        (proof && args.batch.is_some(), "--batch", elsewhere),
+        (proof && args.file.is_some(), "--file", elsewhere),
+        (proof && args.record.is_some(), "--record", elsewhere),
+        (proof && args.young_faults, "--young-faults", elsewhere),
+        (proof && slowed, "--device-delay and --device-bandwidth", elsewhere),
         (depth && !is(Workload::RandomRead), "--depth", "random-read"),
         (args.size.is_some() && !hit, "--size", "hit"),
         (args.trace.is_some() && !replay, "--trace", "replay"),
@@ -116,7 +154,25 @@ pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), B
             "--record",
             "ycsb, and random-read and scan without --depth",
         ),
-        (args.distribution.is_some() && !ycsb, "--distribution", "ycsb-a, ycsb-b and ycsb-c"),
+        (args.distribution.is_some() && !ycsb, "--distribution", "ycsb-a, ycsb-b, ycsb-c and mixed"),
+        (args.checkpoint.is_some() && !mixed, "--checkpoint", "mixed"),
+        (args.record.is_some() && mixed, "--record", "ycsb, and random-read and scan without --depth"),
+        (
+            slowed && (hit || tenancy || replay || depth),
+            "--device-delay and --device-bandwidth",
+            "ycsb, mixed, fill, dd-oom, and random-read and scan without --depth",
+        ),
+        (writing && args.threads() != 1, "--threads", "workloads that read"),
+        (
+            writing && args.seconds.is_some(),
+            "--seconds",
+            "workloads that read; use --max, --scale and --rounds",
+        ),
+        (writing && args.ops.is_some(), "--ops", "workloads that read; use --max, --scale and --rounds"),
+        (writing && args.batch.is_some(), "--batch", "workloads that read"),
+        (writing && args.record.is_some(), "--record", "ycsb, and random-read and scan without --depth"),
+        (writing && args.file.is_some(), "--file", "ycsb-c, random-read and scan"),
+        (oom && args.against.is_some(), "--against", "fill and workloads that read"),
         (
             args.threads() != 1 && (replay || hit || depth || (tenancy && !thrash)),
             "--threads",

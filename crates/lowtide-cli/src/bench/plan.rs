@@ -6,6 +6,8 @@
 //! and a page that one peer brought in would be free memory for another.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use lowtide::{Pager, Policy, Size};
 use lowtide_sys::probe::Probe;
@@ -14,12 +16,14 @@ use lowtide_workload::Workload;
 use super::args::{Against, BenchArgs, Mode, Popularity, Target};
 use super::content::{Content, UNIT_BYTES};
 use super::crew::{Until, share};
-use super::datafile::{DataFile, Depot, Purpose};
+use super::datafile::{DataFile, Depot, Locking, Purpose};
 use super::error::BenchError;
 use super::machine::direct_align;
 use super::options::{
-    GRAIN_BYTES, grain, max_option, page_option, policies, refuse_misplaced, scale, seconds_option,
+    GRAIN_BYTES, checkpoint_option, grain, max_option, page_option, policies, refuse_misplaced, scale,
+    seconds_option,
 };
+use super::slow::Slowness;
 
 /// The budget when nothing is said.
 pub(crate) const MAX_BYTES: u64 = 256 << 20;
@@ -31,6 +35,12 @@ pub(crate) const PAGE_BYTES: u64 = 4096;
 const SECONDS: f64 = 5.0;
 /// Rounds when nothing is said.
 const ROUNDS: u32 = 5;
+/// From checkpoint to checkpoint when nothing is said.
+const CHECKPOINT: Duration = Duration::from_secs(10);
+/// Rounds with checkpoints when nothing is said: they are long.
+const CHECKPOINT_ROUNDS: u32 = 3;
+/// Checkpoint intervals of such a round: one checkpoint, and half an interval in which it may end.
+const CHECKPOINTS_A_ROUND: f64 = 1.5;
 /// What a scan asks for at a time, in bytes: what the kernel reads ahead by default.
 const SCAN_BYTES: u64 = 128 << 10;
 /// Memory beside the budgets that must be available, in bytes: tables, threads, and air for the rest of the machine.
@@ -42,7 +52,7 @@ pub(crate) enum Source {
     /// Files that the bench makes and may keep.
     Made(Depot),
     /// A file of the user's own, which is only read.
-    User(PathBuf),
+    User(PathBuf, Locking),
 }
 
 impl Source {
@@ -52,7 +62,7 @@ impl Source {
     /// Those of [`Depot::open`].
     pub(crate) fn of(args: &BenchArgs) -> Result<Self, BenchError> {
         match &args.file {
-            Some(path) => Ok(Self::User(path.clone())),
+            Some(path) => Ok(Self::User(path.clone(), args.locking())),
             None => depot(args).map(Self::Made),
         }
     }
@@ -63,7 +73,7 @@ impl Source {
 /// # Errors
 /// Those of [`Depot::open`].
 pub(crate) fn depot(args: &BenchArgs) -> Result<Depot, BenchError> {
-    Depot::open(args.dir.as_deref(), !args.no_keep)
+    Depot::open(args.dir.as_deref(), !args.no_keep, args.locking())
 }
 
 /// A kernel mapping to compare with.
@@ -98,6 +108,8 @@ pub(crate) struct Plan {
     pub(crate) until: Until,
     /// Popularity of records.
     pub(crate) popularity: Popularity,
+    /// The time from checkpoint to checkpoint, where there are any.
+    pub(crate) checkpoint: Option<Duration>,
 }
 
 impl Plan {
@@ -139,18 +151,34 @@ impl Plan {
                 (max, grain((max as f64 * scale) as u64))
             }
         };
+        let checkpoint = (workload == Workload::Mixed)
+            .then(|| checkpoint_option(args).map(|every| every.unwrap_or(CHECKPOINT)))
+            .transpose()?;
+        let rounds = args.rounds.unwrap_or(if checkpoint.is_some() { CHECKPOINT_ROUNDS } else { ROUNDS });
+        let seconds =
+            checkpoint.map_or(SECONDS, |every| CHECKPOINTS_A_ROUND * every.as_secs_f64() * f64::from(rounds));
         let until = match (trace, args.ops, args.seconds) {
             (Some((_, ops, _)), most, _) => Until::Ops(most.unwrap_or(ops).min(ops)),
             (None, Some(ops), _) => Until::Ops(ops),
-            (None, None, seconds) => Until::Seconds(seconds_option(seconds)?.unwrap_or(SECONDS)),
+            (None, None, asked) => Until::Seconds(seconds_option(asked)?.unwrap_or(seconds)),
         };
-        let rounds = args.rounds.unwrap_or(ROUNDS);
         if let Until::Ops(ops) = until
             && ops < u64::from(rounds)
         {
             return Err(BenchError::usage(
                 format!("{ops} operations cannot be cut into {rounds} rounds"),
                 "ask for fewer with --rounds, or for more with --ops",
+            ));
+        }
+        if let (Until::Seconds(seconds), Some(every)) = (until, checkpoint)
+            && seconds / f64::from(rounds) <= every.as_secs_f64()
+        {
+            return Err(BenchError::usage(
+                format!(
+                    "rounds of {:.2} s end before the first checkpoint, after {every:?}",
+                    seconds / f64::from(rounds)
+                ),
+                "ask for more with --seconds, for fewer with --rounds, or for earlier ones with --checkpoint",
             ));
         }
         let plan = Self {
@@ -164,6 +192,7 @@ impl Plan {
             rounds,
             until,
             popularity: args.distribution.unwrap_or(Popularity::Zipf),
+            checkpoint,
         };
         check_memory(plan.policies.len() + plan.peers.len(), max_bytes, probe.memory_available)?;
         let smallest_default = if ycsb.is_some() { UNIT_BYTES as u64 } else { PAGE_BYTES };
@@ -191,8 +220,8 @@ impl Plan {
     ) -> Result<(Vec<DataFile>, Vec<usize>), BenchError> {
         let depot = match source {
             Source::Made(depot) => depot,
-            Source::User(path) => {
-                let (file, found) = DataFile::of_user(path)?;
+            Source::User(path, locking) => {
+                let (file, found) = DataFile::of_user(path, *locking)?;
                 self.suit(path, &file, found)?;
                 for left_out in self.peers.drain(1.min(self.peers.len())..) {
                     note(format!(
@@ -303,6 +332,8 @@ pub(crate) fn build_pager(
         .direct(args.direct.into())
         // A replayed access means what it means for a kernel.
         .young_faults(args.young_faults || args.workload == Target::Workload(Workload::Replay));
+    let slowness = Slowness::of(args)?;
+    let builder = if slowness.is_none() { builder } else { builder.inject(Arc::new(slowness.device())) };
     let builder = match depth {
         Some(depth) => builder.depth(depth),
         None => builder,
@@ -320,7 +351,36 @@ fn try_pager(args: &BenchArgs, policy: Policy, max_bytes: u64, page_bytes: u64) 
 /// # Errors
 /// [`BenchError::NoMemory`].
 pub(crate) fn check_memory(systems: usize, each: u64, available: u64) -> Result<(), BenchError> {
-    let needed = each.saturating_mul(systems as u64).saturating_add(HEADROOM_BYTES);
+    check_memory_beside(0, systems, each, available)
+}
+
+/// Whether the device is slowed down, so that there can be no peers.
+///
+/// # Errors
+/// [`BenchError::Usage`] when peers were asked for nevertheless.
+pub(crate) fn refuse_slowed_peers(args: &BenchArgs) -> Result<bool, BenchError> {
+    let slowness = Slowness::of(args)?;
+    let asked = args.against.iter().flatten().any(|&peer| peer != Against::None);
+    if asked && !slowness.is_none() {
+        return Err(BenchError::usage(
+            "only lowtide's own requests can be slowed down, so there is nothing to compare with",
+            "leave --against out, or --device-delay and --device-bandwidth",
+        ));
+    }
+    Ok(!slowness.is_none())
+}
+
+/// As [`check_memory`], with `beside` bytes that are needed beside the budgets.
+///
+/// # Errors
+/// [`BenchError::NoMemory`].
+pub(crate) fn check_memory_beside(
+    beside: u64,
+    systems: usize,
+    each: u64,
+    available: u64,
+) -> Result<(), BenchError> {
+    let needed = each.saturating_mul(systems as u64).saturating_add(beside).saturating_add(HEADROOM_BYTES);
     if available > 0 && needed > available {
         return Err(BenchError::NoMemory { systems, each, needed, available });
     }
@@ -333,6 +393,10 @@ fn mmap_peers(
     probe: &Probe,
     mut note: impl FnMut(String),
 ) -> Result<Vec<MmapKind>, BenchError> {
+    if refuse_slowed_peers(args)? {
+        note("mmap and mmap-random left out: only lowtide's own requests can be slowed down".into());
+        return Ok(Vec::new());
+    }
     let asked = args.against.clone().unwrap_or_else(|| vec![Against::Mmap, Against::MmapRandom]);
     let mut peers: Vec<MmapKind> = Vec::new();
     for against in asked {
@@ -340,6 +404,12 @@ fn mmap_peers(
             Against::None => continue,
             Against::Mmap => MmapKind { name: "mmap", random: false },
             Against::MmapRandom => MmapKind { name: "mmap-random", random: true },
+            Against::Dd | Against::Pwrite => {
+                return Err(BenchError::usage(
+                    "dd and pwrite write a file from its start to its end",
+                    "compare with them in `lowtide bench fill`",
+                ));
+            }
             Against::Fio => {
                 return Err(BenchError::usage(
                     "fio is compared only at a depth",

@@ -1,15 +1,15 @@
 //! What takes turns in a benchmark: lowtide under some policy, or a peer.
 
-use std::time::Instant;
-
 use lowtide::{OpenOptions, Pager, Policy, Stat, View};
 use lowtide_sys::usage::CpuTime;
 
 use super::crew::{Crew, Until};
 use super::datafile::DataFile;
-use super::door::{Door, ViewDoor};
+use super::door::ViewDoor;
 use super::error::BenchError;
+use super::play::checkpoint::Checkpointer;
 use super::play::job::{Job, Script};
+use super::play::slice::Turn;
 use super::tally::Slice;
 
 /// Operations that lowtide's threads ask for together while it is warmed up: a small page would otherwise take a device read
@@ -54,6 +54,7 @@ pub(crate) struct Lowtide {
     crew: Crew,
     batch: u32,
     writes: bool,
+    checkpointer: Option<Checkpointer>,
 }
 
 impl Lowtide {
@@ -70,7 +71,8 @@ impl Lowtide {
     ) -> Result<Self, BenchError> {
         let door = ViewDoor::new(open_view(&pager, file, job.writes)?);
         let crew = Crew::start(job.players(script, || door.clone()))?;
-        Ok(Self { pager, door, policy, crew, batch: job.batch, writes: job.writes })
+        let checkpointer = script.checkpointer().cloned();
+        Ok(Self { pager, door, policy, crew, batch: job.batch, writes: job.writes, checkpointer })
     }
 
     /// Another way into its file, through the same pager.
@@ -84,7 +86,8 @@ impl Lowtide {
 /// # Errors
 /// [`BenchError::Open`].
 pub(crate) fn open_view(pager: &Pager, file: &DataFile, write: bool) -> Result<View, BenchError> {
-    Ok(OpenOptions::new().write(write).open(pager, file.path())?)
+    // The run holds the lock of its files itself, and compares pagers on one file.
+    Ok(OpenOptions::new().write(write).lock(false).open(pager, file.path())?)
 }
 
 impl System for Lowtide {
@@ -108,26 +111,33 @@ impl System for Lowtide {
 impl Lowtide {
     fn play(&mut self, until: Until, batch: u32) -> Result<Slice, BenchError> {
         let (before, cpu) = (self.pager.stat(), CpuTime::now_self());
-        let tallies = self.crew.run(until, batch)?;
-        let mut slice = Slice::of(&tallies);
-        if self.writes {
-            let begin = Instant::now();
-            if let Err(error) = self.door.flush() {
-                slice.errors += 1;
-                slice.first_error.get_or_insert_with(|| format!("flush: {error}"));
-            }
-            slice.add_flush(begin.elapsed());
-        }
+        let turn = Turn { until, batch, writes: self.writes, checkpointer: self.checkpointer.as_ref() };
+        let mut slice = turn.play(&mut self.crew, &mut self.door, |slice| {
+            slice.write_back.dirty_bytes = self.writes.then(|| dirty_bytes(&self.pager));
+        })?;
         slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
         count(&mut slice, &before, &self.pager.stat());
         Ok(slice)
     }
 }
 
+/// Bytes that are not on the device yet.
+pub(crate) fn dirty_bytes(pager: &Pager) -> u64 {
+    let dirty = pager.dirty();
+    dirty.dirty_bytes + dirty.writeback_bytes
+}
+
 /// What the pager counted between two readings, under the kernel's names and in its units.
-fn count(slice: &mut Slice, before: &Stat, after: &Stat) {
+pub(crate) fn count(slice: &mut Slice, before: &Stat, after: &Stat) {
     slice.read_bytes = after.io.read_bytes.saturating_sub(before.io.read_bytes);
     slice.write_bytes = after.io.write_bytes.saturating_sub(before.io.write_bytes);
+    let since = |count: fn(&Stat) -> u64| Some(count(after).saturating_sub(count(before)));
+    slice.write_back.requests = since(|stat| stat.io.writes);
+    slice.write_back.throttled_ns = since(|stat| stat.io.throttled_ns);
+    slice.write_back.dirty_throttled_ns = since(|stat| stat.dirty.pause_ns);
+    slice.write_back.dirty_pauses = since(|stat| stat.dirty.pauses);
+    slice.write_back.flusher_wakes = since(|stat| stat.io.flusher_wakes);
+    slice.write_back.longest_pause_ns = Some(after.dirty.longest_pause_ns);
     slice.stat = after
         .memory
         .events

@@ -2,8 +2,8 @@
 
 use comfy_table::Table;
 
-use super::json::amplification;
-use super::rounds::{Row, ratio};
+use super::json::{amplification, bytes_per_write};
+use super::rounds::{Row, Spread, ratio};
 use super::tally::{Latency, Slice};
 use crate::table::{self, mib, thousands, us};
 
@@ -35,6 +35,94 @@ pub(crate) fn of_workload(rows: &[Row]) -> Table {
         ]);
     }
     table
+}
+
+/// What became of dirty pages: a row for each system that tells.
+pub(crate) fn of_write_back(rows: &[Row]) -> Table {
+    let mut table = table::new(
+        &[
+            "write-back",
+            "writes",
+            "KiB each",
+            "dirty MiB at the end",
+            "flush s",
+            "slept ms",
+            "longest",
+            "woken by reclaim",
+            "rotated",
+            "immediate",
+        ],
+        1,
+    );
+    for row in rows {
+        let sum = row.sum();
+        if sum.write_back.requests.is_none() {
+            continue;
+        }
+        let stat = |name: &str| sum.stat.get(name).map_or_else(String::new, |&count| thousands(count as f64));
+        table.add_row(vec![
+            row.label.clone(),
+            sum.write_back.requests.map_or_else(String::new, |writes| thousands(writes as f64)),
+            kib_per_write(&sum),
+            sum.write_back.dirty_bytes.map_or_else(String::new, mib),
+            format!("{:.2}", sum.flush_seconds),
+            slept_ms(&sum),
+            longest_ms(&sum),
+            sum.write_back.flusher_wakes.map_or_else(String::new, |wakes| thousands(wakes as f64)),
+            stat("pgrotated"),
+            stat("nr_vmscan_immediate_reclaim"),
+        ]);
+    }
+    table
+}
+
+/// What reads noticed of checkpoints.
+pub(crate) fn of_checkpoints(rows: &[Row]) -> Table {
+    let mut table = table::new(
+        &[
+            "checkpoints",
+            "count",
+            "s each",
+            "reads µs during: p50",
+            "p99",
+            "p99.9",
+            "outside: p50",
+            "p99",
+            "p99.9",
+        ],
+        1,
+    );
+    for row in rows {
+        let sum = row.sum();
+        let Some(checkpoints) = &sum.checkpoints else { continue };
+        let (during, outside) =
+            (Latency::from_pairs(&checkpoints.during), Latency::from_pairs(&checkpoints.outside));
+        let mut cells = vec![
+            row.label.clone(),
+            checkpoints.seconds.len().to_string(),
+            Spread::of(checkpoints.seconds.iter().copied()).text(),
+        ];
+        for latency in [during, outside] {
+            cells.extend([0.5, 0.99, 0.999].map(|quantile| us(latency.quantile_us(quantile))));
+        }
+        table.add_row(cells);
+    }
+    table
+}
+
+/// KiB of a write request on average.
+pub(crate) fn kib_per_write(slice: &Slice) -> String {
+    bytes_per_write(slice).map_or_else(String::new, |bytes| format!("{:.1}", bytes / 1024.0))
+}
+
+/// Milliseconds that writers slept because too much was dirty.
+pub(crate) fn slept_ms(slice: &Slice) -> String {
+    slice.write_back.dirty_throttled_ns.map_or_else(String::new, |ns| thousands(ns as f64 / 1e6))
+}
+
+/// Milliseconds of the longest such sleep.
+pub(crate) fn longest_ms(slice: &Slice) -> String {
+    slice.write_back.longest_pause_ns.map_or_else(String::new, |ns| thousands(ns as f64 / 1e6))
 }
 
 fn refaults(slice: &Slice) -> u64 {

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use super::play::checkpoint::{Checkpoints, Reads};
+
 /// The longest latency that is told apart, in nanoseconds; longer ones count as this (one hour).
 const LATENCY_NS_MAX: u64 = 3600 * 1_000_000_000;
 /// Latencies are kept to two significant digits, which keeps a histogram near 30 KiB.
@@ -86,6 +88,8 @@ pub(crate) struct Tally {
     pub(crate) ignored: u64,
     /// Bytes of records or pages that operations asked to read.
     pub(crate) asked_bytes: u64,
+    /// Latencies of reads, apart from other operations, where there are checkpoints.
+    pub(crate) reads: Option<Reads>,
     /// When the thread began and ended.
     pub(crate) span: (Instant, Instant),
 }
@@ -102,6 +106,7 @@ impl Tally {
             first_error: None,
             ignored: 0,
             asked_bytes: 0,
+            reads: None,
             span: (now, now),
         }
     }
@@ -120,6 +125,47 @@ impl Tally {
     pub(crate) fn fail(&mut self, error: &dyn std::fmt::Display) {
         self.errors += 1;
         self.first_error.get_or_insert_with(|| error.to_string());
+    }
+}
+
+/// The way of dirty pages to the device, as far as a system tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WriteBack {
+    /// Write requests to the device.
+    pub(crate) requests: Option<u64>,
+    /// Nanoseconds that threads slept because a limit was exceeded, all threads together.
+    pub(crate) throttled_ns: Option<u64>,
+    /// Nanoseconds that writers slept because too much was dirty, all threads together.
+    pub(crate) dirty_throttled_ns: Option<u64>,
+    /// How often they did.
+    pub(crate) dirty_pauses: Option<u64>,
+    /// Nanoseconds of the longest such sleep since the system began.
+    pub(crate) longest_pause_ns: Option<u64>,
+    /// How often reclaim woke the flushers.
+    pub(crate) flusher_wakes: Option<u64>,
+    /// Bytes dirty or under write-back when the operations had ended, before the closing flush; of several slices, of the last.
+    pub(crate) dirty_bytes: Option<u64>,
+    /// The most that was seen of those at any moment.
+    pub(crate) dirty_max_bytes: Option<u64>,
+    /// Writes that failed because nothing could be evicted in time.
+    pub(crate) oom: Option<u64>,
+}
+
+impl WriteBack {
+    /// Adds those of the next slice.
+    fn add(&mut self, next: Self) {
+        let add = |sum: &mut Option<u64>, next: Option<u64>| {
+            *sum = sum.map_or(next, |sum| Some(sum + next.unwrap_or(0)));
+        };
+        add(&mut self.requests, next.requests);
+        add(&mut self.throttled_ns, next.throttled_ns);
+        add(&mut self.dirty_throttled_ns, next.dirty_throttled_ns);
+        add(&mut self.dirty_pauses, next.dirty_pauses);
+        add(&mut self.flusher_wakes, next.flusher_wakes);
+        add(&mut self.oom, next.oom);
+        self.longest_pause_ns = self.longest_pause_ns.max(next.longest_pause_ns);
+        self.dirty_bytes = next.dirty_bytes;
+        self.dirty_max_bytes = self.dirty_max_bytes.max(next.dirty_max_bytes);
     }
 }
 
@@ -150,6 +196,10 @@ pub(crate) struct Slice {
     pub(crate) read_bytes: u64,
     /// Bytes written to the device.
     pub(crate) write_bytes: u64,
+    /// What is known of the way that dirty pages took.
+    pub(crate) write_back: WriteBack,
+    /// Checkpoints, where there are any.
+    pub(crate) checkpoints: Option<Checkpoints>,
     /// Counters that moved, by their kernel names.
     pub(crate) stat: BTreeMap<String, u64>,
     /// Memory charged to the budget at the end.
@@ -209,6 +259,10 @@ impl Slice {
             sum.cpu_seconds += slice.cpu_seconds;
             sum.read_bytes += slice.read_bytes;
             sum.write_bytes += slice.write_bytes;
+            sum.write_back.add(slice.write_back);
+            if let Some(checkpoints) = &slice.checkpoints {
+                sum.checkpoints.get_or_insert_default().add(checkpoints);
+            }
             sum.current_bytes = slice.current_bytes;
             sum.metadata_bytes = slice.metadata_bytes;
             if sum.first_error.is_none() {

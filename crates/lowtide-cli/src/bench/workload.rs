@@ -18,8 +18,9 @@ use super::play::job::Job;
 use super::play::replay::Recording;
 use super::record::Recorder;
 use super::rounds::{Row, ratio, take_turns, warm_up};
+use super::slow::Slowness;
 use super::system::{Lowtide, System};
-use super::table::of_workload;
+use super::table::{of_checkpoints, of_workload, of_write_back};
 use super::tally::Slice;
 use crate::json::Report;
 use crate::{out, progress, table};
@@ -43,7 +44,9 @@ pub(crate) fn run(args: &BenchArgs, workload: Workload) -> Result<(), BenchError
     let (page_bytes, page_note) = plan::choose_page(args, plan.content, &files[0])?;
     let job = job(args, &plan, page_bytes);
     let script = job.script(recording)?;
-    let common = common(args, &plan, &job);
+    let slowness = Slowness::of(args)?;
+    let slowed = (!slowness.is_none()).then(|| slowness.to_string());
+    let common = common(args, &plan, &job, slowed);
 
     let mut pagers = Vec::with_capacity(plan.policies.len());
     for &policy in &plan.policies {
@@ -71,6 +74,10 @@ pub(crate) fn run(args: &BenchArgs, workload: Workload) -> Result<(), BenchError
 
     let machine = Machine::ask(&probe, &files[0], report(&pagers))?;
     head(&machine, &files, &plan, &job, &page_note);
+    if let Some(slowed) = &common.slowed {
+        out::line(format_args!("device    {slowed}, beside what it takes itself"));
+    }
+    out::line("");
     let warmed = workload != Workload::Replay;
     let steps =
         systems.len() as u64 * (u64::from(plan.rounds) + u64::from(warmed)) + u64::from(recorder.is_some());
@@ -109,10 +116,11 @@ fn job(args: &BenchArgs, plan: &Plan, page_bytes: u64) -> Job {
         trace: args.trace.clone(),
         trace_format: args.format.map(|format| format.to_string()),
         writes: plan.writes,
+        checkpoint_seconds: plan.checkpoint.map(|every| every.as_secs_f64()),
     }
 }
 
-fn common(args: &BenchArgs, plan: &Plan, job: &Job) -> Common {
+fn common(args: &BenchArgs, plan: &Plan, job: &Job, slowed: Option<String>) -> Common {
     Common {
         workload: plan.workload.name(),
         max_bytes: plan.max_bytes,
@@ -121,6 +129,8 @@ fn common(args: &BenchArgs, plan: &Plan, job: &Job) -> Common {
         threads: job.threads,
         batch: job.batch,
         seed: args.seed,
+        slowed,
+        checkpoint_seconds: job.checkpoint_seconds,
     }
 }
 
@@ -161,13 +171,25 @@ fn head(machine: &Machine, files: &[DataFile], plan: &Plan, job: &Job, page_note
     if plan.writes {
         out::line("          every slice ends with a flush, whose time counts");
     }
-    out::line("");
+    if let Some(every) = plan.checkpoint {
+        out::line(format_args!(
+            "          a checkpoint every {every:?} by a thread of its own: a flush, or msync of the whole mapping"
+        ));
+    }
 }
 
 /// The table and what follows from it.
 fn tail(rows: &[Row], job: &Job, source: &Source, files: &[DataFile]) {
     out::line(of_workload(rows));
     out::line("");
+    if rows.iter().any(|row| row.slices.iter().any(|slice| slice.checkpoints.is_some())) {
+        out::line(of_checkpoints(rows));
+        out::line("");
+    }
+    if job.writes {
+        out::line(of_write_back(rows));
+        out::line("");
+    }
     let sums: Vec<Slice> = rows.iter().map(Row::sum).collect();
     let total = |count: fn(&Slice) -> u64| table::thousands(sums.iter().map(count).sum::<u64>() as f64);
     let unchecked =

@@ -8,7 +8,9 @@ use lowtide_sim::spec::{DeviceSpec, MachineSpec};
 use lowtide_workload::Workload;
 
 use crate::bench::args::Target;
+use crate::bench::proof::Proof;
 use crate::bench::tenancy::Tenancy;
+use crate::bench::write::Writing;
 use crate::cli::Listing;
 use crate::sim::args as sim;
 use crate::{out, table};
@@ -21,8 +23,14 @@ pub(crate) fn run(what: Listing) -> ExitCode {
                 out::line(format_args!("{:<16} {}", workload.name(), workload.description()));
             }
             out::line(format_args!("{:<16} {}", Target::HIT, Target::HIT_DESCRIPTION));
+            for writing in Writing::ALL {
+                out::line(format_args!("{:<16} {}", writing.name(), writing.description()));
+            }
             for tenancy in Tenancy::ALL {
                 out::line(format_args!("{:<16} {}", tenancy.name(), tenancy.description()));
+            }
+            for proof in Proof::ALL {
+                out::line(format_args!("{:<16} {}", proof.name(), proof.description()));
             }
             out::line("\nfor `lowtide sim`:");
             for target in sim::Target::ALL {

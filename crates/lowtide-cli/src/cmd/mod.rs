@@ -1,6 +1,7 @@
 //! The commands, one file each: they parse nothing and decide nothing but the exit code.
 
 pub(crate) mod bench;
+pub(crate) mod crash_writer;
 pub(crate) mod doctor;
 pub(crate) mod list;
 pub(crate) mod peer_mmap;

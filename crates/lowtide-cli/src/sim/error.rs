@@ -5,7 +5,6 @@
 use std::io;
 
 use lowtide::{Policy, Size};
-use lowtide_bpf::LoadError;
 use lowtide_core::ConfigError;
 use lowtide_sim::spec::SpecError;
 use lowtide_sim::{MachineError, PlayError};
@@ -15,6 +14,7 @@ use thiserror::Error;
 
 use crate::interrupt::{HandlerError, Interrupted};
 use crate::json::ResultsError;
+use crate::law::ProgramError;
 
 /// Why a simulation ended without a result, or with one that has gaps.
 #[derive(Debug, Error)]
@@ -84,17 +84,9 @@ pub(crate) enum SimError {
         /// What the system said.
         source: io::Error,
     },
-    /// A program cannot be read.
-    #[error("cannot read the program {}: {source}; give --bpf an object file that clang made for BPF", path.display())]
-    Program {
-        /// The file.
-        path: std::path::PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A program cannot be loaded.
+    /// A program cannot be used.
     #[error(transparent)]
-    Load(#[from] LoadError),
+    Program(#[from] ProgramError),
     /// A swarm found something.
     #[error("{0}")]
     Swarm(String),
@@ -133,6 +125,7 @@ impl SimError {
             | Self::Machine(_)
             | Self::Distribution(_)
             | Self::Budget(_)
+            | Self::Program(_)
             | Self::Results(ResultsError::Place { .. })
             | Self::Simulation { source: MachineError::NoRoom { .. }, .. } => 2,
             _ => 1,

@@ -3,8 +3,6 @@
 //! Each row is two runs: the thrasher alone, as it was published, which gives the figures of the device; and the same with a neighbour on the device, which gives
 //! what stands under `neighbour`. How the neighbour does without a thrasher is one more run.
 
-use std::fs;
-use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
 use lowtide::{Policy, Size};
@@ -24,6 +22,7 @@ use super::show::{self, Head};
 use super::{columns, compare, jobs, options};
 use crate::interrupt;
 use crate::json::LatencyUs;
+use crate::law::{Law, ProgramError};
 use crate::progress::{Patient, Unit};
 
 /// The machine of the published samples.
@@ -33,62 +32,17 @@ const SECONDS: u64 = 30;
 /// Whose behaviour the published kernel had: it is older than the reclaim-loop series.
 const POLICIES: [Policy; 2] = [Policy::MGLRU, Policy::MGLRU_7_1];
 
-/// What threads pay by.
-#[derive(Clone, Debug)]
-enum Law {
-    Builtin(HighPolicy),
-    /// A program beside the kernel's law.
-    Program {
-        name: String,
-        bytes: Vec<u8>,
-    },
-}
-
-impl Law {
-    /// The laws asked for: all built-in ones unless said, and every program.
-    fn all(args: &SimArgs) -> Result<Vec<Self>, SimError> {
-        let builtin = || HighPolicy::ALL.map(|(policy, _)| policy).to_vec();
-        let mut policies: Vec<HighPolicy> = Vec::new();
-        for policy in args.high_policy.clone().unwrap_or_else(builtin) {
-            if !policies.contains(&policy) {
-                policies.push(policy);
-            }
-        }
-        let mut laws: Vec<Self> = policies.into_iter().map(Self::Builtin).collect();
-        for path in &args.bpf {
-            laws.push(Self::program(path)?);
-        }
-        Ok(laws)
-    }
-
-    fn program(path: &Path) -> Result<Self, SimError> {
-        let bytes = fs::read(path).map_err(|source| SimError::Program { path: path.to_owned(), source })?;
-        let file = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        let name = file.strip_suffix(".bpf.o").unwrap_or(&file).to_owned();
-        // What is wrong with it is said before anything is simulated.
-        Programs::load(&bytes, &path.display().to_string())?;
-        Ok(Self::Program { name, bytes })
-    }
-
-    fn name(&self) -> String {
-        match self {
-            Self::Builtin(policy) => policy.to_string(),
-            Self::Program { name, .. } => format!("bpf:{name}"),
-        }
-    }
-
-    const fn policy(&self) -> HighPolicy {
-        match self {
-            Self::Builtin(policy) => *policy,
-            Self::Program { .. } => HighPolicy::Overage,
-        }
-    }
-
-    /// A program of its own for each run, so that none sees another's maps.
-    fn hooks(&self) -> Result<Option<Box<dyn LimitHooks>>, SimError> {
-        match self {
-            Self::Builtin(_) => Ok(None),
-            Self::Program { name, bytes } => Ok(Some(Box::new(Programs::load(bytes, name)?))),
+/// A law's program, one of its own for each run, so that none sees another's maps.
+///
+/// # Errors
+/// [`SimError::Program`].
+fn hooks(law: &Law) -> Result<Option<Box<dyn LimitHooks>>, SimError> {
+    match law {
+        Law::Builtin(_) => Ok(None),
+        Law::Program { name, object } => {
+            let programs = Programs::load(object, name)
+                .map_err(|error| ProgramError { path: name.into(), why: error.to_string() })?;
+            Ok(Some(Box::new(programs)))
         }
     }
 }
@@ -132,7 +86,7 @@ impl Plan {
                 ),
             ));
         }
-        let laws = Law::all(args)?;
+        let laws = Law::all(args.high_policy.as_deref(), &args.bpf)?;
         let policies = if args.policy.is_some() { args.policies() } else { POLICIES.to_vec() };
         let readahead: &[bool] = if args.no_readahead { &[false] } else { &[true, false] };
         let mut cases = Vec::new();
@@ -148,7 +102,7 @@ impl Plan {
     }
 
     fn config(&self, case: &Case, neighbour: Option<Neighbour>) -> ThrashConfig {
-        let published = ThrashConfig::published(case.law.policy(), case.readahead, self.seed);
+        let published = ThrashConfig::published(case.law.builtin(), case.readahead, self.seed);
         ThrashConfig { threads: self.threads, run_ns: self.run_ns, neighbour, ..published }
     }
 
@@ -190,7 +144,7 @@ impl Plan {
         let machine =
             MachineConfig { spec: self.machine.clone(), policy: case.policy, max: None, seed: self.seed };
         let failed = |error: MachineError| SimError::of_machine(case.policy, error, "simulating a thrash");
-        thrash::run(&machine, &config, case.law.hooks()?, done, interrupt::flag()).map_err(failed)
+        thrash::run(&machine, &config, hooks(&case.law)?, done, interrupt::flag()).map_err(failed)
     }
 
     fn row(&self, case: &Case, alone: &ThrashResult, beside: &ThrashResult, quiet: &ThrashResult) -> Row {

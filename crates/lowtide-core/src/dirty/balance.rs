@@ -50,6 +50,14 @@ impl Default for Dirtier {
     }
 }
 
+impl Dirtier {
+    /// Pages that the task may still make dirty before it has to answer; at least one. For drivers that make many pages dirty at once.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        self.nr_dirtied_pause.saturating_sub(self.nr_dirtied).max(1)
+    }
+}
+
 /// What a writer has to do. See [`Engine::balance_dirty`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Balance {

@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const ROOT: MemcgId = MemcgId::ROOT;
-/// Pages that may be in flight on a device.
-const IN_FLIGHT_MAX: usize = 1024;
+/// Pages that may be in flight on a device: as many as it writes in 50 ms and twice its latency, but so many at least.
+const IN_FLIGHT: u64 = 1024;
 /// Pages of one file that are begun before it is another file's turn.
 const SLICE: u64 = 64;
 /// No pause may be longer.
@@ -26,10 +26,13 @@ pub(crate) struct Disk {
     pub(crate) id: DeviceId,
     /// Pages a second; 0: it hangs.
     pub(crate) speed: u64,
+    /// Milliseconds that a write takes at least.
+    pub(crate) latency: u64,
     /// Writes fail.
     pub(crate) broken: bool,
     credit: u64,
-    in_flight: VecDeque<FolioId>,
+    /// When each was begun.
+    in_flight: VecDeque<(u64, FolioId)>,
     /// The writer whose file was written last.
     turn: usize,
     work: Option<FlushWork>,
@@ -68,6 +71,14 @@ pub(crate) struct Rig {
     frames_used: u32,
 }
 
+impl Disk {
+    /// Pages that may be begun.
+    fn room(&self) -> u64 {
+        let most = (self.speed * (50 + 2 * self.latency) / 1000).max(IN_FLIGHT);
+        most.saturating_sub(self.in_flight.len() as u64)
+    }
+}
+
 impl Rig {
     /// Memory of so many pages, without anything in it.
     pub(crate) fn new(pages: u32, exact: bool) -> Self {
@@ -88,6 +99,7 @@ impl Rig {
         self.disks.push(Disk {
             id: self.engine.add_device(self.now),
             speed,
+            latency: 0,
             broken: false,
             credit: 0,
             in_flight: VecDeque::new(),
@@ -198,7 +210,7 @@ impl Rig {
         }
         for _ in 0..100 {
             let disk = &mut self.disks[d];
-            if disk.in_flight.len() >= IN_FLIGHT_MAX {
+            if disk.room() == 0 {
                 return;
             }
             let Some(mut work) = disk.work else {
@@ -216,7 +228,7 @@ impl Rig {
             };
             let begun = self.submit(d, &work);
             work.pages -= begun.min(work.pages);
-            let full = self.disks[d].in_flight.len() >= IN_FLIGHT_MAX;
+            let full = self.disks[d].room() == 0;
             self.disks[d].work = (work.pages > 0 && full).then_some(work);
         }
         panic!("the flusher goes round and round");
@@ -227,8 +239,7 @@ impl Rig {
         let disk = &mut self.disks[d];
         let mut begun = 0;
         for _ in 0..self.writers.len() {
-            let room = (IN_FLIGHT_MAX - disk.in_flight.len()) as u64;
-            let most = (work.pages - begun).min(SLICE).min(room);
+            let most = (work.pages - begun).min(SLICE).min(disk.room());
             if most == 0 {
                 break;
             }
@@ -251,7 +262,7 @@ impl Rig {
                     writer.dirty.push_front((since, folio));
                     break;
                 }
-                disk.in_flight.push_back(folio);
+                disk.in_flight.push_back((self.now, folio));
                 begun += 1;
             }
         }
@@ -262,14 +273,14 @@ impl Rig {
         let disk = &mut self.disks[d];
         disk.credit += disk.speed;
         while disk.credit >= 1000
-            && let Some(folio) = disk.in_flight.pop_front()
+            && let Some((_, folio)) =
+                disk.in_flight.pop_front_if(|(begun, _)| *begun + disk.latency * MS <= self.now)
         {
             disk.credit -= 1000;
             disk.written += 1;
             self.engine.end_writeback(folio, true, Task::DESCRIPTOR);
         }
-        if disk.in_flight.is_empty() {
-            disk.credit = disk.credit.min(1000);
-        }
+        // What it did not use is lost, but for what it had begun.
+        disk.credit = disk.credit.min(1000 + disk.speed);
     }
 }

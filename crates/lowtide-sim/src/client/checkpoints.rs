@@ -12,6 +12,7 @@
 
 use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, MappingId, OpenId};
 use hdrhistogram::Histogram;
+use lowtide_core::high::handler::HighPolicy;
 use lowtide_core::{MemcgId, MemoryStat};
 use lowtide_workload::{Distribution, Sampler, SplitMix64};
 use std::cell::RefCell;
@@ -119,6 +120,8 @@ pub fn run(
         let mut world = m.world();
         let group = world.pool.engine.create_group(MemcgId::ROOT).expect("the root has room for a group");
         world.pool.engine.set_max(group, config.max / page)?;
+        // As in a kernel: nobody pays for having waited.
+        world.pool.engine.set_high_policy(group, HighPolicy::Overage);
         let process = world.add_address_space(group);
         let file = world.add_file_of(group, config.file / page);
         let open = world.open(file);

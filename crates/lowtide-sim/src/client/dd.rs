@@ -18,6 +18,7 @@
 
 use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, OpenId};
 use hdrhistogram::Histogram;
+use lowtide_core::high::handler::HighPolicy;
 use lowtide_core::{MemcgId, MemoryStat};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -108,6 +109,8 @@ pub fn run(
         let mut world = m.world();
         let group = world.pool.engine.create_group(MemcgId::ROOT).expect("the root has room for a group");
         world.pool.engine.set_max(group, config.max / page)?;
+        // As in a kernel: nobody pays for having waited.
+        world.pool.engine.set_high_policy(group, HighPolicy::Overage);
         let file = world.add_file_of(group, 0);
         (group, world.open(file))
     };

@@ -4,33 +4,32 @@
 //! |---|---|---|
 //! | [`read_one`](Backend::read_one) | a miss | in the calling thread, which waits |
 //! | [`batch`](Backend::batch) | `get_many`, prefetch, read-ahead | up to [`capacity`](Batch::capacity) at once |
-//! | [`write_run`](Backend::write_run), [`write_runs`](Backend::write_runs) | write-back | the calling thread waits for all |
-//! | [`sync`](Backend::sync) | flush | the calling thread waits |
+//! | [`writer`](Backend::writer) | write-back and flush | overlapped; waits end after a time |
+//! | [`write_run`](Backend::write_run), [`extend`](Backend::extend) | whoever has one thing to do | in the calling thread, which waits |
 //!
 //! Every call carries a request to its end: interruptions are repeated, short transfers continued (the
 //! rules are in `job.rs`). An error is the kernel's, unchanged, or one that a test injected.
 //!
-//! io_uring is used where it was found to work. A single write and `fdatasync` go through plain system
-//! calls in either case, because there is nothing to overlap them with. When a thread cannot get a ring
+//! io_uring is used where it was found to work. A single write in the calling thread goes through a plain
+//! system call in either case, because there is nothing to overlap it with. When a thread cannot get a ring
 //! (the process has no descriptor left, say), its requests quietly take the other engine.
 //!
 //! A backend must not be used in a child made by `fork`: rings and threads belong to the parent.
-//!
-//! # Safety
-//!
-//! This file opts in to unsafe code for `fdatasync`.
-#![allow(unsafe_code)]
 
+use std::fs::File;
 use std::io;
-use std::marker::PhantomData;
-use std::os::fd::RawFd;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::choose::{IoEngine, OpenError, Options, hint};
-use super::inject::{Inject, InjectOp};
-use super::psync::{Psync, PsyncBatch, write_in_this_thread};
-use super::request::{Completion, Read, Write, check_range};
-use super::uring::{Uring, UringBatch};
+use super::inject::{Inject, InjectOp, Request, carry_out};
+use super::job::{Job, WriteJob};
+use super::overlap::{Batch, Engine, Writer};
+use super::psync::Psync;
+use super::request::{Read, Write, check_range};
+use super::uring::Uring;
+use crate::fault_sites::{FaultSite, FaultSites};
 
 /// Moves pages between files and the arena. Shared by all threads of a pager.
 pub(crate) struct Backend {
@@ -38,6 +37,11 @@ pub(crate) struct Backend {
     uring: Option<Uring>,
     psync: Psync,
     inject: Option<Arc<dyn Inject>>,
+    sites: Arc<FaultSites>,
+    /// Requests that the injector was asked about.
+    requests: AtomicU64,
+    /// Whether requests were left in flight for ever.
+    abandoned: AtomicBool,
     reason: String,
 }
 
@@ -81,7 +85,9 @@ impl Backend {
             },
         };
         tracing::debug!(%reason, "I/O engine chosen");
-        Ok(Backend { uring, psync, inject: options.inject, reason })
+        let (inject, sites) = (options.inject, options.sites);
+        let (requests, abandoned) = (AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Backend { uring, psync, inject, sites, requests, abandoned, reason })
     }
 
     /// The engine in use: [`IoEngine::Uring`] or [`IoEngine::Psync`].
@@ -94,39 +100,72 @@ impl Backend {
         &self.reason
     }
 
-    /// The error of a request that no device shall see: out of range, or injected.
-    fn refuse(&self, op: InjectOp, offset: u64, len: u64) -> Option<io::Error> {
-        match &self.inject {
-            None => check_range(offset, len).err(),
-            Some(inject) => check_range(offset, len).err().or_else(|| inject.before(op, offset, len)),
-        }
+    /// Whoever decides what becomes of requests, in tests.
+    pub(super) fn injector(&self) -> Option<&Arc<dyn Inject>> {
+        self.inject.as_ref()
     }
 
-    /// Reads in the calling thread and returns the number of bytes. Fewer than wanted means that the file
-    /// ends there; what the rest of the memory holds is not said (a direct read fills its last block).
+    /// Where faults are counted.
+    pub(super) fn sites(&self) -> &FaultSites {
+        &self.sites
+    }
+
+    /// A number for a request that an injector is asked about.
+    pub(super) fn next_number(&self) -> u64 {
+        self.requests.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn note_abandoned(&self) {
+        self.abandoned.store(true, Ordering::Release);
+    }
+
+    /// Whether requests were left in flight for ever. Then the memory and the descriptors that they name must never be
+    /// given back, and a ring or threads are leaked.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire)
+    }
+
+    /// Reads from the file called `path` in the calling thread and returns the number of bytes. Fewer than wanted means
+    /// that the file ends there; what the rest of the memory holds is not said (a direct read fills its last block).
     ///
     /// # Errors
     ///
     /// The kernel's: `EBADF` (not open for reading), `EINVAL` (not aligned, with `O_DIRECT`; no offset of a
     /// file), `EIO` and its like from the device. The memory then holds anything.
-    pub(crate) fn read_one(&self, read: Read) -> io::Result<u32> {
-        if let Some(error) = self.refuse(InjectOp::Read, read.offset, u64::from(read.len)) {
-            return Err(error);
+    pub(crate) fn read_one(&self, path: &Arc<PathBuf>, read: Read) -> io::Result<u32> {
+        if self.inject.is_some() {
+            return self.read_past_injector(path, read);
         }
+        check_range(read.offset, u64::from(read.len))?;
         match &self.uring {
             Some(uring) => uring.read_one(read),
             None => super::psync::read_in_this_thread(read),
         }
     }
 
-    /// Starts a batch of reads in the calling thread. Costs nothing but a few small allocations once the
-    /// thread has a ring. Batches may be nested, and single reads made meanwhile.
-    pub(crate) fn batch(&self) -> Batch<'_> {
-        let engine = match self.uring.as_ref().and_then(Uring::batch) {
-            Some(batch) => Engine::Uring(batch),
-            None => Engine::Psync(self.psync.batch()),
-        };
-        Batch { backend: self, engine, refused: Vec::new(), not_send: PhantomData }
+    #[cold]
+    fn read_past_injector(&self, path: &Arc<PathBuf>, read: Read) -> io::Result<u32> {
+        let mut batch = self.batch(path);
+        batch.push(read);
+        let mut ended = Vec::with_capacity(1);
+        batch.wait(1, &mut ended);
+        ended.pop().expect("the read was waited for").result
+    }
+
+    /// Starts a batch of reads of the file called `path` in the calling thread. Costs nothing but a few small
+    /// allocations once the thread has a ring. Batches may be nested, and single reads made meanwhile.
+    pub(crate) fn batch(&self, path: &Arc<PathBuf>) -> Batch<'_> {
+        let ring = self.uring.as_ref().and_then(Uring::queue);
+        let engine = ring.map_or_else(|| Engine::Psync(self.psync.shared_queue()), Engine::Uring);
+        Batch::new(self, engine, path)
+    }
+
+    /// Starts a series of writes and syncs in the calling thread. Costs as little as a batch; without io_uring it
+    /// starts threads as they are needed, and the next writer takes them over.
+    pub(crate) fn writer(&self) -> Writer<'_> {
+        let ring = self.uring.as_ref().and_then(Uring::queue);
+        let engine = ring.map_or_else(|| Engine::Psync(self.psync.own_queue()), Engine::Uring);
+        Writer::new(self, engine)
     }
 
     /// Writes one run completely, in the calling thread.
@@ -136,60 +175,49 @@ impl Backend {
     /// The kernel's: those of [`read_one`](Backend::read_one), `ENOSPC`, `EDQUOT`, `EFBIG`; and
     /// [`WriteZero`](io::ErrorKind::WriteZero) when the file takes no bytes and says no reason. Any part of
     /// the run may have been written; writing it again is right.
-    pub(crate) fn write_run(&self, write: Write<'_>) -> io::Result<()> {
-        match self.refuse(InjectOp::Write, write.offset, write.len()) {
-            Some(error) => Err(error),
-            None if write.len() == 0 => Ok(()),
-            None => write_in_this_thread(&write),
+    pub(crate) fn write_run(&self, write: Write) -> io::Result<()> {
+        if self.inject.is_none() {
+            check_range(write.offset, write.len())?;
+            return if write.len() == 0 { Ok(()) } else { WriteJob::new(write).run().map(drop) };
         }
+        let mut results = self.write_runs(vec![write]);
+        results.pop().expect("a result for each run")
     }
 
     /// Writes several runs, overlapped, and returns when all have ended: one result for each, in their
     /// order. Runs that overlap in the file reach it in any order.
-    pub(crate) fn write_runs(&self, writes: &[Write<'_>]) -> Vec<io::Result<()>> {
-        let mut results: Vec<io::Result<()>> = Vec::with_capacity(writes.len());
-        let mut passed = Vec::with_capacity(writes.len());
-        for (index, write) in writes.iter().enumerate() {
-            let len = write.len();
-            let refused = self.refuse(InjectOp::Write, write.offset, len);
-            if refused.is_none() && len > 0 {
-                passed.push((index, *write));
-            }
-            results.push(refused.map_or(Ok(()), Err));
+    pub(crate) fn write_runs(&self, writes: Vec<Write>) -> Vec<io::Result<()>> {
+        let mut results: Vec<io::Result<()>> = writes.iter().map(|_| Ok(())).collect();
+        let mut writer = self.writer();
+        for (index, write) in writes.into_iter().enumerate() {
+            writer.push(Write { user: index as u64, ..write });
         }
-        if passed.is_empty() {
-            return results;
-        }
-        let (indices, runs): (Vec<usize>, Vec<Write<'_>>) = passed.into_iter().unzip();
-        let written = self.uring.as_ref().and_then(|uring| uring.write_runs(&runs));
-        let written = written.unwrap_or_else(|| self.psync.write_runs(&runs));
-        for (index, result) in indices.into_iter().zip(written) {
-            results[index] = result;
+        let mut ended = Vec::with_capacity(results.len());
+        writer.wait(results.len(), None, &mut ended);
+        for completion in ended {
+            results[completion.user as usize] = completion.result.map(drop);
         }
         results
     }
 
-    /// Makes everything written to the file durable (`fdatasync(2)`), in the calling thread.
+    /// Makes the file `len` bytes long (`ftruncate(2)`), in the calling thread.
     ///
     /// # Errors
     ///
-    /// The kernel's. After `EIO` the kernel may have dropped what it could not write, and a second call may
-    /// succeed without having written it: the pages of the file that were written since the last success
-    /// must be written again first.
-    pub(crate) fn sync(&self, fd: RawFd) -> io::Result<()> {
-        if let Some(error) = self.refuse(InjectOp::Sync, 0, 0) {
-            return Err(error);
-        }
-        loop {
-            // SAFETY: the call takes a number and touches no memory; a stale number is an error of the call.
-            if unsafe { libc::fdatasync(fd) } == 0 {
-                return Ok(());
+    /// The kernel's: `EFBIG`, `EINVAL`, `EPERM`, `ENOSPC` and `EDQUOT` where metadata must grow.
+    pub(crate) fn extend(&self, path: &Arc<PathBuf>, file: &File, len: u64) -> io::Result<()> {
+        let act = || file.set_len(len);
+        let extended = match &self.inject {
+            None => act(),
+            Some(inject) => {
+                let (op, number) = (InjectOp::Extend, self.next_number());
+                carry_out(&**inject, &Request { op, path, offset: len, len: 0, number }, act)
             }
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
+        };
+        if extended.is_err() {
+            self.sites.mark(FaultSite::ExtendFailed);
         }
+        extended
     }
 
     /// Counts the open rings: one strong reference for each, and one for the backend.
@@ -200,79 +228,7 @@ impl Backend {
 
     /// Makes the descriptor of this thread's ring refer to another file.
     #[cfg(test)]
-    pub(super) fn replace_idle_ring(&self, with: RawFd) {
+    pub(super) fn replace_idle_ring(&self, with: std::os::fd::RawFd) {
         self.uring.as_ref().expect("io_uring is in use").replace_idle_ring(with);
-    }
-}
-
-/// Reads of one thread that overlap.
-///
-/// Push any number, wait for some, push more. At most [`capacity`](Batch::capacity) are with the device at
-/// once, the others wait here. Completions come in any order. To keep a device busy at depth *d*, wait for
-/// about *d* / 4 at a time: with io_uring a fifth more reads a second than waiting for one, for less
-/// processor time (measured in `uring.rs`).
-///
-/// Dropping a batch forgets the reads that have not started and waits for those that have.
-pub(crate) struct Batch<'b> {
-    backend: &'b Backend,
-    engine: Engine<'b>,
-    /// Ended without having started.
-    refused: Vec<Completion>,
-    /// A ring works only in the thread that opened it.
-    not_send: PhantomData<*const ()>,
-}
-
-enum Engine<'b> {
-    Uring(UringBatch),
-    Psync(PsyncBatch<'b>),
-}
-
-impl Batch<'_> {
-    /// Adds a read. It starts with the next [`submit`](Batch::submit) or [`wait`](Batch::wait).
-    pub(crate) fn push(&mut self, read: Read) {
-        match self.backend.refuse(InjectOp::Read, read.offset, u64::from(read.len)) {
-            Some(error) => self.refused.push(Completion { user: read.user, result: Err(error) }),
-            None => match &mut self.engine {
-                Engine::Uring(batch) => batch.push(read),
-                Engine::Psync(batch) => batch.push(read),
-            },
-        }
-    }
-
-    /// Starts as many reads as there is room for, and returns at once. One system call (io_uring).
-    pub(crate) fn submit(&mut self) {
-        match &mut self.engine {
-            Engine::Uring(batch) => batch.submit(),
-            Engine::Psync(batch) => batch.submit(),
-        }
-    }
-
-    /// Starts what can start, waits until `min` reads have ended (all of them, if there are fewer), and
-    /// appends every read that has ended to `completions`. With `min` 0 it only looks.
-    pub(crate) fn wait(&mut self, min: usize, completions: &mut Vec<Completion>) {
-        let min = min.saturating_sub(self.refused.len());
-        completions.append(&mut self.refused);
-        match &mut self.engine {
-            Engine::Uring(batch) => batch.wait(min, completions),
-            Engine::Psync(batch) => batch.wait(min, completions),
-        }
-    }
-
-    /// Reads that were pushed and whose completion has not been returned.
-    #[cfg(test)]
-    pub(crate) fn in_flight(&self) -> usize {
-        self.refused.len()
-            + match &self.engine {
-                Engine::Uring(batch) => batch.in_flight(),
-                Engine::Psync(batch) => batch.in_flight(),
-            }
-    }
-
-    /// How many reads are with the device at once, at most.
-    pub(crate) fn capacity(&self) -> usize {
-        match &self.engine {
-            Engine::Uring(batch) => batch.capacity(),
-            Engine::Psync(batch) => batch.capacity(),
-        }
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::inject::Inject;
 use super::request::Arena;
 use super::uring::Refusal;
+use crate::fault_sites::FaultSites;
 
 /// How reads and writes reach the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -70,13 +71,15 @@ pub(crate) struct Options {
     pub(crate) depth: u32,
     /// The range of all frames, if it may be registered with the kernel.
     pub(crate) arena: Option<Arena>,
-    /// Decides which requests fail, in tests.
+    /// Decides what becomes of requests, in tests.
     pub(crate) inject: Option<Arc<dyn Inject>>,
+    /// Where faults are counted.
+    pub(crate) sites: Arc<FaultSites>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { engine: IoEngine::Auto, depth: 128, arena: None, inject: None }
+        Options { engine: IoEngine::Auto, depth: 128, arena: None, inject: None, sites: Arc::default() }
     }
 }
 

@@ -2,16 +2,34 @@
 //!
 //! What a store does when its device fails is a promise like any other (a failed write keeps the page
 //! dirty, a failed read reaches the reader as an error, nothing hangs), and a promise needs a test. The
-//! backend asks an injector before each request. An error it returns takes the place of the transfer: the
-//! kernel sees nothing of the request, and no memory is touched.
+//! backend asks an injector before each request and obeys its verdict:
+//!
+//! | verdict | what the request does |
+//! |---|---|
+//! | pass | goes to the kernel |
+//! | fail | ends with the error; the kernel sees nothing of it, and no memory is touched |
+//! | short | its first transfer moves no more than so many bytes; the rest follows as after any short transfer |
+//! | later | starts so much later; requests behind it overtake it |
+//! | pretend | ends well and is not carried out, as with a disk that lies |
+//! | hang | starts when the gate is opened, as with a device that has stopped answering |
+//!
+//! A request that waits here is *in flight* for everybody else: whoever waits for it waits, up to its own
+//! deadline, and whoever lets go of it must wait or leak its memory, as if the kernel had it.
 //!
 //! The hook is part of every build, so that what is tested is what is shipped. It costs one predictable
 //! branch a request, and only misses and write-back make requests.
 
+use std::fmt;
 use std::io;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::psync::lock;
 
 /// The kind of request an injector is asked about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum InjectOp {
     /// A page, or several contiguous ones, read from a file.
     Read,
@@ -19,12 +37,155 @@ pub enum InjectOp {
     Write,
     /// Written data made durable (`fdatasync`); offset and length are 0.
     Sync,
+    /// The file made longer; the offset is the new length, the length 0.
+    Extend,
 }
 
-/// Decides which requests fail. Called from every thread that does I/O, possibly at the same time.
+/// What an injector is asked about.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// What is to be done.
+    pub op: InjectOp,
+    /// The file, under the name it was opened by.
+    pub path: &'a Path,
+    /// Where in the file, in bytes.
+    pub offset: u64,
+    /// How many bytes.
+    pub len: u64,
+    /// Its number, which no other request of the pager has: the same before and after.
+    pub number: u64,
+}
+
+/// What shall become of a request.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It is carried out.
+    Pass,
+    /// It ends well and is not carried out.
+    Pretend,
+    /// It fails with this error and is not carried out.
+    Fail(io::Error),
+    /// Its first transfer takes so many bytes at most; the rest is asked for again, in the same request. With 0 a
+    /// write fails with [`WriteZero`](io::ErrorKind::WriteZero), and a read finds the end of the file. Direct I/O
+    /// goes on only from a multiple of the device's logical block. Sync and extend pass.
+    Short(u64),
+    /// It starts so much later. [`Duration::MAX`] is never.
+    Later(Duration),
+    /// It starts when the gate is opened.
+    Hang(Gate),
+}
+
+/// Decides what becomes of requests. Called from every thread that does I/O, possibly at the same time.
 pub trait Inject: Send + Sync {
-    /// Returns the error that the request for `len` bytes at `offset` (both in bytes) shall fail with, or
-    /// `None` to let it pass. Called once for each request, before the first attempt. It may block, to
-    /// play a slow device.
-    fn before(&self, op: InjectOp, offset: u64, len: u64) -> Option<io::Error>;
+    /// Says what the request shall do. Called once for each, before the first attempt. It may block, to play a
+    /// device whose queue is full: then it holds up the calling thread and everything that it has in flight.
+    fn before(&self, request: &Request<'_>) -> Verdict;
+
+    /// Hears that the request has ended: well, or with an error number (0 for an error that has none). Called
+    /// once for each, after a [`Verdict::Fail`] too; by the thread that waits for the request.
+    fn after(&self, request: &Request<'_>, result: Result<(), i32>) {
+        let _ = (request, result);
+    }
+}
+
+/// What a hanging request waits for. All clones are the same gate; once opened it stays open.
+#[derive(Clone, Default)]
+pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    /// A closed gate.
+    #[must_use]
+    pub fn new() -> Gate {
+        Gate::default()
+    }
+
+    /// Lets go whatever waits, and whatever will.
+    pub fn open(&self) {
+        *lock(&self.0.0) = true;
+        self.0.1.notify_all();
+    }
+
+    /// Whether it was opened.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        *lock(&self.0.0)
+    }
+
+    /// Waits until it is opened.
+    fn wait(&self) {
+        let mut open = lock(&self.0.0);
+        while !*open {
+            open = self.0.1.wait(open).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_open() { "Gate(open)" } else { "Gate(closed)" })
+    }
+}
+
+/// The number that [`Inject::after`] is told.
+pub(super) fn errno<T>(result: &io::Result<T>) -> Result<(), i32> {
+    match result {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.raw_os_error().unwrap_or(0)),
+    }
+}
+
+/// When a request that was held up may start.
+#[derive(Debug)]
+pub(super) enum Start {
+    /// At a time; without one, never.
+    At(Option<Instant>),
+    /// When a gate is open.
+    Opened(Gate),
+}
+
+impl Start {
+    /// After a delay.
+    pub(super) fn after(delay: Duration) -> Start {
+        Start::At(Instant::now().checked_add(delay))
+    }
+
+    /// Whether it may start now.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        match self {
+            Start::At(due) => due.is_some_and(|due| due <= now),
+            Start::Opened(gate) => gate.is_open(),
+        }
+    }
+
+    /// Waits until it may start.
+    fn wait(&self) {
+        match self {
+            Start::At(Some(due)) => std::thread::sleep(due.saturating_duration_since(Instant::now())),
+            Start::At(None) => Gate::new().wait(),
+            Start::Opened(gate) => gate.wait(),
+        }
+    }
+}
+
+/// Asks about a request that cannot overlap with others, and carries it out in the calling thread.
+pub(super) fn carry_out(
+    inject: &dyn Inject,
+    request: &Request<'_>,
+    act: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
+    let result = match inject.before(request) {
+        Verdict::Fail(error) => Err(error),
+        Verdict::Pretend => Ok(()),
+        Verdict::Pass | Verdict::Short(_) => act(),
+        Verdict::Later(delay) => {
+            Start::after(delay).wait();
+            act()
+        }
+        Verdict::Hang(gate) => {
+            gate.wait();
+            act()
+        }
+    };
+    inject.after(request, errno(&result));
+    result
 }

@@ -18,6 +18,8 @@
 //! of the block. Going on from there is then not aligned, which some file systems refuse before they
 //! notice that nothing is left to read.
 //!
+//! A sync has no bytes: it is repeated after `EINTR`, and anything else ends it.
+//!
 //! # Safety
 //!
 //! This file opts in to unsafe code for the three system calls. They get addresses and lengths from
@@ -27,6 +29,7 @@
 use std::io;
 use std::os::fd::RawFd;
 
+use super::inject::InjectOp;
 use super::request::{Read, Slice, Write};
 
 /// How often in a row a request may be refused with `EAGAIN` before that becomes its error. A regular
@@ -72,17 +75,26 @@ pub(super) trait Job {
 struct Progress {
     moved: u64,
     refusals: u32,
+    /// Whether a transfer has stopped short and another went on.
+    continued: bool,
+    /// The most bytes of the next transfer, if an injector wants it short.
+    limit: Option<u64>,
 }
 
 impl Progress {
     /// Applies the rules that reads and writes share. `None` leaves the outcome to the caller.
     fn settle(&mut self, wanted: u64, outcome: &io::Result<usize>) -> Option<Step> {
+        self.limit = None;
         match outcome {
             Ok(0) => None,
             Ok(count) => {
                 self.moved += *count as u64;
                 self.refusals = 0;
-                Some(if self.moved >= wanted { Step::Done(Ok(self.moved)) } else { Step::Again })
+                if self.moved >= wanted {
+                    return Some(Step::Done(Ok(self.moved)));
+                }
+                self.continued = true;
+                Some(Step::Again)
             }
             Err(error) if error.raw_os_error() == Some(libc::EINTR) => Some(Step::Again),
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && self.refusals < REFUSALS_MAX => {
@@ -108,13 +120,14 @@ impl ReadJob {
         ReadJob { read, progress: Progress::default() }
     }
 
-    /// What is left to read.
+    /// The next transfer.
     pub(super) fn rest(&self) -> Read {
-        let moved = self.progress.moved as usize;
+        let moved = self.progress.moved;
+        let left = u64::from(self.read.len) - moved;
         Read {
-            offset: self.read.offset + self.progress.moved,
-            ptr: self.read.ptr.wrapping_add(moved),
-            len: self.read.len - moved as u32,
+            offset: self.read.offset + moved,
+            ptr: self.read.ptr.wrapping_add(moved as usize),
+            len: left.min(self.progress.limit.unwrap_or(left)) as u32,
             ..self.read
         }
     }
@@ -150,88 +163,81 @@ impl Job for ReadJob {
 }
 
 /// A [`Write`] under way: a cursor over its slices.
-///
-/// It holds the address of the slices instead of borrowing them, so that it can wait in a queue between
-/// threads.
 #[derive(Debug)]
 pub(super) struct WriteJob {
     fd: RawFd,
     offset: u64,
     wanted: u64,
-    /// The slices not yet written completely.
-    slices: *const Slice,
-    count: usize,
-    /// Bytes of the first of them that are already written.
+    slices: Vec<Slice>,
+    /// The first slice that is not written completely.
+    first: usize,
+    /// Bytes of it that are already written.
     within: usize,
-    /// A copy of the next slices with the first one shortened; used only after a stop inside a slice.
-    shortened: Vec<Slice>,
+    /// A copy of the next slices, cut to what the next transfer may move; used only after a stop inside a slice.
+    cut: Vec<Slice>,
     progress: Progress,
 }
 
-// SAFETY: the pointer is to `Slice`s, which are `Sync`, and they stay where they are until the job has
-// ended (promise of `WriteJob::new`).
-unsafe impl Send for WriteJob {}
-
 impl WriteJob {
     /// A write of which nothing has been written.
-    ///
-    /// # Safety
-    ///
-    /// The job is dropped, or never used again, before the borrow inside `write` ends.
-    pub(super) unsafe fn new(write: &Write<'_>) -> WriteJob {
+    pub(super) fn new(write: Write) -> WriteJob {
         let mut job = WriteJob {
             fd: write.fd,
             offset: write.offset,
             wanted: write.len(),
-            slices: write.slices.as_ptr(),
-            count: write.slices.len(),
+            slices: write.slices,
+            first: 0,
             within: 0,
-            shortened: Vec::new(),
+            cut: Vec::new(),
             progress: Progress::default(),
         };
         job.advance(0);
         job
     }
 
-    /// The next transfer: the file, the offset in it, the first slice and the number of slices. The
-    /// pointer is good until the job is told an outcome or dropped; moving the job does no harm.
-    pub(super) fn rest(&mut self) -> (RawFd, u64, *const Slice, usize) {
-        let count = self.count.min(SLICES_MAX);
-        let mut first = self.slices;
-        if self.within > 0 {
-            // SAFETY: `slices` points at `self.count` slices that the promise of `new` keeps alive, and
-            // `count` is no more than that.
-            let whole = unsafe { std::slice::from_raw_parts(self.slices, count) };
-            self.shortened.clear();
-            self.shortened.extend_from_slice(whole);
-            self.shortened[0] = whole[0].tail(self.within);
-            first = self.shortened.as_ptr();
+    /// The next transfer: the file, the offset in it, and the slices. They stay where they are until the job is told
+    /// an outcome or dropped; moving the job does no harm.
+    pub(super) fn rest(&mut self) -> (RawFd, u64, &[Slice]) {
+        let end = self.slices.len().min(self.first + SLICES_MAX);
+        let whole = &self.slices[self.first..end];
+        let offset = self.offset + self.progress.moved;
+        if self.within == 0 && self.progress.limit.is_none() {
+            return (self.fd, offset, whole);
         }
-        (self.fd, self.offset + self.progress.moved, first, count)
+        self.cut.clear();
+        self.cut.extend_from_slice(whole);
+        if let Some(first) = self.cut.first_mut() {
+            *first = first.tail(self.within);
+        }
+        if let Some(limit) = self.progress.limit {
+            let mut left = limit as usize;
+            for slice in &mut self.cut {
+                *slice = slice.head(slice.len().min(left));
+                left -= slice.len();
+            }
+        }
+        (self.fd, offset, &self.cut)
     }
 
     /// Moves the cursor over `moved` bytes, and over empty slices behind them.
     fn advance(&mut self, moved: usize) {
         self.within += moved;
-        while self.count > 0 {
-            // SAFETY: `slices` points at `self.count` (at least one) living slices (promise of `new`).
-            let len = unsafe { (*self.slices).len() };
-            if self.within < len {
-                break;
-            }
-            self.within -= len;
-            self.count -= 1;
-            self.slices = self.slices.wrapping_add(1);
+        while let Some(slice) = self.slices.get(self.first)
+            && self.within >= slice.len()
+        {
+            self.within -= slice.len();
+            self.first += 1;
         }
     }
 }
 
 impl Job for WriteJob {
     fn attempt(&mut self) -> io::Result<usize> {
-        let (fd, offset, slices, count) = self.rest();
+        let (fd, offset, slices) = self.rest();
+        let (first, count) = (slices.as_ptr(), slices.len());
         // SAFETY: `Slice` is laid out as `iovec`, `count` of them are alive, and the maker of the request
         // promised that the memory they name is readable. `count` is at most 1024, so the cast is exact.
-        let moved = unsafe { libc::pwritev(fd, slices.cast(), count as libc::c_int, offset as libc::off_t) };
+        let moved = unsafe { libc::pwritev(fd, first.cast(), count as libc::c_int, offset as libc::off_t) };
         usize::try_from(moved).map_err(|_| io::Error::last_os_error())
     }
 
@@ -248,9 +254,110 @@ impl Job for WriteJob {
     }
 }
 
+/// A file being made durable.
+#[derive(Debug)]
+pub(super) struct SyncJob {
+    pub(super) fd: RawFd,
+}
+
+impl Job for SyncJob {
+    fn attempt(&mut self) -> io::Result<usize> {
+        // SAFETY: the call takes a number and touches no memory; a stale number is an error of the call.
+        match unsafe { libc::fdatasync(self.fd) } {
+            0 => Ok(0),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn settle(&mut self, outcome: io::Result<usize>) -> Step {
+        match outcome {
+            // Not `EAGAIN`: after any other error a second sync may call durable what was lost.
+            Err(error) if error.raw_os_error() == Some(libc::EINTR) => Step::Again,
+            outcome => Step::Done(outcome.map(|_| 0)),
+        }
+    }
+}
+
+/// Any request under way, for engines that carry out several kinds side by side.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// See [`ReadJob`].
+    Read(ReadJob),
+    /// See [`WriteJob`].
+    Write(WriteJob),
+    /// See [`SyncJob`].
+    Sync(SyncJob),
+}
+
+impl Work {
+    /// Which kind, for an injector.
+    pub(super) fn op(&self) -> InjectOp {
+        match self {
+            Work::Read(_) => InjectOp::Read,
+            Work::Write(_) => InjectOp::Write,
+            Work::Sync(_) => InjectOp::Sync,
+        }
+    }
+
+    /// Where in the file it begins, in bytes.
+    pub(super) fn offset(&self) -> u64 {
+        match self {
+            Work::Read(job) => job.read.offset,
+            Work::Write(job) => job.offset,
+            Work::Sync(_) => 0,
+        }
+    }
+
+    /// How many bytes it is to move altogether.
+    pub(super) fn wanted(&self) -> u64 {
+        match self {
+            Work::Read(job) => u64::from(job.read.len),
+            Work::Write(job) => job.wanted,
+            Work::Sync(_) => 0,
+        }
+    }
+
+    /// Makes the next transfer move no more than `limit` bytes.
+    pub(super) fn shorten(&mut self, limit: u64) {
+        match self {
+            Work::Read(job) => job.progress.limit = Some(limit),
+            Work::Write(job) => job.progress.limit = Some(limit),
+            Work::Sync(_) => {}
+        }
+    }
+
+    /// Whether a transfer stopped short and another went on behind it.
+    pub(super) fn was_continued(&self) -> bool {
+        match self {
+            Work::Read(job) => job.progress.continued,
+            Work::Write(job) => job.progress.continued,
+            Work::Sync(_) => false,
+        }
+    }
+}
+
+impl Job for Work {
+    fn attempt(&mut self) -> io::Result<usize> {
+        match self {
+            Work::Read(job) => job.attempt(),
+            Work::Write(job) => job.attempt(),
+            Work::Sync(job) => job.attempt(),
+        }
+    }
+
+    fn settle(&mut self, outcome: io::Result<usize>) -> Step {
+        match self {
+            Work::Read(job) => job.settle(outcome),
+            Work::Write(job) => job.settle(outcome),
+            Work::Sync(job) => job.settle(outcome),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     fn errno(code: i32) -> io::Result<usize> {
         Err(io::Error::from_raw_os_error(code))
@@ -259,6 +366,11 @@ mod tests {
     fn read_of(offset: u64, len: u32) -> ReadJob {
         // SAFETY: no test here makes an attempt, so the address is never used.
         ReadJob::new(unsafe { Read::new(-1, offset, std::ptr::without_provenance_mut(4096), len, 0) })
+    }
+
+    fn write_of(offset: u64, slices: &[Slice]) -> WriteJob {
+        // SAFETY: no test here makes an attempt, so the memory is never read.
+        WriteJob::new(unsafe { Write::new(&Arc::default(), -1, offset, slices.to_vec(), 0) })
     }
 
     #[test]
@@ -307,14 +419,10 @@ mod tests {
             Slice::new(memory.as_ptr().wrapping_add(100), 200),
             Slice::new(memory.as_ptr(), 0),
         ];
-        // SAFETY: the memory outlives the job, and no attempt is made.
-        let write = unsafe { Write::new(-1, 1000, &slices) };
-        // SAFETY: `slices` outlives the job.
-        let mut job = unsafe { WriteJob::new(&write) };
+        let mut job = write_of(1000, &slices);
         let next = |job: &mut WriteJob| {
-            let (_, offset, first, count) = job.rest();
-            // SAFETY: `rest` returns a pointer to `count` living slices.
-            (offset, unsafe { std::slice::from_raw_parts(first, count) }.iter().map(Slice::len).collect())
+            let (_, offset, slices) = job.rest();
+            (offset, slices.iter().map(Slice::len).collect::<Vec<_>>())
         };
         assert_eq!(next(&mut job), (1000, vec![100, 0, 200, 0]));
         assert!(matches!(job.settle(Ok(30)), Step::Again));
@@ -328,11 +436,27 @@ mod tests {
     fn a_device_that_takes_nothing_is_an_error() {
         let memory = [0_u8; 10];
         let slices = [Slice::new(memory.as_ptr(), 10)];
-        // SAFETY: the memory outlives the job, and no attempt is made.
-        let write = unsafe { Write::new(-1, 0, &slices) };
-        // SAFETY: `slices` outlives the job.
-        let mut job = unsafe { WriteJob::new(&write) };
+        let mut job = write_of(0, &slices);
         let Step::Done(Err(error)) = job.settle(Ok(0)) else { panic!("expected an error") };
         assert_eq!(error.kind(), io::ErrorKind::WriteZero);
+    }
+
+    #[test]
+    fn a_shortened_transfer_is_followed_by_the_rest() {
+        let memory = [0_u8; 300];
+        let slices = [0, 100, 200].map(|at| Slice::new(memory.as_ptr().wrapping_add(at), 100));
+        let mut job = write_of(0, &slices);
+        let lens = |job: &mut WriteJob| job.rest().2.iter().map(Slice::len).collect::<Vec<_>>();
+        job.progress.limit = Some(150);
+        assert_eq!(lens(&mut job), [100, 50, 0]);
+        assert!(matches!(job.settle(Ok(150)), Step::Again));
+        assert_eq!(lens(&mut job), [50, 100]);
+        assert!(job.progress.continued);
+
+        let mut job = read_of(0, 4096);
+        job.progress.limit = Some(512);
+        assert_eq!(job.rest().len, 512);
+        assert!(matches!(job.settle(Ok(512)), Step::Again));
+        assert_eq!(job.rest().len, 3584);
     }
 }

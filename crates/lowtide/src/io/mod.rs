@@ -4,16 +4,18 @@
 //! |---|---|
 //! | `request` | what is asked for: a read, a run of pages to write, a completion, and who owns the memory |
 //! | `job` | one request carried to its end: interruptions, short transfers, the end of the file |
-//! | `backend` | the face the rest of the runtime sees: `Backend` and `Batch` |
+//! | `backend` | the face the rest of the runtime sees |
+//! | `overlap` | many requests of one thread: `Batch` for reads, `Writer` for writes and syncs |
 //! | `choose` | which engine is used here, and why |
 //! | `uring` | io_uring: one ring for each thread, the frames registered once and shared |
-//! | `psync` | `pread` and `pwritev` in the calling thread, and a few threads to overlap them |
+//! | `psync` | system calls in the calling thread, and a few threads to overlap them |
 //! | `inject` | failing on purpose, so that tests see what a broken device does |
 
 mod backend;
 mod choose;
 mod inject;
 mod job;
+mod overlap;
 mod psync;
 mod request;
 mod uring;
@@ -21,8 +23,9 @@ mod uring;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use backend::{Backend, Batch};
+pub(crate) use backend::Backend;
 pub(crate) use choose::Options;
 pub use choose::{IoEngine, UnknownIoEngine};
-pub use inject::{Inject, InjectOp};
+pub use inject::{Gate, Inject, InjectOp, Request, Verdict};
+pub(crate) use overlap::{Batch, Writer};
 pub(crate) use request::{Arena, Completion, Read, Slice, Write};

@@ -1,31 +1,27 @@
 //! The engine that works everywhere: blocking system calls, and a few threads to overlap them.
 //!
 //! A single request runs in the calling thread: nothing is faster for one transfer, and nothing can be
-//! refused. A batch needs several transfers at once, which blocking calls only reach with several threads.
-//! They are started by the first batch, and shared by all batches of the backend:
+//! refused. A queue needs several transfers at once, which blocking calls only reach with several threads:
 //!
 //! ```text
-//!   batch ──push──▶ queued ──submit──▶ pool queue ──thread: pread──▶ mailbox ──wait──▶ caller
-//!                (beyond capacity)    (one per backend)            (one per batch)
+//!   queue ──push──▶ waiting ──submit──▶ crew's list ──thread: pread──▶ mailbox ──wait──▶ caller
+//!                (beyond capacity)                                  (one per queue)
 //! ```
 //!
-//! The threads are `min(depth, 4 × processors)`: enough to keep a device busy whose transfers take longer
-//! than the system call around them, few enough not to fight for the processors. Where no thread can be
-//! started, a batch runs its requests in the calling thread, one after the other.
-//!
-//! # Safety
-//!
-//! This file opts in to unsafe code to make [`WriteJob`]s, which remember the address of a borrowed list.
-//! Both places wait for the job's end before the borrow ends.
-#![allow(unsafe_code)]
+//! A *crew* is up to `min(depth, 4 × processors)` threads, started when there is work and none is idle: enough to
+//! keep a device busy whose transfers take longer than the system call around them, few enough not to fight for the
+//! processors. All queues of reads share one crew. A queue of writes has a crew to itself while it exists, because a
+//! device that hangs keeps every thread that it was asked by. Where no thread can be
+//! started, a queue runs its requests in the calling thread, one after the other.
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
 
-use super::job::{Job, ReadJob, WriteJob};
-use super::request::{Completion, Read, Write};
+use super::job::{Job, ReadJob, Work};
+use super::request::Read;
 
 /// Locks, whether or not another thread panicked while it held the lock: every critical section of this
 /// module leaves its data whole at each step.
@@ -33,82 +29,53 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The engine. Cheap until the first batch.
+/// The engine. Cheap until the first queue.
 #[derive(Debug)]
 pub(super) struct Psync {
     depth: usize,
-    pool: OnceLock<Pool>,
+    readers: Crew,
+    /// Crews of queues of writes that are gone.
+    idle: Mutex<Vec<Crew>>,
 }
 
 impl Psync {
-    /// An engine whose batches keep up to `depth` transfers in flight.
+    /// An engine whose queues keep up to `depth` transfers in flight.
     pub(super) fn new(depth: usize) -> Psync {
-        Psync { depth, pool: OnceLock::new() }
-    }
-
-    /// How many threads overlap the transfers of batches.
-    pub(super) fn threads(&self) -> usize {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        self.depth.min(4 * cpus)
+        Psync { depth, readers: Crew::new(depth.min(4 * cpus)), idle: Mutex::default() }
     }
 
-    fn pool(&self) -> &Pool {
-        self.pool.get_or_init(|| Pool::start(self.threads()))
+    /// How many threads overlap the transfers of a queue.
+    pub(super) fn threads(&self) -> usize {
+        self.readers.most
     }
 
-    /// A batch of reads that keeps at most `depth` in flight.
-    pub(super) fn batch(&self) -> PsyncBatch<'_> {
-        PsyncBatch {
-            pool: self.pool(),
+    /// A queue that shares its crew with others.
+    pub(super) fn shared_queue(&self) -> PsyncQueue<'_> {
+        self.queue(None)
+    }
+
+    /// A queue with a crew of its own.
+    pub(super) fn own_queue(&self) -> PsyncQueue<'_> {
+        let idle = lock(&self.idle).pop();
+        self.queue(Some(idle.unwrap_or_else(|| Crew::new(self.threads()))))
+    }
+
+    fn queue(&self, own: Option<Crew>) -> PsyncQueue<'_> {
+        PsyncQueue {
+            psync: self,
+            own,
             mailbox: Arc::default(),
-            queued: VecDeque::new(),
+            waiting: VecDeque::new(),
             flying: 0,
             capacity: self.depth,
         }
     }
-
-    /// Writes several runs at once. Returns one result for each, in their order.
-    pub(super) fn write_runs(&self, writes: &[Write<'_>]) -> Vec<io::Result<()>> {
-        if let [write] = writes {
-            return vec![write_in_this_thread(write)];
-        }
-        let pool = self.pool();
-        let mailbox = Arc::<Mailbox>::default();
-        for (index, write) in writes.iter().enumerate() {
-            // SAFETY: this function returns only when every run has its result, which is the last thing a
-            // job does; `writes` is borrowed for longer than that.
-            let job = unsafe { WriteJob::new(write) };
-            pool.give(Task { work: Work::Write(job), user: index as u64, reply: Arc::clone(&mailbox) });
-        }
-        let mut results: Vec<io::Result<()>> = writes.iter().map(|_| Ok(())).collect();
-        let mut left = writes.len();
-        while left > 0 {
-            for (index, result) in mailbox.take(1) {
-                results[index as usize] = result.map(drop);
-                left -= 1;
-            }
-        }
-        results
-    }
-}
-
-/// Writes one run with blocking calls.
-pub(super) fn write_in_this_thread(write: &Write<'_>) -> io::Result<()> {
-    // SAFETY: the job is gone when this function returns, and `write` is borrowed for longer than that.
-    let mut job = unsafe { WriteJob::new(write) };
-    job.run().map(drop)
 }
 
 /// Reads with blocking calls. Returns the bytes read; fewer than wanted means the end of the file.
 pub(super) fn read_in_this_thread(read: Read) -> io::Result<u32> {
     ReadJob::new(read).run().map(|moved| moved as u32)
-}
-
-/// What a thread of the pool carries to its end.
-#[derive(Debug)]
-enum Work {
-    Read(ReadJob),
-    Write(WriteJob),
 }
 
 /// Work, and where its result goes.
@@ -121,170 +88,194 @@ struct Task {
 
 impl Task {
     fn run(mut self) {
-        let result = match &mut self.work {
-            Work::Read(job) => job.run(),
-            Work::Write(job) => job.run(),
-        };
-        lock(&self.reply.results).push((self.user, result));
+        let result = self.work.run();
+        lock(&self.reply.results).push((self.user, self.work, result));
         self.reply.arrived.notify_one();
     }
 }
 
+/// What has ended: its number, the job, the result.
+type Ended = (u64, Work, io::Result<u64>);
+
 /// Results on their way back to the one thread that waits for them.
 #[derive(Debug, Default)]
 struct Mailbox {
-    results: Mutex<Vec<(u64, io::Result<u64>)>>,
+    results: Mutex<Vec<Ended>>,
     arrived: Condvar,
 }
 
 impl Mailbox {
-    /// Waits for at least `min` results and takes all there are.
-    fn take(&self, min: usize) -> Vec<(u64, io::Result<u64>)> {
+    /// Waits for at least `min` results, or until the deadline, and takes all there are.
+    fn take(&self, min: usize, deadline: Option<Instant>) -> Vec<Ended> {
         let mut results = lock(&self.results);
         while results.len() < min {
-            results = self.arrived.wait(results).unwrap_or_else(PoisonError::into_inner);
+            results = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                None => self.arrived.wait(results).unwrap_or_else(PoisonError::into_inner),
+                Some(left) if left.is_zero() => break,
+                Some(left) => {
+                    self.arrived.wait_timeout(results, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
         std::mem::take(&mut *results)
     }
 }
 
-/// The threads, and the queue they take tasks from. Dropping it joins them.
+/// Threads, and the list they take tasks from. Dropping it joins them.
 #[derive(Debug)]
-struct Pool {
-    queue: Arc<Queue>,
-    threads: Vec<JoinHandle<()>>,
+struct Crew {
+    list: Arc<List>,
+    most: usize,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    state: Mutex<QueueState>,
+struct List {
+    state: Mutex<ListState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct QueueState {
+struct ListState {
     tasks: VecDeque<Task>,
+    /// Threads that wait for a task.
+    idle: usize,
     closed: bool,
 }
 
-impl Queue {
-    /// The life of a pool thread: tasks until the queue is closed and empty.
+impl List {
+    /// The life of a thread: tasks until the list is closed and empty.
     fn serve(&self) {
+        let mut state = lock(&self.state);
         loop {
-            let mut state = lock(&self.state);
-            let task = loop {
-                if let Some(task) = state.tasks.pop_front() {
-                    break task;
-                }
-                if state.closed {
-                    return;
-                }
+            if let Some(task) = state.tasks.pop_front() {
+                drop(state);
+                task.run();
+                state = lock(&self.state);
+            } else if state.closed {
+                return;
+            } else {
+                state.idle += 1;
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            };
-            drop(state);
-            task.run();
-        }
-    }
-}
-
-impl Pool {
-    /// Starts up to `count` threads: fewer when the system refuses.
-    fn start(count: usize) -> Pool {
-        let queue = Arc::<Queue>::default();
-        let mut threads = Vec::with_capacity(count);
-        for index in 0..count {
-            let theirs = Arc::clone(&queue);
-            match Builder::new().name(format!("lowtide-io-{index}")).spawn(move || theirs.serve()) {
-                Ok(thread) => threads.push(thread),
-                Err(error) => {
-                    tracing::warn!(started = index, wanted = count, %error, "fewer I/O threads than wanted");
-                    break;
-                }
+                state.idle -= 1;
             }
         }
-        Pool { queue, threads }
-    }
-
-    /// Hands a task to the pool; runs it at once when the pool has no thread.
-    fn give(&self, task: Task) {
-        if self.threads.is_empty() {
-            return task.run();
-        }
-        lock(&self.queue.state).tasks.push_back(task);
-        self.queue.changed.notify_one();
     }
 }
 
-impl Drop for Pool {
+impl Crew {
+    /// A crew of at most so many, and none yet.
+    fn new(most: usize) -> Crew {
+        Crew { list: Arc::default(), most, threads: Mutex::default() }
+    }
+
+    /// Hands a task to a thread, a new one if none is idle; runs it at once when there is none to have.
+    fn give(&self, task: Task) {
+        let mut threads = lock(&self.threads);
+        let waiting = {
+            let state = lock(&self.list.state);
+            state.tasks.len() >= state.idle
+        };
+        if waiting && threads.len() < self.most {
+            let theirs = Arc::clone(&self.list);
+            let name = format!("lowtide-io-{}", threads.len());
+            match Builder::new().name(name).spawn(move || theirs.serve()) {
+                Ok(thread) => threads.push(thread),
+                Err(error) if threads.is_empty() => {
+                    tracing::warn!(%error, "no I/O thread can be started: transfers do not overlap");
+                    drop(threads);
+                    return task.run();
+                }
+                // Those that there are do it.
+                Err(_) => {}
+            }
+        }
+        lock(&self.list.state).tasks.push_back(task);
+        self.list.changed.notify_one();
+    }
+}
+
+impl Drop for Crew {
     fn drop(&mut self) {
-        lock(&self.queue.state).closed = true;
-        self.queue.changed.notify_all();
-        for thread in self.threads.drain(..) {
+        lock(&self.list.state).closed = true;
+        self.list.changed.notify_all();
+        for thread in lock(&self.threads).drain(..) {
             // A task does not panic; if one did, its message is already on stderr.
             let _ = thread.join();
         }
     }
 }
 
-/// Reads of one caller, overlapped by the pool.
+/// Requests of one caller, overlapped by a crew.
 #[derive(Debug)]
-pub(super) struct PsyncBatch<'b> {
-    pool: &'b Pool,
+pub(super) struct PsyncQueue<'b> {
+    psync: &'b Psync,
+    /// The crew that is only this queue's.
+    own: Option<Crew>,
     mailbox: Arc<Mailbox>,
-    /// Pushed, and not yet given to the pool.
-    queued: VecDeque<Read>,
-    /// Given to the pool, and not yet returned.
+    /// Pushed, and not yet given to the crew.
+    waiting: VecDeque<(u64, Work)>,
+    /// Given to the crew, and not yet returned.
     flying: usize,
     capacity: usize,
 }
 
-impl PsyncBatch<'_> {
-    pub(super) fn push(&mut self, read: Read) {
-        self.queued.push_back(read);
+impl PsyncQueue<'_> {
+    /// Adds a job. Nobody begins it yet.
+    pub(super) fn push(&mut self, user: u64, work: Work) {
+        self.waiting.push_back((user, work));
     }
 
+    /// Gives as many jobs to the crew as may be in flight, without waiting.
     pub(super) fn submit(&mut self) {
         while self.flying < self.capacity
-            && let Some(read) = self.queued.pop_front()
+            && let Some((user, work)) = self.waiting.pop_front()
         {
             self.flying += 1;
-            self.pool.give(Task {
-                work: Work::Read(ReadJob::new(read)),
-                user: read.user,
-                reply: Arc::clone(&self.mailbox),
-            });
+            let crew = self.own.as_ref().unwrap_or(&self.psync.readers);
+            crew.give(Task { work, user, reply: Arc::clone(&self.mailbox) });
         }
     }
 
-    pub(super) fn wait(&mut self, min: usize, completions: &mut Vec<Completion>) {
+    /// Waits until at least `min` jobs have ended (or all, if there are fewer), or until the deadline, and gives
+    /// the number, the job and the result of each that has ended to `sink`.
+    pub(super) fn wait(
+        &mut self,
+        min: usize,
+        deadline: Option<Instant>,
+        mut sink: impl FnMut(u64, &Work, io::Result<u64>),
+    ) {
         let mut left = min.min(self.in_flight());
         loop {
             self.submit();
-            let taken = self.mailbox.take(left.min(self.flying));
+            let taken = self.mailbox.take(left.min(self.flying), deadline);
             self.flying -= taken.len();
             left = left.saturating_sub(taken.len());
-            completions.extend(
-                taken
-                    .into_iter()
-                    .map(|(user, result)| Completion { user, result: result.map(|moved| moved as u32) }),
-            );
-            if left == 0 {
+            for (user, work, result) in taken {
+                sink(user, &work, result);
+            }
+            if left == 0 || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return self.submit();
             }
         }
     }
 
+    /// Jobs pushed and not yet given to a sink.
     pub(super) fn in_flight(&self) -> usize {
-        self.queued.len() + self.flying
+        self.waiting.len() + self.flying
     }
 
+    /// How many jobs are kept in flight at most.
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
 }
 
-impl Drop for PsyncBatch<'_> {
+impl Drop for PsyncQueue<'_> {
     fn drop(&mut self) {
-        self.mailbox.take(self.flying);
+        self.mailbox.take(self.flying, None);
+        if let Some(crew) = self.own.take() {
+            lock(&self.psync.idle).push(crew);
+        }
     }
 }

@@ -11,8 +11,9 @@
 //! * for a [`Write`], the memory may be read by others. A store to it during the transfer is allowed and
 //!   may or may not reach the file: write-back protects a page before it asks, if that matters to it.
 //!
-//! Whoever drops a [`Batch`](super::Batch) early waits for what is in flight, so the promise ends there at
-//! the latest.
+//! Whoever drops a [`Batch`](super::Batch) or a [`Writer`](super::Writer) early waits for what is in flight, so
+//! the promise ends there at the latest. [`Writer::abandon`](super::Writer::abandon) does not wait: after it the
+//! promise never ends.
 //!
 //! # Safety
 //!
@@ -22,6 +23,8 @@
 
 use std::io;
 use std::os::fd::RawFd;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The most bytes that one registered buffer may span: the kernel's limit
 /// (`io_uring_register(2)`, `IORING_REGISTER_BUFFERS`: each buffer at most 1 GiB).
@@ -82,6 +85,11 @@ impl Slice {
         self.0.iov_len
     }
 
+    /// The first `count` bytes of the slice (`count` at most `len`).
+    pub(super) fn head(&self, count: usize) -> Slice {
+        Slice::new(self.0.iov_base.cast(), count)
+    }
+
     /// The slice without its first `count` bytes (`count` at most `len`).
     pub(super) fn tail(&self, count: usize) -> Slice {
         Slice::new(self.0.iov_base.cast::<u8>().wrapping_add(count), self.0.iov_len - count)
@@ -91,25 +99,35 @@ impl Slice {
 /// One run of pages to write: contiguous in the file, anywhere in memory.
 ///
 /// The number of slices is not limited; more than `IOV_MAX` are written in several transfers, in order.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Write<'a> {
+#[derive(Debug, Clone)]
+pub(crate) struct Write {
+    /// What the file is called.
+    pub(super) path: Arc<PathBuf>,
     /// The file, usually opened with `O_DIRECT`.
     pub(super) fd: RawFd,
     /// Where in the file the run starts, in bytes.
     pub(super) offset: u64,
     /// The memory, in file order.
-    pub(super) slices: &'a [Slice],
+    pub(super) slices: Vec<Slice>,
+    /// Given back in the completion. The backend does not look at it.
+    pub(super) user: u64,
 }
 
-impl<'a> Write<'a> {
+impl Write {
     /// Describes a write of all `slices`, one after the other, at `offset`.
     ///
     /// # Safety
     ///
-    /// Each slice is readable memory, and it and `fd` stay so until the call that takes this request
-    /// returns.
-    pub(crate) unsafe fn new(fd: RawFd, offset: u64, slices: &'a [Slice]) -> Write<'a> {
-        Write { fd, offset, slices }
+    /// Each slice is readable memory, and it and `fd` stay so until the completion of this request is returned,
+    /// or until the call that takes it returns, if it is one that waits.
+    pub(crate) unsafe fn new(
+        path: &Arc<PathBuf>,
+        fd: RawFd,
+        offset: u64,
+        slices: Vec<Slice>,
+        user: u64,
+    ) -> Write {
+        Write { path: Arc::clone(path), fd, offset, slices, user }
     }
 
     /// How many bytes the run spans.
@@ -118,13 +136,14 @@ impl<'a> Write<'a> {
     }
 }
 
-/// The end of one [`Read`] of a batch.
+/// The end of one request of a [`Batch`](super::Batch) or a [`Writer`](super::Writer).
 #[derive(Debug)]
 pub(crate) struct Completion {
     /// The `user` of the request.
     pub(crate) user: u64,
-    /// Bytes read. Fewer than were asked for means that the file ends there. What the rest of the memory
-    /// holds is not said (a direct read fills its last block), nor what any of it holds after an error.
+    /// Bytes moved. Of a read fewer than were asked for means that the file ends there. What the rest of the memory
+    /// holds is not said (a direct read fills its last block), nor what any of it holds after an error. A write
+    /// moves all or fails, and then any part of it may have reached the file. A sync moves none.
     pub(crate) result: io::Result<u32>,
 }
 

@@ -8,6 +8,7 @@
 
 mod lifetimes;
 mod reads;
+mod verdicts;
 mod world;
 mod writes;
 
@@ -35,7 +36,13 @@ scenarios! {
     writes::a_run_is_written_from_scattered_memory
     writes::more_slices_than_one_call_takes
     writes::runs_are_written_side_by_side
-    writes::an_injected_error_replaces_the_transfer
+    writes::a_writer_overlaps_writes_and_syncs
+    writes::dropping_a_writer_waits_for_what_has_started
+    verdicts::a_failure_replaces_the_transfer
+    verdicts::short_transfers_are_continued
+    verdicts::a_late_request_holds_up_no_other
+    verdicts::waiting_for_a_hanging_device_ends
+    verdicts::a_device_that_never_answers_can_be_abandoned
     lifetimes::dropping_a_batch_waits_for_the_kernel
     lifetimes::requests_nest
     lifetimes::signals_do_not_show

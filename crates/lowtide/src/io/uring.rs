@@ -43,11 +43,6 @@
 //! open until it exits, and with it the pinned arena, after the backend is gone.
 //!
 //! Sources: `io_uring_setup(2)`, `io_uring_enter(2)`, `io_uring_register(2)`.
-//!
-//! # Safety
-//!
-//! This file opts in to unsafe code to make [`WriteJob`]s, which remember the address of a borrowed list.
-#![allow(unsafe_code)]
 
 mod drawers;
 mod queue;
@@ -58,12 +53,12 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use self::drawers::{Drawers, Lease};
-use self::queue::Queue;
+pub(super) use self::queue::Queue as UringQueue;
 pub(super) use self::setup::Refusal;
 use self::setup::Setup;
-use super::job::{Job, ReadJob, Step, WriteJob};
-use super::psync::{read_in_this_thread, write_in_this_thread};
-use super::request::{Arena, Completion, Read, Write};
+use super::job::{Job, ReadJob, Step};
+use super::psync::read_in_this_thread;
+use super::request::{Arena, Read};
 
 /// The engine.
 #[derive(Debug)]
@@ -128,27 +123,9 @@ impl Uring {
         }
     }
 
-    /// A batch of reads on a ring of this thread, or `None` when there is no ring to have.
-    pub(super) fn batch(&self) -> Option<UringBatch> {
-        self.lease().map(|lease| UringBatch { queue: Queue::new(lease, self.depth) })
-    }
-
-    /// Writes several runs at once. Returns one result for each, in their order, or `None` when there is no
-    /// ring to have.
-    pub(super) fn write_runs(&self, writes: &[Write<'_>]) -> Option<Vec<io::Result<()>>> {
-        if let [write] = writes {
-            return Some(vec![write_in_this_thread(write)]);
-        }
-        let mut queue = Queue::new(self.lease()?, self.depth);
-        for (index, write) in writes.iter().enumerate() {
-            // SAFETY: the job is gone when this function returns, because the queue is; `write` is borrowed
-            // for longer than that.
-            let job = unsafe { WriteJob::new(write) };
-            queue.push(index as u64, job);
-        }
-        let mut results: Vec<io::Result<()>> = writes.iter().map(|_| Ok(())).collect();
-        queue.wait(writes.len(), |index, result| results[index as usize] = result.map(drop));
-        Some(results)
+    /// A queue of overlapped requests on a ring of this thread, or `None` when there is no ring to have.
+    pub(super) fn queue(&self) -> Option<UringQueue> {
+        self.lease().map(|lease| UringQueue::new(lease, self.depth))
     }
 
     /// Counts the open rings: one strong reference for each, and one for the engine.
@@ -162,38 +139,8 @@ impl Uring {
     pub(super) fn replace_idle_ring(&self, with: std::os::fd::RawFd) {
         let mut lease = self.lease().expect("a ring can be opened");
         // SAFETY: both numbers are open descriptors; the ring's owner finds another file behind its own.
+        #[expect(unsafe_code, reason = "no safe call replaces a descriptor that is owned elsewhere")]
         let replaced = unsafe { libc::dup2(with, lease.ring().descriptor()) };
         assert!(replaced >= 0);
-    }
-}
-
-/// Reads of one thread, overlapped on a ring of its own.
-#[derive(Debug)]
-pub(super) struct UringBatch {
-    queue: Queue<ReadJob>,
-}
-
-impl UringBatch {
-    pub(super) fn push(&mut self, read: Read) {
-        self.queue.push(read.user, ReadJob::new(read));
-    }
-
-    pub(super) fn submit(&mut self) {
-        self.queue.submit();
-    }
-
-    pub(super) fn wait(&mut self, min: usize, completions: &mut Vec<Completion>) {
-        self.queue.wait(min, |user, result| {
-            completions.push(Completion { user, result: result.map(|moved| moved as u32) });
-        });
-    }
-
-    #[cfg(test)]
-    pub(super) fn in_flight(&self) -> usize {
-        self.queue.in_flight()
-    }
-
-    pub(super) fn capacity(&self) -> usize {
-        self.queue.capacity()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::names;
 use super::{Tenant, TenantError, TenantLimits};
-use lowtide_core::Size;
+use lowtide_core::{DirtyLimits, Size};
 use std::sync::Arc;
 
 /// Collects the settings of a new [`Tenant`]: by default neither limited nor protected.
@@ -15,11 +15,12 @@ pub struct TenantBuilder {
     parent: Tenant,
     name: String,
     limits: TenantLimits,
+    dirty: Option<DirtyLimits>,
 }
 
 impl TenantBuilder {
     pub(super) fn new(parent: Tenant, name: &str) -> Self {
-        Self { parent, name: name.to_owned(), limits: TenantLimits::default() }
+        Self { parent, name: name.to_owned(), limits: TenantLimits::default(), dirty: None }
     }
 
     /// Hard protection: never evicted for somebody else while it uses no more.
@@ -52,14 +53,24 @@ impl TenantBuilder {
         self
     }
 
+    /// How much of its memory may be dirty; what it writes is then written back, and its writers slowed down, for itself alone. Default: the pager's shares
+    /// ([`Builder::dirty_limits`](crate::Builder::dirty_limits)) of the tenant's memory.
+    pub const fn dirty_limits(mut self, limits: DirtyLimits) -> Self {
+        self.dirty = Some(limits);
+        self
+    }
+
     /// Makes the tenant. Its name is any text without `/` and NUL that no sibling has.
     ///
     /// Cost: O(1), and about a kilobyte of memory. Memory for pages is taken when pages come in.
     ///
     /// # Errors
-    /// [`TenantError`] says what is wrong with the name or the parent.
+    /// [`TenantError`] says what is wrong with the name, the parent or the limits.
     pub fn create(self) -> Result<Tenant, TenantError> {
         names::check(&self.name)?;
+        if let Some(limits) = self.dirty {
+            limits.check(self.parent.pool().page_bytes() as u64).map_err(TenantError::from_dirty)?;
+        }
         let (pool, above) = (self.parent.pool(), self.parent.id);
         let mut state = self.parent.lock()?;
         if let Some(id) = state.names.find(above, &self.name) {
@@ -68,6 +79,9 @@ impl TenantBuilder {
         let created = state.engine.create_group(above);
         let id = created.map_err(|e| TenantError::from_group(e, pool.page_shift, String::new))?;
         self.limits.apply(&mut state.engine, id, pool.page_shift);
+        if let Some(limits) = self.dirty {
+            state.engine.set_dirty_limits(id, limits).expect("they were checked, and the group is new");
+        }
         state.names.insert(id, above, Arc::from(self.name));
         drop(state);
         Ok(Tenant { pager: self.parent.pager.clone(), id })

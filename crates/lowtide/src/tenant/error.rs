@@ -1,6 +1,6 @@
 //! What can go wrong with a tenant itself. What goes wrong with its pages is an [`Error`](crate::Error), as everywhere.
 
-use lowtide_core::{ConfigError, GroupError};
+use lowtide_core::{ConfigError, DirtyLimitsError, GroupError};
 
 /// Something that cannot be done with a tenant. Nothing has changed then.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -65,6 +65,9 @@ pub enum TenantError {
         /// The smallest possible budget.
         min_bytes: u64,
     },
+    /// The limits for dirty data make no sense.
+    #[error("impossible limits for dirty data: {0}")]
+    DirtyLimits(DirtyLimitsError),
     /// The two belong to different pagers.
     #[error("the tenant belongs to another pager")]
     OtherPager,
@@ -83,6 +86,13 @@ impl TenantError {
             GroupError::NoRoom { needed, margin } => {
                 Self::NoRoom { needed_bytes: needed << page_shift, margin_bytes: margin << page_shift }
             }
+        }
+    }
+
+    pub(super) fn from_dirty(error: DirtyLimitsError) -> Self {
+        match error {
+            DirtyLimitsError::Gone => Self::Gone,
+            other => Self::DirtyLimits(other),
         }
     }
 

@@ -9,6 +9,7 @@
 //! | `mod.rs` | the handle: tree, figures, files to open |
 //! | `builder.rs` | making one |
 //! | `control.rs` | limits while it runs, proactive reclaim, moving, renaming, removing |
+//! | `dirty.rs` | limits of dirty data |
 //! | `policy.rs` | what happens above a limit: laws, programs, advice |
 //! | `reserve.rs` | memory of the program's own |
 //! | `names.rs` | names and paths |
@@ -18,6 +19,7 @@
 
 mod builder;
 mod control;
+mod dirty;
 mod error;
 mod export;
 mod files;
@@ -39,7 +41,8 @@ pub use reserve::Reservation;
 pub(crate) use reserve::Reservations;
 
 use crate::error::OpenError;
-use crate::pager::{OpenOptions, Pager};
+use crate::open::OpenOptions;
+use crate::pager::Pager;
 use crate::pool::{Pool, State};
 use crate::view::View;
 use lowtide_core::{MemcgEvents, MemcgId, MemoryStat};

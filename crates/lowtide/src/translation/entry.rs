@@ -198,6 +198,18 @@ impl Entry {
         self.leave(BUSY, State::Resident { frame, young, dirty: false })
     }
 
+    /// BUSY → RESIDENT, dirty: the whole page was stored, and nothing of it was read. Releases the bytes of the frame.
+    /// [`Hint::note_dirty`](super::Hint::note_dirty) is due.
+    ///
+    /// Returns whether somebody waits.
+    ///
+    /// # Panics
+    /// When the entry is not BUSY.
+    #[must_use = "waiters must be woken"]
+    pub(crate) fn finish_store(&self, frame: u32) -> bool {
+        self.leave(BUSY, State::Resident { frame, young: false, dirty: true })
+    }
+
     /// BUSY → ABSENT: the page could not be read. Puts the shadow back.
     ///
     /// Returns whether somebody waits.

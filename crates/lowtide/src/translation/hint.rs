@@ -53,6 +53,11 @@ impl Hint {
         self.take(DIRTY)
     }
 
+    /// Whether the note is there.
+    pub(crate) fn may_be_dirty(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & DIRTY != 0
+    }
+
     #[inline]
     fn note(&self, bit: u8) {
         if self.0.load(Ordering::SeqCst) & bit == 0 {

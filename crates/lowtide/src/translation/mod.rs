@@ -5,7 +5,7 @@
 //! ```text
 //!             31 30   29        28      27 … 0
 //!   ABSENT     0 0  │ shadow: what is remembered of the evicted page, or 0 │
-//!   BUSY       0 1  │ WAITERS │   0   │  0     │   somebody reads the page in
+//!   BUSY       0 1  │ WAITERS │   0   │  0     │   somebody reads the page in, or stores all of it
 //!   LOCKED     1 0  │ WAITERS │ DIRTY │ frame  │   resident, but one thread has taken it
 //!   RESIDENT   1 1  │ YOUNG   │ DIRTY │ frame  │   its bytes are in the frame
 //! ```
@@ -15,7 +15,8 @@
 //! # Who may do what
 //!
 //! ```text
-//!             try_begin_read                 finish_read
+//!                                            finish_read
+//!             try_begin_read                 finish_store
 //!   ABSENT ───────────────────▶ BUSY ─────────────────────────▶ RESIDENT ◀──┐ set_young, clear_…
 //!     ▲  ▲                       │                               │    ▲   ──┘
 //!     │  └──── abort_read ───────┘          try_lock_for_eviction│    │
@@ -34,6 +35,8 @@
 //! * An evictor locks, asks [`crate::hazard::scan`] for readers, and then evicts or unlocks.
 //! * A store locks, waits until `scan` finds no reader, writes, and unlocks with DIRTY. So references that
 //!   readers have are never written behind.
+//! * A store of a whole page that is absent takes the place of its read: `try_begin_read`, write, `finish_store`. Nobody
+//!   can be reading, because there is no frame yet that a reader could have seen.
 //! * A page that is DIRTY or YOUNG is never locked for eviction, and so never evicted: the check and the lock
 //!   are one compare-and-swap.
 //!
@@ -52,7 +55,7 @@
 //!
 //! # Order
 //!
-//! What puts bytes into a frame (`finish_read`, `unlock`) releases; what leads to them (`load`, `pin`, the
+//! What puts bytes into a frame (`finish_read`, `finish_store`, `unlock`) releases; what leads to them (`load`, `pin`, the
 //! locks, `clear_dirty`) acquires. YOUNG and DIRTY are also part of a second protocol, the [`Hint`]s of the
 //! table, which needs a total order; hence the `SeqCst` accesses where one of these bits is set or cleared.
 //! On x86 they cost nothing more.

@@ -137,6 +137,28 @@ impl Table {
         &hints[0]
     }
 
+    /// Whether some page may be dirty. Cost: a look at one byte for 512 pages.
+    pub(crate) fn may_be_dirty(&self) -> bool {
+        (0..self.pages()).step_by(TABLE_ENTRIES as usize).any(|page| self.hint(page).may_be_dirty())
+    }
+
+    /// The last page from `from` on that is dirty or being stored to. Cost: as of [`Table::may_be_dirty`], and a look at the entries of tables that may have some.
+    pub(crate) fn last_dirty(&self, from: u64) -> Option<u64> {
+        let pages = self.pages();
+        let tables = from / TABLE_ENTRIES..pages.div_ceil(TABLE_ENTRIES);
+        tables.rev().find_map(|table| {
+            let first = (table * TABLE_ENTRIES).max(from);
+            if !self.hint(first).may_be_dirty() {
+                return None;
+            }
+            let dirty = |e: &Entry| {
+                matches!(e.load(), State::Resident { dirty: true, .. } | State::Locked { dirty: true, .. })
+            };
+            let entries = self.slice(first..(table + 1) * TABLE_ENTRIES);
+            entries.iter().rposition(dirty).map(|at| first + at as u64)
+        })
+    }
+
     /// Sets YOUNG in the entry of `page`, which was seen as `seen`, and notes it in the hint. Returns whether
     /// it did: not if the bit was set already, or if the entry has changed since, which a reader need not
     /// care about.

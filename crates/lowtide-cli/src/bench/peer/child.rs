@@ -4,18 +4,21 @@
 //! a replay's page seeds), so that the budget is spent on the file's pages, as lowtide's is.
 
 use std::io::{self, BufRead, Write};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::time::Instant;
 
 use lowtide_sys::usage::CpuTime;
 
 use super::mapping::{MappingDoor, Use};
 use super::protocol::{Reply, Request, receive, send};
 use crate::bench::crew::{Crew, Until};
-use crate::bench::door::Door;
+use crate::bench::door::{Door, DoorError};
 use crate::bench::error::BenchError;
+use crate::bench::play::checkpoint::Checkpointer;
 use crate::bench::play::job::{Job, Script};
+use crate::bench::play::slice::Turn;
 use crate::bench::tally::Slice;
+use crate::bench::write::Fill;
 
 /// Serves standard input until it ends.
 ///
@@ -54,6 +57,7 @@ struct Playing {
     crew: Crew,
     batch: u32,
     writes: bool,
+    checkpointer: Option<Checkpointer>,
 }
 
 impl Peer {
@@ -73,8 +77,17 @@ impl Peer {
                 let door = MappingDoor::open(&path, len, how)
                     .map_err(|error| format!("cannot map {}: {error}", path.display()))?;
                 let crew = Crew::start(job.players(&script, || door.clone())).map_err(text)?;
-                self.playing = Some(Playing { door, crew, batch: job.batch, writes: job.writes });
+                self.playing = Some(Playing {
+                    door,
+                    crew,
+                    batch: job.batch,
+                    writes: job.writes,
+                    checkpointer: script.checkpointer().cloned(),
+                });
                 Ok(Reply::Done)
+            }
+            Request::Fill { fill, mapped } => {
+                Ok(Reply::Played { slice: Box::new(fill_file(&fill, mapped)?) })
             }
             Request::Run { until } => {
                 let playing = self.playing.as_mut().ok_or("asked to run before it was to map")?;
@@ -84,18 +97,35 @@ impl Peer {
     }
 }
 
+/// Writes a whole file through the page cache, and makes it durable.
+fn fill_file(fill: &Fill, mapped: bool) -> Result<Slice, String> {
+    let cpu = CpuTime::now_self();
+    let named = |error: DoorError| format!("cannot fill {}: {error}", fill.path.display());
+    let mut slice = if mapped {
+        fill.set_len().map_err(|error| named(error.into()))?;
+        let how = Use { writes: true, shared: false, random: false };
+        let len = usize::try_from(fill.bytes).map_err(|error| error.to_string())?;
+        let mut door = MappingDoor::open(&fill.path, len, how).map_err(|error| named(error.into()))?;
+        fill.write(&mut door, MappingDoor::store, MappingDoor::flush)
+    } else {
+        let mut file = fill.open(false).map_err(|error| named(error.into()))?;
+        fill.write(
+            &mut file,
+            |file, offset, bytes| Ok(file.write_all_at(bytes, offset)?),
+            |file| Ok(file.sync_data()?),
+        )
+    }
+    .map_err(named)?;
+    slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
+    Ok(slice)
+}
+
 impl Playing {
     fn run(&mut self, until: Until) -> Result<Slice, BenchError> {
         let cpu = CpuTime::now_self();
-        let mut slice = Slice::of(&self.crew.run(until, self.batch)?);
-        if self.writes {
-            let begin = Instant::now();
-            if let Err(error) = self.door.flush() {
-                slice.errors += 1;
-                slice.first_error.get_or_insert_with(|| format!("msync: {error}"));
-            }
-            slice.add_flush(begin.elapsed());
-        }
+        let turn =
+            Turn { until, batch: self.batch, writes: self.writes, checkpointer: self.checkpointer.as_ref() };
+        let mut slice = turn.play(&mut self.crew, &mut self.door, |_| ())?;
         slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
         Ok(slice)
     }

@@ -4,22 +4,17 @@
 //! start. Results come from its JSON (`json+`, which has the whole histogram).
 
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
 use serde::Deserialize;
 
+use super::program;
 use crate::bench::crew::Until;
 use crate::bench::error::BenchError;
 use crate::bench::system::System;
 use crate::bench::tally::Slice;
-use crate::interrupt;
 
-/// How often a wait for fio looks for Ctrl-C.
-const POLL: Duration = Duration::from_millis(20);
 const NAME: &str = "fio";
 
 /// An installed fio.
@@ -31,9 +26,7 @@ pub(crate) struct Fio {
 impl Fio {
     /// Looks for fio on the path.
     pub(crate) fn find() -> Option<Self> {
-        let said = Command::new(NAME).arg("--version").stderr(Stdio::null()).output().ok()?;
-        let version = String::from_utf8_lossy(&said.stdout).trim().to_owned();
-        said.status.success().then_some(Self { version })
+        program::version(NAME).map(|version| Self { version })
     }
 
     /// fio on the first `bytes` of a file, in blocks of `block_bytes`, with `depth` in flight.
@@ -66,11 +59,7 @@ impl Reads {
             .arg(format!("--bs={}", self.block_bytes))
             .arg(format!("--iodepth={}", self.depth))
             .arg(format!("--randseed={}", self.seed))
-            .arg(format!("--runtime={}ms", (seconds * 1000.0).ceil()))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0);
+            .arg(format!("--runtime={}ms", (seconds * 1000.0).ceil()));
         command
     }
 
@@ -88,45 +77,10 @@ impl System for Reads {
         let Until::Seconds(seconds) = until else {
             return Err(self.error("runs for a time, not for a number of operations"));
         };
-        let mut child = self
-            .command(seconds)
-            .spawn()
-            .map_err(|error| self.error(format_args!("cannot be started: {error}")))?;
+        let said = program::run(&mut self.command(seconds), NAME, |what| self.error(what))?;
         self.seed += 1;
-        let (out, err) = (drain(child.stdout.take()), drain(child.stderr.take()));
-        let status = loop {
-            match child.try_wait() {
-                Ok(Some(status)) => break status,
-                Ok(None) if interrupt::requested() => {
-                    let _ = child.kill();
-                    let _ = child.wait();
-                    return Err(BenchError::Interrupted(interrupt::Interrupted {
-                        during: "running fio".into(),
-                    }));
-                }
-                Ok(None) => std::thread::sleep(POLL),
-                Err(error) => return Err(self.error(error)),
-            }
-        };
-        let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
-        if !status.success() {
-            let first = err.lines().next().unwrap_or("no message");
-            return Err(self.error(format_args!("failed ({status}): {first}")));
-        }
-        parse(&out).map_err(|what| self.error(what))
+        parse(&said.out).map_err(|what| self.error(what))
     }
-}
-
-/// Reads a pipe to its end in a thread, as fio waits when nobody does.
-fn drain(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut text = String::new();
-        if let Some(mut pipe) = pipe {
-            // What was read so far is reported either way.
-            let _ = pipe.read_to_string(&mut text);
-        }
-        text
-    })
 }
 
 /// The part of fio's JSON that is used; times in nanoseconds and milliseconds, processor time in percent of `runtime`.

@@ -1,55 +1,25 @@
-//! The bench's side of an mmap peer: a child process, its memory cgroup, and the conversation with it.
-//!
-//! The order matters (`lowtide_sys::memcg` says why): the file's page cache is dropped, the child gets ready, is moved
-//! into a fresh group whose limit is the budget, and only then maps the file. So every page of the file is charged to
-//! its budget, and its own code and tables are not, as lowtide's are not. The budget is the same number of bytes for
-//! all.
-//!
-//! On drop the child is ended and the group removed, in that order, whatever happened before.
+//! A kernel mapping of the data file, under a memory cgroup.
 
-use std::io::{self, BufReader};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
-
-use lowtide_sys::memcg::Memcg;
-use lowtide_sys::usage::ProcIo;
-
-use super::protocol::{Reply, Request, receive, send};
+use super::process::Process;
+use super::protocol::Request;
 use crate::bench::crew::Until;
 use crate::bench::datafile::DataFile;
 use crate::bench::error::BenchError;
 use crate::bench::play::job::Job;
-use crate::bench::system::{System, add_device_kib};
+use crate::bench::system::System;
 use crate::bench::tally::Slice;
-use crate::interrupt;
 
-/// How often a wait for the child looks for Ctrl-C.
-const POLL: Duration = Duration::from_millis(50);
-/// Counters of `memory.stat` that only grow begin with one of these; the rest are levels.
-const COUNTERS: [&str; 4] = ["pg", "pswp", "workingset_", "thp_"];
-/// The fatal signals that have a usual reason.
-const SIGKILL: i32 = 9;
-const SIGBUS: i32 = 7;
-
-/// A kernel mapping under a memory cgroup.
+/// A child that maps the file.
 pub(crate) struct Mmap {
     name: &'static str,
-    max_bytes: u64,
-    child: Child,
-    requests: Option<ChildStdin>,
-    replies: Receiver<io::Result<Reply>>,
-    /// Removed after the child has ended: fields are dropped after `drop` has run.
-    group: Memcg,
+    process: Process,
 }
 
 impl Mmap {
-    /// Starts a peer on `file` with a budget of `max_bytes`.
+    /// Starts a peer on `file` with a budget of `max_bytes`. What the kernel has cached of the file belongs to nobody's budget and is dropped before.
     ///
     /// # Errors
-    /// [`BenchError::Memcg`] when no group can be made, [`BenchError::Peer`] when the child does not get ready,
-    /// [`BenchError::PeerKilled`] when the budget does not even allow that, [`BenchError::Interrupted`].
+    /// Those of [`Process::start`] and [`DataFile::drop_page_cache`].
     pub(crate) fn start(
         name: &'static str,
         random: bool,
@@ -57,89 +27,12 @@ impl Mmap {
         job: &Job,
         max_bytes: u64,
     ) -> Result<Self, BenchError> {
-        let broken = |what: &str| {
-            let what = what.to_owned();
-            move |error: io::Error| BenchError::Peer { peer: name, what: format!("{what}: {error}") }
-        };
-        let group = Memcg::create(name, max_bytes)?;
         file.drop_page_cache()?;
-        let program = std::env::current_exe().map_err(broken("cannot be started"))?;
-        let mut child = Command::new(program)
-            .arg("peer-mmap")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // Ctrl-C at a terminal goes to the whole process group; ending the peer is the bench's task.
-            .process_group(0)
-            .spawn()
-            .map_err(broken("cannot be started"))?;
-        let requests = child.stdin.take();
-        let replies = listen(&mut child);
-        let mut peer = Self { name, max_bytes, child, requests, replies, group };
         let (job, path) = (Box::new(job.clone()), file.path().to_owned());
-        peer.ask(&Request::Prepare { job, path, random })?;
-        peer.group.add(peer.child.id())?;
-        peer.ask(&Request::Map)?;
-        Ok(peer)
+        let mut process = Process::start(name, max_bytes, Some(&Request::Prepare { job, path, random }))?;
+        process.ask(&Request::Map)?;
+        Ok(Self { name, process })
     }
-
-    fn ask(&mut self, request: &Request) -> Result<Reply, BenchError> {
-        let sent = self.requests.as_mut().map_or(Ok(()), |to| send(to, request));
-        if sent.is_err() {
-            return Err(self.gone());
-        }
-        loop {
-            match self.replies.recv_timeout(POLL) {
-                Ok(Ok(Reply::Failed { what })) => return Err(self.error(what)),
-                Ok(Ok(reply)) => return Ok(reply),
-                Ok(Err(error)) => return Err(self.error(format!("does not answer: {error}"))),
-                Err(RecvTimeoutError::Timeout) => interrupt::check(|| format!("running {}", self.name))?,
-                Err(RecvTimeoutError::Disconnected) => return Err(self.gone()),
-            }
-        }
-    }
-
-    const fn error(&self, what: String) -> BenchError {
-        BenchError::Peer { peer: self.name, what }
-    }
-
-    /// Why the child has ended.
-    fn gone(&mut self) -> BenchError {
-        match self.child.wait() {
-            Ok(status) => obituary(self.name, self.max_bytes, status),
-            Err(error) => self.error(error.to_string()),
-        }
-    }
-}
-
-/// What the way in which a peer ended means to the user.
-fn obituary(peer: &'static str, max_bytes: u64, status: ExitStatus) -> BenchError {
-    let what = match status.signal() {
-        Some(SIGKILL) => return BenchError::PeerKilled { peer, max_bytes },
-        Some(SIGBUS) => {
-            "was ended by SIGBUS, which is how mmap reports that a page cannot be read: was the file truncated, or \
-             does the device fail?"
-                .into()
-        }
-        _ => format!("ended early ({status})"),
-    };
-    BenchError::Peer { peer, what }
-}
-
-/// A thread that reads the child's replies, so that waiting for one can look for Ctrl-C. It ends with the child.
-fn listen(child: &mut Child) -> Receiver<io::Result<Reply>> {
-    let (sender, receiver) = channel();
-    if let Some(output) = child.stdout.take() {
-        std::thread::spawn(move || {
-            let mut output = BufReader::new(output);
-            while let Some(reply) = receive(&mut output).transpose() {
-                let last = reply.is_err();
-                if sender.send(reply).is_err() || last {
-                    return;
-                }
-            }
-        });
-    }
-    receiver
 }
 
 impl System for Mmap {
@@ -148,48 +41,6 @@ impl System for Mmap {
     }
 
     fn run(&mut self, until: Until) -> Result<Slice, BenchError> {
-        let pid = self.child.id();
-        let (stat, io) = (self.group.stat()?, ProcIo::read(pid).unwrap_or_default());
-        let Reply::Played { mut slice } = self.ask(&Request::Run { until })? else {
-            return Err(self.error("answered a question that was not asked".into()));
-        };
-        let moved = ProcIo::read(pid).unwrap_or_default().since(io);
-        slice.read_bytes = moved.read_bytes;
-        slice.write_bytes = moved.write_bytes;
-        slice.stat = self
-            .group
-            .stat()?
-            .into_iter()
-            .filter(|(counter, _)| COUNTERS.iter().any(|prefix| counter.starts_with(prefix)))
-            .map(|(counter, now)| {
-                let before = stat.get(&counter).copied().unwrap_or(0);
-                (counter, now.saturating_sub(before))
-            })
-            .collect();
-        add_device_kib(&mut slice);
-        slice.current_bytes = self.group.usage()?;
-        Ok(*slice)
-    }
-}
-
-impl Drop for Mmap {
-    fn drop(&mut self) {
-        self.requests = None;
-        // It may be in the middle of a slice that nobody wants any more.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_peer_that_died_says_why() {
-        let said = |status| obituary("mmap", 1 << 20, ExitStatus::from_raw(status)).to_string();
-        assert!(said(SIGBUS).contains("truncated"));
-        assert!(said(SIGKILL).contains("1M are too little") && said(SIGKILL).contains("--max"));
-        assert!(said(0x100).contains("exit status: 1"));
+        self.process.play(&Request::Run { until })
     }
 }

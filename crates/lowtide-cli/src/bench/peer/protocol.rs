@@ -9,6 +9,8 @@
 //!     │  ◄─────────────────  Done
 //!     │  Run{until}  ──────────────►   plays one slice, flushes
 //!     │  ◄────────────  Played{slice}
+//!     │  Fill{fill}  ──────────────►   or: writes a whole file, flushes
+//!     │  ◄────────────  Played{slice}
 //!     │  (end of file)  ───────────►   ends
 //! ```
 //!
@@ -23,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::bench::crew::Until;
 use crate::bench::play::job::Job;
 use crate::bench::tally::Slice;
+use crate::bench::write::Fill;
 
 /// From the bench.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,6 +45,13 @@ pub(super) enum Request {
     Run {
         /// How long.
         until: Until,
+    },
+    /// Write a file from its start to its end.
+    Fill {
+        /// Which, and from what.
+        fill: Fill,
+        /// Through a mapping instead of the descriptor.
+        mapped: bool,
     },
 }
 

@@ -5,6 +5,7 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lowtide_workload::op::Access;
 use lowtide_workload::trace::UnknownFormat;
@@ -12,6 +13,7 @@ use lowtide_workload::ycsb::Letter;
 use lowtide_workload::{RandomRead, Scan, Workload, Ycsb};
 use serde::{Deserialize, Serialize};
 
+use super::checkpoint::{CheckpointedPlayer, Checkpointer};
 use super::page::PagePlayer;
 use super::record::RecordPlayer;
 use super::replay::{Recording, ReplayPlayer};
@@ -46,6 +48,8 @@ pub(crate) struct Job {
     pub(crate) trace_format: Option<String>,
     /// Whether operations write.
     pub(crate) writes: bool,
+    /// Seconds from checkpoint to checkpoint, where there are any.
+    pub(crate) checkpoint_seconds: Option<f64>,
 }
 
 /// What players of a job share, made once per process.
@@ -53,12 +57,24 @@ pub(crate) struct Job {
 pub(crate) enum Script {
     /// Records.
     Ycsb(Ycsb),
+    /// Records, with checkpoints.
+    Mixed(Ycsb, Checkpointer),
     /// Random pages.
     Random(RandomRead),
     /// Pages in order.
     Scan(Scan),
     /// A trace.
     Replay(Arc<Recording>),
+}
+
+impl Script {
+    /// Who makes checkpoints, if there are any.
+    pub(crate) const fn checkpointer(&self) -> Option<&Checkpointer> {
+        match self {
+            Self::Mixed(_, checkpointer) => Some(checkpointer),
+            _ => None,
+        }
+    }
 }
 
 impl Job {
@@ -74,7 +90,13 @@ impl Job {
         let workload: Workload =
             self.workload.parse().map_err(|error| BenchError::usage(format!("{error}"), "choose one"))?;
         Ok(match (workload.ycsb_letter(), workload) {
-            (Some(letter), _) => Script::Ycsb(records(letter)?),
+            (Some(letter), _) => match self.checkpoint_seconds {
+                None => Script::Ycsb(records(letter)?),
+                Some(seconds) => {
+                    let checkpointer = Checkpointer::every(Duration::from_secs_f64(seconds));
+                    Script::Mixed(records(letter)?, checkpointer)
+                }
+            },
             (None, Workload::RandomRead) => {
                 Script::Random(RandomRead::new(pages, Access::Mapped, self.seed)?)
             }
@@ -110,6 +132,10 @@ impl Job {
                 match script {
                     Script::Ycsb(ycsb) => {
                         Box::new(RecordPlayer::new(door, ycsb.stream(thread, self.threads)))
+                    }
+                    Script::Mixed(ycsb, checkpointer) => {
+                        let stream = ycsb.stream(thread, self.threads);
+                        Box::new(CheckpointedPlayer::new(door, stream, checkpointer.clone()))
                     }
                     Script::Random(random) => {
                         let stream = random.stream(thread, self.threads);

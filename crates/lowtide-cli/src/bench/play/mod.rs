@@ -4,10 +4,14 @@
 //! |---|---|---|
 //! | `record.rs` | `ycsb-a`, `ycsb-b`, `ycsb-c` | records |
 //! | `page.rs` | `random-read`, `scan` | blocks, or a file of the user's |
+//! | `checkpoint.rs` | `mixed`, which is `record.rs` beside checkpoints | records |
 //! | `replay.rs` | `replay` | blocks |
 //! | `job.rs` | what is to be played, and players for it | |
+//! | `slice.rs` | one slice of it | |
 
+pub(crate) mod checkpoint;
 pub(crate) mod job;
 mod page;
 mod record;
 pub(crate) mod replay;
+pub(crate) mod slice;

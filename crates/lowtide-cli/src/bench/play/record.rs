@@ -20,12 +20,19 @@ pub(crate) struct RecordPlayer<D> {
     reads: Vec<u64>,
     offsets: Vec<u64>,
     updates: Vec<u64>,
+    /// Reads of the last step.
+    last_reads: u64,
 }
 
 impl<D: Door> RecordPlayer<D> {
     /// A player of `stream`.
     pub(crate) fn new(door: D, stream: YcsbStream) -> Self {
-        Self { door, stream, reads: Vec::new(), offsets: Vec::new(), updates: Vec::new() }
+        Self { door, stream, reads: Vec::new(), offsets: Vec::new(), updates: Vec::new(), last_reads: 0 }
+    }
+
+    /// How many operations of the last step were reads.
+    pub(crate) const fn last_reads(&self) -> u64 {
+        self.last_reads
     }
 
     #[inline]
@@ -65,6 +72,7 @@ impl<D: Door> RecordPlayer<D> {
                 RecordOpKind::Update => self.updates.push(key),
             }
         }
+        self.last_reads = self.reads.len() as u64;
         self.offsets.clear();
         self.offsets.extend(self.reads.iter().map(|&key| place(key)));
         tally.asked_bytes += (RECORD_BYTES * self.reads.len()) as u64;
@@ -88,6 +96,7 @@ impl<D: Door> Player for RecordPlayer<D> {
             return most;
         }
         let RecordOp { kind, key } = self.stream.next_op();
+        self.last_reads = u64::from(kind == RecordOpKind::Read);
         match kind {
             RecordOpKind::Read => self.read(key, tally),
             RecordOpKind::Update => self.update(key, tally),

@@ -14,10 +14,9 @@ use lowtide_sys::usage::CpuTime;
 use lowtide_workload::SplitMix64;
 
 use super::crowd::load;
-use super::law::Law;
 use super::row::{Column, TenancyRow, number, size};
 use super::thrash::{fill, thrasher};
-use super::{Tenancy, check_memory, head, page_bytes, tail, whole_windows};
+use super::{Tenancy, apply, check_memory, head, page_bytes, tail, whole_windows};
 use crate::bench::args::{BenchArgs, Mode};
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::Purpose;
@@ -25,6 +24,7 @@ use crate::bench::error::BenchError;
 use crate::bench::options::{self, max_option, seconds_option};
 use crate::bench::plan;
 use crate::bench::rounds::Spread;
+use crate::law::Law;
 use crate::{interrupt, progress};
 
 /// `high` when nothing is said.
@@ -77,7 +77,7 @@ fn pairs(
     let (mut pairs, mut runs) = (Vec::new(), 0);
     for number in 0..count {
         let mut with = |rng: &mut SplitMix64| -> Result<Slice, BenchError> {
-            let programs = law.apply(tenant)?;
+            let programs = apply(law, tenant)?;
             let slice = slice(view, loads, rng)?;
             runs += programs.as_ref().map_or(0, runs_of);
             Ok(slice)
@@ -130,7 +130,7 @@ fn median_ci95(values: impl IntoIterator<Item = f64>) -> Option<[f64; 2]> {
 /// # Errors
 /// Any [`BenchError`].
 pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
-    let programs = Law::programs(args)?;
+    let programs = Law::programs(&args.bpf)?;
     if programs.is_empty() {
         return Err(BenchError::usage(
             "program-cost has no program",

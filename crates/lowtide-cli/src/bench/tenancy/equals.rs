@@ -112,7 +112,7 @@ impl Plan {
         for (number, pair) in files.chunks(WORKERS as usize).enumerate() {
             let tenant = pager.tenant(&format!("tenant-{}", number + 1)).create()?;
             for file in pair {
-                views.push(OpenOptions::new().tenant(&tenant).open(&pager, file.path())?);
+                views.push(OpenOptions::new().tenant(&tenant).lock(false).open(&pager, file.path())?);
             }
         }
         let crowd = Crowd::default();

@@ -89,7 +89,7 @@ impl Plan {
     fn row(&self, args: &BenchArgs, policy: Policy, file: &DataFile) -> Result<TenancyRow, BenchError> {
         let pager = plan::build_pager(args, policy, self.budget(), self.page, None)?;
         let tenant = pager.tenant("mix").max(size(self.max)).create()?;
-        let view = OpenOptions::new().tenant(&tenant).open(&pager, file.path())?;
+        let view = OpenOptions::new().tenant(&tenant).lock(false).open(&pager, file.path())?;
         let scene = Scene::default();
         let counts: Vec<Count> = (0..READERS).map(|_| Count::default()).collect();
         let before = pager.stat();

@@ -9,7 +9,6 @@
 //! | `equals` | many tenants of equal demand |
 //! | `mix` | a file and a heap in one budget |
 //! | `cost` | what a program costs whose answer changes nothing |
-//! | `law` | what threads pay: a built-in law, or a program |
 //! | `device` | the device, second by second |
 //! | `crowd` | threads that load pages, and the loads |
 //! | `row` | rows in JSON and in tables |
@@ -18,13 +17,12 @@ mod cost;
 mod crowd;
 mod device;
 mod equals;
-mod law;
 mod mix;
 mod noisy;
 mod row;
 mod thrash;
 
-use lowtide::{Pager, Size};
+use lowtide::{Pager, Programs, Size, Tenant, TenantPolicyError};
 use lowtide_sys::probe::Probe;
 
 use super::args::BenchArgs;
@@ -34,6 +32,7 @@ use super::machine::Machine;
 use super::plan;
 use super::workload::report;
 use crate::json::Report;
+use crate::law::{Law, ProgramError};
 use crate::out;
 
 /// A benchmark with tenants.
@@ -144,6 +143,20 @@ fn tail(
 /// `1 thread`, `4 threads`.
 fn threads_text(threads: u32) -> String {
     format!("{threads} thread{}", if threads == 1 { "" } else { "s" })
+}
+
+/// Puts a tenant under a law.
+///
+/// # Errors
+/// [`BenchError::Tenant`], [`BenchError::Program`].
+fn apply(law: &Law, tenant: &Tenant) -> Result<Option<Programs>, BenchError> {
+    tenant.set_high_policy(law.builtin())?;
+    let Law::Program { name, object } = law else { return Ok(None) };
+    let programs = tenant.attach(object, name).map_err(|error| match error {
+        TenantPolicyError::Tenant(error) => BenchError::from(error),
+        error => ProgramError { path: name.into(), why: error.to_string() }.into(),
+    })?;
+    Ok(Some(programs))
 }
 
 /// A data size that is a whole number of read-around windows.

@@ -112,13 +112,13 @@ impl Plan {
         for (number, file) in files.iter().enumerate() {
             let low = if company == Company::ScannerAndLow { self.low } else { 0 };
             let tenant = parent.child(&format!("tenant-{}", number + 1)).low(size(low)).create()?;
-            let view = OpenOptions::new().tenant(&tenant).open(&pager, file.path())?;
+            let view = OpenOptions::new().tenant(&tenant).lock(false).open(&pager, file.path())?;
             let seed = self.seed.wrapping_add(number as u64);
             let sampler = Distribution::default().sampler(view.pages(), seed)?;
             players.push((view, sampler, SplitMix64::new(seed)));
         }
         let scanner = parent.child("scanner").create()?;
-        let scanned = OpenOptions::new().tenant(&scanner).open(&pager, scan.path())?;
+        let scanned = OpenOptions::new().tenant(&scanner).lock(false).open(&pager, scan.path())?;
 
         let crowd = Crowd::default();
         let counts: Vec<Count> = files.iter().map(|_| Count::default()).collect();

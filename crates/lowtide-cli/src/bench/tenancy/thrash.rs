@@ -23,9 +23,8 @@ use lowtide_workload::SplitMix64;
 
 use super::crowd::{Count, Crowd, load, load_around};
 use super::device::{Device, DeviceSample};
-use super::law::Law;
 use super::row::{Column, NeighbourRow, TenancyRow, micros, number, size, tenths};
-use super::{Tenancy, check_memory, head, page_bytes, tail, threads_text, whole_windows};
+use super::{Tenancy, apply, check_memory, head, page_bytes, tail, threads_text, whole_windows};
 use crate::bench::args::BenchArgs;
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::{DataFile, Purpose};
@@ -34,6 +33,7 @@ use crate::bench::options::{max_option, seconds_option};
 use crate::bench::plan;
 use crate::bench::tally::Latency;
 use crate::json::LatencyUs;
+use crate::law::Law;
 use crate::{interrupt, progress};
 
 /// `high` when nothing is said; the file is a third larger.
@@ -113,8 +113,8 @@ impl Plan {
         let readahead: &[bool] = if args.no_readahead { &[false] } else { &[true, false] };
         let mut cases = Vec::new();
         for policy in policies {
-            for &threads in &args.threads {
-                for law in Law::all(args)? {
+            for threads in args.threads_list() {
+                for law in Law::all(args.high_policy.as_deref(), &args.bpf)? {
                     let case = |&readahead| Case { policy, law: law.clone(), readahead, threads };
                     cases.extend(readahead.iter().map(case));
                 }
@@ -144,7 +144,7 @@ impl Plan {
 
     fn neighbour(&self, pager: &Pager, file: &DataFile) -> Result<View, BenchError> {
         let tenant = pager.tenant("neighbour").max(size(self.neighbour_max)).create()?;
-        Ok(OpenOptions::new().tenant(&tenant).open(pager, file.path())?)
+        Ok(OpenOptions::new().tenant(&tenant).lock(false).open(pager, file.path())?)
     }
 
     /// One half of a row: thrashers, if there are any, and a neighbour, if there is one.
@@ -241,7 +241,7 @@ impl Plan {
     ) -> Result<TenancyRow, BenchError> {
         let pager = self.pager(args, case.policy)?;
         let (tenant, view) = thrasher(&pager, &files.data, self.high)?;
-        let programs = case.law.apply(&tenant)?;
+        let programs = apply(&case.law, &tenant)?;
         fill(&view, self.high)?;
         let neighbour = self.neighbour(&pager, &files.neighbour)?;
 
@@ -299,7 +299,7 @@ struct Files {
 /// [`BenchError::Tenant`], [`BenchError::Open`].
 pub(super) fn thrasher(pager: &Pager, file: &DataFile, high: u64) -> Result<(Tenant, View), BenchError> {
     let tenant = pager.tenant("thrasher").high(Size::new(high)).create()?;
-    let view = OpenOptions::new().tenant(&tenant).open(pager, file.path())?;
+    let view = OpenOptions::new().tenant(&tenant).lock(false).open(pager, file.path())?;
     Ok((tenant, view))
 }
 
@@ -408,7 +408,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
                 plan.half.as_secs_f64(),
                 plan.half.as_secs_f64(),
                 plan.half.as_secs_f64(),
-                args.threads.iter().map(|&threads| threads_text(threads)).collect::<Vec<_>>().join(", "),
+                args.threads_list().into_iter().map(threads_text).collect::<Vec<_>>().join(", "),
                 plan.seed
             ),
         ),

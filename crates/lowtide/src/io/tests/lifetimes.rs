@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
 use super::super::{Backend, Batch, IoEngine, Options};
-use super::world::{Disk, Memory, PAGE, content, drain, open, open_with};
+use super::world::{Disk, Memory, PAGE, anon, content, drain, open, open_with};
 
 pub(super) fn dropping_a_batch_waits_for_the_kernel(engine: IoEngine) {
     const COUNT: usize = 64;
@@ -19,7 +19,7 @@ pub(super) fn dropping_a_batch_waits_for_the_kernel(engine: IoEngine) {
     let (memory, disk) = (Memory::new((COUNT + 1) * PAGE), Disk::new(COUNT * PAGE));
     for (kind, _, fd) in disk.each() {
         for _ in 0..20 {
-            let mut batch = backend.batch();
+            let mut batch = backend.batch(&anon());
             for page in 0..COUNT {
                 batch.push(memory.read(fd, (page * PAGE) as u64, page * PAGE, PAGE, 0));
             }
@@ -27,7 +27,7 @@ pub(super) fn dropping_a_batch_waits_for_the_kernel(engine: IoEngine) {
             drop(batch);
             memory.bytes_mut(0, COUNT * PAGE).fill(0xEE);
             // The same ring or pool works on: whatever were left over would arrive before this read.
-            backend.read_one(memory.read(fd, 0, COUNT * PAGE, PAGE, 0)).unwrap();
+            backend.read_one(&anon(), memory.read(fd, 0, COUNT * PAGE, PAGE, 0)).unwrap();
             let intact = memory.bytes(0, COUNT * PAGE).iter().all(|&byte| byte == 0xEE);
             assert!(intact, "{kind}: written to after the batch was gone");
         }
@@ -40,18 +40,18 @@ pub(super) fn requests_nest(engine: IoEngine) {
     let read = |fd, page: usize| memory.read(fd, (page * PAGE) as u64, page * PAGE, PAGE, page as u64);
     for (kind, _, fd) in disk.each() {
         memory.bytes_mut(0, 8 * PAGE).fill(0);
-        let mut outer = backend.batch();
+        let mut outer = backend.batch(&anon());
         for page in 0..3 {
             outer.push(read(fd, page));
         }
         outer.submit();
-        assert_eq!(backend.read_one(read(fd, 3)).unwrap() as usize, PAGE, "{kind}");
-        let mut inner = backend.batch();
+        assert_eq!(backend.read_one(&anon(), read(fd, 3)).unwrap() as usize, PAGE, "{kind}");
+        let mut inner = backend.batch(&anon());
         for page in 4..7 {
             inner.push(read(fd, page));
         }
         inner.submit();
-        assert_eq!(backend.read_one(read(fd, 7)).unwrap() as usize, PAGE, "{kind}");
+        assert_eq!(backend.read_one(&anon(), read(fd, 7)).unwrap() as usize, PAGE, "{kind}");
         let users = |batch: &mut Batch<'_>| {
             let mut users: Vec<u64> = drain(batch).iter().map(|completion| completion.user).collect();
             users.sort_unstable();
@@ -100,11 +100,11 @@ pub(super) fn signals_do_not_show(engine: IoEngine) {
         for (kind, _, fd) in disk.each() {
             for round in 0..40 {
                 memory.bytes_mut(0, 32 * PAGE).fill(round);
-                let mut batch = backend.batch();
+                let mut batch = backend.batch(&anon());
                 for page in 1..32 {
                     batch.push(memory.read(fd, (page * PAGE) as u64, page * PAGE, PAGE, 0));
                 }
-                let single = backend.read_one(memory.read(fd, 0, 0, PAGE, 0));
+                let single = backend.read_one(&anon(), memory.read(fd, 0, 0, PAGE, 0));
                 let all = drain(&mut batch);
                 assert!(single.is_ok(), "{kind}: {single:?}");
                 assert!(all.iter().all(|completion| completion.result.is_ok()), "{kind}: {all:?}");
@@ -129,8 +129,8 @@ pub(super) fn many_threads_at_once(engine: IoEngine) {
                     let mine = thread * 4 * PAGE;
                     for step in 0..50 {
                         let page = |index: usize| ((thread * 7 + step * 13 + index * 29) % PAGES) * PAGE;
-                        backend.read_one(memory.read(fd, page(0) as u64, mine, PAGE, 0)).unwrap();
-                        let mut batch = backend.batch();
+                        backend.read_one(&anon(), memory.read(fd, page(0) as u64, mine, PAGE, 0)).unwrap();
+                        let mut batch = backend.batch(&anon());
                         for index in 1..4 {
                             let to = mine + index * PAGE;
                             batch.push(memory.read(fd, page(index) as u64, to, PAGE, index as u64));
@@ -159,7 +159,7 @@ pub(super) fn a_backend_goes_while_its_threads_stay(engine: IoEngine) {
     let theirs = Arc::clone(&memory);
     let thread = std::thread::spawn(move || {
         for backend in receive {
-            let got = backend.read_one(theirs.read(fd, 0, 0, PAGE, 0));
+            let got = backend.read_one(&anon(), theirs.read(fd, 0, 0, PAGE, 0));
             drop(backend);
             answer.send(got.unwrap()).unwrap();
         }
@@ -203,11 +203,11 @@ fn a_ring_that_breaks_costs_no_request() {
 
     // What a program does that closes descriptors it does not know.
     backend.replace_idle_ring(null.as_raw_fd());
-    assert_eq!(backend.read_one(memory.read(fd, 0, 0, PAGE, 0)).unwrap() as usize, PAGE);
+    assert_eq!(backend.read_one(&anon(), memory.read(fd, 0, 0, PAGE, 0)).unwrap() as usize, PAGE);
     assert!(memory.bytes(0, PAGE) == content(0, PAGE));
 
     backend.replace_idle_ring(null.as_raw_fd());
-    let mut batch = backend.batch();
+    let mut batch = backend.batch(&anon());
     for page in 0..16 {
         batch.push(memory.read(fd, (page * PAGE) as u64, page * PAGE, PAGE, page as u64));
     }

@@ -1,24 +1,19 @@
 //! Scenarios of reads: what they bring, where they end, how they fail.
-//!
-//! # Safety
-//!
-//! Opts in to unsafe code for requests (see `tests.rs`).
-#![allow(unsafe_code)]
 
 use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
-use super::super::{Completion, IoEngine, Options, Slice, Write};
-use super::world::{Disk, Memory, PAGE, content, drain, errno, open, open_with};
+use super::super::{Completion, IoEngine, Options};
+use super::world::{Disk, Memory, PAGE, anon, content, drain, errno, open, open_with, sync};
 
 pub(super) fn single_reads_of_every_size(engine: IoEngine) {
     let Some(backend) = open(engine) else { return };
     let (memory, disk) = (Memory::new(2 << 20), Disk::new(4 << 20));
     for (kind, _, fd) in disk.each() {
         for (offset, len) in [(0, 512), (512, 1024), (4096, 4096), (12288, 65536), (1 << 20, 2 << 20)] {
-            let got = backend.read_one(memory.read(fd, offset, 0, len, 0)).unwrap();
+            let got = backend.read_one(&anon(), memory.read(fd, offset, 0, len, 0)).unwrap();
             assert_eq!(got as usize, len, "{kind}");
             assert!(memory.bytes(0, len) == content(offset, len), "{kind}: {len} bytes at {offset}");
         }
@@ -32,8 +27,8 @@ pub(super) fn registered_and_other_memory_hold_the_same_bytes(engine: IoEngine) 
     for (kind, _, fd) in disk.each() {
         for page in 0..16 {
             let offset = (page * 3 * PAGE) as u64;
-            backend.read_one(memory.read(fd, offset, page * PAGE, PAGE, 0)).unwrap();
-            backend.read_one(other.read(fd, offset, 0, PAGE, 0)).unwrap();
+            backend.read_one(&anon(), memory.read(fd, offset, page * PAGE, PAGE, 0)).unwrap();
+            backend.read_one(&anon(), other.read(fd, offset, 0, PAGE, 0)).unwrap();
             assert!(memory.bytes(page * PAGE, PAGE) == content(offset, PAGE), "{kind}: registered");
             assert!(other.bytes(0, PAGE) == content(offset, PAGE), "{kind}: not registered");
         }
@@ -44,11 +39,15 @@ pub(super) fn a_read_ends_with_the_file(engine: IoEngine) {
     let Some(backend) = open(engine) else { return };
     let (memory, disk) = (Memory::new(2 * PAGE), Disk::new(5000));
     for (kind, _, fd) in disk.each() {
-        assert_eq!(backend.read_one(memory.read(fd, 0, 0, 2 * PAGE, 0)).unwrap(), 5000, "{kind}");
+        assert_eq!(backend.read_one(&anon(), memory.read(fd, 0, 0, 2 * PAGE, 0)).unwrap(), 5000, "{kind}");
         assert!(memory.bytes(0, 5000) == content(0, 5000), "{kind}");
-        assert_eq!(backend.read_one(memory.read(fd, PAGE as u64, 0, PAGE, 0)).unwrap(), 904, "{kind}");
-        assert_eq!(backend.read_one(memory.read(fd, 1 << 20, 0, PAGE, 0)).unwrap(), 0, "{kind}");
-        let mut batch = backend.batch();
+        assert_eq!(
+            backend.read_one(&anon(), memory.read(fd, PAGE as u64, 0, PAGE, 0)).unwrap(),
+            904,
+            "{kind}"
+        );
+        assert_eq!(backend.read_one(&anon(), memory.read(fd, 1 << 20, 0, PAGE, 0)).unwrap(), 0, "{kind}");
+        let mut batch = backend.batch(&anon());
         batch.push(memory.read(fd, 0, 0, 2 * PAGE, 7));
         let completions = drain(&mut batch);
         assert!(matches!(completions[..], [Completion { user: 7, result: Ok(5000) }]), "{kind}");
@@ -61,7 +60,7 @@ pub(super) fn a_batch_may_be_deeper_than_its_capacity(engine: IoEngine) {
     let (memory, disk) = (Memory::new(COUNT * PAGE), Disk::new(COUNT * PAGE));
     for (kind, _, fd) in disk.each() {
         memory.bytes_mut(0, COUNT * PAGE).fill(0);
-        let mut batch = backend.batch();
+        let mut batch = backend.batch(&anon());
         assert_eq!(batch.capacity(), 4);
         let mut seen = HashSet::new();
         let mut completions = Vec::new();
@@ -94,7 +93,7 @@ pub(super) fn waiting_for_none_only_looks(engine: IoEngine) {
     let Some(backend) = open(engine) else { return };
     let (memory, disk) = (Memory::new(PAGE), Disk::new(PAGE));
     for (kind, _, fd) in disk.each() {
-        let mut batch = backend.batch();
+        let mut batch = backend.batch(&anon());
         let mut completions = Vec::new();
         batch.wait(0, &mut completions);
         batch.wait(10, &mut completions);
@@ -111,24 +110,21 @@ pub(super) fn waiting_for_none_only_looks(engine: IoEngine) {
 pub(super) fn errors_are_the_kernels(engine: IoEngine) {
     let Some(backend) = open(engine) else { return };
     let (memory, disk) = (Memory::new(4 * PAGE), Disk::new(4 * PAGE));
-    assert_eq!(errno(backend.read_one(memory.read(-1, 0, 0, PAGE, 0))), Some(libc::EBADF));
-    let slices = [Slice::new(memory.at(0), PAGE)];
-    // SAFETY: `memory` outlives the backend's use of it.
-    let to_nowhere = unsafe { Write::new(-1, 0, &slices) };
+    assert_eq!(errno(backend.read_one(&anon(), memory.read(-1, 0, 0, PAGE, 0))), Some(libc::EBADF));
+    let to_nowhere = memory.write(-1, 0, &[0], PAGE, 0);
     assert_eq!(backend.write_run(to_nowhere).unwrap_err().raw_os_error(), Some(libc::EBADF));
-    assert_eq!(backend.sync(-1).unwrap_err().raw_os_error(), Some(libc::EBADF));
+    assert_eq!(sync(&backend, -1).unwrap_err().raw_os_error(), Some(libc::EBADF));
 
     for (kind, file, fd) in disk.each() {
-        let impossible = backend.read_one(memory.read(fd, u64::MAX, 0, PAGE, 0));
+        let impossible = backend.read_one(&anon(), memory.read(fd, u64::MAX, 0, PAGE, 0));
         assert_eq!(errno(impossible), Some(libc::EINVAL), "{kind}");
         let read_only = File::open(disk.path()).unwrap();
-        // SAFETY: as above.
-        let refused = unsafe { Write::new(read_only.as_raw_fd(), 0, &slices) };
+        let refused = memory.write(read_only.as_raw_fd(), 0, &[0], PAGE, 0);
         assert_eq!(backend.write_run(refused).unwrap_err().raw_os_error(), Some(libc::EBADF), "{kind}");
 
         // Alignment is the file system's affair: say what it says.
         let said = file.read_at(memory.bytes_mut(100, 300), 10).map_err(|error| error.raw_os_error());
-        let result = backend.read_one(memory.read(fd, 10, 100, 300, 0));
+        let result = backend.read_one(&anon(), memory.read(fd, 10, 100, 300, 0));
         assert_eq!(result.map(|got| got as usize).map_err(|error| error.raw_os_error()), said, "{kind}");
     }
 }
@@ -137,7 +133,7 @@ pub(super) fn one_bad_read_spoils_no_other(engine: IoEngine) {
     let Some(backend) = open(engine) else { return };
     let (memory, disk) = (Memory::new(9 * PAGE), Disk::new(9 * PAGE));
     for (kind, _, fd) in disk.each() {
-        let mut batch = backend.batch();
+        let mut batch = backend.batch(&anon());
         for page in 0..9 {
             let fd = if page % 3 == 1 { -1 } else { fd };
             batch.push(memory.read(fd, (page * PAGE) as u64, page * PAGE, PAGE, page as u64));

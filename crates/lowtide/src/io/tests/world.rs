@@ -11,11 +11,12 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tempfile::NamedTempFile;
 
-use super::super::{Arena, Backend, Batch, Completion, IoEngine, Options, Read};
+use super::super::{Arena, Backend, Batch, Completion, IoEngine, Options, Read, Slice, Write};
 
 pub(super) const PAGE: usize = 4096;
 
@@ -50,6 +51,16 @@ impl Memory {
         assert!(to + len <= self.layout.size());
         // SAFETY: the memory outlives the backend or batch, and the scenario uses disjoint pages.
         unsafe { Read::new(fd, offset, self.at(to), len as u32, user) }
+    }
+
+    /// A write of pieces of this memory: where they begin, and their length.
+    pub(super) fn write(&self, fd: RawFd, offset: u64, from: &[usize], len: usize, user: u64) -> Write {
+        let slices = from.iter().map(|&at| {
+            assert!(at + len <= self.layout.size());
+            Slice::new(self.at(at), len)
+        });
+        // SAFETY: the memory outlives the backend, the writer or the call.
+        unsafe { Write::new(&anon(), fd, offset, slices.collect(), user) }
     }
 
     pub(super) fn bytes(&self, offset: usize, len: usize) -> &[u8] {
@@ -113,6 +124,11 @@ impl Disk {
     }
 }
 
+/// What files are called where the name does not matter.
+pub(super) fn anon() -> Arc<PathBuf> {
+    Arc::new(PathBuf::from("data"))
+}
+
 pub(super) fn open_with(engine: IoEngine, options: Options) -> Option<Backend> {
     match Backend::open(Options { engine, ..options }) {
         Ok(backend) => {
@@ -140,4 +156,13 @@ pub(super) fn drain(batch: &mut Batch<'_>) -> Vec<Completion> {
     batch.wait(batch.in_flight(), &mut completions);
     assert_eq!(batch.in_flight(), 0);
     completions
+}
+
+/// Makes a file durable, and waits for it.
+pub(super) fn sync(backend: &Backend, fd: RawFd) -> io::Result<()> {
+    let mut writer = backend.writer();
+    writer.push_sync(&anon(), fd, 0);
+    let mut ended = Vec::new();
+    writer.wait(1, None, &mut ended);
+    ended.pop().expect("it was waited for").result.map(drop)
 }

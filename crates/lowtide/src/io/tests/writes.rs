@@ -1,17 +1,10 @@
-//! Scenarios of writes, and of requests that are made to fail.
-//!
-//! # Safety
-//!
-//! Opts in to unsafe code for requests (see `tests.rs`).
-#![allow(unsafe_code)]
+//! Scenarios of writes: in one call, and overlapped by a writer whose waits end.
 
-use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use super::super::{Inject, InjectOp, IoEngine, Options, Slice, Write};
-use super::world::{Disk, Memory, PAGE, content, drain, errno, open, open_with};
+use super::super::{Completion, IoEngine, Options};
+use super::world::{Disk, Memory, PAGE, anon, content, open, open_with, sync};
 
 pub(super) fn a_run_is_written_from_scattered_memory(engine: IoEngine) {
     let Some(backend) = open(engine) else { return };
@@ -21,12 +14,10 @@ pub(super) fn a_run_is_written_from_scattered_memory(engine: IoEngine) {
             memory.bytes_mut(page * PAGE, PAGE).fill(page as u8 + 100);
         }
         let order = [5, 2, 7, 0];
-        let slices: Vec<Slice> = order.iter().map(|page| Slice::new(memory.at(page * PAGE), PAGE)).collect();
-        // SAFETY: `memory` outlives the call.
-        backend.write_run(unsafe { Write::new(fd, 3 * PAGE as u64, &slices) }).unwrap();
-        // SAFETY: as above.
-        backend.write_run(unsafe { Write::new(fd, 0, &[]) }).unwrap();
-        backend.sync(fd).unwrap();
+        let from = order.map(|page| page * PAGE);
+        backend.write_run(memory.write(fd, 3 * PAGE as u64, &from, PAGE, 0)).unwrap();
+        backend.write_run(memory.write(fd, 0, &[], PAGE, 0)).unwrap();
+        sync(&backend, fd).unwrap();
         let found = memory.bytes_mut(0, 8 * PAGE);
         file.read_exact_at(&mut found[..6 * PAGE], 2 * PAGE as u64).unwrap();
         assert!(found[..PAGE] == content(2 * PAGE as u64, PAGE), "{kind}: the page before is untouched");
@@ -47,13 +38,11 @@ pub(super) fn more_slices_than_one_call_takes(engine: IoEngine) {
         for index in 0..SLICES {
             memory.bytes_mut(index * LEN, LEN).fill((index % 251) as u8);
         }
-        let slices: Vec<Slice> =
-            (0..SLICES).rev().map(|index| Slice::new(memory.at(index * LEN), LEN)).collect();
+        let from: Vec<usize> = (0..SLICES).rev().map(|index| index * LEN).collect();
         let half = (SLICES * LEN) as u64;
-        // SAFETY: `memory` outlives the calls.
-        let runs = [0, half].map(|offset| unsafe { Write::new(fd, offset, &slices) });
-        backend.write_run(runs[0]).unwrap();
-        for result in backend.write_runs(&runs) {
+        let runs = [0, half].map(|offset| memory.write(fd, offset, &from, LEN, 0));
+        backend.write_run(runs[0].clone()).unwrap();
+        for result in backend.write_runs(runs.to_vec()) {
             result.unwrap();
         }
         for offset in [0, half] {
@@ -80,19 +69,11 @@ pub(super) fn runs_are_written_side_by_side(engine: IoEngine) {
             memory.bytes_mut(page * PAGE, PAGE).fill(page as u8 + 1);
         }
         // Run i is the pages i and i + RUNS of the memory; every fifth goes nowhere.
-        let slices: Vec<[Slice; 2]> = (0..RUNS)
-            .map(|run| [run, run + RUNS].map(|page| Slice::new(memory.at(page * PAGE), PAGE)))
-            .collect();
-        let runs: Vec<Write<'_>> = slices
-            .iter()
-            .enumerate()
-            .map(|(run, slices)| {
-                let fd = if run % 5 == 4 { -1 } else { fd };
-                // SAFETY: `memory` outlives the call.
-                unsafe { Write::new(fd, (3 * run * PAGE) as u64, slices) }
-            })
-            .collect();
-        let results = backend.write_runs(&runs);
+        let runs = (0..RUNS).map(|run| {
+            let fd = if run % 5 == 4 { -1 } else { fd };
+            memory.write(fd, (3 * run * PAGE) as u64, &[run * PAGE, (run + RUNS) * PAGE], PAGE, 0)
+        });
+        let results = backend.write_runs(runs.collect());
         assert_eq!(results.len(), RUNS);
         for (run, result) in results.into_iter().enumerate() {
             let offset = (3 * run * PAGE) as u64;
@@ -110,7 +91,7 @@ pub(super) fn runs_are_written_side_by_side(engine: IoEngine) {
                 );
             }
         }
-        assert!(backend.write_runs(&[]).is_empty());
+        assert!(backend.write_runs(Vec::new()).is_empty());
         // For the next descriptor, the file as it was.
         let fresh = content(0, 3 * RUNS * PAGE);
         disk.opened[0].1.write_all_at(&fresh, 0).unwrap();
@@ -118,53 +99,70 @@ pub(super) fn runs_are_written_side_by_side(engine: IoEngine) {
     }
 }
 
-/// Fails what touches one offset, and every sync; counts everything.
-#[derive(Default)]
-struct BadBlock {
-    asked: AtomicU64,
-}
-
-impl Inject for BadBlock {
-    fn before(&self, op: InjectOp, offset: u64, _len: u64) -> Option<io::Error> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        (op == InjectOp::Sync || offset == PAGE as u64).then(|| io::Error::from_raw_os_error(libc::EIO))
+pub(super) fn a_writer_overlaps_writes_and_syncs(engine: IoEngine) {
+    const RUNS: usize = 40;
+    let Some(backend) = open_with(engine, Options { depth: 8, ..Options::default() }) else { return };
+    let (memory, disk) = (Memory::new(RUNS * PAGE), Disk::new(RUNS * PAGE));
+    for (kind, _, fd) in disk.each() {
+        for page in 0..RUNS {
+            memory.bytes_mut(page * PAGE, PAGE).fill(page as u8 ^ 0x55);
+        }
+        let mut writer = backend.writer();
+        for run in 0..RUNS {
+            writer.push(memory.write(fd, (run * PAGE) as u64, &[run * PAGE], PAGE, run as u64));
+            if run % 10 == 9 {
+                writer.push_sync(&anon(), fd, 1000 + run as u64);
+                writer.submit();
+            }
+        }
+        writer.push(memory.write(-1, 0, &[0], PAGE, 2000));
+        writer.push(memory.write(fd, 0, &[], PAGE, 2001));
+        writer.push(memory.write(fd, u64::MAX, &[0], PAGE, 2002));
+        writer.push_sync(&anon(), -1, 2003);
+        assert_eq!(writer.in_flight(), RUNS + 4 + 4);
+        let mut ended: Vec<Completion> = Vec::new();
+        while writer.in_flight() > 0 {
+            writer.wait(3, Some(Duration::from_secs(60)), &mut ended);
+        }
+        assert_eq!(writer.bytes_in_flight(), 0);
+        let mut users: Vec<u64> = ended.iter().map(|completion| completion.user).collect();
+        users.sort_unstable();
+        let syncs = [1009, 1019, 1029, 1039, 2000, 2001, 2002, 2003];
+        assert_eq!(users, (0..RUNS as u64).chain(syncs).collect::<Vec<_>>(), "{kind}: each ends once");
+        for completion in ended {
+            let expected = match completion.user {
+                2000 | 2003 => Err(libc::EBADF),
+                2002 => Err(libc::EINVAL),
+                user if user < 1000 => Ok(PAGE as u32),
+                _ => Ok(0),
+            };
+            let result = completion.result.map_err(|error| error.raw_os_error().unwrap());
+            assert_eq!(result, expected, "{kind}: {}", completion.user);
+        }
+        let found = &std::fs::read(disk.path()).unwrap()[..RUNS * PAGE];
+        for (page, found) in found.chunks(PAGE).enumerate() {
+            assert!(found.iter().all(|&byte| byte == page as u8 ^ 0x55), "{kind}: page {page}");
+        }
     }
 }
 
-pub(super) fn an_injected_error_replaces_the_transfer(engine: IoEngine) {
-    let bad = Arc::new(BadBlock::default());
-    let options = Options { inject: Some(bad.clone()), ..Options::default() };
-    let Some(backend) = open_with(engine, options) else { return };
-    let (memory, disk) = (Memory::new(3 * PAGE), Disk::new(3 * PAGE));
-    for (kind, file, fd) in disk.each() {
-        let before = bad.asked.load(Ordering::Relaxed);
-        memory.bytes_mut(0, 3 * PAGE).fill(0xEE);
-        assert_eq!(backend.read_one(memory.read(fd, 0, 0, PAGE, 0)).unwrap() as usize, PAGE, "{kind}");
-        let failed = backend.read_one(memory.read(fd, PAGE as u64, PAGE, PAGE, 0));
-        assert_eq!(errno(failed), Some(libc::EIO), "{kind}");
-
-        let mut batch = backend.batch();
-        for page in 0..3 {
-            batch.push(memory.read(fd, (page * PAGE) as u64, page * PAGE, PAGE, page as u64));
+pub(super) fn dropping_a_writer_waits_for_what_has_started(engine: IoEngine) {
+    const RUNS: usize = 16;
+    let Some(backend) = open(engine) else { return };
+    let (memory, disk) = (Memory::new(PAGE), Disk::new(RUNS * PAGE));
+    for (kind, _, fd) in disk.each() {
+        for round in 0..20 {
+            memory.bytes_mut(0, PAGE).fill(round);
+            let mut writer = backend.writer();
+            for run in 0..RUNS {
+                writer.push(memory.write(fd, (run * PAGE) as u64, &[0], PAGE, 0));
+            }
+            writer.submit();
+            drop(writer);
+            // Whatever were still read from the memory would be seen in the file.
+            memory.bytes_mut(0, PAGE).fill(0xEE);
+            let found = &std::fs::read(disk.path()).unwrap()[..RUNS * PAGE];
+            assert!(!found.contains(&0xEE), "{kind}: the memory was read after the writer was gone");
         }
-        assert_eq!(batch.in_flight(), 3, "{kind}: a failed read is in flight until it is returned");
-        let mut failed: Vec<u64> = drain(&mut batch)
-            .into_iter()
-            .filter(|completion| completion.result.is_err())
-            .map(|completion| completion.user)
-            .collect();
-        assert_eq!(failed.pop(), Some(1), "{kind}");
-        assert!(failed.is_empty(), "{kind}");
-        assert!(memory.bytes(PAGE, PAGE).iter().all(|&byte| byte == 0xEE), "{kind}: memory was touched");
-
-        let slices = [Slice::new(memory.at(PAGE), PAGE)];
-        // SAFETY: `memory` outlives the calls.
-        let run = unsafe { Write::new(fd, PAGE as u64, &slices) };
-        assert_eq!(backend.write_run(run).unwrap_err().raw_os_error(), Some(libc::EIO), "{kind}");
-        assert!(backend.write_runs(&[run]).remove(0).is_err(), "{kind}");
-        assert_eq!(backend.sync(fd).unwrap_err().raw_os_error(), Some(libc::EIO), "{kind}");
-        file.read_exact_at(memory.bytes_mut(0, PAGE), PAGE as u64).unwrap();
-        assert!(memory.bytes(0, PAGE) == content(PAGE as u64, PAGE), "{kind}: the file was touched");
-        assert_eq!(bad.asked.load(Ordering::Relaxed) - before, 2 + 3 + 2 + 1, "{kind}: once a request");
     }
 }

@@ -18,64 +18,60 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::time::Instant;
 
 use io_uring::squeue::Entry;
 
-use super::super::job::{Job, ReadJob, Step, WriteJob};
+use super::super::job::{Job, Step, Work};
 use super::drawers::Lease;
 use super::ring::Ring;
 
-/// A job that can be put on a ring.
-pub(super) trait RingJob: Job {
-    /// The entry for what is left of the job. Memory that it names inside the job must stay where it is
-    /// until the next [`settle`](Job::settle), even if the job moves.
-    fn entry(&mut self, ring: &Ring) -> Entry;
-}
-
-impl RingJob for ReadJob {
-    fn entry(&mut self, ring: &Ring) -> Entry {
-        ring.read_entry(&self.rest())
-    }
-}
-
-impl RingJob for WriteJob {
-    fn entry(&mut self, ring: &Ring) -> Entry {
-        let (fd, offset, slices, count) = self.rest();
-        ring.write_entry(fd, offset, slices, count)
-    }
-}
-
 /// A job and the number its maker knows it by.
 #[derive(Debug)]
-struct Task<J> {
+struct Task {
     user: u64,
-    job: J,
+    work: Work,
+}
+
+impl Task {
+    /// The entry for what is left of the job. Memory that it names inside the job stays where it is until the next
+    /// [`settle`](Job::settle), even if the job moves.
+    fn entry(&mut self, ring: &Ring) -> Entry {
+        match &mut self.work {
+            Work::Read(job) => ring.read_entry(&job.rest()),
+            Work::Write(job) => {
+                let (fd, offset, slices) = job.rest();
+                ring.write_entry(fd, offset, slices)
+            }
+            Work::Sync(job) => ring.sync_entry(job.fd),
+        }
+    }
 }
 
 /// The jobs of one user of a ring.
 #[derive(Debug)]
-pub(super) struct Queue<J: RingJob> {
+pub(in crate::io) struct Queue {
     lease: Lease,
-    queued: VecDeque<Task<J>>,
-    slots: Vec<Option<Task<J>>>,
+    queued: VecDeque<Task>,
+    slots: Vec<Option<Task>>,
     free: Vec<usize>,
     capacity: usize,
 }
 
-impl<J: RingJob> Queue<J> {
+impl Queue {
     /// An empty queue that keeps at most `depth` jobs in flight, or as many as the ring has entries.
-    pub(super) fn new(mut lease: Lease, depth: usize) -> Queue<J> {
+    pub(super) fn new(mut lease: Lease, depth: usize) -> Queue {
         let capacity = depth.min(lease.ring().entries());
         Queue { lease, queued: VecDeque::new(), slots: Vec::new(), free: Vec::new(), capacity }
     }
 
     /// How many jobs are kept in flight at most.
-    pub(super) fn capacity(&self) -> usize {
+    pub(in crate::io) fn capacity(&self) -> usize {
         self.capacity
     }
 
     /// Jobs pushed and not yet given to a sink.
-    pub(super) fn in_flight(&self) -> usize {
+    pub(in crate::io) fn in_flight(&self) -> usize {
         self.queued.len() + self.occupied()
     }
 
@@ -84,22 +80,27 @@ impl<J: RingJob> Queue<J> {
     }
 
     /// Adds a job. Nothing is handed to the kernel yet.
-    pub(super) fn push(&mut self, user: u64, job: J) {
-        self.queued.push_back(Task { user, job });
+    pub(in crate::io) fn push(&mut self, user: u64, work: Work) {
+        self.queued.push_back(Task { user, work });
     }
 
     /// Hands as many jobs to the kernel as may be in flight, without waiting.
-    pub(super) fn submit(&mut self) {
+    pub(in crate::io) fn submit(&mut self) {
         self.stage();
         let ring = self.lease.ring();
         if !ring.is_broken() && ring.staged() > 0 {
-            ring.enter(0);
+            ring.enter(0, None);
         }
     }
 
-    /// Waits until at least `min` jobs have ended (or all, if there are fewer), and gives the number and
-    /// the result of each that has ended to `sink`.
-    pub(super) fn wait(&mut self, min: usize, mut sink: impl FnMut(u64, io::Result<u64>)) {
+    /// Waits until at least `min` jobs have ended (or all, if there are fewer), or until the deadline, and gives
+    /// the number, the job and the result of each that has ended to `sink`.
+    pub(in crate::io) fn wait(
+        &mut self,
+        min: usize,
+        deadline: Option<Instant>,
+        mut sink: impl FnMut(u64, &Work, io::Result<u64>),
+    ) {
         let mut left = min.min(self.in_flight());
         if self.in_flight() == 0 {
             return;
@@ -107,16 +108,18 @@ impl<J: RingJob> Queue<J> {
         loop {
             self.stage();
             let occupied = self.occupied();
+            let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let late = timeout.is_some_and(|timeout| timeout.is_zero());
             let ring = self.lease.ring();
             if !ring.is_broken() {
-                ring.enter(left.min(occupied));
+                ring.enter(if late { 0 } else { left.min(occupied) }, timeout);
             } else if ring.in_kernel() > 0 {
                 ring.outlast();
             } else {
                 return self.run_here(sink);
             }
             left = left.saturating_sub(self.reap(&mut sink));
-            if left == 0 {
+            if left == 0 || late {
                 break;
             }
         }
@@ -138,7 +141,7 @@ impl<J: RingJob> Queue<J> {
                 self.slots.len() - 1
             });
             let ring = self.lease.ring();
-            let entry = task.job.entry(ring).user_data(slot as u64);
+            let entry = task.entry(ring).user_data(slot as u64);
             // SAFETY: the memory is promised until the end of the job. The job is kept in its slot until
             // its entry is reaped, and `drop` waits for entries that the kernel has.
             if !unsafe { ring.stage(&entry) } {
@@ -151,17 +154,17 @@ impl<J: RingJob> Queue<J> {
     }
 
     /// Takes what has ended off the ring. Returns how many jobs that ended.
-    fn reap(&mut self, sink: &mut impl FnMut(u64, io::Result<u64>)) -> usize {
+    fn reap(&mut self, sink: &mut impl FnMut(u64, &Work, io::Result<u64>)) -> usize {
         let mut ended = 0;
         while let Some((slot, outcome)) = self.lease.ring().reap() {
             let slot = slot as usize;
             let mut task = self.slots[slot].take().expect("a completion belongs to an occupied slot");
             self.free.push(slot);
-            match task.job.settle(outcome) {
+            match task.work.settle(outcome) {
                 Step::Again => self.queued.push_front(task),
                 Step::Done(result) => {
                     ended += 1;
-                    sink(task.user, result);
+                    sink(task.user, &task.work, result);
                 }
             }
         }
@@ -169,16 +172,17 @@ impl<J: RingJob> Queue<J> {
     }
 
     /// Carries every job to its end without the ring, which is broken and has nothing in the kernel.
-    fn run_here(&mut self, mut sink: impl FnMut(u64, io::Result<u64>)) {
+    fn run_here(&mut self, mut sink: impl FnMut(u64, &Work, io::Result<u64>)) {
         let slots = std::mem::take(&mut self.slots);
         self.free.clear();
         for mut task in slots.into_iter().flatten().chain(self.queued.drain(..)) {
-            sink(task.user, task.job.run());
+            let result = task.work.run();
+            sink(task.user, &task.work, result);
         }
     }
 }
 
-impl<J: RingJob> Drop for Queue<J> {
+impl Drop for Queue {
     fn drop(&mut self) {
         self.queued.clear();
         loop {
@@ -191,7 +195,7 @@ impl<J: RingJob> Drop for Queue<J> {
             } else if ring.is_idle() {
                 return;
             } else {
-                ring.enter(1);
+                ring.enter(1, None);
             }
             while self.lease.ring().reap().is_some() {}
         }

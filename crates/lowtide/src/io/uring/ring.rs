@@ -25,13 +25,18 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use io_uring::{IoUring, opcode, squeue::Entry, types::Fd};
+use io_uring::squeue::Entry;
+use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode};
 
 use super::super::job::REFUSALS_MAX;
 use super::super::request::{Arena, Read, Slice};
 
 /// How long a broken ring rests between two looks at its completion queue.
 const BROKEN_POLL: Duration = Duration::from_millis(1);
+
+/// The longest timeout that is handed to the kernel at a time; whoever waits longer waits again.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// `IORING_ENTER_GETEVENTS` of `io_uring_enter(2)`: process and wait for completions.
 const ENTER_GETEVENTS: u32 = 1;
@@ -104,9 +109,14 @@ impl Ring {
         }
     }
 
-    /// The entry for a vectored write of the `count` slices at `slices`.
-    pub(super) fn write_entry(&self, fd: i32, offset: u64, slices: *const Slice, count: usize) -> Entry {
-        opcode::Writev::new(Fd(fd), slices.cast(), count as u32).offset(offset).build()
+    /// The entry for a vectored write of the slices.
+    pub(super) fn write_entry(&self, fd: i32, offset: u64, slices: &[Slice]) -> Entry {
+        opcode::Writev::new(Fd(fd), slices.as_ptr().cast(), slices.len() as u32).offset(offset).build()
+    }
+
+    /// The entry for `fdatasync`. The kernel carries it out in a thread of its own.
+    pub(super) fn sync_entry(&self, fd: i32) -> Entry {
+        opcode::Fsync::new(Fd(fd)).flags(FsyncFlags::DATASYNC).build()
     }
 
     /// Places an entry in the submission queue. Returns `false`, having done nothing, when it is full.
@@ -123,11 +133,15 @@ impl Ring {
     }
 
     /// Hands what is staged to the kernel, and waits until `want` entries are to be reaped. May return
-    /// earlier: after a signal, or a refusal. `want` is at most the number of outstanding entries.
-    pub(super) fn enter(&mut self, want: usize) {
+    /// earlier: after the timeout, a signal, or a refusal. `want` is at most the number of outstanding entries.
+    pub(super) fn enter(&mut self, want: usize, timeout: Option<Duration>) {
         debug_assert!(!self.broken, "a broken ring is not entered");
         debug_assert!(want <= self.outstanding, "waiting for more than there is");
-        let error = match self.ring.submit_and_wait(want) {
+        let entered = match timeout {
+            Some(timeout) if want > 0 => self.enter_for(want, timeout),
+            _ => self.ring.submit_and_wait(want),
+        };
+        let error = match entered {
             Ok(_) => {
                 self.refusals = 0;
                 return;
@@ -135,7 +149,7 @@ impl Ring {
             Err(error) => error,
         };
         match error.raw_os_error() {
-            Some(libc::EINTR) => {}
+            Some(libc::EINTR | libc::ETIME) => {}
             Some(libc::EAGAIN | libc::EBUSY) if self.refusals < REFUSALS_MAX => {
                 self.refusals += 1;
                 std::thread::yield_now();
@@ -145,6 +159,20 @@ impl Ring {
                 self.broken = true;
             }
         }
+    }
+
+    /// As [`enter`](Ring::enter), for a limited time. Before Linux 5.11 the kernel has no such wait: then it looks, and
+    /// rests a little.
+    fn enter_for(&mut self, want: usize, timeout: Duration) -> io::Result<usize> {
+        if self.ring.params().is_feature_ext_arg() {
+            let timeout = Timespec::from(timeout.min(LONGEST_WAIT));
+            return self.ring.submitter().submit_with_args(want, &SubmitArgs::new().timespec(&timeout));
+        }
+        let submitted = self.ring.submit_and_wait(0)?;
+        if self.ring.completion().is_empty() {
+            std::thread::sleep(timeout.min(BROKEN_POLL));
+        }
+        Ok(submitted)
     }
 
     /// Waits a little for what a broken ring has in the kernel.
@@ -191,7 +219,7 @@ impl Ring {
                 }
                 self.outlast();
             } else {
-                self.enter(1);
+                self.enter(1, None);
             }
             if let Some((_, outcome)) = self.reap() {
                 return Some(outcome);

@@ -1,0 +1,190 @@
+//! The bench's side of a peer that uses the kernel's page cache: a child process, its memory cgroup, and the conversation with it.
+//!
+//! The order matters (`lowtide_sys::memcg` says why): the child gets ready, is moved into a fresh group whose limit is the budget, and
+//! only then touches its file. So every page of the file is charged to its budget, and its own code and tables are not, as
+//! lowtide's are not. The budget is the same number of bytes for all.
+//!
+//! On drop the child is ended and the group removed, in that order, whatever happened before.
+
+use std::io::{self, BufReader};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use lowtide_sys::memcg::Memcg;
+use lowtide_sys::usage::ProcIo;
+
+use super::protocol::{Reply, Request, receive, send};
+use crate::bench::error::BenchError;
+use crate::bench::system::add_device_kib;
+use crate::bench::tally::Slice;
+use crate::interrupt;
+
+/// How often a wait for the child looks for Ctrl-C.
+const POLL: Duration = Duration::from_millis(50);
+/// Counters of `memory.stat` that only grow begin with one of these; the rest are levels.
+const COUNTERS: [&str; 4] = ["pg", "pswp", "workingset_", "thp_"];
+/// The fatal signals that have a usual reason.
+const SIGKILL: i32 = 9;
+const SIGBUS: i32 = 7;
+
+/// A child under a memory cgroup of its own.
+pub(super) struct Process {
+    name: &'static str,
+    max_bytes: u64,
+    child: Child,
+    requests: Option<ChildStdin>,
+    replies: Receiver<io::Result<Reply>>,
+    /// Removed after the child has ended: fields are dropped after `drop` has run.
+    group: Memcg,
+}
+
+impl Process {
+    /// Starts a child with a budget of `max_bytes`, and lets it get `ready` before it is moved into its group.
+    ///
+    /// # Errors
+    /// [`BenchError::Memcg`] when no group can be made, [`BenchError::Peer`] when the child does not get ready,
+    /// [`BenchError::PeerKilled`] when the budget does not even allow that, [`BenchError::Interrupted`].
+    pub(super) fn start(
+        name: &'static str,
+        max_bytes: u64,
+        ready: Option<&Request>,
+    ) -> Result<Self, BenchError> {
+        let broken = |what: &str| {
+            let what = what.to_owned();
+            move |error: io::Error| BenchError::Peer { peer: name, what: format!("{what}: {error}") }
+        };
+        let group = Memcg::create(name, max_bytes)?;
+        let program = std::env::current_exe().map_err(broken("cannot be started"))?;
+        let mut child = Command::new(program)
+            .arg("peer-mmap")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Ctrl-C at a terminal goes to the whole process group; ending the peer is the bench's task.
+            .process_group(0)
+            .spawn()
+            .map_err(broken("cannot be started"))?;
+        let requests = child.stdin.take();
+        let replies = listen(&mut child);
+        let mut peer = Self { name, max_bytes, child, requests, replies, group };
+        if let Some(request) = ready {
+            peer.ask(request)?;
+        }
+        peer.group.add(peer.child.id())?;
+        Ok(peer)
+    }
+
+    /// Asks for a slice, and counts what the kernel counts meanwhile.
+    ///
+    /// # Errors
+    /// Those of [`ask`](Self::ask); [`BenchError::Memcg`].
+    pub(super) fn play(&mut self, request: &Request) -> Result<Slice, BenchError> {
+        let pid = self.child.id();
+        let (stat, io) = (self.group.stat()?, ProcIo::read(pid).unwrap_or_default());
+        let Reply::Played { mut slice } = self.ask(request)? else {
+            return Err(self.error("answered a question that was not asked".into()));
+        };
+        let moved = ProcIo::read(pid).unwrap_or_default().since(io);
+        slice.read_bytes = moved.read_bytes;
+        slice.write_bytes = moved.write_bytes;
+        slice.stat = self
+            .group
+            .stat()?
+            .into_iter()
+            .filter(|(counter, _)| COUNTERS.iter().any(|prefix| counter.starts_with(prefix)))
+            .map(|(counter, now)| {
+                let before = stat.get(&counter).copied().unwrap_or(0);
+                (counter, now.saturating_sub(before))
+            })
+            .collect();
+        add_device_kib(&mut slice);
+        slice.current_bytes = self.group.usage()?;
+        Ok(*slice)
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// [`BenchError::Peer`] when it is that it did not work, or none comes; [`BenchError::PeerKilled`], [`BenchError::Interrupted`].
+    pub(super) fn ask(&mut self, request: &Request) -> Result<Reply, BenchError> {
+        let sent = self.requests.as_mut().map_or(Ok(()), |to| send(to, request));
+        if sent.is_err() {
+            return Err(self.gone());
+        }
+        loop {
+            match self.replies.recv_timeout(POLL) {
+                Ok(Ok(Reply::Failed { what })) => return Err(self.error(what)),
+                Ok(Ok(reply)) => return Ok(reply),
+                Ok(Err(error)) => return Err(self.error(format!("does not answer: {error}"))),
+                Err(RecvTimeoutError::Timeout) => interrupt::check(|| format!("running {}", self.name))?,
+                Err(RecvTimeoutError::Disconnected) => return Err(self.gone()),
+            }
+        }
+    }
+
+    const fn error(&self, what: String) -> BenchError {
+        BenchError::Peer { peer: self.name, what }
+    }
+
+    /// Why the child has ended.
+    fn gone(&mut self) -> BenchError {
+        match self.child.wait() {
+            Ok(status) => obituary(self.name, self.max_bytes, status),
+            Err(error) => self.error(error.to_string()),
+        }
+    }
+}
+
+/// What the way in which a peer ended means to the user.
+fn obituary(peer: &'static str, max_bytes: u64, status: ExitStatus) -> BenchError {
+    let what = match status.signal() {
+        Some(SIGKILL) => return BenchError::PeerKilled { peer, max_bytes },
+        Some(SIGBUS) => {
+            "was ended by SIGBUS, which is how mmap reports that a page cannot be read: was the file truncated, or \
+             does the device fail?"
+                .into()
+        }
+        _ => format!("ended early ({status})"),
+    };
+    BenchError::Peer { peer, what }
+}
+
+/// A thread that reads the child's replies, so that waiting for one can look for Ctrl-C. It ends with the child.
+fn listen(child: &mut Child) -> Receiver<io::Result<Reply>> {
+    let (sender, receiver) = channel();
+    if let Some(output) = child.stdout.take() {
+        std::thread::spawn(move || {
+            let mut output = BufReader::new(output);
+            while let Some(reply) = receive(&mut output).transpose() {
+                let last = reply.is_err();
+                if sender.send(reply).is_err() || last {
+                    return;
+                }
+            }
+        });
+    }
+    receiver
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.requests = None;
+        // It may be in the middle of a slice that nobody wants any more.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_died_says_why() {
+        let said = |status| obituary("mmap", 1 << 20, ExitStatus::from_raw(status)).to_string();
+        assert!(said(SIGBUS).contains("truncated"));
+        assert!(said(SIGKILL).contains("1M are too little") && said(SIGKILL).contains("--max"));
+        assert!(said(0x100).contains("exit status: 1"));
+    }
+}

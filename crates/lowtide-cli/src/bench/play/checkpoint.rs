@@ -1,0 +1,143 @@
+//! Checkpoints: everything that is dirty made durable at intervals, while operations go on.
+//!
+//! A database makes its changes durable in the background and serves reads meanwhile; what the reads notice of it is what `mixed` measures. A
+//! thread of its own flushes at each interval (lowtide: [`flush`](Door::flush) of the view; a mapping: `msync` of all of it), and each read counts
+//! as *during* a checkpoint if one was going on when it began or when it ended.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lowtide_workload::ycsb::YcsbStream;
+use serde::{Deserialize, Serialize};
+
+use super::record::RecordPlayer;
+use crate::bench::crew::Player;
+use crate::bench::door::{Door, DoorError};
+use crate::bench::error::BenchError;
+use crate::bench::tally::{Latency, Tally};
+
+/// When checkpoints are, and whether one is going on. Clones share the latter.
+#[derive(Clone, Debug)]
+pub(crate) struct Checkpointer {
+    every: Duration,
+    running: Arc<AtomicBool>,
+}
+
+/// The checkpoints of a slice, and the reads beside them.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Checkpoints {
+    /// How long each took, in seconds.
+    pub(crate) seconds: Vec<f64>,
+    /// Latencies of reads while one was going on, as in [`Latency::pairs`].
+    pub(crate) during: Vec<(u64, u64)>,
+    /// Latencies of the other reads.
+    pub(crate) outside: Vec<(u64, u64)>,
+}
+
+impl Checkpoints {
+    /// Adds those of another slice.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.seconds.extend(&other.seconds);
+        self.during.extend(&other.during);
+        self.outside.extend(&other.outside);
+    }
+}
+
+/// Latencies of one thread's reads.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reads {
+    /// While a checkpoint was going on.
+    pub(crate) during: Latency,
+    /// Otherwise.
+    pub(crate) outside: Latency,
+}
+
+impl Checkpointer {
+    /// One checkpoint every so often, counted from the begin of a slice.
+    pub(crate) fn every(every: Duration) -> Self {
+        Self { every, running: Arc::default() }
+    }
+
+    /// Plays a slice with checkpoints through `door`. One that is due when the operations end is left out; one that has begun is finished.
+    ///
+    /// # Errors
+    /// Those of `slice`. A checkpoint that fails is counted as an error of the first thread.
+    pub(crate) fn beside<D: Door>(
+        &self,
+        door: &mut D,
+        slice: impl FnOnce() -> Result<Vec<Tally>, BenchError>,
+    ) -> Result<(Vec<Tally>, Checkpoints), BenchError> {
+        let (done, slice_done) = channel::<()>();
+        let (tallies, made) = thread::scope(|scope| {
+            let thread = scope.spawn(move || self.make(door, &slice_done));
+            let tallies = slice();
+            drop(done);
+            (tallies, thread.join())
+        });
+        let (mut tallies, (seconds, failed)) = (tallies?, made.map_err(|_| BenchError::Worker)?);
+        if let (Some(error), Some(tally)) = (failed, tallies.first_mut()) {
+            tally.fail(&format_args!("checkpoint: {error}"));
+        }
+        let (mut during, mut outside) = (Latency::default(), Latency::default());
+        for reads in tallies.iter().filter_map(|tally| tally.reads.as_ref()) {
+            during.add(&reads.during);
+            outside.add(&reads.outside);
+        }
+        let checkpoints = Checkpoints { seconds, during: during.pairs(), outside: outside.pairs() };
+        Ok((tallies, checkpoints))
+    }
+
+    /// Makes checkpoints until the other end of `slice_done` is gone.
+    fn make<D: Door>(&self, door: &mut D, slice_done: &Receiver<()>) -> (Vec<f64>, Option<DoorError>) {
+        let (mut seconds, mut failed) = (Vec::new(), None);
+        let mut due = Instant::now() + self.every;
+        while slice_done.recv_timeout(due.saturating_duration_since(Instant::now()))
+            == Err(RecvTimeoutError::Timeout)
+        {
+            let begin = Instant::now();
+            self.running.store(true, Relaxed);
+            let done = door.flush();
+            self.running.store(false, Relaxed);
+            match done {
+                Ok(()) => seconds.push(begin.elapsed().as_secs_f64()),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+            due = (due + self.every).max(Instant::now());
+        }
+        (seconds, failed)
+    }
+}
+
+/// Operations on records whose reads know whether there is a checkpoint.
+pub(crate) struct CheckpointedPlayer<D> {
+    inner: RecordPlayer<D>,
+    checkpointer: Checkpointer,
+    began_during: bool,
+}
+
+impl<D: Door> CheckpointedPlayer<D> {
+    /// A player of `stream` beside `checkpointer`.
+    pub(crate) fn new(door: D, stream: YcsbStream, checkpointer: Checkpointer) -> Self {
+        Self { inner: RecordPlayer::new(door, stream), checkpointer, began_during: false }
+    }
+}
+
+impl<D: Door> Player for CheckpointedPlayer<D> {
+    fn step(&mut self, most: u64, tally: &mut Tally) -> u64 {
+        self.began_during = self.checkpointer.running.load(Relaxed);
+        self.inner.step(most, tally)
+    }
+
+    fn took(&mut self, took: Duration, tally: &mut Tally) {
+        let count = self.inner.last_reads();
+        if count == 0 {
+            return;
+        }
+        let during = self.began_during || self.checkpointer.running.load(Relaxed);
+        let reads = tally.reads.get_or_insert_default();
+        if during { &mut reads.during } else { &mut reads.outside }.record(took, count);
+    }
+}

@@ -1,0 +1,55 @@
+//! One slice of a system, where its threads are: operations, with checkpoints beside them if there are any, and the closing flush.
+
+use std::time::Instant;
+
+use super::checkpoint::Checkpointer;
+use crate::bench::crew::{Crew, Until};
+use crate::bench::door::Door;
+use crate::bench::error::BenchError;
+use crate::bench::tally::Slice;
+
+/// What a slice is played with.
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    /// Its length.
+    pub(crate) until: Until,
+    /// Operations asked for together.
+    pub(crate) batch: u32,
+    /// Whether there may be something to flush.
+    pub(crate) writes: bool,
+    /// Checkpoints, if there are any.
+    pub(crate) checkpointer: Option<&'a Checkpointer>,
+}
+
+impl Turn<'_> {
+    /// Plays it: `crew` operates, and `door` is flushed in between, if there are checkpoints, and at the end, whose time counts. What there is to flush at the
+    /// end can be looked at in `ended`.
+    ///
+    /// # Errors
+    /// Those of [`Crew::run`].
+    pub(crate) fn play<D: Door>(
+        &self,
+        crew: &mut Crew,
+        door: &mut D,
+        ended: impl FnOnce(&mut Slice),
+    ) -> Result<Slice, BenchError> {
+        let mut slice = match self.checkpointer {
+            None => Slice::of(&crew.run(self.until, self.batch)?),
+            Some(checkpointer) => {
+                let (tallies, checkpoints) =
+                    checkpointer.beside(door, || crew.run(self.until, self.batch))?;
+                Slice { checkpoints: Some(checkpoints), ..Slice::of(&tallies) }
+            }
+        };
+        ended(&mut slice);
+        if self.writes {
+            let begin = Instant::now();
+            if let Err(error) = door.flush() {
+                slice.errors += 1;
+                slice.first_error.get_or_insert_with(|| format!("flush: {error}"));
+            }
+            slice.add_flush(begin.elapsed());
+        }
+        Ok(slice)
+    }
+}

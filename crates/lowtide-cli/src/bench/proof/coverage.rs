@@ -1,0 +1,152 @@
+//! Which faults happened, what cuts of the power did, and which places that deal with faults were reached.
+//!
+//! A proof in which something never happened has proved nothing about it, so a long one fails for that, too.
+
+use std::collections::BTreeMap;
+
+use comfy_table::Table;
+use lowtide::faults::{Cut, Fault, FaultyDisk};
+use lowtide::{FaultSite, InjectOp, Pager};
+use serde::Serialize;
+
+use crate::table;
+
+/// See the module documentation.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Coverage {
+    faults: BTreeMap<(InjectOp, Fault), u64>,
+    sites: BTreeMap<FaultSite, u64>,
+    cuts: DiskRow,
+}
+
+/// What cuts did, as it stands in the JSON.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct DiskRow {
+    sectors_undecided: u64,
+    sectors_dropped: u64,
+    sectors_intermediate: u64,
+    sectors_kept: u64,
+    writes_torn: u64,
+    cuts_reordered: u64,
+    cuts_shortened: u64,
+}
+
+/// How often a kind of request suffered a fault, as it stands in the JSON.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct FaultRow {
+    op: &'static str,
+    fault: &'static str,
+    count: u64,
+}
+
+/// How often a place was reached, as it stands in the JSON.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct SiteRow {
+    site: &'static str,
+    count: u64,
+}
+
+const fn name_of(op: InjectOp) -> &'static str {
+    match op {
+        InjectOp::Read => "read",
+        InjectOp::Write => "write",
+        InjectOp::Sync => "sync",
+        InjectOp::Extend => "extend",
+        _ => "other",
+    }
+}
+
+impl Coverage {
+    /// Adds what a disk did.
+    pub(super) fn add_disk(&mut self, disk: &FaultyDisk) {
+        for (key, count) in disk.hits() {
+            *self.faults.entry(key).or_default() += count;
+        }
+    }
+
+    /// Adds what a pager did about it.
+    pub(super) fn add_pager(&mut self, pager: &Pager) {
+        for (site, count) in pager.fault_sites() {
+            *self.sites.entry(site).or_default() += count;
+        }
+    }
+
+    /// Adds a cut of the power.
+    pub(super) fn add_cut(&mut self, cut: Cut) {
+        let cuts = &mut self.cuts;
+        cuts.sectors_undecided += cut.undecided;
+        cuts.sectors_dropped += cut.dropped;
+        cuts.sectors_intermediate += cut.intermediate;
+        cuts.sectors_kept += cut.kept;
+        cuts.writes_torn += cut.torn;
+        cuts.cuts_reordered += u64::from(cut.reordered);
+        cuts.cuts_shortened += u64::from(cut.shortened);
+    }
+
+    /// What never happened.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let faults = self.faults.iter().filter(|(_, count)| **count == 0);
+        let faults = faults.map(|((op, fault), _)| format!("{} {fault}", name_of(*op)));
+        let sites = self.sites.iter().filter(|(_, count)| **count == 0).map(|(site, _)| site.to_string());
+        let cuts = [
+            (self.cuts.sectors_dropped, "a dropped sector"),
+            (self.cuts.sectors_intermediate, "a sector of an older write"),
+            (self.cuts.sectors_kept, "a kept sector"),
+            (self.cuts.writes_torn, "a torn write"),
+            (self.cuts.cuts_reordered, "writes out of order"),
+            (self.cuts.cuts_shortened, "an older length"),
+        ];
+        let cuts = cuts.into_iter().filter(|(count, _)| *count == 0).map(|(_, what)| what.to_owned());
+        faults.chain(sites).chain(cuts).collect()
+    }
+
+    /// For people: a table of faults, one of places, and a line about cuts.
+    pub(super) fn tables(&self) -> [String; 3] {
+        let ops = [InjectOp::Read, InjectOp::Write, InjectOp::Sync, InjectOp::Extend];
+        let mut faults: Table = table::new(&["fault", "read", "write", "sync", "extend"], 1);
+        for fault in Fault::of(InjectOp::Write) {
+            let counts = ops.map(|op| match self.faults.get(&(op, *fault)) {
+                Some(count) => table::thousands(*count as f64),
+                None => "-".to_owned(),
+            });
+            faults.add_row(std::iter::once(fault.to_string()).chain(counts));
+        }
+        let mut sites: Table = table::new(&["place that deals with a fault", "reached"], 1);
+        for (site, count) in &self.sites {
+            sites.add_row([site.to_string(), table::thousands(*count as f64)]);
+        }
+        let cuts = &self.cuts;
+        let cuts = format!(
+            "cuts: {} sectors undecided, of which {} lost all, {} kept an older write, {} kept all; {} writes torn; {} cuts with writes \
+             out of order, {} with an older length",
+            cuts.sectors_undecided,
+            cuts.sectors_dropped,
+            cuts.sectors_intermediate,
+            cuts.sectors_kept,
+            cuts.writes_torn,
+            cuts.cuts_reordered,
+            cuts.cuts_shortened
+        );
+        [faults.to_string(), sites.to_string(), cuts]
+    }
+
+    /// For the JSON.
+    pub(super) fn disk_row(&self) -> DiskRow {
+        self.cuts.clone()
+    }
+
+    /// For the JSON.
+    pub(super) fn fault_rows(&self) -> Vec<FaultRow> {
+        let row = |(&(op, fault), &count): (&(InjectOp, Fault), &u64)| FaultRow {
+            op: name_of(op),
+            fault: fault.name(),
+            count,
+        };
+        self.faults.iter().map(row).collect()
+    }
+
+    /// For the JSON.
+    pub(super) fn site_rows(&self) -> Vec<SiteRow> {
+        self.sites.iter().map(|(site, &count)| SiteRow { site: site.name(), count }).collect()
+    }
+}

@@ -1,0 +1,256 @@
+//! `bench crash`: processes that are killed, and the file they leave.
+//!
+//! Each cycle starts a process (`victim.rs`) whose threads write records to one file under a small budget, lets it write for a random time, and kills it by SIGKILL. Then the
+//! file is read and compared with what the process had said was durable. The next cycle goes on with the file.
+//!
+//! A killed process takes nothing with it that the kernel had: this finds acknowledgements that come before the write, and pages that are lost, torn or
+//! mixed up by their own machinery. What the kernel itself may lose, `bench power-cut` plays.
+
+use std::collections::HashMap;
+use std::fs::{File, TryLockError};
+use std::io::{self, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use lowtide::{IoEngine, Size};
+use lowtide_sys::file as facts;
+use lowtide_workload::SplitMix64;
+
+use super::files::Files;
+use super::layout::Layout;
+use super::ledger::{Findings, Ledger};
+use super::victim::{Message, VictimArgs};
+use super::{Proof, Setting, Tally, conclude};
+use crate::bench::args::BenchArgs;
+use crate::bench::datafile::Depot;
+use crate::bench::error::BenchError;
+use crate::bench::options;
+use crate::progress::{Patient, Unit};
+use crate::{interrupt, out};
+
+/// Kills when nothing is said.
+const CYCLES: u64 = 1000;
+/// Threads when nothing is said.
+const THREADS: u32 = 8;
+/// The budget when nothing is said.
+const MAX_BYTES: u64 = 512 << 10;
+/// The file as a multiple of the budget when nothing is said.
+const SCALE: f64 = 4.0;
+/// How long a process writes at most, in microseconds.
+const LIFE_US: u64 = 60_000;
+/// How long a process may take to begin.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often a wait looks for Ctrl-C.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Runs the proof.
+///
+/// # Errors
+/// Any [`BenchError`]; [`BenchError::Broken`] for a promise that was not kept.
+pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
+    let max_bytes = options::max_option(args)?.unwrap_or(MAX_BYTES);
+    // A little more than whole pages, so that the end of the file is no whole page.
+    let bytes = options::grain((max_bytes as f64 * options::scale(args, SCALE)?) as u64) + 1600;
+    let threads = args.threads_or(THREADS);
+    let layout = Layout::new(bytes);
+    if layout.slots() < threads as usize {
+        return Err(BenchError::usage(
+            format!("{threads} threads have more than the {} records of the file", layout.slots()),
+            "lower --threads, or raise --max",
+        ));
+    }
+    let depot = Depot::open(args.dir.as_deref(), false, args.locking())?;
+    let scratch = depot.scratch("crash")?;
+    let files = Files::beside(scratch.path());
+    let path = files.now.as_path();
+    let made = File::create(path).and_then(|file| file.set_len(bytes));
+    made.map_err(|source| BenchError::file("make", path, source))?;
+
+    let policy = options::policies(args)[0];
+    let engine = IoEngine::from(args.io);
+    let setting = Setting {
+        proof: Proof::Crash,
+        policy: policy.to_string(),
+        max_bytes,
+        data_bytes: bytes,
+        threads,
+        seed: args.seed,
+        file_system: facts::fs_name(path).unwrap_or_else(|_| "unknown".into()),
+        io: engine.to_string(),
+    };
+    let cycles = args.cycles.unwrap_or(CYCLES);
+    out::line(format_args!(
+        "crash: {threads} threads write records to {} of file under a budget of {}, and are killed {cycles} times; seed {}",
+        Size::new(bytes),
+        Size::new(max_bytes),
+        args.seed
+    ));
+    let began = Instant::now();
+    let mut progress = Patient::new("killing", Unit::Steps, cycles);
+    let mut rng = SplitMix64::new(args.seed);
+    let mut ledger = Ledger::new(&layout);
+    let mut tally = Tally::default();
+    for cycle in 0..cycles {
+        interrupt::check(|| format!("killing writers ({cycle} times so far)"))?;
+        progress.set(cycle);
+        let victim = VictimArgs {
+            path: path.to_owned(),
+            bytes,
+            max: Size::new(max_bytes),
+            threads: threads as usize,
+            seed: args.seed,
+            cycle,
+            policy,
+            io: engine,
+        };
+        let said = kill_one(&victim, Duration::from_micros(rng.below(LIFE_US)))?;
+        promise(&layout, &victim, &said, &mut ledger, &mut tally);
+        let found = verify(path, &layout, &victim, &mut ledger)?;
+        tally.findings.add(found);
+        tally.cycles += 1;
+    }
+    drop(progress);
+    conclude(args, &setting, &tally, began.elapsed().as_secs_f64(), None)
+}
+
+/// A process that ends with whoever holds it, and is waited for.
+struct Victim(Child);
+
+impl Victim {
+    /// Kills it. Returns whether it was alive until then.
+    fn kill(&mut self) -> io::Result<bool> {
+        self.0.kill()?;
+        Ok(self.0.wait()?.signal() == Some(9))
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}
+
+/// Starts a process, lets it write for a time, and kills it. Returns what it said.
+fn kill_one(args: &VictimArgs, life: Duration) -> Result<Vec<Message>, BenchError> {
+    let broken = |what: &str| {
+        let what = what.to_owned();
+        move |error: io::Error| BenchError::Peer { peer: "crash-writer", what: format!("{what}: {error}") }
+    };
+    let program = std::env::current_exe().map_err(broken("cannot be started"))?;
+    let child = Command::new(program)
+        .args(args.to_args())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        // Ctrl-C at a terminal goes to the whole process group; ending it is the bench's task.
+        .process_group(0)
+        .spawn()
+        .map_err(broken("cannot be started"))?;
+    let mut victim = Victim(child);
+    let mut pipe =
+        victim.0.stdout.take().ok_or_else(|| broken("has no pipe")(io::ErrorKind::Other.into()))?;
+    let (send, receive) = channel();
+    // The pipe is emptied while the process writes, or the process would wait.
+    let listener = std::thread::spawn(move || {
+        let mut said = Vec::new();
+        while let Some(message) = Message::receive(&mut pipe)? {
+            if message == Message::Begun {
+                // Nobody may wait any more.
+                let _ = send.send(());
+            }
+            said.push(message);
+        }
+        io::Result::Ok(said)
+    });
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match receive.recv_timeout(POLL) {
+            Ok(()) => break,
+            Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {
+                interrupt::check(|| "starting a writer".into())?;
+            }
+            Err(_) => {
+                let what = "did not begin; its reason is above".to_owned();
+                return Err(BenchError::Peer { peer: "crash-writer", what });
+            }
+        }
+    }
+    std::thread::sleep(life);
+    let was_alive = victim.kill().map_err(broken("cannot be killed"))?;
+    let said = listener.join().map_err(|_| BenchError::Worker)?.map_err(broken("cannot be heard"))?;
+    if !was_alive {
+        let what = "ended before it was killed; its reason is above".to_owned();
+        return Err(BenchError::Peer { peer: "crash-writer", what });
+    }
+    Ok(said)
+}
+
+/// Enters what a process said into the ledger.
+fn promise(layout: &Layout, victim: &VictimArgs, said: &[Message], ledger: &mut Ledger, tally: &mut Tally) {
+    // By thread: how many of its records were played back, and the last of them in each slot.
+    let mut played: Vec<(u64, HashMap<usize, u64>)> = vec![Default::default(); victim.threads];
+    // Messages of a thread are in its order, so a slot never goes back.
+    for message in said {
+        let (thread, n, only) = match *message {
+            Message::Begun => continue,
+            Message::Flushed { thread, n } => (thread, n, None),
+            Message::FlushedSlot { thread, slot, n } => (thread, n, Some(slot)),
+        };
+        let part = victim.part(thread);
+        let (until, last) = &mut played[thread];
+        for n in *until + 1..=n {
+            last.insert(part.slot(layout, n), part.number(n));
+        }
+        tally.flushes += 1;
+        tally.writes += n - *until;
+        *until = n;
+        match only {
+            Some(slot) => {
+                if let Some(number) = last.get(&slot) {
+                    ledger.promise(layout, slot, *number);
+                }
+            }
+            None => {
+                for (slot, number) in last.iter() {
+                    ledger.promise(layout, *slot, *number);
+                }
+            }
+        }
+    }
+}
+
+/// Reads the file when nothing of a killed process is under way any more. The kernel ends what it had in flight after the process is gone,
+/// and then lets go of its lock.
+fn read_when_quiet(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let deadline = Instant::now() + PATIENCE;
+    while let Err(error) = file.try_lock() {
+        match error {
+            TryLockError::WouldBlock if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(1))
+            }
+            error => return Err(error.into()),
+        }
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Compares the file with the ledger.
+fn verify(
+    path: &Path,
+    layout: &Layout,
+    victim: &VictimArgs,
+    ledger: &mut Ledger,
+) -> Result<Findings, BenchError> {
+    let file = read_when_quiet(path).map_err(|source| BenchError::file("read", path, source))?;
+    let begun = |slot: usize, number| victim.part(slot % victim.threads).begun(layout, slot, number);
+    let mut findings = ledger.settle(layout, &file, begun);
+    if let Some(first) = &mut findings.first {
+        *first = format!("kill {}: {first}", victim.cycle);
+    }
+    Ok(findings)
+}

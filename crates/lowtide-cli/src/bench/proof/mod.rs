@@ -1,0 +1,216 @@
+//! `lowtide bench` as a proof: killed, cut off and lied to, without losing a byte that was called durable.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `layout` | records of all sizes, and the pieces that a disk writes whole |
+//! | `ledger` | what must be in the file, and comparing it with what is there |
+//! | `writer` | a thread that writes, reads, flushes, and knows what it was promised |
+//! | `crash`, `victim` | processes that are killed, and the file they leave |
+//! | `cut`, `weather` | pagers whose power is cut, and what their disk does before |
+//! | `files` | where they are |
+//! | `coverage` | which faults happened, and which places that deal with them were reached |
+//!
+//! # What is promised, and what is checked
+//!
+//! When a flush returns well, every byte whose `write_at` had returned before it began is on the disk. What was written later may be there
+//! or not, whole or in part: a disk writes sectors of 512 bytes whole, and no more than that. So a record that lies in several sectors may be old in one and
+//! new in another after a crash. Each sector's piece of a record therefore says whose it is and how new, and has bytes that only it has.
+//! A piece is *lost* when it is older than what was promised, and *wrong* when it is none that was ever written there.
+
+mod coverage;
+mod crash;
+mod cut;
+mod files;
+mod layout;
+mod ledger;
+pub(crate) mod victim;
+mod weather;
+mod writer;
+
+use lowtide_sys::probe::Probe;
+use serde::Serialize;
+
+use super::args::BenchArgs;
+use super::error::BenchError;
+use crate::json::Report;
+use crate::out;
+use ledger::Findings;
+
+/// A proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// Processes that are killed.
+    Crash,
+    /// Disks whose power is cut.
+    PowerCut,
+}
+
+impl Proof {
+    /// All of them, in the order in which they are listed.
+    pub(crate) const ALL: [Self; 2] = [Self::Crash, Self::PowerCut];
+
+    /// The name.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Crash => "crash",
+            Self::PowerCut => "power-cut",
+        }
+    }
+
+    /// One line about it, for listings.
+    pub(crate) const fn description(self) -> &'static str {
+        match self {
+            Self::Crash => "writers killed by SIGKILL at random moments: no flushed byte may be lost",
+            Self::PowerCut => "a disk that fails, hangs and loses power: no flushed byte may be lost",
+        }
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Any [`BenchError`]; [`BenchError::Broken`] for a promise that was not kept.
+    pub(super) fn run(self, args: &BenchArgs) -> Result<(), BenchError> {
+        super::options::refuse_misplaced(args, super::args::Target::Proof(self))?;
+        match self {
+            Self::Crash => crash::run(args),
+            Self::PowerCut => cut::run(args),
+        }
+    }
+}
+
+/// What is known of the machine.
+#[derive(Debug, Serialize)]
+struct Machine {
+    kernel: String,
+    cpus: usize,
+    cpu_model: String,
+    file_system: String,
+    io: String,
+}
+
+/// A proof's result, as it stands in the JSON.
+#[derive(Debug, Serialize)]
+struct ProofRow {
+    workload: &'static str,
+    world: &'static str,
+    system: &'static str,
+    policy: String,
+    max_bytes: u64,
+    data_bytes: u64,
+    threads: u32,
+    seed: u64,
+    seconds: f64,
+    /// Kills, or cuts of the power.
+    cycles: u64,
+    writes: u64,
+    reads: u64,
+    /// Flushes that returned well.
+    flushes: u64,
+    /// Operations that ended in an error, which on a failing disk they may.
+    refused: u64,
+    /// Bytes compared with what must be there.
+    verified_bytes: u64,
+    lost_bytes: u64,
+    wrong_bytes: u64,
+    /// Records found old in one sector and new in another, which is allowed.
+    torn_records: u64,
+    errors: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk: Option<coverage::DiskRow>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    faults: Vec<coverage::FaultRow>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sites: Vec<coverage::SiteRow>,
+}
+
+/// What a proof has counted.
+#[derive(Clone, Debug, Default)]
+struct Tally {
+    cycles: u64,
+    writes: u64,
+    reads: u64,
+    flushes: u64,
+    refused: u64,
+    findings: Findings,
+}
+
+/// How a proof was made.
+#[derive(Clone, Debug)]
+struct Setting {
+    proof: Proof,
+    policy: String,
+    max_bytes: u64,
+    data_bytes: u64,
+    threads: u32,
+    seed: u64,
+    file_system: String,
+    io: String,
+}
+
+/// Prints what follows from the counts, and writes the JSON.
+///
+/// # Errors
+/// [`BenchError::Broken`] if a promise was not kept, after the JSON was written; those of writing it.
+fn conclude(
+    args: &BenchArgs,
+    setting: &Setting,
+    tally: &Tally,
+    seconds: f64,
+    coverage: Option<&coverage::Coverage>,
+) -> Result<(), BenchError> {
+    let probe = Probe::ask();
+    let machine = Machine {
+        kernel: probe.kernel,
+        cpus: probe.cpus,
+        cpu_model: probe.cpu_model,
+        file_system: setting.file_system.clone(),
+        io: setting.io.clone(),
+    };
+    let found = &tally.findings;
+    let row = ProofRow {
+        workload: setting.proof.name(),
+        world: "real",
+        system: "lowtide",
+        policy: setting.policy.clone(),
+        max_bytes: setting.max_bytes,
+        data_bytes: setting.data_bytes,
+        threads: setting.threads,
+        seed: setting.seed,
+        seconds,
+        cycles: tally.cycles,
+        writes: tally.writes,
+        reads: tally.reads,
+        flushes: tally.flushes,
+        refused: tally.refused,
+        verified_bytes: found.verified,
+        lost_bytes: found.lost,
+        wrong_bytes: found.wrong,
+        torn_records: found.torn,
+        errors: found.lost + found.wrong,
+        disk: coverage.map(coverage::Coverage::disk_row),
+        faults: coverage.map_or(Vec::new(), coverage::Coverage::fault_rows),
+        sites: coverage.map_or(Vec::new(), coverage::Coverage::site_rows),
+    };
+    let what = match setting.proof {
+        Proof::Crash => "kills",
+        Proof::PowerCut => "power cuts",
+    };
+    out::line(format_args!(
+        "{} {what} in {seconds:.1} s: {} writes, {} reads, {} flushes; {} operations refused by the disk",
+        tally.cycles, tally.writes, tally.reads, tally.flushes, tally.refused
+    ));
+    out::line(format_args!(
+        "{} bytes verified: {} lost, {} wrong; {} records torn between sectors, which is allowed",
+        found.verified, found.lost, found.wrong, found.torn
+    ));
+    Report::new(&machine, vec![row]).seeded(setting.seed).write(args.json.as_deref())?;
+    match &found.first {
+        None => Ok(()),
+        Some(first) => Err(BenchError::Broken {
+            proof: setting.proof.name(),
+            lost: found.lost,
+            wrong: found.wrong,
+            first: first.clone(),
+        }),
+    }
+}

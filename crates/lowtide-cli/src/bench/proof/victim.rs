@@ -1,0 +1,208 @@
+//! `lowtide crash-writer`: the process that is killed.
+//!
+//! It says on standard output that its threads begin to write, and then what each flush has promised: messages of 24 bytes,
+//! each written by one call, which a pipe takes whole or not at all. It goes on until it is killed, or until standard output is closed.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use clap::Args;
+use lowtide::{IoEngine, OpenOptions, Pager, Policy, Size};
+
+use super::layout::Layout;
+use super::ledger::Ledger;
+use super::writer::{Part, Step, Writer};
+
+/// What the process is to do; made by `lowtide bench crash`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct VictimArgs {
+    /// The file
+    pub(crate) path: PathBuf,
+    /// Its bytes
+    #[arg(long)]
+    pub(crate) bytes: u64,
+    /// The budget
+    #[arg(long)]
+    pub(crate) max: Size,
+    /// Threads
+    #[arg(long)]
+    pub(crate) threads: usize,
+    /// Seed of the proof
+    #[arg(long)]
+    pub(crate) seed: u64,
+    /// Number of the cycle
+    #[arg(long)]
+    pub(crate) cycle: u64,
+    /// Reclaim policy
+    #[arg(long)]
+    pub(crate) policy: Policy,
+    /// I/O engine
+    #[arg(long)]
+    pub(crate) io: IoEngine,
+}
+
+impl VictimArgs {
+    /// As a command line.
+    pub(super) fn to_args(&self) -> Vec<std::ffi::OsString> {
+        let mut args = vec!["crash-writer".into(), self.path.clone().into()];
+        let rest = [
+            ("--bytes", self.bytes.to_string()),
+            ("--max", self.max.to_string()),
+            ("--threads", self.threads.to_string()),
+            ("--seed", self.seed.to_string()),
+            ("--cycle", self.cycle.to_string()),
+            ("--policy", self.policy.to_string()),
+            ("--io", self.io.to_string()),
+        ];
+        args.extend(rest.into_iter().flat_map(|(name, value)| [name.into(), value.into()]));
+        args
+    }
+
+    /// A thread of the process.
+    pub(super) const fn part(&self, thread: usize) -> Part {
+        Part { seed: self.seed, cycle: self.cycle, thread, threads: self.threads }
+    }
+}
+
+/// What the process says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// The threads begin.
+    Begun,
+    /// A thread's first so many records are durable.
+    Flushed {
+        /// The thread.
+        thread: usize,
+        /// So many.
+        n: u64,
+    },
+    /// What is in one slot of a thread's first so many records is.
+    FlushedSlot {
+        /// The thread.
+        thread: usize,
+        /// The slot.
+        slot: usize,
+        /// So many.
+        n: u64,
+    },
+}
+
+impl Message {
+    const BYTES: usize = 24;
+
+    fn to_bytes(self) -> [u8; Self::BYTES] {
+        let words = match self {
+            Self::Begun => [0, 0, 0],
+            Self::Flushed { thread, n } => [1 << 32 | thread as u64, 0, n],
+            Self::FlushedSlot { thread, slot, n } => [2 << 32 | thread as u64, slot as u64, n],
+        };
+        let mut bytes = [0; Self::BYTES];
+        for (to, word) in bytes.chunks_mut(8).zip(words) {
+            to.copy_from_slice(&u64::to_le_bytes(word));
+        }
+        bytes
+    }
+
+    /// The next message, or `None` at the end.
+    ///
+    /// # Errors
+    /// Those of the pipe; [`InvalidData`](io::ErrorKind::InvalidData) for what is no message.
+    pub(super) fn receive(from: &mut impl Read) -> io::Result<Option<Self>> {
+        let mut bytes = [0; Self::BYTES];
+        match from.read_exact(&mut bytes) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let word = |index: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[8 * index..][..8]);
+            u64::from_le_bytes(word)
+        };
+        let thread = (word(0) & 0xFFFF_FFFF) as usize;
+        match word(0) >> 32 {
+            0 => Ok(Some(Self::Begun)),
+            1 => Ok(Some(Self::Flushed { thread, n: word(2) })),
+            2 => Ok(Some(Self::FlushedSlot { thread, slot: word(1) as usize, n: word(2) })),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+fn say(message: Message) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(&message.to_bytes())?;
+    out.flush()
+}
+
+/// Writes until killed.
+///
+/// # Errors
+/// What should not have happened, in words.
+pub(crate) fn run(args: &VictimArgs) -> Result<(), String> {
+    // The bench may be killed before it kills this process.
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    let layout = Layout::new(args.bytes);
+    let file = std::fs::read(&args.path).map_err(|error| error.to_string())?;
+    let mut ledger = Ledger::new(&layout);
+    // What the file holds was verified by the parent.
+    drop(ledger.settle(&layout, &file, |_, _| true));
+    let pager = Pager::builder().max(args.max).policy(args.policy).io_engine(args.io).build();
+    let pager = pager.map_err(|error| error.to_string())?;
+    let view = OpenOptions::new().write(true).open(&pager, &args.path).map_err(|error| error.to_string())?;
+    let stop = AtomicBool::new(false);
+    say(Message::Begun).map_err(|error| error.to_string())?;
+    let play = |thread: usize| -> Result<(), String> {
+        let mut writer = Writer::new(&layout, view.clone(), args.part(thread));
+        while !stop.load(Relaxed) {
+            let said = match writer.step(&ledger) {
+                Step::Wrote | Step::Read => Ok(()),
+                Step::Flushed(n) => say(Message::Flushed { thread, n }),
+                Step::FlushedSlot(slot, n) => say(Message::FlushedSlot { thread, slot, n }),
+                Step::Refused(error) => return Err(error.to_string()),
+                Step::Wrong(_, what) => return Err(what),
+            };
+            if said.is_err() {
+                // The bench is gone.
+                break;
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..args.threads)
+            .map(|thread| {
+                let (play, stop) = (&play, &stop);
+                scope.spawn(move || {
+                    let ended = play(thread);
+                    stop.store(true, Relaxed);
+                    ended
+                })
+            })
+            .collect();
+        let ends = threads.into_iter().map(|thread| thread.join().unwrap_or(Err("a thread panicked".into())));
+        ends.collect::<Result<Vec<()>, String>>().map(drop)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_survive_the_pipe() {
+        let messages = [
+            Message::Begun,
+            Message::Flushed { thread: 7, n: u64::MAX },
+            Message::FlushedSlot { thread: 1, slot: 12345, n: 9 },
+        ];
+        let mut pipe: Vec<u8> = messages.iter().flat_map(|message| message.to_bytes()).collect();
+        pipe.extend([1, 2, 3]);
+        let mut from = &pipe[..];
+        for message in messages {
+            assert_eq!(Message::receive(&mut from).unwrap(), Some(message));
+        }
+        assert_eq!(Message::receive(&mut from).unwrap(), None, "a message that was cut off is none");
+    }
+}

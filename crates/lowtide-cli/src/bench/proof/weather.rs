@@ -1,0 +1,43 @@
+//! What the disk does in one cycle, before its power is cut.
+//!
+//! A disk that only fails finds other bugs than one that only comes late, and most bugs need quiet around them. So each cycle has a weather
+//! of its own. Hanging requests cost the deadline of whoever waits, so there are few.
+
+use lowtide::InjectOp::{Extend, Read, Sync, Write};
+use lowtide::faults::{Fault, Plan};
+use lowtide_workload::SplitMix64;
+
+use crate::bench::args::Sabotage;
+
+/// The plan of a cycle.
+pub(super) fn plan(rng: &mut SplitMix64, sabotage: Option<Sabotage>) -> Plan {
+    let plan = match sabotage {
+        Some(Sabotage::LostSync) => return Plan::new().every(Sync, 3, Fault::Lie),
+        Some(Sabotage::LostWrite) => return Plan::new().every(Write, 25, Fault::Lie),
+        None => Plan::new(),
+    };
+    let plan = match rng.below(32) {
+        // Nothing but the cut.
+        0..6 => plan,
+        // Out of order and in parts.
+        6..14 => plan
+            .every(Write, 3, Fault::Late)
+            .every(Write, 4, Fault::Short)
+            .every(Read, 5, Fault::Late)
+            .every(Read, 3, Fault::Short)
+            .every(Sync, 2, Fault::Late),
+        // Writes fail.
+        14..20 => plan.every(Write, 9, Fault::Eio).every(Write, 5, Fault::Late),
+        // Syncs fail.
+        20..25 => plan.every(Sync, 2, Fault::Eio).every(Write, 7, Fault::Late),
+        // The file system is full, or read-only, or the device is broken, and nothing gets through.
+        25 => plan.every(Write, 1, Fault::Enospc).every(Extend, 1, Fault::Enospc),
+        26 => plan.every(Write, 2, Fault::Edquot).every(Extend, 2, Fault::Edquot),
+        27 => plan.every(Write, 1, Fault::Erofs).every(Sync, 1, Fault::Erofs),
+        // It stops answering.
+        28 => plan.every(Write, 31, Fault::Hang).every(Sync, 4, Fault::Hang),
+        // Everything at once.
+        _ => plan.sometimes(Read, 40).sometimes(Write, 20).sometimes(Sync, 4).sometimes(Extend, 3),
+    };
+    plan.seed(rng.next_u64())
+}

@@ -1,0 +1,255 @@
+//! A slowed device: delays and a bandwidth that the runtime's requests meet on top of what the real device does.
+//!
+//! A *delay* is a property of each request: requests wait side by side, as in the delay mapper of a kernel, and a device with a delay of one second
+//! still takes any number of them at once. A *bandwidth* is a property of the device: requests of one kind queue behind each other, each for as
+//! long as its bytes take. Both are met by lowtide's own requests alone (`lowtide::Inject`), so nothing that goes another way can be compared with.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use lowtide::{Inject, InjectOp, Request, Size, Verdict};
+use thiserror::Error;
+
+use super::args::{BenchArgs, Target};
+use super::error::BenchError;
+use super::write::Writing;
+
+/// How long each write takes in `dd-oom`, as in the published reproducer (`fault-and-writeback.md` B12).
+const OOM_DELAY: Duration = Duration::from_secs(1);
+
+/// A time with its unit: `500us`, `2ms`, `1.5s`. Less than a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(pub(crate) Duration);
+
+/// What is no time.
+#[derive(Debug, Error)]
+#[error("`{0}` is no time; write a number and us, ms or s, such as 10ms")]
+pub(crate) struct BadSpan(String);
+
+impl FromStr for Span {
+    type Err = BadSpan;
+
+    fn from_str(text: &str) -> Result<Self, BadSpan> {
+        let bad = || BadSpan(text.to_owned());
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(bad)?;
+        let (number, unit) = text.split_at(end);
+        let unit = match unit {
+            "us" | "µs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            _ => return Err(bad()),
+        };
+        let seconds = number.parse::<f64>().map_err(|_| bad())? * unit;
+        if seconds >= 86_400.0 {
+            return Err(bad());
+        }
+        Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| bad())
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+/// A kind of request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+    /// Syncs.
+    Sync,
+}
+
+impl Kind {
+    const NAMES: [(&str, Self); 3] = [("read", Self::Read), ("write", Self::Write), ("sync", Self::Sync)];
+
+    const fn name(self) -> &'static str {
+        Self::NAMES[self as usize].0
+    }
+
+    /// The kind of a request, if it goes to the device.
+    const fn of(op: InjectOp) -> Option<Self> {
+        match op {
+            InjectOp::Read => Some(Self::Read),
+            InjectOp::Write => Some(Self::Write),
+            InjectOp::Sync => Some(Self::Sync),
+            _ => None,
+        }
+    }
+}
+
+/// `read=2ms`, or `write=50M`: a value for one kind of request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct For<T> {
+    kind: Kind,
+    value: T,
+}
+
+/// What is no value for a kind.
+#[derive(Debug, Error)]
+pub(crate) enum BadFor {
+    /// The kind.
+    #[error("`{0}` names no kind of request; write read=, write= or sync= before the value")]
+    Kind(String),
+    /// The value.
+    #[error("{0}")]
+    Value(String),
+}
+
+impl<T: FromStr<Err: fmt::Display>> FromStr for For<T> {
+    type Err = BadFor;
+
+    fn from_str(text: &str) -> Result<Self, BadFor> {
+        let known = |name: &str| Kind::NAMES.into_iter().find(|(known, _)| *known == name);
+        let (kind, value) = text
+            .split_once('=')
+            .and_then(|(name, value)| Some((known(name)?.1, value)))
+            .ok_or_else(|| BadFor::Kind(text.to_owned()))?;
+        let value = value.parse().map_err(|error: T::Err| BadFor::Value(error.to_string()))?;
+        Ok(Self { kind, value })
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for For<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.kind.name(), self.value)
+    }
+}
+
+/// What a device is slowed by; nothing by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Slowness {
+    delays: Vec<For<Span>>,
+    bandwidths: Vec<For<Size>>,
+}
+
+impl Slowness {
+    /// What the options say; if they say nothing, what the workload is about.
+    ///
+    /// # Errors
+    /// [`BenchError::Usage`] for a bandwidth that moves nothing, or of syncs, which move nothing.
+    pub(crate) fn of(args: &BenchArgs) -> Result<Self, BenchError> {
+        let (delays, bandwidths) = (args.device_delay.clone(), args.device_bandwidth.clone());
+        for bandwidth in &bandwidths {
+            if bandwidth.kind == Kind::Sync || bandwidth.value.is_max() || bandwidth.value.bytes() == 0 {
+                return Err(BenchError::usage(
+                    format!("--device-bandwidth {bandwidth} is not possible"),
+                    "give bytes a second for reads or writes, such as write=50M",
+                ));
+            }
+        }
+        let slowness = Self { delays, bandwidths };
+        if slowness.is_none() && args.workload == Target::Writing(Writing::DdOom) {
+            let delay = For { kind: Kind::Write, value: Span(OOM_DELAY) };
+            return Ok(Self { delays: vec![delay], ..slowness });
+        }
+        Ok(slowness)
+    }
+
+    /// Whether the device is as it is.
+    pub(crate) const fn is_none(&self) -> bool {
+        self.delays.is_empty() && self.bandwidths.is_empty()
+    }
+
+    /// A device that is slowed by this.
+    pub(crate) fn device(&self) -> SlowDevice {
+        let now = Instant::now();
+        let mut device =
+            SlowDevice { delay: [Duration::ZERO; 3], bytes_per_s: [None; 3], idle_at: Mutex::new([now; 3]) };
+        for delay in &self.delays {
+            device.delay[delay.kind as usize] = delay.value.0;
+        }
+        for bandwidth in &self.bandwidths {
+            device.bytes_per_s[bandwidth.kind as usize] = Some(bandwidth.value.bytes());
+        }
+        device
+    }
+}
+
+impl fmt::Display for Slowness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let delays = self.delays.iter().map(|delay| format!("delay {delay}"));
+        let bandwidths = self.bandwidths.iter().map(|bandwidth| format!("bandwidth {bandwidth}/s"));
+        f.write_str(&delays.chain(bandwidths).collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// A device that takes longer than the real one.
+#[derive(Debug)]
+pub(crate) struct SlowDevice {
+    /// By kind.
+    delay: [Duration; 3],
+    /// By kind.
+    bytes_per_s: [Option<u64>; 3],
+    /// By kind: when all requests so far have had their turn.
+    idle_at: Mutex<[Instant; 3]>,
+}
+
+impl SlowDevice {
+    /// How much later a request of `len` bytes may begin, which comes `now`.
+    fn wait(&self, kind: Kind, len: u64, now: Instant) -> Duration {
+        let kind = kind as usize;
+        let queued = self.bytes_per_s[kind].map_or(Duration::ZERO, |rate| {
+            let mut idle_at = self.idle_at.lock().unwrap_or_else(PoisonError::into_inner);
+            let end = idle_at[kind].max(now) + Duration::from_secs_f64(len as f64 / rate as f64);
+            idle_at[kind] = end;
+            end - now
+        });
+        queued + self.delay[kind]
+    }
+}
+
+impl Inject for SlowDevice {
+    fn before(&self, request: &Request<'_>) -> Verdict {
+        let wait =
+            Kind::of(request.op).map_or(Duration::ZERO, |kind| self.wait(kind, request.len, Instant::now()));
+        if wait.is_zero() { Verdict::Pass } else { Verdict::Later(wait) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_need_a_unit() {
+        for (text, micros) in [("500us", 500), ("500µs", 500), ("2ms", 2000), ("1.5s", 1_500_000), ("0s", 0)]
+        {
+            assert_eq!(text.parse::<Span>().unwrap().0, Duration::from_micros(micros), "{text}");
+        }
+        for text in ["", "5", "ms", "-1s", "1..2s", "5h", "1e3s", "100000s"] {
+            assert!(text.parse::<Span>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_value_belongs_to_a_kind() {
+        let delay: For<Span> = "write=10ms".parse().unwrap();
+        assert_eq!((delay.kind, delay.to_string().as_str()), (Kind::Write, "write=10ms"));
+        for (text, word) in [("10ms", "read="), ("trim=10ms", "trim"), ("read=fast", "fast")] {
+            let error = text.parse::<For<Span>>().unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+        assert!("write=50M".parse::<For<Size>>().is_ok());
+    }
+
+    #[test]
+    fn delays_run_side_by_side_and_bandwidth_one_after_the_other() {
+        let slowness = Slowness {
+            delays: vec!["read=2ms".parse().unwrap()],
+            bandwidths: vec!["write=1M".parse().unwrap()],
+        };
+        let (device, now) = (slowness.device(), Instant::now());
+        let ms = |kind, len| device.wait(kind, len, now).as_millis();
+        assert_eq!([ms(Kind::Read, 4096), ms(Kind::Read, 1 << 20)], [2, 2]);
+        assert_eq!([ms(Kind::Write, 1 << 19), ms(Kind::Write, 1 << 19)], [500, 1000]);
+        assert_eq!(ms(Kind::Sync, 0), 0);
+        assert_eq!(slowness.to_string(), "delay read=2ms, bandwidth write=1M/s");
+    }
+}

@@ -1,0 +1,189 @@
+//! One file to be written: the loop that all systems share, and the proof that the file is right.
+//!
+//! The clock runs from before the first piece is fetched to after the flush, so that a system gains nothing by leaving its writing to later. The proof is
+//! outside the clock: the file is read back through a descriptor of its own, after the kernel's page cache of it was dropped, and
+//! every record must be there with its key and checksum.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+
+use crate::bench::content::{Content, UNIT_BYTES};
+use crate::bench::door::DoorError;
+use crate::bench::error::BenchError;
+use crate::bench::tally::{Latency, Slice};
+use crate::interrupt;
+
+/// Bytes written at a time, as by `dd bs=1M`.
+pub(super) const CHUNK_BYTES: usize = 1 << 20;
+/// What buffers of direct I/O are aligned to, in bytes: a page, which is enough for every device.
+const ALIGN_BYTES: usize = 4096;
+
+/// A file to be written, in a form that can be sent to a peer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Fill {
+    /// The file. It is there and empty.
+    pub(crate) path: PathBuf,
+    /// Where the bytes are.
+    pub(crate) source: PathBuf,
+    /// How many.
+    pub(crate) bytes: u64,
+}
+
+impl Fill {
+    /// Opens the file for writing, past the page cache if it is to be `direct`.
+    ///
+    /// # Errors
+    /// Those of opening; `EINVAL` where the file system has no direct I/O.
+    pub(crate) fn open(&self, direct: bool) -> io::Result<File> {
+        let flags = if direct { OFlags::DIRECT } else { OFlags::empty() };
+        File::options().read(true).write(true).custom_flags(flags.bits() as i32).open(&self.path)
+    }
+
+    /// Gives the file its length at once, for those who cannot make it longer as they write.
+    ///
+    /// # Errors
+    /// Those of `ftruncate(2)`.
+    pub(crate) fn set_len(&self) -> io::Result<()> {
+        self.open(false)?.set_len(self.bytes)
+    }
+
+    /// Writes all of it to `to` with `store`, piece by piece, and then makes it durable with `flush`. An operation is a piece. The first
+    /// failure ends it and is counted; Ctrl-C ends it early.
+    ///
+    /// # Errors
+    /// Those of reading the source.
+    pub(crate) fn write<W>(
+        &self,
+        to: &mut W,
+        mut store: impl FnMut(&mut W, u64, &[u8]) -> Result<(), DoorError>,
+        flush: impl FnOnce(&mut W) -> Result<(), DoorError>,
+    ) -> Result<Slice, DoorError> {
+        let source = File::open(&self.source)?;
+        let mut buffer = vec![0; CHUNK_BYTES + ALIGN_BYTES];
+        let aligned = buffer.as_ptr().align_offset(ALIGN_BYTES);
+        let chunk = &mut buffer[aligned..][..CHUNK_BYTES];
+        let (mut slice, mut latency) = (Slice::default(), Latency::default());
+        let begin = Instant::now();
+        let (mut last, mut offset, mut done) = (begin, 0, Ok(()));
+        while offset < self.bytes && !interrupt::requested() {
+            let len = usize::try_from(self.bytes - offset).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+            source.read_exact_at(&mut chunk[..len], offset)?;
+            done = store(to, offset, &chunk[..len]);
+            if done.is_err() {
+                break;
+            }
+            offset += len as u64;
+            slice.ops += 1;
+            let now = Instant::now();
+            latency.record(now - last, 1);
+            last = now;
+        }
+        slice.seconds = begin.elapsed().as_secs_f64();
+        let begin = Instant::now();
+        let flushed = flush(to);
+        slice.add_flush(begin.elapsed());
+        if let Err(error) = done.and(flushed) {
+            slice.errors += 1;
+            slice.first_error = Some(format!("writing {}: {error}", self.path.display()));
+        }
+        slice.latency = latency.pairs();
+        Ok(slice)
+    }
+
+    /// Reads the file back and adds what is right and what is wrong to `slice`. A write that failed is proof enough.
+    ///
+    /// # Errors
+    /// [`BenchError::File`].
+    pub(super) fn prove(&self, slice: &mut Slice) -> Result<(), BenchError> {
+        if slice.errors > 0 || interrupt::requested() {
+            return Ok(());
+        }
+        let name = |source| BenchError::file("read back", &self.path, source);
+        let file = File::open(&self.path).map_err(name)?;
+        lowtide_sys::file::drop_page_cache(&file).map_err(name)?;
+        let wrong = |slice: &mut Slice, what: String| {
+            slice.errors += 1;
+            slice.first_error.get_or_insert(what);
+        };
+        let found = file.metadata().map_err(name)?.len();
+        if found != self.bytes {
+            wrong(slice, format!("{} has {found} bytes instead of {}", self.path.display(), self.bytes));
+        }
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let mut offset = 0;
+        while offset < self.bytes.min(found) && !interrupt::requested() {
+            let left = self.bytes.min(found) - offset;
+            let len = usize::try_from(left).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+            file.read_exact_at(&mut chunk[..len], offset).map_err(name)?;
+            let (units, _) = chunk[..len].as_chunks::<UNIT_BYTES>();
+            for (index, unit) in (offset / UNIT_BYTES as u64..).zip(units) {
+                if Content::Records.check(index, unit) {
+                    slice.verified += 1;
+                } else {
+                    wrong(
+                        slice,
+                        format!("record {index} of {} is not what was written", self.path.display()),
+                    );
+                }
+            }
+            offset += len as u64;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::write::source::Source;
+
+    fn fill(dir: &std::path::Path, source: &Source) -> Fill {
+        let path = dir.join("file");
+        File::create(&path).unwrap();
+        Fill { path, source: source.path(), bytes: (1 << 20) + (64 << 10) }
+    }
+
+    fn written(fill: &Fill) -> Slice {
+        let mut file = fill.open(false).unwrap();
+        let store = |file: &mut File, offset, bytes: &[u8]| Ok(file.write_all_at(bytes, offset)?);
+        fill.write(&mut file, store, |file| Ok(file.sync_data()?)).unwrap()
+    }
+
+    #[test]
+    fn what_was_written_is_proved_record_by_record() {
+        let (dir, source) = (tempfile::tempdir().unwrap(), Source::make(2 << 20).unwrap());
+        let fill = fill(dir.path(), &source);
+        let mut slice = written(&fill);
+        fill.prove(&mut slice).unwrap();
+        assert_eq!((slice.ops, slice.verified, slice.errors), (2, 1088, 0));
+    }
+
+    #[test]
+    fn a_lost_page_and_a_lost_end_are_found() {
+        let (dir, source) = (tempfile::tempdir().unwrap(), Source::make(2 << 20).unwrap());
+        let fill = fill(dir.path(), &source);
+        let mut slice = written(&fill);
+        let file = fill.open(false).unwrap();
+        file.write_all_at(&[0; 4096], 64 << 10).unwrap();
+        file.set_len(1 << 20).unwrap();
+        fill.prove(&mut slice).unwrap();
+        assert_eq!((slice.verified, slice.errors), (1020, 5));
+        assert!(slice.first_error.unwrap().contains("1048576 bytes instead of 1114112"));
+    }
+
+    #[test]
+    fn the_first_failure_ends_the_writing_and_is_counted() {
+        let (dir, source) = (tempfile::tempdir().unwrap(), Source::make(2 << 20).unwrap());
+        let fill = fill(dir.path(), &source);
+        let full = |_: &mut (), _, _: &[u8]| Err(io::Error::from(io::ErrorKind::StorageFull).into());
+        let mut slice = fill.write(&mut (), full, |()| Ok(())).unwrap();
+        fill.prove(&mut slice).unwrap();
+        assert_eq!((slice.ops, slice.verified, slice.errors), (0, 0, 1));
+    }
+}

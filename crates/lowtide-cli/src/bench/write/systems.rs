@@ -1,0 +1,156 @@
+//! Who writes the file: lowtide under a policy, and what it is compared with. A turn is one whole file, made anew, proved, and removed.
+
+use std::cell::Cell;
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use lowtide::{Error, OpenOptions, Pager, Policy, View};
+use lowtide_sys::usage::CpuTime;
+
+use super::fill::{CHUNK_BYTES, Fill};
+use super::source::Source;
+use crate::bench::crew::Until;
+use crate::bench::datafile::Depot;
+use crate::bench::door::DoorError;
+use crate::bench::error::BenchError;
+use crate::bench::peer::dd::Dd;
+use crate::bench::peer::filler::Filler;
+use crate::bench::system::{System, count, dirty_bytes};
+use crate::bench::tally::{Slice, WriteBack};
+
+/// How often the dirty pages are counted during a turn of lowtide.
+const SAMPLE: Duration = Duration::from_millis(10);
+
+/// Where files are made, and of what.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The directory.
+    pub(super) depot: Depot,
+    /// The bytes.
+    pub(super) source: Source,
+    /// How many.
+    pub(super) bytes: u64,
+}
+
+/// A way to write a file.
+pub(super) enum Way {
+    /// lowtide.
+    Lowtide(Pager, Policy),
+    /// `dd`.
+    Dd(Dd),
+    /// Direct writes from this process, which is what `dd` does.
+    Direct,
+    /// Through the kernel's page cache, in a memory cgroup: `pwrite` or `mmap`.
+    Cached(&'static str, Filler),
+}
+
+/// A writer.
+pub(super) struct Writer {
+    /// How.
+    pub(super) way: Way,
+    /// Where.
+    pub(super) place: Rc<Place>,
+}
+
+impl System for Writer {
+    fn name(&self) -> &'static str {
+        match &self.way {
+            Way::Lowtide(..) => "lowtide",
+            Way::Dd(_) => "dd",
+            Way::Direct => "direct",
+            Way::Cached(name, _) => name,
+        }
+    }
+
+    fn policy(&self) -> Option<String> {
+        match &self.way {
+            Way::Lowtide(_, policy) => Some(policy.to_string()),
+            _ => None,
+        }
+    }
+
+    /// Writes one file, however long a turn is to be.
+    fn run(&mut self, _: Until) -> Result<Slice, BenchError> {
+        let scratch = self.place.depot.scratch(&format!("fill-{}", self.label().replace(' ', "-")))?;
+        let (path, bytes) = (scratch.path().to_owned(), self.place.bytes);
+        let fill = Fill { path, source: self.place.source.path(), bytes };
+        let failed = |error: DoorError| BenchError::Peer { peer: "direct", what: error.to_string() };
+        let mut slice = match &mut self.way {
+            Way::Lowtide(pager, _) => through_lowtide(pager, &fill)?,
+            Way::Dd(dd) => dd.fill(&fill)?,
+            Way::Direct => directly(&fill).map_err(failed)?,
+            Way::Cached(_, filler) => filler.fill(&fill)?,
+        };
+        fill.prove(&mut slice)?;
+        Ok(slice)
+    }
+}
+
+/// Direct writes, one after the other.
+fn directly(fill: &Fill) -> Result<Slice, DoorError> {
+    let cpu = CpuTime::now_self();
+    let mut file = fill.open(true)?;
+    let slice = fill.write(
+        &mut file,
+        |file, offset, bytes| Ok(file.write_all_at(bytes, offset)?),
+        |file| Ok(file.sync_data()?),
+    )?;
+    Ok(Slice {
+        cpu_seconds: CpuTime::now_self().since(cpu).seconds(),
+        write_bytes: fill.bytes,
+        write_back: WriteBack { requests: Some(slice.ops), ..slice.write_back },
+        ..slice
+    })
+}
+
+/// Through a view that makes the file longer as it goes, while the dirty pages are counted.
+fn through_lowtide(pager: &Pager, fill: &Fill) -> Result<Slice, BenchError> {
+    // The run holds the lock of its files itself.
+    let mut view = OpenOptions::new().write(true).lock(false).open(pager, &fill.path)?;
+    let (before, cpu) = (pager.stat(), CpuTime::now_self());
+    let (oom, dirty_bytes_at_end) = (Cell::new(0), Cell::new(0));
+    let store = |view: &mut View, offset, bytes: &[u8]| {
+        let done = view.write_at(offset, bytes);
+        if matches!(done, Err(Error::OutOfBudget { .. })) {
+            oom.set(oom.get() + 1);
+        }
+        Ok(done?)
+    };
+    let flush = |view: &mut View| {
+        dirty_bytes_at_end.set(dirty_bytes(pager));
+        Ok(view.flush()?)
+    };
+    let (written, dirty_max) = watched(pager, || fill.write(&mut view, store, flush));
+    let mut slice = written.map_err(|error| BenchError::Peer { peer: "lowtide", what: error.to_string() })?;
+    slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
+    count(&mut slice, &before, &pager.stat());
+    slice.write_back.dirty_bytes = Some(dirty_bytes_at_end.get());
+    slice.write_back.dirty_max_bytes = Some(dirty_max.max(dirty_bytes_at_end.get()));
+    slice.write_back.oom = Some(oom.get());
+    Ok(slice)
+}
+
+/// Does `work`, and says how many bytes were dirty or under write-back at most.
+fn watched<T>(pager: &Pager, work: impl FnOnce() -> T) -> (T, u64) {
+    let (done, work_done) = channel::<()>();
+    thread::scope(|scope| {
+        let watch = scope.spawn(move || {
+            let mut most = 0;
+            while work_done.recv_timeout(SAMPLE) == Err(RecvTimeoutError::Timeout) {
+                most = dirty_bytes(pager).max(most);
+            }
+            most
+        });
+        let result = work();
+        drop(done);
+        (result, watch.join().unwrap_or_default())
+    })
+}
+
+/// Pieces that a file is written in.
+pub(super) const fn pieces(bytes: u64) -> u64 {
+    bytes.div_ceil(CHUNK_BYTES as u64)
+}

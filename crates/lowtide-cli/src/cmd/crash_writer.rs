@@ -1,0 +1,17 @@
+//! `lowtide crash-writer`, which only `lowtide bench crash` starts.
+
+use std::process::ExitCode;
+
+use crate::bench::proof::victim::{self, VictimArgs};
+use crate::out;
+
+/// Writes until it is killed.
+pub(crate) fn run(args: &VictimArgs) -> ExitCode {
+    match victim::run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(what) => {
+            out::note(format_args!("crash-writer: {what}"));
+            ExitCode::FAILURE
+        }
+    }
+}

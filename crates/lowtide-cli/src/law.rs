@@ -1,0 +1,88 @@
+//! What threads pay for being over `high`, as `lowtide bench` and `lowtide sim` compare it: a built-in law, or a program.
+//!
+//! A program is loaded once when the options are read, so that what is wrong with it is said before anything is made or simulated. Whoever
+//! runs it loads it again, one for each run, as programs keep state in their maps.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lowtide::{HighPolicy, Programs};
+use thiserror::Error;
+
+/// A program that cannot be used.
+#[derive(Debug, Error)]
+#[error("cannot use the program {}: {why}; give --bpf an object file made by clang with --target=bpf", path.display())]
+pub(crate) struct ProgramError {
+    /// Its file.
+    pub(crate) path: PathBuf,
+    /// What is wrong.
+    pub(crate) why: String,
+}
+
+/// One law.
+#[derive(Clone, Debug)]
+pub(crate) enum Law {
+    /// One that lowtide has.
+    Builtin(HighPolicy),
+    /// A program, beside the kernel's law.
+    Program {
+        /// Its file's name, without what an object file's name ends with.
+        name: String,
+        /// The object file.
+        object: Vec<u8>,
+    },
+}
+
+impl Law {
+    /// The laws asked for: all built-in ones unless said, and every program.
+    ///
+    /// # Errors
+    /// Those of [`Law::programs`].
+    pub(crate) fn all(policies: Option<&[HighPolicy]>, bpf: &[PathBuf]) -> Result<Vec<Self>, ProgramError> {
+        let builtin = HighPolicy::ALL.map(|(policy, _)| policy);
+        let mut laws: Vec<Self> = Vec::new();
+        let mut seen: Vec<HighPolicy> = Vec::new();
+        for &policy in policies.unwrap_or(&builtin) {
+            if !seen.contains(&policy) {
+                seen.push(policy);
+                laws.push(Self::Builtin(policy));
+            }
+        }
+        laws.extend(Self::programs(bpf)?);
+        Ok(laws)
+    }
+
+    /// The programs in these files.
+    ///
+    /// # Errors
+    /// [`ProgramError`] for the first that cannot be read or loaded.
+    pub(crate) fn programs(bpf: &[PathBuf]) -> Result<Vec<Self>, ProgramError> {
+        bpf.iter().map(|path| Self::program(path)).collect()
+    }
+
+    fn program(path: &Path) -> Result<Self, ProgramError> {
+        let refuse = |why: String| ProgramError { path: path.to_owned(), why };
+        let object = fs::read(path).map_err(|source| refuse(source.to_string()))?;
+        let file = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        let name = file.strip_suffix(".o").unwrap_or(&file);
+        let name = name.strip_suffix(".bpf").unwrap_or(name).to_owned();
+        Programs::load(&object, &name).map_err(|source| refuse(source.to_string()))?;
+        Ok(Self::Program { name, object })
+    }
+
+    /// The name in results.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Builtin(policy) => policy.to_string(),
+            Self::Program { name, .. } => format!("bpf:{name}"),
+        }
+    }
+
+    /// The law that lowtide itself applies: beside a program, the kernel's.
+    pub(crate) const fn builtin(&self) -> HighPolicy {
+        match self {
+            Self::Builtin(policy) => *policy,
+            Self::Program { .. } => HighPolicy::Overage,
+        }
+    }
+}

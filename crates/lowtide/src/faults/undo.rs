@@ -1,0 +1,271 @@
+//! What a disk could still lose.
+//!
+//! What was written and not yet made durable may be on the disk after a cut of the power, or not, or in part: a disk writes
+//! sectors of 512 bytes whole, and in any order. So for each sector the log keeps what it held before each write since the
+//! last that is surely durable:
+//!
+//! ```text
+//!   sector 7:   "a" ──write 1──▶ "b" ──write 2──▶ "c" (in the file now)
+//!               after a cut: "a", "b" or "c"
+//! ```
+//!
+//! A sync that ends well makes durable what had *ended* before it began: of the sectors of such a write, older contents are
+//! forgotten. A write that is still under way, or ended while the sync ran, stays undecided.
+//!
+//! A sync that *fails* makes nothing durable, and it spoils what had ended by then: the disk has reported the error, and may
+//! have dropped these writes for good. A later sync that ends well says nothing about them. Only sectors that are written
+//! again become durable again (Linux reports each error once, see `fsync(2)`).
+//!
+//! Lengths of the file are undecided in the same way, but what a sync could not do to them a later one can.
+
+use super::plan::Rng;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Bytes that a disk writes all or none of.
+pub(super) const SECTOR: usize = 512;
+
+/// The end of a write that has not ended.
+const UNDER_WAY: u64 = u64::MAX;
+
+/// What was there before a write, or before a change of length.
+#[derive(Debug)]
+struct Undo<T> {
+    before: T,
+    /// Number of the write.
+    write: u64,
+    ended: u64,
+}
+
+/// The undecided state of one file. Times count requests.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    sectors: BTreeMap<u64, Vec<Undo<[u8; SECTOR]>>>,
+    lengths: Vec<Undo<u64>>,
+    /// When the last sync failed.
+    failed: u64,
+}
+
+/// How a cut of the power was played.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// Sectors of which more than one content was possible.
+    pub undecided: u64,
+    /// Those that lost everything since they were durable.
+    pub dropped: u64,
+    /// Those that kept an older write and lost a newer one.
+    pub intermediate: u64,
+    /// Those that kept everything.
+    pub kept: u64,
+    /// Writes of which a part was kept and a part was not.
+    pub torn: u64,
+    /// Whether a write was kept that came after one that was dropped.
+    pub reordered: bool,
+    /// Whether the file has a length that it had before.
+    pub shortened: bool,
+}
+
+fn cover(bytes: Range<u64>) -> Range<u64> {
+    bytes.start / SECTOR as u64..bytes.end.div_ceil(SECTOR as u64)
+}
+
+impl Log {
+    /// A write of a range begins; `before` is what the file holds from the range's first sector on, as far as it goes.
+    pub(super) fn begin_write(&mut self, bytes: Range<u64>, before: &[u8], write: u64) {
+        for (index, sector) in cover(bytes).enumerate() {
+            let mut contents = [0; SECTOR];
+            let held = before.get(index * SECTOR..).unwrap_or_default();
+            let held = &held[..held.len().min(SECTOR)];
+            contents[..held.len()].copy_from_slice(held);
+            self.sectors.entry(sector).or_default().push(Undo { before: contents, write, ended: UNDER_WAY });
+        }
+    }
+
+    /// It has ended, well or not: after an error any part of it may have been written.
+    pub(super) fn end_write(&mut self, bytes: Range<u64>, write: u64, now: u64) {
+        for (_, undos) in self.sectors.range_mut(cover(bytes)) {
+            for undo in undos.iter_mut().filter(|undo| undo.write == write) {
+                undo.ended = now;
+            }
+        }
+    }
+
+    /// The length begins to change.
+    pub(super) fn begin_length(&mut self, before: u64, write: u64) {
+        self.lengths.push(Undo { before, write, ended: UNDER_WAY });
+    }
+
+    /// It has changed, or not.
+    pub(super) fn end_length(&mut self, write: u64, now: u64) {
+        for undo in self.lengths.iter_mut().filter(|undo| undo.write == write) {
+            undo.ended = now;
+        }
+    }
+
+    /// A sync that had begun at a time has ended well.
+    pub(super) fn synced(&mut self, began: u64) {
+        let failed = self.failed;
+        self.sectors.retain(|_, undos| {
+            let durable = undos.iter().rposition(|undo| failed < undo.ended && undo.ended < began);
+            undos.drain(..durable.map_or(0, |last| last + 1));
+            !undos.is_empty()
+        });
+        let durable = self.lengths.iter().rposition(|undo| undo.ended < began);
+        self.lengths.drain(..durable.map_or(0, |last| last + 1));
+    }
+
+    /// A sync has failed.
+    pub(super) fn sync_failed(&mut self, now: u64) {
+        self.failed = now;
+    }
+
+    /// Sectors of which more than one content is possible.
+    pub(super) fn undecided(&self) -> usize {
+        self.sectors.len()
+    }
+
+    /// Turns what the file holds into what a cut may leave, and forgets the log.
+    pub(super) fn cut(&mut self, image: &mut Vec<u8>, rng: &mut Rng) -> Cut {
+        let mut cut = Cut { undecided: self.sectors.len() as u64, ..Cut::default() };
+        // The extremes are where programs break, and chance would hardly find them: nothing was kept, everything was.
+        let keep_in_16 = [0, 4, 8, 12, 16][rng.below(5) as usize];
+        // By write: whether sectors were kept and dropped.
+        let mut fates: BTreeMap<u64, (bool, bool)> = BTreeMap::new();
+        for (sector, undos) in std::mem::take(&mut self.sectors) {
+            let newest = undos.len();
+            let choice = if rng.below(16) < keep_in_16 { newest } else { rng.below(newest as u64) as usize };
+            match choice {
+                0 => cut.dropped += 1,
+                _ if choice == newest => cut.kept += 1,
+                _ => cut.intermediate += 1,
+            }
+            for (index, undo) in undos.iter().enumerate() {
+                let (kept, dropped) = fates.entry(undo.write).or_default();
+                *kept |= choice == index + 1;
+                *dropped |= choice <= index;
+            }
+            if let Some(undo) = undos.get(choice) {
+                let start = sector as usize * SECTOR;
+                let end = image.len().min(start + SECTOR);
+                if start < end {
+                    image[start..end].copy_from_slice(&undo.before[..end - start]);
+                }
+            }
+        }
+        cut.torn = fates.values().filter(|(kept, dropped)| *kept && *dropped).count() as u64;
+        let first_lost = fates.values().position(|(_, dropped)| *dropped);
+        let last_kept = fates.values().rposition(|(kept, _)| *kept);
+        cut.reordered = first_lost.is_some_and(|lost| last_kept.is_some_and(|kept| lost < kept));
+        let lengths = std::mem::take(&mut self.lengths);
+        if let Some(undo) = lengths.get(rng.below(lengths.len() as u64 + 1) as usize) {
+            let length = usize::try_from(undo.before).unwrap_or(usize::MAX);
+            cut.shortened = length < image.len();
+            image.resize(length, 0);
+        }
+        self.failed = 0;
+        cut
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = SECTOR as u64;
+
+    /// All that cuts with many seeds leave of a file of one letter for each sector.
+    fn outcomes(make: impl Fn() -> (Log, &'static str)) -> Vec<String> {
+        let mut seen: Vec<String> = (0..500)
+            .map(|seed| {
+                let (mut log, now) = make();
+                let mut image: Vec<u8> = now.bytes().flat_map(|letter| [letter; SECTOR]).collect();
+                log.cut(&mut image, &mut Rng(seed));
+                image.chunks(SECTOR).map(|sector| char::from(sector[0])).collect()
+            })
+            .collect();
+        seen.sort();
+        seen.dedup();
+        seen
+    }
+
+    fn write(log: &mut Log, sectors: Range<u64>, before: &str, at: u64) {
+        let before: Vec<u8> = before.bytes().flat_map(|letter| [letter; SECTOR]).collect();
+        let bytes = sectors.start * S..sectors.end * S;
+        log.begin_write(bytes.clone(), &before, at);
+        log.end_write(bytes, at, at + 1);
+    }
+
+    #[test]
+    fn a_cut_drops_tears_and_reorders_what_was_not_synced() {
+        let seen = outcomes(|| {
+            let mut log = Log::default();
+            write(&mut log, 0..2, "aa", 1);
+            write(&mut log, 1..2, "b", 3);
+            (log, "bc")
+        });
+        assert_eq!(seen, ["aa", "ab", "ac", "ba", "bb", "bc"]);
+    }
+
+    #[test]
+    fn a_sync_decides_what_had_ended_before_it_began() {
+        let seen = outcomes(|| {
+            let mut log = Log::default();
+            write(&mut log, 0..2, "aa", 1);
+            log.begin_write(0..S, &[b'b'; SECTOR], 3);
+            log.synced(4);
+            log.end_write(0..S, 3, 5);
+            (log, "cb")
+        });
+        assert_eq!(seen, ["bb", "cb"], "the second write was under way");
+        let seen = outcomes(|| {
+            let mut log = Log::default();
+            write(&mut log, 0..1, "a", 5);
+            log.synced(4);
+            (log, "b")
+        });
+        assert_eq!(seen, ["a", "b"], "it was written while the sync ran");
+    }
+
+    #[test]
+    fn after_a_failed_sync_only_what_is_written_again_becomes_durable() {
+        let seen = outcomes(|| {
+            let mut log = Log::default();
+            write(&mut log, 0..2, "aa", 1);
+            log.sync_failed(4);
+            write(&mut log, 0..1, "b", 5);
+            log.synced(7);
+            (log, "bb")
+        });
+        assert_eq!(seen, ["ba", "bb"]);
+    }
+
+    #[test]
+    fn an_old_length_may_come_back_until_a_sync() {
+        let make = |synced| {
+            move || {
+                let mut log = Log::default();
+                log.begin_length(S, 1);
+                log.end_length(1, 2);
+                if synced {
+                    log.synced(3);
+                }
+                (log, "ab")
+            }
+        };
+        assert_eq!(outcomes(make(false)), ["a", "ab"]);
+        assert_eq!(outcomes(make(true)), ["ab"]);
+    }
+
+    #[test]
+    fn the_end_of_a_file_may_lie_within_a_sector() {
+        let dropped = (0..100).find_map(|seed| {
+            let mut log = Log::default();
+            log.begin_write(S..S + 100, &[b'a'; 50], 1);
+            let mut image = vec![b'b'; SECTOR + 100];
+            (log.cut(&mut image, &mut Rng(seed)).dropped > 0).then_some(image)
+        });
+        let image = dropped.expect("some seed drops the write");
+        assert_eq!(image.len(), SECTOR + 100);
+        assert_eq!((image[SECTOR + 49], image[SECTOR + 50]), (b'a', 0));
+    }
+}

@@ -1,0 +1,227 @@
+//! Opening files. A file is one [`Space`] of a pager, however often it is opened.
+//!
+//! All views of a file share its pages, so each sees at once what another wrote. They also share who pays and how large folios are: the first
+//! open decides. There is one exception: while nobody may write the file, an open for another tenant or with other folios gets a space
+//! of its own, so that readers of one file can have separate budgets. What cannot change needs not be coherent. Such copies stand in the way of an
+//! open for writing.
+//!
+//! Opening and the last steps of closing exclude each other ([`Pool::opening`]): who opens a file that is being closed either takes it over, or comes
+//! when its lock is free.
+
+use crate::backing::{Backing, Descriptors};
+use crate::error::OpenError;
+use crate::pager::Pager;
+use crate::pool::{Pool, State};
+use crate::space::Space;
+use crate::tenant::{Tenant, TenantError};
+use crate::view::{Open, View};
+use lowtide_core::limits::MAX_ORDER;
+use lowtide_core::{MemcgId, SpaceId};
+use std::path::Path;
+use std::sync::Arc;
+
+/// How to open a file as a view. Reading is always allowed.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    write: bool,
+    create: Option<u64>,
+    order: u8,
+    tenant: Option<Tenant>,
+    lock: bool,
+    sync: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { write: false, create: None, order: 0, tenant: None, lock: true, sync: false }
+    }
+}
+
+impl OpenOptions {
+    /// For reading, in folios of one base page.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether the view may be written to.
+    #[must_use]
+    pub fn write(mut self, write: bool) -> Self {
+        self.write = write;
+        self
+    }
+
+    /// Creates the file if it is not there, and makes it at least `bytes` long; implies writing. An existing longer file keeps its length.
+    /// The first flush makes its name durable, too.
+    #[must_use]
+    pub fn create(mut self, bytes: u64) -> Self {
+        self.create = Some(bytes);
+        self.write = true;
+        self
+    }
+
+    /// Brings pages in `2^order` at a time, in one folio of up to 2 MiB. For large reads: fewer, larger transfers. Where there is no contiguous
+    /// room in memory, a single page is brought in instead. A file that is open already keeps the order that it was opened with, unless
+    /// all views of it only read.
+    #[must_use]
+    pub fn folio_order(mut self, order: u8) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// Charges the view's pages to a tenant. Without one they are charged to the root, which only the pager's own budget limits. Views of one
+    /// file share its pages, and whoever opened it first pays, unless all of them only read: then each tenant has pages of its own.
+    #[must_use]
+    pub fn tenant(mut self, tenant: &Tenant) -> Self {
+        self.tenant = Some(tenant.clone());
+        self
+    }
+
+    /// Whether to take the advisory lock on the file (`flock(2)`; default: yes): shared for reading, exclusive once the pager has it open for writing. Of two pagers or
+    /// processes that use one file and that write, each would undo what the other wrote.
+    #[must_use]
+    pub fn lock(mut self, lock: bool) -> Self {
+        self.lock = lock;
+        self
+    }
+
+    /// Whether each [`write_at`](View::write_at) through this view returns only when its bytes are durable, as if
+    /// [`flush_range`](View::flush_range) followed (default: no).
+    #[must_use]
+    pub fn sync(mut self, sync: bool) -> Self {
+        self.sync = sync;
+        self
+    }
+
+    /// Opens the file.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is wrong with the file or with the options.
+    pub fn open(&self, pager: &Pager, path: impl AsRef<Path>) -> Result<View, OpenError> {
+        let (path, pool) = (path.as_ref(), &pager.inner.pool);
+        let group = match &self.tenant {
+            Some(other) if !Arc::ptr_eq(&other.pager.inner, &pager.inner) => {
+                return Err(tenant_error(path, TenantError::OtherPager));
+            }
+            Some(tenant) => tenant.id,
+            None => MemcgId::ROOT,
+        };
+        let limit = (2 << 20).min(pool.arena_bytes() as u64 / 8).max(pool.page_bytes() as u64);
+        let bytes = (pool.page_bytes() as u64).checked_shl(u32::from(self.order)).unwrap_or(u64::MAX);
+        if self.order > MAX_ORDER || bytes > limit {
+            return Err(OpenError::FolioOrder { bytes, limit });
+        }
+        let create = self.create.is_some();
+        let descriptors = Descriptors::open(path, self.write, create, pool.io_mode, pool.page_bytes())?;
+        let created = descriptors.created;
+        let space = self.space(pool, path, group, descriptors)?;
+        // From here on the handle counts: dropping this closes it.
+        let open = Open::new(pager.clone(), Arc::clone(&space));
+        if created {
+            space.name_is_new();
+        }
+        if let Some(bytes) = self.create
+            && space.backing.is_regular()
+            && space.len() < bytes
+        {
+            space.extend_to(&pool.backend, bytes).map_err(|e| grown(path, &e))?;
+        }
+        if space.is_writable() {
+            pool.attach_device(&space)?;
+        }
+        Ok(View::new(open, self.write, self.sync))
+    }
+
+    /// The space of the file, with one more handle: one that is there, or a new one.
+    fn space(
+        &self,
+        pool: &Arc<Pool>,
+        path: &Path,
+        group: MemcgId,
+        descriptors: Descriptors,
+    ) -> Result<Arc<Space>, OpenError> {
+        let _one_at_a_time = crate::sync::lock(&pool.opening);
+        let io = |source| OpenError::Io { path: path.to_owned(), source };
+        let state = pool.lock();
+        if !state.engine.alive(group) {
+            return Err(tenant_error(path, TenantError::Gone));
+        }
+        if let Some(space) = self.find(&state, path, group, &descriptors)? {
+            // Before the lock is let go of: who closes it looks at this.
+            space.add_handle();
+            drop(state);
+            if let Err(e) = self.take_lock(&space.backing, Some(&descriptors)) {
+                space.drop_handle();
+                return Err(e);
+            }
+            if self.write {
+                space.backing.make_writable(descriptors);
+            }
+            return Ok(space);
+        }
+        drop(state);
+        let backing = Backing::new(path, descriptors);
+        self.take_lock(&backing, None)?;
+        let len = backing.size().map_err(io)?;
+        let mut state = pool.lock();
+        if !state.engine.alive(group) {
+            return Err(tenant_error(path, TenantError::Gone));
+        }
+        let id: SpaceId = state.engine.add_space(group);
+        let space = match Space::new(id, backing, len, self.order, pool.page_shift) {
+            Ok(space) => Arc::new(space),
+            Err(e) => {
+                state.engine.remove_space(id);
+                return Err(e);
+            }
+        };
+        let index = id.0 as usize;
+        if state.spaces.len() <= index {
+            state.spaces.resize(index + 1, None);
+        }
+        state.spaces[index] = Some(Arc::clone(&space));
+        Ok(space)
+    }
+
+    fn take_lock(&self, backing: &Backing, new: Option<&Descriptors>) -> Result<(), OpenError> {
+        match (self.lock, self.write) {
+            (false, _) => Ok(()),
+            (true, false) => backing.lock_shared(),
+            (true, true) => backing.lock_exclusive(new),
+        }
+    }
+
+    /// The space that this open shares, if there is one.
+    fn find(
+        &self,
+        state: &State,
+        path: &Path,
+        group: MemcgId,
+        descriptors: &Descriptors,
+    ) -> Result<Option<Arc<Space>>, OpenError> {
+        let same = |s: &&Arc<Space>| s.backing.key() == descriptors.key() && !s.is_closed();
+        let mut open = state.spaces.iter().flatten().filter(same);
+        let copies = open.clone().count();
+        let found = if self.write {
+            if copies > 1 {
+                return Err(OpenError::Copies { path: path.to_owned(), copies });
+            }
+            open.next()
+        } else {
+            let as_wanted =
+                |s: &&Arc<Space>| s.order == self.order && state.engine.group_of_space(s.id) == group;
+            open.find(|s| s.is_writable() || as_wanted(s))
+        };
+        Ok(found.cloned())
+    }
+}
+
+fn tenant_error(path: &Path, source: TenantError) -> OpenError {
+    OpenError::Tenant { path: path.to_owned(), source }
+}
+
+/// The error of an open that could not make the file long enough.
+fn grown(path: &Path, error: &crate::error::Error) -> OpenError {
+    let source = std::io::Error::other(error.to_string());
+    OpenError::Io { path: path.to_owned(), source }
+}

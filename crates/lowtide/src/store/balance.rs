@@ -1,0 +1,144 @@
+//! Writers that are faster than their device.
+//!
+//! Who may make how much dirty is the engine's to say (`lowtide-core`, `dirty/`); here writers tell it what they did, and do what it says. A thread has a
+//! [`Dirtier`] with each pool: the pages that it made dirty and has not answered for. From time to time it has to answer, which may mean a pause, of 200 ms at most.
+//!
+//! ```text
+//!   a batch was stored ──► dirtied()     under the lock that the batch took anyway
+//!     it is time to answer ──► balance_dirty()     the thread owns nothing: wake the flusher, pause, look again
+//! ```
+//!
+//! A thread that has guards, or reads in flight, does not pause, because others may wait for it; it answers after the next batch that finds it free. Without background
+//! threads nobody else would write while a writer pauses: it writes instead.
+//!
+//! **How far the limit may be exceeded.** A batch is no longer than what the thread may still make dirty before it has to answer, so each thread is at most that far
+//! above the limit ([`Dirtier::room`]: 32 pages when it begins, then the fewer the less room there is), or one large folio.
+//!
+//! **A device that takes nothing.** At the limit a thread looks again after each pause, but not for longer than the pager's patience. Then it goes on, and does not wait at the limit
+//! again before something has been written. So writes to a dead device pause once, and fail with `OutOfBudget` when the budget is full.
+//!
+//! Source: `fault-and-writeback.md` B4, B5.
+
+use crate::charge::Payer;
+use crate::hazard;
+use crate::many::pipelines;
+use crate::pool::{Pool, State};
+use crate::space::Space;
+use crate::sync;
+use lowtide_core::Dirtier;
+use std::cell::RefCell;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What threads that ended had not answered for. Others will.
+pub(crate) type DirtiersLeft = Mutex<Vec<Dirtier>>;
+
+/// What this thread owes to one pool.
+#[derive(Debug)]
+struct Mine {
+    /// [`Pool::number`].
+    pool: u64,
+    dirtier: Dirtier,
+    /// It has lost its patience: so much had been written by then.
+    gave_up: Option<u64>,
+    left: Arc<DirtiersLeft>,
+}
+
+impl Drop for Mine {
+    fn drop(&mut self) {
+        sync::lock(&self.left).push(self.dirtier);
+    }
+}
+
+thread_local! {
+    static MINE: RefCell<Vec<Mine>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Pool {
+    /// What the thread owes to this pool. A thread that is ending owes nothing.
+    fn mine<T>(&self, with: impl FnOnce(&mut Mine) -> T) -> Option<T> {
+        let found = MINE.try_with(|mine| {
+            let mut mine = mine.borrow_mut();
+            let at = mine.iter().position(|m| m.pool == self.number).unwrap_or_else(|| {
+                // Those of pools that are gone are forgotten.
+                mine.retain(|m| Arc::strong_count(&m.left) > 1);
+                let left = Arc::clone(&self.dirtiers_left);
+                mine.push(Mine { pool: self.number, dirtier: Dirtier::default(), gave_up: None, left });
+                mine.len() - 1
+            });
+            with(&mut mine[at])
+        });
+        found.ok()
+    }
+
+    /// How many pages this thread may make dirty at once.
+    pub(super) fn room_to_dirty(&self) -> u64 {
+        self.mine(|mine| mine.dirtier.room()).unwrap_or(1)
+    }
+
+    /// This thread made pages dirty that were not. Returns whether it has to answer for what it did, when it owns nothing.
+    pub(super) fn dirtied(&self, state: &mut State, space: &Space, pages: u64) -> bool {
+        for dirtier in sync::lock(&self.dirtiers_left).drain(..) {
+            state.engine.dirtier_gone(dirtier);
+        }
+        self.mine(|mine| state.engine.dirtied(&mut mine.dirtier, space.id, pages)).unwrap_or(false)
+    }
+
+    /// Answers for the pages that this thread made dirty. The thread has no lock and owns no translation.
+    pub(super) fn balance_dirty(&self, space: &Space) {
+        if pipelines() > 0 || hazard::this_thread_holds() {
+            return;
+        }
+        let deadline = Instant::now() + self.patience;
+        let mut state = self.lock();
+        loop {
+            let now = self.now();
+            let answer = self.mine(|mine| state.engine.balance_dirty(&mut mine.dirtier, space.id, now));
+            let Some(balance) = answer else { return };
+            if !self.background {
+                if balance.wake_flusher || balance.pause_ns.is_some() {
+                    let group = state.group_of(Payer::Space(space.id));
+                    drop(state);
+                    if let Some(group) = group {
+                        self.write_back_below(group);
+                    }
+                }
+                return;
+            }
+            if balance.wake_flusher {
+                drop(state);
+                self.wake_flusher_of(space);
+                state = self.lock();
+            }
+            let written = self.io.write_bytes.load(Relaxed);
+            if balance.again && self.mine(|mine| mine.gave_up) == Some(Some(written)) {
+                return;
+            }
+            if let Some(ns) = balance.pause_ns {
+                state = self.pause(state, Duration::from_nanos(ns));
+            }
+            if !balance.again || self.closing.load(Relaxed) {
+                return;
+            }
+            if Instant::now() >= deadline {
+                let written = self.io.write_bytes.load(Relaxed);
+                self.mine(|mine| mine.gave_up = Some(written));
+                return;
+            }
+        }
+    }
+
+    /// Sleeps without the lock; not longer than the pool is open.
+    fn pause<'a>(&'a self, mut state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
+        let until = Instant::now() + time;
+        while !self.closing.load(Relaxed) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            (state, _) = self.throttled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+        }
+        state
+    }
+}

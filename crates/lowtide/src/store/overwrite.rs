@@ -1,0 +1,123 @@
+//! Storing to pages that are resident.
+//!
+//! Locked translations, one look at the slots of all readers, then the bytes. The engine is told before a translation says dirty, and while it is locked:
+//! whoever sees a dirty translation finds a dirty folio.
+
+use super::{Batch, copy};
+use crate::error::Error;
+use crate::hazard;
+use crate::pool::Pool;
+use crate::space::Space;
+use crate::translation::{Entry, Taken};
+use lowtide_core::{Folio, FolioId};
+use std::time::{Duration, Instant};
+
+/// Looks at the slots before the writer begins to sleep between them.
+const SPINS: u32 = 64;
+
+impl Batch<'_, '_> {
+    /// Stores to all pages that are resident and that nobody reads at this moment.
+    pub(super) fn overwrite(&mut self) {
+        let (pool, space) = (self.pool, self.space);
+        let mut locked: Vec<(usize, Taken)> = Vec::new();
+        for (index, part) in self.parts.iter().enumerate().filter(|(_, part)| !part.done) {
+            if let Some(Ok(taken)) = space.table.get(part.page).map(Entry::try_lock_for_store) {
+                locked.push((index, taken));
+            }
+        }
+        if locked.is_empty() {
+            return;
+        }
+        hazard::scan(&mut self.slots);
+        locked.retain(|&(index, taken)| {
+            let page = self.parts[index].page;
+            let entry = space.table.entry(page);
+            let read = hazard::holds(&self.slots, &(entry.address()..=entry.address()));
+            if read {
+                // Its turn comes when this thread owns nothing else.
+                pool.unlock(space, page, entry, taken);
+            }
+            !read
+        });
+        self.overwrite_locked(&locked);
+    }
+
+    /// Stores to one page, if it is resident when it is locked: waits for those who read it.
+    ///
+    /// # Errors
+    /// [`Error::HeldElsewhere`]
+    pub(super) fn overwrite_alone(&mut self, index: usize, entry: &Entry) -> Result<(), Error> {
+        let (pool, space) = (self.pool, self.space);
+        let page = self.parts[index].page;
+        let Ok(taken) = entry.try_lock_for_store() else { return Ok(()) };
+        if !pool.outwait_readers(entry, &mut self.slots) {
+            pool.unlock(space, page, entry, taken);
+            return Err(Error::HeldElsewhere { path: space.path(), page, seconds: pool.patience.as_secs() });
+        }
+        self.overwrite_locked(&[(index, taken)]);
+        Ok(())
+    }
+
+    /// Stores to pages that are locked, and that nobody reads.
+    fn overwrite_locked(&mut self, locked: &[(usize, Taken)]) {
+        let (pool, space) = (self.pool, self.space);
+        for &(index, taken) in locked {
+            copy(pool, taken.frame, &self.parts[index], false);
+            self.parts[index].done = true;
+        }
+        if locked.iter().any(|(_, taken)| !taken.dirty) {
+            let mut state = pool.lock();
+            let mut dirtied = 0;
+            for (_, taken) in locked.iter().filter(|(_, taken)| !taken.dirty) {
+                let folio =
+                    state.engine.folio_of(FolioId(taken.frame)).expect("a resident frame has a folio");
+                // The folio may be dirty already, because of another page of it.
+                if state.engine.set_dirty(folio) {
+                    dirtied += state.engine.folio(folio).map_or(1, Folio::pages);
+                }
+            }
+            self.must_answer |= dirtied > 0 && pool.dirtied(&mut state, space, dirtied);
+        }
+        for &(index, taken) in locked {
+            let page = self.parts[index].page;
+            space.ends_hole(page);
+            pool.unlock(space, page, space.table.entry(page), Taken { dirty: true, ..taken });
+        }
+    }
+}
+
+impl Pool {
+    /// Ends a store, or one that could not begin.
+    pub(crate) fn unlock(&self, space: &Space, page: u64, entry: &Entry, to: Taken) {
+        if entry.unlock(to.frame, to.dirty, to.young) {
+            self.waits.land(entry, &Ok(()));
+        }
+        if to.dirty {
+            space.table.hint(page).note_dirty();
+        }
+        if to.young {
+            space.table.hint(page).note_young();
+        }
+    }
+
+    /// Waits until no slot is on a page that is locked. Returns whether that came to be within the pool's patience.
+    pub(crate) fn outwait_readers(&self, entry: &Entry, slots: &mut Vec<usize>) -> bool {
+        let mut deadline = None;
+        for tries in 0_u32.. {
+            hazard::scan(slots);
+            if !hazard::holds(slots, &(entry.address()..=entry.address())) {
+                return true;
+            }
+            if tries < SPINS {
+                std::thread::yield_now();
+                continue;
+            }
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.patience);
+            if Instant::now() >= deadline {
+                break;
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        false
+    }
+}

@@ -1,0 +1,34 @@
+//! A tenant's dirty data: how much there may be, and how much there is.
+
+use super::{Tenant, TenantError};
+use crate::stat::DirtyStat;
+use lowtide_core::DirtyLimits;
+
+impl Tenant {
+    /// Limits its dirty data, and that of those below it, from now on. Nothing is written at once: its writers and the flusher see the new limits when they look next.
+    /// For the root these are the limits of the whole pager, and the shares of tenants without limits of their own.
+    ///
+    /// # Errors
+    /// [`TenantError::DirtyLimits`], [`TenantError::Gone`].
+    pub fn set_dirty_limits(&self, limits: DirtyLimits) -> Result<(), TenantError> {
+        let mut state = self.lock()?;
+        state.engine.set_dirty_limits(self.id, limits).map_err(TenantError::from_dirty)
+    }
+
+    /// The limits in force for its dirty data: its own, or the root's.
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn dirty_limits(&self) -> Result<DirtyLimits, TenantError> {
+        Ok(self.lock()?.engine.dirty_limits(self.id))
+    }
+
+    /// How much of it and those below it is dirty, how much may be, and what its writers waited. Cost: O(tenants below).
+    ///
+    /// # Errors
+    /// [`TenantError::Gone`].
+    pub fn dirty(&self) -> Result<DirtyStat, TenantError> {
+        let state = self.lock()?;
+        Ok(DirtyStat::of(&state.engine, self.id, self.pool().page_shift))
+    }
+}

@@ -1,0 +1,554 @@
+//! Whoever writes a device's dirty pages: the flusher's thread, or a thread that has its turn where there is none.
+//!
+//! A worker keeps many writes in flight and never waits for one of them longer than [`POLL`]: it begins runs while others are with the device, and
+//! deals with ends as they come. So a request that hangs delays only what needs its end.
+//!
+//! # Rounds
+//!
+//! Tickets of one file are served in rounds. What arrives during a round waits for the next, and all tickets of a round share its writes and its sync:
+//!
+//! ```text
+//!   sweep: begin to write what is dirty ──▶ drain: wait for all writes begun so far ──▶ sync, if needed ──▶ outcome
+//! ```
+//!
+//! The sweep looks at each page once, so those who go on storing cannot make it endless; at a page that is dirty *and* being written it waits for that
+//! write. A run that fails is cut in halves, which are tried again, until what cannot be written stands alone: a bad block does not keep its
+//! neighbours dirty.
+//!
+//! # Without tickets
+//!
+//! When no round wants room in flight, the worker does what `work.rs` says: more is dirty than should be, something has been dirty for long, reclaim asks. It
+//! writes each file from where it stopped the last time, and goes from file to file.
+
+use super::collect::{CACHE_SHIFT, InFlight, Tail, pages_of};
+use super::device::{Device, Ticket};
+use super::ledger::Failure;
+use super::work::Work;
+use super::{POLL, RUN_BYTES};
+use crate::fault_sites::FaultSite;
+use crate::io::{Completion, Slice, Write, Writer};
+use crate::pool::Pool;
+use crate::space::Space;
+use lowtide_core::MemcgId;
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::{Duration, Instant};
+
+/// Contiguous pages on their way to the file.
+#[derive(Debug)]
+struct Run {
+    space: Arc<Space>,
+    folios: Vec<InFlight>,
+    /// Counts runs in the order in which they were begun.
+    number: u64,
+    /// What goes through the page cache when the rest has ended.
+    tail: Option<Tail>,
+    /// What goes through the page cache now.
+    copy: Vec<u8>,
+}
+
+/// A request in flight.
+#[derive(Debug)]
+enum InHand {
+    Run(Run),
+    /// Of a file, and whether its size was new.
+    Sync(Arc<Space>, bool),
+}
+
+/// How far a round is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Sweep,
+    /// All runs of the file up to this number have to end.
+    Drain(u64),
+    Sync,
+    Done,
+}
+
+/// Tickets of one file that are served together, and those that come next.
+#[derive(Debug)]
+struct Round {
+    space: Arc<Space>,
+    now: Vec<Arc<Ticket>>,
+    next: Vec<Arc<Ticket>>,
+    stage: Stage,
+    /// What is left to sweep.
+    ranges: VecDeque<Range<u64>>,
+    failures: Vec<Failure>,
+}
+
+impl Round {
+    /// Begins with the tickets that have come.
+    fn begin(&mut self, pool: &Pool) {
+        self.now = std::mem::take(&mut self.next);
+        self.ranges = union(self.now.iter().map(|ticket| ticket.pages.clone()));
+        self.stage = Stage::Sweep;
+        self.failures = Vec::new();
+        let rescued = pool.rescue(&self.space);
+        self.failures.extend(rescued.err());
+    }
+
+    fn finish(&mut self) {
+        for ticket in self.now.drain(..) {
+            let touches = |f: &&Failure| f.pages.start < ticket.pages.end && ticket.pages.start < f.pages.end;
+            let failure = self.failures.iter().find(touches);
+            ticket.finish(failure.cloned().map_or(Ok(()), Err));
+        }
+    }
+}
+
+/// Whether two runs must not be in flight together: one goes through the page cache in part, and the other past it into the same page of the cache. The kernel could then not drop that page after
+/// the direct write, and would report the collision as an error of the file. Only base pages smaller than the cache's get so near to each other.
+fn collide(a: &Run, b: &Run, page_shift: u32) -> bool {
+    let buffered = |run: &Run| run.tail.is_some() || !run.copy.is_empty();
+    if page_shift >= CACHE_SHIFT || !(buffered(a) || buffered(b)) || !Arc::ptr_eq(&a.space, &b.space) {
+        return false;
+    }
+    let cached = |run: &Run| {
+        let (pages, shift) = (pages_of(&run.folios), CACHE_SHIFT - page_shift);
+        pages.start >> shift..=(pages.end.max(1) - 1) >> shift
+    };
+    let (a, b) = (cached(a), cached(b));
+    a.start() <= b.end() && b.start() <= a.end()
+}
+
+/// Ranges that cover the same pages, in order, without overlap.
+fn union(ranges: impl Iterator<Item = Range<u64>>) -> VecDeque<Range<u64>> {
+    let mut sorted: Vec<_> = ranges.filter(|range| !range.is_empty()).collect();
+    sorted.sort_by_key(|range| range.start);
+    let mut united: VecDeque<Range<u64>> = VecDeque::new();
+    for range in sorted {
+        match united.back_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => united.push_back(range),
+        }
+    }
+    united
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct Worker<'p> {
+    pub(super) pool: &'p Pool,
+    pub(super) device: &'p Arc<Device>,
+    writer: Writer<'p>,
+    in_hand: Vec<Option<InHand>>,
+    /// Runs that may not overlap with one that is in flight ([`collide`]).
+    waiting: Vec<Run>,
+    free: Vec<usize>,
+    rounds: Vec<Round>,
+    /// Runs begun.
+    runs: u64,
+    /// Pages begun.
+    pages: u64,
+    pub(super) work: Option<Work>,
+    /// Which of the device's files is written next without a ticket.
+    pub(super) turn: usize,
+    /// There is work without tickets, as the engine knows: whoever makes pages dirty meanwhile need not ring.
+    pub(super) running: bool,
+    /// When files are looked at next: for something to try again, and for their age.
+    pub(super) look_at: Instant,
+    pub(super) looked: Instant,
+    ended: Vec<Completion>,
+}
+
+/// The life of a flusher's thread.
+pub(super) fn flusher(pool: &Arc<Pool>, device: &Arc<Device>) {
+    let mut worker = Worker::new(pool, device);
+    let mut closing = false;
+    loop {
+        let orders = device.orders(if closing { Duration::ZERO } else { worker.patience() });
+        for ticket in &orders.tickets {
+            worker.accept(ticket);
+        }
+        worker.look(orders.rung);
+        if let Some(deadline) = orders.closing {
+            if !std::mem::replace(&mut closing, true) {
+                worker.accept_orphans();
+            }
+            worker.work = None;
+            if worker.is_done() {
+                break;
+            }
+            if Instant::now() >= deadline {
+                tracing::error!("a device does not answer; what is in flight to it is left behind");
+                // What the device may still read must never be given back.
+                std::mem::forget(Arc::clone(pool));
+                worker.abandon();
+                return device.say_ended();
+            }
+        }
+        worker.advance(!closing);
+        worker.reap(POLL);
+    }
+    device.say_ended();
+}
+
+impl<'p> Worker<'p> {
+    pub(super) fn new(pool: &'p Pool, device: &'p Arc<Device>) -> Self {
+        Self {
+            pool,
+            device,
+            writer: pool.backend.writer(),
+            in_hand: Vec::new(),
+            waiting: Vec::new(),
+            free: Vec::new(),
+            rounds: Vec::new(),
+            runs: 0,
+            pages: 0,
+            work: None,
+            turn: 0,
+            running: false,
+            look_at: Instant::now(),
+            looked: Instant::now(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// How long the flusher may sleep if nobody rings.
+    fn patience(&self) -> Duration {
+        if !self.is_done() || self.running {
+            return Duration::ZERO;
+        }
+        self.look_at.saturating_duration_since(Instant::now())
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_hand.len() - self.free.len() + self.waiting.len()
+    }
+
+    /// Whether another run may be begun.
+    fn has_room(&self, waited: bool) -> bool {
+        let in_flight = self.writer.bytes_in_flight();
+        in_flight < RUN_BYTES || in_flight < self.device.budget(waited, self.pool.now())
+    }
+
+    fn is_done(&self) -> bool {
+        self.rounds.is_empty() && self.in_flight() == 0
+    }
+
+    /// Walks away from what is in flight.
+    fn abandon(self) {
+        let Self { writer, in_hand, waiting, .. } = self;
+        std::mem::forget((in_hand, waiting));
+        writer.abandon();
+    }
+
+    /// Takes a ticket: for the next round of its file.
+    pub(super) fn accept(&mut self, ticket: &Arc<Ticket>) {
+        let space = &ticket.space;
+        match self.rounds.iter_mut().find(|round| Arc::ptr_eq(&round.space, space)) {
+            Some(round) => round.next.push(Arc::clone(ticket)),
+            None => {
+                let mut round = Round {
+                    space: Arc::clone(space),
+                    now: Vec::new(),
+                    next: vec![Arc::clone(ticket)],
+                    stage: Stage::Sweep,
+                    ranges: VecDeque::new(),
+                    failures: Vec::new(),
+                };
+                round.begin(self.pool);
+                self.rounds.push(round);
+            }
+        }
+    }
+
+    /// Whether a round of a file is under way.
+    pub(super) fn serves(&self, space: &Arc<Space>) -> bool {
+        self.rounds.iter().any(|round| Arc::ptr_eq(&round.space, space))
+    }
+
+    /// Serves one ticket, in a thread that has its turn.
+    pub(super) fn serve(&mut self, ticket: &Arc<Ticket>) {
+        self.accept(ticket);
+        while ticket.outcome().is_none() {
+            self.advance(false);
+            self.reap(POLL);
+        }
+    }
+
+    /// Writes what is left of files that nobody has open, in a thread that has its turn.
+    pub(super) fn serve_all(&mut self) {
+        self.accept_orphans();
+        while !self.is_done() {
+            self.advance(false);
+            self.reap(POLL);
+        }
+    }
+
+    /// Writes a batch of a group's dirty pages, in a thread that has its turn. Returns the pages written.
+    pub(super) fn write_some(mut self, group: MemcgId) -> u64 {
+        self.look(true);
+        self.take_work_for(group);
+        while self.work.is_some() || !self.is_done() {
+            self.advance(true);
+            self.work = None;
+            self.reap(POLL);
+        }
+        self.pages
+    }
+
+    /// Begins what can be begun.
+    fn advance(&mut self, background: bool) {
+        let mut rounds = std::mem::take(&mut self.rounds);
+        let mut announce = false;
+        // In turns, so that a large file does not keep a small one waiting.
+        while self.has_room(true) && rounds.iter_mut().fold(false, |any, round| self.sweep(round) | any) {}
+        for round in &mut rounds {
+            self.advance_round(round);
+            if round.stage == Stage::Done {
+                round.finish();
+                announce = true;
+                if round.next.is_empty() {
+                    self.round_ended(&round.space);
+                } else {
+                    round.begin(self.pool);
+                    self.advance_round(round);
+                }
+            }
+        }
+        rounds.retain(|round| !round.now.is_empty());
+        rounds.append(&mut self.rounds);
+        self.rounds = rounds;
+        if announce {
+            self.device.announce();
+        }
+        if background {
+            while self.has_room(false) && self.write_for_work() {}
+        }
+        self.writer.submit();
+    }
+
+    /// Begins the next run of a round that sweeps. Returns whether there may be more.
+    fn sweep(&mut self, round: &mut Round) -> bool {
+        let Some(range) = round.ranges.front_mut() else { return false };
+        let (blocked, _) = self.write_from(&round.space, &mut range.start, u64::MAX, Some(range.end));
+        if range.start >= range.end.min(round.space.table.pages()) {
+            round.ranges.pop_front();
+        }
+        !blocked
+    }
+
+    fn advance_round(&mut self, round: &mut Round) {
+        if round.stage == Stage::Sweep && round.ranges.is_empty() {
+            round.stage = Stage::Drain(self.runs);
+        }
+        if let Stage::Drain(number) = round.stage
+            && !self.has_runs(&round.space, number)
+        {
+            round.stage = self.begin_sync(round);
+        }
+    }
+
+    /// Begins to write dirty pages from `at` on: one run's worth, and each page up to `each`, if that is given. Returns whether the first page left is in other hands, and the
+    /// number of pages.
+    pub(super) fn write_from(
+        &mut self,
+        space: &Arc<Space>,
+        at: &mut u64,
+        most: u64,
+        each: Option<u64>,
+    ) -> (bool, u64) {
+        let most = most.min(RUN_BYTES >> self.pool.page_shift).max(1);
+        let found = self.pool.collect(space, at, each.unwrap_or(u64::MAX), most, each.is_some());
+        let (blocked, pages) = (found.blocked, found.pages);
+        self.pages += pages;
+        for folios in found.into_runs(self.pool.page_bytes()) {
+            self.runs += 1;
+            self.start(space, folios, self.runs);
+        }
+        (blocked, pages)
+    }
+
+    /// Runs in flight.
+    fn begun_runs(&self) -> impl Iterator<Item = &Run> {
+        self.in_hand.iter().flatten().filter_map(|in_hand| match in_hand {
+            InHand::Run(run) => Some(run),
+            InHand::Sync(..) => None,
+        })
+    }
+
+    fn has_runs(&self, space: &Arc<Space>, up_to: u64) -> bool {
+        self.begun_runs()
+            .chain(&self.waiting)
+            .any(|run| Arc::ptr_eq(&run.space, space) && run.number <= up_to)
+    }
+
+    /// All writes of a round have ended: syncs them, unless nothing was written since the last sync.
+    fn begin_sync(&mut self, round: &mut Round) -> Stage {
+        let space = &round.space;
+        let grown = space.size_is_new.swap(false, SeqCst);
+        let mut ledger = crate::sync::lock(&space.ledger);
+        if !grown && !ledger.needs_sync() && !space.is_name_new() {
+            self.pool.fault_sites.mark(FaultSite::SyncShared);
+            return Stage::Done;
+        }
+        if round.now.len() > 1 {
+            self.pool.fault_sites.mark(FaultSite::SyncShared);
+        }
+        ledger.sync_begins();
+        drop(ledger);
+        let fd = space.buffered_fd();
+        let slot = self.take_slot(InHand::Sync(Arc::clone(space), grown));
+        self.writer.push_sync(space.path_ref(), fd, slot as u64);
+        Stage::Sync
+    }
+
+    fn take_slot(&mut self, in_hand: InHand) -> usize {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.in_hand.push(None);
+            self.in_hand.len() - 1
+        });
+        self.in_hand[slot] = Some(in_hand);
+        slot
+    }
+
+    /// Hands a run to the device.
+    fn start(&mut self, space: &Arc<Space>, folios: Vec<InFlight>, number: u64) {
+        space.in_flight.fetch_add(1, SeqCst);
+        self.launch(Run { space: Arc::clone(space), folios, number, tail: None, copy: Vec::new() });
+    }
+
+    /// Hands a run to the device, or lets it wait for one that it would collide with.
+    fn launch(&mut self, run: Run) {
+        let (slices, tail) = self.pool.cut_run(&run.folios, run.space.len());
+        let offset = pages_of(&run.folios).start << self.pool.page_shift;
+        let run = Run { tail, ..run };
+        if self.begun_runs().any(|other| collide(&run, other, self.pool.page_shift)) {
+            self.waiting.push(run);
+            return;
+        }
+        let space = &Arc::clone(&run.space);
+        if slices.is_empty() && run.tail.is_some() {
+            return self.start_tail(run);
+        }
+        let slot = self.take_slot(InHand::Run(run));
+        let (path, fd) = (space.path_ref(), space.backing.write_fd());
+        // SAFETY: the folios are under writeback, so their frames are neither evicted nor given back before `Pool::end_run`, which comes after the completion; the
+        // run keeps the space and its descriptors. A writer that is abandoned leaks the pool and all of it. A concurrent store may reach the file or not: its page is dirty again.
+        #[expect(unsafe_code, reason = "the promise about the frames is given where they are taken")]
+        let write = unsafe { Write::new(path, fd, offset, slices, slot as u64) };
+        self.writer.push(write);
+    }
+
+    /// Hands the end of a file that is no whole block to the page cache.
+    fn start_tail(&mut self, mut run: Run) {
+        let Some(tail) = run.tail.take() else { return };
+        self.pool.fault_sites.mark(FaultSite::TailThroughPageCache);
+        run.copy = self.pool.copy_tail(&tail);
+        let slices = vec![Slice::new(run.copy.as_ptr(), run.copy.len())];
+        let space = Arc::clone(&run.space);
+        // The copy does not move with the run.
+        let slot = self.take_slot(InHand::Run(run));
+        let (path, fd) = (space.path_ref(), space.buffered_fd());
+        // SAFETY: the copy and the descriptor belong to the run, which is kept until its completion is returned; an abandoned writer leaks the worker's runs with it.
+        #[expect(unsafe_code, reason = "the promise about the memory is given here")]
+        let write = unsafe { Write::new(path, fd, tail.offset, slices, slot as u64) };
+        self.writer.push(write);
+    }
+
+    /// Waits a moment for requests to end, and deals with those that have.
+    fn reap(&mut self, patience: Duration) {
+        if self.in_flight() == 0 {
+            if !self.rounds.is_empty() {
+                // Somebody has a page locked that is to be written.
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            return;
+        }
+        let mut ended = std::mem::take(&mut self.ended);
+        self.writer.wait(1, Some(patience), &mut ended);
+        for completion in ended.drain(..) {
+            let slot = completion.user as usize;
+            let Some(in_hand) = self.in_hand[slot].take() else { continue };
+            self.free.push(slot);
+            match in_hand {
+                InHand::Run(run) => self.run_ended(run, completion.result),
+                InHand::Sync(space, grown) => self.sync_ended(&space, grown, completion.result.map(drop)),
+            }
+        }
+        self.ended = ended;
+        for run in std::mem::take(&mut self.waiting) {
+            self.launch(run);
+        }
+    }
+
+    fn run_ended(&mut self, mut run: Run, result: io::Result<u32>) {
+        let space = Arc::clone(&run.space);
+        let pages = pages_of(&run.folios);
+        match result {
+            Ok(bytes) => {
+                self.pool.io.writes.fetch_add(1, Relaxed);
+                self.pool.io.write_bytes.fetch_add(u64::from(bytes), Relaxed);
+                self.device.note_write(u64::from(bytes), self.pool.now());
+                if run.tail.is_some() {
+                    return self.start_tail(run);
+                }
+                // Before anybody can find the pages clean.
+                crate::sync::lock(&space.ledger).written(pages);
+                self.pool.end_run(&space, &run.folios, true);
+            }
+            Err(error) => {
+                let cut = crate::sync::lock(&space.ledger).worth_cutting() && run.folios.len() > 1;
+                if cut {
+                    self.pool.fault_sites.mark(FaultSite::FailedRunSplit);
+                    let second = run.folios.split_off(run.folios.len() / 2);
+                    self.start(&space, run.folios, run.number);
+                    self.start(&space, second, run.number);
+                } else {
+                    self.pool.fault_sites.mark(FaultSite::WriteFailedKeptDirty);
+                    tracing::warn!(path = %space.path().display(), ?pages, %error, "write-back failed; the pages stay dirty");
+                    let failure = Failure { pages, source: Arc::new(error) };
+                    crate::sync::lock(&space.ledger).write_failed(failure.clone(), Instant::now());
+                    self.look_at = Instant::now();
+                    self.pool.end_run(&space, &run.folios, false);
+                    self.note_failure(&space, failure);
+                }
+            }
+        }
+        space.in_flight.fetch_sub(1, SeqCst);
+    }
+
+    fn note_failure(&mut self, space: &Arc<Space>, failure: Failure) {
+        if let Some(round) = self.rounds.iter_mut().find(|round| Arc::ptr_eq(&round.space, space)) {
+            match round.failures.last_mut() {
+                // Neighbours are one failure, so that a device that takes nothing costs no memory.
+                Some(last) if last.pages.end == failure.pages.start => last.pages.end = failure.pages.end,
+                _ => round.failures.push(failure),
+            }
+        }
+    }
+
+    fn sync_ended(&mut self, space: &Arc<Space>, grown: bool, result: io::Result<()>) {
+        let result = result.and_then(|()| space.sync_name());
+        match result {
+            Ok(()) => crate::sync::lock(&space.ledger).synced(),
+            Err(error) => {
+                self.pool.fault_sites.mark(FaultSite::SyncFailed);
+                tracing::warn!(path = %space.path().display(), %error, "the file could not be synced; what was written since the last time is written again");
+                if grown {
+                    space.size_is_new.store(true, SeqCst);
+                }
+                let source = Arc::new(error);
+                crate::sync::lock(&space.ledger).sync_failure(Arc::clone(&source), Instant::now());
+                self.look_at = Instant::now();
+                self.pool.make_suspects_dirty(space);
+                self.note_failure(space, Failure { pages: 0..u64::MAX, source });
+            }
+        }
+        if let Some(round) = self.rounds.iter_mut().find(|round| Arc::ptr_eq(&round.space, space)) {
+            round.stage = Stage::Done;
+        }
+    }
+
+    /// The last round of a file has ended. If nobody has it open and nothing is left to do, it goes.
+    fn round_ended(&self, space: &Arc<Space>) {
+        if space.is_orphan() && self.pool.is_clean(space) {
+            self.pool.forget_if_orphan(space);
+        }
+    }
+}
