@@ -10,7 +10,7 @@
 //!
 //! The sizes are the project's own; nothing was published.
 
-use crate::machine::{Ctx, FileId, Machine, MachineConfig, MachineError, MachineStat, MappingId};
+use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, MappingId, OpenId};
 use hdrhistogram::Histogram;
 use lowtide_core::high::handler::HighPolicy;
 use lowtide_core::{MemcgId, MemoryStat};
@@ -116,7 +116,7 @@ pub fn run(
 ) -> Result<MixedResult, MachineError> {
     let page = machine.spec.page;
     let mut m = Machine::new(machine)?;
-    let (group, file, mapping) = {
+    let (group, open, mapping) = {
         let mut world = m.world();
         let group = world.pool.engine.create_group(MemcgId::ROOT).expect("the root has room for a group");
         world.pool.engine.set_max(group, config.max / page)?;
@@ -126,7 +126,7 @@ pub fn run(
         let file = world.add_file_of(group, config.file / page);
         let open = world.open(file);
         world.advise_random(open);
-        (group, file, world.map_file(process, open))
+        (group, open, world.map_file(process, open))
     };
     let histogram = || Histogram::new_with_max(3_600 * SECOND_NS, 3).expect("the bounds are possible");
     let tally = Rc::new(RefCell::new(Tally {
@@ -148,7 +148,7 @@ pub fn run(
         m.background_in(group, move |ctx| worker(ctx, mapping, sampler, pages, kinds, config, tally));
     }
     let (config, shared) = (*config, Rc::clone(&tally));
-    m.background_in(group, move |ctx| checkpoints(ctx, file, config, shared));
+    m.background_in(group, move |ctx| checkpoints(ctx, open, config, shared));
     let shared = Rc::clone(&tally);
     m.client_in(MemcgId::ROOT, move |ctx| clock(ctx, config, shared));
     m.run(stop, &mut || done.store(tally.borrow().now_ns / 1_000_000, Relaxed))?;
@@ -221,7 +221,7 @@ async fn worker(
 /// Makes checkpoints for ever.
 async fn checkpoints(
     ctx: Ctx,
-    file: FileId,
+    open: OpenId,
     config: MixedConfig,
     shared: Shared,
 ) -> Result<(), MachineError> {
@@ -233,7 +233,7 @@ async fn checkpoints(
         }
         let began = ctx.now();
         shared.borrow_mut().phase += 1;
-        ctx.sync(file).await;
+        ctx.sync(open).await?;
         let ended = ctx.now();
         due = ended.max(due + config.checkpoint_ns);
         let mut tally = shared.borrow_mut();

@@ -13,7 +13,7 @@
 //! no young bits, and the freshly written leaves, dirty, that nobody reads back soon. Source: `workloads.md` §1(b).
 
 use super::leaves::Leaves;
-use crate::machine::{Ctx, FileId, Machine, MachineConfig, MachineError, MachineStat, OpenId};
+use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, OpenId};
 use hdrhistogram::Histogram;
 use lowtide_core::MemcgId;
 use lowtide_workload::{Distribution, Letter, RecordOpKind, Ycsb};
@@ -124,9 +124,7 @@ struct Shared {
     config: DatabaseConfig,
     leaves: Leaves,
     data: OpenId,
-    data_file: FileId,
     journal: OpenId,
-    journal_file: FileId,
     journal_pending: u64,
     journal_at: u64,
     /// Leaves not yet loaded begin here.
@@ -171,9 +169,7 @@ pub fn run(
             leaves: Leaves::new(config.leaves() as u32, config.cached_leaves() as u32),
             config: config.clone(),
             data,
-            data_file,
             journal,
-            journal_file,
             journal_pending: 0,
             journal_at: 0,
             next_leaf: 0,
@@ -350,18 +346,18 @@ async fn journal_thread(ctx: Ctx, db: Db) -> Result<(), MachineError> {
     let interval = db.borrow().config.journal_ns;
     loop {
         ctx.sleep(interval).await;
-        let (open, file, at, bytes) = {
+        let (open, at, bytes) = {
             let mut db = db.borrow_mut();
             let bytes = std::mem::take(&mut db.journal_pending);
             let at = db.journal_at;
             db.journal_at = if at + bytes > JOURNAL_FILE_BYTES { 0 } else { at + bytes };
-            (db.journal, db.journal_file, at, bytes)
+            (db.journal, at, bytes)
         };
         if bytes > 0 {
             let page = ctx.w().page_bytes;
             let (first, last) = (at / page, (at + bytes - 1) / page);
             ctx.write(open, first, last - first + 1).await?;
-            ctx.sync(file).await;
+            ctx.sync(open).await?;
         }
     }
 }
@@ -370,14 +366,14 @@ async fn checkpoint_thread(ctx: Ctx, db: Db) -> Result<(), MachineError> {
     let interval = db.borrow().config.checkpoint_ns;
     loop {
         ctx.sleep(interval).await;
-        let (dirty, given_up, file) = {
+        let (dirty, given_up, open) = {
             let mut db = db.borrow_mut();
-            (db.leaves.take_dirty(), db.leaves.take_given_up(), db.data_file)
+            (db.leaves.take_dirty(), db.leaves.take_given_up(), db.data)
         };
         for leaf in dirty {
             write_leaf(&ctx, &db, leaf).await?;
         }
-        ctx.sync(file).await;
+        ctx.sync(open).await?;
         db.borrow_mut().leaves.checkpointed(given_up);
     }
 }

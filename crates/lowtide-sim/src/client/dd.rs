@@ -16,7 +16,7 @@
 //!
 //! The group is one below the machine's root, as in a kernel, so the machine's own dirty limits are far away. Source: `workloads.md` §4.
 
-use crate::machine::{Ctx, FileId, Machine, MachineConfig, MachineError, MachineStat, OpenId};
+use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, OpenId};
 use hdrhistogram::Histogram;
 use lowtide_core::high::handler::HighPolicy;
 use lowtide_core::{MemcgId, MemoryStat};
@@ -105,19 +105,19 @@ pub fn run(
 ) -> Result<DdResult, MachineError> {
     let page = machine.spec.page;
     let mut m = Machine::new(machine)?;
-    let (group, file, open) = {
+    let (group, open) = {
         let mut world = m.world();
         let group = world.pool.engine.create_group(MemcgId::ROOT).expect("the root has room for a group");
         world.pool.engine.set_max(group, config.max / page)?;
         // As in a kernel: nobody pays for having waited.
         world.pool.engine.set_high_policy(group, HighPolicy::Overage);
         let file = world.add_file_of(group, 0);
-        (group, file, world.open(file))
+        (group, world.open(file))
     };
     let latency = Histogram::new_with_max(3_600_000_000_000, 3).expect("the bounds are possible");
     let tally = Rc::new(RefCell::new(Tally { written: 0, latency }));
     let (config, counted) = (*config, Rc::clone(&tally));
-    m.client_in(group, move |ctx| dd(ctx, file, open, config, counted));
+    m.client_in(group, move |ctx| dd(ctx, open, config, counted));
     let ended = m.run(stop, &mut || done.store(tally.borrow().written, Relaxed));
     let stat = m.stat();
     let killed_after_ns = match ended {
@@ -131,13 +131,7 @@ pub fn run(
 }
 
 /// The program's life.
-async fn dd(
-    ctx: Ctx,
-    file: FileId,
-    open: OpenId,
-    config: DdConfig,
-    tally: Rc<RefCell<Tally>>,
-) -> Result<(), MachineError> {
+async fn dd(ctx: Ctx, open: OpenId, config: DdConfig, tally: Rc<RefCell<Tally>>) -> Result<(), MachineError> {
     let page = ctx.w().page_bytes;
     let mut at = 0;
     while at < config.size {
@@ -152,7 +146,7 @@ async fn dd(
         tally.latency.saturating_record(now - began);
     }
     if config.fsync {
-        ctx.sync(file).await;
+        ctx.sync(open).await?;
     }
     ctx.settle().await;
     Ok(())

@@ -112,7 +112,7 @@ async fn thread(
         let at = op.space.0 as usize;
         let failed = match play(&ctx, places[at], opens[at], &op).await {
             Ok(()) => false,
-            Err(MachineError::Io { .. }) => true,
+            Err(MachineError::Io { .. } | MachineError::WriteBack { .. }) => true,
             Err(error) => return Err(error),
         };
         let now = ctx.now();
@@ -136,11 +136,9 @@ async fn play(ctx: &Ctx, place: Place, open: Option<OpenId>, op: &PageOp) -> Res
             ctx.give_up(place.mapping, op.page, pages).await;
             Ok(())
         }
-        (OpKind::Sync, _) => {
-            if let Some(file) = place.file {
-                ctx.sync(file).await;
-            }
-            Ok(())
-        }
+        (OpKind::Sync, _) => match open {
+            Some(open) => ctx.sync(open).await,
+            None => Ok(()),
+        },
     }
 }

@@ -1,5 +1,6 @@
 //! Files: where they are on the device, what of them is dirty, and who has them open.
 
+use super::errors::{ErrorCursor, WriteErrors};
 use super::readahead::{MissRule, Readahead};
 use super::sched::TaskId;
 use super::world::World;
@@ -41,6 +42,8 @@ pub(crate) struct File {
     /// Numbers of the writes in flight.
     pub(crate) writing: BTreeSet<u64>,
     pub(crate) sync_waiters: Vec<TaskId>,
+    /// Writes that failed, and flushes that were to make it durable.
+    pub(crate) write_errors: WriteErrors,
     /// Reads of pages that failed, counted; and for each page the number of the last.
     pub(crate) read_failures: u64,
     read_errors: BTreeMap<u64, u64>,
@@ -70,6 +73,8 @@ impl File {
 pub(crate) struct Open {
     pub(crate) file: FileId,
     pub(crate) readahead: Readahead,
+    /// How far whoever has it has been told of failed writes.
+    pub(crate) errors: ErrorCursor,
 }
 
 /// Bytes between two files on the device: no file of a workload is larger.
@@ -100,6 +105,7 @@ impl World {
             cursor: 0,
             writing: BTreeSet::new(),
             sync_waiters: Vec::new(),
+            write_errors: WriteErrors::default(),
             read_failures: 0,
             read_errors: BTreeMap::new(),
         });
@@ -109,8 +115,15 @@ impl World {
     /// Opens a file.
     pub(crate) fn open(&mut self, file: FileId) -> OpenId {
         let id = OpenId(self.opens.len() as u32);
-        self.opens.push(Open { file, readahead: Readahead::new(self.readahead_pages) });
+        let errors = self.file(file).write_errors.opened();
+        self.opens.push(Open { file, readahead: Readahead::new(self.readahead_pages), errors });
         id
+    }
+
+    /// Whether a write of a file has failed since the last call for an open description of it.
+    pub(crate) fn check_errors(&mut self, open: OpenId) -> bool {
+        let open = &mut self.opens[open.0 as usize];
+        self.files[open.file.0 as usize].write_errors.check(&mut open.errors)
     }
 
     /// Whoever has it open says that accesses are random: nothing is read but what is wanted.

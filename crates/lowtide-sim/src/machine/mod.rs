@@ -13,7 +13,8 @@
 //! | `budget.rs` | changing the budget |
 //! | `groups.rs` | who pays, stalls, and what is paid for being over a limit |
 //! | `watch.rs` | an observer that checks |
-//! | `writeback.rs`, `flusher.rs`, `balance.rs` | writing dirty pages, and sync; who begins to; writers held back |
+//! | `writeback.rs`, `flusher.rs`, `balance.rs` | writing dirty pages; who begins to; writers held back |
+//! | `sync.rs`, `errors.rs` | making a file durable; telling everybody of writes that failed |
 //!
 //! The policy is `lowtide-core`'s; nothing here decides which page goes.
 
@@ -22,6 +23,7 @@ mod budget;
 mod charge;
 mod ctx;
 mod device;
+mod errors;
 mod fault;
 mod files;
 mod flusher;
@@ -34,6 +36,7 @@ mod readahead;
 mod requests;
 mod sched;
 mod swap;
+mod sync;
 mod watch;
 mod world;
 mod writeback;
@@ -41,10 +44,11 @@ mod writeback;
 pub(crate) use ctx::Ctx;
 pub use device::DeviceCounts;
 pub(crate) use fault::{AddressSpace, MappingId};
-pub(crate) use files::{FileId, OpenId};
+pub(crate) use files::{File, FileId, OpenId};
 pub use lock::Contention;
+pub(crate) use requests::Fails;
 pub(crate) use sched::TaskId;
-pub(crate) use watch::{PageEvent, Watch};
+pub(crate) use watch::{FlushEvent, PageEvent, Watch};
 pub use world::KernelCounts;
 pub(crate) use world::World;
 
@@ -90,6 +94,18 @@ pub enum MachineError {
     /// The device failed a read, as it was told to.
     #[error("the device failed a read after {:.3} s of virtual time", *at_ns as f64 / 1e9)]
     Io {
+        /// Virtual time.
+        at_ns: u64,
+    },
+    /// A write failed, as the device was told to fail, and the sync that tells it found it out.
+    #[error("a write, or a flush of the device's cache, had failed when a file was synced after {:.3} s of virtual time", *at_ns as f64 / 1e9)]
+    WriteBack {
+        /// Virtual time.
+        at_ns: u64,
+    },
+    /// The power went, as a plan of the swarm said.
+    #[error("the power went after {:.6} s of virtual time", *at_ns as f64 / 1e9)]
+    PowerCut {
         /// Virtual time.
         at_ns: u64,
     },

@@ -1,10 +1,9 @@
 //! Requests in flight, and what happens when they complete.
 
-use super::ctx::Ctx;
 use super::device::Direction;
 use super::files::FileId;
 use super::sched::{Event, TaskId};
-use super::watch::PageEvent;
+use super::watch::{FlushEvent, PageEvent};
 use super::world::World;
 use lowtide_core::{FolioId, Task};
 use lowtide_workload::prng::mix64;
@@ -16,8 +15,8 @@ enum Purpose {
     Read { first: u64, frames: Vec<FolioId> },
     /// Pages under writeback.
     Write { first: u64, frames: Vec<FolioId>, sequence: u64 },
-    /// A barrier.
-    Flush(TaskId),
+    /// What has been written is to be durable; a task waits for it.
+    Flush { task: TaskId, number: u64 },
 }
 
 #[derive(Debug)]
@@ -27,23 +26,36 @@ struct Request {
     failed: bool,
 }
 
+/// One command in so many fails, at no regular distance; 0 for none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Fails {
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    pub(crate) flushes: u64,
+}
+
 /// The table of requests in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     slots: Vec<Option<Request>>,
     free: Vec<u32>,
     pub(crate) in_flight: u32,
-    /// One command in so many fails, at no regular distance; 0 for none.
-    pub(crate) fail_one_in: u64,
+    pub(crate) fails: Fails,
     submitted: u64,
     writes: u64,
+    flushes: u64,
 }
 
 impl Requests {
     fn add(&mut self, mut request: Request) -> u32 {
         self.in_flight += 1;
         self.submitted += 1;
-        request.failed = self.fail_one_in > 0 && mix64(self.submitted).is_multiple_of(self.fail_one_in);
+        let one_in = match request.purpose {
+            Purpose::Read { .. } => self.fails.reads,
+            Purpose::Write { .. } => self.fails.writes,
+            Purpose::Flush { .. } => self.fails.flushes,
+        };
+        request.failed = one_in > 0 && mix64(self.submitted).is_multiple_of(one_in);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1
@@ -69,10 +81,18 @@ impl Requests {
             match &request.purpose {
                 Purpose::Read { frames, .. } => pages.0 += frames.len(),
                 Purpose::Write { frames, .. } => pages.1 += frames.len(),
-                Purpose::Flush(_) => {}
+                Purpose::Flush { .. } => {}
             }
         }
         pages
+    }
+
+    /// Tasks that wait for flushes of the device's cache.
+    pub(crate) fn flushing(&self) -> impl Iterator<Item = TaskId> {
+        self.slots.iter().flatten().filter_map(|request| match request.purpose {
+            Purpose::Flush { task, .. } => Some(task),
+            _ => None,
+        })
     }
 
     fn take(&mut self, slot: u32) -> Request {
@@ -128,6 +148,14 @@ impl World {
         self.submit(now, file, Direction::Write, first, pages, Purpose::Write { first, frames, sequence });
     }
 
+    /// Submits a flush of the device's cache for a task that has written a file, and that will be woken.
+    pub(crate) fn submit_flush(&mut self, file: FileId, task: TaskId) {
+        self.requests.flushes += 1;
+        let (now, number) = (self.sched.now, self.requests.flushes);
+        self.watched(|watch, world| watch.flush(world, FlushEvent::Began, number));
+        self.submit(now, file, Direction::Flush, 0, 0, Purpose::Flush { task, number });
+    }
+
     /// A request has completed.
     pub(crate) fn complete(&mut self, slot: u32) {
         let Request { file, purpose, failed } = self.requests.take(slot);
@@ -135,7 +163,17 @@ impl World {
         self.counts.io_errors += u64::from(failed);
         self.device.counts.errors += u64::from(failed);
         match purpose {
-            Purpose::Flush(task) => self.sched.wake(task),
+            Purpose::Flush { task, number } => {
+                let event = if failed {
+                    self.files[file.0 as usize].write_errors.failed();
+                    self.counts.flush_errors += 1;
+                    FlushEvent::Failed(file)
+                } else {
+                    FlushEvent::Ended
+                };
+                self.watched(|watch, world| watch.flush(world, event, number));
+                self.sched.wake(task);
+            }
             Purpose::Read { first, frames } => {
                 for (page, frame) in (first..).zip(frames) {
                     self.pool.memory.set_locked(frame, false);
@@ -155,6 +193,10 @@ impl World {
                 }
             }
             Purpose::Write { first, frames, sequence } => {
+                if failed {
+                    self.files[file.0 as usize].write_errors.failed();
+                    self.counts.write_errors += 1;
+                }
                 for (page, frame) in (first..).zip(frames) {
                     self.pool.engine.end_writeback(frame, !failed, Task::DESCRIPTOR);
                     if failed {
@@ -174,18 +216,5 @@ impl World {
                 }
             }
         }
-    }
-}
-
-impl Ctx {
-    /// Waits until everything that the device was told to write is on the medium.
-    pub(crate) async fn flush_device(&self, file: FileId) {
-        self.settle().await;
-        {
-            let mut world = self.w();
-            let (now, id) = (world.sched.now, self.id);
-            world.submit(now, file, Direction::Flush, 0, 0, Purpose::Flush(id));
-        }
-        self.block(None).await;
     }
 }

@@ -35,12 +35,25 @@ pub(crate) enum PageEvent {
     WriteFailed,
 }
 
+/// What happened to a flush of the device's cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FlushEvent {
+    /// It was submitted: what has been written until now is to be durable.
+    Began,
+    /// It is.
+    Ended,
+    /// It need not be. The flush was for a sync of this file.
+    Failed(FileId),
+}
+
 /// See the module documentation.
 pub(crate) trait Watch: Debug {
     /// The machine has made a turn: a task ran until it gave up its CPU, or a request completed.
     fn turn(&mut self, world: &mut World);
     /// Something happened to a resident page.
     fn page(&mut self, world: &mut World, event: PageEvent, object: ObjectId, page: u64, frame: FolioId);
+    /// Something happened to a flush of the device's cache; each has a number.
+    fn flush(&mut self, world: &mut World, event: FlushEvent, number: u64);
     /// The translations of these folios are about to be dropped.
     fn victims(&mut self, world: &mut World, victims: &[Victim]);
     /// These folios have gone, and their frames are free.

@@ -53,8 +53,12 @@ pub struct KernelCounts {
     pub retry_mmap_drop: u64,
     /// Pages that read-ahead brought in beyond what was asked for.
     pub readahead: u64,
-    /// Reads and writes that a device failed.
+    /// Commands that a device failed.
     pub io_errors: u64,
+    /// Of which writes.
+    pub write_errors: u64,
+    /// Of which flushes of its cache.
+    pub flush_errors: u64,
 }
 
 /// The world of one machine.

@@ -155,47 +155,4 @@ impl Ctx {
         self.spend(cost).await;
         Some(result)
     }
-
-    /// Makes a file durable as it is now: writes what is dirty, waits for every write that has begun, flushes the device.
-    pub(crate) async fn sync(&self, file: FileId) {
-        let (waiting, deferred) = {
-            let mut world = self.w();
-            let entry = world.file(file);
-            (!entry.redirtied.is_empty(), entry.deferred)
-        };
-        self.write_all(file).await;
-        self.wait_written(file).await;
-        // What was being written, and had become dirty again, could not be begun before that write had ended.
-        if waiting || self.w().file(file).deferred > deferred {
-            self.write_all(file).await;
-            self.wait_written(file).await;
-        }
-        self.flush_device(file).await;
-    }
-
-    /// Begins to write every dirty page of a file, once.
-    async fn write_all(&self, file: FileId) {
-        let mut at = 0;
-        while let Some((end, _)) = self.write_run(file, at).await {
-            at = end;
-        }
-    }
-
-    /// Waits for the end of every write to a file that has begun.
-    async fn wait_written(&self, file: FileId) {
-        let last = self.w().requests.last_write();
-        loop {
-            self.settle().await;
-            {
-                let mut world = self.w();
-                let id = self.id;
-                let entry = world.file(file);
-                if entry.writing.first().is_none_or(|&first| first > last) {
-                    break;
-                }
-                entry.sync_waiters.push(id);
-            }
-            self.block(None).await;
-        }
-    }
 }

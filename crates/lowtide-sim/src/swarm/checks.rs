@@ -6,18 +6,22 @@
 use crate::machine::World;
 use crate::memory::{ObjectId, VmaId};
 use lowtide_core::limits::TABLE_ENTRIES;
-use lowtide_core::{Flags, FolioId, LruType, MemcgId, SpaceId};
+use lowtide_core::{Flags, FolioId, LruType, MemcgId, SpaceId, Thresholds};
+
+/// The longest pause of a writer, in nanoseconds (`fault-and-writeback.md` B8).
+pub(super) const PAUSE_NS: u64 = 200_000_000;
 
 /// A property by name.
 pub(super) type Check = (&'static str, fn(&mut World) -> Result<(), String>);
 
 /// All of them.
-pub(super) const ALL: [Check; 7] = [
+pub(super) const ALL: [Check; 8] = [
     ("engine", engine),
     ("charges", charges),
     ("page cache", page_cache),
     ("translations", translations),
     ("dirty pages", dirty_pages),
+    ("dirty figures", dirty_figures),
     ("requests", requests),
     ("waiters", waiters),
 ];
@@ -114,6 +118,35 @@ fn dirty_pages(world: &mut World) -> Result<(), String> {
         if world.pool.is_dirty(frame) && !file.dirty.contains(&page) && !file.redirtied.contains(&page) {
             return Err(format!("page {page} of {object:?} is dirty and nobody will write it"));
         }
+    }
+    Ok(())
+}
+
+/// What is counted as dirty is dirty, and the scale that writers are measured by is in order (`fault-and-writeback.md` D8, D9, D12). A page that
+/// became dirty again while it was being written counts as both. What each device has is [`lowtide_core::Engine::validate`]'s.
+fn dirty_figures(world: &mut World) -> Result<(), String> {
+    let engine = &world.pool.engine;
+    let (mut dirty, mut writeback) = (0, 0);
+    for flags in
+        residents(world).filter_map(|(_, _, frame)| engine.folio(frame)).map(lowtide_core::Folio::flags)
+    {
+        let file = !flags.contains(Flags::ANON);
+        dirty += u64::from(file && flags.contains(Flags::DIRTY));
+        writeback += u64::from(flags.contains(Flags::WRITEBACK));
+    }
+    let state = engine.dirty_state(MemcgId::ROOT);
+    if (state.dirty, state.writeback) != (dirty, writeback) {
+        return Err(format!("{dirty} pages are dirty and {writeback} being written, counted are {state:?}"));
+    }
+    let scale = engine.dirty_thresholds(MemcgId::ROOT);
+    let Thresholds { dirtyable, background, freerun, hard } = scale;
+    let ordered = background <= freerun && freerun <= hard && hard <= dirtyable;
+    if !ordered || (background == hard && hard > 0) {
+        return Err(format!("the scale is out of order: {scale:?}"));
+    }
+    let throttled = engine.throttled(MemcgId::ROOT);
+    if throttled.longest_ns > PAUSE_NS {
+        return Err(format!("a writer was told to pause for {} ns", throttled.longest_ns));
     }
     Ok(())
 }

@@ -1,12 +1,11 @@
 //! The threads of a run: each plays its part of the plan, the faults come with the operations, and every answer of the machine is checked.
 //!
-//! What the machine may refuse is a charge, when memory is exhausted, and a read that the device failed. Both end the operation, not
-//! the thread.
+//! What the machine may refuse is a charge, when memory is exhausted, a read that the device failed, and to say that a file is durable. All of
+//! these end the operation, not the thread. A power cut ends the machine: the threads of the next go on with the operations that are left.
 
-use super::contents::Truth;
 use super::overseer::Shared;
 use super::plan::{Fault, Pattern, Plan, ThreadPlan};
-use crate::machine::{AddressSpace, Ctx, FileId, Machine, MachineError, MappingId, OpenId, World};
+use crate::machine::{AddressSpace, Ctx, Fails, FileId, Machine, MachineError, MappingId, OpenId, World};
 use crate::memory::ObjectId;
 use lowtide_core::MemcgId;
 use lowtide_workload::{OpKind, SpaceKind, SplitMix64};
@@ -22,13 +21,25 @@ const SLEEP_NS: u64 = 10_000_000;
 /// Events of the machine after which no thread begins anything: where memory is too scarce, everything takes for ever.
 const EVENTS_MAX: u64 = 20_000;
 
-/// What a run's threads share.
+/// What a run's threads share, on one machine after the other.
 #[derive(Debug)]
 pub(super) struct Crew {
+    plan: Plan,
     overseer: Option<Shared>,
+    /// Faults to come, the next at the end.
     faults: RefCell<Vec<(u64, Fault)>>,
     begun: Cell<u64>,
-    budget: u64,
+    /// Operations that each thread has begun.
+    done: Vec<Cell<u64>>,
+    /// Pages that a machine begins with.
+    budget: Cell<u64>,
+    /// What the device is like.
+    slow: Cell<u64>,
+    fails: Cell<Fails>,
+    /// Machines so far.
+    machines: Cell<u64>,
+    /// The seed of the power cut that ended the last.
+    pub(super) cut: Cell<u64>,
     pub(super) counts: Counts,
 }
 
@@ -43,8 +54,10 @@ pub(super) struct Counts {
     pub(super) unmet: Cell<u64>,
     /// Faults carried out.
     pub(super) faults: Cell<u64>,
-    /// Syncs whose result was checked page by page.
+    /// Syncs that said that the file is durable.
     pub(super) syncs: Cell<u64>,
+    /// Syncs that told of a failure.
+    pub(super) failed_syncs: Cell<u64>,
 }
 
 fn more(count: &Cell<u64>) {
@@ -61,31 +74,70 @@ struct Place {
 }
 
 impl Crew {
-    /// Sets a machine up for a plan and adds its threads.
-    pub(super) fn muster(plan: &Plan, machine: &mut Machine, overseer: Option<Shared>) -> Rc<Self> {
+    /// The threads of a plan, before they have done anything.
+    pub(super) fn new(plan: &Plan, overseer: Option<Shared>) -> Rc<Self> {
         let mut faults = plan.faults.clone();
-        // Taken from the end.
         faults.reverse();
-        let budget = machine.world().pool.engine.max(MemcgId::ROOT);
-        let crew = Rc::new(Self {
+        Rc::new(Self {
+            plan: plan.clone(),
             overseer,
             faults: RefCell::new(faults),
             begun: Cell::new(0),
-            budget,
+            done: plan.threads.iter().map(|_| Cell::new(0)).collect(),
+            budget: Cell::new(0),
+            slow: Cell::new(1),
+            fails: Cell::new(Fails::default()),
+            machines: Cell::new(0),
+            cut: Cell::new(0),
             counts: Counts::default(),
-        });
-        let processes = set_up(plan, &mut machine.world());
-        for (number, thread) in plan.threads.iter().enumerate() {
+        })
+    }
+
+    /// Sets a machine up and adds the threads, with what they have left to do. The files of every machine are the same.
+    pub(super) fn muster(self: &Rc<Self>, machine: &mut Machine) {
+        let processes = {
+            let mut world = machine.world();
+            self.prepare(&mut world);
+            set_up(&self.plan, &mut world)
+        };
+        let life = self.machines.replace(self.machines.get() + 1);
+        for (number, thread) in self.plan.threads.iter().enumerate() {
             let mut place = processes[number % processes.len()][thread.space];
-            // Read-ahead state is a thread's own.
+            // Read-ahead state is a thread's own, and what it was told of failures.
             if let Some((file, open)) = &mut place.file {
-                *open = machine.world().open(*file);
+                *open = self.open(&mut machine.world(), *file);
             }
-            let rng = SplitMix64::new(plan.seed).fork(number as u64);
-            let (thread, crew) = (*thread, Rc::clone(&crew));
-            machine.client(move |ctx| async move { crew.play(ctx, thread, place, rng).await });
+            let rng = SplitMix64::new(self.plan.seed).fork(number as u64 | life << 32);
+            let crew = Rc::clone(self);
+            machine.client(move |ctx| async move { crew.play(ctx, number, place, rng).await });
         }
-        crew
+    }
+
+    /// The settings that hold for the whole machine.
+    fn prepare(&self, world: &mut World) {
+        self.budget.set(world.pool.engine.max(MemcgId::ROOT));
+        world.device.slow = self.slow.get();
+        world.requests.fails = self.fails.get();
+        world.pool.engine.set_exact_dirty(self.plan.exact);
+        if let Some(limits) = self.plan.dirty
+            && let Err(error) = world.pool.engine.set_dirty_limits(MemcgId::ROOT, limits)
+        {
+            world.violated("plan", error.to_string());
+        }
+    }
+
+    /// The files that outlive a machine.
+    pub(super) fn files(world: &World) -> Vec<ObjectId> {
+        world.files.iter().map(|file| file.object).collect()
+    }
+
+    fn open(&self, world: &mut World, file: FileId) -> OpenId {
+        let open = world.open(file);
+        if let Some(Shared(overseer)) = &self.overseer {
+            let object = world.file(file).object;
+            overseer.borrow_mut().promises.opened(open, object);
+        }
+        open
     }
 
     /// Adds a last client to a machine whose others have finished: all goes well again, and everything is written.
@@ -93,16 +145,19 @@ impl Crew {
         let crew = Rc::clone(self);
         {
             let mut world = machine.world();
-            world.requests.fail_one_in = 0;
+            world.requests.fails = Fails::default();
             world.device.slow = 1;
         }
         machine.client(move |ctx| async move {
             let files = ctx.w().files.len();
             for file in (0..files as u32).map(FileId) {
-                let object = ctx.w().file(file).object;
-                crew.sync(&ctx, file, object).await;
-                // Once more for what was on its way when the device was still failing.
-                crew.sync(&ctx, file, object).await;
+                let (object, open) = {
+                    let mut world = ctx.w();
+                    (world.file(file).object, crew.open(&mut world, file))
+                };
+                // Once more after what was on its way when the device was still failing.
+                crew.sync(&ctx, open, object).await?;
+                crew.sync(&ctx, open, object).await?;
                 let left = ctx.w().file(file).dirty.len();
                 if left > 0 {
                     ctx.w().violated(
@@ -118,18 +173,21 @@ impl Crew {
     async fn play(
         &self,
         ctx: Ctx,
-        thread: ThreadPlan,
+        number: usize,
         place: Place,
         mut rng: SplitMix64,
     ) -> Result<(), MachineError> {
+        let thread: ThreadPlan = self.plan.threads[number];
         let mut next = rng.below(place.pages);
         let mut scan_left = 0;
         let mut refusals = 0;
-        for _ in 0..thread.ops {
+        let done = &self.done[number];
+        while done.get() < thread.ops {
             if refusals == REFUSALS || ctx.w().sched.handled > EVENTS_MAX {
                 break;
             }
-            self.begun.set(self.begun.get() + 1);
+            more(&self.begun);
+            more(done);
             self.misfortune(&ctx).await;
             ctx.spend(thread.think_ns).await;
             let dice = rng.below(1000) as u32;
@@ -140,8 +198,8 @@ impl Crew {
             let pages = 1 + rng.below(thread.pages.min(place.pages));
             let first = draw(thread.pattern, place.pages, pages, &mut next, &mut scan_left, &mut rng);
             if dice < thread.sleeps + thread.syncs {
-                if let Some((file, _)) = place.file {
-                    self.sync(&ctx, file, place.object).await;
+                if let Some((_, open)) = place.file {
+                    self.sync(&ctx, open, place.object).await?;
                 }
                 continue;
             }
@@ -205,26 +263,32 @@ impl Crew {
         (first..first + pages).map(|page| contents.truth(object, page).read_failures).sum()
     }
 
-    /// Syncs a file. Afterwards the device has all that was stored before, except what it failed to write.
-    async fn sync(&self, ctx: &Ctx, file: FileId, object: ObjectId) {
-        let Some(Shared(overseer)) = &self.overseer else { return ctx.sync(file).await };
-        let behind = |(_, truth): &(usize, Truth)| truth.device != truth.latest;
-        let before: Vec<(usize, Truth)> =
-            overseer.borrow().contents.pages(object).iter().copied().enumerate().filter(behind).collect();
-        ctx.sync(file).await;
-        more(&self.counts.syncs);
-        for (page, then) in before {
-            let now = overseer.borrow().contents.truth(object, page as u64);
-            if now.device < then.latest && now.write_failures == then.write_failures {
-                let Truth { latest, .. } = then;
-                let what = format!(
-                    "{file:?} was synced, and page {page} is on the device as of {} and not {latest}",
-                    now.device
-                );
+    /// Syncs a file. Returns whether it is durable as it was.
+    async fn sync(&self, ctx: &Ctx, open: OpenId, object: ObjectId) -> Result<bool, MachineError> {
+        let before: Option<Vec<_>> =
+            self.overseer.as_ref().map(|Shared(o)| o.borrow().contents.volatile(object).collect());
+        let well = match ctx.sync(open).await {
+            Ok(()) => true,
+            Err(MachineError::WriteBack { .. }) => false,
+            Err(error) => return Err(error),
+        };
+        more(if well { &self.counts.syncs } else { &self.counts.failed_syncs });
+        if let (Some(Shared(overseer)), Some(before)) = (&self.overseer, before) {
+            let mut overseer = overseer.borrow_mut();
+            if let Err(what) = overseer.promises.synced(open, object, well) {
+                ctx.w().violated("sync errors", what);
+            }
+            if let Err(what) = overseer.contents.synced(object, &before, well) {
                 ctx.w().violated("sync", what);
-                return;
             }
         }
+        Ok(well)
+    }
+
+    /// Changes how the device fails.
+    fn fail(&self, ctx: &Ctx, change: impl FnOnce(Fails) -> Fails) {
+        self.fails.set(change(self.fails.get()));
+        ctx.w().requests.fails = self.fails.get();
     }
 
     /// Carries out the faults that are due.
@@ -238,9 +302,22 @@ impl Crew {
             let Some((_, fault)) = due else { return };
             more(&self.counts.faults);
             match fault {
-                Fault::Slow(times) => ctx.w().device.slow = times,
-                Fault::Fail(one_in) => ctx.w().requests.fail_one_in = one_in,
-                Fault::Max(pages) => match ctx.set_max(pages.min(self.budget)).await {
+                Fault::Slow(times) => {
+                    self.slow.set(times);
+                    ctx.w().device.slow = times;
+                }
+                Fault::Fail(n) => self.fail(ctx, |_| Fails { reads: n, writes: n, flushes: n }),
+                Fault::FailWrites(n) => self.fail(ctx, |fails| Fails { writes: n, ..fails }),
+                Fault::FailFlushes(n) => self.fail(ctx, |fails| Fails { flushes: n, ..fails }),
+                Fault::Cut(seed) => {
+                    self.cut.set(seed);
+                    let at_ns = ctx.now();
+                    ctx.w().fail(Err(MachineError::PowerCut { at_ns }));
+                    // The machine ends at the end of this turn.
+                    ctx.settle().await;
+                    ctx.block(None).await;
+                }
+                Fault::Max(pages) => match ctx.set_max(pages.min(self.budget.get())).await {
                     Ok(true) => {}
                     Ok(false) => more(&self.counts.unmet),
                     Err(error) => ctx.w().fail(Err(error.into())),

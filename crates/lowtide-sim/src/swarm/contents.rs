@@ -2,27 +2,34 @@
 //!
 //! ```text
 //!            stored                write began           written
-//!   latest ──────────► frame ──────────────────► writing ───────► device
-//!              ▲                                                    │
+//!   latest ──────────► frame ──────────────────► writing ───────► device ───────► durable (`medium.rs`)
+//!              ▲                                                    │    flushed
 //!              └────────────────────── arrived ─────────────────────┘
 //! ```
 //!
 //! Every store makes a new version, and versions only grow. A frame holds a version of one page; the device holds one of each. A write takes the version that the
 //! frame holds when it begins: a store during the write may or may not reach the device, and a kernel must not rely on it. Whoever
 //! reads must see the latest version, a frame that is freed must hold what the device holds, and giving a page up is a store of zeros that is
-//! everywhere at once.
+//! everywhere at once, though not durable.
+//!
+//! A sync that ends well *acknowledges* what had been stored before it began: that much every power cut must leave. What it leaves is
+//! the contents of the files that the next machine begins with.
 
-use crate::machine::PageEvent;
+use super::medium::{Medium, Mood};
+use crate::machine::{FlushEvent, PageEvent};
 use crate::memory::ObjectId;
 use lowtide_core::FolioId;
+use lowtide_workload::SplitMix64;
 
 /// What is known of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Truth {
     /// Version stored last.
     pub(super) latest: u64,
-    /// Version on the device.
+    /// Version on the device, in its cache at least.
     pub(super) device: u64,
+    /// Version that somebody was told is durable.
+    acknowledged: u64,
     /// Version on its way to the device.
     writing: u64,
     /// Version that zeros are.
@@ -41,6 +48,21 @@ struct Held {
     version: u64,
 }
 
+/// What power cuts came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Cuts {
+    /// How many there were.
+    pub(super) all: u64,
+    /// Those that came while the device had something that was not durable.
+    pub(super) behind: u64,
+    /// Those that left the newest of one page, and not of its neighbour.
+    pub(super) torn: u64,
+    /// Pages of which something newer was stored than is there.
+    pub(super) dropped: u64,
+    /// Pages of which something acknowledged is there.
+    pub(super) kept: u64,
+}
+
 /// All pages and frames. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
@@ -48,10 +70,19 @@ pub(super) struct Contents {
     frames: Vec<Option<Held>>,
     /// When something last happened to what is in each frame, in nanoseconds.
     events: Vec<u64>,
-    versions: u64,
+    /// Of which page each version is, the first that of version 1.
+    versions: Vec<(ObjectId, u64)>,
+    medium: Medium,
+    pub(super) cuts: Cuts,
 }
 
 impl Contents {
+    /// A version of a page that nobody has seen.
+    fn new_version(&mut self, object: ObjectId, page: u64) -> u64 {
+        self.versions.push((object, page));
+        self.versions.len() as u64
+    }
+
     /// What is known of a page.
     pub(super) fn truth(&self, object: ObjectId, page: u64) -> Truth {
         self.objects
@@ -122,8 +153,7 @@ impl Contents {
                 self.hold(frame, None);
             }
             PageEvent::Stored => {
-                self.versions += 1;
-                let version = self.versions;
+                let version = self.new_version(object, page);
                 self.entry(object, page).latest = version;
                 self.hold(frame, holds(version));
             }
@@ -143,9 +173,13 @@ impl Contents {
                     ));
                 };
                 self.entry(object, page).writing = version;
+                self.medium.began(object, page, version);
             }
             PageEvent::Released => {}
-            PageEvent::Written => self.entry(object, page).device = truth.writing,
+            PageEvent::Written => {
+                self.entry(object, page).device = truth.writing;
+                self.medium.ended(object, page, truth.writing);
+            }
             PageEvent::WriteFailed => self.entry(object, page).write_failures += 1,
         }
         Ok(())
@@ -167,11 +201,155 @@ impl Contents {
         ))
     }
 
-    /// A page was given up.
-    pub(super) fn given_up(&mut self, object: ObjectId, page: u64) {
-        self.versions += 1;
-        let version = self.versions;
+    /// A page was given up: of a file, or of a heap, of which the device has nothing.
+    pub(super) fn given_up(&mut self, object: ObjectId, page: u64, of_file: bool) {
+        let version = self.new_version(object, page);
         let truth = self.entry(object, page);
         *truth = Truth { latest: version, device: version, zeros: version, ..*truth };
+        if of_file {
+            self.medium.began(object, page, version);
+            self.medium.ended(object, page, version);
+        }
+    }
+
+    /// Something happened to a flush of the device's cache.
+    pub(super) fn flush(&mut self, event: FlushEvent, number: u64) {
+        match event {
+            FlushEvent::Began => self.medium.flush_began(number),
+            FlushEvent::Ended => self.medium.flush_ended(number, true),
+            FlushEvent::Failed(_) => self.medium.flush_ended(number, false),
+        }
+    }
+
+    /// The pages of an object whose latest version is not durable.
+    pub(super) fn volatile(&self, object: ObjectId) -> impl Iterator<Item = (u64, Truth)> {
+        let pages = (0..).zip(self.pages(object).iter().copied());
+        pages.filter(move |&(page, truth)| self.medium.durable(object, page) != truth.latest)
+    }
+
+    /// A sync of an object ended. `before` is what was volatile when it began; `well`: it told of no failure, so all of that is acknowledged.
+    ///
+    /// # Errors
+    /// What the device was not given though no write of it failed, or what it need not keep though it is acknowledged.
+    pub(super) fn synced(
+        &mut self,
+        object: ObjectId,
+        before: &[(u64, Truth)],
+        well: bool,
+    ) -> Result<(), String> {
+        for &(page, then) in before {
+            let now = self.truth(object, page);
+            let (latest, durable) = (then.latest, self.medium.durable(object, page));
+            let lost = |what, version| {
+                Err(format!(
+                    "{object:?} was synced, and page {page} is {what} as of {version} and not {latest}"
+                ))
+            };
+            if now.device < latest && now.write_failures == then.write_failures {
+                return lost("on the device", now.device);
+            }
+            if well && durable < latest {
+                return lost("durable", durable);
+            }
+            if well {
+                let truth = self.entry(object, page);
+                truth.acknowledged = truth.acknowledged.max(latest);
+            }
+        }
+        Ok(())
+    }
+
+    /// The power goes, and comes back: what memory held is lost, and of each page of these files, something is left.
+    ///
+    /// # Errors
+    /// What is left though it must not be.
+    pub(super) fn cut(&mut self, files: &[ObjectId], seed: u64) -> Result<(), String> {
+        let mut dice = SplitMix64::new(seed);
+        let mood = Mood::draw(&mut dice);
+        let mut cuts = Cuts {
+            all: self.cuts.all + 1,
+            behind: self.cuts.behind + u64::from(self.medium.is_behind()),
+            ..self.cuts
+        };
+        let mut left = Vec::new();
+        let mut torn = false;
+        for &object in files {
+            // Whether the page before is as new as it could be, if there was a choice.
+            let mut neighbour = None;
+            for (page, truth) in (0..).zip(self.pages(object)) {
+                let (version, newest) = self.medium.survivor(object, page, mood, &mut dice);
+                let Truth { latest, acknowledged, .. } = *truth;
+                if version < acknowledged {
+                    return Err(format!(
+                        "the power went, and page {page} of {object:?} is {version}; {acknowledged} was acknowledged"
+                    ));
+                }
+                if version > 0 && self.versions[version as usize - 1] != (object, page) {
+                    return Err(format!(
+                        "the power went, and page {page} of {object:?} is {version}, which is of another page"
+                    ));
+                }
+                torn |= matches!((neighbour, newest), (Some(a), Some(b)) if a != b);
+                neighbour = newest;
+                cuts.dropped += u64::from(version < latest);
+                cuts.kept += u64::from(acknowledged > 0);
+                left.push((object, page, version));
+            }
+        }
+        cuts.torn += u64::from(torn);
+        self.medium.restart(left.iter().copied());
+        let old = std::mem::take(&mut self.objects);
+        for (object, page, version) in left {
+            let acknowledged = old[object.0 as usize][page as usize].acknowledged;
+            *self.entry(object, page) =
+                Truth { latest: version, device: version, acknowledged, ..Truth::default() };
+        }
+        self.frames.clear();
+        self.events.clear();
+        self.cuts = cuts;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: ObjectId = ObjectId(0);
+    const FRAME: FolioId = FolioId(0);
+
+    fn stored(contents: &mut Contents, page: u64) {
+        for event in [PageEvent::Stored, PageEvent::WriteBegan, PageEvent::Written] {
+            contents.on(event, FILE, page, FRAME, 0).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_a_flush_did_not_keep_must_not_be_acknowledged() {
+        let mut contents = Contents::default();
+        stored(&mut contents, 0);
+        let before: Vec<_> = contents.volatile(FILE).collect();
+        assert_eq!(before.len(), 1);
+        assert!(contents.synced(FILE, &before, true).unwrap_err().contains("durable as of 0 and not 1"));
+        assert_eq!(contents.synced(FILE, &before, false), Ok(()), "nobody was told that it is");
+        contents.flush(FlushEvent::Began, 1);
+        contents.flush(FlushEvent::Ended, 1);
+        assert_eq!(contents.synced(FILE, &before, true), Ok(()));
+        assert_eq!(contents.volatile(FILE).count(), 0);
+    }
+
+    #[test]
+    fn a_power_cut_finds_what_was_acknowledged_too_early() {
+        let cut = |acknowledged, seed| {
+            let mut contents = Contents::default();
+            stored(&mut contents, 0);
+            contents.entry(FILE, 0).acknowledged = acknowledged;
+            contents.cut(&[FILE], seed).map(|()| contents.truth(FILE, 0))
+        };
+        let lost = (0..100).filter(|&seed| cut(1, seed).is_err()).count();
+        assert!((20..80).contains(&lost), "some cuts keep the page, some do not: {lost} of 100");
+        let left: Vec<Truth> = (0..100).map(|seed| cut(0, seed).unwrap()).collect();
+        assert!(left.iter().all(|truth| truth.latest == truth.device && truth.latest <= 1));
+        assert!([0, 1].iter().all(|version| left.iter().any(|truth| truth.latest == *version)));
     }
 }

@@ -6,10 +6,10 @@
 //!
 //! Drawing is in integers, and the order of the draws is the meaning of a seed: a new property is drawn last.
 
-use super::plan::{Fault, Pattern, Plan, SpacePlan, ThreadPlan};
+use super::plan::{Fault, PAGE, Pattern, Plan, SpacePlan, ThreadPlan};
 use crate::spec::DeviceSpec;
 use lowtide_core::limits::MIN_BUDGET;
-use lowtide_core::{Policy, Switches};
+use lowtide_core::{DirtyLimits, DirtyShare, Policy, Switches};
 use lowtide_workload::{SpaceKind, SplitMix64};
 
 /// Pages of a space at most.
@@ -59,6 +59,8 @@ impl Plan {
             readahead: dice.one_of(&[0, 0, 4, 32, 32, 256]),
             around: dice.one_of(&[0, 16, 16, 64]),
             policy: policy(&mut dice),
+            dirty: None,
+            exact: false,
             processes: dice.one_of(&[1, 1, 1, 2, 3]),
             spaces: Vec::new(),
             threads: Vec::new(),
@@ -69,6 +71,10 @@ impl Plan {
         plan.draw_spaces(&mut dice);
         plan.draw_threads(&mut dice);
         plan.draw_faults(&mut dice);
+        plan.draw_power(&mut dice);
+        // A device that takes a second is slow enough: waiting a minute for a page is a million naps.
+        let slowest = DeviceSpec::preset(plan.device).is_some_and(|device| device.write_ns >= 1_000_000_000);
+        plan.faults.retain(|(_, fault)| !slowest || !matches!(fault, Fault::Slow(_)));
         // About ten turns to an operation.
         let checks = (CHECK_PAGES / (plan.budget + plan.pages())).max(4);
         plan.check = (10 * plan.ops() / checks).max(1);
@@ -153,6 +159,44 @@ impl Plan {
             self.faults.push((dice.range(from, ops), Fault::Fail(0)));
         }
         self.faults.sort_by_key(|(at, _)| *at);
+    }
+
+    /// Power cuts, devices that fail in one way only, and limits for dirty pages.
+    fn draw_power(&mut self, dice: &mut Dice) {
+        let ops = self.ops();
+        if dice.percent(60) {
+            for _ in 0..dice.range(1, 4) {
+                self.faults.push((dice.range(0, ops), Fault::Cut(dice.range(0, 999))));
+            }
+            // A cut is of interest where something was acknowledged.
+            let few = [0, 1, 10, 10, 100];
+            self.threads.iter_mut().filter(|t| t.syncs == 0).for_each(|t| t.syncs = dice.one_of(&few));
+            let some = [0, 5, 20, 50, 100];
+            self.threads.iter_mut().filter(|t| t.writes == 0).for_each(|t| t.writes = dice.one_of(&some));
+        }
+        let kinds: [fn(u64) -> Fault; 2] = [Fault::FailWrites, Fault::FailFlushes];
+        for fault in kinds {
+            if dice.percent(15) {
+                let from = dice.range(0, ops);
+                self.faults.push((from, fault(dice.one_of(&[2, 3, 10, 50]))));
+                self.faults.push((dice.range(from, ops), fault(0)));
+            }
+        }
+        self.faults.sort_by_key(|(at, _)| *at);
+        self.exact = dice.percent(50);
+        if dice.percent(40) {
+            self.dirty = Some(if dice.percent(50) {
+                let hard = dice.one_of(&[1, 2, 5, 10, 20, 50, 100]);
+                let background = DirtyShare::Percent(dice.range(0, hard.into()) as u32);
+                DirtyLimits { background, hard: DirtyShare::Percent(hard) }
+            } else {
+                let hard = PAGE * dice.by_magnitude(2, self.budget);
+                DirtyLimits {
+                    background: DirtyShare::Bytes(dice.range(0, hard)),
+                    hard: DirtyShare::Bytes(hard),
+                }
+            });
+        }
     }
 }
 

@@ -13,14 +13,18 @@
 //! | `plan.rs`, `text.rs`, `draw.rs` | plans; as text; drawn from a seed |
 //! | `client.rs` | the threads of a run, and the faults |
 //! | `overseer.rs`, `checks.rs` | what must hold: when it is asked; each property |
-//! | `contents.rs`, `progress.rs` | the model of what pages contain; whether a run gets anywhere |
+//! | `contents.rs`, `medium.rs` | the model of what pages contain; of what a device keeps when the power goes |
+//! | `promises.rs`, `progress.rs` | what syncs must tell; whether a run gets anywhere |
 //! | `run.rs`, `quiet.rs` | carrying out a plan twice; panics as results |
 //! | `shrink.rs` | making a failing plan small |
 //! | `seeds.rs` | many seeds on several CPUs |
 //! | `coverage.rs` | what a swarm has been through |
 //! | `sabotage.rs` | planted bugs |
 //!
-//! Not checked: anything about swap, huge pages and groups within groups, which the machine does not have; crashes; and the
+//! A power cut ends a machine in the middle of whatever it does. Of each page the device then has what was durable, or something newer that it was given, each page
+//! for itself; the threads go on with what is left of their operations on a new machine that begins with these files.
+//!
+//! Not checked: anything about swap, huge pages and groups within groups, which the machine does not have; and the
 //! quality of the policy's choices, which is `tests/fidelity.rs`'s affair.
 
 mod checks;
@@ -28,9 +32,11 @@ mod client;
 mod contents;
 mod coverage;
 mod draw;
+mod medium;
 mod overseer;
 mod plan;
 mod progress;
+mod promises;
 mod quiet;
 mod run;
 mod sabotage;

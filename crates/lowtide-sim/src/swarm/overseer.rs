@@ -3,9 +3,11 @@
 //! | looked at | what |
 //! |---|---|
 //! | every event of a page | contents: no update is lost, nothing is read that was not written |
+//! | every sync | it kept what it said, and told of every failure once |
+//! | every power cut | nothing acknowledged is lost |
 //! | every batch of victims | they are clean, arrived and untouched (I13, I14) |
 //! | every folio freed | the device has what was in it (I14) |
-//! | every turn | usage against the limit (I29), naps are bounded (I24), somebody gets on |
+//! | every turn | usage and dirty pages against their limits (I29), naps and pauses are bounded (I24), somebody gets on |
 //! | every so many turns | everything of `checks.rs`; counters and generations only grow (I2, I33) |
 //! | every charge that fails | that nothing could have been evicted |
 
@@ -13,8 +15,9 @@ use super::checks;
 use super::contents::Contents;
 use super::plan::Plan;
 use super::progress::Progress;
+use super::promises::Promises;
 use super::sabotage::Bug;
-use crate::machine::{PageEvent, TaskId, Watch, World};
+use crate::machine::{FlushEvent, PageEvent, TaskId, Watch, World};
 use crate::memory::ObjectId;
 use lowtide_core::limits::MIN_NR_GENS;
 use lowtide_core::{Events, Flags, FolioId, Freed, Lists, MemcgId, Policy, Sequences, Switches, Victim};
@@ -49,12 +52,17 @@ const fn requests(world: &World) -> u64 {
 #[derive(Debug)]
 pub(super) struct Overseer {
     pub(super) contents: Contents,
+    pub(super) promises: Promises,
     bug: Option<Bug>,
     every: u64,
     must_find_memory: bool,
     pub(super) turns: u64,
     progress: Progress,
     pub(super) checks: u64,
+    /// Threads that write at once at most.
+    writers: u64,
+    /// Highest hard limit for dirty pages so far, where writers see exact figures.
+    most_dirty: Option<u64>,
     /// Usage and limit after the last turn.
     usage: (u64, u64),
     events: Events,
@@ -72,12 +80,15 @@ impl Overseer {
     pub(super) fn new(plan: &Plan) -> Self {
         Self {
             contents: Contents::default(),
+            promises: Promises::default(),
             bug: plan.bug,
             every: plan.check,
             must_find_memory: must_find_memory(plan.policy),
             turns: 0,
             progress: Progress::default(),
             checks: 0,
+            writers: plan.threads.len() as u64,
+            most_dirty: plan.exact.then_some(0),
             usage: (0, u64::MAX),
             events: Events::default(),
             sequences: None,
@@ -85,6 +96,22 @@ impl Overseer {
             oom_while_aging: 0,
             aging: BTreeMap::new(),
         }
+    }
+
+    /// The power goes; the next machine starts with what is left of these files.
+    ///
+    /// # Errors
+    /// What is left though it must not be.
+    pub(super) fn power_cut(&mut self, files: &[ObjectId], seed: u64) -> Result<(), String> {
+        self.contents.cut(files, seed)?;
+        self.promises = Promises::default();
+        self.progress = Progress::since(self.turns);
+        self.most_dirty = self.most_dirty.map(|_| 0);
+        self.usage = (0, u64::MAX);
+        self.events = Events::default();
+        self.sequences = None;
+        self.aging.clear();
+        Ok(())
     }
 
     /// What is cheap enough for every turn.
@@ -102,12 +129,35 @@ impl Overseer {
             let longest = counts.throttled_ns / counts.throttled.max(1);
             world.violated("naps", format!("reclaimers slept for {longest} ns on average"));
         }
+        if counts.dirty_throttled_ns > counts.dirty_pauses * checks::PAUSE_NS {
+            let longest = counts.dirty_throttled_ns / counts.dirty_pauses.max(1);
+            world.violated("pauses", format!("writers were held back for {longest} ns on average"));
+        }
+        self.dirty_limit(world);
         if !world.walkers.is_empty() && two_generations(world) {
             self.aging.extend(world.walkers.iter().map(|&walker| (walker, world.sched.now)));
         }
         if let Err(what) = self.progress.turn(self.turns, counts.accesses, requests(world)) {
             let clients = world.clients;
             world.violated("liveness", format!("{clients} clients got at no page in {what}"));
+        }
+    }
+
+    /// Writers who see exact figures stop at the hard limit. Together they look after a sixteenth of it at the latest, and then each after eight pages;
+    /// so much more may be dirty. A limit that fell is the old one for those who filled it: the highest so far counts.
+    /// (With published figures there is no such bound: nobody knows how much is dirty between two publications.)
+    fn dirty_limit(&mut self, world: &mut World) {
+        const LOOK_OFTEN: u64 = 8;
+        let Some(most) = &mut self.most_dirty else { return };
+        let engine = &world.pool.engine;
+        *most = engine.dirty_thresholds(MemcgId::ROOT).hard.max(*most);
+        let slack = (*most / 16).max(1) + (LOOK_OFTEN + 1) * self.writers;
+        let (limit, unclean) = (*most, engine.dirty_state(MemcgId::ROOT).unclean());
+        if unclean > limit + slack {
+            world.violated(
+                "dirty limit",
+                format!("{unclean} pages are dirty or being written, above {limit} and a slack of {slack}"),
+            );
         }
     }
 
@@ -155,12 +205,23 @@ impl Watch for Shared {
 
     fn page(&mut self, world: &mut World, event: PageEvent, object: ObjectId, page: u64, frame: FolioId) {
         let mut this = self.0.borrow_mut();
+        if event == PageEvent::WriteFailed {
+            this.promises.failed(object);
+        }
         if let Err(what) = this.contents.on(event, object, page, frame, world.sched.now) {
             world.violated("contents", what);
         }
         if let Some(bug) = this.bug {
             bug.page(world, event, object, page, frame);
         }
+    }
+
+    fn flush(&mut self, world: &mut World, event: FlushEvent, number: u64) {
+        let mut this = self.0.borrow_mut();
+        if let FlushEvent::Failed(file) = event {
+            this.promises.failed(world.file(file).object);
+        }
+        this.contents.flush(event, number);
     }
 
     fn victims(&mut self, world: &mut World, victims: &[Victim]) {
@@ -194,8 +255,9 @@ impl Watch for Shared {
         }
     }
 
-    fn given_up(&mut self, _: &mut World, object: ObjectId, page: u64) {
-        self.0.borrow_mut().contents.given_up(object, page);
+    fn given_up(&mut self, world: &mut World, object: ObjectId, page: u64) {
+        let of_file = world.files.iter().any(|file| file.object == object);
+        self.0.borrow_mut().contents.given_up(object, page, of_file);
     }
 
     fn out_of_memory(&mut self, world: &mut World, task: TaskId, since: u64) {

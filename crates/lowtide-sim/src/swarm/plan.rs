@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   seed=7;cpus=2;budget=64;memory=group;device=nvme;readahead=32;around=16;policy=mglru-S7;processes=1;
-//!   spaces=file:300,anon:20;threads=0:uniform:m50:w20:s2:f1:z0:p4:t300:o200;faults=90:max:40,120:slow:100;check=16
+//!   dirty=10:8192b;figures=exact;spaces=file:300,anon:20;threads=0:uniform:m50:w20:s2:f1:z0:p4:t300:o200;
+//!   faults=90:max:40,120:slow:100,150:cut:3;check=16
 //! ```
 //!
 //! The text has no spaces; it says all there is to say, so a plan that fails is replayed from it alone, on any machine (`text.rs`). A fault
@@ -10,10 +11,13 @@
 //! device is. Plans are drawn from seeds in `draw.rs` and made smaller in `shrink.rs`.
 
 use super::sabotage::Bug;
-use lowtide_core::Policy;
 use lowtide_core::limits::MIN_BUDGET;
+use lowtide_core::{DirtyLimits, DirtyLimitsError, Policy};
 use lowtide_workload::SpaceKind;
 use thiserror::Error;
+
+/// Bytes of a page in the swarm's machines.
+pub(super) const PAGE: u64 = 4096;
 
 /// One run. See the module documentation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +39,10 @@ pub struct Plan {
     pub around: u64,
     /// The policy.
     pub policy: Policy,
+    /// How much may be dirty, background and hard; `None` for what a kernel begins with.
+    pub dirty: Option<DirtyLimits>,
+    /// Whether writers see how much is dirty now, or what was last published, as in a kernel.
+    pub exact: bool,
     /// Processes, 1 to 4, each with a mapping of every file and heaps of its own; thread *i* belongs to process *i* modulo their number.
     pub processes: u8,
     /// Files, and heaps of each process.
@@ -121,6 +129,35 @@ pub enum Fault {
     Slow(u64),
     /// One device command in so many fails; 0 for none.
     Fail(u64),
+    /// The same for writes alone.
+    FailWrites(u64),
+    /// The same for flushes of the device's cache alone.
+    FailFlushes(u64),
+    /// The power goes. What of all that was on its way is there afterwards is drawn from this seed.
+    Cut(u64),
+}
+
+impl Fault {
+    /// Name and number in a plan.
+    #[must_use]
+    pub const fn parts(self) -> (&'static str, u64) {
+        match self {
+            Self::Max(pages) => ("max", pages),
+            Self::Slow(times) => ("slow", times),
+            Self::Fail(one_in) => ("fail", one_in),
+            Self::FailWrites(one_in) => ("fail-writes", one_in),
+            Self::FailFlushes(one_in) => ("fail-flushes", one_in),
+            Self::Cut(seed) => ("cut", seed),
+        }
+    }
+
+    /// The fault of this name with this number.
+    #[must_use]
+    pub fn of(name: &str, value: u64) -> Option<Self> {
+        let all: [fn(u64) -> Self; 6] =
+            [Self::Max, Self::Slow, Self::Fail, Self::FailWrites, Self::FailFlushes, Self::Cut];
+        all.into_iter().map(|fault| fault(value)).find(|fault| fault.parts().0 == name)
+    }
 }
 
 impl Plan {
@@ -133,7 +170,9 @@ impl Plan {
     /// Whether the device fails commands at any time.
     #[must_use]
     pub fn fails(&self) -> bool {
-        self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Fail(n) if *n > 0))
+        let fails =
+            |fault| matches!(fault, Fault::Fail(1..) | Fault::FailWrites(1..) | Fault::FailFlushes(1..));
+        self.faults.iter().any(|&(_, fault)| fails(fault))
     }
 
     /// Checks that the plan can be carried out.
@@ -166,7 +205,9 @@ impl Plan {
         let of_faults = self.faults.iter().map(|(_, fault)| match *fault {
             Fault::Max(pages) => ("faults", pages, MIN_BUDGET, 1 << 20),
             Fault::Slow(times) => ("faults", times, 1, 1_000_000),
-            Fault::Fail(one_in) => ("faults", one_in, 0, u64::MAX),
+            Fault::Fail(any) | Fault::FailWrites(any) | Fault::FailFlushes(any) | Fault::Cut(any) => {
+                ("faults", any, 0, u64::MAX)
+            }
         });
         for (key, value, least, most) in
             in_range.into_iter().chain(of_spaces).chain(of_threads).chain(of_faults)
@@ -177,6 +218,9 @@ impl Plan {
         }
         if self.around > 0 && !self.around.is_power_of_two() {
             return Err(PlanError::Value { key: "around".into(), value: self.around.to_string() });
+        }
+        if let Some(Err(error)) = self.dirty.map(|limits| limits.check(PAGE)) {
+            return Err(PlanError::Dirty(error));
         }
         Ok(())
     }
@@ -200,6 +244,9 @@ pub enum PlanError {
     /// A key is missing.
     #[error("the plan has no `{0}`: copy it as a failing swarm prints it, to its end")]
     Missing(&'static str),
+    /// Limits for dirty pages that make no sense.
+    #[error("`dirty` in a plan: {0}")]
+    Dirty(#[source] DirtyLimitsError),
     /// A number out of range.
     #[error("{value} is not possible for `{key}` in a plan: from {least} to {most}")]
     Impossible {

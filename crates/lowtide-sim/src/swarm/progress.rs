@@ -21,6 +21,11 @@ pub(super) struct Progress {
 }
 
 impl Progress {
+    /// Of a machine that starts after so many turns.
+    pub(super) fn since(turns: u64) -> Self {
+        Self { then: (turns, 0), turn: turns, ..Self::default() }
+    }
+
     /// After a turn: the counts as they are now.
     ///
     /// # Errors

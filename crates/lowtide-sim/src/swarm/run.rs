@@ -1,10 +1,9 @@
 //! Carrying a plan out: once watched, once not, and both must end the same.
 
 use super::client::Crew;
-use super::contents::Truth;
 use super::coverage::Coverage;
 use super::overseer::{Overseer, Shared};
-use super::plan::{Fault, Plan};
+use super::plan::{Fault, PAGE, Plan};
 use super::quiet;
 use crate::machine::{Machine, MachineConfig, MachineError, MachineStat, World};
 use crate::spec::{DeviceSpec, MachineSpec};
@@ -12,12 +11,10 @@ use lowtide_core::Switches;
 use lowtide_workload::SpaceKind;
 use lowtide_workload::prng::mix64;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::atomic::AtomicBool;
-
-/// Bytes of a page in the swarm's machines.
-const PAGE: u64 = 4096;
 
 /// What does not hold in a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,7 +42,8 @@ impl Violation {
 struct Ended {
     /// Of everything that one could see.
     fingerprint: u64,
-    stat: MachineStat,
+    /// One of each machine: one more than there were power cuts.
+    stats: Vec<MachineStat>,
     coverage: Coverage,
 }
 
@@ -60,7 +58,7 @@ pub fn examine(plan: &Plan) -> Result<Coverage, Violation> {
     // A planted bug works through the watcher, so with one both runs are watched.
     let again = guarded(plan, plan.bug.is_some())?;
     if watched.fingerprint != again.fingerprint {
-        let what = differences(&watched.stat, &again.stat);
+        let what = differences(&watched.stats, &again.stats);
         return Err(Violation::new("determinism", format!("the second run ended differently: {what}")));
     }
     Ok(watched.coverage)
@@ -71,7 +69,8 @@ fn guarded(plan: &Plan, watched: bool) -> Result<Ended, Violation> {
     quiet::catch(|| once(plan, watched)).unwrap_or_else(|panic| Err(Violation::new("no panic", panic)))
 }
 
-fn machine_config(plan: &Plan) -> MachineConfig {
+/// The plan's machine, as the one that the power came back to after so many cuts.
+fn machine_config(plan: &Plan, cuts: usize) -> MachineConfig {
     let base = MachineSpec::preset("laptop").ok().flatten().expect("the laptop is built in");
     let device = DeviceSpec::preset(plan.device).expect("a plan's device is a preset");
     let memory = if plan.whole { plan.budget } else { 4 * plan.budget } * PAGE;
@@ -90,7 +89,7 @@ fn machine_config(plan: &Plan) -> MachineConfig {
         },
         policy: plan.policy,
         max: (!plan.whole).then_some(plan.budget * PAGE),
-        seed: plan.seed,
+        seed: plan.seed.wrapping_add((cuts as u64) << 32),
     }
 }
 
@@ -102,50 +101,69 @@ fn once(plan: &Plan, watched: bool) -> Result<Ended, Violation> {
         MachineError::Stuck { .. } => Violation::new("liveness", error.to_string()),
         _ => Violation::new("errors", error.to_string()),
     };
-    let mut machine = Machine::new(&machine_config(plan)).map_err(found)?;
     let overseer = watched.then(|| Shared(Rc::new(RefCell::new(Overseer::new(plan)))));
-    if let Some(shared) = &overseer {
-        machine.world().watch = Some(Box::new(shared.clone()));
-    }
-    let crew = Crew::muster(plan, &mut machine, overseer.clone());
+    let crew = Crew::new(plan, overseer.clone());
     let never = AtomicBool::new(false);
-    machine.run(&never, &mut || ()).map_err(found)?;
-    let stat = machine.stat();
+    let mut stats = Vec::new();
+    let mut sum = 0;
+    let mut machine = loop {
+        let mut machine = Machine::new(&machine_config(plan, stats.len())).map_err(found)?;
+        if let Some(shared) = &overseer {
+            machine.world().watch = Some(Box::new(shared.clone()));
+        }
+        crew.muster(&mut machine);
+        match machine.run(&never, &mut || ()) {
+            Ok(()) => break machine,
+            Err(MachineError::PowerCut { .. }) => {}
+            Err(error) => return Err(found(error)),
+        }
+        let stat = machine.stat();
+        sum = fingerprint(sum, &machine.world(), &stat);
+        stats.push(stat);
+        if let Some(Shared(overseer)) = &overseer {
+            let files = Crew::files(&machine.world());
+            let left = overseer.borrow_mut().power_cut(&files, crew.cut.get());
+            left.map_err(|what| Violation::new("power cut", what))?;
+        }
+    };
+    let before_the_end = machine.stat();
     crew.finish(&mut machine);
     machine.run(&never, &mut || ()).map_err(found)?;
+    let last = machine.stat();
+    let fingerprint = fingerprint(sum, &machine.world(), &last);
     let mut coverage = Coverage::default();
     if let Some(Shared(overseer)) = &overseer {
         let mut overseer = overseer.borrow_mut();
         let mut world = machine.world();
         overseer.check(&mut world);
-        everything_is_on_the_device(&mut world, &overseer);
+        everything_is_durable(&mut world, &overseer);
         if let Some(failure) = world.failure.take() {
             return Err(found(failure));
         }
         drop(world);
-        coverage = cover(plan, &stat, &crew, &overseer);
+        stats.push(before_the_end);
+        coverage = cover(plan, &stats, &crew, &overseer);
+        stats.pop();
     }
-    let stat = machine.stat();
-    let fingerprint = fingerprint(&mut machine.world(), &stat);
-    Ok(Ended { fingerprint, stat, coverage })
+    stats.push(last);
+    Ok(Ended { fingerprint, stats, coverage })
 }
 
 /// After the last sync, with nobody left to write.
-fn everything_is_on_the_device(world: &mut World, overseer: &Overseer) {
+fn everything_is_durable(world: &mut World, overseer: &Overseer) {
     for number in 0..world.files.len() {
         let object = world.files[number].object;
-        let behind = |truth: &Truth| truth.device != truth.latest;
-        if let Some(page) = overseer.contents.pages(object).iter().position(behind) {
-            let truth = overseer.contents.truth(object, page as u64);
+        let behind = overseer.contents.volatile(object).next();
+        if let Some((page, truth)) = behind {
             world.violated("sync", format!("at the end, page {page} of file {number} is {truth:?}"));
         }
     }
 }
 
 /// A number that is the same if everything is: all counters, and what is resident where.
-fn fingerprint(world: &mut World, stat: &MachineStat) -> u64 {
+fn fingerprint(before: u64, world: &World, stat: &MachineStat) -> u64 {
     let text = format!("{stat:?}");
-    let mut sum = text.bytes().fold(0, |sum, byte| mix64(sum ^ u64::from(byte)));
+    let mut sum = text.bytes().fold(before, |sum, byte| mix64(sum ^ u64::from(byte)));
     for object in &world.pool.memory.objects {
         for table in 0..object.pages.tables() {
             for cached in object.pages.table(table).unwrap_or(&[]) {
@@ -157,7 +175,7 @@ fn fingerprint(world: &mut World, stat: &MachineStat) -> u64 {
 }
 
 /// Where two results differ, as far as counters tell.
-fn differences(a: &MachineStat, b: &MachineStat) -> String {
+fn differences(a: &[MachineStat], b: &[MachineStat]) -> String {
     let (a, b) = (format!("{a:?}"), format!("{b:?}"));
     let parts: Vec<String> = a
         .split(", ")
@@ -169,8 +187,12 @@ fn differences(a: &MachineStat, b: &MachineStat) -> String {
     if parts.is_empty() { "different pages are resident".into() } else { parts.join("; ") }
 }
 
+/// A count of a machine.
+type Count = fn(&MachineStat) -> u64;
+
 /// What a run has been through.
-fn cover(plan: &Plan, stat: &MachineStat, crew: &Crew, overseer: &Overseer) -> Coverage {
+fn cover(plan: &Plan, stats: &[MachineStat], crew: &Crew, overseer: &Overseer) -> Coverage {
+    let of_all = |count: &dyn Fn(&MachineStat) -> u64| stats.iter().map(count).sum::<u64>();
     let mut coverage = Coverage::default();
     let mut met = |group, name: &str, times| coverage.met(group, name, times);
     let policy = plan.policy.to_string();
@@ -188,15 +210,32 @@ fn cover(plan: &Plan, stat: &MachineStat, crew: &Crew, overseer: &Overseer) -> C
     met("memory", "without fault-around", (plan.around == 0).into());
     met("memory", "several processes", (plan.processes > 1).into());
     met("memory", "heaps", plan.spaces.iter().filter(|s| s.kind == SpaceKind::Anon).count() as u64);
+    met("memory", "exact dirty figures", plan.exact.into());
+    met("memory", "own dirty limits", plan.dirty.is_some().into());
     met("threads", &format!("up to {}", plan.threads.len().next_power_of_two()), 1);
     for (name, of) in [
         ("budget changed", plan.faults.iter().filter(|(_, f)| matches!(f, Fault::Max(_))).count()),
         ("slow device", plan.faults.iter().filter(|(_, f)| matches!(f, Fault::Slow(2..))).count()),
         ("failing device", plan.faults.iter().filter(|(_, f)| matches!(f, Fault::Fail(1..))).count()),
+        ("failing writes", plan.faults.iter().filter(|(_, f)| matches!(f, Fault::FailWrites(1..))).count()),
+        ("failing flushes", plan.faults.iter().filter(|(_, f)| matches!(f, Fault::FailFlushes(1..))).count()),
     ] {
         met("fault", name, of as u64);
     }
-    let (kernel, events) = (&stat.kernel, &stat.memory.events);
+    let (counts, cuts) = (&crew.counts, overseer.contents.cuts);
+    for (name, times) in [
+        ("power cuts", cuts.all),
+        ("cuts with writes on their way", cuts.behind),
+        ("cuts torn between neighbours", cuts.torn),
+        ("pages older than stored", cuts.dropped),
+        ("acknowledged pages found", cuts.kept),
+        ("syncs that acknowledged", counts.syncs.get()),
+        ("syncs that told of a failure", counts.failed_syncs.get()),
+        ("writes failed", of_all(&|stat| stat.kernel.write_errors)),
+        ("flushes failed", of_all(&|stat| stat.kernel.flush_errors)),
+    ] {
+        met("durability", name, times);
+    }
     met("refused", "operations refused memory", crew.counts.refused.get());
     met("refused", "of which too early (7.1)", overseer.premature_oom);
     met("refused", "of which while another task aged", overseer.oom_while_aging);
@@ -204,25 +243,30 @@ fn cover(plan: &Plan, stat: &MachineStat, crew: &Crew, overseer: &Overseer) -> C
     met("refused", "lowered budgets not met", crew.counts.unmet.get());
     met("checked", "turns", overseer.turns);
     met("checked", "full checks", overseer.checks);
-    met("checked", "syncs", crew.counts.syncs.get());
-    met("checked", "accesses", kernel.accesses);
-    for (name, times) in [
-        ("direct reclaims", kernel.direct_reclaims),
-        ("background wakes", kernel.kswapd_wakes),
-        ("flusher wakes", kernel.flusher_wakes),
-        ("reclaim naps", kernel.throttled),
-        ("writers held back (ms)", kernel.dirty_throttled_ns / 1_000_000),
-        ("aging walks", kernel.walks),
-        ("device errors", kernel.io_errors),
-        ("reads by read-ahead", kernel.readahead),
-        ("faults repeated", kernel.retry_io_miss + kernel.retry_mmap_drop),
-        ("lock contention", stat.rwsems.contended),
-        ("device reads", stat.device.reads),
-        ("device writes", stat.device.writes),
-    ] {
-        met("machine", name, times);
+    met("checked", "accesses", of_all(&|stat| stat.kernel.accesses));
+    let machine: [(&str, Count); 13] = [
+        ("direct reclaims", |stat| stat.kernel.direct_reclaims),
+        ("background wakes", |stat| stat.kernel.kswapd_wakes),
+        ("flusher wakes", |stat| stat.kernel.flusher_wakes),
+        ("reclaim naps", |stat| stat.kernel.throttled),
+        ("writers held back", |stat| stat.kernel.dirty_pauses),
+        ("writers held back (ms)", |stat| stat.kernel.dirty_throttled_ns / 1_000_000),
+        ("aging walks", |stat| stat.kernel.walks),
+        ("device errors", |stat| stat.kernel.io_errors),
+        ("reads by read-ahead", |stat| stat.kernel.readahead),
+        ("faults repeated", |stat| stat.kernel.retry_io_miss + stat.kernel.retry_mmap_drop),
+        ("lock contention", |stat| stat.rwsems.contended),
+        ("device reads", |stat| stat.device.reads),
+        ("device writes", |stat| stat.device.writes),
+    ];
+    for (name, count) in machine {
+        met("machine", name, of_all(&count));
     }
-    for (name, times) in events.iter().filter(|(_, times)| *times > 0) {
+    let mut counters = BTreeMap::<_, u64>::new();
+    for (name, times) in stats.iter().flat_map(|stat| stat.memory.events.iter()) {
+        *counters.entry(name).or_default() += times;
+    }
+    for (name, times) in counters.into_iter().filter(|(_, times)| *times > 0) {
         met("counter", name, times);
     }
     coverage

@@ -3,7 +3,7 @@
 //! Each undoes something that the driver does right, in the moment after it was done, through the same hooks that the checks use. So all of them
 //! are in this file, and a machine without a watcher has none.
 
-use crate::machine::{PageEvent, World};
+use crate::machine::{File, PageEvent, TaskId, World};
 use crate::memory::ObjectId;
 use lowtide_core::{Flags, FolioId, Freed, MemcgId, Task};
 use std::fmt;
@@ -22,6 +22,12 @@ pub enum Bug {
     LoseRedirty,
     /// A failed write counts as a write.
     ForgetFailure,
+    /// A failed write is told to nobody.
+    ErrorLost,
+    /// Sync does not wait for pages that are being written.
+    SyncForgetsWriting,
+    /// Sync returns before the device has flushed its cache.
+    FlushLies,
     /// A page is charged that never comes to be.
     LeakCharge,
     /// The translation of an evicted page stays.
@@ -34,11 +40,14 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::NoProtect,
         Self::NoDirty,
         Self::LoseRedirty,
         Self::ForgetFailure,
+        Self::ErrorLost,
+        Self::SyncForgetsWriting,
+        Self::FlushLies,
         Self::LeakCharge,
         Self::StaleTranslation,
         Self::ForgetWaiter,
@@ -53,6 +62,9 @@ impl Bug {
             Self::NoDirty => "no-dirty",
             Self::LoseRedirty => "lose-redirty",
             Self::ForgetFailure => "forget-failure",
+            Self::ErrorLost => "error-lost",
+            Self::SyncForgetsWriting => "sync-forgets-writing",
+            Self::FlushLies => "flush-lies",
             Self::LeakCharge => "leak-charge",
             Self::StaleTranslation => "stale-translation",
             Self::ForgetWaiter => "forget-waiter",
@@ -88,6 +100,16 @@ impl Bug {
                 clean(world, frame);
                 world.files[file].dirty.remove(&page);
             }
+            // As if everybody had been told.
+            (Self::ErrorLost, PageEvent::WriteFailed, Some(file)) => {
+                let File { write_errors, .. } = &mut world.files[file];
+                for open in world.opens.iter_mut().filter(|open| open.file.0 as usize == file) {
+                    write_errors.check(&mut open.errors);
+                }
+            }
+            (Self::SyncForgetsWriting, PageEvent::WriteBegan, Some(file)) => {
+                world.files[file].writing.clear();
+            }
             (Self::ForgetWaiter, PageEvent::Arrived, _) => {
                 if let Some(waiters) = world.page_waiters.get_mut(&(object, page))
                     && waiters.len() > 1
@@ -117,6 +139,10 @@ impl Bug {
 
     /// After a turn.
     pub(super) fn turn(self, world: &mut World, turns: u64) {
+        if self == Self::FlushLies {
+            let waiting: Vec<TaskId> = world.requests.flushing().collect();
+            waiting.into_iter().for_each(|task| world.sched.wake(task));
+        }
         if self == Self::Chance && turns.is_multiple_of(1000) {
             world.device.counts.read_bytes += RandomState::new().hash_one(turns) % 2;
         }

@@ -70,6 +70,8 @@ fn simpler(plan: &Plan) -> Vec<Plan> {
     with(&|p| p.cpus = 1);
     with(&|p| p.cpus /= 2);
     with(&|p| p.whole = false);
+    with(&|p| p.dirty = None);
+    with(&|p| p.exact = false);
     with(&|p| p.readahead = 0);
     with(&|p| p.around = 0);
     with(&|p| p.device = "nvme");
@@ -98,7 +100,8 @@ fn simpler(plan: &Plan) -> Vec<Plan> {
         with(&|p| p.faults[i].0 /= 2);
         with(&|p| match &mut p.faults[i].1 {
             Fault::Slow(times) => *times = (*times / 2).max(1),
-            Fault::Max(_) | Fault::Fail(_) => {}
+            Fault::Cut(seed) => *seed = 0,
+            _ => {}
         });
     }
     // A check after every turn finds the cause closer to where it is; a small plan can pay for it.

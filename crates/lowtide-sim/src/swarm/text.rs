@@ -2,6 +2,7 @@
 
 use super::plan::{Fault, Pattern, Plan, PlanError, SpacePlan, ThreadPlan};
 use crate::spec::DeviceSpec;
+use lowtide_core::{DirtyLimits, DirtyShare};
 use lowtide_workload::SpaceKind;
 use std::fmt;
 use std::str::FromStr;
@@ -28,12 +29,31 @@ struct At(u64, Fault);
 
 impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, value) = match self.1 {
-            Fault::Max(pages) => ("max", pages),
-            Fault::Slow(times) => ("slow", times),
-            Fault::Fail(one_in) => ("fail", one_in),
-        };
+        let (name, value) = self.1.parts();
         write!(f, "{}:{name}:{value}", self.0)
+    }
+}
+
+/// A share of memory: a number is percent, one with a `b` bytes.
+struct Share(DirtyShare);
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            DirtyShare::Percent(percent) => write!(f, "{percent}"),
+            DirtyShare::Bytes(bytes) => write!(f, "{bytes}b"),
+        }
+    }
+}
+
+impl FromStr for Share {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(match text.strip_suffix('b') {
+            Some(bytes) => DirtyShare::Bytes(bytes.parse()?),
+            None => DirtyShare::Percent(text.parse()?),
+        }))
     }
 }
 
@@ -46,6 +66,12 @@ impl fmt::Display for Plan {
         write!(f, "seed={};cpus={};budget={};", self.seed, self.cpus, self.budget)?;
         write!(f, "memory={};device={};", if self.whole { "whole" } else { "group" }, self.device)?;
         write!(f, "readahead={};around={};policy={};", self.readahead, self.around, self.policy)?;
+        if let Some(DirtyLimits { background, hard }) = self.dirty {
+            write!(f, "dirty={}:{};", Share(background), Share(hard))?;
+        }
+        if self.exact {
+            write!(f, "figures=exact;")?;
+        }
         write!(f, "processes={};spaces={};", self.processes, list(self.spaces.iter()))?;
         write!(f, "threads={};", list(self.threads.iter()))?;
         if !self.faults.is_empty() {
@@ -98,13 +124,7 @@ impl FromStr for At {
     fn from_str(text: &str) -> Result<Self, ()> {
         let parts: Vec<&str> = text.split(':').collect();
         let &[at, name, value] = parts.as_slice() else { return Err(()) };
-        let value = value.parse().map_err(drop)?;
-        let fault = match name {
-            "max" => Fault::Max(value),
-            "slow" => Fault::Slow(value),
-            "fail" => Fault::Fail(value),
-            _ => return Err(()),
-        };
+        let fault = Fault::of(name, value.parse().map_err(drop)?).ok_or(())?;
         Ok(Self(at.parse().map_err(drop)?, fault))
     }
 }
@@ -158,6 +178,12 @@ impl FromStr for Plan {
             readahead: parts.number("readahead")?,
             around: parts.number("around")?,
             policy: parts.number("policy")?,
+            dirty: parts.optional("dirty", |text| {
+                let (background, hard) = text.split_once(':')?;
+                let [Share(background), Share(hard)] = [background.parse().ok()?, hard.parse().ok()?];
+                Some(DirtyLimits { background, hard })
+            })?,
+            exact: parts.optional("figures", |text| (text == "exact").then_some(true))?.unwrap_or(false),
             processes: parts.number("processes")?,
             spaces: parts.need("spaces", items)?,
             threads: parts.need("threads", items)?,
@@ -196,7 +222,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_plan_is_said() {
-        let plan = Plan::draw(1).to_string();
+        let plan = Plan { dirty: None, ..Plan::draw(1) }.to_string();
         let changed = |from: &str, to: &str| {
             let at = plan.find(from).unwrap();
             let end = plan[at..].find(';').map_or(plan.len(), |end| at + end);
@@ -208,6 +234,8 @@ mod tests {
         assert!(changed("budget=", "budget=31").contains("from"));
         assert!(changed("around=", "around=3").contains("around"));
         assert!(changed("device=", "device=floppy").contains("floppy"));
+        assert!(changed("check=", "check=1;dirty=30:20").contains("30 %"));
+        assert!(changed("check=", "check=1;dirty=1").contains("`1` is no value for `dirty`"));
         assert!(changed("cpus=", "cpus=1;tail").contains("`tail` is no part"));
         assert!(changed("cpus=", "cpus=1;wings=2").contains("`wings=2` is no part"));
     }
