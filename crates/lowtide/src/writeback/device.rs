@@ -132,9 +132,11 @@ impl Device {
         if waited { budget.in_flight_max_waited(now) } else { budget.in_flight_max(now) }
     }
 
-    /// Bytes have been written.
-    pub(super) fn note_write(&self, bytes: u64, now: u64) {
-        crate::sync::lock(&self.budget).write_done(bytes, now);
+    /// Bytes have been written, by a request that was begun at that time.
+    pub(super) fn note_write(&self, bytes: u64, begun: u64, now: u64) {
+        let mut budget = crate::sync::lock(&self.budget);
+        budget.write_done(bytes, now);
+        budget.write_took(now.saturating_sub(begun));
     }
 
     /// A read from this device took so long.

@@ -44,6 +44,8 @@ struct Run {
     folios: Vec<InFlight>,
     /// Counts runs in the order in which they were begun.
     number: u64,
+    /// When it was handed to the device, in the pool's time.
+    begun: u64,
     /// What goes through the page cache when the rest has ended.
     tail: Option<Tail>,
     /// What goes through the page cache now.
@@ -410,14 +412,14 @@ impl<'p> Worker<'p> {
     /// Hands a run to the device.
     fn start(&mut self, space: &Arc<Space>, folios: Vec<InFlight>, number: u64) {
         space.in_flight.fetch_add(1, SeqCst);
-        self.launch(Run { space: Arc::clone(space), folios, number, tail: None, copy: Vec::new() });
+        self.launch(Run { space: Arc::clone(space), folios, number, begun: 0, tail: None, copy: Vec::new() });
     }
 
     /// Hands a run to the device, or lets it wait for one that it would collide with.
     fn launch(&mut self, run: Run) {
         let (slices, tail) = self.pool.cut_run(&run.folios, run.space.len());
         let offset = pages_of(&run.folios).start << self.pool.page_shift;
-        let run = Run { tail, ..run };
+        let run = Run { tail, begun: self.pool.now(), ..run };
         if self.begun_runs().any(|other| collide(&run, other, self.pool.page_shift)) {
             self.waiting.push(run);
             return;
@@ -440,6 +442,7 @@ impl<'p> Worker<'p> {
         let Some(tail) = run.tail.take() else { return };
         self.pool.fault_sites.mark(FaultSite::TailThroughPageCache);
         run.copy = self.pool.copy_tail(&tail);
+        run.begun = self.pool.now();
         let slices = vec![Slice::new(run.copy.as_ptr(), run.copy.len())];
         let space = Arc::clone(&run.space);
         // The copy does not move with the run.
@@ -484,7 +487,7 @@ impl<'p> Worker<'p> {
             Ok(bytes) => {
                 self.pool.io.writes.fetch_add(1, Relaxed);
                 self.pool.io.write_bytes.fetch_add(u64::from(bytes), Relaxed);
-                self.device.note_write(u64::from(bytes), self.pool.now());
+                self.device.note_write(u64::from(bytes), run.begun, self.pool.now());
                 if run.tail.is_some() {
                     return self.start_tail(run);
                 }
