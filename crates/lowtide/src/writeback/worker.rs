@@ -464,7 +464,21 @@ impl<'p> Worker<'p> {
             return;
         }
         let mut ended = std::mem::take(&mut self.ended);
-        self.writer.wait(1, Some(patience), &mut ended);
+        if self.pool.background {
+            self.writer.wait(1, Some(patience), &mut ended);
+        } else {
+            // What happens depends on nothing but the calls, not on which request the device serves first.
+            let requests = self.in_hand.len() - self.free.len();
+            self.writer.wait(requests - ended.len(), Some(patience), &mut ended);
+            if ended.len() < requests {
+                self.ended = ended;
+                return;
+            }
+            ended.sort_by_key(|completion| match &self.in_hand[completion.user as usize] {
+                Some(InHand::Run(run)) => run.number,
+                _ => u64::MAX,
+            });
+        }
         for completion in ended.drain(..) {
             let slot = completion.user as usize;
             let Some(in_hand) = self.in_hand[slot].take() else { continue };
