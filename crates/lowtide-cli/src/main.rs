@@ -17,6 +17,7 @@ mod law;
 mod out;
 mod progress;
 mod sim;
+mod span;
 mod table;
 
 use std::process::ExitCode;

@@ -239,7 +239,7 @@ fn a_writer_to_a_slow_device_has_rows_with_outcomes_and_a_verdict() {
     let [row] = &rows(&quick)[..] else { panic!("another experiment has no published row: {quick}") };
     assert_eq!((&row["max_bytes"], &row["data_bytes"]), (&(32 << 20).into(), &(40 << 20).into()));
     assert_eq!(quick["machine"]["device"]["write_ns"], 20_000_000);
-    refused(&["sim", "dd-oom", "--delay", "5"], 2, &["`5`", "100ms"]);
+    refused(&["sim", "dd-oom", "--delay", "5"], 2, &["`5`", "10ms"]);
     refused(&["sim", "dd-oom", "--max", "max"], 2, &["--max max", "128M"]);
     refused(&["sim", "dd-oom", "--threads", "2"], 2, &["--threads", "one program"]);
     refused(&args(&ZIPF, &["--delay", "1s"]), 2, &["--delay", "dd-oom"]);

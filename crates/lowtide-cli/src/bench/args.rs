@@ -14,9 +14,10 @@ use thiserror::Error;
 
 use super::datafile::Locking;
 use super::proof::Proof;
-use super::slow::{For, Span};
+use super::slow::For;
 use super::tenancy::Tenancy;
 use super::write::Writing;
+use crate::span::Span;
 
 /// What to run and how.
 #[derive(Debug, Args)]

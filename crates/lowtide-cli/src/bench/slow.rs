@@ -15,45 +15,10 @@ use thiserror::Error;
 use super::args::{BenchArgs, Target};
 use super::error::BenchError;
 use super::write::Writing;
+use crate::span::Span;
 
 /// How long each write takes in `dd-oom`, as in the published reproducer (`fault-and-writeback.md` B12).
 const OOM_DELAY: Duration = Duration::from_secs(1);
-
-/// A time with its unit: `500us`, `2ms`, `1.5s`. Less than a day.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span(pub(crate) Duration);
-
-/// What is no time.
-#[derive(Debug, Error)]
-#[error("`{0}` is no time; write a number and us, ms or s, such as 10ms")]
-pub(crate) struct BadSpan(String);
-
-impl FromStr for Span {
-    type Err = BadSpan;
-
-    fn from_str(text: &str) -> Result<Self, BadSpan> {
-        let bad = || BadSpan(text.to_owned());
-        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(bad)?;
-        let (number, unit) = text.split_at(end);
-        let unit = match unit {
-            "us" | "µs" => 1e-6,
-            "ms" => 1e-3,
-            "s" => 1.0,
-            _ => return Err(bad()),
-        };
-        let seconds = number.parse::<f64>().map_err(|_| bad())? * unit;
-        if seconds >= 86_400.0 {
-            return Err(bad());
-        }
-        Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| bad())
-    }
-}
-
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.0)
-    }
-}
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,17 +181,6 @@ impl Inject for SlowDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_need_a_unit() {
-        for (text, micros) in [("500us", 500), ("500µs", 500), ("2ms", 2000), ("1.5s", 1_500_000), ("0s", 0)]
-        {
-            assert_eq!(text.parse::<Span>().unwrap().0, Duration::from_micros(micros), "{text}");
-        }
-        for text in ["", "5", "ms", "-1s", "1..2s", "5h", "1e3s", "100000s"] {
-            assert!(text.parse::<Span>().is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn a_value_belongs_to_a_kind() {

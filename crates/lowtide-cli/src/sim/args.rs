@@ -15,7 +15,7 @@ use lowtide_workload::{Access, Letter, nearest};
 use thiserror::Error;
 
 use super::count::Count;
-use super::delay::Delay;
+use crate::span::Span;
 
 /// What to simulate, and on what.
 #[derive(Debug, Args)]
@@ -67,10 +67,10 @@ pub(crate) struct SimArgs {
     pub(crate) size: Option<Size>,
     /// How long the device takes to write, for dd-oom: as in 100ms or 5s [default: what the machine's device takes]
     #[arg(long, value_name = "TIME")]
-    pub(crate) delay: Option<Delay>,
+    pub(crate) delay: Option<Span>,
     /// Time between two checkpoints, for mixed: as in 500ms or 10s [default: 10s]
     #[arg(long, value_name = "TIME")]
-    pub(crate) checkpoint: Option<Delay>,
+    pub(crate) checkpoint: Option<Span>,
     /// Way to the pages, for zipf, uniform and loop [default: mapped]
     #[arg(long, value_enum, value_name = "WAY")]
     pub(crate) access: Option<Way>,

@@ -37,9 +37,9 @@ impl Plan {
             Some(machine) => machine,
             None => MachineSpec::load(MACHINE)?,
         };
-        if let Some(delay) = args.delay.filter(|delay| delay.ns != machine.device.write_ns) {
-            machine.device.write_ns = delay.ns;
-            machine.device.name = format!("{} (writes {} ms)", machine.device.name, delay.ns as f64 / 1e6);
+        if let Some(delay) = args.delay.filter(|delay| delay.ns() != machine.device.write_ns) {
+            machine.device.write_ns = delay.ns();
+            machine.device.name = format!("{} (writes {} ms)", machine.device.name, delay.ns() as f64 / 1e6);
         }
         machine.validate()?;
         let whole = DdConfig::published();

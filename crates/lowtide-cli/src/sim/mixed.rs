@@ -17,6 +17,7 @@ use crate::bench::Spread;
 use crate::interrupt;
 use crate::json::LatencyUs;
 use crate::progress::{Patient, Unit};
+use crate::span::Span;
 
 /// An ordinary machine.
 const MACHINE: &str = "laptop";
@@ -41,7 +42,7 @@ impl Plan {
         machine.validate()?;
         let max = options::group_budget(args, &machine, MAX_BYTES)?;
         let whole = MixedConfig::new(max, args.seed);
-        let checkpoint_ns = args.checkpoint.map_or(whole.checkpoint_ns, |every| every.ns);
+        let checkpoint_ns = args.checkpoint.map_or(whole.checkpoint_ns, Span::ns);
         if checkpoint_ns == 0 {
             return Err(SimError::usage(
                 "--checkpoint 0s leaves no time between checkpoints",

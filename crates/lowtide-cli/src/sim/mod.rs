@@ -2,7 +2,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `args`, `count`, `delay`, `options` | what can be said; what each option may be |
+//! | `args`, `count`, `options` | what can be said; what each option may be |
 //! | `database`, `compare` | the published experiment; ratios, published rows, the verdict |
 //! | `dd_oom` | the throttling OOM |
 //! | `fill`, `mixed` | writing a file from start to end; reads beside checkpoints |
@@ -24,7 +24,6 @@ mod compare;
 mod count;
 mod database;
 mod dd_oom;
-mod delay;
 pub(crate) mod error;
 mod fill;
 mod full;
