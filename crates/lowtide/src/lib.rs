@@ -24,6 +24,27 @@
 //! A [`Pager`] is one budget, and [`Tenant`]s are budgets within it. A [`View`] is an open file under one of them. Reading gives a guard, [`Page`]; a hit costs about as much as a pointer into a memory
 //! map, a miss one read of the device and no more, however many threads want the page.
 //!
+//! ## What is on disk
+//!
+//! | after | bytes that were flushed | other bytes that were stored |
+//! |---|---|---|
+//! | [`View::flush`] returned `Ok` | there, even if power fails | stored before the call: there. Stored during it: perhaps |
+//! | [`View::flush_range`] returned `Ok` | there | in the range: as with `flush`; elsewhere: perhaps |
+//! | [`View::write_at`] of a view opened with [`OpenOptions::sync`] returned `Ok` | there | its own: there |
+//! | the last [`View`] of a file is dropped | there | written and synced before drop returns; if the device fails or takes longer than the deadline, they stay in memory and are tried again until the pager goes |
+//! | [`Pager::close`], or the last pager and view dropped | there | written and synced, or named by the error (dropped: by the log) and lost |
+//! | a panic in the caller's closure that unwinds | there | as after the drops that it leads to; the pages are whole |
+//! | a panic that aborts, SIGTERM without a handler, SIGKILL, `exit` without drops | there | written some seconds ago: in the device's or the kernel's hands, and safe unless power fails; others: lost |
+//! | power is cut | there | each sector is as it was or as it was stored, in any mixture |
+//!
+//! lowtide installs no signal handler. A program that wants its data after SIGTERM handles the signal and drops its pagers.
+//!
+//! ## When writing fails
+//!
+//! A page whose write failed stays dirty, and is tried again with growing pauses until it is written or [discarded](View::discard). It takes a part of the budget
+//! meanwhile, and that is all it takes. Every handle that writes is told of each incident once. A flush that could not make its own range durable never
+//! returns `Ok`.
+//!
 //! ## Inside
 //!
 //! Everything that decides about pages is in the crate `lowtide-core`, which this crate drives on real memory:

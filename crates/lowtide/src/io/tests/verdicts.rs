@@ -166,13 +166,15 @@ pub(super) fn a_late_request_holds_up_no_other(engine: IoEngine) {
             writer.push(memory.write(fd, (page * PAGE) as u64, &[page * PAGE], PAGE, page as u64));
         }
         writer.wait(3, None, &mut ended);
-        if begin.elapsed() < Duration::from_millis(30) {
+        // On a machine that is slow enough the others may take as long.
+        let in_time = begin.elapsed() < Duration::from_millis(30);
+        if in_time {
             assert!(ended.iter().all(|ended| ended.user != 0), "{kind}: it was to wait");
         }
         writer.wait(4, None, &mut ended);
         assert_eq!((ended.len(), writer.in_flight()), (4, 0), "{kind}");
         assert!(begin.elapsed() >= Duration::from_millis(30), "{kind}: it did not wait");
-        assert_eq!(ended.last().unwrap().user, 0, "{kind}: it was overtaken");
+        assert!(!in_time || ended.last().is_some_and(|last| last.user == 0), "{kind}: it was overtaken");
         disk.opened[0].1.write_all_at(&content(0, 4 * PAGE), 0).unwrap();
 
         let late = backend.read_one(&anon(), memory.read(fd, 0, 0, PAGE, 0));
