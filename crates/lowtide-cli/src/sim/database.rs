@@ -57,10 +57,7 @@ impl Plan {
             other: size(whole.other),
             ..whole
         };
-        let machine = match options::machine(args)? {
-            Some(machine) => machine,
-            None => MachineSpec::load(MACHINE)?,
-        };
+        let machine = options::machine_or(args, MACHINE)?;
         let max = options::machine_budget(args, &machine, Some(size(MAX_BYTES)))?;
         let own = config.cache + config.other;
         if let Some(max) = max.filter(|&max| max <= own) {

@@ -33,10 +33,7 @@ struct Plan {
 
 impl Plan {
     fn new(args: &SimArgs) -> Result<Self, SimError> {
-        let mut machine = match options::machine(args)? {
-            Some(machine) => machine,
-            None => MachineSpec::load(MACHINE)?,
-        };
+        let mut machine = options::machine_or(args, MACHINE)?;
         if let Some(delay) = args.delay.filter(|delay| delay.ns() != machine.device.write_ns) {
             machine.device.write_ns = delay.ns();
             machine.device.name = format!("{} (writes {} ms)", machine.device.name, delay.ns() as f64 / 1e6);

@@ -69,10 +69,7 @@ struct Plan {
 
 impl Plan {
     fn new(args: &SimArgs) -> Result<Self, SimError> {
-        let machine = match options::machine(args)? {
-            Some(machine) => machine,
-            None => MachineSpec::load(MACHINE)?,
-        };
+        let machine = options::machine_or(args, MACHINE)?;
         machine.validate()?;
         let config = ThrashConfig::published(HighPolicy::Overage, true, args.seed);
         // Nothing but the limit may make reclaim happen.

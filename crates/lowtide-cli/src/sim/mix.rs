@@ -39,10 +39,7 @@ struct Plan {
 impl Plan {
     fn new(args: &SimArgs) -> Result<Self, SimError> {
         let scale = if args.scale.is_some() { options::scale(args)? } else { SCALE };
-        let machine = match options::machine(args)? {
-            Some(machine) => machine,
-            None => MachineSpec::load(MACHINE)?,
-        };
+        let machine = options::machine_or(args, MACHINE)?;
         // Sizes are whole mebibytes, and so whole pages.
         let size = |bytes: u64| (((bytes >> 20) as f64 * scale).round() as u64).max(1) << 20;
         let whole = MixConfig::published();

@@ -35,10 +35,7 @@ struct Plan {
 
 impl Plan {
     fn new(args: &SimArgs) -> Result<Self, SimError> {
-        let machine = match options::machine(args)? {
-            Some(machine) => machine,
-            None => MachineSpec::load(MACHINE)?,
-        };
+        let machine = options::machine_or(args, MACHINE)?;
         machine.validate()?;
         let max = options::group_budget(args, &machine, MAX_BYTES)?;
         let whole = MixedConfig::new(max, args.seed);

@@ -188,6 +188,14 @@ pub(crate) fn machine(args: &SimArgs) -> Result<Option<MachineSpec>, SimError> {
     Ok(args.machine.as_deref().map(MachineSpec::load).transpose()?)
 }
 
+/// The machine asked for, or the one that a workload is about.
+///
+/// # Errors
+/// [`SimError::Machine`].
+pub(crate) fn machine_or(args: &SimArgs, default: &str) -> Result<MachineSpec, SimError> {
+    Ok(MachineSpec::load(args.machine.as_deref().unwrap_or(default))?)
+}
+
 /// Whether rows say how fast the simulation was.
 pub(crate) fn timing(args: &SimArgs, default: bool) -> bool {
     args.timing.map_or(default, |switch| switch == Switch::On)

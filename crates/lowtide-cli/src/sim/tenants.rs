@@ -45,10 +45,7 @@ struct Plan {
 impl Plan {
     fn new(args: &SimArgs) -> Result<Self, SimError> {
         let scale = if args.scale.is_some() { options::scale(args)? } else { SCALE };
-        let whole = match options::machine(args)? {
-            Some(machine) => machine,
-            None => MachineSpec::load(MACHINE)?,
-        };
+        let whole = options::machine_or(args, MACHINE)?;
         let published = MachineSpec::preset(MACHINE)?.as_ref() == Some(&whole) && args.max.is_none();
         let calibrated = if published {
             MachineSpec { costs: Costs { swap_slot_ns: CONTENDED_SLOT_NS, ..whole.costs.clone() }, ..whole }

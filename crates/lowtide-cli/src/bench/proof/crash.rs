@@ -23,7 +23,7 @@ use super::files::Files;
 use super::layout::Layout;
 use super::ledger::{Findings, Ledger};
 use super::victim::{Message, VictimArgs};
-use super::{Proof, Setting, Tally, conclude};
+use super::{Proof, Setting, Sizes, Tally, conclude};
 use crate::bench::args::BenchArgs;
 use crate::bench::datafile::Depot;
 use crate::bench::error::BenchError;
@@ -37,8 +37,6 @@ const CYCLES: u64 = 1000;
 const THREADS: u32 = 8;
 /// The budget when nothing is said.
 const MAX_BYTES: u64 = 512 << 10;
-/// The file as a multiple of the budget when nothing is said.
-const SCALE: f64 = 4.0;
 /// How long a process writes at most, in microseconds.
 const LIFE_US: u64 = 60_000;
 /// How long a process may take to begin.
@@ -51,17 +49,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// # Errors
 /// Any [`BenchError`]; [`BenchError::Broken`] for a promise that was not kept.
 pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
-    let max_bytes = options::max_option(args)?.unwrap_or(MAX_BYTES);
-    // A little more than whole pages, so that the end of the file is no whole page.
-    let bytes = options::grain((max_bytes as f64 * options::scale(args, SCALE)?) as u64) + 1600;
-    let threads = args.threads_or(THREADS);
-    let layout = Layout::new(bytes);
-    if layout.slots() < threads as usize {
-        return Err(BenchError::usage(
-            format!("{threads} threads have more than the {} records of the file", layout.slots()),
-            "lower --threads, or raise --max",
-        ));
-    }
+    let Sizes { max_bytes, bytes, threads, layout } = Sizes::of(args, MAX_BYTES, THREADS)?;
     let depot = Depot::open(args.dir.as_deref(), false, args.locking())?;
     let scratch = depot.scratch("crash")?;
     let files = Files::beside(scratch.path());

@@ -21,7 +21,7 @@ use super::files::Files;
 use super::layout::Layout;
 use super::ledger::Ledger;
 use super::writer::{Part, Step, Writer};
-use super::{Proof, Setting, Tally, conclude, weather};
+use super::{Proof, Setting, Sizes, Tally, conclude, weather};
 use crate::bench::args::{BenchArgs, Engine};
 use crate::bench::datafile::Depot;
 use crate::bench::error::BenchError;
@@ -37,8 +37,6 @@ const CUTS_FOR_COVERAGE: u64 = 2000;
 const THREADS: u32 = 4;
 /// The budget when nothing is said: the least.
 const MAX_BYTES: u64 = 128 << 10;
-/// The file as a multiple of the budget when nothing is said.
-const SCALE: f64 = 4.0;
 /// The power is cut after so many requests at most.
 const REQUESTS_MAX: u64 = 250;
 /// Steps of a thread in a cycle, at most.
@@ -60,17 +58,7 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Any [`BenchError`]; [`BenchError::Broken`] for a promise that was not kept, [`BenchError::Uncovered`] when something
 /// that a long proof should have seen never happened.
 pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
-    let max_bytes = options::max_option(args)?.unwrap_or(MAX_BYTES);
-    // A little more than whole pages, so that the end of the file is no whole page.
-    let bytes = options::grain((max_bytes as f64 * options::scale(args, SCALE)?) as u64) + 1600;
-    let threads = args.threads_or(THREADS);
-    let layout = Layout::new(bytes);
-    if layout.slots() < threads as usize {
-        return Err(BenchError::usage(
-            format!("{threads} threads have more than the {} records of the file", layout.slots()),
-            "lower --threads, or raise --max",
-        ));
-    }
+    let Sizes { max_bytes, bytes, threads, layout } = Sizes::of(args, MAX_BYTES, THREADS)?;
     let policies = options::policies(args);
     let depot = Depot::open(args.dir.as_deref(), false, args.locking())?;
     let scratch = depot.scratch("power-cut")?;

@@ -32,8 +32,10 @@ use serde::Serialize;
 
 use super::args::BenchArgs;
 use super::error::BenchError;
+use super::options;
 use crate::json::Report;
 use crate::out;
+use layout::Layout;
 use ledger::Findings;
 
 /// A proof.
@@ -70,11 +72,45 @@ impl Proof {
     /// # Errors
     /// Any [`BenchError`]; [`BenchError::Broken`] for a promise that was not kept.
     pub(super) fn run(self, args: &BenchArgs) -> Result<(), BenchError> {
-        super::options::refuse_misplaced(args, super::args::Target::Proof(self))?;
+        options::refuse_misplaced(args, super::args::Target::Proof(self))?;
         match self {
             Self::Crash => crash::run(args),
             Self::PowerCut => cut::run(args),
         }
+    }
+}
+
+/// The file as a multiple of the budget when nothing is said.
+const SCALE: f64 = 4.0;
+
+/// How large a proof is.
+#[derive(Debug)]
+struct Sizes {
+    max_bytes: u64,
+    /// Of the file.
+    bytes: u64,
+    threads: u32,
+    layout: Layout,
+}
+
+impl Sizes {
+    /// As the options say, or as the proof does.
+    ///
+    /// # Errors
+    /// [`BenchError::Usage`].
+    fn of(args: &BenchArgs, max_bytes: u64, threads: u32) -> Result<Self, BenchError> {
+        let max_bytes = options::max_option(args)?.unwrap_or(max_bytes);
+        // A little more than whole pages, so that the end of the file is no whole page.
+        let bytes = options::grain((max_bytes as f64 * options::scale(args, SCALE)?) as u64) + 1600;
+        let threads = args.threads_or(threads);
+        let layout = Layout::new(bytes);
+        if layout.slots() < threads as usize {
+            return Err(BenchError::usage(
+                format!("{threads} threads have more than the {} records of the file", layout.slots()),
+                "lower --threads, or raise --max",
+            ));
+        }
+        Ok(Self { max_bytes, bytes, threads, layout })
     }
 }
 
