@@ -20,7 +20,7 @@
 //! | 22 | `writes_to_swap_are_no_congestion` in `swap.rs` |
 //! | 23 | `congestion_needs_a_second_encounter` |
 //! | 24 | readahead has no flag here |
-//! | 25 | `one_clean_page_in_the_batch_keeps_the_flusher_asleep` |
+//! | 25 | `one_clean_page_in_the_batch_keeps_the_flusher_asleep`; before S11 the pass decides: `…_in_the_pass_…` |
 //! | 26 | `nobody_naps_while_most_of_memory_is_clean` |
 //! | 27 | `only_the_classical_lists_wait_for_isolated_pages` |
 //! | 28 | `sorting_is_refill_and_not_scan` |
@@ -341,6 +341,51 @@ fn one_clean_page_in_the_batch_keeps_the_flusher_asleep() {
     assert!(before_aging(&mut dirty(&[])) >= 6, "every batch is dirty to the last page");
     // 124 >> 6, 5, 4, … : passes of 1, 3, 7, 15, 31, 62, and the rest.
     assert_eq!(before_aging(&mut dirty(&[0, 1, 4, 11, 26, 57, 119])), 0);
+}
+
+/// Policies that wake at the end of a pass: 7.1 itself, with dirty folios isolated, and the newest without S11.
+const WAKE_AT_THE_END: [&str; 3] = ["mglru-7.1", "mglru-7.1+S10", "mglru-S11"];
+
+/// A desk on which a pass of priority 12 scans 4 pages, the next 8, and so on.
+fn sixteen_thousand_pages(policy: &str, dirty: impl Iterator<Item = u32>) -> Desk {
+    let mut desk = Desk::of(policy, 16_384);
+    desk.fill(0..16_384);
+    dirty.for_each(|id| desk.dirty(id..id + 1, false));
+    desk
+}
+
+#[test]
+fn one_clean_page_in_the_pass_keeps_7_1s_flusher_asleep() {
+    for policy in WAKE_AT_THE_END {
+        for clean in 0..4 {
+            let mut desk = sixteen_thousand_pages(policy, (0..4).filter(|&id| id != clean));
+            assert_eq!(wakes(&desk.reclaim(1)), 0, "{policy}: page {clean} is clean, three are dirty");
+            assert!(!desk.resident(clean), "{policy}: reclaim took the clean page");
+        }
+    }
+}
+
+#[test]
+fn a_pass_that_meets_dirty_pages_only_wakes_7_1s_flusher() {
+    for policy in WAKE_AT_THE_END {
+        let mut desk = sixteen_thousand_pages(policy, 0..4);
+        assert_eq!(wakes(&desk.reclaim(1)), 1, "{policy}: once, at the end of the pass that met them");
+        let mut desk = sixteen_thousand_pages(policy, 0..4);
+        assert!(desk.engine.start_writeback(FolioId(3)) && desk.engine.set_dirty(FolioId(3)));
+        assert_eq!(wakes(&desk.reclaim(1)), 0, "{policy}: the flusher is at one of them already");
+    }
+}
+
+/// The passes of priority 12 to 8 wake; that of priority 7 takes clean pages in its first batch, dirty ones in its second.
+#[test]
+fn a_clean_page_counts_for_the_whole_pass_in_7_1_and_for_its_batch_since_s11() {
+    for (policy, wake) in [("mglru-7.1", 5), ("mglru-7.1+S10", 5), ("mglru-7.1+S10+S11", 6)] {
+        let clean = 124..188;
+        let mut desk = sixteen_thousand_pages(policy, (0..252).filter(|id| !clean.contains(id)));
+        // They are isolated and kept, so that the pass goes on.
+        clean.clone().for_each(|id| desk.facts.locked[id as usize] = true);
+        assert_eq!(wakes(&desk.reclaim(1)), wake, "{policy}");
+    }
 }
 
 /// I23: the end of a write moves a folio that reclaim waited for to the very end, ahead of everything clean.

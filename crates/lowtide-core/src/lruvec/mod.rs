@@ -39,6 +39,7 @@ pub(crate) use classical::{ClassicalLists, Published};
 pub(crate) use cost::{CostModel, Preparation, scan_targets};
 pub(crate) use generation::{Generations, slot};
 pub(crate) use levels::Levels;
+pub(crate) use scan::Scan;
 pub(crate) use tier::TierControl;
 
 use crate::folio::{AccessCounts, FolioTable, ListHead};

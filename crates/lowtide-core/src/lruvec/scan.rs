@@ -21,8 +21,8 @@ pub(crate) struct Scan {
     pub(crate) sorted: u64,
     /// The folio budget was used up.
     pub(crate) exhausted: bool,
-    /// Dirty file pages met, and those of them not yet under writeback (for the rule of before S11).
-    pub(crate) file_taken: u64,
+    /// Dirty file pages that were sorted away (before S10), and those of them not yet under writeback.
+    pub(crate) dirty_sorted: u64,
     pub(crate) unqueued_dirty: u64,
 }
 
@@ -117,13 +117,13 @@ impl Locked<'_> {
             return Sorted::Away;
         }
         let file_dirty = t == LruType::File && flags.contains(Flags::DIRTY);
-        if file_dirty {
-            scan.file_taken += pages;
-            if !flags.contains(Flags::WRITEBACK) {
-                scan.unqueued_dirty += pages;
-            }
-        }
         if !self.policy.has(Switches::S10) && (flags.contains(Flags::WRITEBACK) || file_dirty) {
+            if file_dirty {
+                scan.dirty_sorted += pages;
+                if !flags.contains(Flags::WRITEBACK) {
+                    scan.unqueued_dirty += pages;
+                }
+            }
             let to = self.inc_gen(id, t);
             self.folios[id].flags.insert(Flags::RECLAIM);
             self.move_young(id, to, t);

@@ -33,10 +33,7 @@ impl Reclaim {
             total += counted;
             taken += scan.isolated;
             self.sorted += scan.sorted;
-            self.pass.file_taken += scan.file_taken;
-            if !lru.policy.has(Switches::S10) {
-                self.pass.unqueued_dirty += scan.unqueued_dirty;
-            }
+            self.count_for_wake(t, &scan);
             if scan.isolated > 0 || (!exact && counted > 0) {
                 break;
             }

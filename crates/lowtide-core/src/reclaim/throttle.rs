@@ -4,19 +4,22 @@
 //! * A pass in which everything dirty was already met once, and is being written now, says that
 //!   reclaim runs ahead of the device: a direct reclaimer sleeps for a tick. Unless less than half of the group is dirty; then it only yields.
 //!
-//! Before S11 the flushers were woken once, at the end of the loop, if all dirty folios that the sorter met were unqueued; before S15
-//! nothing was counted, so nobody ever slept, and a small group full of pages under writeback died within
-//! milliseconds. The background reclaimer never sleeps for congestion, but it does wait for writes of pages that it marked for
-//! immediate reclaim, once all that it takes is under writeback.
+//! Before S11 the flushers were woken once, at the end of the loop, if the pass had isolated no clean
+//! file page and none of the dirty ones that it met was being written. With clean pages about that
+//! hardly ever happens. Before S15 nothing was counted, so reclaim never slept, and a small group full
+//! of pages under writeback died within milliseconds. The background reclaimer never sleeps for
+//! congestion, but it does wait for writes of pages that it marked for immediate reclaim, once all that
+//! it takes is under writeback.
 //!
 //! Source: `reclaim.md` §4.3, 4.4, 4.6. The engine's "node" is the target itself (appendix C of the sheet).
 
 use super::invocation::{Reason, Reclaim, Step};
 use crate::engine::Engine;
 use crate::limits::TICK_NS;
-use crate::lruvec::NodeFlags;
+use crate::lruvec::{NodeFlags, Scan};
 use crate::policy::{Lists, Switches};
 use crate::stat::Events;
+use crate::units::LruType;
 
 /// Why a reclaimer sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,7 +80,16 @@ impl Reclaim {
         }
     }
 
-    /// Before S11: wakes the flushers at the end of the lruvec loop.
+    /// Before S11: counts what [`Reclaim::wake_at_loop_end`] decides from. Isolated file pages count as
+    /// taken beside the dirty ones that were sorted away: one clean page keeps the flushers asleep.
+    pub(super) fn count_for_wake(&mut self, t: LruType, scan: &Scan) {
+        let isolated = if t == LruType::File { scan.isolated } else { 0 };
+        self.pass.file_taken += scan.dirty_sorted + isolated;
+        self.pass.unqueued_dirty += scan.unqueued_dirty;
+    }
+
+    /// Before S11: wakes the flushers at the end of the lruvec loop, if every file page that the pass
+    /// took waits for them.
     pub(super) fn wake_at_loop_end(&mut self, engine: &mut Engine) {
         if !engine.policy.has(Switches::S11)
             && self.pass.unqueued_dirty > 0
