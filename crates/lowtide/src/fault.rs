@@ -68,52 +68,15 @@ pub(crate) enum Miss {
     InHand(EntryState),
 }
 
-/// Looks at a translation that was not resident, and claims it if it is absent.
-pub(crate) fn claim(space: &Space, page: u64, entry: &Entry) -> Miss {
-    loop {
-        match entry.load() {
-            seen @ EntryState::Resident { frame, .. } => return Miss::Resident(seen, frame),
-            seen @ (EntryState::Busy | EntryState::Locked { .. }) => return Miss::InHand(seen),
-            EntryState::Absent { shadow } => {
-                if space.order > 0
-                    && let Some(claim) = Claim::of_folio(space, page)
-                {
-                    return Miss::Claimed(claim);
-                }
-                if entry.try_begin_read(shadow).is_ok() {
-                    return Miss::Claimed(Claim::of_one(page, shadow));
-                }
-            }
-        }
-    }
-}
-
 impl Claim {
     /// A page whose translation the caller has just made busy.
     pub(crate) const fn of_one(page: u64, shadow: u32) -> Self {
         Self { page, order: 0, shadow, shadows: Vec::new() }
     }
 
-    /// Makes all pages of the large folio around a page busy. `None` if one of them is not absent: then the page itself is all that can be claimed.
-    pub(crate) fn of_folio(space: &Space, page: u64) -> Option<Self> {
-        let first = page >> space.order << space.order;
-        let mut shadows = Vec::with_capacity(1 << space.order);
-        for p in first..first + (1 << space.order) {
-            let claimed = space.table.get(p).and_then(|entry| match entry.load() {
-                EntryState::Absent { shadow } => entry.try_begin_read(shadow).is_ok().then_some(shadow),
-                _ => None,
-            });
-            match claimed {
-                Some(shadow) => shadows.push(shadow),
-                None => {
-                    // Whoever began to wait in this short time looks again.
-                    let part = Self { page: first, order: space.order, shadow: 0, shadows };
-                    part.each(space, |entry, shadow| entry.abort_read(shadow), |_| ());
-                    return None;
-                }
-            }
-        }
-        Some(Self { page: first, order: space.order, shadow: shadows[(page - first) as usize], shadows })
+    /// The last page of the claim.
+    pub(crate) const fn last(&self) -> u64 {
+        self.page + (1 << self.order) - 1
     }
 
     /// Changes the claimed translations; `landed` is called for those that somebody waits for.
@@ -145,6 +108,47 @@ impl Claim {
 }
 
 impl Pool {
+    /// Looks at a translation that was not resident, and claims it if it is absent.
+    pub(crate) fn claim(&self, space: &Space, page: u64, entry: &Entry) -> Miss {
+        loop {
+            match entry.load() {
+                seen @ EntryState::Resident { frame, .. } => return Miss::Resident(seen, frame),
+                seen @ (EntryState::Busy | EntryState::Locked { .. }) => return Miss::InHand(seen),
+                EntryState::Absent { shadow } => {
+                    if space.order > 0
+                        && let Some(claim) = self.claim_folio(space, page)
+                    {
+                        return Miss::Claimed(claim);
+                    }
+                    if entry.try_begin_read(shadow).is_ok() {
+                        return Miss::Claimed(Claim::of_one(page, shadow));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes all pages of the large folio around a page busy. `None` if one of them is not absent: then the page itself
+    /// is all that can be claimed.
+    pub(crate) fn claim_folio(&self, space: &Space, page: u64) -> Option<Claim> {
+        let (order, first) = (space.order, page >> space.order << space.order);
+        let mut part = Claim { page: first, order, shadow: 0, shadows: Vec::with_capacity(1 << order) };
+        for p in first..first + (1 << order) {
+            let claimed = space.table.get(p).and_then(|entry| match entry.load() {
+                EntryState::Absent { shadow } => entry.try_begin_read(shadow).is_ok().then_some(shadow),
+                _ => None,
+            });
+            let Some(shadow) = claimed else {
+                // A thread may have met a busy page in this short time, and sleep: it looks again.
+                self.abandon(space, &part, &Ok(()));
+                return None;
+            };
+            part.shadows.push(shadow);
+        }
+        part.shadow = part.shadows[(page - first) as usize];
+        Some(part)
+    }
+
     /// Gives up a claim: the translations are as before, and those who wait get the result.
     pub(crate) fn abandon(&self, space: &Space, claim: &Claim, result: &Result<(), Error>) {
         claim.each(space, Entry::abort_read, |entry| self.waits.land(entry, result));
@@ -309,7 +313,7 @@ impl Pool {
         // The access that brings a page in is told to the engine by the fault; the young bit is for later ones.
         let mut told = false;
         loop {
-            match claim(space, page, entry) {
+            match self.claim(space, page, entry) {
                 // The slot was set before this look at the translation, so what it says holds.
                 Miss::Resident(seen, frame) => {
                     if access == Access::Mapped && !told {
@@ -342,5 +346,54 @@ impl Pool {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{OpenOptions, Pager};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+    use std::time::Duration;
+
+    /// The last page of the only folio is resident alone, so each claim of the folio is given up at
+    /// the end.
+    #[test]
+    fn a_thread_that_waits_for_a_folio_claim_that_is_given_up_is_woken() {
+        let dir = tempfile::tempdir().unwrap();
+        let pager = Pager::builder().max("32M".parse().unwrap()).build().unwrap();
+        let view =
+            OpenOptions::new().create(2 << 20).folio_order(9).open(&pager, dir.path().join("file")).unwrap();
+        view.write_at(511 * 4096, &[1; 4096]).unwrap();
+        let pool = Arc::clone(&pager.inner.pool);
+        let space = pool.lock().spaces.iter().flatten().next().unwrap().clone();
+
+        let (end, waited) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (tell, told) = std::sync::mpsc::channel();
+        let waiter = {
+            let (pool, space) = (Arc::clone(&pool), Arc::clone(&space));
+            let (end, waited) = (Arc::clone(&end), Arc::clone(&waited));
+            std::thread::spawn(move || {
+                let entry = space.table.entry(3);
+                while !end.load(SeqCst) {
+                    if entry.load() == EntryState::Busy {
+                        pool.waits.wait(entry, EntryState::Busy).unwrap();
+                        waited.fetch_add(1, SeqCst);
+                    }
+                }
+                tell.send(()).unwrap();
+            })
+        };
+        let begun = Instant::now();
+        while waited.load(SeqCst) < 10 && begun.elapsed() < Duration::from_secs(5) {
+            assert!(pool.claim_folio(&space, 3).is_none(), "its last page is resident");
+            assert_eq!(space.table.entry(3).load(), EntryState::Absent { shadow: 0 });
+        }
+        end.store(true, SeqCst);
+        // Without a wake-up it sleeps for ever.
+        told.recv_timeout(Duration::from_secs(20)).expect("the waiter was woken");
+        waiter.join().unwrap();
+        assert!(waited.load(SeqCst) > 0);
     }
 }

@@ -5,7 +5,7 @@
 //! until the end.
 
 use crate::error::Error;
-use crate::fault::{Access, Claim, Miss, claim};
+use crate::fault::{Access, Claim, Miss};
 use crate::hazard;
 use crate::high::{Pay, Stall};
 use crate::io::{Batch, Completion};
@@ -172,7 +172,7 @@ impl Pool {
                 caller.show(index, page, Some(pinned.frame));
                 continue;
             }
-            let Miss::Claimed(mut claimed) = claim(space, page, entry) else {
+            let Miss::Claimed(mut claimed) = self.claim(space, page, entry) else {
                 caller.put_off.push((index, page));
                 continue;
             };
@@ -211,7 +211,7 @@ impl Pool {
             if !matches!(entry.load(), EntryState::Absent { .. }) {
                 continue;
             }
-            let Miss::Claimed(mut claimed) = claim(space, page, entry) else { continue };
+            let Miss::Claimed(mut claimed) = self.claim(space, page, entry) else { continue };
             match self.frames_now(space, page, &mut claimed, Access::Descriptor) {
                 Some((frame, stall)) => pipe.push(Pending { index: 0, page, claim: claimed, frame, stall }),
                 None => {

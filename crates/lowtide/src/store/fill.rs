@@ -114,7 +114,7 @@ fn claim_parts(pool: &Pool, space: &Space, parts: &[Part<'_>]) -> Option<Claim> 
     let folio = parts.get(..1 << space.order).filter(|_| page.is_multiple_of(1 << space.order));
     if space.order > 0
         && folio.is_some_and(|folio| folio.iter().all(whole))
-        && let Some(claim) = Claim::of_folio(space, page)
+        && let Some(claim) = pool.claim_folio(space, page)
     {
         return Some(claim);
     }
