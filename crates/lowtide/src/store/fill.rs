@@ -44,7 +44,7 @@ impl Batch<'_, '_> {
             let state = state.get_or_insert_with(|| pool.lock());
             match pool.place_now(state, space, claim) {
                 Some((claim, frame)) => {
-                    space.ends_hole(claim.page);
+                    space.ends_hole(claim.last());
                     filled.push(Filled { index, order: claim.order, frame });
                     index += 1 << claim.order;
                 }
@@ -81,7 +81,7 @@ impl Batch<'_, '_> {
         let page = claim.page;
         // Nobody waits for the contents: a stall has no time to begin.
         let (frame, _) = pool.frames_for(space, page, &mut claim, Access::Replaced)?;
-        space.ends_hole(claim.page);
+        space.ends_hole(claim.last());
         self.must_answer |= pool.dirtied(&mut pool.lock(), space, 1);
         self.land(index, frame);
         Ok(true)
