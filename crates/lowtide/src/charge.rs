@@ -7,10 +7,12 @@
 //! A charge that the engine gives up is tried again until the pager's patience ends, as long as something in the full group may become
 //! evictable: guards are dropped and writes end. Dirty pages below the full group are written by whoever waits.
 
+use crate::deadline::Deadline;
+use crate::hazard;
 use crate::pool::{Pool, State};
 use lowtide_core::{Charge, MemcgId, Next, SpaceId, Task};
 use std::sync::{MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Pause between two tries of a charge that waits.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -93,8 +95,12 @@ impl Pool {
                 continue;
             }
             // Everything is held, in flight, dirty or being written. Others will let go of some of it.
-            let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.patience);
-            if !wait || Instant::now() >= deadline || !state.engine.may_become_reclaimable(over) {
+            let deadline = *deadline.get_or_insert_with(|| Deadline::after(self.patience));
+            if !wait
+                || hazard::is_refused()
+                || deadline.has_passed()
+                || !state.engine.may_become_reclaimable(over)
+            {
                 return (state, Err(Full { over, payer: group }));
             }
             state = self.await_room(state, over);

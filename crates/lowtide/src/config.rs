@@ -132,7 +132,7 @@ impl Builder {
         self
     }
 
-    /// How long an operation waits for a frame, or for guards of other threads, before it fails (default 10 s).
+    /// How long an operation waits for a frame, or for guards of other threads, before it fails (default 10 s). [`Duration::MAX`] waits for ever.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self

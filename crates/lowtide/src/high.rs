@@ -20,6 +20,7 @@
 //! Source: `memcg.md` §6, 7, 8, 14.
 
 use crate::charge::Payer;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::hazard;
 use crate::many::pipelines;
@@ -32,7 +33,7 @@ use lowtide_core::psi::TaskPsi;
 use lowtide_core::{MemcgId, Task};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Ticks a second, for penalties that count in ticks: those of the kernels on which they were published.
 const HZ: u64 = 1000;
@@ -268,14 +269,9 @@ impl Pool {
         if let Some(change) = self.account(|account| account.psi.enter_throttle()) {
             state.engine.psi_change(group, change, self.now());
         }
-        let until = Instant::now() + Duration::from_nanos(ns);
-        while !self.closing.load(Relaxed) {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            (state, _) =
-                self.throttled.wait_timeout(state, left).unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (until, mut in_time) = (Deadline::after(Duration::from_nanos(ns)), true);
+        while in_time && !self.closing.load(Relaxed) {
+            (state, in_time) = until.wait(&self.throttled, state);
         }
         self.io.throttled_ns.fetch_add(ns, Relaxed);
         if let Some(change) = self.account(|account| account.psi.leave_throttle()) {

@@ -70,6 +70,7 @@ mod backing;
 mod charge;
 mod close;
 mod config;
+mod deadline;
 mod error;
 mod fault;
 mod fault_sites;

@@ -20,6 +20,7 @@
 //! Source: `fault-and-writeback.md` B4, B5.
 
 use crate::charge::Payer;
+use crate::deadline::Deadline;
 use crate::hazard;
 use crate::many::pipelines;
 use crate::pool::{Pool, State};
@@ -28,8 +29,8 @@ use crate::sync;
 use lowtide_core::Dirtier;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// What threads that ended had not answered for. Others will.
 pub(crate) type DirtiersLeft = Mutex<Vec<Dirtier>>;
@@ -90,7 +91,7 @@ impl Pool {
         if pipelines() > 0 || hazard::this_thread_holds() {
             return;
         }
-        let deadline = Instant::now() + self.patience;
+        let deadline = Deadline::after(self.patience);
         let mut state = self.lock();
         loop {
             let now = self.now();
@@ -121,7 +122,7 @@ impl Pool {
             if !balance.again || self.closing.load(Relaxed) {
                 return;
             }
-            if Instant::now() >= deadline {
+            if deadline.has_passed() {
                 let written = self.io.write_bytes.load(Relaxed);
                 self.mine(|mine| mine.gave_up = Some(written));
                 return;
@@ -131,13 +132,9 @@ impl Pool {
 
     /// Sleeps without the lock; not longer than the pool is open.
     fn pause<'a>(&'a self, mut state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
-        let until = Instant::now() + time;
-        while !self.closing.load(Relaxed) {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            (state, _) = self.throttled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+        let (until, mut in_time) = (Deadline::after(time), true);
+        while in_time && !self.closing.load(Relaxed) {
+            (state, in_time) = until.wait(&self.throttled, state);
         }
         state
     }

@@ -4,13 +4,14 @@
 //! whoever sees a dirty translation finds a dirty folio.
 
 use super::{Batch, copy};
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::hazard;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::translation::{Entry, Taken};
 use lowtide_core::{Folio, FolioId};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Looks at the slots before the writer begins to sleep between them.
 const SPINS: u32 = 64;
@@ -112,8 +113,8 @@ impl Pool {
                 std::thread::yield_now();
                 continue;
             }
-            let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.patience);
-            if Instant::now() >= deadline {
+            let deadline = *deadline.get_or_insert_with(|| Deadline::after(self.patience));
+            if deadline.has_passed() {
                 break;
             }
             std::thread::sleep(Duration::from_micros(50));

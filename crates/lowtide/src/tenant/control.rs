@@ -5,11 +5,11 @@
 
 use super::names;
 use super::{Tenant, TenantError};
+use crate::deadline::Deadline;
 use crate::pool::{Pool, State};
 use lowtide_core::limits::{MAX_RECLAIM_RETRIES, SWAP_CLUSTER_MAX};
 use lowtide_core::{Engine, GroupError, Limits, MemcgId, Reason, Reclaim, Size, Task};
 use std::sync::{Arc, MutexGuard};
-use std::time::Instant;
 
 /// Pages that one invocation is to free: the lock is held for a few dozen microseconds at a time.
 pub(super) const PIECE: u64 = 256;
@@ -155,7 +155,7 @@ impl Tenant {
         pages: u64,
     ) -> Result<bool, TenantError> {
         let pool = self.pool();
-        let deadline = Instant::now() + pool.patience;
+        let deadline = Deadline::after(pool.patience);
         let mut retries = MAX_RECLAIM_RETRIES;
         state.engine.drain_stocks_of(self.id);
         loop {
@@ -177,7 +177,7 @@ impl Tenant {
                 retries -= 1;
                 state = pool.await_room(state, self.id);
             }
-            if Instant::now() >= deadline {
+            if deadline.has_passed() {
                 break;
             }
         }

@@ -9,6 +9,7 @@
 
 use super::ledger::Failure;
 use super::worker::{Worker, flusher};
+use crate::deadline::Deadline;
 use crate::error::{Error, OpenError};
 use crate::fault_sites::FaultSite;
 use crate::pool::Pool;
@@ -18,7 +19,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Somebody wants pages of a file to be durable.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ pub(super) struct Desk {
     pub(super) tickets: Vec<Arc<Ticket>>,
     pub(super) rung: bool,
     /// The pager goes: what is not written by then stays unwritten.
-    pub(super) closing: Option<Instant>,
+    pub(super) closing: Option<Deadline>,
     ended: bool,
 }
 
@@ -108,17 +109,17 @@ impl Device {
     }
 
     /// Waits until something is true of the desk; false if that did not come in time.
-    fn wait(&self, deadline: Instant, mut done: impl FnMut(&Desk) -> bool) -> bool {
+    fn wait(&self, deadline: Deadline, mut done: impl FnMut(&Desk) -> bool) -> bool {
         let mut desk = crate::sync::lock(&self.desk);
         loop {
             if done(&desk) {
                 return true;
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let in_time;
+            (desk, in_time) = deadline.wait(&self.finished, desk);
+            if !in_time {
                 return false;
             }
-            (desk, _) = self.finished.wait_timeout(desk, left).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -214,7 +215,7 @@ impl Pool {
             self.do_work(device, |worker| worker.serve(&ticket));
         } else {
             device.put(|desk| desk.tickets.push(Arc::clone(&ticket)));
-            let deadline = Instant::now() + self.io_deadline;
+            let deadline = Deadline::after(self.io_deadline);
             if !device.wait(deadline, |_| ticket.outcome().is_some()) {
                 self.fault_sites.mark(FaultSite::DeadlinePassed);
                 let seconds = self.io_deadline.as_secs_f64();
@@ -239,7 +240,7 @@ impl Pool {
     /// Ends the flushers: each writes what is left of files that nobody has open, for as long as the deadline allows.
     pub(crate) fn end_flushers(&self) {
         let devices = self.devices.all();
-        let deadline = Instant::now() + self.io_deadline;
+        let deadline = Deadline::after(self.io_deadline);
         for device in &devices {
             device.put(|desk| desk.closing = Some(deadline));
         }
@@ -248,7 +249,7 @@ impl Pool {
                 Some(thread) if thread.thread().id() == std::thread::current().id() => {}
                 Some(thread) => {
                     // A thread that hangs is left behind; it keeps what it uses.
-                    let ended = device.wait(deadline + Duration::from_secs(1), |desk| desk.ended);
+                    let ended = device.wait(deadline.later(Duration::from_secs(1)), |desk| desk.ended);
                     if ended && !self.backend.is_abandoned() {
                         drop(thread.join());
                     }

@@ -1,6 +1,7 @@
 //! What a view asks of write-back: flush, and forget.
 
 use super::ledger::{Failure, Told};
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::fault_sites::FaultSite;
 use crate::hazard;
@@ -12,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Pause between two looks at a page that is being written.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -37,7 +38,7 @@ impl Pool {
 
     /// Drops what pages hold that the file does not: they are absent afterwards. Of a large folio all pages must be in the range. Returns the number of dirty pages that were dropped.
     pub(crate) fn discard(&self, space: &Space, pages: Range<u64>) -> Result<u64, Error> {
-        let deadline = Instant::now() + self.io_deadline;
+        let deadline = Deadline::after(self.io_deadline);
         let mut dropped = 0;
         let mut page = pages.start;
         let end = pages.end.min(space.table.pages());
@@ -60,7 +61,7 @@ impl Pool {
         space: &Space,
         page: u64,
         wanted: &Range<u64>,
-        deadline: Instant,
+        deadline: Deadline,
     ) -> Result<Option<(u64, u64)>, Error> {
         let mut slots = Vec::new();
         loop {
@@ -89,7 +90,7 @@ impl Pool {
             if flags.contains(Flags::WRITEBACK) {
                 let state = self.lock();
                 drop(self.freed.wait_timeout(state, PAUSE).unwrap_or_else(PoisonError::into_inner));
-                if Instant::now() >= deadline {
+                if deadline.has_passed() {
                     self.fault_sites.mark(FaultSite::DeadlinePassed);
                     let seconds = self.io_deadline.as_secs_f64();
                     let what = "waiting for a page that is being written";

@@ -175,7 +175,7 @@ pub(super) fn flusher(pool: &Arc<Pool>, device: &Arc<Device>) {
             if worker.is_done() {
                 break;
             }
-            if Instant::now() >= deadline {
+            if deadline.has_passed() {
                 tracing::error!("a device does not answer; what is in flight to it is left behind");
                 // What the device may still read must never be given back.
                 std::mem::forget(Arc::clone(pool));
