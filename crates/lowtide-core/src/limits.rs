@@ -47,6 +47,9 @@ pub const MIN_SWAP_PAGES: u64 = 64;
 pub const MAX_ORDER: u8 = 12;
 /// Pages: the smallest budget that a pager may be given. Below it, a batch of victims would be the whole memory.
 pub const MIN_BUDGET: u64 = SWAP_CLUSTER_MAX;
+/// Levels of groups below the root. A charge and a reclaim cost O(depth) under the lock, and the kernel's trees, which can be bounded in
+/// the same way (`cgroup.max.depth`), are rarely deeper than ten.
+pub const MAX_DEPTH: u32 = 64;
 
 const _: () = assert!(MIN_NR_GENS < MAX_NR_GENS);
 const _: () = assert!(MIN_LRU_BATCH <= MAX_LRU_BATCH);

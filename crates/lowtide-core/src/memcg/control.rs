@@ -7,6 +7,7 @@ use super::counter::{Kind, UNLIMITED};
 use super::{Memcg, MemcgTree};
 use crate::engine::{ConfigError, Engine};
 use crate::hooks::LimitHooks;
+use crate::limits::MAX_DEPTH;
 use crate::units::{MemcgId, MemcgSlot};
 
 /// The settings of a group, in pages.
@@ -40,6 +41,11 @@ pub enum GroupError {
     /// There is no room for another one.
     #[error("there are {} groups already, which is as many as there can be", MemcgTree::MAX)]
     TooMany,
+    /// The tree would have too many levels.
+    #[error(
+        "a group would be more than {MAX_DEPTH} levels below the root, which is as deep as a tree can be"
+    )]
+    TooDeep,
     /// The root stays where it is.
     #[error("the root group can be neither moved nor removed")]
     Root,
@@ -68,9 +74,11 @@ impl Engine {
     /// Creates a group without limits, the last child of another. Cost: O(1) and a few hundred bytes.
     ///
     /// # Errors
-    /// [`GroupError::Gone`], [`GroupError::TooMany`].
+    /// [`GroupError::Gone`], [`GroupError::TooMany`], [`GroupError::TooDeep`].
     pub fn create_group(&mut self, parent: MemcgId) -> Result<MemcgId, GroupError> {
-        self.existing(parent)?;
+        if self.memcgs[self.existing(parent)?].depth >= MAX_DEPTH {
+            return Err(GroupError::TooDeep);
+        }
         let id = self.memcgs.insert(parent.slot, &mut self.folios).ok_or(GroupError::TooMany)?;
         self.levels.begin(id.slot, Some(parent.slot));
         if let Some(lru) = &mut self.memcg_lru {
@@ -111,7 +119,7 @@ impl Engine {
     /// Moves a group, with everything below it, under another parent, and its charges with it.
     ///
     /// # Errors
-    /// [`GroupError::Gone`], [`GroupError::Root`], [`GroupError::Cycle`], [`GroupError::NoRoom`].
+    /// [`GroupError::Gone`], [`GroupError::Root`], [`GroupError::Cycle`], [`GroupError::TooDeep`], [`GroupError::NoRoom`].
     pub fn move_group(&mut self, id: MemcgId, parent: MemcgId) -> Result<(), GroupError> {
         let slot = self.existing(id)?;
         let to = self.existing(parent)?;
@@ -124,6 +132,10 @@ impl Engine {
         }
         // Only levels that are not above it already are asked; the root, which counts frames, never is.
         let subtree: Vec<_> = self.memcgs.subtree(slot).collect();
+        let deepest = subtree.iter().map(|&at| self.memcgs[at].depth).max().unwrap_or_default();
+        if self.memcgs[to].depth + 1 + (deepest - self.memcgs[slot].depth) > MAX_DEPTH {
+            return Err(GroupError::TooDeep);
+        }
         self.drain_stocks(slot);
         let (memory, swap) = (self.memcgs[slot].memory.usage, self.memcgs[slot].swap.usage);
         let gains: Vec<_> = self.memcgs.upwards(to).filter(|&at| !self.memcgs.is_below(from, at)).collect();

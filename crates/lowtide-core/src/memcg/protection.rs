@@ -62,7 +62,8 @@ fn share(child: &Counter, parent: &Counter, kind: Kind, of_parent: u64) -> u64 {
 }
 
 impl MemcgTree {
-    /// Computes what protects a group from a reclaim for `target`, and remembers it in the groups on the way. O(depth).
+    /// Computes what protects a group from a reclaim for `target`, and remembers it in the groups on the way. O(depth),
+    /// of the stack, too: [`MAX_DEPTH`](crate::limits::MAX_DEPTH) bounds both.
     pub(crate) fn protect(&mut self, target: MemcgId, slot: MemcgSlot) -> Protection {
         if slot == target.slot {
             return Protection { usage: self[slot].memory.usage, ..Protection::default() };

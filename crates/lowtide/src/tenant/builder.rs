@@ -60,7 +60,7 @@ impl TenantBuilder {
         self
     }
 
-    /// Makes the tenant. Its name is any text without `/` and NUL that no sibling has.
+    /// Makes the tenant. Its name is any text without `/` and NUL that no sibling has. It can be at most 64 levels below the root.
     ///
     /// Cost: O(1), and about a kilobyte of memory. Memory for pages is taken when pages come in.
     ///

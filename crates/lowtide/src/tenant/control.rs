@@ -236,7 +236,7 @@ impl Tenant {
     /// fit under the new ancestors is evicted first.
     ///
     /// # Errors
-    /// [`TenantError::NoRoom`], [`TenantError::Cycle`], [`TenantError::Exists`], [`TenantError::OtherPager`], [`TenantError::Root`],
+    /// [`TenantError::NoRoom`], [`TenantError::Cycle`], [`TenantError::TooDeep`], [`TenantError::Exists`], [`TenantError::OtherPager`], [`TenantError::Root`],
     /// [`TenantError::Gone`] for either.
     pub fn move_to(&self, parent: &Self) -> Result<(), TenantError> {
         if !Arc::ptr_eq(&self.pager.inner, &parent.pager.inner) {

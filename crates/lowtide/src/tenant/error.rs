@@ -26,6 +26,12 @@ pub enum TenantError {
     /// There is no room for another one.
     #[error("there are 65535 tenants already, which is as many as a pager can have: remove some")]
     TooMany,
+    /// It would have too many ancestors.
+    #[error(
+        "a tenant can be at most {} levels below the root: put it further up",
+        lowtide_core::limits::MAX_DEPTH
+    )]
+    TooDeep,
     /// The root is the pager itself.
     #[error(
         "the root of a pager can be neither moved, renamed nor removed, and of all limits it has only `max`"
@@ -79,6 +85,7 @@ impl TenantError {
         match error {
             GroupError::Gone => Self::Gone,
             GroupError::TooMany => Self::TooMany,
+            GroupError::TooDeep => Self::TooDeep,
             GroupError::Root => Self::Root,
             GroupError::HasChildren => Self::HasChildren { path: path() },
             GroupError::Busy => Self::Busy,
