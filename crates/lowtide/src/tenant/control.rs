@@ -188,14 +188,15 @@ impl Tenant {
     }
 
     /// Evicts pages of the tenant and those below ahead of need: `memory.reclaim`. Returns the bytes that came free, which are fewer than asked
-    /// for if nothing more could be found, and can be a few pages more.
+    /// for if nothing more could be found, and can be a few pages more. What other threads bring in meanwhile is not waited for: the call ends
+    /// when it has freed as much as was charged when it began.
     ///
     /// # Errors
     /// [`TenantError::Gone`].
     pub fn reclaim(&self, bytes: Size) -> Result<u64, TenantError> {
         let pool = self.pool();
-        let wanted = pages(bytes, pool.page_shift);
         let mut state = self.lock()?;
+        let wanted = pages(bytes, pool.page_shift).min(state.engine.usage(self.id));
         let mut retries = MAX_RECLAIM_RETRIES;
         let mut done = 0;
         while done < wanted && state.engine.alive(self.id) {
