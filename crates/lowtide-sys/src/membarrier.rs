@@ -40,7 +40,7 @@
 //! use it.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering, compiler_fence, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, compiler_fence, fence};
 use std::thread;
 
 use rustix::io::Errno;
@@ -62,6 +62,16 @@ const SYMMETRIC: u8 = 2;
 
 /// What [`light`] reads. Goes from `UNDECIDED` to one of the others, once; a stale value only costs a fence.
 static MODE: AtomicU8 = AtomicU8::new(UNDECIDED);
+
+/// Whether the last [`heavy`] was refused.
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// The kernel granted the barrier once and refuses it now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "membarrier was granted and is now refused ({0}): allow membarrier(2) in the sandbox, or install the sandbox before the first barrier"
+)]
+pub struct Refused(Errno);
 
 /// How often a call that found no memory is repeated before the wide, slow barrier is tried instead. Guess: the
 /// kernel needs one small allocation, and frees memory in the meantime.
@@ -114,29 +124,43 @@ pub fn light() {
 ///
 /// Costs a system call that interrupts every processor running this process; issue one for a batch.
 ///
-/// # Panics
+/// # Errors
 ///
-/// When the kernel takes the barrier away after granting it (a sandbox installed later that forbids `membarrier`):
-/// going on would mean wrong bytes. Install the sandbox before [`register`], or allow the call.
-pub fn heavy() {
+/// [`Refused`] when the kernel takes the barrier away after granting it (a sandbox installed later that forbids
+/// `membarrier`). Nothing is known of other threads' accesses then, and no other barrier can take its place, because
+/// fast sides run without a fence. Install the sandbox before [`register`], or allow the call.
+pub fn heavy() -> Result<(), Refused> {
     match register() {
-        Mode::Symmetric => fence(Ordering::SeqCst),
+        Mode::Symmetric => {
+            fence(Ordering::SeqCst);
+            Ok(())
+        }
         Mode::Asymmetric => {
             // The fences keep this thread's own accesses in place for the compiler and the memory model; the
             // kernel's barrier includes the calling processor.
             fence(Ordering::SeqCst);
-            if let Err(error) = membarrier(MembarrierCommand::PrivateExpedited) {
-                heavy_again(error);
+            let mut issued = membarrier(MembarrierCommand::PrivateExpedited);
+            if let Err(error) = issued {
+                issued = heavy_again(error);
             }
             fence(Ordering::SeqCst);
+            if issued.is_err() != REFUSED.load(Ordering::Relaxed) {
+                REFUSED.store(issued.is_err(), Ordering::Relaxed);
+            }
+            issued.map_err(Refused)
         }
     }
+}
+
+/// Whether the last [`heavy`] of any thread was refused. Cost: one load.
+pub fn is_refused() -> bool {
+    REFUSED.load(Ordering::Relaxed)
 }
 
 /// The barrier was refused once: repeats it, then takes the one that needs no memory and no registration
 /// (`MEMBARRIER_CMD_GLOBAL`, milliseconds).
 #[cold]
-fn heavy_again(mut error: Errno) {
+fn heavy_again(mut error: Errno) -> Result<(), Errno> {
     for _ in 0..RETRIES {
         if error == Errno::PERM {
             // The registration is gone: this is a child that did not inherit it, or a process that was restored.
@@ -145,16 +169,11 @@ fn heavy_again(mut error: Errno) {
             thread::yield_now();
         }
         match membarrier(MembarrierCommand::PrivateExpedited) {
-            Ok(()) => return,
+            Ok(()) => return Ok(()),
             Err(next) => error = next,
         }
     }
-    if membarrier(MembarrierCommand::Global).is_err() {
-        panic!(
-            "membarrier was granted and is now refused ({error}), so memory cannot be freed safely; \
-             allow membarrier(2) in the sandbox, or install it before lowtide starts"
-        );
-    }
+    membarrier(MembarrierCommand::Global).map_err(|_| error)
 }
 
 #[cfg(test)]
@@ -171,7 +190,7 @@ mod tests {
             eprintln!("SKIPPED in part: this kernel offers no expedited membarrier");
         }
         assert_eq!(mode == Mode::Asymmetric, offered);
-        heavy();
+        heavy().unwrap();
         light();
     }
 
@@ -227,7 +246,7 @@ mod tests {
                 dawdle(round, 0x5bd1_e995);
                 dawdle(round, 0x1b87_3593);
                 SLOW.0.store(round, Ordering::Relaxed);
-                heavy();
+                heavy().unwrap();
                 let slow_saw = FAST.0.load(Ordering::Relaxed);
                 wait(&DONE, round);
                 let fast_saw = FAST_SAW.0.load(Ordering::Relaxed);

@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_micros(100);
 #[derive(Debug)]
 struct Tally {
     /// Slots of all threads, as they were at the last look.
-    slots: Vec<usize>,
+    slots: hazard::Slots,
     /// Looks that are left.
     looks: u32,
     /// Pages that stay because a guard was forgotten.
@@ -76,7 +76,7 @@ impl Pool {
             let _state = self.lock();
             space.close();
         }
-        let mut slots = Vec::new();
+        let mut slots = hazard::Slots::default();
         hazard::scan(&mut slots);
         let mut tally = Tally { slots, looks: LOOKS, forgotten: 0 };
         let pages = space.table.pages();
@@ -144,7 +144,7 @@ impl Pool {
                     let Some(id) = state.engine.folio_of(FolioId(frame)) else { return };
                     let Some(folio) = state.engine.folio(id).copied() else { return };
                     let entries = crate::reclaim::entries_of(space, folio.owner().page, folio.order());
-                    if entries.clone().any(|e| hazard::holds(&tally.slots, &(e.address()..=e.address()))) {
+                    if entries.clone().any(|e| tally.slots.hold(&(e.address()..=e.address()))) {
                         if tally.looks > 0 {
                             // Whoever reads ahead holds a page for the moment in which it arrives.
                             drop(state);

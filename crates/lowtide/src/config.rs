@@ -139,7 +139,7 @@ impl Builder {
     }
 
     /// How long anybody waits for dirty pages to be written and synced (default 60 s): past it a flush fails with [`Error::Timeout`](crate::Error::Timeout), and closing a file or the pager
-    /// goes on without. The pages wait, and their writing goes on. Only with background threads; without them the calling thread writes, for as long as the device takes.
+    /// goes on without. [`Duration::MAX`] waits for ever. The pages wait, and their writing goes on. Only with background threads; without them the calling thread writes, for as long as the device takes.
     pub fn io_deadline(mut self, deadline: Duration) -> Self {
         self.io_deadline = deadline;
         self

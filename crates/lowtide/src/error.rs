@@ -291,6 +291,13 @@ pub enum Error {
         /// How long the writer waited.
         seconds: u64,
     },
+    /// The kernel refuses `membarrier(2)`, which it allowed when the pager was built: a sandbox (seccomp) was installed since. What readers
+    /// do cannot be known without it, so nothing is evicted and nothing is stored to pages in memory; what is resident can be read, and
+    /// what is dirty is written.
+    #[error(
+        "the kernel refuses membarrier(2), which it allowed when the pager was built, so no page can be evicted or stored to: allow the call in the sandbox, or install the sandbox before the first pager is built"
+    )]
+    NoBarrier,
     /// The translations of a growing file need memory that cannot be had.
     #[error("cannot grow {path} to {len} bytes: {source}")]
     Grow {

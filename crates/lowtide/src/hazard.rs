@@ -31,6 +31,10 @@
 //! *Progress.* Nobody waits for anybody. A reader that finds LOCKED has lost a race once; an evictor that
 //! finds a slot skips that page.
 //!
+//! *Refusal.* A sandbox that is installed while the program runs may forbid the fence. What readers do cannot be known then, so
+//! every page counts as held: nothing is evicted or stored to any more, whatever tries fails with an error that says why, and
+//! reading what is resident goes on.
+//!
 //! # Records
 //!
 //! The slots of a thread are a record of eight, alone in its cache line. A slot that holds 0 is vacant, so
@@ -52,6 +56,7 @@
 //! thread writes, and no fence. Registering a thread: one lock, once. [`scan`]: one system call, and one
 //! cache line for each thread.
 
+pub(crate) use crate::sync::is_refused;
 use crate::sync::{
     AtomicUsize, Cell, Global, GlobalMutex, Ordering, heavy, is_asymmetric, is_torn_down, light,
     light_if_asymmetric, thread_cell,
@@ -160,27 +165,38 @@ fn use_first(record: &'static Record) {
     }
 }
 
-/// Reads all slots of all threads into `held`, sorted, as they were at some moment after the call began.
+/// What the slots of all threads held at some moment.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    /// The addresses, sorted.
+    held: Vec<usize>,
+    /// The kernel refused the fence: any address may be held.
+    unknown: bool,
+}
+
+impl Slots {
+    /// Whether a slot had an address in `addresses`: the first to the last entry of a folio.
+    #[must_use]
+    pub(crate) fn hold(&self, addresses: &RangeInclusive<usize>) -> bool {
+        let first = self.held.partition_point(|address| address < addresses.start());
+        self.unknown || self.held.get(first).is_some_and(|address| addresses.contains(address))
+    }
+}
+
+/// Reads all slots of all threads, as they were at some moment after the call began.
 ///
 /// Issues the heavy fence itself: an entry that was made LOCKED before the call, and whose address is not in
 /// the result, is read by nobody who took it for RESIDENT. The calling thread's own guards are included.
-/// Cost: see the file's header; `held` is reused to avoid an allocation.
-pub(crate) fn scan(held: &mut Vec<usize>) {
-    held.clear();
-    heavy();
+/// Cost: see the file's header; `slots` is reused to avoid an allocation.
+pub(crate) fn scan(slots: &mut Slots) {
+    slots.held.clear();
+    slots.unknown = !heavy();
     for record in &REGISTRY.lock().all {
-        held.extend(
+        slots.held.extend(
             record.slots.iter().map(|slot| slot.load(Ordering::Acquire)).filter(|&address| address != 0),
         );
     }
-    held.sort_unstable();
-}
-
-/// Whether the result of a [`scan`] has an address in `addresses`: the first to the last entry of a folio.
-#[must_use]
-pub(crate) fn holds(held: &[usize], addresses: &RangeInclusive<usize>) -> bool {
-    let first = held.partition_point(|address| address < addresses.start());
-    held.get(first).is_some_and(|address| addresses.contains(address))
+    slots.held.sort_unstable();
 }
 
 /// Whether a guard of the calling thread holds the entry at `address`: waiting for that entry's readers would
@@ -290,9 +306,9 @@ mod tests {
     /// Whether any thread holds `address`. Other tests of the process run at the same time, so a test asks
     /// only about addresses of its own.
     fn seen(address: usize) -> bool {
-        let mut held = Vec::new();
-        scan(&mut held);
-        holds(&held, &(address..=address))
+        let mut slots = Slots::default();
+        scan(&mut slots);
+        slots.hold(&(address..=address))
     }
 
     /// Addresses that no other caller gets.
@@ -345,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_folio_is_held_by_any_of_its_entries() {
-        let held = [100, 200, 204];
+        let slots = Slots { held: vec![100, 200, 204], unknown: false };
         for (range, expected) in [
             (96..=99, false),
             (96..=100, true),
@@ -354,9 +370,11 @@ mod tests {
             (201..=260, true),
             (205..=900, false),
         ] {
-            assert_eq!(holds(&held, &range), expected, "{range:?}");
+            assert_eq!(slots.hold(&range), expected, "{range:?}");
         }
-        assert!(!holds(&[], &(0..=usize::MAX)));
+        assert!(!Slots::default().hold(&(0..=usize::MAX)));
+        let refused = Slots { held: Vec::new(), unknown: true };
+        assert!(refused.hold(&(8..=8)), "what is not known counts as held");
     }
 
     #[test]

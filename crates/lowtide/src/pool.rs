@@ -16,6 +16,7 @@ use crate::config::Builder;
 use crate::error::{BuildError, Error};
 use crate::fault_sites::FaultSites;
 use crate::frames::Frames;
+use crate::hazard;
 use crate::high::Stall;
 use crate::io::{Arena, Backend, Options};
 use crate::space::Space;
@@ -119,6 +120,9 @@ pub(crate) enum Allocated {
 /// The error of an operation that gives up.
 fn out_of_budget(state: &mut State, full: Full, pages: u64, page_shift: u32) -> Error {
     state.engine.count_oom(full.over);
+    if hazard::is_refused() {
+        return Error::NoBarrier;
+    }
     Error::OutOfBudget { report: Arc::new(OomReport::new(state, full.over, full.payer, pages, page_shift)) }
 }
 

@@ -227,10 +227,10 @@ fn unmap(pool: &Pool, spaces: &[Option<Arc<Space>>], victims: &mut [Victim]) {
             unlock(victim, locked);
         }
     }
-    let mut held = Vec::new();
-    hazard::scan(&mut held);
+    let mut slots = hazard::Slots::default();
+    hazard::scan(&mut slots);
     for victim in victims.iter_mut().filter(|v| v.outcome == Unmapped::Done) {
-        if entries(victim).any(|e| hazard::holds(&held, &(e.address()..=e.address()))) {
+        if entries(victim).any(|e| slots.hold(&(e.address()..=e.address()))) {
             unlock(victim, 1 << victim.order);
             victim.outcome = Unmapped::Pinned;
         }

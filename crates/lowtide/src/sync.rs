@@ -41,9 +41,14 @@ pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 mod real {
     use std::sync::LazyLock;
 
-    pub(crate) use lowtide_sys::membarrier::{heavy, light};
+    pub(crate) use lowtide_sys::membarrier::{is_refused, light};
     pub(crate) use std::cell::Cell;
     pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+    /// The slow side's fence. False if the kernel refuses it: then nothing is known of what readers do.
+    pub(crate) fn heavy() -> bool {
+        lowtide_sys::membarrier::heavy().is_ok()
+    }
 
     /// Whether `light` needs no fence instruction in this process. Decided once, for ever.
     pub(crate) fn is_asymmetric() -> bool {
@@ -195,8 +200,14 @@ mod modelled {
     }
 
     /// The slow side's fence.
-    pub(crate) fn heavy() {
+    pub(crate) fn heavy() -> bool {
         loom::sync::atomic::fence(Ordering::SeqCst);
+        true
+    }
+
+    /// The model never refuses its fence.
+    pub(crate) fn is_refused() -> bool {
+        false
     }
 
     /// Whether thread-locals are destroyed when nothing global can be reached any more: after a proof has

@@ -75,9 +75,9 @@ impl World {
     }
 
     fn is_held(&self) -> bool {
-        let mut held = Vec::new();
-        hazard::scan(&mut held);
-        hazard::holds(&held, &(self.entry.address()..=self.entry.address()))
+        let mut slots = hazard::Slots::default();
+        hazard::scan(&mut slots);
+        slots.hold(&(self.entry.address()..=self.entry.address()))
     }
 
     /// Evicts the page and reuses its frame, if nobody reads it.

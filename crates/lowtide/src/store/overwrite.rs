@@ -33,7 +33,7 @@ impl Batch<'_, '_> {
         locked.retain(|&(index, taken)| {
             let page = self.parts[index].page;
             let entry = space.table.entry(page);
-            let read = hazard::holds(&self.slots, &(entry.address()..=entry.address()));
+            let read = self.slots.hold(&(entry.address()..=entry.address()));
             if read {
                 // Its turn comes when this thread owns nothing else.
                 pool.unlock(space, page, entry, taken);
@@ -46,14 +46,14 @@ impl Batch<'_, '_> {
     /// Stores to one page, if it is resident when it is locked: waits for those who read it.
     ///
     /// # Errors
-    /// [`Error::HeldElsewhere`]
+    /// [`Error::HeldElsewhere`], [`Error::NoBarrier`]
     pub(super) fn overwrite_alone(&mut self, index: usize, entry: &Entry) -> Result<(), Error> {
         let (pool, space) = (self.pool, self.space);
         let page = self.parts[index].page;
         let Ok(taken) = entry.try_lock_for_store() else { return Ok(()) };
         if !pool.outwait_readers(entry, &mut self.slots) {
             pool.unlock(space, page, entry, taken);
-            return Err(Error::HeldElsewhere { path: space.path(), page, seconds: pool.patience.as_secs() });
+            return Err(pool.held(space, page));
         }
         self.overwrite_locked(&[(index, taken)]);
         Ok(())
@@ -101,13 +101,24 @@ impl Pool {
         }
     }
 
+    /// Why a store to a page gives up after [`Pool::outwait_readers`].
+    pub(crate) fn held(&self, space: &Space, page: u64) -> Error {
+        if hazard::is_refused() {
+            return Error::NoBarrier;
+        }
+        Error::HeldElsewhere { path: space.path(), page, seconds: self.patience.as_secs() }
+    }
+
     /// Waits until no slot is on a page that is locked. Returns whether that came to be within the pool's patience.
-    pub(crate) fn outwait_readers(&self, entry: &Entry, slots: &mut Vec<usize>) -> bool {
+    pub(crate) fn outwait_readers(&self, entry: &Entry, slots: &mut hazard::Slots) -> bool {
         let mut deadline = None;
         for tries in 0_u32.. {
             hazard::scan(slots);
-            if !hazard::holds(slots, &(entry.address()..=entry.address())) {
+            if !slots.hold(&(entry.address()..=entry.address())) {
                 return true;
+            }
+            if hazard::is_refused() {
+                break;
             }
             if tries < SPINS {
                 std::thread::yield_now();

@@ -63,7 +63,7 @@ impl Pool {
         wanted: &Range<u64>,
         deadline: Deadline,
     ) -> Result<Option<(u64, u64)>, Error> {
-        let mut slots = Vec::new();
+        let mut slots = hazard::Slots::default();
         loop {
             let entry = space.table.entry(page);
             let frame = match entry.load() {
@@ -114,8 +114,7 @@ impl Pool {
             }
             if let Some(held) = entries.iter().position(|e| !self.outwait_readers(e, &mut slots)) {
                 give_back(&taken);
-                let (page, seconds) = (first + held as u64, self.patience.as_secs());
-                return Err(Error::HeldElsewhere { path: space.path(), page, seconds });
+                return Err(self.held(space, first + held as u64));
             }
             let mut state = self.lock();
             let writing = state.engine.folio(id).is_some_and(|f| f.flags().contains(Flags::WRITEBACK));

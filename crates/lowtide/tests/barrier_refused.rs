@@ -1,0 +1,71 @@
+//! A sandbox that is installed after the pager was built and forbids `membarrier`: errors that say so, and no page that hangs.
+//!
+//! The only test in its file, because the sandbox stays for the life of the process.
+#![allow(unsafe_code, reason = "a seccomp filter is installed by a raw system call")]
+
+mod common;
+
+use common::{Dir, byte_at, make_file};
+use lowtide::{Error, OpenOptions, Pager, Size};
+use std::time::Duration;
+
+const PAGE: u64 = 4096;
+
+/// Makes `membarrier` fail with EPERM in all threads. False if the kernel does not let us.
+fn forbid_membarrier() -> bool {
+    const fn statement(code: u32, k: u32) -> libc::sock_filter {
+        libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
+    }
+    let number = libc::SYS_membarrier as u32;
+    let mut program = [
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
+        libc::sock_filter {
+            code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+            jt: 0,
+            jf: 1,
+            k: number,
+        },
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
+    ];
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the call takes numbers only.
+    let no_new = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    let (set, all) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);
+    // SAFETY: the kernel copies the program, which lives until the call has returned.
+    let installed = unsafe { libc::syscall(libc::SYS_seccomp, set, all, &raw const filter) };
+    no_new == 0 && installed == 0
+}
+
+#[test]
+fn a_barrier_that_is_refused_later_is_an_error_and_no_hang() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 256 * PAGE);
+    let pager =
+        Pager::builder().max(Size::new(128 * PAGE)).patience(Duration::from_secs(3600)).build().unwrap();
+    let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
+    for page in 0..64 {
+        drop(view.read(page).unwrap());
+    }
+    view.write_at(0, b"before").unwrap();
+    if !forbid_membarrier() {
+        eprintln!("SKIPPED: this kernel takes no seccomp filter");
+        return;
+    }
+    // Stores to pages in memory, eviction, and giving pages up: all need to know what readers do.
+    assert!(matches!(view.write_at(5 * PAGE, b"x"), Err(Error::NoBarrier)));
+    assert!(matches!(view.discard(5..6), Err(Error::NoBarrier)));
+    let full = (64..256).map(|page| view.read(page).map(drop)).find_map(Result::err).expect("no room");
+    assert!(matches!(full, Error::NoBarrier), "{full}");
+    assert!(full.to_string().contains("membarrier"), "{full}");
+    // What is in memory can be read as before, and what is dirty is written.
+    for page in 1..64 {
+        assert_eq!(view.read(page).unwrap()[7], byte_at(page * PAGE + 7));
+    }
+    assert!(matches!(view.write_at(5 * PAGE, b"x"), Err(Error::NoBarrier)), "the page does not hang");
+    view.flush().unwrap();
+    pager.validate().unwrap();
+    drop(view);
+    drop(pager);
+    assert_eq!(&std::fs::read(&path).unwrap()[..6], b"before");
+}
