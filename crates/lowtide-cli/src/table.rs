@@ -40,6 +40,20 @@ pub(crate) fn us(us: f64) -> String {
     }
 }
 
+/// An amount of memory for people, rounded to the nearest: three digits and more, as `7.8M`, `312M` or `1.2G`.
+pub(crate) fn memory(bytes: u64) -> String {
+    let (unit, name) = match bytes {
+        0..1024 => return bytes.to_string(),
+        1024..0x10_0000 => (1024.0, 'K'),
+        0x10_0000..0x4000_0000 => (f64::from(1 << 20), 'M'),
+        0x4000_0000..0x100_0000_0000 => (f64::from(1 << 30), 'G'),
+        _ => (f64::from(1 << 30) * 1024.0, 'T'),
+    };
+    let number = bytes as f64 / unit;
+    let text = format!("{number:.*}", usize::from(number < 99.95));
+    format!("{}{name}", text.strip_suffix(".0").unwrap_or(&text))
+}
+
 /// Whole mebibytes.
 pub(crate) fn mib(bytes: u64) -> String {
     thousands(bytes as f64 / f64::from(1 << 20))
@@ -55,5 +69,22 @@ mod tests {
         assert_eq!(thousands(999.0), "999");
         assert_eq!([us(0.123), us(12.34), us(1234.5)], ["0.12", "12.3", "1 234"]);
         assert_eq!(mib(3 << 20), "3");
+    }
+
+    #[test]
+    fn memory_is_rounded_to_the_nearest() {
+        for (bytes, text) in [
+            (512, "512"),
+            (4096, "4K"),
+            (1_048_576, "1M"),
+            (8_192_000, "7.8M"),
+            (64 << 20, "64M"),
+            (326_700_000, "312M"),
+            (5 << 29, "2.5G"),
+            (3 << 40, "3T"),
+            (u64::MAX, "16777216T"),
+        ] {
+            assert_eq!(memory(bytes), text);
+        }
     }
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 use common::{files, results, rows, run, text};
 use lowtide_workload::OpKind;
 use lowtide_workload::trace::{TraceRecord, open};
+use serde_json::Value;
 
 fn record(dir: &Path, trace: &Path, workload: &str, more: &[&str]) {
     let trace = trace.to_str().unwrap();
@@ -72,6 +73,92 @@ fn every_access_of_every_thread_is_recorded_and_can_be_played() {
         assert_eq!(row["verified"], 4000);
     }
     assert_eq!(files(dir.path()), ["many.lt.zst", "one.csv"]);
+}
+
+/// What `lowtide sim --trace` says of a trace, and its standard error.
+fn simulated(trace: &Path, more: &[&str]) -> (Value, String) {
+    let output =
+        run(&[&["sim", "--trace", trace.to_str().unwrap(), "--policy", "mglru", "--json"], more].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    (serde_json::from_slice(&output.stdout).unwrap(), text(&output.stderr))
+}
+
+#[test]
+fn a_recorded_trace_keeps_its_page_in_the_simulator_and_in_a_replay() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["kept.csv", "kept.lt"] {
+        let trace = dir.path().join(name);
+        record(dir.path(), &trace, "ycsb-c", &["--page", "1K"]);
+        let touched: BTreeSet<u64> = read(&trace).iter().map(|record| record.op.page).collect();
+        let touched = touched.len() as u64;
+
+        let (results, notes) = simulated(&trace, &[]);
+        assert_eq!((&results["machine"]["page"], notes.as_str()), (&1024.into(), ""));
+        let row = &rows(&results)[0];
+        assert_eq!((&row["page_bytes"], &row["footprint_pages"]), (&1024.into(), &touched.into()));
+        assert_eq!(
+            (&row["data_bytes"], &row["max_bytes"]),
+            (&(touched * 1024).into(), &(touched / 4 * 1024).into())
+        );
+        // A machine has pages of its own: four of the trace's share one.
+        let (results, _) = simulated(&trace, &["--machine", "laptop"]);
+        let row = &rows(&results)[0];
+        let shared: BTreeSet<u64> = read(&trace).iter().map(|record| record.op.page / 4).collect();
+        assert_eq!((&row["page_bytes"], &row["footprint_pages"]), (&4096.into(), &shared.len().into()));
+        let (results, _) = simulated(&trace, &["--mrc", "--baseline", "none", "--points", "3"]);
+        assert_eq!(results["machine"]["footprint_bytes"], touched * 1024);
+
+        let path = trace.to_str().unwrap();
+        let replay = ["bench", "replay", "--trace", path, "--policy", "mglru", "--against", "none"];
+        let json = dir.path().join("results.json");
+        let output = run(&[
+            replay.as_slice(),
+            &["--dir", dir.path().to_str().unwrap(), "--json", json.to_str().unwrap()],
+        ]
+        .concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(
+            text(&output.stdout).contains("page      1K: pages of the trace"),
+            "{}",
+            text(&output.stdout)
+        );
+        let results: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+        let row = &rows(&results)[0];
+        assert_eq!((&row["page_bytes"], &row["errors"]), (&1024.into(), &0.into()));
+        assert!(row["data_bytes"].as_u64().unwrap() <= 8 << 20, "as large as what was recorded: {row}");
+    }
+}
+
+#[test]
+fn a_page_is_said_for_a_trace_that_does_not_and_what_differs_is_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let silent = dir.path().join("silent.csv");
+    let lines: String = (0..400).map(|page| format!("load,file:a,{page},1\n")).collect();
+    fs::write(&silent, format!("op,space,page,pages\n{lines}")).unwrap();
+    for (more, page) in [(&[][..], 4096), (&["--page", "512"][..], 512)] {
+        let (results, notes) = simulated(&silent, more);
+        let row = &rows(&results)[0];
+        assert_eq!((&row["page_bytes"], &row["data_bytes"]), (&page.into(), &(400 * page).into()));
+        assert_eq!(notes, "");
+    }
+    let said = dir.path().join("said.csv");
+    fs::write(&said, format!("# page_bytes: 1024\nop,space,page,pages\n{lines}")).unwrap();
+    let (results, notes) = simulated(&said, &["--page", "8K"]);
+    assert_eq!(rows(&results)[0]["data_bytes"], 400 * 8192);
+    assert!(notes.contains("the trace has pages of 1K") && notes.contains("for 8K"), "{notes}");
+
+    let table = |more: &[&str]| {
+        let output = run(&[&["sim", "--trace", silent.to_str().unwrap(), "--policy", "lru"], more].concat());
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    assert!(table(&[]).1.contains("pages of 4K (the trace does not say; --page may)"));
+    assert!(table(&[]).1.contains("400 pages of 4K touched (1.6M)"), "{}", table(&[]).1);
+    for page in ["3K", "256", "128K"] {
+        let (code, message) = table(&["--page", page]);
+        assert!(code == Some(2) && message.contains("power of two"), "{message}");
+    }
+    let output = run(&["sim", "zipf", "--page", "1K"]);
+    assert!(output.status.code() == Some(2) && text(&output.stderr).contains("--trace"));
 }
 
 #[test]

@@ -8,7 +8,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
-use lowtide_workload::trace::{Columns, Survey, create, open};
+use lowtide_workload::trace::{Columns, Head, Survey, create, open};
 use std::error::Error;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             tenant: !survey.tenants.is_empty(),
         };
         let mut trace = open(&from, None)?;
-        let mut writer = create(&to, columns)?;
+        let mut writer = create(&to, Head { columns, page_bytes: trace.page_bytes() })?;
         while let Some(record) = trace.next().transpose()? {
             writer.write(&record, trace.names())?;
         }

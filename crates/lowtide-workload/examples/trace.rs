@@ -6,7 +6,7 @@
 //! ```
 
 use lowtide_workload::groundtruth::{Case, PUBLIC, PublicCase};
-use lowtide_workload::trace::{Columns, Names, TraceRecord, Writer};
+use lowtide_workload::trace::{Columns, Head, Names, PAGE_BYTES, TraceRecord, Writer};
 use std::error::Error;
 use std::io::{BufWriter, stdout};
 
@@ -20,7 +20,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         None => what.parse()?,
     };
     let names = Names::with_spaces(case.spaces());
-    let mut writer = Writer::new(BufWriter::new(stdout().lock()), Columns::default())?;
+    // Real kernels played the sequences, on pages of 4 KiB.
+    let head = Head { columns: Columns::default(), page_bytes: Some(PAGE_BYTES) };
+    let mut writer = Writer::new(BufWriter::new(stdout().lock()), head)?;
     for op in case.page_ops() {
         writer.write(&TraceRecord::from(op), &names)?;
     }

@@ -6,7 +6,7 @@ use std::io::Cursor;
 use std::path::Path;
 
 use lowtide_workload::trace::{
-    Columns, CompactWriter, Format, Names, TenantId, Trace, TraceError, TraceFault, TraceFileError,
+    Columns, CompactWriter, Format, Head, Names, TenantId, Trace, TraceError, TraceFault, TraceFileError,
     TraceRecord, Writer, read_from,
 };
 use lowtide_workload::{OpKind, PageOp, SPACE_PAGES_MAX, Space, SpaceId};
@@ -91,6 +91,49 @@ fn samples() -> Vec<(Format, Vec<u8>)> {
         (Format::Lackey, LACKEY.into()),
         (Format::Filemap, FILEMAP.into()),
     ]
+}
+
+#[test]
+fn both_formats_say_the_page_and_foreign_ones_have_the_reader_s() {
+    let head = |page_bytes| Head { columns: ALL, page_bytes };
+    for page in [None, Some(512), Some(4096), Some(65536)] {
+        let text = Writer::new(Vec::new(), head(page)).unwrap().finish().unwrap();
+        let binary = CompactWriter::new(Vec::new(), head(page)).unwrap().finish().unwrap();
+        for bytes in [text, binary] {
+            assert_eq!(trace(&bytes, None).unwrap().page_bytes(), page);
+        }
+    }
+    for (format, bytes) in samples() {
+        let own = matches!(format, Format::Csv | Format::Compact);
+        assert_eq!(trace(&bytes, None).unwrap().page_bytes(), (!own).then_some(4096), "{format}");
+    }
+    assert!(CompactWriter::new(Vec::new(), head(Some(3000))).is_err());
+}
+
+#[test]
+fn compact_traces_of_version_1_are_read_and_do_not_say_the_page() {
+    let with_header = |change: &dyn Fn(&mut [u8])| {
+        let mut bytes = compact(&some_records(40), ALL);
+        change(&mut bytes[..12]);
+        let crc = crc32fast::hash(&bytes[..12]);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    };
+    let old = with_header(&|header| header[8] = 1);
+    let mut read = trace(&old, None).unwrap();
+    assert_eq!(read.page_bytes(), None);
+    assert_eq!(read.by_ref().map(Result::unwrap).count(), 40);
+    // What version 1 has no place for, and what no version has.
+    let changes: [&dyn Fn(&mut [u8]); 4] = [
+        &|header| (header[8], header[10]) = (1, 12),
+        &|header| header[10] = 1,
+        &|header| header[10] = 200,
+        &|header| header[8] = 3,
+    ];
+    for change in changes {
+        let error = trace(&with_header(change), None).unwrap_err().to_string();
+        assert!(error.contains("version"), "{error}");
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lowtide::{Pager, Policy, Size};
+use lowtide_core::limits::MIN_BUDGET;
 use lowtide_sys::probe::Probe;
 use lowtide_workload::Workload;
 
@@ -23,6 +24,7 @@ use super::options::{
     GRAIN_BYTES, checkpoint_option, grain, max_option, page_option, policies, refuse_misplaced, scale,
     seconds_option,
 };
+use super::play::replay::Recording;
 use super::slow::Slowness;
 
 /// The budget when nothing is said.
@@ -110,10 +112,14 @@ pub(crate) struct Plan {
     pub(crate) popularity: Popularity,
     /// The time from checkpoint to checkpoint, where there are any.
     pub(crate) checkpoint: Option<Duration>,
+    /// lowtide's base page, where an option or the trace of a replay says it.
+    page: Option<u64>,
+    /// What the trace says.
+    page_said: Option<u64>,
 }
 
 impl Plan {
-    /// Fills in what `args` leave open. `trace` is what a replay asks for: pages, operations and whether it writes.
+    /// Fills in what `args` leave open. `trace` is the trace of a replay.
     /// Peers that cannot run here are left out, and `note` is told why.
     ///
     /// # Errors
@@ -121,15 +127,15 @@ impl Plan {
     pub(crate) fn new(
         args: &BenchArgs,
         workload: Workload,
-        trace: Option<(u64, u64, bool)>,
+        trace: Option<&Recording>,
         probe: &Probe,
         note: impl FnMut(String),
     ) -> Result<Self, BenchError> {
         refuse_misplaced(args, Target::Workload(workload))?;
         let ycsb = workload.ycsb_letter();
-        let writes = trace
-            .map_or_else(|| ycsb.is_some_and(|letter| letter.update_percent() > 0), |(_, _, writes)| writes);
-        let page = page_option(args)?;
+        let writes =
+            trace.map_or_else(|| ycsb.is_some_and(|letter| letter.update_percent() > 0), Recording::writes);
+        let page = page_option(args)?.or_else(|| trace.and_then(Recording::page_bytes));
         if let Some(page) = page
             && ycsb.is_some()
             && writes
@@ -142,9 +148,11 @@ impl Plan {
         }
         let scale = scale(args, SCALE)?;
         let (max_bytes, data_bytes) = match trace {
-            Some((pages, _, _)) => {
-                let data = grain(pages.saturating_mul(page.unwrap_or(PAGE_BYTES)));
-                (max_option(args)?.unwrap_or((data as f64 / scale) as u64), data)
+            Some(trace) => {
+                let page = page.unwrap_or(PAGE_BYTES);
+                let data = grain(trace.pages().saturating_mul(page));
+                let part = ((data as f64 / scale) as u64).max(MIN_BUDGET * page);
+                (max_option(args)?.unwrap_or(part), data)
             }
             None => {
                 let max = max_option(args)?.unwrap_or(MAX_BYTES);
@@ -158,7 +166,7 @@ impl Plan {
         let seconds =
             checkpoint.map_or(SECONDS, |every| CHECKPOINTS_A_ROUND * every.as_secs_f64() * f64::from(rounds));
         let until = match (trace, args.ops, args.seconds) {
-            (Some((_, ops, _)), most, _) => Until::Ops(most.unwrap_or(ops).min(ops)),
+            (Some(trace), most, _) => Until::Ops(most.unwrap_or(u64::MAX).min(trace.len())),
             (None, Some(ops), _) => Until::Ops(ops),
             (None, None, asked) => Until::Seconds(seconds_option(asked)?.unwrap_or(seconds)),
         };
@@ -193,6 +201,8 @@ impl Plan {
             until,
             popularity: args.distribution.unwrap_or(Popularity::Zipf),
             checkpoint,
+            page,
+            page_said: trace.and_then(Recording::page_bytes),
         };
         check_memory(plan.policies.len() + plan.peers.len(), max_bytes, probe.memory_available)?;
         let smallest_default = if ycsb.is_some() { UNIT_BYTES as u64 } else { PAGE_BYTES };
@@ -283,12 +293,24 @@ impl Plan {
 /// [`BenchError::File`].
 pub(crate) fn choose_page(
     args: &BenchArgs,
-    content: Content,
+    plan: &Plan,
     file: &DataFile,
 ) -> Result<(u64, String), BenchError> {
-    let asked = page_option(args)?;
-    if content != Content::Records {
-        return Ok((asked.unwrap_or(PAGE_BYTES), "pages of the workload".into()));
+    let asked = plan.page;
+    if plan.content != Content::Records {
+        let page = asked.unwrap_or(PAGE_BYTES);
+        let note = match plan.page_said {
+            _ if plan.workload != Workload::Replay => "pages of the workload".into(),
+            None if args.page.is_none() => "the trace does not say; --page may".into(),
+            Some(said) if said != page => {
+                format!(
+                    "as --page says; the trace has pages of {}, and each is taken for one",
+                    Size::new(said)
+                )
+            }
+            _ => "pages of the trace".into(),
+        };
+        return Ok((page, note));
     }
     let record = UNIT_BYTES as u64;
     let aligned = direct_align(file)?.is_none_or(|align| align <= record);

@@ -35,13 +35,13 @@ pub(crate) fn run(args: &BenchArgs, workload: Workload) -> Result<(), BenchError
         Some(path) if workload == Workload::Replay => Some(Arc::new(Recording::read(path, args.format)?)),
         _ => None,
     };
-    let trace = recording.as_ref().map(|trace| (trace.pages(), trace.len(), trace.writes()));
-    let mut plan = Plan::new(args, workload, trace, &probe, out::note)?;
-    let recorder = args.record.as_deref().map(Recorder::create).transpose()?;
+    let mut plan = Plan::new(args, workload, recording.as_deref(), &probe, out::note)?;
+    args.record.as_deref().map(Recorder::check).transpose()?;
     // Declared in this order so that they go in the opposite one: systems, then files, then their directory.
     let source = Source::of(args)?;
     let (files, places) = plan.files(&source, out::note)?;
-    let (page_bytes, page_note) = plan::choose_page(args, plan.content, &files[0])?;
+    let (page_bytes, page_note) = plan::choose_page(args, &plan, &files[0])?;
+    let recorder = args.record.as_deref().map(|path| Recorder::create(path, page_bytes)).transpose()?;
     let job = job(args, &plan, page_bytes);
     let script = job.script(recording)?;
     let slowness = Slowness::of(args)?;

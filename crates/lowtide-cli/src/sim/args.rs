@@ -29,6 +29,9 @@ pub(crate) struct SimArgs {
     /// Format of the trace: csv, compact, oracle-general, object-csv, msr, lackey or filemap [default: told by its content]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
+    /// Bytes of a page of the trace, for a trace that does not say [default: what the trace says, else 4K]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) page: Option<Size>,
     /// Simulated machine: a name (`lowtide list machines`) or a TOML file [default: xeon-96t for ycsb and tenants, ramdisk for file-anon-mix, delay-1s for dd-oom, thrash for high-thrash, laptop for fill, mixed and noisy-neighbour, else none: see below]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) machine: Option<String>,

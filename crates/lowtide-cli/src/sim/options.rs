@@ -9,7 +9,7 @@ use lowtide_sim::{PlainConfig, PlainSwap};
 use super::args::{SimArgs, SwapDevice, Switch, Target};
 use super::error::SimError;
 
-/// Bytes of a page of the plain machine.
+/// Bytes of a page of the plain machine, unless a trace says otherwise.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// What a run is about, as far as it decides which options mean something.
@@ -92,6 +92,7 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
         (swarm && args.ops.is_some(), "--ops", "anything but --swarm"),
         (swarm && args.threads.is_some(), "--threads", "anything but --swarm"),
         (args.format.is_some() && kind != Kind::Trace, "--format", "--trace"),
+        (args.page.is_some() && kind != Kind::Trace, "--page", "--trace"),
         (
             args.threads.is_some() && kind == Kind::Trace,
             "--threads",
@@ -164,11 +165,11 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
     Ok(())
 }
 
-/// The plain machine of a policy with a budget.
-pub(crate) fn plain_config(args: &SimArgs, policy: Policy, pages: u64) -> PlainConfig {
+/// The plain machine of a policy with a budget, on pages of `page` bytes.
+pub(crate) fn plain_config(args: &SimArgs, policy: Policy, pages: u64, page: u64) -> PlainConfig {
     // Never more than half full, which would change what swap is for.
     const PLENTY: u64 = 1 << 31;
-    let slots = args.swap.map_or(PLENTY, |swap| (swap.bytes() / PAGE_BYTES).min(PLENTY));
+    let slots = args.swap.map_or(PLENTY, |swap| (swap.bytes() / page).min(PLENTY));
     let swap = match args.swap_device {
         SwapDevice::Disk => PlainSwap::disk(slots),
         SwapDevice::Zram => PlainSwap::zram(slots),
@@ -176,6 +177,7 @@ pub(crate) fn plain_config(args: &SimArgs, policy: Policy, pages: u64) -> PlainC
     PlainConfig {
         swap: (slots > 0).then_some(swap),
         swappiness: args.swappiness,
+        page_bytes: page,
         ..PlainConfig::new(policy, pages)
     }
 }
@@ -215,11 +217,11 @@ pub(crate) fn scale(args: &SimArgs) -> Result<f64, SimError> {
     }
 }
 
-/// The budget of the plain machine in pages, if one was given.
+/// The budget of the plain machine in pages of `page` bytes, if one was given.
 ///
 /// # Errors
 /// [`SimError::Usage`].
-pub(crate) fn plain_budget(args: &SimArgs) -> Result<Option<u64>, SimError> {
+pub(crate) fn plain_budget(args: &SimArgs, page: u64) -> Result<Option<u64>, SimError> {
     let Some(max) = args.max else { return Ok(None) };
     if max.is_max() {
         return Err(SimError::usage(
@@ -227,7 +229,7 @@ pub(crate) fn plain_budget(args: &SimArgs) -> Result<Option<u64>, SimError> {
             "give a size such as --max 256M, or name a machine with --machine",
         ));
     }
-    pages_of(max, PAGE_BYTES).map(Some)
+    pages_of(max, page).map(Some)
 }
 
 /// The budget on a machine in bytes: what was given, else `default`; `None` is all of its memory.

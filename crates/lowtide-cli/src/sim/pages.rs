@@ -112,7 +112,7 @@ pub(crate) fn run(args: &SimArgs, pattern: Pattern) -> Result<(), SimError> {
 
 fn on_plain(args: &SimArgs, pattern: Pattern) -> Result<(), SimError> {
     let plan = Plan::new(args, pattern, PLAIN.page())?;
-    let max = options::plain_budget(args)?.unwrap_or(MAX_BYTES / plan.page_bytes);
+    let max = options::plain_budget(args, plan.page_bytes)?.unwrap_or(MAX_BYTES / plan.page_bytes);
     let max_bytes = Some(max * plan.page_bytes);
     let policies = args.policies();
     let timing = options::timing(args, true);

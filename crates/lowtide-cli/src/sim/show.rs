@@ -31,6 +31,11 @@ pub(crate) const PLAIN: PlainMachine = PlainMachine {
 };
 
 impl PlainMachine {
+    /// The same with other pages, which a trace may have.
+    pub(crate) const fn of(page: u64) -> Self {
+        Self { page, ..PLAIN }
+    }
+
     /// Bytes of its pages.
     pub(crate) const fn page(&self) -> u64 {
         self.page

@@ -9,7 +9,7 @@ use super::compact::CompactWriter;
 use super::csv::Writer;
 use super::error::{TraceFileError, WriteError};
 use super::format::Format;
-use super::record::{Columns, Names, TraceRecord};
+use super::record::{Head, Names, TraceRecord};
 use flate2::write::GzEncoder;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -38,8 +38,8 @@ enum Encoder {
     Compact(Box<CompactWriter<Output>>),
 }
 
-/// Starts a trace at `path`, whose name says format and compression, with those of the optional values that `columns`
-/// has.
+/// Starts a trace at `path`, whose name says format and compression, with what `head` says: optional columns, and the size
+/// of a page.
 ///
 /// # Errors
 /// [`TraceFileError::Name`], [`TraceFileError::Create`], [`TraceFileError::Write`].
@@ -57,7 +57,7 @@ enum Encoder {
 /// assert_eq!(trace::open(&path, None)?.count(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn create(path: &Path, columns: Columns) -> Result<TraceWriter, TraceFileError> {
+pub fn create(path: &Path, head: impl Into<Head>) -> Result<TraceWriter, TraceFileError> {
     let (format, compression) =
         told_by(path).ok_or_else(|| TraceFileError::Name { path: path.to_owned() })?;
     let uncreated = |source| TraceFileError::Create { path: path.to_owned(), source };
@@ -70,11 +70,27 @@ pub fn create(path: &Path, columns: Columns) -> Result<TraceWriter, TraceFileErr
         TraceWriter { path: path.to_owned(), encoder: None, partial: (!direct).then_some(place) };
     let output = Output::new(file, compression).map_err(uncreated)?;
     let encoder = match format {
-        Format::Compact => CompactWriter::new(output, columns).map(Box::new).map(Encoder::Compact),
-        _ => Writer::new(output, columns).map(Box::new).map(Encoder::Csv),
+        Format::Compact => CompactWriter::new(output, head).map(Box::new).map(Encoder::Compact),
+        _ => Writer::new(output, head).map(Box::new).map(Encoder::Csv),
     };
     writer.encoder = Some(encoder.map_err(|source| writer.unwritten(source))?);
     Ok(writer)
+}
+
+/// Refuses a path at which [`create`] cannot succeed: whose name says no format, or whose directory does not exist.
+///
+/// # Errors
+/// [`TraceFileError::Name`], [`TraceFileError::Create`].
+pub fn check_path(path: &Path) -> Result<(), TraceFileError> {
+    told_by(path).ok_or_else(|| TraceFileError::Name { path: path.to_owned() })?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match fs::metadata(directory) {
+        Ok(metadata) if !metadata.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
+        Ok(_) if path.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(_) => Ok(()),
+        Err(source) => Err(source),
+    }
+    .map_err(|source| TraceFileError::Create { path: path.to_owned(), source })
 }
 
 impl TraceWriter {
@@ -226,6 +242,7 @@ impl Write for Output {
 #[cfg(test)]
 mod tests {
     use super::super::open;
+    use super::super::record::Columns;
     use super::*;
     use crate::op::{OpKind, PageOp, Space, SpaceId};
 

@@ -27,6 +27,11 @@ const fn after(line: Option<u64>) -> &'static str {
     if line.is_some() { ")" } else { "" }
 }
 
+/// A header for records of so many fields, as far as there are columns.
+fn header_for(fields: usize) -> String {
+    REQUIRED.into_iter().chain(OPTIONAL).take(fields.max(REQUIRED.len())).collect::<Vec<_>>().join(",")
+}
+
 /// What is wrong at a place of a trace.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -43,6 +48,21 @@ pub enum TraceFault {
     /// There is no first line.
     #[error("the trace is empty; its first line must be the header `{}`", REQUIRED.join(","))]
     NoHeader,
+    /// A comment about the page that says nothing possible.
+    #[error("`{text}` is no page size; write `# page_bytes: N`, N a power of two from 512 to 65536")]
+    BadPage {
+        /// What follows the colon.
+        text: String,
+    },
+    /// A second comment about the page.
+    #[error("the page size is said twice")]
+    PageTwice,
+    /// A record in the place of the header.
+    #[error("this is a record, and the first line must be the header; put `{}` before it", header_for(*fields))]
+    HeaderMissing {
+        /// How many fields the record has.
+        fields: usize,
+    },
     /// A required column is not in the header.
     #[error("the header has no column `{column}`; it must have {}", REQUIRED.join(","))]
     MissingColumn {
@@ -264,6 +284,12 @@ pub enum WriteError {
         bytes: usize,
         /// The longest possible.
         max: usize,
+    },
+    /// A page of a size that no trace has.
+    #[error("pages of {bytes} bytes cannot stand in a trace; a page is a power of two from 512 to 65536")]
+    BadPage {
+        /// The size.
+        bytes: u64,
     },
     /// An operation on no pages, or one that ends beyond the last page that a space can have.
     #[error(

@@ -12,6 +12,7 @@
 //!   as a whole: times that do not fall, sizes above 0, next accesses that are in the future or never.
 
 use super::compact::MAGIC;
+use super::csv;
 use super::foreign::{lackey, msr, object_csv, oracle};
 use super::record::{OPTIONAL, REQUIRED};
 use super::text::Fields;
@@ -99,9 +100,11 @@ impl Format {
         };
         let mut lines = text.split(|&byte| byte == b'\n').map(trim_end);
         let first = lines.clone().find(|line| !line.is_empty()).unwrap_or_default();
+        // Our own header may have comments before it.
+        let uncommented = lines.clone().find(|line| !line.is_empty() && !line.starts_with(b"#"));
         if object_csv::is_header(first) {
             Some(Self::ObjectCsv)
-        } else if is_own_header(first) {
+        } else if is_own(uncommented.unwrap_or_default()) {
             Some(Self::Csv)
         } else if msr::is_record(first) {
             Some(Self::Msr)
@@ -117,9 +120,10 @@ impl Format {
     }
 }
 
-/// Whether any field is one of our columns: the reader says what else is wrong with the header.
-fn is_own_header(line: &[u8]) -> bool {
-    Fields::of(line).any(|field| REQUIRED.iter().chain(&OPTIONAL).any(|name| name.as_bytes() == field))
+/// Whether any field is one of our columns, or the line is a record whose header is missing: the reader says what is wrong.
+fn is_own(line: &[u8]) -> bool {
+    csv::is_record(Fields::of(line))
+        || Fields::of(line).any(|field| REQUIRED.iter().chain(&OPTIONAL).any(|name| name.as_bytes() == field))
 }
 
 fn trim_end(line: &[u8]) -> &[u8] {
@@ -170,6 +174,7 @@ mod tests {
     fn text_is_told_by_what_it_says() {
         assert_eq!(told("op,space,page,pages\n"), Some(Format::Csv));
         assert_eq!(told("\n\nthread,op,page,pages,space\r\n"), Some(Format::Csv));
+        assert_eq!(told("# page_bytes: 1024\nop,space,page,pages\n"), Some(Format::Csv));
         assert_eq!(told("time,id,size\n1,2,3\n"), Some(Format::ObjectCsv));
         assert_eq!(told("128166372003061629,hm,0,Read,8192,4096,100\n"), Some(Format::Msr));
         assert_eq!(told("==1== Lackey\n--1-- warning\nI  04,3\n"), Some(Format::Lackey));

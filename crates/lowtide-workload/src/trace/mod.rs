@@ -6,7 +6,7 @@
 //!
 //! # The exchange format
 //!
-//! As text it is CSV with a header. Four columns are required, three are optional, in any order:
+//! As text it is CSV with a header; a comment before the header may say how many bytes a page has. Four columns are required, three are optional, in any order:
 //!
 //! | column | value |
 //! |---|---|
@@ -23,6 +23,7 @@
 //! number would be read as a smaller number.
 //!
 //! ```text
+//! # page_bytes: 4096
 //! op,space,page,pages,thread
 //! read,file:index,17,1,0
 //! store,anon:heap,4,2,1
@@ -38,7 +39,7 @@
 //! | `open.rs` | [`open`], [`read_from`], [`Trace`]: read any format, from any compression |
 //! | `create.rs` | [`create`], [`TraceWriter`]: write ours, as the file's name says |
 //! | `format.rs` | [`Format`]: the formats by name and by content |
-//! | `record.rs` | [`TraceRecord`], [`Names`], [`Columns`]: what a record says |
+//! | `record.rs` | [`TraceRecord`], [`Names`], [`Head`]: what a record says, and what is said before the first |
 //! | `csv/` | [`Reader`], [`Writer`]: our format as text |
 //! | `compact/` | [`CompactWriter`], and its reader: our format in binary |
 //! | `foreign/` | libCacheSim oracleGeneral, object and block CSV, Valgrind Lackey, kernel page-cache events |
@@ -59,12 +60,12 @@ mod survey;
 mod text;
 
 pub use compact::CompactWriter;
-pub use create::{TraceWriter, create};
+pub use create::{TraceWriter, check_path, create};
 pub use csv::{Reader, Writer};
 pub use error::{TraceError, TraceFault, TraceFileError, WriteError};
 pub use foreign::PAGE_BYTES;
 pub use foreign::filemap::Skipped;
 pub use format::{Format, UnknownFormat};
 pub use open::{Progress, Trace, open, read_from};
-pub use record::{Columns, Names, TenantId, TraceRecord};
+pub use record::{Columns, Head, Names, TenantId, TraceRecord, page_is_possible};
 pub use survey::{SpaceSurvey, Survey, survey};

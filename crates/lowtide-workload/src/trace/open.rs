@@ -3,6 +3,7 @@
 use super::compact;
 use super::csv;
 use super::error::{TraceError, TraceFault, TraceFileError};
+use super::foreign::PAGE_BYTES;
 use super::foreign::filemap::{Filemap, Skipped};
 use super::foreign::lackey::Lackey;
 use super::foreign::msr::Msr;
@@ -149,6 +150,17 @@ impl Trace {
     #[must_use]
     pub const fn format(&self) -> Format {
         self.format
+    }
+
+    /// Bytes of a page: what the trace says, or what the reader made of the bytes and addresses of a foreign format
+    /// ([`PAGE_BYTES`]). `None` when a trace in our own formats does not say.
+    #[must_use]
+    pub fn page_bytes(&self) -> Option<u64> {
+        match &self.decoder {
+            Decoder::Csv(reader) => reader.page_bytes(),
+            Decoder::Compact(reader) => reader.page_bytes(),
+            _ => Some(PAGE_BYTES),
+        }
     }
 
     /// The spaces and tenants seen so far. Records refer to them by number.

@@ -44,6 +44,36 @@ pub struct Columns {
     pub tenant: bool,
 }
 
+/// What a trace says before its first record. The default is no optional column, and nothing about pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// The optional columns.
+    pub columns: Columns,
+    /// Bytes of a page, which [`page_is_possible`] accepts; `None` when the trace does not say.
+    pub page_bytes: Option<u64>,
+}
+
+impl From<Columns> for Head {
+    /// These columns, and nothing about pages.
+    fn from(columns: Columns) -> Self {
+        Self { columns, page_bytes: None }
+    }
+}
+
+/// Whether pages of a trace can have so many bytes: a power of two from 512 to 64 KiB, as the pages of the engine.
+#[must_use]
+pub const fn page_is_possible(bytes: u64) -> bool {
+    bytes.is_power_of_two() && bytes >= 512 && bytes <= 64 << 10
+}
+
+/// `head`, if its page can stand in a trace.
+pub(super) const fn checked_head(head: Head) -> Result<Head, WriteError> {
+    match head.page_bytes {
+        Some(bytes) if !page_is_possible(bytes) => Err(WriteError::BadPage { bytes }),
+        _ => Ok(head),
+    }
+}
+
 /// The spaces and tenants of a trace, numbered in order of appearance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {

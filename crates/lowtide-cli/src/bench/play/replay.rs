@@ -34,6 +34,8 @@ pub(crate) struct Recording {
     pages: u64,
     /// Operations that write.
     writes: u64,
+    /// Bytes of a page, if the trace says.
+    page_bytes: Option<u64>,
 }
 
 impl Recording {
@@ -53,7 +55,9 @@ impl Recording {
         };
         let mut ops = Vec::new();
         let mut ends: Vec<u64> = Vec::new();
-        for record in open(path, format)? {
+        let trace = open(path, format)?;
+        let page_bytes = trace.page_bytes();
+        for record in trace {
             let op = record?.op;
             let space = op.space.0 as usize;
             if ends.len() <= space {
@@ -84,12 +88,17 @@ impl Recording {
             return Err(too_large(format!("touches {pages} pages, more than {PAGES_MAX}")));
         }
         let writes = ops.iter().filter(|op| op.kind.writes()).count() as u64;
-        Ok(Self { ops, base, pages, writes })
+        Ok(Self { ops, base, pages, writes, page_bytes })
     }
 
     /// How many operations it has.
     pub(crate) const fn len(&self) -> u64 {
         self.ops.len() as u64
+    }
+
+    /// Bytes of a page, if the trace says.
+    pub(crate) const fn page_bytes(&self) -> Option<u64> {
+        self.page_bytes
     }
 
     /// How many pages the data file must have.

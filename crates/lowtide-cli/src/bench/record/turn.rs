@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lowtide::Size;
 use lowtide_workload::OpKind;
-use lowtide_workload::trace::{Columns, TraceWriter, create};
+use lowtide_workload::trace::{Columns, Head, TraceWriter, check_path, create};
 
 use super::log::Log;
 use super::tap::Tap;
@@ -26,13 +26,22 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Creates the file.
+    /// Refuses a path that cannot be a trace's, before data files are made.
     ///
     /// # Errors
     /// [`BenchError::Trace`].
-    pub(crate) fn create(path: &Path) -> Result<Self, BenchError> {
+    pub(crate) fn check(path: &Path) -> Result<(), BenchError> {
+        Ok(check_path(path)?)
+    }
+
+    /// Creates the file of a trace on pages of `page_bytes`.
+    ///
+    /// # Errors
+    /// [`BenchError::Trace`].
+    pub(crate) fn create(path: &Path, page_bytes: u64) -> Result<Self, BenchError> {
         let columns = Columns { time_ns: true, thread: true, tenant: false };
-        Ok(Self { path: path.to_owned(), writer: create(path, columns)? })
+        let head = Head { columns, page_bytes: Some(page_bytes) };
+        Ok(Self { path: path.to_owned(), writer: create(path, head)? })
     }
 
     /// Plays one turn of `job` through `door`, records it, and says what was recorded.

@@ -19,14 +19,15 @@ use lowtide_workload::trace::Trace;
 use lowtide_workload::{PageOp, SpaceKind};
 use serde::Serialize;
 
+use super::paging;
 use super::source::{Source, reading};
 use crate::json::Report;
 use crate::progress::{Patient, Unit};
 use crate::sim::args::{Output, SimArgs};
 use crate::sim::error::SimError;
 use crate::sim::options;
-use crate::sim::show::{self, Head, PLAIN};
-use crate::table::thousands;
+use crate::sim::show::{self, Head, PlainMachine};
+use crate::table::{self, thousands};
 use crate::{interrupt, out};
 
 /// Sizes on a curve when nothing is said.
@@ -38,7 +39,7 @@ const STRIDE: u64 = 4096;
 #[derive(Debug, Serialize)]
 struct Extra {
     #[serde(flatten)]
-    machine: show::PlainMachine,
+    machine: PlainMachine,
     trace: String,
     footprint_bytes: u64,
     accesses: u64,
@@ -68,6 +69,8 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
     }
     let trace = source.open()?;
     let format = trace.format();
+    let page = paging::page_of(args, &trace)?;
+    let paged = paging::shown(args, &trace, page);
     let (tape, spaces) = record(source, trace)?;
     source.refuse_empty(tape.accesses())?;
     let footprint = u64::from(tape.distinct());
@@ -76,9 +79,9 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
         machine: show::plain_machine(),
         max: None,
         data: format!(
-            "{} pages touched ({}) by {} accesses",
+            "{} pages touched ({}) by {} accesses; {paged}",
             thousands(footprint as f64),
-            options::floor(footprint * PLAIN.page()),
+            table::memory(footprint * page),
             thousands(tape.accesses() as f64)
         ),
         run: "every policy at every budget".into(),
@@ -87,7 +90,7 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
 
     let policies = args.policies();
     let makers: Vec<Box<MakePlayer<'_>>> =
-        policies.iter().map(|&policy| maker(args, policy, &spaces)).collect();
+        policies.iter().map(|&policy| maker(args, policy, page, &spaces)).collect();
     let engine = policies
         .iter()
         .zip(&makers)
@@ -112,7 +115,7 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
         }
     }
     drop(bar);
-    show_all(args, source, &tape, &curves, &advice)
+    show_all(args, source, page, &tape, &curves, &advice)
 }
 
 /// About `count` sizes, none below what the engine can be given, unless the whole footprint is.
@@ -126,7 +129,7 @@ fn sizes(footprint: u64, count: usize) -> Vec<u64> {
 
 /// Reads the trace onto a tape. Returns what its spaces are, too.
 fn record(source: &Source, mut trace: Trace) -> Result<(Tape, Vec<SpaceKind>), SimError> {
-    let mut progress = reading(&trace);
+    let mut progress = reading(trace.progress());
     let mut n = 0_u64;
     let ops = std::iter::from_fn(|| -> Option<Result<PageOp, SimError>> {
         if n.is_multiple_of(STRIDE) {
@@ -146,9 +149,9 @@ fn record(source: &Source, mut trace: Trace) -> Result<(Tape, Vec<SpaceKind>), S
     Ok((tape, kinds))
 }
 
-fn maker<'a>(args: &'a SimArgs, policy: Policy, spaces: &'a [SpaceKind]) -> Box<MakePlayer<'a>> {
+fn maker<'a>(args: &'a SimArgs, policy: Policy, page: u64, spaces: &'a [SpaceKind]) -> Box<MakePlayer<'a>> {
     Box::new(move |pages| -> Result<Box<dyn Player>, PlayerError> {
-        let mut machine = Plain::new(&options::plain_config(args, policy, pages))?;
+        let mut machine = Plain::new(&options::plain_config(args, policy, pages, page))?;
         for &kind in spaces {
             machine.add_space(kind, 0);
         }
@@ -167,11 +170,12 @@ fn mrc_error(error: MrcError, source: &Source) -> SimError {
 fn show_all(
     args: &SimArgs,
     source: &Source,
+    bytes: u64,
     tape: &Tape,
     curves: &[Curve],
     advice: &[Advice],
 ) -> Result<(), SimError> {
-    let (bytes, footprint) = (PLAIN.page(), u64::from(tape.distinct()));
+    let footprint = u64::from(tape.distinct());
     if let Some(path) = &args.plot {
         let title = format!("Miss ratios of {}", source.name());
         let about = format!(
@@ -194,7 +198,7 @@ fn show_all(
         fs::write(path, text).map_err(|source| SimError::Plot { path: path.clone(), source })?;
     }
     let extra = Extra {
-        machine: PLAIN,
+        machine: PlainMachine::of(bytes),
         trace: source.name(),
         footprint_bytes: footprint * bytes,
         accesses: tape.accesses(),

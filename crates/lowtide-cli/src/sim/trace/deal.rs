@@ -14,9 +14,9 @@ use std::rc::Rc;
 use lowtide_sim::MachineError;
 use lowtide_sim::client::stream::Stream;
 use lowtide_workload::PageOp;
-use lowtide_workload::trace::{Trace, TraceRecord};
+use lowtide_workload::trace::TraceRecord;
 
-use super::source::{Source, Survey};
+use super::source::{Records, Source, Survey};
 use crate::interrupt;
 use crate::sim::error::SimError;
 use crate::sim::full::Streams;
@@ -29,7 +29,7 @@ const STRIDE: u64 = 4096;
 /// What the threads share.
 struct Deal {
     source: Source,
-    trace: Trace,
+    trace: Records,
     /// Records read.
     read: u64,
     /// The place of each thread, by its number in the trace.
@@ -47,7 +47,7 @@ struct Deal {
 struct ThreadStream {
     deal: Rc<RefCell<Deal>>,
     place: usize,
-    own: Option<Trace>,
+    own: Option<Records>,
 }
 
 /// A stream for each thread of the trace.
@@ -62,7 +62,7 @@ fn deal_within(source: &Source, survey: &Survey, kept_max: usize) -> Result<Stre
     let threads = survey.threads.len().max(1);
     let failed = Rc::new(Cell::new(None));
     let deal = Rc::new(RefCell::new(Deal {
-        trace: source.open()?,
+        trace: source.records()?,
         source: source.clone(),
         read: 0,
         places: survey.threads.iter().copied().zip(0..).collect(),
@@ -96,7 +96,7 @@ impl Deal {
         }
         while self.kept < self.kept_max {
             self.look_up(self.read)?;
-            let Some(record) = self.trace.next().transpose()? else { return Ok(Next::End) };
+            let Some(record) = self.trace.next()? else { return Ok(Next::End) };
             self.read += 1;
             let owner = self.place(&record);
             if owner == place {
@@ -111,20 +111,20 @@ impl Deal {
     }
 
     /// A reader for a thread that has been given everything of its own up to where the shared reader is.
-    fn reader_for(&mut self, place: usize) -> Result<Trace, SimError> {
+    fn reader_for(&mut self, place: usize) -> Result<Records, SimError> {
         self.alone[place] = true;
-        let mut trace = self.source.open()?;
+        let mut trace = self.source.records()?;
         for number in 0..self.read {
             self.look_up(number)?;
-            trace.next().transpose()?;
+            trace.next()?;
         }
         Ok(trace)
     }
 
-    fn next_of_own(&self, place: usize, trace: &mut Trace) -> Result<Option<PageOp>, SimError> {
+    fn next_of_own(&self, place: usize, trace: &mut Records) -> Result<Option<PageOp>, SimError> {
         for number in 0.. {
             self.look_up(number)?;
-            match trace.next().transpose()? {
+            match trace.next()? {
                 Some(record) if self.place(&record) != place => {}
                 record => return Ok(record.map(|record| record.op)),
             }

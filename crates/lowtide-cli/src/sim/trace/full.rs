@@ -5,6 +5,7 @@ use lowtide_sim::spec::MachineSpec;
 
 use super::WORKLOAD;
 use super::deal::deal;
+use super::paging::{self, Repage};
 use super::source::Source;
 use crate::progress::{Patient, Unit};
 use crate::sim::args::SimArgs;
@@ -13,7 +14,7 @@ use crate::sim::full::{self, Play};
 use crate::sim::row::Row;
 use crate::sim::show::{self, Head};
 use crate::sim::{columns, options};
-use crate::table::thousands;
+use crate::table::{self, thousands};
 
 /// More tasks than this are not simulated.
 const THREADS_MAX: usize = 65_536;
@@ -22,7 +23,7 @@ const THREADS_MAX: usize = 65_536;
 ///
 /// # Errors
 /// Any [`SimError`].
-pub(super) fn run(args: &SimArgs, source: &Source, machine: &MachineSpec) -> Result<(), SimError> {
+pub(super) fn run(args: &SimArgs, source: Source, machine: &MachineSpec) -> Result<(), SimError> {
     if source.is_standard_input() {
         return Err(SimError::usage(
             "a machine's files must exist before a trace begins, so a trace is read twice, which standard input does not allow",
@@ -30,6 +31,10 @@ pub(super) fn run(args: &SimArgs, source: &Source, machine: &MachineSpec) -> Res
         ));
     }
     let max = options::machine_budget(args, machine, None)?;
+    let trace = source.open()?;
+    let page = paging::page_of(args, &trace)?;
+    let paged = paging::shown(args, &trace, page);
+    let source = source.on(Repage::new(page, machine.page));
     let survey = source.survey()?;
     let threads = survey.threads.len().max(1);
     if threads > THREADS_MAX {
@@ -44,10 +49,10 @@ pub(super) fn run(args: &SimArgs, source: &Source, machine: &MachineSpec) -> Res
         machine: show::machine(machine),
         max,
         data: format!(
-            "{}; {} pages touched ({})",
+            "{}, {paged}; {} pages of the machine touched ({})",
             source.name(),
             thousands(pages as f64),
-            options::floor(pages * machine.page)
+            table::memory(pages * machine.page)
         ),
         run: format!(
             "{threads} thread{}; {} operations",
@@ -80,7 +85,7 @@ pub(super) fn run(args: &SimArgs, source: &Source, machine: &MachineSpec) -> Res
         ..Row::default()
     };
     let progress = Patient::new("operations", Unit::Steps, survey.ops * args.policies().len() as u64);
-    let outcome = full::run(args, &play, progress, row, || deal(source, &survey))?;
+    let outcome = full::run(args, &play, progress, row, || deal(&source, &survey))?;
     show::results(args, machine, &outcome.rows, columns::STREAMS, &[])?;
     outcome.verdict()
 }

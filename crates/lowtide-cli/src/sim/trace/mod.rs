@@ -6,6 +6,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `source` | which trace; one pass over it, to know what it touches |
+//! | `paging` | how large its pages are |
 //! | `footprint` | which pages have been touched |
 //! | `plain` | one reader, and a plain machine for each policy |
 //! | `curves` | miss-ratio curves and advice |
@@ -16,6 +17,7 @@ mod curves;
 mod deal;
 mod footprint;
 mod full;
+mod paging;
 mod plain;
 mod source;
 
@@ -42,7 +44,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
         return curves::run(args, &source);
     }
     match options::machine(args)? {
-        Some(machine) => full::run(args, &source, &machine),
+        Some(machine) => full::run(args, source, &machine),
         None => plain::run(args, &source),
     }
 }

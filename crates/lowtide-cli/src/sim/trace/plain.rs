@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
+use lowtide::Size;
 use lowtide_core::MemoryStat;
 use lowtide_core::limits::MIN_BUDGET;
 use lowtide_sim::{Plain, PlainConfig, PlainCounts, PlayError};
@@ -20,6 +21,7 @@ use lowtide_workload::trace::Trace;
 use lowtide_workload::{PageOp, SpaceKind};
 
 use super::WORKLOAD;
+use super::paging;
 use super::source::{Source, SpaceSurvey, reading};
 use crate::interrupt;
 use crate::sim::args::SimArgs;
@@ -28,9 +30,9 @@ use crate::sim::error::SimError;
 use crate::sim::full::Outcome;
 use crate::sim::host::{Host, needed};
 use crate::sim::row::Row;
-use crate::sim::show::{self, Head, PLAIN, PlainMachine};
+use crate::sim::show::{self, Head, PlainMachine};
 use crate::sim::{columns, options};
-use crate::table::thousands;
+use crate::table::{self, thousands};
 
 /// The budget when nothing is said, as a part of what the trace touches.
 const MAX_PART: u64 = 4;
@@ -63,34 +65,33 @@ struct Played {
 /// # Errors
 /// Any [`SimError`].
 pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
-    let page = PLAIN.page();
-    let given = options::plain_budget(args)?;
-    if given.is_none() && source.is_standard_input() {
+    if args.max.is_none() && source.is_standard_input() {
         return Err(SimError::usage(
             "the budget's default depends on what the trace touches, and standard input can be read only once",
             "give a budget such as --max 64M",
         ));
     }
-    let max = match given {
+    let trace = source.open()?;
+    let page = paging::page_of(args, &trace)?;
+    let max = match options::plain_budget(args, page)? {
         Some(max) => max,
         None => (source.survey()?.footprint() / MAX_PART).max(MIN_BUDGET),
     };
     let policies = args.policies();
     let host = Host::ask();
     host.check(needed(max, 0).saturating_mul(policies.len() as u64))?;
-    let trace = source.open()?;
     let head = Head {
         what: format!("{WORKLOAD}: a recorded trace"),
         machine: show::plain_machine(),
         max: Some(max * page),
-        data: format!("{}, read as {}", source.name(), trace.format()),
+        data: format!("{}, read as {}; {}", source.name(), trace.format(), paging::shown(args, &trace, page)),
         run: "to the end of the trace, in its order".into(),
     };
     head.print(args);
 
     let machines = policies
         .iter()
-        .map(|&policy| Player::new(&options::plain_config(args, policy, max), &host, policies.len()));
+        .map(|&policy| Player::new(&options::plain_config(args, policy, max, page), &host, policies.len()));
     let machines = machines.collect::<Result<Vec<_>, _>>()?;
     let (read, played) = thread::scope(|scope| {
         let (senders, workers): (Vec<_>, Vec<_>) = machines
@@ -137,14 +138,19 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
             None => outcome.rows.push(row),
         }
     }
-    let closing = format!("\n{} pages touched ({})", thousands(pages as f64), options::floor(pages * page));
-    show::results(args, &PLAIN, &outcome.rows, columns::PLAIN, &[closing])?;
+    let closing = format!(
+        "\n{} pages of {} touched ({})",
+        thousands(pages as f64),
+        Size::new(page),
+        table::memory(pages * page)
+    );
+    show::results(args, &PlainMachine::of(page), &outcome.rows, columns::PLAIN, &[closing])?;
     outcome.verdict()
 }
 
 /// Reads the trace to its end and hands it to the machines. Returns how many different pages it touches.
 fn deliver(source: &Source, mut trace: Trace, senders: &[SyncSender<Arc<Batch>>]) -> Result<u64, SimError> {
-    let mut progress = reading(&trace);
+    let mut progress = reading(trace.progress());
     let mut spaces: Vec<SpaceSurvey> = Vec::new();
     let (mut batch, mut pages, mut ops) = (Batch::default(), 0_u64, 0_u64);
     let mut hand_out = |batch: &mut Batch, position| {

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use lowtide_workload::trace::{Format, Trace, open};
+use lowtide_workload::trace::{Format, Names, Progress, Trace, TraceRecord, open};
 use lowtide_workload::{OpKind, PageOp, SpaceKind};
 
 use super::footprint::Footprint;
+use super::paging::Repage;
 use crate::interrupt;
 use crate::progress::{Patient, Unit};
 use crate::sim::args::SimArgs;
@@ -20,6 +21,14 @@ const STRIDE: u64 = 4096;
 pub(super) struct Source {
     path: PathBuf,
     format: Option<Format>,
+    repage: Repage,
+}
+
+/// The operations of a trace, on the pages of the machine that plays them.
+#[derive(Debug)]
+pub(super) struct Records {
+    trace: Trace,
+    repage: Repage,
 }
 
 /// What a pass over a trace found.
@@ -46,7 +55,12 @@ pub(super) struct SpaceSurvey {
 impl Source {
     /// The trace that was asked for, if one was.
     pub(super) fn of(args: &SimArgs) -> Option<Self> {
-        Some(Self { path: args.trace.clone()?, format: args.format })
+        Some(Self { path: args.trace.clone()?, format: args.format, repage: Repage::NONE })
+    }
+
+    /// The same trace for a machine with other pages.
+    pub(super) fn on(self, repage: Repage) -> Self {
+        Self { repage, ..self }
     }
 
     /// Whether it can be read only once.
@@ -67,16 +81,24 @@ impl Source {
         Ok(open(&self.path, self.format)?)
     }
 
+    /// Its operations from the first, on the pages of the machine.
+    ///
+    /// # Errors
+    /// [`SimError::Trace`].
+    pub(super) fn records(&self) -> Result<Records, SimError> {
+        Ok(Records { trace: self.open()?, repage: self.repage })
+    }
+
     /// Reads it to its end.
     ///
     /// # Errors
     /// [`SimError::Trace`] for the first thing that is wrong with it, [`SimError::Usage`] for a trace without operations,
     /// [`SimError::Interrupted`].
     pub(super) fn survey(&self) -> Result<Survey, SimError> {
-        let mut trace = self.open()?;
-        let mut progress = reading(&trace);
+        let mut trace = self.records()?;
+        let mut progress = reading(trace.progress());
         let mut survey = Survey::default();
-        while let Some(record) = trace.next().transpose()? {
+        while let Some(record) = trace.next()? {
             if survey.ops.is_multiple_of(STRIDE) {
                 progress.set(trace.progress().read_bytes);
                 interrupt::check(|| format!("reading the trace {}", self.name()))?;
@@ -109,6 +131,27 @@ impl Source {
     }
 }
 
+impl Records {
+    /// The next one; `None` at the end.
+    ///
+    /// # Errors
+    /// [`SimError::Trace`], those of [`Repage::op`].
+    pub(super) fn next(&mut self) -> Result<Option<TraceRecord>, SimError> {
+        let Some(record) = self.trace.next().transpose()? else { return Ok(None) };
+        Ok(Some(TraceRecord { op: self.repage.op(record.op)?, ..record }))
+    }
+
+    /// The spaces and tenants seen so far.
+    pub(super) fn names(&self) -> &Names {
+        self.trace.names()
+    }
+
+    /// How far the file has been read.
+    pub(super) fn progress(&self) -> Progress {
+        self.trace.progress()
+    }
+}
+
 impl Survey {
     /// Different pages that are touched.
     pub(super) fn footprint(&self) -> u64 {
@@ -137,6 +180,6 @@ impl SpaceSurvey {
 }
 
 /// A bar over the bytes of a trace's file.
-pub(super) fn reading(trace: &Trace) -> Patient {
-    Patient::new("reading the trace", Unit::Bytes, trace.progress().file_bytes.unwrap_or(0))
+pub(super) fn reading(progress: Progress) -> Patient {
+    Patient::new("reading the trace", Unit::Bytes, progress.file_bytes.unwrap_or(0))
 }

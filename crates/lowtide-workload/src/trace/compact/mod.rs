@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! file    = header block* end
-//! header  = magic[8]  version:u8  columns:u8  0:u16  crc:u32           crc of the 12 bytes before it
+//! header  = magic[8]  version:u8  columns:u8  page:u8  0:u8  crc:u32   crc of the 12 bytes before it
 //! block   = bytes:u32  records:u32  content_crc:u32  crc:u32           crc of the 12 bytes before it
 //!           content[bytes]
 //! end     = 0:u32  0:u32  records_in_all:u64 .. as a block's header, then crc:u32 over the 16 bytes
 //! ```
 //!
+//! The page is the binary logarithm of its bytes, 0 for a trace that does not say; version 1 never does, and has 0 there.
 //! Numbers are little-endian; checksums are CRC-32 (the polynomial of gzip). The header of a block has a checksum of its
 //! own, so that a damaged length is not believed; the end mark says how many records there were, so that neither a cut nor
 //! a lost block goes unnoticed. A single damaged byte is always found, because a CRC-32 finds every error of up
@@ -42,7 +43,7 @@ use super::record::Columns;
 /// The first bytes: the first not ASCII, so that it is no text; the last ends a listing on some systems, and a transfer
 /// that changes line breaks or strips high bits is noticed.
 pub(super) const MAGIC: [u8; 8] = *b"\x89LTIDE\r\n";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const HEADER_BYTES: usize = 16;
 const BLOCK_HEADER_BYTES: usize = 16;
 const END_BYTES: usize = 20;

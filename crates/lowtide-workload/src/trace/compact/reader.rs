@@ -4,7 +4,7 @@
 
 use super::super::error::{TraceError, TraceFault};
 use super::super::input::Input;
-use super::super::record::{Names, TenantId, TraceRecord, name_is_possible, parse_space};
+use super::super::record::{Names, TenantId, TraceRecord, name_is_possible, page_is_possible, parse_space};
 use super::{
     BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, END_BYTES, HEADER_BYTES, MAGIC, Memory, NAME_BYTES_MAX, TAG_KIND,
     TAG_OTHER_SPACE, TAG_OTHER_TENANT, TAG_OTHER_THREAD, TAG_PAGES, TAG_SPACE_NAME, TAG_TENANT_NAME,
@@ -20,6 +20,7 @@ const MALFORMED: &str =
 #[derive(Debug)]
 pub(in super::super) struct Reader {
     input: Input,
+    page_bytes: Option<u64>,
     names: Names,
     memory: Memory,
     /// Bits of a tag that may be set.
@@ -44,13 +45,21 @@ impl Reader {
         if header[..MAGIC.len()] != MAGIC {
             return Err(at(TraceFault::Damaged { what: "it does not begin as a compact trace does" }));
         }
-        let [version, columns, rest @ ..] = [header[8], header[9], header[10], header[11]];
+        let [version, columns, page, rest] = [header[8], header[9], header[10], header[11]];
         let known = TAG_TIME | TAG_OTHER_THREAD | TAG_OTHER_TENANT;
-        if version != VERSION || columns & !known != 0 || rest != [0, 0] {
+        let page_bytes = match (version, page) {
+            (1..=VERSION, 0) => Some(None),
+            (2..=VERSION, shift) => {
+                1_u64.checked_shl(shift.into()).filter(|&b| page_is_possible(b)).map(Some)
+            }
+            _ => None,
+        };
+        let Some(page_bytes) = page_bytes.filter(|_| columns & !known == 0 && rest == 0) else {
             return Err(at(TraceFault::Version { found: version, known: VERSION }));
-        }
+        };
         Ok(Self {
             input,
+            page_bytes,
             names: Names::default(),
             memory: Memory::default(),
             tags: TAG_KIND | TAG_OTHER_SPACE | TAG_PAGES | columns,
@@ -76,6 +85,11 @@ impl Reader {
             Some(record) => Ok(Some(record)),
             None => Err(self.damaged(MALFORMED)),
         }
+    }
+
+    /// Bytes of a page, if the trace says.
+    pub(in super::super) const fn page_bytes(&self) -> Option<u64> {
+        self.page_bytes
     }
 
     /// The names seen so far.

@@ -1,7 +1,7 @@
 //! Writes the compact format.
 
 use super::super::error::WriteError;
-use super::super::record::{Columns, Names, TraceRecord, checked};
+use super::super::record::{Columns, Head, Names, TraceRecord, checked, checked_head};
 use super::{
     BLOCK_BYTES, BLOCK_HEADER_BYTES, MAGIC, Memory, NAME_BYTES_MAX, TAG_OTHER_SPACE, TAG_OTHER_TENANT,
     TAG_OTHER_THREAD, TAG_PAGES, TAG_SPACE_NAME, TAG_TENANT_NAME, TAG_TIME, VERSION, flags, varint,
@@ -26,13 +26,15 @@ pub struct CompactWriter<W> {
 }
 
 impl<W: Write> CompactWriter<W> {
-    /// Starts a trace with those of the optional values that `columns` has.
+    /// Starts a trace with what `head` says.
     ///
     /// # Errors
-    /// [`WriteError::Io`] when the header cannot be written.
-    pub fn new(mut output: W, columns: Columns) -> Result<Self, WriteError> {
+    /// [`WriteError::BadPage`]; [`WriteError::Io`] when the header cannot be written.
+    pub fn new(mut output: W, head: impl Into<Head>) -> Result<Self, WriteError> {
+        let Head { columns, page_bytes } = checked_head(head.into())?;
+        let page = page_bytes.map_or(0, |bytes| bytes.ilog2() as u8);
         let mut header = MAGIC.to_vec();
-        header.extend([VERSION, flags(columns), 0, 0]);
+        header.extend([VERSION, flags(columns), page, 0]);
         output.write_all(&checksummed(header))?;
         Ok(Self {
             output,

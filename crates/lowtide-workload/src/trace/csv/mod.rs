@@ -9,4 +9,8 @@ mod reader;
 mod writer;
 
 pub use reader::Reader;
+pub(super) use reader::is_record;
 pub use writer::Writer;
+
+/// What the comment about the page is called: `# page_bytes: 4096`.
+const PAGE_COMMENT: &str = "page_bytes";

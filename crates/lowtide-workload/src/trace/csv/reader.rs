@@ -12,8 +12,11 @@
 //! `\r` before it, if there is one, is taken off the last field here.
 
 use super::super::error::{TraceError, TraceFault};
-use super::super::record::{Names, OPTIONAL, REQUIRED, TenantId, TraceRecord, name_is_possible, parse_space};
+use super::super::record::{
+    Names, OPTIONAL, REQUIRED, TenantId, TraceRecord, name_is_possible, page_is_possible, parse_space,
+};
 use super::super::text::{LINE_BYTES_MAX, number, shown};
+use super::PAGE_COMMENT;
 use crate::op::{OpKind, PageOp, SpaceId};
 use csv::{ByteRecord, ReaderBuilder, Terminator};
 use std::io::{self, Read};
@@ -36,6 +39,7 @@ use std::io::{self, Read};
 #[derive(Debug)]
 pub struct Reader<R> {
     lines: Lines<R>,
+    page_bytes: Option<u64>,
     header: Header,
     names: Names,
     /// The text and number of the space of the record before.
@@ -44,18 +48,30 @@ pub struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads the header from `input`.
+    /// Reads the comments and the header from `input`.
     ///
     /// # Errors
-    /// A [`TraceError`] at line 1 when there is no header or it is not one of the format's.
+    /// A [`TraceError`] when there is no header, it is not one of the format's, or a comment before it says an impossible
+    /// page.
     pub fn new(input: R) -> Result<Self, TraceError> {
         let mut lines = Lines::new(input);
-        let header = match lines.advance() {
-            Ok(true) => Header::parse(&lines).map_err(|fault| lines.at(fault))?,
-            Ok(false) => return Err(lines.at(TraceFault::NoHeader)),
-            Err(fault) => return Err(lines.at(fault)),
-        };
-        Ok(Self { lines, header, names: Names::default(), last_space: None, ended: false })
+        match head(&mut lines) {
+            Ok((page_bytes, header)) => Ok(Self {
+                lines,
+                page_bytes,
+                header,
+                names: Names::default(),
+                last_space: None,
+                ended: false,
+            }),
+            Err(fault) => Err(lines.at(fault)),
+        }
+    }
+
+    /// Bytes of a page, if the trace says.
+    #[must_use]
+    pub fn page_bytes(&self) -> Option<u64> {
+        self.page_bytes
     }
 
     /// The spaces and tenants seen so far. Records refer to them by number.
@@ -132,6 +148,34 @@ impl<R: Read> Iterator for Reader<R> {
 
 impl<R: Read> std::iter::FusedIterator for Reader<R> {}
 
+/// Reads up to the header: what the comments before it say about the page, and where the columns are.
+fn head<R: Read>(lines: &mut Lines<R>) -> Result<(Option<u64>, Header), TraceFault> {
+    let mut page_bytes = None;
+    while lines.advance()? {
+        let Some(comment) = lines.field(0).strip_prefix(b"#") else {
+            return Ok((page_bytes, Header::parse(lines)?));
+        };
+        if let Some(said) = page_comment(comment)?
+            && page_bytes.replace(said).is_some()
+        {
+            return Err(TraceFault::PageTwice);
+        }
+    }
+    Err(TraceFault::NoHeader)
+}
+
+/// The page that a comment says; `None` for a comment about anything else.
+fn page_comment(comment: &[u8]) -> Result<Option<u64>, TraceFault> {
+    let rest = comment.trim_ascii().strip_prefix(PAGE_COMMENT.as_bytes()).map(<[u8]>::trim_ascii);
+    let Some(value) = rest.and_then(|rest| rest.strip_prefix(b":")).map(<[u8]>::trim_ascii) else {
+        return Ok(None);
+    };
+    match number(PAGE_COMMENT, value, u64::MAX) {
+        Ok(bytes) if page_is_possible(bytes) => Ok(Some(bytes)),
+        _ => Err(TraceFault::BadPage { text: shown(value) }),
+    }
+}
+
 /// Where each column is.
 #[derive(Clone, Copy, Debug)]
 struct Header {
@@ -148,6 +192,9 @@ struct Header {
 impl Header {
     fn parse<R: Read>(lines: &Lines<R>) -> Result<Self, TraceFault> {
         let names = || (0..lines.fields()).map(|place| lines.field(place));
+        if is_record(names()) {
+            return Err(TraceFault::HeaderMissing { fields: lines.fields() });
+        }
         if let Some(name) =
             names().find(|name| !REQUIRED.iter().chain(&OPTIONAL).any(|known| known.as_bytes() == *name))
         {
@@ -170,6 +217,14 @@ impl Header {
             tenant: find("tenant")?,
         })
     }
+}
+
+/// Whether fields are those of a record in the usual order: what a trace without its header begins with.
+pub(in super::super) fn is_record<'a>(mut fields: impl Iterator<Item = &'a [u8]>) -> bool {
+    let mut next = || fields.next().unwrap_or_default();
+    let (op, space) = (next(), next());
+    OpKind::ALL.iter().any(|kind| kind.name().as_bytes() == op)
+        && (space.starts_with(b"file:") || space.starts_with(b"anon:"))
 }
 
 fn parse_op(field: &[u8]) -> Result<OpKind, TraceFault> {
@@ -315,6 +370,36 @@ mod tests {
     fn fails(input: &str) -> (u64, u64, TraceFault) {
         let error = read_all(input).expect_err(input);
         (error.line.unwrap(), error.byte_offset, error.what)
+    }
+
+    #[test]
+    fn comments_before_the_header_may_say_the_page() {
+        let reader = |text: &'static str| Reader::new(text.as_bytes());
+        let said =
+            "# made by hand, on a Sunday\n\n#page_bytes:1024\r\nop,space,page,pages\nread,file:a,0,1\n";
+        assert_eq!(reader(said).unwrap().page_bytes(), Some(1024));
+        assert_eq!(reader(said).unwrap().count(), 1);
+        assert_eq!(reader(HEADER).unwrap().page_bytes(), None);
+        for (text, word) in [
+            ("# page_bytes: 1000\nop,space,page,pages\n", "power of two"),
+            ("# page_bytes: 4K\nop,space,page,pages\n", "`4K` is no page size"),
+            ("# page_bytes: 512\n# page_bytes: 512\nop,space,page,pages\n", "line 2"),
+            ("# page_bytes: 512\n", "must be the header"),
+        ] {
+            let error = reader(text).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_trace_without_header_is_told_which_it_needs() {
+        for (line, header) in [
+            ("read,file:a,0,1\n", "`op,space,page,pages` before it"),
+            ("store,anon:heap,0,1,77,2\n", "`op,space,page,pages,time_ns,thread` before it"),
+        ] {
+            let error = read_all(line).unwrap_err().to_string();
+            assert!(error.contains("line 1") && error.contains(header), "{error}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Writes the exchange format, one record at a time.
 
 use super::super::error::WriteError;
-use super::super::record::{Columns, Names, REQUIRED, TraceRecord, checked};
+use super::super::record::{Columns, Head, Names, REQUIRED, TraceRecord, checked, checked_head};
+use super::PAGE_COMMENT;
 use csv::{ByteRecord, WriterBuilder};
 use std::fmt::{Display, Write as _};
 use std::io::{self, Write};
@@ -19,11 +20,15 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Starts a trace with the required columns and those of `columns`.
+    /// Starts a trace with what `head` says and the required columns.
     ///
     /// # Errors
-    /// [`WriteError::Io`] when the header cannot be written.
-    pub fn new(output: W, columns: Columns) -> Result<Self, WriteError> {
+    /// [`WriteError::BadPage`]; [`WriteError::Io`] when the header cannot be written.
+    pub fn new(mut output: W, head: impl Into<Head>) -> Result<Self, WriteError> {
+        let Head { columns, page_bytes } = checked_head(head.into())?;
+        if let Some(bytes) = page_bytes {
+            writeln!(output, "# {PAGE_COMMENT}: {bytes}")?;
+        }
         let mut writer = Self {
             lines: WriterBuilder::new().has_headers(false).from_writer(output),
             columns,
@@ -113,6 +118,15 @@ mod tests {
         writer.write(&store.into(), &names).unwrap();
         let text = String::from_utf8(writer.finish().unwrap()).unwrap();
         assert_eq!(text, "op,space,page,pages,thread\nread,file:index,17,1,0\nstore,anon:heap,4,2,\n");
+    }
+
+    #[test]
+    fn the_page_is_said_before_the_header() {
+        let head = Head { columns: Columns::default(), page_bytes: Some(1024) };
+        let bytes = Writer::new(Vec::new(), head).unwrap().finish().unwrap();
+        assert_eq!(String::from_utf8(bytes).unwrap(), "# page_bytes: 1024\nop,space,page,pages\n");
+        let head = Head { page_bytes: Some(1000), ..head };
+        assert!(matches!(Writer::new(Vec::new(), head), Err(WriteError::BadPage { bytes: 1000 })));
     }
 
     #[test]

@@ -1,0 +1,110 @@
+//! How many bytes a page of a trace has, and what its pages are on a machine that counts in others.
+//!
+//! A trace counts in pages, so all sizes in bytes follow from how large a page is. Our own formats may say it; foreign ones have
+//! bytes or addresses, of which the reader makes pages of 4 KiB. `--page` is for traces that do not say, and wins over those that do, which
+//! is noted.
+//!
+//! The plain machine takes the trace's pages for its own. A full machine has pages of a fixed size: what touches bytes of the trace's
+//! page touches the machine's pages that hold them, so small pages share one, and a large one is several.
+
+use lowtide::Size;
+use lowtide_workload::PageOp;
+use lowtide_workload::trace::{Trace, page_is_possible};
+
+use crate::out;
+use crate::sim::args::SimArgs;
+use crate::sim::error::SimError;
+
+/// Bytes of a page when neither the trace nor an option says.
+const USUAL_BYTES: u64 = 4096;
+
+/// Bytes of a page of `trace`. Notes when option and trace differ.
+///
+/// # Errors
+/// [`SimError::Usage`] for an impossible `--page`.
+pub(super) fn page_of(args: &SimArgs, trace: &Trace) -> Result<u64, SimError> {
+    let said = trace.page_bytes();
+    let Some(asked) = args.page else { return Ok(said.unwrap_or(USUAL_BYTES)) };
+    let bytes = asked.bytes();
+    if !page_is_possible(bytes) {
+        return Err(SimError::usage(
+            format!("--page {asked} is not possible"),
+            "give a power of two from 512 bytes to 64K, such as --page 1K",
+        ));
+    }
+    if let Some(said) = said.filter(|&said| said != bytes) {
+        let said = Size::new(said);
+        out::note(format_args!(
+            "the trace has pages of {said}, and --page takes each of them for {asked}; leave it out to play the trace as it is"
+        ));
+    }
+    Ok(bytes)
+}
+
+/// A page's size for the lines above the table, and where it is from.
+pub(super) fn shown(args: &SimArgs, trace: &Trace, page: u64) -> String {
+    let from = match (args.page, trace.page_bytes()) {
+        (None, None) => " (the trace does not say; --page may)",
+        _ => "",
+    };
+    format!("pages of {}{from}", Size::new(page))
+}
+
+/// Pages of one size taken for pages of another. Both are powers of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Repage {
+    from: u64,
+    to: u64,
+}
+
+impl Repage {
+    /// Leaves all as it is.
+    pub(super) const NONE: Self = Self { from: 1, to: 1 };
+
+    /// Pages of `from` bytes become pages of `to` bytes.
+    pub(super) const fn new(from: u64, to: u64) -> Self {
+        Self { from, to }
+    }
+
+    /// The operation on the other pages.
+    ///
+    /// # Errors
+    /// [`SimError::Usage`] when there are more of them than a space can have.
+    pub(super) fn op(self, op: PageOp) -> Result<PageOp, SimError> {
+        if self.from == self.to {
+            return Ok(op);
+        }
+        // Pages are below 2^32 and have at most 64 KiB.
+        let first = op.page * self.from / self.to;
+        let end = ((op.page + u64::from(op.pages)) * self.from).div_ceil(self.to);
+        let other = u32::try_from(end - first).map(|pages| PageOp { page: first, pages, ..op });
+        other.ok().filter(PageOp::range_is_possible).ok_or_else(|| {
+            SimError::usage(
+                format!("page {} of the trace ends beyond the last page that a simulated file has", op.page),
+                "leave --machine out, or choose one with larger pages",
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lowtide_workload::{OpKind, SpaceId};
+
+    #[test]
+    fn an_operation_touches_the_pages_that_hold_its_bytes() {
+        let op = |page, pages| PageOp { kind: OpKind::Load, space: SpaceId(3), page, pages };
+        for (from, to, given, want) in [
+            (4096, 4096, (7, 3), (7, 3)),
+            (1024, 4096, (7, 1), (1, 1)),
+            (1024, 4096, (7, 2), (1, 2)),
+            (1024, 4096, (4, 4), (1, 1)),
+            (16384, 4096, (2, 3), (8, 12)),
+        ] {
+            assert_eq!(Repage::new(from, to).op(op(given.0, given.1)).unwrap(), op(want.0, want.1));
+        }
+        assert!(Repage::new(65536, 4096).op(op(1 << 30, 1)).is_err());
+        assert!(Repage::new(65536, 4096).op(op(0, 1 << 30)).is_err());
+    }
+}
