@@ -1,0 +1,127 @@
+//! A device with a temper: late, short, failing and hanging requests, as the plan's weather says.
+
+use super::plan::{Rng, Weather};
+use lowtide::{Gate, Inject, InjectOp, Request, Verdict};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+#[derive(Debug)]
+struct State {
+    rng: Rng,
+    weather: Weather,
+    /// Closed gates, and when they were closed.
+    gates: Vec<(Gate, Instant)>,
+    /// Reads of this file hang until the gate is opened.
+    hung: Vec<(PathBuf, Gate)>,
+    /// Whether writes and syncs of a file fail, whatever the weather.
+    broken: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Device(Mutex<State>);
+
+/// How long a request hangs.
+const HANG: Duration = Duration::from_millis(40);
+
+impl Device {
+    pub(crate) fn new(weather: Weather, seed: u64) -> Self {
+        let (gates, hung, broken) = (Vec::new(), Vec::new(), Vec::new());
+        Self(Mutex::new(State { rng: Rng(seed), weather, gates, hung, broken }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets go what has hung for long enough.
+    pub(crate) fn thaw(&self) {
+        self.lock().gates.retain(|(gate, since)| {
+            let keep = since.elapsed() < HANG;
+            if !keep {
+                gate.open();
+            }
+            keep
+        });
+    }
+
+    /// From here on it is a good device.
+    pub(crate) fn clear_up(&self) {
+        let mut state = self.lock();
+        state.weather = Weather::Fair;
+        state.gates.drain(..).for_each(|(gate, _)| gate.open());
+    }
+
+    /// Reads of a file hang until the gate is opened.
+    pub(crate) fn hang_reads(&self, path: PathBuf) -> Gate {
+        let gate = Gate::new();
+        self.lock().hung.push((path, gate.clone()));
+        gate
+    }
+
+    /// Writes to a file fail until they are mended.
+    pub(crate) fn break_writes(&self, path: PathBuf) {
+        self.lock().broken.push(path);
+    }
+
+    pub(crate) fn mend_writes(&self, path: &std::path::Path) {
+        self.lock().broken.retain(|broken| broken != path);
+    }
+}
+
+impl State {
+    fn hang(&mut self) -> Verdict {
+        let gate = Gate::new();
+        self.gates.push((gate.clone(), Instant::now()));
+        Verdict::Hang(gate)
+    }
+
+    fn rough(&mut self, request: &Request<'_>) -> Verdict {
+        let sectors = request.len / 512;
+        match self.rng.below(3) {
+            0 => Verdict::Later(Duration::from_micros(self.rng.below(500))),
+            1 if sectors > 1 => Verdict::Short((1 + self.rng.below(sectors - 1)) * 512),
+            _ => Verdict::Pass,
+        }
+    }
+
+    fn verdict(&mut self, request: &Request<'_>) -> Verdict {
+        let eio = || Verdict::Fail(io::Error::from_raw_os_error(5));
+        let full = || Verdict::Fail(io::Error::from_raw_os_error(28));
+        match (self.weather, request.op) {
+            (Weather::Fair, _) => Verdict::Pass,
+            (Weather::Rough, _) if self.rng.one_in(3) => self.rough(request),
+            (Weather::ReadsFail, InjectOp::Read) if self.rng.one_in(20) => eio(),
+            (Weather::WritesFail, InjectOp::Write) if self.rng.one_in(8) => eio(),
+            (Weather::WritesFail, InjectOp::Write) if self.rng.one_in(30) => full(),
+            (Weather::WritesFail, InjectOp::Extend) if self.rng.one_in(4) => full(),
+            (Weather::SyncsFail, InjectOp::Sync) if self.rng.one_in(4) => eio(),
+            (Weather::Hangs, InjectOp::Read) if self.rng.one_in(200) => self.hang(),
+            (Weather::Hangs, InjectOp::Write | InjectOp::Sync) if self.rng.one_in(60) => self.hang(),
+            (Weather::Foul, _) => match self.rng.below(60) {
+                0..6 => self.rough(request),
+                6 => eio(),
+                7 if request.op != InjectOp::Read => full(),
+                8 if self.rng.one_in(4) => self.hang(),
+                _ => Verdict::Pass,
+            },
+            _ => Verdict::Pass,
+        }
+    }
+}
+
+impl Inject for Device {
+    fn before(&self, request: &Request<'_>) -> Verdict {
+        let mut state = self.lock();
+        if request.op == InjectOp::Read
+            && let Some((_, gate)) = state.hung.iter().find(|(path, _)| path == request.path)
+        {
+            return Verdict::Hang(gate.clone());
+        }
+        if request.op == InjectOp::Write && state.broken.iter().any(|path| path == request.path) {
+            return Verdict::Fail(io::Error::from_raw_os_error(5));
+        }
+        state.verdict(request)
+    }
+}

@@ -1,0 +1,443 @@
+//! A file of the storm: its views, its shadow, and operations that know what must come of them.
+//!
+//! Turns of records are taken in ascending order, so threads cannot block each other here. A thread
+//! that holds a guard takes turns only if they are free: who has the turn may be waiting for the
+//! guard.
+
+use super::plan::{FilePlan, Plan, Rng};
+use super::shadow::{ANY, Record, Turn, content, describe, is_mixture, version_of};
+use lowtide::{Error, OpenError, OpenOptions, Pager, Tenant, View};
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+
+/// What is open of a file.
+#[derive(Debug)]
+pub(crate) struct Views {
+    /// Two opens for writing, a clone of the first, and one that only reads.
+    pub(crate) writers: [View; 3],
+    pub(crate) reader: View,
+}
+
+#[derive(Debug)]
+pub(crate) struct StormFile {
+    pub(crate) number: u64,
+    path: PathBuf,
+    pub(crate) page: u64,
+    /// Bytes of a record.
+    pub(crate) size: u64,
+    pub(crate) order: u8,
+    /// Whoever closes and opens it has it alone.
+    pub(crate) views: RwLock<Option<Views>>,
+    records: Vec<Record>,
+    /// Who changes the length.
+    length: Mutex<()>,
+    /// Bytes when the last change of length had ended.
+    len: AtomicU64,
+    /// Times that the file began to become shorter.
+    cuts: AtomicU64,
+    /// The first page that was never stored to, in a file that begins as a hole.
+    frontier: AtomicU64,
+    pub(crate) fair: bool,
+}
+
+/// Turns of neighbouring records.
+pub(crate) type Turns<'a> = Vec<(u64, MutexGuard<'a, Turn>)>;
+
+/// What became of an operation that may be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    Done,
+    /// Somebody else had a turn, or there is nothing to do it to.
+    NotNow,
+    /// An error that the weather explains.
+    Refused,
+}
+
+/// Bytes of pages, aligned for the file.
+fn read_disk(path: &Path, at: u64, bytes: usize) -> Vec<u8> {
+    let file = File::open(path).expect("the file is there");
+    let (mut buffer, mut got) = (vec![0; bytes], 0);
+    while got < bytes {
+        match file.read_at(&mut buffer[got..], at + got as u64) {
+            Ok(0) => break,
+            Ok(n) => got += n,
+            Err(error) => panic!("the file cannot be read: {error}"),
+        }
+    }
+    buffer
+}
+
+impl StormFile {
+    pub(crate) fn new(plan: &Plan, number: u64, of: &FilePlan, dir: &Path) -> Self {
+        let path = dir.join(format!("storm{number}"));
+        let (page, size) = (plan.page as u64, (plan.page as u64 / plan.records).max(64));
+        let per_page = page / size;
+        let total = of.pages * per_page;
+        // A length that is no multiple of a page, and perhaps not of a sector.
+        let begins = if of.short { total / 3 } else { total - total.min(1) };
+        let version = u64::from(!of.hole);
+        let mut bytes = vec![0; (begins * size) as usize];
+        if !of.hole {
+            for (index, record) in (0..).zip(bytes.chunks_mut(size as usize)) {
+                content(number, index, 1, record);
+            }
+            std::fs::write(&path, &bytes).expect("the file can be written");
+        }
+        let records = (0..total).map(|index| Record::new(if index < begins { version } else { 0 })).collect();
+        Self {
+            number,
+            path,
+            page,
+            size,
+            order: of.order,
+            views: RwLock::new(None),
+            records,
+            length: Mutex::new(()),
+            len: AtomicU64::new(begins * size),
+            cuts: AtomicU64::new(0),
+            frontier: AtomicU64::new(if of.hole { 0 } else { u64::MAX }),
+            fair: plan.weather.is_fair(),
+        }
+    }
+
+    /// Opens it, with folios of an order.
+    pub(crate) fn open(&self, pager: &Pager, tenant: Option<&Tenant>, order: u8) -> Result<Views, OpenError> {
+        let mut options = OpenOptions::new().create(self.len.load(SeqCst)).folio_order(order);
+        if let Some(tenant) = tenant {
+            options = options.tenant(tenant);
+        }
+        let first = options.open(pager, &self.path)?;
+        let second = options.open(pager, &self.path)?;
+        let reader = OpenOptions::new().open(pager, &self.path)?;
+        Ok(Views { writers: [first.clone(), first, second], reader })
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len.load(SeqCst)
+    }
+
+    /// Pages that exist, a partial last one included.
+    pub(crate) fn pages(&self) -> u64 {
+        self.len().div_ceil(self.page)
+    }
+
+    pub(crate) fn cuts(&self) -> u64 {
+        self.cuts.load(SeqCst)
+    }
+
+    /// The first page that was never stored to, in a file that begins as a hole.
+    pub(crate) fn border(&self) -> Option<u64> {
+        let border = self.frontier.load(SeqCst);
+        (border < self.pages()).then_some(border)
+    }
+
+    /// A page to work on: half of the time one of few, so that threads meet. In a file that is a
+    /// hole, one near the border of what was stored.
+    pub(crate) fn some_page(&self, rng: &mut Rng) -> u64 {
+        let pages = self.pages().max(1);
+        let frontier = self.frontier.load(SeqCst);
+        if frontier < pages && !rng.one_in(4) {
+            let near = (2 << self.order).min(frontier + 1);
+            return (frontier + 2).saturating_sub(1 + rng.below(near + 2)).min(pages - 1);
+        }
+        if rng.one_in(2) { rng.below(pages.div_ceil(16)) } else { rng.below(pages) }
+    }
+
+    fn records_of_page(&self, page: u64) -> Range<u64> {
+        let per_page = self.page / self.size;
+        page * per_page..(page + 1) * per_page
+    }
+
+    /// Records that bytes touch.
+    fn records_of(&self, bytes: &Range<u64>) -> Range<u64> {
+        let total = self.records.len() as u64;
+        (bytes.start / self.size).min(total)..bytes.end.div_ceil(self.size).min(total)
+    }
+
+    /// The steps that have ended, for a check of what is read from now on.
+    pub(crate) fn least(&self, bytes: Range<u64>) -> Vec<u64> {
+        self.records_of(&bytes).map(|index| self.records[index as usize].ended()).collect()
+    }
+
+    /// Compares bytes that were read with what they may be.
+    pub(crate) fn check(&self, at: u64, bytes: &[u8], least: &[u64], how: &str) {
+        let range = at..at + bytes.len() as u64;
+        let mut right = vec![0; self.size as usize];
+        for (index, &least) in self.records_of(&range).zip(least) {
+            let Some(due) = self.records[index as usize].possible(least) else { continue };
+            let begin = index * self.size;
+            let from = begin.max(range.start);
+            let to = (begin + self.size).min(range.end);
+            let found = &bytes[(from - at) as usize..(to - at) as usize];
+            let seen = due.iter().any(|version| {
+                content(self.number, index, *version, &mut right);
+                right[(from - begin) as usize..(to - begin) as usize] == *found
+            });
+            if !seen {
+                let what = describe(self.number, index, found, &due);
+                panic!("{how}: {what} (page {}, order {})", from / self.page, self.order);
+            }
+        }
+        let known = self.records.len() as u64 * self.size;
+        if range.end > known {
+            let behind = &bytes[(known.max(at) - at) as usize..];
+            assert!(behind.iter().all(|byte| *byte == 0), "{how}: bytes behind the end are not zeroes");
+        }
+    }
+
+    /// Whether the weather explains an error; fails if not.
+    pub(crate) fn refused(&self, error: &Error, how: &str) -> Came {
+        let explained = match error {
+            Error::Read { .. } | Error::Write { .. } | Error::Timeout { .. } | Error::Grow { .. } => {
+                !self.fair
+            }
+            Error::OutOfBudget { .. } => !self.fair,
+            _ => false,
+        };
+        assert!(explained, "{how} of file {}: {error}", self.number);
+        Came::Refused
+    }
+
+    /// Turns of records. `None` if somebody else has one and `wait` is not set.
+    pub(crate) fn turns(&self, records: Range<u64>, wait: bool) -> Option<Turns<'_>> {
+        let records = records.start..records.end.min(self.records.len() as u64);
+        records.map(|index| Some((index, self.records[index as usize].turn(wait)?))).collect()
+    }
+
+    /// Stores to records `wanted`, and again what `around` bytes on either side hold.
+    pub(crate) fn store(&self, view: &View, wanted: Range<u64>, around: [u64; 2], wait: bool) -> Came {
+        let first = wanted.start.saturating_sub(u64::from(around[0] > 0));
+        let end = wanted.end + u64::from(around[1] > 0);
+        let Some(mut turns) = self.turns(first..end, wait) else { return Came::NotNow };
+        let len = self.len();
+        turns.retain(|(index, _)| (index + 1) * self.size <= len);
+        if turns.last().is_none_or(|(last, _)| *last + 1 < wanted.end) {
+            return Came::NotNow;
+        }
+        self.store_in_turn(view, turns, &wanted, around, "a store")
+    }
+
+    fn store_in_turn(
+        &self,
+        view: &View,
+        mut turns: Turns<'_>,
+        wanted: &Range<u64>,
+        around: [u64; 2],
+        how: &str,
+    ) -> Came {
+        let mut bytes = Vec::with_capacity(turns.len() * self.size as usize);
+        let mut at = wanted.start * self.size;
+        let mut buffer = vec![0; self.size as usize];
+        for (index, turn) in &mut turns {
+            let record = &self.records[*index as usize];
+            if wanted.contains(index) {
+                let version = Record::next(turn);
+                record.begin(turn, version);
+                content(self.number, *index, version, &mut buffer);
+                bytes.extend_from_slice(&buffer);
+            } else if turn.version != ANY {
+                content(self.number, *index, turn.version, &mut buffer);
+                if *index < wanted.start {
+                    let n = around[0].min(self.size - 1);
+                    at -= n;
+                    bytes.extend_from_slice(&buffer[(self.size - n) as usize..]);
+                } else {
+                    bytes.extend_from_slice(&buffer[..around[1].min(self.size - 1) as usize]);
+                }
+            }
+        }
+        let came = match view.write_at(at, &bytes) {
+            Ok(()) => Came::Done,
+            Err(error) => {
+                let came = match error {
+                    // In a callback, or with a guard on one of the pages.
+                    Error::Nested { .. } | Error::HeldHere { .. } => Came::Refused,
+                    error => self.refused(&error, how),
+                };
+                for (index, turn) in turns.iter_mut().filter(|(index, _)| wanted.contains(index)) {
+                    self.settle(view, *index, turn, "a store that failed");
+                }
+                return came;
+            }
+        };
+        for (index, turn) in turns.iter_mut().filter(|(index, _)| wanted.contains(index)) {
+            self.records[*index as usize].end(turn);
+        }
+        let frontier = self.frontier.load(SeqCst);
+        if frontier != u64::MAX {
+            let behind = (wanted.end * self.size).div_ceil(self.page);
+            self.frontier.fetch_max(behind, SeqCst);
+        }
+        came
+    }
+
+    /// Looks which version a record is whose last step may have been done or not.
+    fn settle(&self, view: &View, index: u64, turn: &mut Turn, how: &str) {
+        let record = &self.records[index as usize];
+        let candidates = [turn.before(), turn.version];
+        let mut bytes = vec![0; self.size as usize];
+        let found = match view.read_at(index * self.size, &mut bytes) {
+            Ok(()) => {
+                let version = version_of(self.number, index, &bytes);
+                if candidates.contains(&ANY) || version.is_some_and(|v| candidates.contains(&v)) {
+                    version.unwrap_or(ANY)
+                } else {
+                    assert!(
+                        is_mixture(self.number, index, &bytes, &candidates),
+                        "{how}: {}",
+                        describe(self.number, index, &bytes, &candidates)
+                    );
+                    ANY
+                }
+            }
+            Err(_) => ANY,
+        };
+        record.found(turn, found);
+    }
+
+    /// Makes the file longer by storing behind its end; what lies between is a hole.
+    pub(crate) fn grow(&self, view: &View, rng: &mut Rng) -> Came {
+        let Ok(_length) = self.length.try_lock() else { return Came::NotNow };
+        let (len, total) = (self.len() / self.size, self.records.len() as u64);
+        if len >= total {
+            return Came::NotNow;
+        }
+        let first = (len + rng.pick(&[0, 0, 1, 7, 300])).min(total - 1);
+        let end = (first + 1 + rng.below(20)).min(total);
+        let Some(turns) = self.turns(first..end, true) else { return Came::NotNow };
+        let came = self.store_in_turn(view, turns, &(first..end), [0, 0], "growing");
+        let now = if came == Came::Done { end * self.size } else { view.len().max(self.len()) };
+        // A failed one may have made the file longer, by any part of it.
+        self.len.fetch_max(now / self.size * self.size, SeqCst);
+        came
+    }
+
+    /// Flushes everything.
+    pub(crate) fn flush(&self, view: &View) -> Came {
+        let ended: Vec<u64> = self.records.iter().map(Record::ended).collect();
+        if let Err(error) = view.flush() {
+            return self.refused(&error, "a flush");
+        }
+        self.records.iter().zip(ended).for_each(|(record, step)| record.is_durable(step));
+        Came::Done
+    }
+
+    /// Flushes some pages, and compares them with what is in the file then.
+    pub(crate) fn flush_and_look(&self, view: &View, pages: Range<u64>) -> Came {
+        let records = self.records_of_page(pages.start).start..self.records_of_page(pages.end).start;
+        let Some(mut turns) = self.turns(records, true) else { return Came::NotNow };
+        if let Err(error) = view.flush_range(pages.start * self.page..pages.end * self.page) {
+            return self.refused(&error, "a flush of a range");
+        }
+        let length = ((pages.end - pages.start) * self.page) as usize;
+        let bytes = read_disk(&self.path, pages.start * self.page, length);
+        for ((index, turn), bytes) in turns.iter_mut().zip(bytes.chunks(self.size as usize)) {
+            if turn.version != ANY && version_of(self.number, *index, bytes) != Some(turn.version) {
+                let what = describe(self.number, *index, bytes, &[turn.version]);
+                panic!("on disk after a flush that said Ok: {what} (order {})", self.order);
+            }
+            let record = &self.records[*index as usize];
+            record.is_durable(record.ended());
+        }
+        Came::Done
+    }
+
+    /// Discards pages, and finds out what they are now: what the file holds, and that is something
+    /// that was written.
+    pub(crate) fn discard(&self, view: &View, pages: Range<u64>, everything: bool) -> Came {
+        let records = self.records_of_page(pages.start).start..self.records_of_page(pages.end).start;
+        let Some(mut turns) = self.turns(records, true) else { return Came::NotNow };
+        // A flush that ends while the discard runs may have been before it or behind it.
+        let mut possible = Vec::with_capacity(turns.len());
+        for (index, turn) in &mut turns {
+            let record = &self.records[*index as usize];
+            possible.push(record.on_disk(turn));
+            record.begin(turn, ANY);
+        }
+        let asked = if everything { 0..u64::MAX } else { pages.clone() };
+        let came = match view.discard(asked) {
+            Ok(_) => Came::Done,
+            Err(error) => self.refused(&error, "a discard"),
+        };
+        // Folios that lie in the range as a whole are gone, so memory is what the file is.
+        let folio = 1_u64 << self.order;
+        let whole = pages.start.next_multiple_of(folio)..pages.end / folio * folio;
+        let mut bytes = vec![0; self.size as usize];
+        for ((index, turn), candidates) in turns.iter_mut().zip(possible) {
+            let at = *index * self.size;
+            if at + self.size > self.len() {
+                self.records[*index as usize].found(turn, 0);
+                continue;
+            }
+            let record = &self.records[*index as usize];
+            if view.read_at(at, &mut bytes).is_err() {
+                record.end(turn);
+                continue;
+            }
+            if came == Came::Done && whole.contains(&(at / self.page)) {
+                let disk = read_disk(&self.path, at, self.size as usize);
+                assert!(
+                    disk == bytes,
+                    "a discard said Ok, and a page holds what the file does not: {} in memory, {} on disk",
+                    describe(self.number, *index, &bytes, &candidates),
+                    describe(self.number, *index, &disk, &candidates)
+                );
+            }
+            let version = version_of(self.number, *index, &bytes);
+            let known = version.is_some_and(|v| candidates.contains(&v));
+            assert!(
+                known || is_mixture(self.number, *index, &bytes, &candidates),
+                "after a discard: {}",
+                describe(self.number, *index, &bytes, &candidates)
+            );
+            record.found(turn, if known { version.unwrap_or(ANY) } else { ANY });
+        }
+        came
+    }
+
+    /// Closes all views and opens the file again, with folios of another order. What was stored is
+    /// on the disk in between.
+    pub(crate) fn reopen(&self, pager: &Pager, tenant: Option<&Tenant>, order: u8) -> Came {
+        let Ok(mut views) = self.views.try_write() else { return Came::NotNow };
+        let Some(open) = views.take() else { return Came::NotNow };
+        let flushed = match open.writers[0].flush() {
+            Ok(()) => Came::Done,
+            Err(error) => self.refused(&error, "the flush before closing"),
+        };
+        drop(open);
+        if flushed == Came::Done {
+            self.look_at_disk("after the file was closed");
+        }
+        *views = Some(self.open(pager, tenant, order).expect("a file that was open can be opened again"));
+        flushed
+    }
+
+    /// Compares the whole file with the shadow. Nobody may use it meanwhile.
+    pub(crate) fn look_at_disk(&self, when: &str) {
+        let bytes = std::fs::read(&self.path).expect("the file can be read");
+        assert_eq!(bytes.len() as u64, self.len(), "{when}: the length of file {}", self.number);
+        for (index, bytes) in (0..).zip(bytes.chunks(self.size as usize)) {
+            let record = &self.records[index as usize];
+            let turn = record.turn(true).expect("it was waited for");
+            if turn.version != ANY && version_of(self.number, index, bytes) != Some(turn.version) {
+                let what = describe(self.number, index, bytes, &[turn.version]);
+                panic!("on disk {when}: {what} (page {})", index * self.size / self.page);
+            }
+            record.is_durable(record.ended());
+        }
+    }
+
+    /// For the end: writes everything, however often it must be told, and compares.
+    pub(crate) fn finish(&self) {
+        let views = self.views.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(views) = &*views else { return };
+        let view = &views.writers[0];
+        let told = (0..5).map(|_| view.flush()).find(|told| told.is_ok() || self.fair);
+        assert!(matches!(told, Some(Ok(()))), "the device is well again, and a flush says {told:?}");
+        self.look_at_disk("after the last flush");
+    }
+}

@@ -1,0 +1,313 @@
+//! The storm: many threads, a few files, a budget that is too small, a device with a temper.
+//! Nothing is wrong, nothing is lost, nothing stands still.
+//!
+//! One seed draws a whole plan (`plan.rs`): page size, folio orders, budget, policy, engine,
+//! weather of the device, and threads. The threads draw operations by weight (`operations.rs`) and
+//! small scenes with files of their own (`scenes.rs`). Beside each file stands a shadow that knows
+//! what each record may be (`shadow.rs`), so that every byte that is read, by whatever way, is
+//! checked. `watch.rs` turns a run that stands still into a failure that says who waits for what,
+//! and counts what was drawn.
+//!
+//! | to do what | how |
+//! |---|---|
+//! | repeat a seed that failed | `LOWTIDE_STRESS_SEED=17 cargo test -p lowtide --test stress` |
+//! | leave operations out, to see what else there is | `LOWTIDE_STRESS_WITHOUT="discard,prefetch" …` |
+//! | run for long | `LOWTIDE_STRESS_SECONDS=1800 cargo test --release -p lowtide --test stress` |
+//!
+//! Threads are real, so a seed repeats the plan and what each thread does, but not who comes first:
+//! repeat it a few times.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod device;
+mod file;
+mod operations;
+mod plan;
+mod scenes;
+mod shadow;
+mod watch;
+
+use common::Dir;
+use device::Device;
+use file::StormFile;
+use lowtide::{Error, FaultSite, Inject, OpenOptions, Pager, Size, Tenant};
+use operations::Hand;
+use plan::{PAGES, Plan, Rng, Weather, mix};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+use watch::{Coverage, Watch};
+
+/// Seeds that every machine runs.
+const SEEDS: u64 = 40;
+/// Operations of one seed, all threads together.
+const OPERATIONS: u64 = 1500;
+
+/// A storm under way.
+pub(crate) struct Storm<'a> {
+    plan: &'a Plan,
+    dir: &'a Path,
+    pager: Pager,
+    tenant: Tenant,
+    device: Arc<Device>,
+    files: Vec<StormFile>,
+    coverage: &'a Coverage,
+    /// Threads that keep guards over other calls, and how many may.
+    keepers: AtomicU64,
+    most_keepers: u64,
+    /// Operations that are left out.
+    without: Vec<&'static str>,
+}
+
+pub(crate) fn size(bytes: u64) -> Size {
+    Size::new(bytes)
+}
+
+impl<'a> Storm<'a> {
+    fn new(plan: &'a Plan, dir: &'a Path, coverage: &'a Coverage) -> Self {
+        let device = Arc::new(Device::new(plan.weather, plan.seed));
+        let inject: Arc<dyn Inject> = device.clone();
+        let pager = Pager::builder()
+            .max(size(plan.budget * plan.page as u64))
+            .base_page(plan.page)
+            .policy(plan.policy.parse().expect("a policy"))
+            .io_engine(plan.engine)
+            .direct(plan.mode)
+            .background(plan.background)
+            .young_faults(plan.young_faults)
+            .patience(plan.patience)
+            .io_deadline(plan.io_deadline)
+            .inject(inject)
+            .build()
+            .expect("the plan is possible");
+        let tenant = pager.tenant("storm").create().expect("a tenant can be made");
+        let files: Vec<_> =
+            (0..).zip(&plan.files).map(|(number, of)| StormFile::new(plan, number, of, dir)).collect();
+        let most_keepers = (plan.budget >> plan.files[0].order) / 12;
+        let keepers = AtomicU64::new(0);
+        let left_out = std::env::var("LOWTIDE_STRESS_WITHOUT").unwrap_or_default();
+        let without =
+            operations::names().filter(|name| left_out.split(',').any(|out| out == *name)).collect();
+        let storm = Self {
+            without,
+            plan,
+            dir,
+            pager,
+            tenant,
+            device,
+            files,
+            coverage,
+            keepers,
+            most_keepers: most_keepers.max(1),
+        };
+        for (which, file) in storm.files.iter().enumerate() {
+            let views = file.open(&storm.pager, storm.payer(which), file.order);
+            *file.views.write().expect("nobody has it") = Some(views.expect("the files can be opened"));
+        }
+        storm
+    }
+
+    /// Who pays for a file, if it is not the root.
+    fn payer(&self, which: usize) -> Option<&Tenant> {
+        self.plan.files[which].tenant.then_some(&self.tenant)
+    }
+
+    /// What is always true.
+    fn validate(&self) {
+        self.pager.validate().unwrap_or_else(|e| panic!("{e}"));
+        let used = self.pager.stat().memory.current;
+        assert!(used <= self.plan.budget, "{used} pages are in use");
+    }
+
+    fn count_plan(&self) {
+        let Plan { page, engine, mode, policy, weather, files, .. } = self.plan;
+        for file in files {
+            self.coverage.count(&format!("order {}", file.order));
+            self.coverage.count(if file.hole { "file begins as a hole" } else { "file begins full" });
+        }
+        self.coverage.count(&format!("page {page}"));
+        self.coverage.count(&format!("engine {engine}"));
+        self.coverage.count(&format!("mode {mode:?}"));
+        self.coverage.count(&format!("policy {policy}"));
+        self.coverage.count(weather.name());
+        let background =
+            if self.plan.background { "with background threads" } else { "without background threads" };
+        self.coverage.count(background);
+    }
+}
+
+/// Ends the storm when a thread ends by a panic.
+struct EndsWith<'a>(&'a Watch);
+
+impl Drop for EndsWith<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.over.store(true, SeqCst);
+        }
+    }
+}
+
+/// One seed, from an empty folder to a closed pager.
+fn run(plan: &Plan, coverage: &Coverage, deadline: Option<Instant>) {
+    let dir = Dir::new();
+    let storm = Storm::new(plan, dir.path(), coverage);
+    storm.count_plan();
+    let watch = Watch::new(plan.threads);
+    let done = AtomicU64::new(0);
+    let working = AtomicU64::new(plan.threads);
+    let failed = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..plan.threads)
+            .map(|thread| {
+                let (storm, watch, done, working) = (&storm, &watch, &done, &working);
+                scope.spawn(move || {
+                    let _ends = EndsWith(watch);
+                    let rng = Rng(mix(plan.seed << 8 | thread));
+                    let mut hand = Hand { storm, post: watch.post(thread), thread, rng };
+                    let more = || {
+                        let late = deadline.is_some_and(|end| Instant::now() >= end);
+                        done.fetch_add(1, SeqCst) < plan.operations && !late && !watch.over.load(SeqCst)
+                    };
+                    let ended = catch_unwind(AssertUnwindSafe(|| operations::work(&mut hand, more)));
+                    working.fetch_sub(1, SeqCst);
+                    if let Err(panic) = ended {
+                        std::panic::resume_unwind(panic);
+                    }
+                })
+            })
+            .collect();
+        let mut last = Vec::new();
+        while working.load(SeqCst) > 0 {
+            storm.device.thaw();
+            if watch.stuck(&mut last) {
+                watch.give_up(&plan.to_string(), &last, || storm.pager.report());
+            }
+            // A thread that has failed may have left the pool locked.
+            if !watch.over.load(SeqCst) {
+                let _ends = EndsWith(&watch);
+                storm.validate();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        workers.into_iter().filter_map(|worker| worker.join().err()).count()
+    });
+    assert_eq!(failed, 0, "threads failed; their messages are above");
+    storm.device.clear_up();
+    storm.files.iter().for_each(StormFile::finish);
+    for (site, count) in storm.pager.fault_sites() {
+        coverage.add(&format!("site {site}"), count);
+    }
+    storm.validate();
+    stays_calm(&storm);
+    for file in &storm.files {
+        drop(file.views.write().expect("nobody has it").take());
+    }
+    storm.pager.validate().unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(storm.pager.stat().memory.current, 0, "pages are left when all files are closed");
+    let closed = storm.pager.close();
+    assert!(closed.is_ok(), "{closed:?}");
+}
+
+/// After the storm: with a budget that became small, what fits in half of it stays in memory while
+/// nothing happens.
+fn stays_calm(storm: &Storm<'_>) {
+    let file = &storm.files[0];
+    let views = file.views.read().expect("nobody changes it");
+    let Some(views) = &*views else { return };
+    let view = &views.reader;
+    let pages = 12.min(file.pages());
+    if file.order > 0 || !storm.pager.root().set_max(size(32 * storm.plan.page as u64)).is_ok_and(|came| came)
+    {
+        return;
+    }
+    let read_all = || (0..pages).for_each(|page| drop(view.read(page).expect("the device is well")));
+    read_all();
+    read_all();
+    std::thread::sleep(Duration::from_millis(30));
+    storm.coverage.count("a small budget at rest");
+    let resident = (0..pages).filter(|page| view.is_resident(*page)).count() as u64;
+    assert_eq!(resident, pages, "pages left memory although there is room for them and nothing happens");
+}
+
+/// Runs a seed; a failure says how to repeat it.
+fn seed(seed: u64, operations: u64, coverage: &Coverage, deadline: Option<Instant>) {
+    let plan = Plan::draw(seed, operations);
+    let began = Instant::now();
+    let result = catch_unwind(AssertUnwindSafe(|| run(&plan, coverage, deadline)));
+    if result.is_err() {
+        panic!("{plan}\nto repeat it: LOWTIDE_STRESS_SEED={seed} cargo test -p lowtide --test stress storm");
+    }
+    eprintln!("{:>5.1} s  {plan}", began.elapsed().as_secs_f64());
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// What the default seeds must have drawn.
+fn rows() -> Vec<String> {
+    let mut rows: Vec<String> = operations::names().map(str::to_owned).collect();
+    rows.extend((0..10).map(|order| format!("order {order}")));
+    rows.extend(PAGES.map(|page| format!("page {page}")));
+    rows.extend(["file begins as a hole", "file begins full", "a held page read again"].map(str::to_owned));
+    rows.extend(["with background threads", "without background threads"].map(str::to_owned));
+    rows.extend(["policy mglru", "policy mglru-7.1", "policy lru", "engine psync"].map(str::to_owned));
+    rows.extend(["mode Auto", "mode Buffered", "a small budget at rest"].map(str::to_owned));
+    let weathers = [
+        Weather::Fair,
+        Weather::Rough,
+        Weather::ReadsFail,
+        Weather::WritesFail,
+        Weather::SyncsFail,
+        Weather::Hangs,
+        Weather::Foul,
+    ];
+    rows.extend(weathers.map(|weather| weather.name().to_owned()));
+    rows.extend(FaultSite::ALL.iter().map(|site| format!("site {site}")));
+    rows
+}
+
+#[test]
+fn a_storm_loses_nothing_shows_nothing_wrong_and_never_stands_still() {
+    let coverage = Coverage::default();
+    if let Some(one) = number("LOWTIDE_STRESS_SEED") {
+        for _ in 0..number("LOWTIDE_STRESS_TIMES").unwrap_or(1) {
+            seed(one, number("LOWTIDE_STRESS_OPERATIONS").unwrap_or(OPERATIONS), &coverage, None);
+        }
+        return;
+    }
+    if let Some(seconds) = number("LOWTIDE_STRESS_SECONDS") {
+        let end = Instant::now() + Duration::from_secs(seconds);
+        let mut next = number("LOWTIDE_STRESS_FROM").unwrap_or(0);
+        while Instant::now() < end {
+            seed(next, 10 * OPERATIONS, &coverage, Some(end));
+            next += 1;
+        }
+        eprintln!("{next} seeds\n{}", coverage.table());
+        return;
+    }
+    (0..SEEDS).for_each(|next| seed(next, OPERATIONS, &coverage, None));
+    eprintln!("{}", coverage.table());
+    let missing: Vec<_> = rows().into_iter().filter(|row| coverage.of(row) == 0).collect();
+    assert!(missing.is_empty(), "{SEEDS} seeds never drew: {missing:?}");
+}
+
+#[test]
+fn a_writer_waits_for_a_guard_of_another_thread_and_gives_up_with_a_typed_error() {
+    let dir = Dir::new();
+    let path = common::make_file(&dir, 64 << 10);
+    let pager =
+        Pager::builder().max("256K".parse().unwrap()).patience(Duration::from_millis(20)).build().unwrap();
+    let view = OpenOptions::new().write(true).open(&pager, path).unwrap();
+    let guard = view.read(5).unwrap();
+    let before = guard.to_vec();
+    std::thread::scope(|scope| {
+        let result = scope.spawn(|| view.write_at(5 * 4096, b"x")).join().unwrap();
+        assert!(matches!(result, Err(Error::HeldElsewhere { page: 5, .. })), "{result:?}");
+    });
+    assert_eq!(guard[..], before[..], "the guard still shows what it showed");
+    drop(guard);
+    view.write_at(5 * 4096, b"x").unwrap();
+    assert_eq!(view.read(5).unwrap()[0], b'x');
+}

@@ -1,0 +1,183 @@
+//! What each record of a file may be at any moment.
+//!
+//! A file is cut into records that lie within pages. Each change of a record is a *step*; its
+//! *version* is the number of the step that stored it, and 0 is zeroes. A record's bytes follow
+//! from file, place and version. Who changes a record has its *turn*. A reader notes the last step
+//! that had ended before it read and the last that had begun afterwards: the record must be, whole,
+//! what it was after one of the steps between.
+//!
+//! After some operations nobody knows which of several versions a record is (a store that failed,
+//! while a discard runs): then the step's version is [`ANY`] until somebody with the turn has
+//! looked.
+
+use super::plan::mix;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A version that is not known.
+pub(crate) const ANY: u64 = u64::MAX;
+/// Steps that a record remembers for its readers.
+const MEMORY: u64 = 8;
+
+/// What only the thread whose turn it is knows and changes.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    step: u64,
+    pub(crate) version: u64,
+    /// Steps since the last one that is surely durable, that one included, and their versions.
+    log: Vec<(u64, u64)>,
+}
+
+impl Turn {
+    /// The version after the last step that has ended.
+    pub(crate) fn before(&self) -> u64 {
+        self.log.last().map_or(0, |(_, version)| *version)
+    }
+}
+
+/// A record's past.
+#[derive(Debug)]
+pub(crate) struct Record {
+    turn: Mutex<Turn>,
+    begun: AtomicU64,
+    ended: AtomicU64,
+    durable: AtomicU64,
+    history: [AtomicU64; MEMORY as usize],
+}
+
+impl Record {
+    pub(crate) fn new(version: u64) -> Self {
+        let record = Self {
+            turn: Mutex::new(Turn { step: version, version, log: vec![(version, version)] }),
+            begun: AtomicU64::new(version),
+            ended: AtomicU64::new(version),
+            durable: AtomicU64::new(version),
+            history: [const { AtomicU64::new(0) }; MEMORY as usize],
+        };
+        record.history[(version % MEMORY) as usize].store(version, SeqCst);
+        record
+    }
+
+    /// Waits for the turn, or takes it only if nobody has it.
+    pub(crate) fn turn(&self, wait: bool) -> Option<MutexGuard<'_, Turn>> {
+        if wait {
+            return Some(self.turn.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        self.turn.try_lock().ok()
+    }
+
+    /// The version that the next stored step has.
+    pub(crate) fn next(turn: &Turn) -> u64 {
+        turn.step + 1
+    }
+
+    /// A step begins.
+    pub(crate) fn begin(&self, turn: &mut Turn, version: u64) {
+        turn.step += 1;
+        turn.version = version;
+        self.history[(turn.step % MEMORY) as usize].store(version, SeqCst);
+        self.begun.store(turn.step, SeqCst);
+    }
+
+    /// It ends.
+    pub(crate) fn end(&self, turn: &mut Turn) {
+        let durable = self.durable.load(SeqCst);
+        if let Some(last) = turn.log.iter().rposition(|(step, _)| *step <= durable) {
+            turn.log.drain(..last);
+        }
+        turn.log.push((turn.step, turn.version));
+        self.ended.store(turn.step, SeqCst);
+    }
+
+    /// Both: the record was found to be a version.
+    pub(crate) fn found(&self, turn: &mut Turn, version: u64) {
+        self.begin(turn, version);
+        self.end(turn);
+    }
+
+    /// Versions that the record may have when what is in memory is lost.
+    pub(crate) fn on_disk(&self, turn: &Turn) -> Vec<u64> {
+        let durable = self.durable.load(SeqCst);
+        let first = turn.log.iter().rposition(|(step, _)| *step <= durable).unwrap_or(0);
+        turn.log[first..].iter().map(|(_, version)| *version).collect()
+    }
+
+    pub(crate) fn ended(&self) -> u64 {
+        self.ended.load(SeqCst)
+    }
+
+    /// What had ended before a flush is durable.
+    pub(crate) fn is_durable(&self, step: u64) {
+        self.durable.fetch_max(step, SeqCst);
+    }
+
+    /// Versions that a reader may see who began when `least` had ended; `None` if any.
+    pub(crate) fn possible(&self, least: u64) -> Option<Vec<u64>> {
+        let most = self.begun.load(SeqCst);
+        let steps = least..=most;
+        let seen: Vec<u64> =
+            steps.map(|step| self.history[(step % MEMORY) as usize].load(SeqCst)).take(64).collect();
+        let overwritten = self.begun.load(SeqCst) - least >= MEMORY - 1;
+        (!overwritten && !seen.contains(&ANY)).then_some(seen)
+    }
+}
+
+/// A record's bytes.
+pub(crate) fn content(file: u64, index: u64, version: u64, into: &mut [u8]) {
+    if version == 0 {
+        into.fill(0);
+        return;
+    }
+    let tag = mix(file << 48 ^ index.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 1);
+    let base = mix(tag ^ version);
+    for (i, word) in into.chunks_mut(8).enumerate() {
+        let value = match i {
+            0 => version,
+            1 => tag,
+            _ => base.wrapping_add((i as u64).wrapping_mul(0xD6E8_FEB8_6659_FD93)),
+        };
+        word.copy_from_slice(&value.to_le_bytes()[..word.len()]);
+    }
+}
+
+/// The version that whole bytes of a record are.
+pub(crate) fn version_of(file: u64, index: u64, bytes: &[u8]) -> Option<u64> {
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Some(0);
+    }
+    let version = u64::from_le_bytes(bytes[..8].try_into().ok()?);
+    let mut right = vec![0; bytes.len()];
+    content(file, index, version, &mut right);
+    (right == bytes).then_some(version)
+}
+
+/// Whether each byte is that of one of the versions: what is left of a page that was stored to
+/// while it was written.
+pub(crate) fn is_mixture(file: u64, index: u64, bytes: &[u8], versions: &[u64]) -> bool {
+    let mut matched = vec![false; bytes.len()];
+    let mut right = vec![0; bytes.len()];
+    for &version in versions {
+        if version == ANY {
+            return true;
+        }
+        content(file, index, version, &mut right);
+        for (matched, (a, b)) in matched.iter_mut().zip(right.iter().zip(bytes)) {
+            *matched |= a == b;
+        }
+    }
+    matched.iter().all(|m| *m)
+}
+
+/// What is wrong with a record, in words.
+pub(crate) fn describe(file: u64, index: u64, bytes: &[u8], due: &[u64]) -> String {
+    let found = match version_of(file, index, bytes) {
+        Some(0) => "zeroes".into(),
+        Some(version) => format!("version {version}"),
+        None if bytes.len() >= 16 => {
+            let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+            format!("no version: begins with {:#x} {:#x}", word(0), word(8))
+        }
+        None => "no version".into(),
+    };
+    format!("file {file} record {index}: {found}; due is one of {due:?}")
+}
