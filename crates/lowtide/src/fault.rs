@@ -15,14 +15,13 @@ use crate::fault_sites::FaultSite;
 use crate::hazard::{self, Held};
 use crate::high::Stall;
 use crate::io::Read;
-use crate::many::pipelines;
+use crate::pipeline::pipelines;
 use crate::pool::{Allocated, NewFolio, Pool};
 use crate::reclaim::entries_of;
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
 use lowtide_core::{Owner, Task};
 use std::io;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 /// One read in so many is timed: those into every so many-th frame.
@@ -40,7 +39,7 @@ pub(crate) enum Access {
 }
 
 impl Access {
-    const fn task(self) -> Task {
+    pub(crate) const fn task(self) -> Task {
         match self {
             Self::Mapped => Task::FAULT,
             Self::Descriptor | Self::Replaced => Task::DESCRIPTOR,
@@ -94,6 +93,16 @@ impl Claim {
                 landed(entry);
             }
         }
+    }
+
+    /// Pages that are claimed.
+    pub(crate) const fn pages(&self) -> u64 {
+        1 << self.order
+    }
+
+    /// The page behind the last.
+    pub(crate) const fn end(&self) -> u64 {
+        self.page + self.pages()
     }
 
     pub(crate) fn new_folio(&self, space: &Space, access: Access) -> NewFolio {
@@ -166,7 +175,7 @@ impl Pool {
         access: Access,
     ) -> Result<(u32, Option<Stall>), Error> {
         loop {
-            match self.allocate(space, &claim.new_folio(space, access), true) {
+            match self.allocate(space, &claim.new_folio(space, access)) {
                 Allocated::Frame(frame, stall) => return Ok((frame, stall)),
                 // A single page waits for as long as there is hope.
                 Allocated::TooLarge | Allocated::NotNow => self.shrink_claim(space, page, claim),
@@ -174,23 +183,6 @@ impl Pool {
                     self.abandon(space, claim, &Err(e.clone()));
                     return Err(e);
                 }
-            }
-        }
-    }
-
-    /// As [`Pool::frames_for`] without waiting: `None` if there are none now; the claim is as it was then, or smaller.
-    pub(crate) fn frames_now(
-        &self,
-        space: &Space,
-        page: u64,
-        claim: &mut Claim,
-        access: Access,
-    ) -> Option<(u32, Option<Stall>)> {
-        loop {
-            match self.allocate(space, &claim.new_folio(space, access), false) {
-                Allocated::Frame(frame, stall) => return Some((frame, stall)),
-                Allocated::TooLarge => self.shrink_claim(space, page, claim),
-                Allocated::NotNow | Allocated::Failed(_) => return None,
             }
         }
     }
@@ -204,14 +196,14 @@ impl Pool {
     }
 
     /// The read that fills a claim's frames.
-    pub(crate) fn read_request(&self, space: &Space, claim: &Claim, frame: u32, user: u64) -> Read {
+    fn read_request(&self, space: &Space, claim: &Claim, frame: u32) -> Read {
         let bytes = (self.page_bytes() as u32) << claim.order;
         let offset = claim.page << self.page_shift;
         // SAFETY: the frames are this thread's until the claim is resolved: they are charged, no translation leads to them, and the
         // caller resolves the claim only after the completion. The pool keeps arena and, through its space, descriptor alive.
         #[expect(unsafe_code, reason = "the promise about the frame is given where it is taken")]
         unsafe {
-            Read::new(space.backing.read_fd(), offset, self.frame_ptr(frame), bytes, user)
+            Read::new(space.backing.read_fd(), offset, self.frame_ptr(frame), bytes, 0)
         }
     }
 
@@ -270,8 +262,6 @@ impl Pool {
     /// Zeroes what lies behind the end of the file, and refuses a read that lies wholly behind it.
     fn check_filled(&self, space: &Space, claim: &Claim, frame: u32, got: u64) -> Result<(), Error> {
         let want = (self.page_bytes() as u64) << claim.order;
-        self.io.reads.fetch_add(1, Relaxed);
-        self.io.read_bytes.fetch_add(got, Relaxed);
         if got == want {
             return Ok(());
         }
@@ -323,7 +313,10 @@ impl Pool {
                 }
                 Miss::Claimed(mut claim) => {
                     let (frame, stall) = self.frames_for(space, page, &mut claim, access)?;
-                    let outcome = self.read_now(space, self.read_request(space, &claim, frame, 0), frame);
+                    let outcome = self.read_now(space, self.read_request(space, &claim, frame), frame);
+                    if let Ok(got) = outcome {
+                        self.io.note_read(got);
+                    }
                     let young = access == Access::Mapped && self.young_faults;
                     let resolved = self.resolve(space, &claim, frame, outcome, young);
                     self.stall_ends(stall, (self.page_bytes() as u64) << claim.order);

@@ -23,7 +23,7 @@ use crate::charge::Payer;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::hazard;
-use crate::many::pipelines;
+use crate::pipeline::pipelines;
 use crate::pool::{Pool, State};
 use crate::tenant::OnStall;
 use lowtide_core::high::handler::{HighPolicy, NOT_WORTH_NS};

@@ -56,7 +56,7 @@
 //! | `pool` | frames, the engine, the lock around them; taking frames |
 //! | `charge`, `high` | who pays, and waiting for room; what is due above `high` |
 //! | `hits`, `translation`, `hazard` | the hit path; from page to frame; how a reader keeps a frame without a lock |
-//! | `fault`, `many`, `wait` | bringing pages in, one or many; waiting for somebody else's read |
+//! | `fault`, `many`, `pipeline`, `wait` | bringing pages in, one or many; waiting for another thread's read |
 //! | `reclaim` | driving the engine's reclaim: aging walks, unmapping victims |
 //! | `store`, `writeback`, `close` | writing to pages, writing pages to files, letting go of a file |
 //! | `faults` | a disk that fails, hangs and loses power, for tests |
@@ -87,6 +87,7 @@ mod io;
 mod many;
 mod open;
 mod pager;
+mod pipeline;
 mod pool;
 mod reclaim;
 mod space;

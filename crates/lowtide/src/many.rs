@@ -1,202 +1,150 @@
-//! Many pages at once: hits are served as they are found, misses overlap up to the configured depth.
+//! Many pages at once: hits are served as they are found, misses overlap, and absent neighbours are read together.
 //!
-//! One thread keeps several claims. Two rules keep that from ever becoming a deadlock: a thread that owns claims never waits for
+//! One thread keeps several claims (`pipeline.rs`). Two rules keep that from ever becoming a deadlock: a thread that owns claims never waits for
 //! another thread's page or for a frame before it has resolved its own; and a page that is in other hands is put off
-//! until the end.
+//! until everything in flight has been resolved. Pages that were put off are served before many more are read, or what has come in would be evicted
+//! before it is used.
 
 use crate::error::Error;
-use crate::fault::{Access, Claim, Miss};
-use crate::hazard;
-use crate::high::{Pay, Stall};
-use crate::io::{Batch, Completion};
+use crate::fault::{Access, Miss};
+use crate::high::Pay;
+use crate::pipeline::Pipeline;
 use crate::pool::Pool;
-use crate::space::Space;
+use crate::space::{Space, head_of};
 use crate::translation::State as EntryState;
+use lowtide_core::Task;
 use std::cell::Cell;
+use std::mem::MaybeUninit;
+
+/// Pages that may be put off at a time.
+const PUT_OFF_MAX: usize = 64;
 
 thread_local! {
-    static PIPELINES: Cell<u32> = const { Cell::new(0) };
+    /// Translation of the page that this thread read last through a descriptor: reads of one page in a row count once.
+    static LAST_READ: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Calls of this thread that may have reads in flight. While there are any, the thread must not wait for a page in other hands.
-pub(crate) fn pipelines() -> u32 {
-    PIPELINES.get()
-}
-
-/// Reads in flight for one call. Dropping it, even in a panic, resolves them all.
-struct Pipeline<'p> {
-    pool: &'p Pool,
-    space: &'p Space,
-    batch: Batch<'p>,
-    /// In flight, by the number that the completion carries.
-    pending: Vec<Option<Pending>>,
-    free: Vec<usize>,
-    done: Vec<Completion>,
-    young: bool,
-}
-
-#[derive(Debug)]
-struct Pending {
-    /// Position in the caller's list.
-    index: usize,
-    page: u64,
-    claim: Claim,
-    frame: u32,
-    stall: Option<Stall>,
-}
-
-impl<'p> Pipeline<'p> {
-    fn new(pool: &'p Pool, space: &'p Space, young: bool) -> Self {
-        let batch = pool.backend.batch(space.path_ref());
-        PIPELINES.set(PIPELINES.get() + 1);
-        Self { pool, space, batch, pending: Vec::new(), free: Vec::new(), done: Vec::new(), young }
-    }
-
-    /// Reads that are not resolved: with the device, or arrived and not yet looked at.
-    fn in_flight(&self) -> usize {
-        self.pending.len() - self.free.len()
-    }
-
-    /// Reads to wait for at a time: waking for each costs more than it brings.
-    fn quarter(&self) -> usize {
-        (self.batch.capacity() / 4).max(1)
-    }
-
-    /// Makes room for another read, if need be.
-    fn make_room(&mut self, each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
-        if self.in_flight() < self.batch.capacity() {
-            return Ok(());
-        }
-        self.reap(self.quarter(), each)
-    }
-
-    /// Resolves everything in flight, or everything up to the first error.
-    fn finish(&mut self, mut each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
-        while self.in_flight() > 0 {
-            self.reap(self.in_flight(), &mut each)?;
-        }
-        Ok(())
-    }
-
-    fn push(&mut self, pending: Pending) {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.pending.push(None);
-            self.pending.len() - 1
-        });
-        self.batch.push(self.pool.read_request(self.space, &pending.claim, pending.frame, slot as u64));
-        self.pending[slot] = Some(pending);
-        if self.in_flight().is_multiple_of(self.quarter()) {
-            // The device begins while this thread prepares more.
-            self.batch.submit();
-        }
-    }
-
-    /// Waits for at least `min` reads and resolves all that have ended. `each` sees the pages that came in, still held, with their frames; without a
-    /// frame, if a store has taken the page already.
-    fn reap(&mut self, min: usize, mut each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
-        self.batch.wait(min, &mut self.done);
-        let mut first_error = Ok(());
-        while let Some(completion) = self.done.pop() {
-            let slot = completion.user as usize;
-            let Some(p) = self.pending[slot].take() else { continue };
-            self.free.push(slot);
-            let entry = self.space.table.entry(p.page);
-            // Held before it is published, so that it is still there when the caller looks.
-            let held = hazard::hold(entry.address());
-            let resolved = self.pool.resolve(self.space, &p.claim, p.frame, completion.result, self.young);
-            self.pool.stall_ends(p.stall, (self.pool.page_bytes() as u64) << p.claim.order);
-            match resolved {
-                Ok(()) => {
-                    // A store may have come first; then the page is put off like any other in hand.
-                    let frame = match entry.load() {
-                        EntryState::Resident { frame, .. } => Some(frame),
-                        _ => None,
-                    };
-                    each(p.index, p.page, frame);
-                }
-                Err(e) if first_error.is_ok() => first_error = Err(e),
-                Err(_) => {}
-            }
-            drop(held);
-        }
-        first_error
-    }
-}
-
-/// Who called `get_many`, and the pages that it has yet to be shown one by one.
-struct Caller<'p, F> {
-    pool: &'p Pool,
+/// Who called, and the pages that it has yet to be shown one by one.
+struct Caller<F> {
     each: F,
     put_off: Vec<(usize, u64)>,
 }
 
-impl<F: FnMut(usize, &[u8])> Caller<'_, F> {
+impl<F: FnMut(usize, u64, u32)> Caller<F> {
     /// Shows a page that is held, or puts it off if it is in other hands.
     fn show(&mut self, index: usize, page: u64, frame: Option<u32>) {
         match frame {
-            Some(frame) => (self.each)(index, self.pool.bytes(frame)),
+            Some(frame) => (self.each)(index, page, frame),
             None => self.put_off.push((index, page)),
         }
     }
-}
 
-impl Drop for Pipeline<'_> {
-    fn drop(&mut self) {
-        while self.in_flight() > 0 {
-            // Errors were reported, or nobody is left to hear of them.
-            drop(self.finish(|_, _, _| ()));
+    /// Shows the pages that were put off, waiting for each. The thread owns no claims.
+    fn serve(&mut self, pool: &Pool, space: &Space, access: Access) -> Result<(), Error> {
+        for (index, page) in std::mem::take(&mut self.put_off) {
+            let (frame, _held) = pool.hold_page(space, page, access)?;
+            (self.each)(index, page, frame);
         }
-        PIPELINES.set(PIPELINES.get() - 1);
+        Ok(())
     }
 }
 
 impl Pool {
-    /// Brings in pages, and shows each to `each` while it is held. Pages may repeat; the order is that of arrival.
+    /// Brings in pages, and shows each to `each` while it is held: its position, its number, its frame. Pages may repeat; the order is that of arrival.
     pub(crate) fn read_many(
         &self,
         space: &Space,
         pages: impl IntoIterator<Item = u64>,
-        each: impl FnMut(usize, &[u8]),
+        access: Access,
+        each: impl FnMut(usize, u64, u32),
     ) -> Result<(), Error> {
         if self.owes() {
             self.settle_high()?;
         }
-        let mut caller = Caller { pool: self, each, put_off: Vec::new() };
+        let mut caller = Caller { each, put_off: Vec::new() };
+        let mut pages = pages.into_iter().enumerate();
+        // Asked for once and not to be had then, the next one last.
+        let mut again: Vec<(usize, u64)> = Vec::new();
         let mut pipeline: Option<Pipeline<'_>> = None;
-        for (index, page) in pages.into_iter().enumerate() {
+        loop {
+            let next = again.pop().or_else(|| pages.next());
+            let refused = pipeline.as_ref().is_some_and(Pipeline::has_refused);
+            if next.is_none() || refused || caller.put_off.len() >= PUT_OFF_MAX {
+                again.extend(next);
+                if let Some(pipe) = pipeline.take() {
+                    let (refused, stuck) =
+                        pipe.into_refused(|index, page, frame| caller.show(index, page, frame))?;
+                    again.extend(refused);
+                    if stuck {
+                        caller.put_off.extend(again.pop());
+                    }
+                }
+                caller.serve(self, space, access)?;
+                if again.is_empty() && next.is_none() {
+                    break;
+                }
+                continue;
+            }
+            let Some((index, page)) = next else { break };
             let entry = self.entry(space, page)?;
             if let Ok(pinned) = entry.pin() {
-                if !pinned.young {
+                if !pinned.young && access == Access::Mapped {
                     space.table.set_young(page, pinned.seen());
                 }
                 caller.show(index, page, Some(pinned.frame));
                 continue;
             }
-            let Miss::Claimed(mut claimed) = self.claim(space, page, entry) else {
-                caller.put_off.push((index, page));
-                continue;
-            };
-            let pipe = pipeline.get_or_insert_with(|| Pipeline::new(self, space, self.young_faults));
-            if let Some((frame, stall)) = self.frames_now(space, page, &mut claimed, Access::Mapped) {
-                pipe.push(Pending { index, page, claim: claimed, frame, stall });
-                pipe.make_room(|index, page, frame| caller.show(index, page, frame))?;
-            } else {
-                // No frame without waiting, and waiting is not allowed while others may need what this thread has in flight.
-                self.abandon(space, &claimed, &Ok(()));
-                caller.put_off.push((index, page));
-                pipe.finish(|index, page, frame| caller.show(index, page, frame))?;
+            match self.claim(space, page, entry) {
+                Miss::Claimed(claim) => {
+                    let pipe = pipeline.get_or_insert_with(|| Pipeline::new(self, space, access));
+                    pipe.add(index, page, claim, |index, page, frame| caller.show(index, page, frame))?;
+                }
+                Miss::InHand(_) if pipeline.as_mut().is_some_and(|pipe| pipe.extend(index, page)) => {}
+                Miss::Resident(..) | Miss::InHand(_) => caller.put_off.push((index, page)),
             }
-        }
-        if let Some(mut pipe) = pipeline {
-            pipe.finish(|index, page, frame| caller.show(index, page, frame))?;
-            drop(pipe);
-        }
-        for (index, page) in std::mem::take(&mut caller.put_off) {
-            let (frame, _held) = self.hold_page(space, page, Access::Mapped)?;
-            caller.show(index, page, Some(frame));
         }
         // A call may have brought in much.
         if self.owes() { self.settle_high() } else { Ok(()) }
+    }
+
+    /// Copies the bytes from `offset` on into `to`, all of it. Each page counts as accessed through a descriptor, but for the one that this
+    /// thread has read last in the same way.
+    ///
+    /// # Errors
+    /// As [`View::read_at`](crate::View::read_at); some of `to` may have been written then.
+    pub(crate) fn copy_out(
+        &self,
+        space: &Space,
+        offset: u64,
+        to: &mut [MaybeUninit<u8>],
+    ) -> Result<(), Error> {
+        if to.is_empty() {
+            return Ok(());
+        }
+        let (first, last) = (offset >> self.page_shift, (offset + to.len() as u64 - 1) >> self.page_shift);
+        let (page_bytes, last_read) = (self.page_bytes(), LAST_READ.get());
+        let mut copy = |page: u64, frame| {
+            let start = page << self.page_shift;
+            let at = offset.saturating_sub(start) as usize;
+            let done = start.saturating_sub(offset) as usize;
+            let part = &mut to[done..];
+            let n = part.len().min(page_bytes - at);
+            part[..n].write_copy_of_slice(&self.bytes(frame)[at..at + n]);
+            let entry = space.table.entry(page).address();
+            let folio = head_of(frame, space.order);
+            if last_read != entry && self.accesses.record(folio) {
+                self.lock().engine.mark_accessed(folio, Task::DESCRIPTOR);
+            }
+            if page == last {
+                LAST_READ.set(entry);
+            }
+        };
+        if first == last {
+            let (frame, _held) = self.hold_page(space, first, Access::Descriptor)?;
+            copy(first, frame);
+            return Ok(());
+        }
+        self.read_many(space, first..=last, Access::Descriptor, |_, page, frame| copy(page, frame))
     }
 
     /// Brings absent pages in without using them: they are placed as read ahead, not as accessed.
@@ -205,26 +153,21 @@ impl Pool {
         space: &Space,
         pages: impl IntoIterator<Item = u64>,
     ) -> Result<(), Error> {
-        let mut pipe = Pipeline::new(self, space, false);
+        let mut pipe = Pipeline::new(self, space, Access::Descriptor);
         for page in pages {
             let Some(entry) = space.table.get(page) else { break };
             if !matches!(entry.load(), EntryState::Absent { .. }) {
                 continue;
             }
-            let Miss::Claimed(mut claimed) = self.claim(space, page, entry) else { continue };
-            match self.frames_now(space, page, &mut claimed, Access::Descriptor) {
-                Some((frame, stall)) => pipe.push(Pending { index: 0, page, claim: claimed, frame, stall }),
-                None => {
-                    // A hint is not worth waiting for.
-                    self.abandon(space, &claimed, &Ok(()));
-                    break;
-                }
+            let Miss::Claimed(claim) = self.claim(space, page, entry) else { continue };
+            pipe.add(0, page, claim, |_, _, _| ())?;
+            if pipe.has_refused() {
+                // A hint is not worth waiting for.
+                break;
             }
-            pipe.make_room(|_, _, _| ())?;
         }
-        let finished = pipe.finish(|_, _, _| ());
-        drop(pipe);
+        let finished = pipe.into_refused(|_, _, _| ());
         // Whoever reads ahead does so for many: it evicts, and does not sleep.
-        finished.and(self.settle(Pay::Reclaim))
+        finished.map(drop).and(self.settle(Pay::Reclaim))
     }
 }

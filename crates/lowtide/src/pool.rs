@@ -111,7 +111,7 @@ pub(crate) enum Allocated {
     Frame(u32, Option<Stall>),
     /// There is no room for a folio that large: a smaller one may fit.
     TooLarge,
-    /// Not without waiting, or the space is being closed.
+    /// The space is being closed.
     NotNow,
     /// [`Error::OutOfBudget`].
     Failed(Error),
@@ -253,16 +253,15 @@ impl Pool {
     /// Takes frames for a folio, charged and known to the engine. Its translation must be busy until the contents are there.
     ///
     /// Reclaims when a group is full, and waits for frames when there is nothing to reclaim, but not longer than
-    /// the pool's patience; with `wait` false, or for a large folio, not at all.
-    pub(crate) fn allocate(&self, space: &Space, new: &NewFolio, wait: bool) -> Allocated {
+    /// the pool's patience; for a large folio not at all.
+    pub(crate) fn allocate(&self, space: &Space, new: &NewFolio) -> Allocated {
         let pages = 1 << new.order;
         let payer = Payer::Space(space.id);
-        let wait = wait && new.order == 0;
+        let wait = new.order == 0;
         let (mut state, charged) = self.charge(self.lock(), payer, pages, new.task, wait);
         let group = match charged {
             Ok(group) => group,
             Err(_) if new.order > 0 => return Allocated::TooLarge,
-            Err(_) if !wait => return Allocated::NotNow,
             Err(full) => return Allocated::Failed(out_of_budget(&mut state, full, pages, self.page_shift)),
         };
         match self.place(&mut state, space, new, group) {
@@ -286,6 +285,17 @@ impl Pool {
             state.engine.uncharge(group, 1 << new.order);
             return None;
         };
+        Some((frame, self.place_in(state, new, group, frame)))
+    }
+
+    /// Tells the engine of a folio in frames that were taken and charged to `group`. Returns the stall that begins.
+    pub(crate) fn place_in(
+        &self,
+        state: &mut State,
+        new: &NewFolio,
+        group: MemcgId,
+        frame: u32,
+    ) -> Option<Stall> {
         state.engine.count_fault(group, !new.replaced);
         let (id, payer) = (FolioId(frame), Payer::Space(new.owner.space));
         let shadow = lowtide_core::Shadow::from_bits(new.shadow);
@@ -300,7 +310,7 @@ impl Pool {
         if state.engine.margin(MemcgId::ROOT) < self.watermarks.low {
             self.kswapd.notify_one();
         }
-        Some((frame, stall))
+        stall
     }
 
     /// Gives back the frames of a folio that was allocated and not filled.

@@ -16,6 +16,12 @@ pub(crate) struct IoCounters {
 }
 
 impl IoCounters {
+    /// Counts a read that ended well.
+    pub(crate) fn note_read(&self, bytes: u32) {
+        self.reads.fetch_add(1, Relaxed);
+        self.read_bytes.fetch_add(u64::from(bytes), Relaxed);
+    }
+
     pub(crate) fn snapshot(&self) -> IoStat {
         IoStat {
             reads: self.reads.load(Relaxed),
@@ -31,7 +37,7 @@ impl IoCounters {
 /// Transfers between files and frames since the pager was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoStat {
-    /// Reads that ended well.
+    /// Reads that ended well, each of one page or of neighbours that were joined.
     pub reads: u64,
     /// Bytes that they brought.
     pub read_bytes: u64,

@@ -22,7 +22,7 @@
 //!
 //! # Safety
 //!
-//! This file opts in to unsafe code for the three system calls. They get addresses and lengths from
+//! This file opts in to unsafe code for the four system calls. They get addresses and lengths from
 //! requests, whose makers have promised that the memory is there (see `request.rs`).
 #![allow(unsafe_code)]
 
@@ -30,7 +30,7 @@ use std::io;
 use std::os::fd::RawFd;
 
 use super::inject::InjectOp;
-use super::request::{Read, Slice, Write};
+use super::request::{Read, ReadRun, Slice, Write};
 
 /// How often in a row a request may be refused with `EAGAIN` before that becomes its error. A regular
 /// file is not refused at all; the bound keeps a descriptor in non-blocking mode from spinning for ever.
@@ -147,57 +147,54 @@ impl Job for ReadJob {
         if let Some(step) = self.progress.settle(u64::from(self.read.len), &outcome) {
             return step;
         }
-        let moved = self.progress.moved;
-        match outcome {
-            Ok(_) => Step::Done(Ok(moved)),
-            Err(error)
-                if error.raw_os_error() == Some(libc::EINVAL)
-                    && moved > 0
-                    && !(self.read.offset + moved).is_multiple_of(BLOCK) =>
-            {
-                Step::Done(Ok(moved))
-            }
-            Err(error) => Step::Done(Err(error)),
-        }
+        read_ended(self.read.offset, self.progress.moved, outcome)
     }
 }
 
-/// A [`Write`] under way: a cursor over its slices.
+/// What an outcome means that ends a read from `offset` of which so many bytes were moved: the end of the file,
+/// or an error.
+fn read_ended(offset: u64, moved: u64, outcome: io::Result<usize>) -> Step {
+    match outcome {
+        Ok(_) => Step::Done(Ok(moved)),
+        Err(error)
+            if error.raw_os_error() == Some(libc::EINVAL)
+                && moved > 0
+                && !(offset + moved).is_multiple_of(BLOCK) =>
+        {
+            Step::Done(Ok(moved))
+        }
+        Err(error) => Step::Done(Err(error)),
+    }
+}
+
+/// A range of a file and the scattered memory that belongs to it: a cursor over its slices.
 #[derive(Debug)]
-pub(super) struct WriteJob {
+struct Run {
     fd: RawFd,
     offset: u64,
     wanted: u64,
     slices: Vec<Slice>,
-    /// The first slice that is not written completely.
+    /// The first slice that is not transferred completely.
     first: usize,
-    /// Bytes of it that are already written.
+    /// Bytes of it that are already transferred.
     within: usize,
     /// A copy of the next slices, cut to what the next transfer may move; used only after a stop inside a slice.
     cut: Vec<Slice>,
     progress: Progress,
 }
 
-impl WriteJob {
-    /// A write of which nothing has been written.
-    pub(super) fn new(write: Write) -> WriteJob {
-        let mut job = WriteJob {
-            fd: write.fd,
-            offset: write.offset,
-            wanted: write.len(),
-            slices: write.slices,
-            first: 0,
-            within: 0,
-            cut: Vec::new(),
-            progress: Progress::default(),
-        };
-        job.advance(0);
-        job
+impl Run {
+    fn new(fd: RawFd, offset: u64, slices: Vec<Slice>) -> Run {
+        let wanted = slices.iter().map(|slice| slice.len() as u64).sum();
+        let progress = Progress::default();
+        let mut run = Run { fd, offset, wanted, slices, first: 0, within: 0, cut: Vec::new(), progress };
+        run.advance(0);
+        run
     }
 
-    /// The next transfer: the file, the offset in it, and the slices. They stay where they are until the job is told
-    /// an outcome or dropped; moving the job does no harm.
-    pub(super) fn rest(&mut self) -> (RawFd, u64, &[Slice]) {
+    /// The next transfer: the file, the offset in it, and the slices. They stay where they are until the run is told
+    /// an outcome or dropped; moving the run does no harm.
+    fn rest(&mut self) -> (RawFd, u64, &[Slice]) {
         let end = self.slices.len().min(self.first + SLICES_MAX);
         let whole = &self.slices[self.first..end];
         let offset = self.offset + self.progress.moved;
@@ -229,6 +226,65 @@ impl WriteJob {
             self.first += 1;
         }
     }
+
+    /// Takes an outcome as far as reads and writes agree about it.
+    fn settle(&mut self, outcome: &io::Result<usize>) -> Option<Step> {
+        if let Ok(moved) = outcome {
+            self.advance(*moved);
+        }
+        self.progress.settle(self.wanted, outcome)
+    }
+}
+
+/// A [`ReadRun`] under way.
+#[derive(Debug)]
+pub(super) struct ReadRunJob(Run);
+
+impl ReadRunJob {
+    /// A read of which nothing has been read.
+    pub(super) fn new(read: ReadRun) -> ReadRunJob {
+        ReadRunJob(Run::new(read.fd, read.offset, read.slices))
+    }
+
+    /// The next transfer: the file, the offset in it, and the slices, which stay where they are until the
+    /// next [`settle`](Job::settle).
+    pub(super) fn rest(&mut self) -> (RawFd, u64, &[Slice]) {
+        self.0.rest()
+    }
+}
+
+impl Job for ReadRunJob {
+    fn attempt(&mut self) -> io::Result<usize> {
+        let (fd, offset, slices) = self.rest();
+        let (first, count) = (slices.as_ptr(), slices.len());
+        // SAFETY: `Slice` is laid out as `iovec`, `count` of them are alive, and the maker of the request
+        // promised that the memory they name is writable and nobody else's until the request is complete,
+        // which it is not. `count` is at most 1024, so the cast is exact.
+        let moved = unsafe { libc::preadv(fd, first.cast(), count as libc::c_int, offset as libc::off_t) };
+        usize::try_from(moved).map_err(|_| io::Error::last_os_error())
+    }
+
+    fn settle(&mut self, outcome: io::Result<usize>) -> Step {
+        let settled = self.0.settle(&outcome);
+        settled.unwrap_or_else(|| read_ended(self.0.offset, self.0.progress.moved, outcome))
+    }
+}
+
+/// A [`Write`] under way.
+#[derive(Debug)]
+pub(super) struct WriteJob(Run);
+
+impl WriteJob {
+    /// A write of which nothing has been written.
+    pub(super) fn new(write: Write) -> WriteJob {
+        WriteJob(Run::new(write.fd, write.offset, write.slices))
+    }
+
+    /// The next transfer: the file, the offset in it, and the slices, which stay where they are until the
+    /// next [`settle`](Job::settle).
+    pub(super) fn rest(&mut self) -> (RawFd, u64, &[Slice]) {
+        self.0.rest()
+    }
 }
 
 impl Job for WriteJob {
@@ -242,10 +298,7 @@ impl Job for WriteJob {
     }
 
     fn settle(&mut self, outcome: io::Result<usize>) -> Step {
-        if let Ok(moved) = outcome {
-            self.advance(moved);
-        }
-        match (self.progress.settle(self.wanted, &outcome), outcome) {
+        match (self.0.settle(&outcome), outcome) {
             (Some(step), _) => step,
             (None, Err(error)) => Step::Done(Err(error)),
             // Empty slices are skipped, so a transfer always had something to move.
@@ -283,6 +336,8 @@ impl Job for SyncJob {
 pub(super) enum Work {
     /// See [`ReadJob`].
     Read(ReadJob),
+    /// See [`ReadRunJob`].
+    ReadRun(ReadRunJob),
     /// See [`WriteJob`].
     Write(WriteJob),
     /// See [`SyncJob`].
@@ -293,7 +348,7 @@ impl Work {
     /// Which kind, for an injector.
     pub(super) fn op(&self) -> InjectOp {
         match self {
-            Work::Read(_) => InjectOp::Read,
+            Work::Read(_) | Work::ReadRun(_) => InjectOp::Read,
             Work::Write(_) => InjectOp::Write,
             Work::Sync(_) => InjectOp::Sync,
         }
@@ -303,7 +358,7 @@ impl Work {
     pub(super) fn offset(&self) -> u64 {
         match self {
             Work::Read(job) => job.read.offset,
-            Work::Write(job) => job.offset,
+            Work::ReadRun(ReadRunJob(run)) | Work::Write(WriteJob(run)) => run.offset,
             Work::Sync(_) => 0,
         }
     }
@@ -312,7 +367,7 @@ impl Work {
     pub(super) fn wanted(&self) -> u64 {
         match self {
             Work::Read(job) => u64::from(job.read.len),
-            Work::Write(job) => job.wanted,
+            Work::ReadRun(ReadRunJob(run)) | Work::Write(WriteJob(run)) => run.wanted,
             Work::Sync(_) => 0,
         }
     }
@@ -321,7 +376,7 @@ impl Work {
     pub(super) fn shorten(&mut self, limit: u64) {
         match self {
             Work::Read(job) => job.progress.limit = Some(limit),
-            Work::Write(job) => job.progress.limit = Some(limit),
+            Work::ReadRun(ReadRunJob(run)) | Work::Write(WriteJob(run)) => run.progress.limit = Some(limit),
             Work::Sync(_) => {}
         }
     }
@@ -330,7 +385,7 @@ impl Work {
     pub(super) fn was_continued(&self) -> bool {
         match self {
             Work::Read(job) => job.progress.continued,
-            Work::Write(job) => job.progress.continued,
+            Work::ReadRun(ReadRunJob(run)) | Work::Write(WriteJob(run)) => run.progress.continued,
             Work::Sync(_) => false,
         }
     }
@@ -340,6 +395,7 @@ impl Job for Work {
     fn attempt(&mut self) -> io::Result<usize> {
         match self {
             Work::Read(job) => job.attempt(),
+            Work::ReadRun(job) => job.attempt(),
             Work::Write(job) => job.attempt(),
             Work::Sync(job) => job.attempt(),
         }
@@ -348,6 +404,7 @@ impl Job for Work {
     fn settle(&mut self, outcome: io::Result<usize>) -> Step {
         match self {
             Work::Read(job) => job.settle(outcome),
+            Work::ReadRun(job) => job.settle(outcome),
             Work::Write(job) => job.settle(outcome),
             Work::Sync(job) => job.settle(outcome),
         }
@@ -447,11 +504,11 @@ mod tests {
         let slices = [0, 100, 200].map(|at| Slice::new(memory.as_ptr().wrapping_add(at), 100));
         let mut job = write_of(0, &slices);
         let lens = |job: &mut WriteJob| job.rest().2.iter().map(Slice::len).collect::<Vec<_>>();
-        job.progress.limit = Some(150);
+        job.0.progress.limit = Some(150);
         assert_eq!(lens(&mut job), [100, 50, 0]);
         assert!(matches!(job.settle(Ok(150)), Step::Again));
         assert_eq!(lens(&mut job), [50, 100]);
-        assert!(job.progress.continued);
+        assert!(job.0.progress.continued);
 
         let mut job = read_of(0, 4096);
         job.progress.limit = Some(512);

@@ -28,4 +28,4 @@ pub(crate) use choose::Options;
 pub use choose::{IoEngine, UnknownIoEngine};
 pub use inject::{Gate, Inject, InjectOp, Request, Verdict};
 pub(crate) use overlap::{Batch, Writer};
-pub(crate) use request::{Arena, Completion, Read, Slice, Write};
+pub(crate) use request::{Arena, Completion, Read, ReadRun, Slice, Write};

@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 
 use super::backend::Backend;
 use super::inject::{Inject, InjectOp, Request, Start, Verdict, errno};
-use super::job::{ReadJob, SyncJob, Work, WriteJob};
+use super::job::{ReadJob, ReadRunJob, SyncJob, Work, WriteJob};
 use super::psync::PsyncQueue;
-use super::request::{Completion, Read, Write, check_range};
+use super::request::{Completion, Read, ReadRun, Write, check_range};
 use super::uring::UringQueue;
 use crate::fault_sites::FaultSite;
 
@@ -265,7 +265,7 @@ fn end(
 ) {
     if work.was_continued() {
         backend.sites().mark(match work {
-            Work::Read(_) => FaultSite::ShortReadContinued,
+            Work::Read(_) | Work::ReadRun(_) => FaultSite::ShortReadContinued,
             _ => FaultSite::ShortWriteContinued,
         });
     }
@@ -307,6 +307,11 @@ impl<'b> Batch<'b> {
     /// Adds a read. It starts with the next [`submit`](Batch::submit) or [`wait`](Batch::wait).
     pub(crate) fn push(&mut self, read: Read) {
         self.overlap.push(&self.path, read.user, Work::Read(ReadJob::new(read)));
+    }
+
+    /// Adds a read into scattered memory. It is one request like any other.
+    pub(crate) fn push_run(&mut self, read: ReadRun) {
+        self.overlap.push(&self.path, read.user, Work::ReadRun(ReadRunJob::new(read)));
     }
 
     /// Starts as many reads as there is room for, and returns at once. One system call (io_uring).

@@ -7,7 +7,7 @@
 //!
 //! * the memory stays mapped, and the descriptor open, from the making of the request until its
 //!   completion has been returned (or, for the calls that wait, until they return);
-//! * for a [`Read`], nobody else reads or writes that memory in between;
+//! * for a [`Read`] or a [`ReadRun`], nobody else reads or writes that memory in between;
 //! * for a [`Write`], the memory may be read by others. A store to it during the transfer is allowed and
 //!   may or may not reach the file: write-back protects a page before it asks, if that matters to it.
 //!
@@ -61,13 +61,13 @@ impl Read {
     }
 }
 
-/// One piece of memory in a [`Write`]: an address and a length, laid out as the kernel's `iovec`.
+/// One piece of memory in a [`ReadRun`] or a [`Write`]: an address and a length, laid out as the kernel's `iovec`.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Slice(libc::iovec);
 
-// SAFETY: the address is only passed to the kernel, which reads from it; the promise of `Write::new`
-// covers the memory whichever thread does so.
+// SAFETY: the address is only passed to the kernel, which transfers to or from it; the promise of
+// `ReadRun::new` or `Write::new` covers the memory whichever thread does so.
 unsafe impl Send for Slice {}
 
 // SAFETY: as above; a shared `Slice` gives away nothing but two numbers.
@@ -93,6 +93,33 @@ impl Slice {
     /// The slice without its first `count` bytes (`count` at most `len`).
     pub(super) fn tail(&self, count: usize) -> Slice {
         Slice::new(self.0.iov_base.cast::<u8>().wrapping_add(count), self.0.iov_len - count)
+    }
+}
+
+/// One read of a contiguous range of a file into memory anywhere.
+///
+/// The number of slices is not limited, as for a [`Write`].
+#[derive(Debug)]
+pub(crate) struct ReadRun {
+    /// The file, usually opened with `O_DIRECT`.
+    pub(super) fd: RawFd,
+    /// Where in the file the read starts, in bytes.
+    pub(super) offset: u64,
+    /// The memory, in file order.
+    pub(super) slices: Vec<Slice>,
+    /// Given back in the completion. The backend does not look at it.
+    pub(super) user: u64,
+}
+
+impl ReadRun {
+    /// Describes a read at `offset` that fills all `slices`, one after the other.
+    ///
+    /// # Safety
+    ///
+    /// Each slice is writable memory, and it and `fd` stay so until the completion of this request is returned;
+    /// nobody else touches that memory in between.
+    pub(crate) unsafe fn new(fd: RawFd, offset: u64, slices: Vec<Slice>, user: u64) -> ReadRun {
+        ReadRun { fd, offset, slices, user }
     }
 }
 

@@ -29,6 +29,7 @@ scenarios! {
     reads::single_reads_of_every_size
     reads::registered_and_other_memory_hold_the_same_bytes
     reads::a_read_ends_with_the_file
+    reads::a_run_is_read_into_scattered_memory
     reads::a_batch_may_be_deeper_than_its_capacity
     reads::waiting_for_none_only_looks
     reads::errors_are_the_kernels

@@ -22,7 +22,7 @@
 use crate::charge::Payer;
 use crate::deadline::Deadline;
 use crate::hazard;
-use crate::many::pipelines;
+use crate::pipeline::pipelines;
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use crate::sync;

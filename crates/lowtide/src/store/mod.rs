@@ -34,7 +34,7 @@ pub(crate) use balance::DirtiersLeft;
 use crate::error::Error;
 use crate::fault::Access;
 use crate::hazard;
-use crate::many::pipelines;
+use crate::pipeline::pipelines;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::translation::State as EntryState;

@@ -54,6 +54,29 @@ pub(super) fn a_read_ends_with_the_file(engine: IoEngine) {
     }
 }
 
+pub(super) fn a_run_is_read_into_scattered_memory(engine: IoEngine) {
+    const PAGES: usize = 1500;
+    let Some(backend) = open(engine) else { return };
+    let len = PAGES * PAGE - 1000;
+    let (memory, disk) = (Memory::new(PAGES * PAGE), Disk::new(len));
+    for (kind, _, fd) in disk.each() {
+        memory.bytes_mut(0, PAGES * PAGE).fill(0);
+        // More slices than one transfer takes, backwards, and the file ends inside the last.
+        let to: Vec<usize> = (0..PAGES).rev().map(|page| page * PAGE).collect();
+        let mut batch = backend.batch(&anon());
+        batch.push_run(memory.read_run(fd, 0, &to, PAGE, 7));
+        let completions = drain(&mut batch);
+        assert!(
+            matches!(completions[..], [Completion { user: 7, result: Ok(got) }] if got as usize == len),
+            "{kind}: {completions:?}"
+        );
+        for (page, &at) in to.iter().enumerate() {
+            let valid = PAGE.min(len - page * PAGE);
+            assert!(memory.bytes(at, valid) == content((page * PAGE) as u64, valid), "{kind}: page {page}");
+        }
+    }
+}
+
 pub(super) fn a_batch_may_be_deeper_than_its_capacity(engine: IoEngine) {
     const COUNT: usize = 100;
     let Some(backend) = open_with(engine, Options { depth: 4, ..Options::default() }) else { return };

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use tempfile::NamedTempFile;
 
-use super::super::{Arena, Backend, Batch, Completion, IoEngine, Options, Read, Slice, Write};
+use super::super::{Arena, Backend, Batch, Completion, IoEngine, Options, Read, ReadRun, Slice, Write};
 
 pub(super) const PAGE: usize = 4096;
 
@@ -51,6 +51,16 @@ impl Memory {
         assert!(to + len <= self.layout.size());
         // SAFETY: the memory outlives the backend or batch, and the scenario uses disjoint pages.
         unsafe { Read::new(fd, offset, self.at(to), len as u32, user) }
+    }
+
+    /// A read into pieces of this memory: where they begin, and their length.
+    pub(super) fn read_run(&self, fd: RawFd, offset: u64, to: &[usize], len: usize, user: u64) -> ReadRun {
+        let slices = to.iter().map(|&at| {
+            assert!(at + len <= self.layout.size());
+            Slice::new(self.at(at), len)
+        });
+        // SAFETY: the memory outlives the backend or batch, and the scenario uses disjoint pages.
+        unsafe { ReadRun::new(fd, offset, slices.collect(), user) }
     }
 
     /// A write of pieces of this memory: where they begin, and their length.

@@ -39,6 +39,10 @@ impl Task {
     fn entry(&mut self, ring: &Ring) -> Entry {
         match &mut self.work {
             Work::Read(job) => ring.read_entry(&job.rest()),
+            Work::ReadRun(job) => {
+                let (fd, offset, slices) = job.rest();
+                ring.read_run_entry(fd, offset, slices)
+            }
             Work::Write(job) => {
                 let (fd, offset, slices) = job.rest();
                 ring.write_entry(fd, offset, slices)

@@ -109,6 +109,11 @@ impl Ring {
         }
     }
 
+    /// The entry for a vectored read into the slices.
+    pub(super) fn read_run_entry(&self, fd: i32, offset: u64, slices: &[Slice]) -> Entry {
+        opcode::Readv::new(Fd(fd), slices.as_ptr().cast(), slices.len() as u32).offset(offset).build()
+    }
+
     /// The entry for a vectored write of the slices.
     pub(super) fn write_entry(&self, fd: i32, offset: u64, slices: &[Slice]) -> Entry {
         opcode::Writev::new(Fd(fd), slices.as_ptr().cast(), slices.len() as u32).offset(offset).build()

@@ -137,7 +137,13 @@ impl Setup {
         let step = "looking for the read and write operations of io_uring (Linux 5.6)";
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe).map_err(Refusal::at(step))?;
-        let needed = [opcode::Read::CODE, opcode::ReadFixed::CODE, opcode::Writev::CODE, opcode::Fsync::CODE];
+        let needed = [
+            opcode::Read::CODE,
+            opcode::ReadFixed::CODE,
+            opcode::Readv::CODE,
+            opcode::Writev::CODE,
+            opcode::Fsync::CODE,
+        ];
         if needed.iter().all(|&code| probe.is_supported(code)) {
             Ok(())
         } else {

@@ -1,0 +1,441 @@
+//! Reads of one call that overlap: absent neighbours are joined into runs, and several runs are in flight.
+//!
+//! ```text
+//!   claim ──add──► open run ──launch──► frames, one request ──► in flight ──reap──► landing ──► resident, shown
+//!                     │                    └── no room: given up, `refused`          └── failed: each piece by itself
+//!                     └── grows while the next claim is its neighbour
+//! ```
+//!
+//! A device needs about as long for a hundred neighbouring pages as for a few, so joining them is worth more than any
+//! depth. A *run* is one request for pages that follow each other in the file. Each of its *pieces* is one folio, as
+//! if it had been read alone: joining changes how bytes travel and nothing that a policy sees. Frames of a run are
+//! taken under one hold of the pool's lock and put into ascending order, so that neighbours in the file are often
+//! neighbours in memory; what is contiguous there is one element of the request, and a run of one element is a plain
+//! read into registered memory.
+//!
+//! A run that fails is read again piece by piece, because a bad block concerns the page that it is in.
+//!
+//! The thread owns every claim from [`Pipeline::add`] on. While it does, it never waits for anything but its own
+//! reads: not for pages of other threads, not for frames.
+
+use crate::charge::Payer;
+use crate::error::Error;
+use crate::fault::{Access, Claim};
+use crate::hazard;
+use crate::high::Stall;
+use crate::io::{Batch, Completion, Read, ReadRun, Slice};
+use crate::pool::{Pool, State};
+use crate::space::Space;
+use crate::translation::State as EntryState;
+use lowtide_core::MemcgId;
+use std::cell::Cell;
+use std::io;
+
+/// The longest run, in bytes. Longer ones are not faster, and their first page comes later.
+const RUN_BYTES: usize = 512 << 10;
+/// Bytes that one call has in flight. More does not keep any device busier.
+const FLIGHT_BYTES: usize = 16 << 20;
+/// So many bytes that are not submitted are worth a system call.
+const SUBMIT_BYTES: u64 = 128 << 10;
+
+thread_local! {
+    static PIPELINES: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Calls of this thread that may have reads in flight. While there are any, the thread must not wait for a page in other hands.
+pub(crate) fn pipelines() -> u32 {
+    PIPELINES.get()
+}
+
+/// Pages that the caller asked for: `count` neighbours, with as many neighbouring positions in its list.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    index: usize,
+    page: u64,
+    count: u32,
+}
+
+impl Wanted {
+    fn pages(self) -> impl DoubleEndedIterator<Item = (usize, u64)> {
+        (0..self.count).map(move |k| (self.index + k as usize, self.page + u64::from(k)))
+    }
+}
+
+/// One folio of a run.
+#[derive(Debug)]
+struct Piece {
+    claim: Claim,
+    wanted: Wanted,
+    /// Given by [`Pool::frames_for_run`].
+    frame: u32,
+    stall: Option<Stall>,
+}
+
+/// Reads in flight for one call. Dropping it, even in a panic, resolves them all.
+pub(crate) struct Pipeline<'p> {
+    pool: &'p Pool,
+    space: &'p Space,
+    access: Access,
+    batch: Batch<'p>,
+    /// Claimed, and without frames. In page order, without gaps.
+    open: Vec<Piece>,
+    /// Runs in flight, by the number that the completion carries.
+    flying: Vec<Option<Vec<Piece>>>,
+    free: Vec<usize>,
+    /// Room of runs that have ended.
+    spare: Vec<Vec<Piece>>,
+    pages_in_flight: u64,
+    not_submitted: u64,
+    done: Vec<Completion>,
+    /// Pieces that have arrived, the next one last, and the bytes that each has got.
+    landing: Vec<(Piece, io::Result<u32>)>,
+    /// What there were no frames for; the claims are given up.
+    refused: Vec<(usize, u64)>,
+    /// Something was refused while nothing was in flight: only waiting can help.
+    stuck: bool,
+}
+
+impl<'p> Pipeline<'p> {
+    pub(crate) fn new(pool: &'p Pool, space: &'p Space, access: Access) -> Self {
+        let batch = pool.backend.batch(space.path_ref());
+        PIPELINES.set(PIPELINES.get() + 1);
+        Self {
+            pool,
+            space,
+            access,
+            batch,
+            open: Vec::new(),
+            flying: Vec::new(),
+            free: Vec::new(),
+            spare: Vec::new(),
+            pages_in_flight: 0,
+            not_submitted: 0,
+            done: Vec::new(),
+            landing: Vec::new(),
+            refused: Vec::new(),
+            stuck: false,
+        }
+    }
+
+    /// Takes a claim, and sees that it is read. May wait for reads in flight, and show what they brought to `each`:
+    /// position, page, and frame, or no frame if a store has taken the page already.
+    ///
+    /// # Errors
+    /// Of a read that has ended meanwhile.
+    pub(crate) fn add(
+        &mut self,
+        index: usize,
+        page: u64,
+        claim: Claim,
+        each: impl FnMut(usize, u64, Option<u32>),
+    ) -> Result<(), Error> {
+        let joins = self.open.last().is_none_or(|last| last.claim.end() == claim.page)
+            && (self.open_pages() + claim.pages()) << self.pool.page_shift <= self.longest_run();
+        if !self.open.is_empty() && !joins {
+            self.launch();
+        }
+        let wanted = Wanted { index, page, count: 1 };
+        self.open.push(Piece { claim, wanted, frame: 0, stall: None });
+        self.make_room(each)
+    }
+
+    /// Notes that the caller wants another page of the folio that was claimed last. False if the page is not of it.
+    pub(crate) fn extend(&mut self, index: usize, page: u64) -> bool {
+        let Some(Piece { claim, wanted, .. }) = self.open.last_mut() else { return false };
+        let count = u64::from(wanted.count);
+        let follows = page == wanted.page + count && index == wanted.index + count as usize;
+        let extends = follows && page < claim.end();
+        wanted.count += u32::from(extends);
+        extends
+    }
+
+    /// Whether pages could not be had without waiting.
+    pub(crate) fn has_refused(&self) -> bool {
+        !self.refused.is_empty()
+    }
+
+    /// Ends everything, and returns what could not be had, the first page last; and whether only waiting can help.
+    ///
+    /// # Errors
+    /// The first of a read that failed.
+    pub(crate) fn into_refused(
+        mut self,
+        each: impl FnMut(usize, u64, Option<u32>),
+    ) -> Result<(Vec<(usize, u64)>, bool), Error> {
+        self.finish(each)?;
+        let mut refused = std::mem::take(&mut self.refused);
+        refused.sort_unstable_by_key(|&(index, _)| std::cmp::Reverse(index));
+        Ok((refused, self.stuck))
+    }
+
+    /// Launches and resolves everything, or everything up to the first error.
+    fn finish(&mut self, mut each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
+        self.launch();
+        while self.runs_in_flight() > 0 || !self.landing.is_empty() {
+            self.reap(self.runs_in_flight(), &mut each)?;
+        }
+        Ok(())
+    }
+
+    fn open_pages(&self) -> u64 {
+        self.open.last().map_or(0, |last| last.claim.end() - self.open[0].claim.page)
+    }
+
+    /// Bytes of a run: in a small arena less, so that it does not take a large part of it at once.
+    fn longest_run(&self) -> u64 {
+        RUN_BYTES.min(self.pool.arena_bytes() / 8) as u64
+    }
+
+    /// Runs that are not resolved: with the device, or arrived and not yet looked at.
+    fn runs_in_flight(&self) -> usize {
+        self.flying.len() - self.free.len()
+    }
+
+    /// Reads to wait for at a time: waking for each costs more than it brings.
+    fn quarter(&self) -> usize {
+        (self.batch.capacity().min(self.runs_in_flight()) / 4).max(1)
+    }
+
+    /// Waits until another run may be launched.
+    fn make_room(&mut self, mut each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
+        let capacity = self.batch.capacity();
+        let most = (FLIGHT_BYTES.min(self.pool.arena_bytes() / 4) >> self.pool.page_shift).max(capacity);
+        while self.runs_in_flight() >= capacity || self.pages_in_flight >= most as u64 {
+            self.reap(self.quarter(), &mut each)?;
+        }
+        Ok(())
+    }
+
+    /// Requests the open run, as far as there are frames, and gives up the rest.
+    fn launch(&mut self) {
+        while !self.open.is_empty() {
+            let (pool, space) = (self.pool, self.space);
+            let placed = pool.frames_for_run(space, &mut self.open, self.access, &mut self.refused);
+            if placed == 0 {
+                self.stuck = self.runs_in_flight() == 0;
+                for piece in self.open.drain(..) {
+                    pool.abandon(space, &piece.claim, &Ok(()));
+                    self.refused.extend(piece.wanted.pages());
+                }
+            } else {
+                let mut rest = self.spare.pop().unwrap_or_default();
+                rest.extend(self.open.drain(placed..));
+                let run = std::mem::replace(&mut self.open, rest);
+                self.push(run);
+            }
+        }
+    }
+
+    /// Hands a run to the device.
+    fn push(&mut self, run: Vec<Piece>) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.flying.push(None);
+            self.flying.len() - 1
+        });
+        let pages: u64 = run.iter().map(|piece| piece.claim.pages()).sum();
+        self.request(&run, slot as u64);
+        self.flying[slot] = Some(run);
+        self.pages_in_flight += pages;
+        self.not_submitted += pages << self.pool.page_shift;
+        if self.not_submitted >= SUBMIT_BYTES
+            || self.runs_in_flight().is_multiple_of((self.batch.capacity() / 4).max(1))
+        {
+            // The device begins while this thread prepares more.
+            self.batch.submit();
+            self.not_submitted = 0;
+        }
+    }
+
+    fn request(&mut self, run: &[Piece], user: u64) {
+        let (pool, shift) = (self.pool, self.pool.page_shift);
+        let offset = run[0].claim.page << shift;
+        let fd = self.space.backing.read_fd();
+        let behind = |piece: &Piece| piece.frame + piece.claim.pages() as u32;
+        if run.windows(2).all(|pair| behind(&pair[0]) == pair[1].frame) {
+            let len = behind(&run[run.len() - 1]) - run[0].frame;
+            // SAFETY: the frames are this thread's until their claims are resolved: they are charged, no translation leads to them, and the
+            // pipeline resolves the claims only after the completion. The pool keeps arena and, through its space, descriptor alive.
+            #[expect(unsafe_code, reason = "the promise about the frames is given where they are taken")]
+            let read = unsafe { Read::new(fd, offset, pool.frame_ptr(run[0].frame), len << shift, user) };
+            return self.batch.push(read);
+        }
+        let slices = run.chunk_by(|piece, next| behind(piece) == next.frame).map(|together| {
+            let frames = behind(&together[together.len() - 1]) - together[0].frame;
+            Slice::new(pool.frame_ptr(together[0].frame), (frames as usize) << shift)
+        });
+        // SAFETY: as above, for each slice.
+        #[expect(unsafe_code, reason = "the promise about the frames is given where they are taken")]
+        let read = unsafe { ReadRun::new(fd, offset, slices.collect(), user) };
+        self.batch.push_run(read);
+    }
+
+    /// Waits for at least `min` reads and resolves all that have ended, showing the pages while they are held.
+    fn reap(&mut self, min: usize, mut each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
+        self.batch.wait(min, &mut self.done);
+        self.not_submitted = 0;
+        let mut first_error = self.land(&mut each);
+        while let Some(completion) = self.done.pop() {
+            let slot = completion.user as usize;
+            let Some(run) = self.flying[slot].take() else { continue };
+            self.free.push(slot);
+            self.pages_in_flight -= run.iter().map(|piece| piece.claim.pages()).sum::<u64>();
+            self.arrived(run, completion.result);
+            let landed = self.land(&mut each);
+            first_error = first_error.and(landed);
+        }
+        first_error
+    }
+
+    /// Says what each piece of a run has got, or asks for each by itself if the run failed.
+    fn arrived(&mut self, mut run: Vec<Piece>, result: io::Result<u32>) {
+        match result {
+            Err(_) if run.len() > 1 => {
+                for piece in run {
+                    self.push(vec![piece]);
+                }
+            }
+            Err(error) => {
+                self.landing.extend(run.pop().map(|piece| (piece, Err(error))));
+                self.spare.push(run);
+            }
+            Ok(got) => {
+                self.pool.io.note_read(got);
+                let mut before =
+                    run.iter().map(|piece| piece.claim.pages()).sum::<u64>() << self.pool.page_shift;
+                while let Some(piece) = run.pop() {
+                    let bytes = piece.claim.pages() << self.pool.page_shift;
+                    before -= bytes;
+                    let got = u64::from(got).saturating_sub(before).min(bytes);
+                    self.landing.push((piece, Ok(got as u32)));
+                }
+                self.spare.push(run);
+            }
+        }
+    }
+
+    /// Resolves what has arrived, and shows it.
+    fn land(&mut self, mut each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
+        let (pool, space) = (self.pool, self.space);
+        let young = pool.young_faults && self.access == Access::Mapped;
+        let mut first_error = Ok(());
+        while let Some((piece, got)) = self.landing.pop() {
+            // Held before it is published, so that it is still there when the caller looks. One page of a folio holds all of it.
+            let held = hazard::hold(space.table.entry(piece.wanted.page).address());
+            let resolved = pool.resolve(space, &piece.claim, piece.frame, got, young);
+            pool.stall_ends(piece.stall, piece.claim.pages() << pool.page_shift);
+            match resolved {
+                Ok(()) => {
+                    for (index, page) in piece.wanted.pages() {
+                        let entry = space.table.entry(page);
+                        let own = (page != piece.wanted.page).then(|| hazard::hold(entry.address()));
+                        // A store may have come first; then the page is put off like any other in hand.
+                        let frame = match entry.load() {
+                            EntryState::Resident { frame, .. } => Some(frame),
+                            _ => None,
+                        };
+                        each(index, page, frame);
+                        drop(own);
+                    }
+                }
+                Err(e) => first_error = first_error.and(Err(e)),
+            }
+            drop(held);
+        }
+        first_error
+    }
+}
+
+impl Drop for Pipeline<'_> {
+    fn drop(&mut self) {
+        // After a panic in the caller's closure, or an error: what is in flight is resolved, what is not is given up.
+        for piece in self.open.drain(..) {
+            self.pool.abandon(self.space, &piece.claim, &Ok(()));
+        }
+        while self.runs_in_flight() > 0 || !self.landing.is_empty() {
+            // Errors were reported, or the caller is gone.
+            drop(self.reap(self.runs_in_flight(), |_, _, _| ()));
+        }
+        PIPELINES.set(PIPELINES.get() - 1);
+    }
+}
+
+impl Pool {
+    /// Takes frames for the pieces of a run, without waiting, for as many from the first on as there is room for. Returns their number.
+    ///
+    /// A large folio for which there is no contiguous room becomes a single page, alone in its run; further pages that were
+    /// wanted of it go to `refused`.
+    fn frames_for_run(
+        &self,
+        space: &Space,
+        mut run: &mut [Piece],
+        access: Access,
+        refused: &mut Vec<(usize, u64)>,
+    ) -> usize {
+        let mut state = self.lock();
+        let mut placed = 0;
+        while placed < run.len() {
+            let result;
+            (state, result) =
+                self.charge(state, Payer::Space(space.id), run[placed].claim.pages(), access.task(), false);
+            let got = match result {
+                Ok(group) => self.place_pieces(&mut state, space, &mut run[placed..], access, group),
+                Err(_) => 0,
+            };
+            placed += got;
+            if got > 0 {
+                continue;
+            }
+            if placed > 0 || run[0].claim.order == 0 || space.is_closed() {
+                break;
+            }
+            let piece = &mut run[0];
+            self.shrink_claim(space, piece.wanted.page, &mut piece.claim);
+            refused.extend(piece.wanted.pages().skip(1));
+            piece.wanted.count = 1;
+            // What follows is not its neighbour any more.
+            run = &mut run[..1];
+        }
+        placed
+    }
+
+    /// Places the first piece, which is charged, and if it is a single page those behind it that have room as things are. Returns how many. If it is
+    /// none, the charge was given back.
+    fn place_pieces(
+        &self,
+        state: &mut State,
+        space: &Space,
+        pieces: &mut [Piece],
+        access: Access,
+        group: MemcgId,
+    ) -> usize {
+        let mut singles = 1;
+        let single = |piece: Option<&Piece>| piece.is_some_and(|piece| piece.claim.order == 0);
+        while single(pieces.first())
+            && single(pieces.get(singles))
+            && !space.is_closed()
+            && let Some(over_high) = state.engine.charge_if_room(group, 1, access.task())
+        {
+            if over_high > 0 {
+                self.owe(Payer::Space(space.id), over_high);
+            }
+            singles += 1;
+        }
+        if singles == 1 {
+            let new = pieces[0].claim.new_folio(space, access);
+            let Some((frame, stall)) = self.place(state, space, &new, group) else { return 0 };
+            (pieces[0].frame, pieces[0].stall) = (frame, stall);
+            return 1;
+        }
+        // The lowest frame for the first page: what was evicted together is often contiguous.
+        let mut frames: Vec<u32> = (0..singles).map_while(|_| state.frames.alloc(0)).collect();
+        frames.sort_unstable();
+        if frames.len() < singles {
+            state.engine.uncharge(group, (singles - frames.len()) as u64);
+        }
+        for (piece, &frame) in pieces.iter_mut().zip(&frames) {
+            piece.frame = frame;
+            piece.stall = self.place_in(state, &piece.claim.new_folio(space, access), group, frame);
+        }
+        frames.len()
+    }
+}
