@@ -10,13 +10,16 @@
 //! | some bytes | go on after them | go on after them |
 //! | 0 bytes | done: the file ends here | error `WriteZero`: the device takes nothing |
 //! | `EINTR` | again | again |
-//! | `EAGAIN` | again, at most [`REFUSALS_MAX`] times in a row | the same |
+//! | `EAGAIN`, `ECANCELED` | again, at most [`REFUSALS_MAX`] times in a row | the same |
 //! | `EINVAL` when going on off the block grid | done: the file ends here | error |
 //! | another error | error | error |
 //!
 //! The odd one: a direct read stops off the block grid only at the end of a file whose size is no multiple
 //! of the block. Going on from there is then not aligned, which some file systems refuse before they
 //! notice that nothing is left to read.
+//!
+//! Nothing here cancels a request. The kernel does so by itself when a signal arrives while it needs another thread
+//! for io_uring; then nothing of the request was done.
 //!
 //! A sync has no bytes: it is repeated after `EINTR`, and anything else ends it.
 //!
@@ -32,7 +35,7 @@ use std::os::fd::RawFd;
 use super::inject::InjectOp;
 use super::request::{Read, ReadRun, Slice, Write};
 
-/// How often in a row a request may be refused with `EAGAIN` before that becomes its error. A regular
+/// How often in a row a request may be refused with `EAGAIN`, or cancelled, before that becomes its error. A regular
 /// file is not refused at all; the bound keeps a descriptor in non-blocking mode from spinning for ever.
 pub(super) const REFUSALS_MAX: u32 = 64;
 
@@ -97,7 +100,10 @@ impl Progress {
                 Some(Step::Again)
             }
             Err(error) if error.raw_os_error() == Some(libc::EINTR) => Some(Step::Again),
-            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && self.refusals < REFUSALS_MAX => {
+            Err(error)
+                if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ECANCELED))
+                    && self.refusals < REFUSALS_MAX =>
+            {
                 self.refusals += 1;
                 std::thread::yield_now();
                 Some(Step::Again)
@@ -457,7 +463,7 @@ mod tests {
     fn refusals_end_after_a_while_and_progress_forgives_them() {
         let mut job = read_of(0, 8192);
         for _ in 0..REFUSALS_MAX {
-            assert!(matches!(job.settle(errno(libc::EAGAIN)), Step::Again));
+            assert!(matches!(job.settle(errno(libc::ECANCELED)), Step::Again));
         }
         assert!(matches!(job.settle(Ok(4096)), Step::Again));
         for _ in 0..REFUSALS_MAX {
