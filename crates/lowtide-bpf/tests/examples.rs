@@ -16,7 +16,7 @@ const FEATURES: &[u8] = include_bytes!("programs/features.bpf.o");
 
 const NSEC: u64 = 1_000_000_000;
 
-/// The kernel's penalty for overage, in ticks, before the clamp (`memcg.md` §6.3).
+/// The kernel's penalty for overage, in ticks, before the clamp (`docs/kernel/memcg.md` §6.3).
 fn overage_ticks(usage: u64, high: u64, pages: u64, hz: u64) -> u64 {
     if usage <= high {
         return 0;

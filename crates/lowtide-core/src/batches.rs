@@ -1,4 +1,4 @@
-//! Per-CPU batches of list operations (`reclaim.md` §0, 5.1).
+//! Per-CPU batches of list operations (`docs/kernel/reclaim.md` §0, 5.1).
 //!
 //! A new folio does not enter its list at once: it waits, with up to thirty others, until the batch is full or
 //! somebody scans the lruvec. *Where* it enters is decided then, so flags that were set in between count. Activations and

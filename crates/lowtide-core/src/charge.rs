@@ -1,6 +1,6 @@
 //! Charging: taking pages from a budget, and what to do when there are none.
 //!
-//! [`Charge`] is the charge path of `memcg.md` §2.2 as a value: the driver asks it what to do next, does
+//! [`Charge`] is the charge path of `docs/kernel/memcg.md` §2.2 as a value: the driver asks it what to do next, does
 //! that, and reports back. It tries the stock, then a batch, then just what is needed. The group that is full is reclaimed, which may be an ancestor of the one that
 //! pays. A charge retries for free as long as reclaim makes progress; without progress it survives one draining of
 //! stocks and sixteen retries, which belong to the charge and are not refilled. Reclaim that finds nothing
@@ -265,20 +265,20 @@ mod tests {
         assert_eq!(patience(1, |_| 0), 18);
     }
 
-    /// `reclaim.md` §9, 35: progress of any size is enough for a small charge, not for a large one.
+    /// `docs/kernel/reclaim.md` §9, 35: progress of any size is enough for a small charge, not for a large one.
     #[test]
     fn progress_costs_no_retry_up_to_eight_pages() {
         assert_eq!(patience(8, |_| 1), 1000);
         assert_eq!(patience(9, |_| 1), 18);
     }
 
-    /// `reclaim.md` §9, 47: retries belong to the charge and are not refilled by progress in between.
+    /// `docs/kernel/reclaim.md` §9, 47: retries belong to the charge and are not refilled by progress in between.
     #[test]
     fn progress_does_not_refill_the_retries() {
         assert_eq!(patience(1, |n| u64::from(n % 2)), 35, "18 fruitless ones among 17 fruitful");
     }
 
-    /// `reclaim.md` §7.2.
+    /// `docs/kernel/reclaim.md` §7.2.
     #[test]
     fn a_budget_that_was_lowered_admits_nobody_until_usage_has_come_down() {
         let mut engine = filled(Policy::MGLRU, 64, LruType::File);

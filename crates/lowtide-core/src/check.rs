@@ -1,4 +1,4 @@
-//! `validate()`: recounts everything from scratch and compares it with the incremental counters (`reclaim.md` §10).
+//! `validate()`: recounts everything from scratch and compares it with the incremental counters (`docs/kernel/reclaim.md` §10).
 
 use crate::batches::Batches;
 use crate::dirty::Figures;
@@ -40,7 +40,7 @@ impl Engine {
         same("charged slots of swap", cached + swap.swapped_out, self.memcgs[MemcgId::ROOT].swap.usage)
     }
 
-    /// Usage is what children use plus what is charged here; what children claim of protection is what they publish (`memcg.md` §16, 1 and 3).
+    /// Usage is what children use plus what is charged here; what children claim of protection is what they publish (`docs/kernel/memcg.md` §16, 1 and 3).
     fn validate_counter(&self, slot: MemcgSlot) -> Result<(), String> {
         let group = &self.memcgs[slot];
         let root = group.parent.is_none();

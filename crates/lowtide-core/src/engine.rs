@@ -73,7 +73,7 @@ pub(crate) fn check_budget(pages: u64, frames: u32) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The window of generations of one group (`reclaim.md` §2.1).
+/// The window of generations of one group (`docs/kernel/reclaim.md` §2.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sequences {
     /// The youngest generation, common to both types.
@@ -144,7 +144,7 @@ impl Engine {
     }
 
     /// The root is the memory of a whole machine rather than a group with a limit: the multi-gen LRU then reclaims it group by group in the order of
-    /// the memcg LRU, and neither sleeps for congestion (`reclaim.md` §2.11, 4.4). To be said before there are other groups.
+    /// the memcg LRU, and neither sleeps for congestion (`docs/kernel/reclaim.md` §2.11, 4.4). To be said before there are other groups.
     ///
     /// # Panics
     /// When there are other groups.

@@ -11,7 +11,7 @@
 //! | below low, below min | when reclaim comes to the group | protected or not |
 //! | proactive | at the driver's interval | pages to reclaim |
 //!
-//! Equal snapshots and equal state of the program give equal answers: nothing here reads a clock. Source: `memcg.md` §15.4.
+//! Equal snapshots and equal state of the program give equal answers: nothing here reads a clock. Source: `docs/kernel/memcg.md` §15.4.
 
 use std::fmt;
 

@@ -27,7 +27,7 @@
 //!        └── reclaimed pages ───────┴─► Done
 //! ```
 //!
-//! The facts about Linux that all this follows are cited as `reclaim.md` with a section number.
+//! The facts about Linux that all this follows are cited as `docs/kernel/reclaim.md` with a section number.
 #![forbid(unsafe_code)]
 
 mod batches;

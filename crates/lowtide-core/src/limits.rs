@@ -1,4 +1,4 @@
-//! Every constant of reclaim, with unit and source (`reclaim.md` §0), and the relations between them.
+//! Every constant of reclaim, with unit and source (`docs/kernel/reclaim.md` §0), and the relations between them.
 
 /// The youngest generations of a type that are never evictable.
 pub const MIN_NR_GENS: u64 = 2;
@@ -38,7 +38,7 @@ pub const BLOOM_BITS: usize = 1 << 15;
 pub const MIN_REFAULTS: u64 = 64;
 /// Nanoseconds: CONGESTED and NOPROGRESS naps, one scheduler tick at 250 Hz.
 pub const TICK_NS: u64 = 4_000_000;
-/// Nanoseconds between two publications of group statistics (`reclaim.md` §5.6). Drivers call
+/// Nanoseconds between two publications of group statistics (`docs/kernel/reclaim.md` §5.6). Drivers call
 /// [`Engine::publish`](crate::Engine::publish) at this interval.
 pub const PUBLISH_INTERVAL_NS: u64 = 2_000_000_000;
 /// Pages: swap below which the multi-gen LRU leaves anonymous memory alone.

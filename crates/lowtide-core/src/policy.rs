@@ -2,7 +2,7 @@
 //!
 //! Three policies are built in: `mglru` (Linux 7.3), `mglru-7.1` (before the reclaim-loop series) and `lru`
 //! (the classical active and inactive lists, as of 7.3). The two multi-gen policies differ by exactly the switches
-//! below, one for each patch of the series (`reclaim.md` §3.5) and one for each later change. A
+//! below, one for each patch of the series (`docs/kernel/reclaim.md` §3.5) and one for each later change. A
 //! policy's name may be followed by any number of `+SWITCH` and `-SWITCH`:
 //!
 //! ```

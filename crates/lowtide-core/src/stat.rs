@@ -1,4 +1,4 @@
-//! Counters, under the kernel's names and in its units (`reclaim.md` §8).
+//! Counters, under the kernel's names and in its units (`docs/kernel/reclaim.md` §8).
 //!
 //! Events count base pages, except `pgfault`, `pgmajfault` and `workingset_nodereclaim`, which count occurrences.
 //! State items are computed when asked for. [`MemoryStat`] is one consistent snapshot; its `Display` (`text.rs`) is the text of
@@ -37,7 +37,7 @@ events! {
     workingset_refault_anon,
     /// File pages that came back after they had been evicted.
     workingset_refault_file,
-    /// Refaults recent enough to go among the active (see the sheet for each LRU's rule).
+    /// Refaults recent enough to go among the active (each kind of lists has its rule).
     workingset_activate_anon,
     /// Refaults recent enough to go among the active.
     workingset_activate_file,
@@ -144,7 +144,7 @@ impl Events {
     }
 }
 
-/// The lines of `memory.events` (`memcg.md` §13).
+/// The lines of `memory.events` (`docs/kernel/memcg.md` §13).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemcgEvents {
     /// Visits of reclaim although the group was below `low`.
@@ -166,7 +166,7 @@ pub struct MemoryStat {
     pub current: u64,
     /// Limit in pages.
     pub max: u64,
-    /// Anonymous pages that are mapped. Those in the swap cache only are in neither `anon` nor `file` (`reclaim.md` §9, 55).
+    /// Anonymous pages that are mapped. Those in the swap cache only are in neither `anon` nor `file` (`docs/kernel/reclaim.md` §9, 55).
     pub anon: u64,
     /// File pages.
     pub file: u64,

@@ -13,7 +13,7 @@
 //!                                        slot kept: if nobody stores to it, the next eviction writes nothing
 //! ```
 //!
-//! Three things give up the slot of a folio that is mapped again, and none does while it is being written (facts sheet on faults, A7 step 5, C3):
+//! Three things give up the slot of a folio that is mapped again, and none does while it is being written (`docs/kernel/fault-and-writeback.md` A7, C3):
 //!
 //! * the fault that maps it is a store;
 //! * the device is synchronous, so that keeping a second copy saves nothing;
@@ -34,7 +34,7 @@
 //! | drops a page that is not | [`Engine::free_swap`] |
 //!
 //! Slots are counted in base pages, and a folio has one for each of its pages. In every state *free* + *held by folios* + *swapped out* is
-//! the size of swap; [`Engine::validate`] checks it. Source: `reclaim.md` §2.2, 4.1, 7.5; faults and writeback, A7, C2, C3, C8.
+//! the size of swap; [`Engine::validate`] checks it. Source: `docs/kernel/reclaim.md` §2.2, 4.1, 7.5; faults and writeback, A7, C2, C3, C8.
 
 use crate::engine::Engine;
 use crate::folio::Flags;
@@ -77,7 +77,7 @@ pub(crate) struct SwapFacts {
 }
 
 impl SwapFacts {
-    /// So much of swap is used that slots are worth more than the writes they may save (`reclaim.md` §7.5).
+    /// So much of swap is used that slots are worth more than the writes they may save (`docs/kernel/reclaim.md` §7.5).
     pub(crate) const fn full(&self) -> bool {
         self.free_pages * 2 < self.total_pages
     }

@@ -1,4 +1,4 @@
-//! The texts of `memory.stat` and `memory.events`, with every key that the kernel prints, in its order (`memcg.md` §12.2, 13).
+//! The texts of `memory.stat` and `memory.events`, with every key that the kernel prints, in its order (`docs/kernel/memcg.md` §12.2, 13).
 //!
 //! Readers look keys up by name, and some expect keys to be there. So what cannot exist here is printed as 0: kernel memory, network buffers, NUMA, compressed
 //! swap, and pages that a processor's page tables map (`file_mapped`; views reach pages through translations). Sizes are in bytes.
@@ -140,7 +140,7 @@ mod tests {
     use crate::testing::filled;
     use crate::units::{LruType, MemcgId};
 
-    /// `memcg.md` §12.2 without `hugetlb`.
+    /// `docs/kernel/memcg.md` §12.2 without `hugetlb`.
     #[test]
     fn memory_stat_has_seventy_one_keys_once_each() {
         let text = MemoryStat::default().to_string();

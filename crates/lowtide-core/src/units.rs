@@ -99,7 +99,7 @@ impl Owner {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TableKey(pub u64);
 
-/// The two kinds of memory that reclaim balances against each other (`reclaim.md` §0).
+/// The two kinds of memory that reclaim balances against each other (`docs/kernel/reclaim.md` §0).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(usize)]
 pub enum LruType {
@@ -127,7 +127,7 @@ pub struct Task {
     /// Which per-CPU batches the task uses. A driver that runs the engine behind one lock may use 0.
     pub cpu: u16,
     /// The access that brings the folio in goes through a mapping whose accessed bits count
-    /// ("in LRU fault", `reclaim.md` §1.3). False for access through a descriptor.
+    /// ("in LRU fault", `docs/kernel/reclaim.md` §1.3). False for access through a descriptor.
     pub in_lru_fault: bool,
 }
 

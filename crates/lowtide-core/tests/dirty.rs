@@ -1,6 +1,6 @@
 //! Writers are held back so that dirty data neither takes over memory nor lets the device idle: closed loops in virtual time.
 //!
-//! Numbers of invariants are those of `fault-and-writeback.md`, section D. That no pause is above 200 ms (12) is asserted by the rig, in every test.
+//! Numbers of invariants are those of `docs/kernel/fault-and-writeback.md`, section D. That no pause is above 200 ms (12) is asserted by the rig, in every test.
 
 mod disk;
 

@@ -1,4 +1,4 @@
-//! The checklist of `reclaim.md` §9: each point is a test, here or elsewhere, or a sentence on why there is nothing to test.
+//! The checklist of `docs/kernel/reclaim.md` §9: each point is a test, here or elsewhere, or a sentence on why there is nothing to test.
 //!
 //! | point | tested by, or why not |
 //! |---|---|
@@ -162,7 +162,7 @@ fn anonymous_memory_without_swap_does_not_stop_aging() {
 
 // Budgets and batches.
 
-/// I15, I17, and the numbers of `reclaim.md` §3.2: with 16,000 pages the passes take 3, 7, 15, 31.
+/// I15, I17, and the numbers of `docs/kernel/reclaim.md` §3.2: with 16,000 pages the passes take 3, 7, 15, 31.
 #[test]
 fn budgets_are_shifted_and_never_rounded_up() {
     for policy in ["mglru", "mglru-7.1"] {

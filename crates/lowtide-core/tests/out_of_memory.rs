@@ -1,4 +1,4 @@
-//! The two premature out-of-memory kills of Linux 7.1, and their end (`reclaim.md` §4.5 and 4.6; I25, I26).
+//! The two premature out-of-memory kills of Linux 7.1, and their end (`docs/kernel/reclaim.md` §4.5 and 4.6; I25, I26).
 //!
 //! *Aging*: one thread ages; until it publishes the new generation, every other reclaimer finds "aging is needed" and "somebody is at
 //! it", and leaves with nothing done. Sixteen retries later the charge has failed, with all of memory clean and cold.

@@ -1,5 +1,5 @@
 //! What tasks pay for being over a limit, on a real tree: the handler's events and delays to the tick, attribution of stalls, programs.
-//! (`memcg.md` §6, 7, 8, 15; the laws themselves are tested where they are.)
+//! (`docs/kernel/memcg.md` §6, 7, 8, 15; the laws themselves are tested where they are.)
 
 mod forest;
 
@@ -296,7 +296,7 @@ fn a_program_may_give_protection_up() {
     assert!(f.resident(group) < 256);
 }
 
-/// `reclaim.md` §2.11: on a machine, global reclaim goes from group to group.
+/// `docs/kernel/reclaim.md` §2.11: on a machine, global reclaim goes from group to group.
 #[test]
 fn a_machine_short_of_memory_takes_from_all_groups() {
     for policy in [Policy::MGLRU, Policy::MGLRU_7_1, Policy::LRU] {

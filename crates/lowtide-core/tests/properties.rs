@@ -3,7 +3,7 @@
 //! The model knows which folios are in memory and what was done to them (dirty, under writeback, locked, unevictable, young). Two reclaims
 //! may be in progress at any time, stopped at any step; their answers to the engine (locked, young, pinned, raced) are arbitrary as long
 //! as they are honest. Pages of the heap have contents, which must be what was stored last whenever a page comes back from swap. After every
-//! operation the engine recounts itself ([`Engine::validate`]) and is compared with the model. The invariants of `reclaim.md` §10, and where
+//! operation the engine recounts itself ([`Engine::validate`]) and is compared with the model. The invariants of `docs/kernel/reclaim.md` §10, and where
 //! they are checked:
 //!
 //! | | checked | | checked |

@@ -1,4 +1,4 @@
-//! What reclaim does about dirty pages and those being written: the table of `reclaim.md` §4.4, row by row, and the counters that show it.
+//! What reclaim does about dirty pages and those being written: the table of `docs/kernel/reclaim.md` §4.4, row by row, and the counters that show it.
 //!
 //! | row | tested by |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! What a user of swap relies on: nothing is lost, slots are neither leaked nor wasted, and pages come back the way the kernel's do.
 //!
-//! Source: `reclaim.md` §2.2, 2.3, 4.1, 7.5; the sheet on faults, A7 and C3. The same promises under random operations: `properties.rs`; on a whole
+//! Source: `docs/kernel/reclaim.md` §2.2, 2.3, 4.1, 7.5; `docs/kernel/fault-and-writeback.md` A7 and C3. The same promises under random operations: `properties.rs`; on a whole
 //! machine: `swap.rs` of lowtide-sim.
 
 mod desk;
@@ -143,7 +143,7 @@ fn a_failed_write_keeps_the_page_and_is_tried_again() {
     }
 }
 
-/// `reclaim.md` §9, 22: it is counted as writeback, but nobody is woken or sleeps for it.
+/// `docs/kernel/reclaim.md` §9, 22: it is counted as writeback, but nobody is woken or sleeps for it.
 #[test]
 fn writes_to_swap_are_no_congestion() {
     for policy in POLICIES {
@@ -218,7 +218,7 @@ fn when_swap_is_more_than_half_full_slots_are_given_up() {
     }
 }
 
-/// `reclaim.md` §2.3: the table of placements.
+/// `docs/kernel/reclaim.md` §2.3: the table of placements.
 #[test]
 fn pages_from_swap_are_placed_one_generation_older_since_7_2() {
     for (policy, back) in [("mglru-7.1", 2), ("mglru", 3)] {

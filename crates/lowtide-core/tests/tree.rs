@@ -1,4 +1,4 @@
-//! The tree of groups: charging, protection, fairness, removal; every claim by name, with its section in `memcg.md`.
+//! The tree of groups: charging, protection, fairness, removal; every claim by name, with its section in `docs/kernel/memcg.md`.
 
 mod forest;
 

@@ -1,4 +1,4 @@
-//! Random trees, charges, limits, moves and removals, with reclaims kept in the middle: `memcg.md` §16, 1-8, 14, 18.
+//! Random trees, charges, limits, moves and removals, with reclaims kept in the middle: `docs/kernel/memcg.md` §16, 1-8, 14, 18.
 //!
 //! After every operation the engine recounts itself: usage is what children use and what is charged here, claims are what children publish, stocks
 //! are within bounds, usage is at most `max` (or falling). What is checked here beside that: a charge that fails changes nothing, effective protection is
@@ -206,7 +206,7 @@ impl World {
                 assert_eq!(scanned, 0, "{g:?} has {setting} of {} protected", before[n]);
             }
             // Only of those that were visited is the protection that of this reclaim. A parent that is protected beyond what it uses passes
-            // the excess on, so the sheet's "never more than usage" holds below one that is not.
+            // the excess on, so the rule "never more than usage" holds below one that is not.
             if scanned > 0 && g != target && !child_of_target {
                 let parent = engine.parent(g).unwrap();
                 let (parent_min, parent_low) = engine.effective(parent);

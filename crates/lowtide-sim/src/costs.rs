@@ -21,7 +21,7 @@
 //!
 //! ## How far to trust them
 //!
-//! Each number has its source: a section of `workloads.md` with that sheet's own word for it (*measured*, *derived* from published figures,
+//! Each number has its source: a section of `docs/kernel/workloads.md` with that page's own word for it (*measured*, *derived* from published figures,
 //! *assumed*), or the word *guess*, which means the usual order of magnitude of a server at 2.5 GHz and no more. What the guesses
 //! must add up to is known better than each of them: the sums in the tests of this file are the anchors. A result
 //! that changes its sign when a guess is doubled is no result; `[costs]` in a machine's file changes any of them.
@@ -132,11 +132,11 @@ macro_rules! costs {
 costs! {
     // Accesses.
 
-    /// One load or store of a mapped page that the caches do not hold. `workloads.md` §0.4, assumed.
+    /// One load or store of a mapped page that the caches do not hold. `docs/kernel/workloads.md` §0.4, assumed.
     touch_ns: 100,
-    /// The same where the neighbour was touched before, so that the hardware has fetched ahead. `workloads.md` §0.4, assumed.
+    /// The same where the neighbour was touched before, so that the hardware has fetched ahead. `docs/kernel/workloads.md` §0.4, assumed.
     touch_sequential_ns: 30,
-    /// Copy of one page between user memory and the cache. `workloads.md` §0.4, assumed.
+    /// Copy of one page between user memory and the cache. `docs/kernel/workloads.md` §0.4, assumed.
     copy_page_ns: 250,
     /// Into a system call and out of it, with finding the open file. Guess.
     syscall_ns: 200,
@@ -148,12 +148,12 @@ costs! {
     // Faults.
 
     /// A fault that maps one page which is there: exception, VMA, walk to the entry, setting it, return. Guess, so that a first touch
-    /// of anonymous memory adds up to 2,100 (`workloads.md` §0.4, measured).
+    /// of anonymous memory adds up to 2,100 (`docs/kernel/workloads.md` §0.4, measured).
     minor_fault_ns: 1_000,
-    /// A whole fault that maps up to 16 cached pages, in place of `minor_fault_ns`. `workloads.md` §0.4, assumed.
+    /// A whole fault that maps up to 16 cached pages, in place of `minor_fault_ns`. `docs/kernel/workloads.md` §0.4, assumed.
     fault_around_ns: 1_500,
     /// What a fault that must read pays on top of `minor_fault_ns`: deciding the window, dropping the lock, the second attempt. Guess, so that
-    /// a miss of fio on a ramdisk adds up (`workloads.md` §6, derived).
+    /// a miss of fio on a ramdisk adds up (`docs/kernel/workloads.md` §6, derived).
     major_fault_cpu_ns: 1_500,
     /// Taking one page from the allocator's per-CPU list. Guess.
     alloc_page_ns: 200,
@@ -169,7 +169,7 @@ costs! {
     /// Making or removing one mapping, apart from its pages: time under the mmap_lock held for writing. Guess.
     mmap_ns: 1_500,
     /// Dropping one translation of a range that goes as a whole (munmap, exit). Measured on a virtual machine with two
-    /// cores, for a large batch; `workloads.md` §9 derives 37 to 73.
+    /// cores, for a large batch; `docs/kernel/workloads.md` §9 derives 37 to 73.
     zap_ns: 57,
 
     // Reclaim.
@@ -215,9 +215,9 @@ costs! {
     swap_slot_ns: 150,
     /// Finding that a page holds nothing but zeros, which takes the place of compressing it: a page is read. Guess.
     find_zeros_ns: 150,
-    /// Compressing one page for zram (lzo-rle class). `workloads.md` §0.4, assumed.
+    /// Compressing one page for zram (lzo-rle class). `docs/kernel/workloads.md` §0.4, assumed.
     compress_ns: 2_500,
-    /// Decompressing one page of zram. `workloads.md` §0.4, assumed.
+    /// Decompressing one page of zram. `docs/kernel/workloads.md` §0.4, assumed.
     decompress_ns: 1_000,
 
     // The scheduler.
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
     use crate::spec::DeviceSpec;
 
-    /// `workloads.md` §0.4, measured: system time by minor faults of 626 compiler runs.
+    /// `docs/kernel/workloads.md` §0.4, measured: system time by minor faults of 626 compiler runs.
     #[test]
     fn a_first_touch_of_anonymous_memory_costs_what_was_measured() {
         let costs = Costs::default();
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(sum, 2_100);
     }
 
-    /// `workloads.md` §6, derived: 8.5 to 9 µs with 16 jobs, of which an unknown part is waiting for locks.
+    /// `docs/kernel/workloads.md` §6, derived: 8.5 to 9 µs with 16 jobs, of which an unknown part is waiting for locks.
     #[test]
     fn a_miss_on_a_ramdisk_costs_most_of_what_fio_shows() {
         let costs = Costs::default();
@@ -266,7 +266,7 @@ mod tests {
         assert!((7_500..=9_000).contains(&sum), "{sum} ns");
     }
 
-    /// `workloads.md` §9: munmap of 4,096 mapped pages takes 150 to 300 µs.
+    /// `docs/kernel/workloads.md` §9: munmap of 4,096 mapped pages takes 150 to 300 µs.
     #[test]
     fn unmapping_sixteen_mebibytes_costs_what_the_retry_storm_shows() {
         let costs = Costs::default();

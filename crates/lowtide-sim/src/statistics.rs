@@ -1,6 +1,6 @@
 //! Statistics of equal workers: how much each did, and how evenly.
 //!
-//! The formulas are those of `workloads.md` §0.5, which reproduce what was published from its parts: the sample standard deviation, a 95 %
+//! The formulas are those of `docs/kernel/workloads.md` §0.5, which reproduce what was published from its parts: the sample standard deviation, a 95 %
 //! confidence interval of the mean by Student's t, and Jain's index of fairness.
 
 /// What a number of workers did. Of no workers everything is 0.
@@ -84,7 +84,7 @@ mod tests {
         assert!((a - b).abs() <= by, "{a} is not {b}");
     }
 
-    /// `workloads.md` §0.5: s = 119.1 gives ±29.7, mean 1278.6, Jain 0.99153 (published 0.991530, [1248.8, 1308.4]).
+    /// `docs/kernel/workloads.md` §0.5: s = 119.1 gives ±29.7, mean 1278.6, Jain 0.99153 (published 0.991530, [1248.8, 1308.4]).
     #[test]
     fn the_published_spread_follows_from_its_parts() {
         // 64 workers in two groups, as far from the mean as the published deviation wants, in thousandths of a request.

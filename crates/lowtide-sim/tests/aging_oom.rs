@@ -1,5 +1,5 @@
 //! Promise: the aging OOM of Linux 7.1 happens on the simulated machine, from a seed, with gigabytes (here: a proportionate part) of clean pages at
-//! hand; and neither the series nor the classical lists have it (`workloads.md` §3d, `reclaim.md` §4.5).
+//! hand; and neither the series nor the classical lists have it (`docs/kernel/workloads.md` §3d, `docs/kernel/reclaim.md` §4.5).
 //!
 //! At a hundred-and-twenty-eighth of the published size, so that it is short. What is seen at larger sizes and over many seeds is what
 //! `lowtide sim file-anon-mix` is for.

@@ -1,5 +1,5 @@
 //! Promise: the throttling OOM of Linux 7.1 happens on the simulated machine with every page of the group dirty or being written, and neither
-//! the series nor the classical lists have it (`workloads.md` §4d, `reclaim.md` §4.6).
+//! the series nor the classical lists have it (`docs/kernel/workloads.md` §4d, `docs/kernel/reclaim.md` §4.6).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

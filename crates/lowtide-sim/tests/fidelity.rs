@@ -8,7 +8,7 @@
 //! timer that nobody controls. So a case is run at several capacities within ±32 pages, each with another phase, and the *median*
 //! is compared with the kernel's (`table/mod.rs`).
 //!
-//! A third is whether the task is switched out while an aging walks, so that a second aging right after it walks as well. `reclaim.md` §2.5
+//! A third is whether the task is switched out while an aging walks, so that a second aging right after it walks as well. `docs/kernel/reclaim.md` §2.5
 //! takes that for the rule, and section C does so for each case but `af60`, of which it says nothing; so there every other run goes without.
 //!
 //! The ordinary test runs five capacities. The whole table of `docs/design/fidelity.md`, seventeen of them, is printed by

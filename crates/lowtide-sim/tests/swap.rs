@@ -29,7 +29,7 @@ fn all(machine: &mut Plain, kind: OpKind, space: SpaceId) -> Result<(), PlayErro
     (0..600).try_for_each(|page| machine.access(kind, space, page).map(drop))
 }
 
-/// `reclaim.md` §9, 54: an anonymous-only group lives as long as writes end while it reclaims.
+/// `docs/kernel/reclaim.md` §9, 54: an anonymous-only group lives as long as writes end while it reclaims.
 #[test]
 fn a_heap_larger_than_memory_lives_in_swap() {
     for (policy, swap) in policies().flat_map(|policy| both(600).map(|swap| (policy, swap))) {

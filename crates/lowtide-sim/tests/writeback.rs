@@ -1,5 +1,5 @@
 //! Promise: on the simulated machine dirty pages are written when they should be (in the background, by age), and a writer is held back so that it goes as fast as its
-//! device, in pauses that are short (`fault-and-writeback.md` B5-B10, D 11, 12).
+//! device, in pauses that are short (`docs/kernel/fault-and-writeback.md` B5-B10, D 11, 12).
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 

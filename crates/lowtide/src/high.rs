@@ -17,7 +17,7 @@
 //! thread are one stall, not many. Threads that wait for somebody else's read, and pages that the root's budget evicted, are not followed: that would cost every
 //! miss two holds of the lock. Nor does a pager know what threads do between its calls, so *full* pressure equals *some*.
 //!
-//! Source: `memcg.md` §6, 7, 8, 14.
+//! Source: `docs/kernel/memcg.md` §6, 7, 8, 14.
 
 use crate::charge::Payer;
 use crate::deadline::Deadline;

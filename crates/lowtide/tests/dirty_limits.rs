@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const PAGE: u64 = 4096;
-/// No pause is longer (`fault-and-writeback.md` B8).
+/// No pause is longer (`docs/kernel/fault-and-writeback.md` B8).
 const LONGEST_NS: u64 = 200_000_000;
 
 /// Writes of files whose names begin with `slow` start so much later.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const PAGE: u64 = 4096;
 
-/// `memcg.md` §12.2, without `hugetlb`.
+/// `docs/kernel/memcg.md` §12.2, without `hugetlb`.
 const STAT_KEYS: &str = "anon file kernel kernel_stack pagetables sec_pagetables percpu sock vmalloc shmem zswap zswapped zswap_incomp \
     file_mapped file_dirty file_writeback swapcached anon_thp file_thp shmem_thp inactive_anon active_anon inactive_file active_file \
     unevictable slab_reclaimable slab_unreclaimable slab workingset_refault_anon workingset_refault_file workingset_activate_anon \

@@ -17,7 +17,7 @@ use super::error::BenchError;
 use super::write::Writing;
 use crate::span::Span;
 
-/// How long each write takes in `dd-oom`, as in the published reproducer (`fault-and-writeback.md` B12).
+/// How long each write takes in `dd-oom`, as in the published reproducer (`docs/kernel/fault-and-writeback.md` B12).
 const OOM_DELAY: Duration = Duration::from_secs(1);
 
 /// A kind of request.

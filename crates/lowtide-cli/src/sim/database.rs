@@ -25,9 +25,9 @@ use crate::table::thousands;
 
 /// The machine of the published evaluation.
 const MACHINE: &str = "xeon-96t";
-/// Its budget: a group of 10 GiB (`workloads.md` §1(b)).
+/// Its budget: a group of 10 GiB (`docs/kernel/workloads.md` §1(b)).
 const MAX_BYTES: u64 = 10 << 30;
-/// Bytes of data for each record (`workloads.md` §1(b)): leaves of 32 KiB hold 27.
+/// Bytes of data for each record (`docs/kernel/workloads.md` §1(b)): leaves of 32 KiB hold 27.
 const RECORD_BYTES: u64 = (32 << 10) / 27;
 
 /// One run, decided.

@@ -1,7 +1,7 @@
 //! `lowtide sim file-anon-mix`: the aging OOM of the published series, at its full size or a part of it.
 //!
 //! At a part of the size every pass over memory takes as long as over all of it: the machine is slower by the same factor, and pauses, threads and
-//! processors stay as they are (T-mode, `workloads.md` §0.3). Threads must not become fewer, as the outcome hangs on how many
+//! processors stay as they are (T-mode, `docs/kernel/workloads.md` §0.3). Threads must not become fewer, as the outcome hangs on how many
 //! reclaim while one of them ages. A kill is a result: the row says so, and its counters are those of that moment.
 
 use std::sync::atomic::AtomicU64;
@@ -25,7 +25,7 @@ use crate::progress::{Patient, Unit};
 /// The machine of the published runs: files on a ramdisk.
 const MACHINE: &str = "ramdisk";
 /// The part of the published size when nothing is said: a minute or two for each policy. What is smaller than 256 MiB measures the constants of
-/// reclaim more than its policy (`workloads.md` §0.3).
+/// reclaim more than its policy (`docs/kernel/workloads.md` §0.3).
 const SCALE: f64 = 1.0 / 64.0;
 
 /// One run, decided.

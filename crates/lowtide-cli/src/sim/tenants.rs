@@ -1,7 +1,7 @@
 //! `lowtide sim tenants`: many programs of equal demand on one machine without enough memory.
 //!
 //! At a scale below 1 each page stands for many: memory, swap and buffers shrink, what a page costs grows by as much, and the numbers of workers, CPUs and
-//! seconds stay (`workloads.md` §0.3, T-mode). So requests take as long as at full size and fall into the same buckets.
+//! seconds stay (`docs/kernel/workloads.md` §0.3, T-mode). So requests take as long as at full size and fall into the same buckets.
 
 use std::sync::atomic::AtomicU64;
 
@@ -24,7 +24,7 @@ use crate::progress::{Patient, Unit};
 
 /// The machine of the published evaluation.
 const MACHINE: &str = "xeon-96t";
-/// Swap, as a multiple of memory, where the machine has none of its own: 256 GiB of zram on 128 GiB (`workloads.md` §2(b)).
+/// Swap, as a multiple of memory, where the machine has none of its own: 256 GiB of zram on 128 GiB (`docs/kernel/workloads.md` §2(b)).
 const SWAP_TIMES: u64 = 2;
 /// What is simulated of the published experiment if nothing is said, so that three policies take a few minutes.
 const SCALE: f64 = 1.0 / 16.0;

@@ -2,7 +2,7 @@
 //!
 //! A folio may be dirty and under writeback at once: it was stored to while it was being written. Then it counts as both. Truncation takes back that a page is dirty, but
 //! not that it became dirty; a failed write makes pages dirty *again*, which is no dirtying and no page
-//! written, so a device that fails looks slow to the estimators, as it is. Source: B2; end of writeback: `reclaim.md` §4.2.
+//! written, so a device that fails looks slow to the estimators, as it is. Source: B2; end of writeback: `docs/kernel/reclaim.md` §4.2.
 
 use super::MS;
 use crate::engine::Engine;
@@ -54,7 +54,7 @@ impl Engine {
         true
     }
 
-    /// The write ended (`reclaim.md` §4.2). A folio that reclaim was waiting for moves to the eviction end, unless it is dirty
+    /// The write ended (`docs/kernel/reclaim.md` §4.2). A folio that reclaim was waiting for moves to the eviction end, unless it is dirty
     /// again or isolated at the moment. After a failed write (`written` false) the folio is dirty as before: it is not dropped and
     /// not forgotten.
     ///

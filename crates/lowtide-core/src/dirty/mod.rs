@@ -26,7 +26,7 @@
 //! | runs a flusher that wakes or goes to sleep | [`Engine::set_writing`](crate::Engine::set_writing) |
 //! | runs a flusher that has nothing to do | [`Engine::flusher_work`](crate::Engine::flusher_work), and sleeps until [`Engine::next_flush`](crate::Engine::next_flush) |
 //!
-//! | file | concept | sheet |
+//! | file | concept | section |
 //! |---|---|---|
 //! | `limits.rs` | settings: shares of memory, ages | B1 |
 //! | `accounting.rs` | dirty, under writeback, written: counting pages and events | B2 |
@@ -44,7 +44,7 @@
 //! nanoseconds; the formulas work in milliseconds, as a kernel with 1000 ticks a second does.
 //!
 //! Left out: devices with limits of their own (strict limits, minimum and maximum shares), shortcuts for real-time tasks, and files that two groups write
-//! (a space belongs to one group). Source: `fault-and-writeback.md` part B; `B5` and the like in this folder are its sections.
+//! (a space belongs to one group). Source: `docs/kernel/fault-and-writeback.md` part B; `B5` and the like in this folder are its sections.
 
 mod accounting;
 mod balance;

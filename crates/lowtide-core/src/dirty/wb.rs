@@ -261,7 +261,7 @@ impl Engine {
         Some((device, self.slot_of_space(space)?))
     }
 
-    /// Recounts what groups have on devices (`fault-and-writeback.md` D, 8).
+    /// Recounts what groups have on devices (`docs/kernel/fault-and-writeback.md` D, 8).
     pub(crate) fn validate_devices(&self) -> Result<(), String> {
         let mut recounted: BTreeMap<(MemcgSlot, DeviceId), [u64; 2]> = BTreeMap::new();
         for (_, f) in self.folios.iter().filter(|(_, f)| f.lru_type() == LruType::File) {

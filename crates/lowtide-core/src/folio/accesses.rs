@@ -13,7 +13,7 @@
 use crate::units::FolioId;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// More accesses than this in a row have no further effect (`reclaim.md` §1.2).
+/// More accesses than this in a row have no further effect (`docs/kernel/reclaim.md` §1.2).
 const SATURATED: u8 = 5;
 /// Classical lists: no access has an effect until the engine says otherwise.
 const SETTLED: u8 = 0xff;

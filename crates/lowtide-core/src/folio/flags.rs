@@ -1,4 +1,4 @@
-//! The flag word of a folio, and what is derived from it (`reclaim.md` §1.1).
+//! The flag word of a folio, and what is derived from it (`docs/kernel/reclaim.md` §1.1).
 //!
 //! ```text
 //!  31   22  21   20   19   18   17 16  15..13  12  11  10   9    8   7   6   5   4   3   2   1   0
@@ -137,7 +137,7 @@ impl Flags {
         self.set_refs_field(0);
     }
 
-    /// One access through the descriptor, multi-gen rules (`reclaim.md` §1.2).
+    /// One access through the descriptor, multi-gen rules (`docs/kernel/reclaim.md` §1.2).
     #[inline]
     pub(crate) fn mark_accessed(&mut self) {
         if self.contains(Self::MLOCKED) {
@@ -158,7 +158,7 @@ impl Flags {
 mod tests {
     use super::*;
 
-    /// The table of `reclaim.md` §1.2.
+    /// The table of `docs/kernel/reclaim.md` §1.2.
     #[test]
     fn accesses_climb_the_tiers_and_stop_at_the_fifth() {
         let mut f = Flags::HEAD;

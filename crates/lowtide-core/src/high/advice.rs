@@ -7,7 +7,7 @@
 //! All sums are halved every five minutes, so that a phase that is over does not ask for memory for ever. An event costs O(1).
 //!
 //! It is an upper estimate: the distance counts evictions, and a page that was evicted twice in between counts twice, and a bucket stands for its upper end (but never more
-//! than the longest distance that was seen). Random access over little more than fits exaggerates most. Source: `memcg.md` §8.8.
+//! than the longest distance that was seen). Random access over little more than fits exaggerates most. Source: `docs/kernel/memcg.md` §8.8.
 
 /// Nanoseconds after which what was seen counts half.
 const HALVING_NS: u64 = 300_000_000_000;
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(missing.suggest(777, 0), 777);
     }
 
-    /// `memcg.md` §8.8.
+    /// `docs/kernel/memcg.md` §8.8.
     #[test]
     fn an_old_phase_is_outweighed_and_then_forgotten() {
         let mut missing = MissingMemory::default();

@@ -23,7 +23,7 @@
 //! A program that is attached to the group is asked once, when the built-in policy has decided; [`apply`] is the only place where its answer becomes a
 //! delay. A delay that it asks for is slept even if it is short.
 //!
-//! The roots of trees have no limits: `levels` go from the task's group up to the last one below the root. Source: `memcg.md` §6.2, 6.4, 7.1, 8.5, 16 (9-12).
+//! The roots of trees have no limits: `levels` go from the task's group up to the last one below the root. Source: `docs/kernel/memcg.md` §6.2, 6.4, 7.1, 8.5, 16 (9-12).
 
 use super::{NS_PER_SEC, overage, recency};
 use crate::hooks::{DELAY_MAX_NS, ThrottleAnswer};

@@ -9,7 +9,7 @@
 //! values. The kernel computes in 64 bits and wraps beyond an overage of about 128 times `high`; here the result saturates, which the clamp of two
 //! seconds hides in all but contrived cases.
 //!
-//! Source: `memcg.md` §6.3, 17.
+//! Source: `docs/kernel/memcg.md` §6.3, 17.
 
 use super::NS_PER_SEC;
 
@@ -83,7 +83,7 @@ mod tests {
         penalty(overage(HIGH * percent / 100, HIGH), 0, pages, hz)
     }
 
-    /// `memcg.md` §6.3, the table.
+    /// `docs/kernel/memcg.md` §6.3, the table.
     #[test]
     fn the_published_table_holds_to_the_tick() {
         let table = [
@@ -104,7 +104,7 @@ mod tests {
         }
     }
 
-    /// `memcg.md` §6.3: the row at 110 % by pages charged, before the clamp.
+    /// `docs/kernel/memcg.md` §6.3: the row at 110 % by pages charged, before the clamp.
     #[test]
     fn the_delay_is_proportional_to_what_the_task_charged() {
         let over = overage(HIGH * 110 / 100, HIGH);
@@ -114,7 +114,7 @@ mod tests {
         }
     }
 
-    /// `memcg.md` §6.3: the kernel's product wraps to 7,858,176 here.
+    /// `docs/kernel/memcg.md` §6.3: the kernel's product wraps to 7,858,176 here.
     #[test]
     fn an_absurd_overage_saturates_instead_of_wrapping() {
         assert_eq!(delay(overage(130, 0), 64, 1000), 1_081_600_000);
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(penalty(overage(u64::MAX, 0), overage(u64::MAX, 1), u64::MAX, 1000), 2000);
     }
 
-    /// `memcg.md` §17.
+    /// `docs/kernel/memcg.md` §17.
     #[test]
     fn high_is_breached_only_above_it_and_the_clamp_is_on_the_sum() {
         assert_eq!(overage(HIGH, HIGH), 0);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     proptest! {
-        /// `memcg.md` §16, invariant 9.
+        /// `docs/kernel/memcg.md` §16, invariant 9.
         #[test]
         fn the_penalty_grows_with_usage_and_pages_and_falls_with_high(
             usage in 0u64..1 << 40, more in 0u64..1 << 40, high in 0u64..1 << 40, pages in 0u64..100_000, hz in 1u64..2000,

@@ -11,7 +11,7 @@
 //! because the whole pool was short are nobody's fault: the root is not a level that tasks pay for.
 //!
 //! The policy of the task's own group decides how it pays; programs ([`LimitHooks`](crate::hooks::LimitHooks)) are inherited from the nearest ancestor that has one.
-//! Source: `memcg.md` §6, 7.1, 8.
+//! Source: `docs/kernel/memcg.md` §6, 7.1, 8.
 
 use super::advice::MissingMemory;
 use super::handler::{HighPolicy, HighStep, LevelView, OverLimit, SleepCause, TaskFacts};

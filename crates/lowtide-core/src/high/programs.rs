@@ -1,7 +1,7 @@
 //! Asking the programs that are attached to groups: what they are shown, and how far their answers go.
 //!
 //! A group without a program has that of its nearest ancestor. A program that is asked about protection can spare a group or give it up, but not make a charge
-//! fail that could succeed: what it calls protected is treated as best effort, and is taken before a reclaim returns with nothing. Source: `memcg.md` §15.
+//! fail that could succeed: what it calls protected is treated as best effort, and is taken before a reclaim returns with nothing. Source: `docs/kernel/memcg.md` §15.
 
 use super::Payer;
 use super::handler::{Delays, TaskFacts};

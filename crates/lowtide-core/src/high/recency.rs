@@ -6,7 +6,7 @@
 //! refaults a second and a hundred thousand look alike; the group is measured, but each task pays.
 //!
 //! What else the patch does with a penalty (no retry of reclaim, no rule of ten milliseconds) is in `handler.rs`.
-//! Source: `memcg.md` §7.1, 7.3.
+//! Source: `docs/kernel/memcg.md` §7.1, 7.3.
 
 use super::overage::ns_to_ticks;
 
@@ -39,7 +39,7 @@ mod tests {
         ticks_to_ns(penalty(since_ms * MS, hz), hz) / MS
     }
 
-    /// `memcg.md` §7.1.
+    /// `docs/kernel/memcg.md` §7.1.
     #[test]
     fn the_published_values_hold_at_a_thousand_ticks_a_second() {
         let rows = [
@@ -59,7 +59,7 @@ mod tests {
         }
     }
 
-    /// `memcg.md` §7.3: the fault of the units, by hand: 25 / 250 ticks of 4 ms and 10 / 100 ticks of 10 ms.
+    /// `docs/kernel/memcg.md` §7.3: the fault of the units, by hand: 25 / 250 ticks of 4 ms and 10 / 100 ticks of 10 ms.
     #[test]
     fn the_same_recency_costs_more_with_fewer_ticks_a_second() {
         assert_eq!([1000, 250, 100].map(|hz| penalties_ms(100, hz)), [10, 40, 100]);

@@ -20,7 +20,7 @@
 //! compute this is a contraction (with `m` tasks that compute `T` for each stall `s`, the slope at the fixed point is `(T/s) / (m/β')`, positive, and below 1 whenever
 //! there is something to throttle).
 //!
-//! # Where it departs from `memcg.md` §8, and why
+//! # Where it departs from `docs/kernel/memcg.md` §8, and why
 //!
 //! * **The price is not `(ρ − β)/β`** (§8.4). That is a proportional law: with the loop closed, one thrashing task has `ρ = 1/(1 + k)`, and the law settles at `ρ = √β`, 32 %
 //!   of the device for a target of 10 %; sixteen tasks settle where `k_max` is, at more than the whole device.
@@ -44,7 +44,7 @@
 //! of tasks; with 64 that thrash all the time, the device is at a quarter instead of a tenth (`closed_loop.rs` in the tests has the small world behind these figures).
 //!
 //! Nothing here depends on ticks, on the number of handlings, or on how a group's work is split among tasks. Time is the driver's.
-//! Source: `memcg.md` §8, 16 (16).
+//! Source: `docs/kernel/memcg.md` §8, 16 (16).
 
 use super::decay::{Decayed, HalfLife};
 use crate::hooks::DELAY_MAX_NS;

@@ -7,7 +7,7 @@
 //! also looks around: the neighbours in the same table are checked at once, because finding one young entry makes
 //! others likely and one visit of a table is cheaper than many.
 //!
-//! Source: `reclaim.md` §1.2, 1.3, 2.6.
+//! Source: `docs/kernel/reclaim.md` §1.2, 1.3, 2.6.
 
 use super::Locked;
 use super::generation::slot;
@@ -193,7 +193,7 @@ mod tests {
         (0..3).map(|_| (lru.set_refs(F, exec), lru.folios[F].flags.contains(Flags::WORKINGSET))).collect()
     }
 
-    /// `reclaim.md` §1.3b and §9, 45: in 7.1 the second sighting reaches the workingset, since 7.2 the third.
+    /// `docs/kernel/reclaim.md` §1.3b and §9, 45: in 7.1 the second sighting reaches the workingset, since 7.2 the third.
     #[test]
     fn the_evictor_promotes_at_the_second_sighting() {
         assert_eq!(sightings(Policy::MGLRU_7_1, false), [(false, false), (true, true), (true, true)]);
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(sightings(Policy::MGLRU, true)[0], (true, true));
     }
 
-    /// `reclaim.md` §1.3a and §9, 7, 53: the walk moves a folio at the second sighting, to the youngest generation, and for good into
+    /// `docs/kernel/reclaim.md` §1.3a and §9, 7, 53: the walk moves a folio at the second sighting, to the youngest generation, and for good into
     /// the last tier.
     #[test]
     fn the_walk_promotes_in_two_steps() {

@@ -11,7 +11,7 @@
 //! All jobs for the same `seq` share one cursor over the spaces, so concurrent agers take different spaces. The one that
 //! runs off the end has finished the walk and opens the new generation; all others get *false*, even though aging is in progress
 //! and they helped. What a reclaimer makes of that answer is the difference between the aging OOM of Linux
-//! 7.1 and its fix (`reclaim.md` §4.5). Source: `reclaim.md` §2.5.
+//! 7.1 and its fix (`docs/kernel/reclaim.md` §4.5). Source: `docs/kernel/reclaim.md` §2.5.
 
 use super::Locked;
 use super::bloom::Filters;
@@ -54,7 +54,7 @@ impl WalkState {
         self.spaces.push(WalkSpace { id, fresh: true, idle: false });
     }
 
-    /// A walk leaves out a space in which nobody has run since it was walked last (`reclaim.md` §2.5).
+    /// A walk leaves out a space in which nobody has run since it was walked last (`docs/kernel/reclaim.md` §2.5).
     pub(crate) fn set_idle(&mut self, id: SpaceId, idle: bool) {
         if let Some(space) = self.spaces.iter_mut().find(|s| s.id == id) {
             space.idle = idle;
@@ -136,7 +136,7 @@ impl AgeJob {
         lv.gens.max_seq != self.seq || lv.walk.seq >= self.seq
     }
 
-    /// Whether the walk should visit memory of a type: not what may not be evicted (`reclaim.md` §2.5). It does no harm to
+    /// Whether the walk should visit memory of a type: not what may not be evicted (`docs/kernel/reclaim.md` §2.5). It does no harm to
     /// visit it all the same.
     #[must_use]
     pub fn visits(&self, engine: &mut Engine, t: LruType) -> bool {

@@ -1,4 +1,4 @@
-//! Bloom filters over tables of translations (`reclaim.md` §2.5).
+//! Bloom filters over tables of translations (`docs/kernel/reclaim.md` §2.5).
 //!
 //! An aging walk records the tables in which it found enough young entries; the next walk visits only those. Look-around at
 //! eviction adds what it happens to see. Two filters alternate: walk `seq` tests filter `seq mod 2`

@@ -3,11 +3,11 @@
 //! New folios enter at the head of the inactive list and leave at its tail, unless a second access moves them to
 //! the active list. The active list gives folios back when the inactive one is low, or when refaults say that the workingset changes.
 //!
-//! What reclaim sees of sizes is a *published* copy, up to two seconds old (`reclaim.md` §5.6). That is no detail: with
+//! What reclaim sees of sizes is a *published* copy, up to two seconds old (`docs/kernel/reclaim.md` §5.6). That is no detail: with
 //! exact counters nearly every invocation would find "the workingset changes" and deactivate. The driver's timer calls
 //! [`Engine::publish`](crate::Engine::publish); list lengths used as scan counts are exact.
 //!
-//! Source: `reclaim.md` §5.1, 5.4, 5.6.
+//! Source: `docs/kernel/reclaim.md` §5.1, 5.4, 5.6.
 
 use super::Locked;
 use crate::folio::{Flags, FolioTable, ListHead};
@@ -22,7 +22,7 @@ pub(crate) struct ClassicalLists {
     activations_seen: [u64; 2],
 }
 
-/// What readers of group statistics see (`reclaim.md` §5.6).
+/// What readers of group statistics see (`docs/kernel/reclaim.md` §5.6).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Published {
     size: [[u64; 2]; 2],
@@ -112,7 +112,7 @@ impl Locked<'_> {
         self.accesses.settle(id, settled);
     }
 
-    /// One access through the descriptor (`reclaim.md` §1.2). Returns whether to enter the activation batch.
+    /// One access through the descriptor (`docs/kernel/reclaim.md` §1.2). Returns whether to enter the activation batch.
     pub(super) fn mark_accessed_classical(&mut self, id: FolioId) -> bool {
         let pages = self.folios[id].pages();
         let flags = &mut self.folios[id].flags;
@@ -139,7 +139,7 @@ impl Locked<'_> {
     }
 
     /// An isolated folio goes back to the head of its list. One put back active moves the nonresident age
-    /// (`reclaim.md` §5.4).
+    /// (`docs/kernel/reclaim.md` §5.4).
     pub(crate) fn put_back_classical(&mut self, id: FolioId) {
         let (flags, pages) = (self.folios[id].flags, self.folios[id].pages());
         self.lv.isolated -= pages;
@@ -170,7 +170,7 @@ impl Locked<'_> {
         taken
     }
 
-    /// Whether the inactive list of a type should grow (`reclaim.md` §5.1), by published sizes.
+    /// Whether the inactive list of a type should grow (`docs/kernel/reclaim.md` §5.1), by published sizes.
     pub(crate) fn inactive_is_low(&self, t: LruType, page_bytes: u64) -> bool {
         let p = self.levels.published(self.slot);
         let gib = ((p.inactive(t) + p.active(t)) * page_bytes) >> 30;
@@ -207,7 +207,7 @@ mod tests {
     use crate::testing::filled;
     use crate::units::MemcgId;
 
-    /// `reclaim.md` §9, 38: strict, by published sizes, with the integer root of ten times the gibibytes.
+    /// `docs/kernel/reclaim.md` §9, 38: strict, by published sizes, with the integer root of ten times the gibibytes.
     #[test]
     fn the_inactive_list_is_low_by_a_ratio_that_grows_with_memory() {
         const MIB: u64 = 1 << 20;

@@ -5,7 +5,7 @@
 //! quarter of the lists.
 //!
 //! Until 7.2 the events were added as they happened; since 7.3 reclaim pulls *published* counters when it prepares a
-//! pass, so costs move in steps of two seconds. Source: `reclaim.md` §5.2 step 1, 5.3.
+//! pass, so costs move in steps of two seconds. Source: `docs/kernel/reclaim.md` §5.2 step 1, 5.3.
 
 use super::Locked;
 use crate::limits::{DEF_PRIORITY, MAX_SWAPPINESS, SWAP_CLUSTER_MAX, SWAPPINESS_ANON_ONLY};
@@ -39,7 +39,7 @@ pub(crate) enum Balance {
     },
 }
 
-/// What one pass over the classical lists has decided beforehand (`reclaim.md` §5.2).
+/// What one pass over the classical lists has decided beforehand (`docs/kernel/reclaim.md` §5.2).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Preparation {
     pub(crate) may_deactivate: [bool; 2],
@@ -136,7 +136,7 @@ impl Locked<'_> {
     }
 }
 
-/// Pages to scan of each list, by type and activity, of what is not protected of it. No small number is rounded up (`reclaim.md` §5.3).
+/// Pages to scan of each list, by type and activity, of what is not protected of it. No small number is rounded up (`docs/kernel/reclaim.md` §5.3).
 pub(crate) fn scan_targets(sizes: [[u64; 2]; 2], priority: u32, balance: Balance) -> [[u64; 2]; 2] {
     debug_assert!(priority <= DEF_PRIORITY);
     LruType::ALL.map(|t| {
@@ -159,7 +159,7 @@ mod tests {
     use crate::testing::filled;
     use crate::units::MemcgId;
 
-    /// `reclaim.md` §9, 40: events halve once since they are small, a pull halves until the costs fit.
+    /// `docs/kernel/reclaim.md` §9, 40: events halve once since they are small, a pull halves until the costs fit.
     #[test]
     fn costs_decay_once_an_event_or_until_they_fit() {
         let event_driven: Policy = "lru-cost".parse().unwrap();

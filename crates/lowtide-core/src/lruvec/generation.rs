@@ -18,7 +18,7 @@
 //! A type that may not be evicted is *pinned*: when it fills the ring, its oldest list becomes its youngest as it is, promoted folios
 //! included. Once the type may be evicted again, a generation may therefore be retired, its list being empty, that folios on younger lists still
 //! name. Such *strays* count as inactive; whoever of the evictor or a new generation in that slot comes first takes them in.
-//! Source: `reclaim.md` §2.1, 2.3, 2.4, 2.5, 2.7.
+//! Source: `docs/kernel/reclaim.md` §2.1, 2.3, 2.4, 2.5, 2.7.
 
 use super::Locked;
 use crate::folio::{Flags, FolioTable, ListHead};
@@ -106,7 +106,7 @@ impl Locked<'_> {
         self.lv.gens.recount(t, pages, from, to);
     }
 
-    /// The placement rule (`reclaim.md` §2.3): how many generations from the young end, 1 the youngest.
+    /// The placement rule (`docs/kernel/reclaim.md` §2.3): how many generations from the young end, 1 the youngest.
     fn depth(&self, flags: Flags, tail: bool) -> u64 {
         let workingset = u64::from(flags.contains(Flags::WORKINGSET));
         if flags.contains(Flags::ACTIVE) {
@@ -158,7 +158,7 @@ impl Locked<'_> {
         self.folios.push_young(list, id);
     }
 
-    /// Step before a new folio enters the add batch (`reclaim.md` §2.3, "pre-insertion").
+    /// Step before a new folio enters the add batch (`docs/kernel/reclaim.md` §2.3, "pre-insertion").
     pub(crate) fn before_insertion(&mut self, id: FolioId, in_lru_fault: bool) {
         if !in_lru_fault {
             return;
@@ -184,7 +184,7 @@ impl Locked<'_> {
         slot(min + 1)
     }
 
-    /// Retires empty oldest generations ("voluntary flush", `reclaim.md` §2.7). Returns whether any was.
+    /// Retires empty oldest generations ("voluntary flush", `docs/kernel/reclaim.md` §2.7). Returns whether any was.
     pub(crate) fn retire_empty(&mut self) -> bool {
         let types = self.evictable_types();
         let max = self.lv.gens.max_seq;

@@ -3,7 +3,7 @@
 //! [`Lruvec`] is the data. [`Locked`] is a lruvec whose lock is held, together with the things that
 //! every list operation needs (folio table, counters, policy); all algorithms of this folder are methods of it, one file for each concept:
 //!
-//! | file | concept | sheet |
+//! | file | concept | section |
 //! |---|---|---|
 //! | `generation.rs` | where a folio enters, how generations open and close | §2.1-2.5, 2.7 |
 //! | `access.rs` | what an access does to a folio | §1.2, 1.3, 2.6 |
@@ -62,7 +62,7 @@ pub(crate) struct Lruvec {
     /// Pages isolated and not yet put back or freed.
     pub(crate) isolated: u64,
     /// Everything dirty that a pass of direct reclaim met was under writeback for the second time. Cleared when that
-    /// invocation ends (`reclaim.md` §4.4).
+    /// invocation ends (`docs/kernel/reclaim.md` §4.4).
     pub(crate) congested: bool,
     /// What the background reclaimer found. Only it sets these flags, and only it clears them, when it meets its goal.
     pub(crate) node: NodeFlags,
@@ -70,7 +70,7 @@ pub(crate) struct Lruvec {
     pub(crate) swappiness: u32,
 }
 
-/// State of writeback as the background reclaimer saw it (`reclaim.md` §4.4; the "node" is the group itself).
+/// State of writeback as the background reclaimer saw it (`docs/kernel/reclaim.md` §4.4; the "node" is the group itself).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NodeFlags {
     /// Everything dirty in a pass was under writeback for the second time.

@@ -3,7 +3,7 @@
 //! The lists are sorted lazily: promotion changes a folio's generation field and nothing else, and only here,
 //! when the scan meets it, does the folio move to the list it belongs on. What is left after sorting is
 //! isolated: taken off its list and out of the sizes, so that its fate can be settled without the lock.
-//! Source: `reclaim.md` §2.8 and 1.4.
+//! Source: `docs/kernel/reclaim.md` §2.8 and 1.4.
 
 use super::Locked;
 use super::generation::slot;
@@ -36,7 +36,7 @@ enum Sorted {
 impl Locked<'_> {
     /// Scans the oldest generation of a type; appends the isolated folios to `out`, oldest first.
     ///
-    /// `folios` is a number of *folios*, everything counted in the answer is pages (`reclaim.md` §3.4).
+    /// `folios` is a number of *folios*, everything counted in the answer is pages (`docs/kernel/reclaim.md` §3.4).
     pub(crate) fn scan(
         &mut self,
         t: LruType,
@@ -141,7 +141,7 @@ impl Locked<'_> {
         self.folios.push_young(self.lv.gens.lists[gen_slot][t as usize], id);
     }
 
-    /// Takes a folio off its generation for reclaim (`reclaim.md` §1.4).
+    /// Takes a folio off its generation for reclaim (`docs/kernel/reclaim.md` §1.4).
     fn isolate(&mut self, id: FolioId) {
         self.folios.unlink(id);
         self.set_generation(id, None);

@@ -1,4 +1,4 @@
-//! Which types of memory may be evicted at all (`reclaim.md` §2.2).
+//! Which types of memory may be evicted at all (`docs/kernel/reclaim.md` §2.2).
 
 use super::Locked;
 use crate::limits::{MIN_SWAP_PAGES, SWAPPINESS_ANON_ONLY};
@@ -48,7 +48,7 @@ mod tests {
     use crate::testing::filled;
     use crate::units::MemcgId;
 
-    /// `reclaim.md` §9, 33: generations need 64 pages of swap, the classical lists one.
+    /// `docs/kernel/reclaim.md` §9, 33: generations need 64 pages of swap, the classical lists one.
     #[test]
     fn a_little_swap_is_enough_for_the_classical_lists_only() {
         let mut engine = filled(Policy::MGLRU, 1, LruType::Anon);
@@ -60,7 +60,7 @@ mod tests {
         assert_eq!((lru.effective_swappiness(), lru.evictable_types().len()), (60, 2));
     }
 
-    /// `reclaim.md` §9, 31.
+    /// `docs/kernel/reclaim.md` §9, 31.
     #[test]
     fn anon_only_is_not_downgraded_since_7_3() {
         for (policy, types) in [(Policy::MGLRU, [LruType::Anon]), (Policy::MGLRU_7_1, [LruType::File])] {

@@ -7,7 +7,7 @@
 //! generation is retired). If a higher tier refaults no more than tier 0 does, its folios are no better than those and are
 //! evicted; otherwise they are moved one generation up.
 //!
-//! Source: `reclaim.md` §2.9. History depth is 1.
+//! Source: `docs/kernel/reclaim.md` §2.9. History depth is 1.
 
 use super::Locked;
 use crate::limits::{MAX_NR_TIERS, MAX_SWAPPINESS, MIN_LRU_BATCH, MIN_REFAULTS};

@@ -27,7 +27,7 @@
 //! a multiple of that is taken for a recent one with a probability of at most 1/32; precision finer than the noise of published sizes
 //! would buy nothing.
 //!
-//! Source: `reclaim.md` §6.1, 6.2.
+//! Source: `docs/kernel/reclaim.md` §6.1, 6.2.
 
 use super::Locked;
 use crate::folio::{Flags, tier_of_refs};
@@ -223,7 +223,7 @@ impl Locked<'_> {
         Some(Sighting { recent: true, distance })
     }
 
-    /// Pages that a returning page competes with, as last published (`reclaim.md` §6.1 step 3).
+    /// Pages that a returning page competes with, as last published (`docs/kernel/reclaim.md` §6.1 step 3).
     fn refault_competitors(&self, from: MemcgSlot, t: LruType) -> u64 {
         let p = self.levels.published(from);
         let mut size = p.active(LruType::File);

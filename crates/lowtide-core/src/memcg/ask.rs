@@ -1,6 +1,6 @@
 //! What a driver with many groups asks: whose a space is, what a full group has left.
 //!
-//! None of it decides anything. Source: `memcg.md` §4.3, 6.2, 11, 13.
+//! None of it decides anything. Source: `docs/kernel/memcg.md` §4.3, 6.2, 11, 13.
 
 use crate::engine::Engine;
 use crate::stat::MemcgEvents;

@@ -1,7 +1,7 @@
 //! Creating, moving and removing groups, and setting their limits: what writes to the files of a memory cgroup do.
 //!
 //! Setting a limit never evicts. A driver that lowers `max` or `high` reclaims what is above it, with ordinary invocations, until usage has come
-//! down or it gives up; charges meanwhile see the new limit. Source: `memcg.md` §1.7, 4.
+//! down or it gives up; charges meanwhile see the new limit. Source: `docs/kernel/memcg.md` §1, 4.
 
 use super::counter::{Kind, UNLIMITED};
 use super::{Memcg, MemcgTree};
@@ -244,7 +244,7 @@ impl Engine {
     }
 
     /// Sets the budget of a group, in pages. Nothing is evicted by this: the driver reclaims what is
-    /// above the new budget, until usage has come down to it or it gives up (`reclaim.md` §7.2). Until then every charge that does not fit
+    /// above the new budget, until usage has come down to it or it gives up (`docs/kernel/reclaim.md` §7.2). Until then every charge that does not fit
     /// reclaims, and may fail.
     ///
     /// # Errors

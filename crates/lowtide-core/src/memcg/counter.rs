@@ -2,7 +2,7 @@
 //!
 //! A counter *publishes* to its parent how much of its protection it makes use of, min(usage, setting). The parent keeps the
 //! sum over its children, so effective protection costs O(1) a level to compute, however many children there are. What
-//! is published changes with every charge; `MemcgTree` carries the difference up. Source: `memcg.md` §1.
+//! is published changes with every charge; `MemcgTree` carries the difference up. Source: `docs/kernel/memcg.md` §1.
 
 /// No limit.
 pub(crate) const UNLIMITED: u64 = u64::MAX;

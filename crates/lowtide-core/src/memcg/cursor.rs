@@ -3,7 +3,7 @@
 //! Reclaimers of one target share a cursor over its subtree, so that each takes a group that nobody has taken in this round, and the next one goes
 //! on where the last has stopped: pressure is spread over all groups although nobody visits them all. A walk joins the round that is in progress and ends with it; one that finds the
 //! cursor at the end begins a new round, so it sees at least one group. Whoever must not miss anything (the
-//! background reclaimer, or somebody about to give up) walks alone, over everything. Source: `reclaim.md` §3.6, `memcg.md` §10.1.
+//! background reclaimer, or somebody about to give up) walks alone, over everything. Source: `docs/kernel/reclaim.md` §3.6, `docs/kernel/memcg.md` §10.1.
 
 use super::MemcgTree;
 use crate::units::{MemcgId, MemcgSlot};

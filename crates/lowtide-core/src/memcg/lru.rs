@@ -5,7 +5,7 @@
 //! small or is protected goes to the young generation; one that still has something stays, or goes to the tail of a bin once. When the oldest generation is
 //! empty the next one is the oldest. So reclaim spreads over all groups in the long run while each reclaimer sees only a few, and bins keep reclaimers apart.
 //!
-//! Reclaim for a group's own limit does not use this but a [cursor](super::Cursor) over its subtree. Source: `reclaim.md` §2.11.
+//! Reclaim for a group's own limit does not use this but a [cursor](super::Cursor) over its subtree. Source: `docs/kernel/reclaim.md` §2.11.
 
 use crate::units::{MemcgId, MemcgSlot};
 use std::collections::VecDeque;

@@ -4,7 +4,7 @@
 //! pool itself: its counter is exact to the page at every instant. Below it a charge takes a *batch* of 64 pages and
 //! keeps the rest in a stock for the next ones, as the kernel does, so that most charges touch the root only.
 //!
-//! | file | concept | sheet (`memcg.md`) |
+//! | file | concept | section of `docs/kernel/memcg.md` |
 //! |---|---|---|
 //! | `group.rs` | one group: counters, lists, statistics | - |
 //! | `counter.rs` | usage, limits, watermarks, and what protection children claim | §1 |
@@ -12,11 +12,11 @@
 //! | `control.rs` | creating, moving and removing groups; setting limits | §3, 4 |
 //! | `stock.rs` | charges taken in advance | §2.1 |
 //! | `protection.rs` | effective `min` and `low` | §5 |
-//! | `lru.rs` | whose turn it is when a whole machine is short of memory | `reclaim.md` §2.11 |
+//! | `lru.rs` | whose turn it is when a whole machine is short of memory | `docs/kernel/reclaim.md` §2.11 |
 //! | `reparent.rs` | what a removed group leaves to its parent | §3 |
 //! | `sums.rs` | what a group has with everything below it | §12, 13 |
 //! | `ask.rs` | what a driver with many groups asks | §6.2, 11 |
-//! | `cursor.rs` | whose turn it is when a subtree is reclaimed | §10.1, `reclaim.md` §3.6 |
+//! | `cursor.rs` | whose turn it is when a subtree is reclaimed | §10.1, `docs/kernel/reclaim.md` §3.6 |
 //!
 //! Charging itself is in `charge.rs`; what happens above `high` in `high/`.
 

@@ -5,7 +5,7 @@
 //! goes to those that use more than they claim, in proportion to that. So nobody can give away more than he has, and nothing is lost.
 //!
 //! Two questions are asked of it. Is the group *below* its protection (effective >= usage)? Then `min` takes it out of reclaim, and `low` does
-//! unless there is nothing else. And if not, how much of it may be scanned? The unprotected part. Source: `memcg.md` §5, `reclaim.md` §7.4.
+//! unless there is nothing else. And if not, how much of it may be scanned? The unprotected part. Source: `docs/kernel/memcg.md` §5, `docs/kernel/reclaim.md` §7.4.
 
 use super::counter::Kind;
 use super::{Counter, MemcgTree};
@@ -108,13 +108,13 @@ mod tests {
         children.map(|child| share(&child, &parent, Kind::Low, of_parent))
     }
 
-    /// `memcg.md` §5.2, the first vector.
+    /// `docs/kernel/memcg.md` §5.2, the first vector.
     #[test]
     fn what_is_claimed_beyond_the_parents_protection_is_shared_in_proportion() {
         assert_eq!(shares([(3072, 2048), (2048, 4096)], 3072), [1536, 1536]);
     }
 
-    /// `memcg.md` §5.2, the second vector.
+    /// `docs/kernel/memcg.md` §5.2, the second vector.
     #[test]
     fn what_nobody_claims_goes_to_those_who_use_more_than_they_claim() {
         assert_eq!(shares([(3072, 1024), (2048, 0)], 4096), [2560, 1536]);

@@ -1,7 +1,7 @@
 //! What a group and everything below it has: the sums behind `memory.stat`, `memory.events` and the limits in force.
 //!
 //! Groups count what happens to them alone, because that happens often; a reader adds up the subtree, because that happens seldom. A group that is removed
-//! leaves its counts to its parent. Source: `memcg.md` §12, 13.
+//! leaves its counts to its parent. Source: `docs/kernel/memcg.md` §12, 13.
 
 use super::counter::Kind;
 use crate::engine::Engine;
@@ -91,7 +91,7 @@ impl Engine {
     }
 
     /// Whether more than half of what could be reclaimed from a subtree is dirty or under writeback. Otherwise no nap helps: there is
-    /// something clean to look for (`reclaim.md` §4.4, "gate").
+    /// something clean to look for (`docs/kernel/reclaim.md` §4.4, "gate").
     pub(crate) fn mostly_dirty(&self, memcg: MemcgId) -> bool {
         let lists = self.policy().lists();
         let can_swap = self.swap.free_pages > 0;

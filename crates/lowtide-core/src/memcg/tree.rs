@@ -151,7 +151,7 @@ impl MemcgTree {
         std::iter::successors(self[slot].first_child, |&at| self[at].next_sibling)
     }
 
-    /// Counts a limit event at a group, and for the files that include what is below at each of its ancestors (`memcg.md` §13).
+    /// Counts a limit event at a group, and for the files that include what is below at each of its ancestors (`docs/kernel/memcg.md` §13).
     pub(crate) fn raise(&mut self, slot: MemcgSlot, event: impl Fn(&mut MemcgEvents) -> &mut u64) {
         *event(&mut self[slot].local) += 1;
         let mut at = Some(slot);

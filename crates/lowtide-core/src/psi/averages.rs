@@ -5,7 +5,7 @@
 //! that a constant pressure is reached. Periods that were missed count as samples of zero, all at once with a power of `e`. Time that does
 //! not fit in one period stays for the next sample: nothing is lost, it only comes later.
 //!
-//! The decays assume samples every 2 s while the period is a tick longer (`memcg.md` §17). Source: `memcg.md` §14.3, 14.4.
+//! The decays assume samples every 2 s while the period is a tick longer (`docs/kernel/memcg.md` §17). Source: `docs/kernel/memcg.md` §14.3, 14.4.
 
 use super::STATES;
 
@@ -104,7 +104,7 @@ mod tests {
         averages.hundredths(0)
     }
 
-    /// `memcg.md` §14.4.
+    /// `docs/kernel/memcg.md` §14.4.
     #[test]
     fn constant_pressure_rises_as_the_hand_computed_vectors_say() {
         assert_eq!(after(1, 100), [1811, 327, 68]);
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(after(5000, 100), [10_000; 3]);
     }
 
-    /// `memcg.md` §14.4. The slowest average still lacks a hundredth after a thousand samples; rounding up brings it there.
+    /// `docs/kernel/memcg.md` §14.4. The slowest average still lacks a hundredth after a thousand samples; rounding up brings it there.
     #[test]
     fn steady_forty_percent_settles_at_forty() {
         assert_eq!(after(1000, 40), [4000, 4000, 3999]);
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(Averages::new(100, 7).next, 7 + 2_010_000_000);
     }
 
-    /// `memcg.md` §16, 15: one catching up with many periods is many samples of zero, within rounding.
+    /// `docs/kernel/memcg.md` §16, 15: one catching up with many periods is many samples of zero, within rounding.
     #[test]
     fn missed_periods_decay_like_samples_of_zero() {
         for missed in [1, 2, 7, 30, 100] {
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// `memcg.md` §14.3: the excess stays for later.
+    /// `docs/kernel/memcg.md` §14.3: the excess stays for later.
     #[test]
     fn time_that_does_not_fit_in_a_period_counts_in_the_next() {
         let mut averages = Averages::new(HZ, 0);

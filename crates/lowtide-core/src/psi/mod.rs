@@ -20,7 +20,7 @@
 //! One departure: the kernel forgets the stall of a CPU that was busy for less than a tick between two collections (its weight is rounded to 0). Here it
 //! stays for the next one, so that frequent readers do not lose time.
 //!
-//! The hierarchy is the caller's: he applies each change to the group and to each ancestor. Source: `memcg.md` §14.
+//! The hierarchy is the caller's: he applies each change to the group and to each ancestor. Source: `docs/kernel/memcg.md` §14.
 
 mod averages;
 mod task;

@@ -2,7 +2,7 @@
 //!
 //! A driver keeps a [`TaskPsi`] for each task and calls a method at each change; the [`Change`] that comes back goes to the task's group and to
 //! each of its ancestors ([`Psi::apply`](super::Psi::apply)). Stalls nest: reclaim during a read of a working-set page is one stall, and a
-//! change that changes nothing costs the groups nothing. Source: `memcg.md` §14.1, 14.2.
+//! change that changes nothing costs the groups nothing. Source: `docs/kernel/memcg.md` §14.1, 14.2.
 
 bitflags::bitflags! {
     /// What a task is doing.

@@ -15,7 +15,7 @@ fn some_full_ms(psi: &mut Psi, now: u64) -> (u64, u64) {
     (p.some.total_ns / MS, p.full.total_ns / MS)
 }
 
-/// `memcg.md` §14.1.
+/// `docs/kernel/memcg.md` §14.1.
 #[test]
 fn full_needs_that_no_task_without_a_stall_could_run() {
     let mut psi = group();
@@ -39,7 +39,7 @@ fn full_needs_that_no_task_without_a_stall_could_run() {
     assert_eq!(some_full_ms(&mut psi, 900 * MS), (250, 150));
 }
 
-/// `memcg.md` §14.3: a CPU that is busy for longer weighs more. 300 ms stalled of 300 busy, 0 of 100.
+/// `docs/kernel/memcg.md` §14.3: a CPU that is busy for longer weighs more. 300 ms stalled of 300 busy, 0 of 100.
 #[test]
 fn cpus_are_weighted_by_how_long_they_were_not_idle() {
     let mut psi = group();
@@ -54,7 +54,7 @@ fn cpus_are_weighted_by_how_long_they_were_not_idle() {
     assert_eq!(some_full_ms(&mut psi, SEC), (expected, expected));
 }
 
-/// `memcg.md` §14.2.
+/// `docs/kernel/memcg.md` §14.2.
 #[test]
 fn a_stall_within_a_stall_is_one_stall() {
     let mut psi = group();
@@ -69,7 +69,7 @@ fn a_stall_within_a_stall_is_one_stall() {
     assert_eq!(some_full_ms(&mut psi, SEC), (30, 30));
 }
 
-/// `memcg.md` §8.7, 17.
+/// `docs/kernel/memcg.md` §8.7, 17.
 #[test]
 fn throttle_sleep_is_pressure_and_can_be_subtracted_exactly() {
     let mut psi = group();
@@ -85,7 +85,7 @@ fn throttle_sleep_is_pressure_and_can_be_subtracted_exactly() {
     assert_eq!((p.some.total_ns - p.throttle.total_ns) / MS, 100, "what the other lost");
 }
 
-/// `memcg.md` §14.4: the vectors, through the group. After one period 18.11 / 3.27 / 0.68.
+/// `docs/kernel/memcg.md` §14.4: the vectors, through the group. After one period 18.11 / 3.27 / 0.68.
 #[test]
 fn the_text_is_that_of_memory_pressure() {
     let mut psi = group();
@@ -101,7 +101,7 @@ fn the_text_is_that_of_memory_pressure() {
     );
 }
 
-/// `memcg.md` §16, 15: after k idle periods an average has decayed by e^k, within rounding.
+/// `docs/kernel/memcg.md` §16, 15: after k idle periods an average has decayed by e^k, within rounding.
 #[test]
 fn an_idle_group_decays_whether_or_not_it_is_read() {
     let run = |reads: &[u64]| {
@@ -183,7 +183,7 @@ fn a_task_that_moves_to_another_group_takes_its_stall_along() {
 }
 
 proptest! {
-    /// `memcg.md` §16, 15: averages within 0 and 100, full at most some, throttle at most some, nothing beyond the time that passed.
+    /// `docs/kernel/memcg.md` §16, 15: averages within 0 and 100, full at most some, throttle at most some, nothing beyond the time that passed.
     #[test]
     fn totals_and_averages_stay_in_order(steps in prop::collection::vec((0usize..4, 0u8..7, 0u16..3, 0u64..3 * SEC), 1..200)) {
         let mut psi = group();

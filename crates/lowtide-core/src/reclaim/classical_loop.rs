@@ -2,7 +2,7 @@
 //!
 //! A pass first decides what it may deactivate and how to share the scan between the types, then goes round the four lists, 32
 //! pages at a time, until the counts are used up or, the goal being met, what is left has been brought back into proportion. Small numbers are not rounded up: a
-//! list of 10,000 pages gives 2 pages at priority 12. Source: `reclaim.md` §5.2-5.4.
+//! list of 10,000 pages gives 2 pages at priority 12. Source: `docs/kernel/reclaim.md` §5.2-5.4.
 
 use super::invocation::{At, Reason, Reclaim};
 use super::shrink::Fate;
@@ -146,7 +146,7 @@ impl Reclaim {
         self.at = At::LruvecEnd;
     }
 
-    /// Whether so much is isolated by others that taking more would leave nothing to look at (`reclaim.md` §4.4). The
+    /// Whether so much is isolated by others that taking more would leave nothing to look at (`docs/kernel/reclaim.md` §4.4). The
     /// kernel's threshold is one eighth of a whole node; here, where the lists may be tiny, one batch of another
     /// reclaimer is never too much.
     fn too_many_isolated(&self, engine: &mut Engine, t: LruType) -> bool {
@@ -155,7 +155,7 @@ impl Reclaim {
         self.reason != Reason::Kswapd && lru.lv.isolated > (inactive >> 3).max(SWAP_CLUSTER_MAX)
     }
 
-    /// Anonymous memory is aged if there is swap at all, be it full (`reclaim.md` §5.3, 7.5).
+    /// Anonymous memory is aged if there is swap at all, be it full (`docs/kernel/reclaim.md` §5.3, 7.5).
     fn age_anon<F: Facts>(&mut self, engine: &mut Engine, facts: &mut F) {
         let page_bytes = engine.page_bytes;
         let mut lru = engine.locked(self.group);
@@ -181,7 +181,7 @@ impl Reclaim {
 }
 
 /// Moves folios from the tail of an active list to the head of the inactive one; only referenced executable file
-/// memory stays (`reclaim.md` §5.4).
+/// memory stays (`docs/kernel/reclaim.md` §5.4).
 /// Returns the pages that it looked at.
 fn shrink_active<F: Facts>(lru: &mut Locked<'_>, t: LruType, pages: u64, facts: &mut F) -> u64 {
     let mut batch = Vec::new();

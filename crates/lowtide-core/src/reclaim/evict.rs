@@ -2,7 +2,7 @@
 //!
 //! A rejected folio never goes back to the oldest generation, where the next scan would only meet it again. One
 //! exception is tried once more at once: a clean, unmapped folio may have missed its rotation after writeback because it was isolated
-//! when the write ended. Source: `reclaim.md` §2.10.
+//! when the write ended. Source: `docs/kernel/reclaim.md` §2.10.
 
 use super::invocation::{At, Reclaim};
 use super::shrink::{Entry, Fate};
@@ -114,7 +114,7 @@ fn worth_a_retry(lru: &Locked<'_>, entry: &Entry) -> bool {
 mod tests {
     use super::*;
 
-    /// `reclaim.md` §2.10 and §9, 11.
+    /// `docs/kernel/reclaim.md` §2.10 and §9, 11.
     #[test]
     fn the_other_type_is_tried_only_if_nothing_was_scanned_since_s6() {
         let switched =

@@ -12,7 +12,7 @@
 //! The machine holds no reference to the engine: each [`Reclaim::step`] borrows it for as long as the lock is held, so other
 //! threads run between steps. An invocation starts at priority 12, where a pass may scan 1/4096 of the lists, and ends when its
 //! goal is met or priority 0 has been tried. If nothing at all was reclaimed it starts over, once for each thing that it had spared.
-//! Source: `reclaim.md` §3.6.
+//! Source: `docs/kernel/reclaim.md` §3.6.
 
 use super::classical_loop::ClassicalLoop;
 use super::mglru_loop::MglruLoop;

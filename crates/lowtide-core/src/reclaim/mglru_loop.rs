@@ -4,7 +4,7 @@
 //! caller that aged left the loop and the caller that found somebody else aging got a budget of zero: it left with nothing
 //! done, and sixteen such visits make an out-of-memory kill with gigabytes of clean pages at hand. Since then the budget is fixed once
 //! (size shifted by priority, no lower bound), aging is decided apart from it, and the loop goes on whatever
-//! aging says. Source: `reclaim.md` §3.1-3.3, 4.5.
+//! aging says. Source: `docs/kernel/reclaim.md` §3.1-3.3, 4.5.
 
 use super::invocation::{At, Reclaim, Step};
 use crate::engine::Engine;

@@ -3,7 +3,7 @@
 //! One *invocation* ([`Reclaim`]) makes *passes* at falling priorities until its goal is met; a pass runs the *lruvec loop* of the
 //! policy; the loop takes *batches*; the shrinker *settles* each folio of a batch. One file for each:
 //!
-//! | file | level | sheet |
+//! | file | level | section |
 //! |---|---|---|
 //! | `invocation.rs` | the state machine and the priority loop | §3.6 |
 //! | `mglru_loop.rs` | budgets, aging, turns of the multi-gen loop | §3.1-3.3 |

@@ -8,7 +8,7 @@
 //! Anonymous folios have nowhere to go but swap. Each gets slots first (there are none: it is activated), is unmapped, and is written by
 //! the driver unless its slots hold what it holds. If the write ends at once it is freed in this batch. Otherwise it is kept in
 //! the swap cache, marked like a dirty file folio, and a later batch finds it at the eviction end, clean.
-//! Source: `reclaim.md` §4.1, 5.5.
+//! Source: `docs/kernel/reclaim.md` §4.1, 5.5.
 
 use super::invocation::{Reason, Reclaim};
 use crate::engine::Engine;

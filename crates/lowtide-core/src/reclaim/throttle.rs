@@ -11,7 +11,7 @@
 //! congestion, but it does wait for writes of pages that it marked for immediate reclaim, once all that
 //! it takes is under writeback.
 //!
-//! Source: `reclaim.md` §4.3, 4.4, 4.6. The engine's "node" is the target itself (appendix C of the sheet).
+//! Source: `docs/kernel/reclaim.md` §4.3, 4.4, 4.6. The engine's "node" is the target itself (section C of that page).
 
 use super::invocation::{Reason, Reclaim, Step};
 use crate::engine::Engine;
@@ -33,7 +33,7 @@ pub enum ThrottleReason {
 }
 
 impl ThrottleReason {
-    /// Longest sleep in nanoseconds (`reclaim.md` §0).
+    /// Longest sleep in nanoseconds (`docs/kernel/reclaim.md` §0).
     #[must_use]
     pub const fn timeout_ns(self) -> u64 {
         match self {

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The store's memory is anonymous and there is no swap, so it is simply not available to the page cache. The page cache sees the misses only: long reuse distances,
-//! no young bits, and the freshly written leaves, dirty, that nobody reads back soon. Source: `workloads.md` §1(b).
+//! no young bits, and the freshly written leaves, dirty, that nobody reads back soon. Source: `docs/kernel/workloads.md` §1(b).
 
 use super::leaves::Leaves;
 use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, OpenId};
@@ -87,7 +87,7 @@ impl DatabaseConfig {
             op_ns: 130_000,
             checkpoint_ns: 60_000_000_000,
             journal_ns: 100_000_000,
-            // 14 pages for 8: what it takes to read 26 to 28 KiB an operation before the series, as published (`workloads.md` §1, calibration).
+            // 14 pages for 8: what it takes to read 26 to 28 KiB an operation before the series, as published (`docs/kernel/workloads.md` §1, calibration).
             excess_pages: 6,
             seed: 1,
         }

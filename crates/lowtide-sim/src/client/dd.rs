@@ -11,10 +11,10 @@
 //!
 //! Against one whose writes end after a second it is the reproducer of the throttling OOM, `dd-oom`: memory fills up before anything has been written,
 //! so whether the writer survives hangs on who waits, and how long. The multi-gen LRU before the series counted neither
-//! dirty pages nor those under writeback, so it never slept, and eighteen fruitless invocations pass in milliseconds (`reclaim.md` §4.6). A kill
+//! dirty pages nor those under writeback, so it never slept, and eighteen fruitless invocations pass in milliseconds (`docs/kernel/reclaim.md` §4.6). A kill
 //! is a result here, and no error.
 //!
-//! The group is one below the machine's root, as in a kernel, so the machine's own dirty limits are far away. Source: `workloads.md` §4.
+//! The group is one below the machine's root, as in a kernel, so the machine's own dirty limits are far away. Source: `docs/kernel/workloads.md` §4.
 
 use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, OpenId};
 use hdrhistogram::Histogram;

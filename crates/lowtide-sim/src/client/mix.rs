@@ -9,12 +9,12 @@
 //! File and heap together are larger than the budget, and there is no swap: each round pushes a part of the file out, which the readers fault
 //! back. All reclaim is by whoever faults, dozens of tasks at once, and what is reclaimed is hot in as many address spaces as there are readers, so an
 //! aging has as many sets of page tables to walk. The loop before the series gives up when somebody else is aging; whoever does
-//! so eighteen times within one aging is killed, with gigabytes of clean pages at hand (`reclaim.md` §4.5). A kill
+//! so eighteen times within one aging is killed, with gigabytes of clean pages at hand (`docs/kernel/reclaim.md` §4.5). A kill
 //! is a result here, and no error.
 //!
 //! The run begins with nothing cached, as after the reproducer has made its file and dropped the caches. Processes and threads do not begin at
 //! the same time but one after the other, as fast as they can be made; how fast differs a little, from the seed. Page tables are
-//! not charged: at the published kill, file and heap alone filled the budget to the last 32 pages. Source: `workloads.md` §3.
+//! not charged: at the published kill, file and heap alone filled the budget to the last 32 pages. Source: `docs/kernel/workloads.md` §3.
 
 use crate::costs::Costs;
 use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, MappingId, TaskId};
@@ -49,7 +49,7 @@ pub struct MixConfig {
     /// Rounds of filling and unmapping.
     pub rounds: u32,
     /// The machine's work takes so many times as long as it would: 16 for a part of a sixteenth, so that its passes over memory take as
-    /// long as those over all of it, while pauses stay (T-mode, `workloads.md` §0.3). The scheduler's share stays, too: there
+    /// long as those over all of it, while pauses stay (T-mode, `docs/kernel/workloads.md` §0.3). The scheduler's share stays, too: there
     /// are as many tasks.
     pub slowdown: u32,
     /// Seed of how long things take to begin.

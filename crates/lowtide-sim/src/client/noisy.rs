@@ -7,7 +7,7 @@
 //! ```
 //!
 //! What the tenants lose to the scanner is the price of sharing; `low` is what makes them not lose it. A hit is an access whose page is there and has arrived. What
-//! `low` guarantees is a little less than the parent's budget: the rest is the scanner's. Source: `memcg.md` §5, and the task's own sizes.
+//! `low` guarantees is a little less than the parent's budget: the rest is the scanner's. Source: `docs/kernel/memcg.md` §5, and the task's own sizes.
 
 use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, MappingId, OpenId};
 use lowtide_core::MemcgId;

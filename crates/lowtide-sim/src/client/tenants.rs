@@ -10,7 +10,7 @@
 //! A worker's accesses are a uniform choice of sweeps: inside a chunk, what was used last is used again last; between chunks, recency says nothing. A policy that
 //! evicts whole chunks makes the share of its requests fast that is resident, one that takes a bit of each makes all slow. What is stored are zeros, so swap keeps nothing.
 //!
-//! Each tenant is a group without limits, so memory is short for the machine, and who gives way is decided between groups first. Source: `workloads.md` §2(b). Left out are the browser's other processes and
+//! Each tenant is a group without limits, so memory is short for the machine, and who gives way is decided between groups first. Source: `docs/kernel/workloads.md` §2(b). Left out are the browser's other processes and
 //! the text of its program (§2(b) *assumes* 150 to 300 MiB a worker), the minute by which clients start after their servers, and nodes.
 
 use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, MappingId};
@@ -21,7 +21,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Lower bounds of the buckets in which requests are counted, in seconds: a request belongs to the largest that it reaches (`workloads.md` §0.5).
+/// Lower bounds of the buckets in which requests are counted, in seconds: a request belongs to the largest that it reaches (`docs/kernel/workloads.md` §0.5).
 pub const BUCKETS_S: [u64; 9] = [0, 1, 2, 4, 8, 16, 32, 64, 128];
 
 /// Bytes of the array that the script of one request allocates: 1,280 pages.
@@ -30,7 +30,7 @@ const ARRAY_BYTES: u64 = 1_280 << 12;
 const GARBAGE_BYTES: u64 = 64 << 20;
 
 /// Nanoseconds that a slot of swap is taken or given back in, on the published machine: what it takes for 81,898 requests an hour, with 53 % of
-/// each chunk's pages going out and coming in, to be all that the lock lets through (`workloads.md` §2(b): 47 % resident; §0.4: some 80 µs for a page under full
+/// each chunk's pages going out and coming in, to be all that the lock lets through (`docs/kernel/workloads.md` §2(b): 47 % resident; §0.4: some 80 µs for a page under full
 /// contention). Which of the kernel's locks it was is not known; with the guess of the table of costs there are two and a half times as many requests, and none takes 4 s.
 pub const CONTENDED_SLOT_NS: u64 = 630;
 

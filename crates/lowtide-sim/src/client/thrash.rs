@@ -11,7 +11,7 @@
 //! looks at the device once a second, as `sar` does.
 //!
 //! A run goes under its law from its first access, so the time before the measurement must be long enough for every page to have been
-//! touched and for the prices to have settled. Source: `workloads.md` §10(b). Threads are not pinned: a task keeps its CPU as long as nobody else wants that.
+//! touched and for the prices to have settled. Source: `docs/kernel/workloads.md` §10(b). Threads are not pinned: a task keeps its CPU as long as nobody else wants that.
 
 use crate::machine::{Ctx, FileId, Machine, MachineConfig, MachineError, MachineStat, MappingId, OpenId};
 use crate::memory::ObjectId;
@@ -363,7 +363,7 @@ mod tests {
         result.neighbour.as_ref().expect("there is one").ops
     }
 
-    /// `workloads.md` §10(d).
+    /// `docs/kernel/workloads.md` §10(d).
     #[test]
     fn overage_alone_leaves_the_device_to_the_thrasher() {
         let result = short(Policy::MGLRU_7_1, HighPolicy::Overage, true, false);
@@ -377,7 +377,7 @@ mod tests {
         assert!(patched.ops() < result.ops() / 10, "it costs the thrasher its progress");
     }
 
-    /// `workloads.md` §10(b): the fingerprint.
+    /// `docs/kernel/workloads.md` §10(b): the fingerprint.
     #[test]
     fn the_patch_without_read_ahead_reads_single_pages_in_whole_batches_of_64() {
         let result = thrash(Policy::MGLRU, &ThrashConfig::published(HighPolicy::RefaultRecency, false, 42));

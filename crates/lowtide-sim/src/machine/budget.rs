@@ -1,4 +1,4 @@
-//! Writing `memory.max`: the task that lowers the budget evicts what is above it, in its own time (`reclaim.md` §7.2).
+//! Writing `memory.max`: the task that lowers the budget evicts what is above it, in its own time (`docs/kernel/reclaim.md` §7.2).
 
 use super::ctx::Ctx;
 use lowtide_core::{ConfigError, MemcgId, Reason, Reclaim};

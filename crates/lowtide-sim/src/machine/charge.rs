@@ -3,7 +3,7 @@
 //! An invocation lets others run only where the engine says that it holds no isolated folios: before a walk, in a nap, between batches, at its end.
 //! What it cost until then is spent there. Each step that looks at folios takes the lruvec lock for as long as that
 //! takes; passes that give up before they look at any do without it. Who opens a generation at the end of an aging waits for
-//! the lock first: meanwhile others find the walk finished and the generation not there (`reclaim.md` §4.5).
+//! the lock first: meanwhile others find the walk finished and the generation not there (`docs/kernel/reclaim.md` §4.5).
 
 use super::ctx::Ctx;
 use crate::memory::Walk;

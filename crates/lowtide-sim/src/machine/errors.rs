@@ -8,7 +8,7 @@
 //!
 //! The file counts failures, but several that nobody has been told of as one. Each open description remembers the count of its last check: if that is not the
 //! file's, something has failed since. Whoever opens the file begins with its count, unless nobody has been told
-//! of it yet: then somebody must be, and it is as if the failure came after the opening. Source: `fault-and-writeback.md` B11, D14.
+//! of it yet: then somebody must be, and it is as if the failure came after the opening. Source: `docs/kernel/fault-and-writeback.md` B11, D14.
 
 /// The failures of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The first attempt takes the lock of the mapping alone. If that is held for writing, or if the fault has to be repeated, the lock of the
-//! whole address space is taken for reading. Sources: `fault-and-writeback.md` A1-A5, A9.
+//! whole address space is taken for reading. Sources: `docs/kernel/fault-and-writeback.md` A1-A5, A9.
 
 use super::MachineError;
 use super::ctx::Ctx;

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A kernel has one such task for each pair of a device and a group, as long as there is work; here one task does all their work
-//! in turn, which differs where several groups write at once. Source: `fault-and-writeback.md` B10.
+//! in turn, which differs where several groups write at once. Source: `docs/kernel/fault-and-writeback.md` B10.
 
 use super::ctx::Ctx;
 use super::files::{File, FileId};

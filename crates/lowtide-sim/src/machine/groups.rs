@@ -5,7 +5,7 @@
 //! of a read or write, where it holds no lock. Only if more than a batch has accumulated it pays at once, as in the kernel.
 //!
 //! A stall is the time between the beginning and the end of waiting for a page that came back, and of direct reclaim; it goes to the pressure of the groups, and, if a limit was
-//! the cause, to the task's debts. There, a wait counts until the whole read-ahead window has been served that the task had submitted with the page: a batch costs what it costs. Source: `memcg.md` §6, 8, 14.
+//! the cause, to the task's debts. There, a wait counts until the whole read-ahead window has been served that the task had submitted with the page: a batch costs what it costs. Source: `docs/kernel/memcg.md` §6, 8, 14.
 
 use super::ctx::Ctx;
 use super::files::FileId;

@@ -2,7 +2,7 @@
 //!
 //! Three watermarks of free frames: below *low* it is woken, at *high* it rests, below *min* tasks reclaim for themselves. With a group
 //! limit below the machine's memory there is always free memory, so it never runs, and all reclaim is by the tasks that
-//! charge. Source: `reclaim.md` §7.3.
+//! charge. Source: `docs/kernel/reclaim.md` §7.3.
 
 use super::ctx::Ctx;
 use super::sched::TaskId;

@@ -5,7 +5,7 @@
 //!                                 ▲ carries the mark: whoever reads it makes the next window be read, in good time
 //! ```
 //!
-//! This is arithmetic only; the reading is in `read.rs` and `fault.rs`. Source: `fault-and-writeback.md` A6.
+//! This is arithmetic only; the reading is in `read.rs` and `fault.rs`. Source: `docs/kernel/fault-and-writeback.md` A6.
 
 /// Pages from `start`, and where the mark goes, if anywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Readahead {
     rule: MissRule,
 }
 
-/// What of the misses a fault that finds its page takes back. Source: `fault-and-writeback.md` A6.3.
+/// What of the misses a fault that finds its page takes back. Source: `docs/kernel/fault-and-writeback.md` A6.3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum MissRule {
     /// One. Since Linux 7.
@@ -200,7 +200,7 @@ mod tests {
         0
     }
 
-    /// `fault-and-writeback.md` A6.4: first windows for 32 pages.
+    /// `docs/kernel/fault-and-writeback.md` A6.4: first windows for 32 pages.
     #[test]
     fn first_windows() {
         let ra = Readahead::new(32);

@@ -9,13 +9,13 @@
 //! ```
 //!
 //! Nobody waits for a device: compression and decompression are computing, by the task that reclaims and by the task that faults. So there is no
-//! writeback of heaps, reclaim never naps for them, and a page that is mapped again gives its slot up at once (`fault-and-writeback.md` A7, C3). A heap of zeros is
+//! writeback of heaps, reclaim never naps for them, and a page that is mapped again gives its slot up at once (`docs/kernel/fault-and-writeback.md` A7, C3). A heap of zeros is
 //! recognised as such: nothing is compressed, nothing kept, and a fault fills a page instead of decompressing one.
 //!
 //! Slots are taken and given back under one lock that the whole machine shares. What compressed pages take comes out of the budget where the budget is the
 //! machine's memory; a group with a limit does not pay for it.
 //!
-//! There is no read-ahead: set-ups with compressed memory use none. Sources: `workloads.md` §2(b); `reclaim.md` §4.1, 7.5.
+//! There is no read-ahead: set-ups with compressed memory use none. Sources: `docs/kernel/workloads.md` §2(b); `docs/kernel/reclaim.md` §4.1, 7.5.
 
 use super::MachineError;
 use super::ctx::Ctx;

@@ -6,7 +6,7 @@
 //!
 //! A write that has ended is in the device's cache, which loses it with the power. A flush makes everything durable that had ended when the flush was
 //! submitted. Pages whose write failed are dirty again, so the next sync tries again; a flush that failed is a failure of the file whose sync
-//! asked for it. Source: `fault-and-writeback.md` B11.
+//! asked for it. Source: `docs/kernel/fault-and-writeback.md` B11.
 
 use super::MachineError;
 use super::ctx::Ctx;

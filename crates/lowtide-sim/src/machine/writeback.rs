@@ -3,7 +3,7 @@
 //! Runs of neighbouring pages are written with one command. Sync writes a file and waits. Who begins to write, and when, is in `flusher.rs`; who is held
 //! back is in `balance.rs`; how much may be dirty is the engine's business.
 //!
-//! Source: `fault-and-writeback.md` B2, B11.
+//! Source: `docs/kernel/fault-and-writeback.md` B2, B11.
 
 use super::ctx::Ctx;
 use super::files::FileId;

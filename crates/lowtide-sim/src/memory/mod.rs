@@ -9,7 +9,7 @@
 //!
 //! The hardware part is the young bit: every access through a mapping sets it, at the entry and at its table, and nothing but the engine's
 //! questions clears it; and the dirty bit, set by every store. Of a file page the kernel knows before the first store (the translation is not
-//! writable until then); of a heap page it finds the bit when it drops the translation. There is no translation cache (`reclaim.md` section C says what one would change: refaults by up to
+//! writable until then); of a heap page it finds the bit when it drops the translation. There is no translation cache (`docs/kernel/reclaim.md` section C says what one would change: refaults by up to
 //! one percent). [`Facts`](lowtide_core::Facts) are answered in `facts.rs`; the aging walk is in `walk.rs`.
 
 mod cached;

@@ -1,4 +1,4 @@
-//! The aging walk: all tables of all address spaces that have a young bit, in the order of addresses (`reclaim.md` §2.5). Mappings of what may
+//! The aging walk: all tables of all address spaces that have a young bit, in the order of addresses (`docs/kernel/reclaim.md` §2.5). Mappings of what may
 //! not be evicted, such as heaps without swap, are left out.
 //!
 //! It is a value that can be stopped between tables, since on a machine with several CPUs others run meanwhile.

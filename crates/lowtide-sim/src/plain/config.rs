@@ -23,17 +23,17 @@ pub struct PlainConfig {
     pub metadata: u64,
     /// Where heaps go. Without it their pages stay where they are.
     pub swap: Option<PlainSwap>,
-    /// How willingly heaps are taken rather than files: 0 (never) to 200, or 201 for heaps alone (`reclaim.md` §2.2). Larger numbers mean 201.
+    /// How willingly heaps are taken rather than files: 0 (never) to 200, or 201 for heaps alone (`docs/kernel/reclaim.md` §2.2). Larger numbers mean 201.
     pub swappiness: u32,
     /// The task is switched out in the middle of every aging walk, so that the next aging walks again even if the task never left reclaim in
-    /// between (`reclaim.md` §2.5, back-to-back agings). On a real machine that is a matter of luck.
+    /// between (`docs/kernel/reclaim.md` §2.5, back-to-back agings). On a real machine that is a matter of luck.
     pub switched_in_walk: bool,
 }
 
 impl PlainConfig {
     /// A machine without swap, with pages of 4 KiB, that publishes every 10,000 misses.
     ///
-    /// Under the classical lists it has two pages of metadata: without a few active pages no refault is ever recent for them (`reclaim.md`
+    /// Under the classical lists it has two pages of metadata: without a few active pages no refault is ever recent for them (`docs/kernel/reclaim.md`
     /// §6.1 step 4).
     #[must_use]
     pub const fn new(policy: Policy, pages: u64) -> Self {
@@ -68,7 +68,7 @@ pub struct PlainSwap {
 
 impl PlainSwap {
     /// The latency of [`PlainSwap::disk`]: twice what a step of reclaim takes, so that the writes of a pass end while the next one
-    /// is under way (`reclaim.md` §5.4).
+    /// is under way (`docs/kernel/reclaim.md` §5.4).
     pub const DISK_LATENCY_NS: u64 = 2_000;
 
     /// Compressed memory: synchronous.

@@ -19,7 +19,7 @@
 //! [`PlainConfig::publish_every`] misses. The flusher writes everything when more than a tenth of the budget is
 //! dirty (as published, for the classical lists), or when reclaim wakes it.
 //!
-//! Sources: `reclaim.md` §5.7 and section C, the minimal models that reproduce what kernels count.
+//! Sources: `docs/kernel/reclaim.md` §5.7 and section C, the minimal models that reproduce what kernels count.
 
 mod clock;
 mod config;

@@ -1,7 +1,7 @@
 //! What was published about the throttling OOM, and when a simulation has reproduced it.
 //!
 //! The postings give outcomes and no figures: before, the writer was killed at once; after, and with the classical lists, it finished. The
-//! verdict is the sheet's. Source: `workloads.md` §4(c), (d).
+//! verdict is that page's. Source: `docs/kernel/workloads.md` §4(c), (d).
 
 use super::figures::Arm;
 use super::verdict::Criterion;

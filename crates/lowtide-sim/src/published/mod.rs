@@ -4,15 +4,15 @@
 //! Three *arms* ran on the same machine: the multi-gen LRU before the reclaim-loop series, the same after it, and the classical lists. The
 //! series was posted several times, each time with new measurements; `data/published.csv` holds them as they were posted (columns: what was
 //! measured, by which posting, in which unit, and a value for each arm). Refaults of the last posting were counted otherwise than those of the earlier
-//! ones, so absolute counts of different postings do not compare; ratios of one posting do. Source: `workloads.md` §1(c).
+//! ones, so absolute counts of different postings do not compare; ratios of one posting do. Source: `docs/kernel/workloads.md` §1(c).
 //!
 //! | file | concept |
 //! |---|---|
 //! | `figures` | the table, read |
-//! | `verdict` | what counts as reproduced (`workloads.md` §1(d)) |
-//! | `dd` | both for the throttling OOM (`workloads.md` §4(c), (d)) |
-//! | `thrash` | both for a thrash above `memory.high` (`workloads.md` §10(c), (d)), whose arms are a patch and the kernel without it |
-//! | `tenants` | both for tenants of equal demand (`workloads.md` §2(c), (d)) |
+//! | `verdict` | what counts as reproduced (`docs/kernel/workloads.md` §1(d)) |
+//! | `dd` | both for the throttling OOM (`docs/kernel/workloads.md` §4(c), (d)) |
+//! | `thrash` | both for a thrash above `memory.high` (`docs/kernel/workloads.md` §10(c), (d)), whose arms are a patch and the kernel without it |
+//! | `tenants` | both for tenants of equal demand (`docs/kernel/workloads.md` §2(c), (d)) |
 
 mod dd;
 mod figures;

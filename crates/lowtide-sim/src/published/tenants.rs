@@ -1,6 +1,6 @@
 //! What was published about tenants of equal demand, and when a simulation has reproduced it: Chrome & Node.js, 64 workers in 32 groups.
 //!
-//! Figures that the last posting leaves out are left out here. The first posting is known at second hand. Source: `workloads.md` §2(c), (d).
+//! Figures that the last posting leaves out are left out here. The first posting is known at second hand. Source: `docs/kernel/workloads.md` §2(c), (d).
 
 use super::figures::{self, Arm};
 use super::verdict::Criterion;

@@ -1,7 +1,7 @@
 //! What was published about the thrash above `memory.high`, and when a simulation has reproduced it.
 //!
 //! Three sets of samples of `sar`, a second each: the kernel as it was, the patch, and the patch with the mapping advised to be random. What is *ours* in the verdict
-//! has no published figure to compare with, but the patch's own row. Source: `workloads.md` §10(c), (d).
+//! has no published figure to compare with, but the patch's own row. Source: `docs/kernel/workloads.md` §10(c), (d).
 
 use super::figures::{self, Arm};
 use super::verdict::Criterion;
@@ -163,7 +163,7 @@ mod tests {
         Some(MeasuredThrash { samples, ops_per_s: 1.0, neighbour_per_s: 1.0 })
     }
 
-    /// `workloads.md` §10(c): the means.
+    /// `docs/kernel/workloads.md` §10(c): the means.
     #[test]
     fn arms_have_the_samples_that_were_posted_for_them() {
         let means = |arm, readahead| {

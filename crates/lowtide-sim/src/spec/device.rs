@@ -14,7 +14,7 @@
 //!
 //! ## The figures
 //!
-//! Each has its source: a section of `workloads.md` with the sheet's mark, *data sheet* for what data sheets of such devices typically say, or *guess*.
+//! Each has its source: a section of `docs/kernel/workloads.md` with that page's mark, *data sheet* for what data sheets of such devices typically say, or *guess*.
 
 use serde::Serialize;
 
@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(DeviceSpec::preset("floppy"), None);
     }
 
-    /// `workloads.md` §0.4, §8 and §10.
+    /// `docs/kernel/workloads.md` §0.4, §8 and §10.
     #[test]
     fn idle_reads_take_what_the_facts_say() {
         assert_eq!(idle_read_us(&DeviceSpec::nvme(), 32 << 10), 90);

@@ -1,6 +1,6 @@
 //! The machines by name.
 //!
-//! Each figure has its source: a section of `workloads.md` with that sheet's mark, or the word *guess*. What is not written has the default of
+//! Each figure has its source: a section of `docs/kernel/workloads.md` with that page's mark, or the word *guess*. What is not written has the default of
 //! [`MachineSpec`]. All have the same [`Costs`](crate::costs::Costs): what is known about the speed of their CPUs is less than what the guesses there leave open.
 
 use super::device::{DeviceSpec, Preset};

@@ -1,6 +1,6 @@
 //! What must hold between any two turns of the machine, one property each, recounted from scratch.
 //!
-//! The engine's own invariants (`reclaim.md` §10: I1-I8, I33, I34) are [`lowtide_core::Engine::validate`]'s; these are the driver's, and those of the
+//! The engine's own invariants (`docs/kernel/reclaim.md` §10: I1-I8, I33, I34) are [`lowtide_core::Engine::validate`]'s; these are the driver's, and those of the
 //! seam between the two. Each costs a visit to every frame, page or entry; none changes anything.
 
 use crate::machine::World;
@@ -8,7 +8,7 @@ use crate::memory::{ObjectId, VmaId};
 use lowtide_core::limits::TABLE_ENTRIES;
 use lowtide_core::{Flags, FolioId, LruType, MemcgId, SpaceId, Thresholds};
 
-/// The longest pause of a writer, in nanoseconds (`fault-and-writeback.md` B8).
+/// The longest pause of a writer, in nanoseconds (`docs/kernel/fault-and-writeback.md` B8).
 pub(super) const PAUSE_NS: u64 = 200_000_000;
 
 /// A property by name.
@@ -122,7 +122,7 @@ fn dirty_pages(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-/// What is counted as dirty is dirty, and the scale that writers are measured by is in order (`fault-and-writeback.md` D8, D9, D12). A page that
+/// What is counted as dirty is dirty, and the scale that writers are measured by is in order (`docs/kernel/fault-and-writeback.md` D8, D9, D12). A page that
 /// became dirty again while it was being written counts as both. What each device has is [`lowtide_core::Engine::validate`]'s.
 fn dirty_figures(world: &mut World) -> Result<(), String> {
     let engine = &world.pool.engine;

@@ -25,11 +25,11 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// The longest nap of a reclaimer, in nanoseconds (`reclaim.md` §0).
+/// The longest nap of a reclaimer, in nanoseconds (`docs/kernel/reclaim.md` §0).
 const NAP_NS: u64 = 100_000_000;
 
 /// The policies that never report memory to be exhausted while something can be evicted. The others have a reason: before S4 and S8, an aging by one task made
-/// the others give up (`reclaim.md` §4.5); before S10, S11 and S15 nobody waited for the device (§4.6).
+/// the others give up (`docs/kernel/reclaim.md` §4.5); before S10, S11 and S15 nobody waited for the device (§4.6).
 fn must_find_memory(policy: Policy) -> bool {
     let needed = Switches::S4 | Switches::S8 | Switches::S10 | Switches::S11 | Switches::S15;
     policy.lists() == Lists::Classical || policy.has(needed)
@@ -70,7 +70,7 @@ pub(super) struct Overseer {
     /// Charges that failed although pages could have been evicted, by a policy that is known for it.
     pub(super) premature_oom: u64,
     /// Charges that failed after there had been two generations only, which are never evicted, and another task was about to open a
-    /// third: what is left of the aging OOM by design (`reclaim.md` §4.5).
+    /// third: what is left of the aging OOM by design (`docs/kernel/reclaim.md` §4.5).
     pub(super) oom_while_aging: u64,
     /// When each task was last seen to walk while there were two generations, in nanoseconds.
     aging: BTreeMap<TaskId, u64>,

@@ -10,7 +10,7 @@ const HALF_A_CHARGE_BATCH: u64 = 32;
 /// How far a median may be from the kernel's, unless it is within the kernel's own spread.
 const TOLERANCE: f64 = 0.05;
 
-/// The same for activations, of which the classical lists make up to 9 % more or fewer by the phase of their timer (`reclaim.md` §5.7), and the multi-gen
+/// The same for activations, of which the classical lists make up to 9 % more or fewer by the phase of their timer (`docs/kernel/reclaim.md` §5.7), and the multi-gen
 /// LRU because translations are cached (section C).
 const TOLERANCE_ACTIVATE: f64 = 0.09;
 

@@ -140,7 +140,7 @@ mod tests {
         }
     }
 
-    /// The constants that the YCSB model sheet gives for its full and its scaled rank domain.
+    /// The constants that YCSB gives for its full and its scaled rank domain.
     #[test]
     fn zeta_agrees_with_published_values() {
         assert!((zeta(10_000_000_000, 0.99) - 26.469_028_201_783_02).abs() < 1e-9);

@@ -96,7 +96,7 @@ mod tests {
         }
     }
 
-    /// The share of requests that the most popular keys get, as measured for the model sheet with 20 million
+    /// The share of requests that the most popular keys get, as measured with 20 million
     /// keys and the full domain.
     #[test]
     fn head_shares_agree_with_the_published_table() {

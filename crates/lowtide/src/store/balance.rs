@@ -17,7 +17,7 @@
 //! **A device that takes nothing.** At the limit a thread looks again after each pause, but not for longer than the pager's patience. Then it goes on, and does not wait at the limit
 //! again before something has been written. So writes to a dead device pause once, and fail with `OutOfBudget` when the budget is full.
 //!
-//! Source: `fault-and-writeback.md` B4, B5.
+//! Source: `docs/kernel/fault-and-writeback.md` B4, B5.
 
 use crate::charge::Payer;
 use crate::deadline::Deadline;

@@ -1,7 +1,7 @@
 //! What may be done with a tenant while others use it: limits, reclaim on request, moving, renaming, removing.
 //!
 //! Setting a limit is immediate: every charge from then on sees it. What is above it is evicted by whoever set it, in bounded pieces between which others run,
-//! until usage has come down, nothing comes any more, somebody else has changed the limit, or the pager's patience ends. Source: `memcg.md` §4.3, 4.4, 9.
+//! until usage has come down, nothing comes any more, somebody else has changed the limit, or the pager's patience ends. Source: `docs/kernel/memcg.md` §4.3, 4.4, 9.
 
 use super::names;
 use super::{Tenant, TenantError};

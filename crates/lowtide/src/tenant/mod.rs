@@ -2,7 +2,7 @@
 //!
 //! A [`Tenant`] is a node of a tree; the root is the pager. Pages of a view are charged to one tenant and, through it, to all of its
 //! ancestors, and a limit anywhere on that way holds at every instant. Tenants are the engine's groups (`lowtide-core`, `memcg/`) under names; everything that decides is
-//! there. Source: `memcg.md` §1-5, 9, 11-13.
+//! there. Source: `docs/kernel/memcg.md` §1-5, 9, 11-13.
 //!
 //! | file | concept |
 //! |---|---|

@@ -2,7 +2,7 @@
 //!
 //! A program is an eBPF object (`lowtide-bpf`, its header `lowtide_bpf.h` says what it sees). It is checked when it is attached, runs in a virtual machine that can reach
 //! nothing but its maps, and its answers are clamped: it can make threads wait, up to 2 s at a time, and say who is spared first. It cannot make a charge fail. What a
-//! program asks to be reclaimed in advance is reclaimed every two seconds. Source: `memcg.md` §7, 8, 15.
+//! program asks to be reclaimed in advance is reclaimed every two seconds. Source: `docs/kernel/memcg.md` §7, 8, 15.
 
 use super::{Tenant, TenantError};
 use crate::pool::{Pool, State};

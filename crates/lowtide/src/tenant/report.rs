@@ -1,5 +1,5 @@
 //! The report of an operation that found no room: what the kernel's log says when a group is out of memory, and what somebody who has to
-//! decide wants to know besides. Source: `memcg.md` §11.
+//! decide wants to know besides. Source: `docs/kernel/memcg.md` §11.
 
 use crate::pool::State;
 use crate::tenant::TenantLimits;

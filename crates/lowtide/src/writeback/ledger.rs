@@ -14,7 +14,7 @@
 //!
 //! **Incidents.** Handles are not told of each failed write but of each *incident*: it begins with the first failure of a file in which
 //! everything is well, and ends when nothing of it is failed or suspect. Each handle has a cursor into the count of incidents, so it is told of each once, and
-//! one that nobody was told of is told to whoever opens the file next (`fault-and-writeback.md` §B11).
+//! one that nobody was told of is told to whoever opens the file next (`docs/kernel/fault-and-writeback.md` §B11).
 //!
 //! **Retries.** After a failure the file is left alone for a while: 100 ms, then twice as long each time, 5 s at most. Only a flush does not wait for that; and while
 //! somebody waits for room that dirty pages take, the pauses stay short.

@@ -7,7 +7,7 @@
 //! Sizes are a part (`--scale`) of the published ones, 47 % of them resident. Times are that part of the published ones, and longer by as much as 96 processors are more than
 //! there are here: by this a request's time is divided before it is put into a bucket, and in this proportion a worker pauses before each request for as long as the
 //! simulator's takes besides its pages. Without the pause a worker whose chunks are resident would do hundreds of requests while another does one, and keep its chunks
-//! by that. Source: `workloads.md` §2.
+//! by that. Source: `docs/kernel/workloads.md` §2.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;

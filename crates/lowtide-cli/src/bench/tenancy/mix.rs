@@ -7,7 +7,7 @@
 //!
 //! The heap is real memory, reserved in the tenant piece by piece before it is written, so it pushes the file's pages out of the same budget, and nothing but those can
 //! go. A reservation or a load for which no room can be made is the kill of the published run; here it is a result (`oom`), and the round does not count. Memory of
-//! the process: the budget's frames and, beside them, 7/8 of the budget of heap. Source: `workloads.md` §3.
+//! the process: the budget's frames and, beside them, 7/8 of the budget of heap. Source: `docs/kernel/workloads.md` §3.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;

@@ -10,7 +10,7 @@
 //! Of each row's time, one half is the thrasher alone, from which the figures of the device are, and the other half is beside the neighbour. Before
 //! the first half the law is in force for as long again, and before the second for a quarter of that, and nothing is counted.
 //! With read-ahead a miss brings in the aligned window of 32 pages around it, by one `get_many`; pages that come in that way count as accessed, which the
-//! kernel's do not. I/O is direct, or the kernel's page cache would serve what was evicted. Source: `workloads.md` §10.
+//! kernel's do not. I/O is direct, or the kernel's page cache would serve what was evicted. Source: `docs/kernel/workloads.md` §10.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;

@@ -2,7 +2,7 @@
 //!
 //! Both write files in turns, interleaved as all benchmarks are. `fill` asks how much of the device's bandwidth a writer gets whose data passes through a
 //! budget, so its ratios are to `dd` with direct I/O, which has no cache between. `dd-oom` asks whether the writer survives on a
-//! device whose writes take a second each (`fault-and-writeback.md` B12): all memory is soon dirty or under write-back, and
+//! device whose writes take a second each (`docs/kernel/fault-and-writeback.md` B12): all memory is soon dirty or under write-back, and
 //! a pass of reclaim finds nothing to free for a long time.
 
 use std::rc::Rc;

@@ -52,7 +52,7 @@ fn run(policy: HighPolicy, levels: Vec<LevelView>, task: TaskFacts) -> Run {
     run_with(policy, levels, task, |_, _, _| 0, ThrottleAnswer::Default)
 }
 
-/// `memcg.md` §16, 12.
+/// `docs/kernel/memcg.md` §16, 12.
 #[test]
 fn seventeen_fruitless_reclaims_at_each_level_that_is_over_and_then_one_sleep() {
     let below = level(99);
@@ -66,7 +66,7 @@ fn seventeen_fruitless_reclaims_at_each_level_that_is_over_and_then_one_sleep() 
     }
 }
 
-/// `memcg.md` §6.2.
+/// `docs/kernel/memcg.md` §6.2.
 #[test]
 fn the_first_pass_reclaims_what_was_charged_and_later_ones_thirty_two() {
     let run = run(HighPolicy::Overage, vec![level(110)], TASK);
@@ -74,7 +74,7 @@ fn the_first_pass_reclaims_what_was_charged_and_later_ones_thirty_two() {
     assert!(run.goals[1..].iter().all(|g| *g == (0, 32)));
 }
 
-/// `memcg.md` §17: reclaim comes before the overage is computed.
+/// `docs/kernel/memcg.md` §17: reclaim comes before the overage is computed.
 #[test]
 fn a_task_that_reclaims_its_group_below_the_limit_does_not_sleep() {
     let reclaim = |levels: &mut Vec<LevelView>, level: usize, goal| {
@@ -86,7 +86,7 @@ fn a_task_that_reclaims_its_group_below_the_limit_does_not_sleep() {
     assert_eq!(run, Run { goals: vec![(0, 64)], ..Run::default() });
 }
 
-/// `memcg.md` §6.2: no limit while there is progress.
+/// `docs/kernel/memcg.md` §6.2: no limit while there is progress.
 #[test]
 fn progress_repeats_the_pass_and_costs_no_retry() {
     let mut left = 100;
@@ -99,7 +99,7 @@ fn progress_repeats_the_pass_and_costs_no_retry() {
     assert_eq!(run.sleeps.len(), 1);
 }
 
-/// `memcg.md` §6.4, 17: the test is strict, and is after the clamp of the sum.
+/// `docs/kernel/memcg.md` §6.4, 17: the test is strict, and is after the clamp of the sum.
 #[test]
 fn ten_milliseconds_or_less_are_not_slept() {
     let over = |ticks_at_least: u64| {
@@ -117,7 +117,7 @@ fn ten_milliseconds_or_less_are_not_slept() {
     assert_eq!(owes(u64::MAX), [(2000 * MS, SleepCause::StallDebt)]);
 }
 
-/// `memcg.md` §16, 11.
+/// `docs/kernel/memcg.md` §16, 11.
 #[test]
 fn a_dying_task_neither_reclaims_nor_sleeps_nor_asks() {
     let task = TaskFacts { dying: true, since_refault_ns: 0, owed_ns: 1000 * MS, ..TASK };
@@ -137,7 +137,7 @@ fn a_dying_task_neither_reclaims_nor_sleeps_nor_asks() {
     assert_eq!(over.next(&over_levels, &killed, Some(0), |_| ThrottleAnswer::Exactly(MS)), HighStep::Done);
 }
 
-/// `memcg.md` §7.1: one pass, no rule of 10 ms; and §7.3: it sleeps though reclaim brought the level below.
+/// `docs/kernel/memcg.md` §7.1: one pass, no rule of 10 ms; and §7.3: it sleeps though reclaim brought the level below.
 #[test]
 fn the_patch_reclaims_once_and_sleeps_whenever_there_was_a_refault() {
     let task = |ms: u64| TaskFacts { since_refault_ns: ms * MS, ..TASK };
@@ -152,7 +152,7 @@ fn the_patch_reclaims_once_and_sleeps_whenever_there_was_a_refault() {
     assert_eq!(after(110, 1000).goals.len(), 17, "without a penalty it is the kernel's");
 }
 
-/// `memcg.md` §6.3, 17.
+/// `docs/kernel/memcg.md` §6.3, 17.
 #[test]
 fn swap_over_its_high_delays_and_counts_an_event_each_pass_and_level() {
     let swap = LevelView { swap_usage: HIGH * 110 / 100, swap_high: HIGH, ..level(90) };
@@ -162,7 +162,7 @@ fn swap_over_its_high_delays_and_counts_an_event_each_pass_and_level() {
     assert_eq!(run.sleeps, [(639 * MS, SleepCause::Overage)]);
 }
 
-/// `memcg.md` §8.5: additive.
+/// `docs/kernel/memcg.md` §8.5: additive.
 #[test]
 fn stall_debt_is_added_to_the_overage() {
     let task = TaskFacts { owed_ns: 700 * MS, ..TASK };
@@ -172,7 +172,7 @@ fn stall_debt_is_added_to_the_overage() {
     assert_eq!(run.goals.len(), 17, "reclaim is not given up");
 }
 
-/// `memcg.md` §16, 16.
+/// `docs/kernel/memcg.md` §16, 16.
 #[test]
 fn the_default_law_does_not_depend_on_ticks() {
     let at = |hz| run(HighPolicy::StallDebt, vec![level(107)], TaskFacts { hz, owed_ns: 33 * MS, ..TASK });
@@ -231,7 +231,7 @@ fn names_are_read_back_and_others_refused() {
 }
 
 proptest! {
-    /// `memcg.md` §16, 9, 10 and 12: ends; sleeps once, 0 or more than 10 ms and at most 2 s; an ancestor with a smaller ratio changes no delay.
+    /// `docs/kernel/memcg.md` §16, 9, 10 and 12: ends; sleeps once, 0 or more than 10 ms and at most 2 s; an ancestor with a smaller ratio changes no delay.
     #[test]
     fn any_handling_ends_and_sleeps_within_bounds(
         percents in prop::collection::vec(0u64..300, 0..4), owed_ns in 0u64..3_000 * MS, stall_debt in any::<bool>(), fruit in 0u64..40,

@@ -22,7 +22,7 @@ fn thrashing(seconds: u64) -> (LevelStall, TaskDebt, u64) {
     (level, task, now)
 }
 
-/// `memcg.md` §8.1, 8.2, 8.6 (c), 8.9.
+/// `docs/kernel/memcg.md` §8.1, 8.2, 8.6 (c), 8.9.
 #[test]
 fn only_working_set_refaults_of_a_limit_make_debt() {
     let (mut level, mut task) = (LevelStall::default(), TaskDebt::default());
@@ -41,7 +41,7 @@ fn only_working_set_refaults_of_a_limit_make_debt() {
     assert_eq!((task.unpaid(SEC), level.totals()), (MS, (MS, 4096)));
 }
 
-/// `memcg.md` §8.4: whatever the others do.
+/// `docs/kernel/memcg.md` §8.4: whatever the others do.
 #[test]
 fn an_innocent_task_never_sleeps_however_dear_the_level_is() {
     let (level, thrasher, now) = thrashing(60);
@@ -51,7 +51,7 @@ fn an_innocent_task_never_sleeps_however_dear_the_level_is() {
     assert_eq!(TaskDebt::default().owed(&levels, now), 0);
 }
 
-/// `memcg.md` §8.6 (a).
+/// `docs/kernel/memcg.md` §8.6 (a).
 #[test]
 fn a_level_that_was_not_near_its_limit_for_a_tenth_of_a_second_is_not_paid_for() {
     let (mut level, task, now) = thrashing(10);
@@ -67,7 +67,7 @@ fn a_level_that_was_not_near_its_limit_for_a_tenth_of_a_second_is_not_paid_for()
     assert_eq!(owed(&level, now), 0, "no limit");
 }
 
-/// `memcg.md` §8.4: clamp, unpaid rest, decay.
+/// `docs/kernel/memcg.md` §8.4: clamp, unpaid rest, decay.
 #[test]
 fn what_the_clamp_cuts_off_stays_and_decays() {
     let (level, mut task, now) = thrashing(60);
@@ -110,7 +110,7 @@ fn a_price_that_was_highest_falls_at_once() {
     }
 }
 
-/// `memcg.md` §8.4: the dearest level decides, and one sleep pays at all levels.
+/// `docs/kernel/memcg.md` §8.4: the dearest level decides, and one sleep pays at all levels.
 #[test]
 fn a_task_pays_the_dearest_of_its_levels_and_levels_elsewhere_never() {
     let mut task = TaskDebt::default();
@@ -124,7 +124,7 @@ fn a_task_pays_the_dearest_of_its_levels_and_levels_elsewhere_never() {
     assert_eq!(task.owed(&[(1, price(2)), (2, price(5))], 0), 0);
 }
 
-/// `memcg.md` §8.3.
+/// `docs/kernel/memcg.md` §8.3.
 #[test]
 fn debts_beyond_four_levels_go_upward() {
     let mut task = TaskDebt::default();
@@ -140,7 +140,7 @@ fn debts_beyond_four_levels_go_upward() {
     assert_eq!(task.owed(&[(7, Price(Price::ONE))], 1000 * SEC), MS, "old debts have made room");
 }
 
-/// `memcg.md` §8.1: nothing takes a sleep as an input of the price.
+/// `docs/kernel/memcg.md` §8.1: nothing takes a sleep as an input of the price.
 #[test]
 fn sleeping_and_paying_change_neither_the_stall_nor_the_price() {
     let (level, mut task, now) = thrashing(5);
@@ -150,7 +150,7 @@ fn sleeping_and_paying_change_neither_the_stall_nor_the_price() {
     assert!(level.demand_price(&LAW, now + 2 * SEC) < before.1, "time asleep only lowers it");
 }
 
-/// `memcg.md` §8.6: a sleep would not help against a device that hung.
+/// `docs/kernel/memcg.md` §8.6: a sleep would not help against a device that hung.
 #[test]
 fn one_read_however_slow_makes_no_price() {
     let (mut level, mut task) = (LevelStall::default(), TaskDebt::default());
@@ -169,7 +169,7 @@ fn the_rate_is_that_of_the_stall() {
     assert_eq!(level.rate(now + 2000 * SEC), 0);
 }
 
-/// `memcg.md` §16, 16: the same stalls at the same times, dealt out to 1, 4 or 16 tasks. A task is handled when it owes
+/// `docs/kernel/memcg.md` §16, 16: the same stalls at the same times, dealt out to 1, 4 or 16 tasks. A task is handled when it owes
 /// more than 10 ms.
 #[test]
 fn splitting_the_work_among_tasks_does_not_change_the_delay() {
@@ -199,7 +199,7 @@ fn splitting_the_work_among_tasks_does_not_change_the_delay() {
 }
 
 proptest! {
-    /// `memcg.md` §16, 16: bounded by 2 s a sleep and by the highest price over all; innocent tasks never sleep; nothing panics.
+    /// `docs/kernel/memcg.md` §16, 16: bounded by 2 s a sleep and by the highest price over all; innocent tasks never sleep; nothing panics.
     #[test]
     fn a_task_never_sleeps_longer_than_the_highest_price_of_its_stall(
         events in prop::collection::vec((0usize..3, 1u64..4, 0u64..3 * SEC, 0u64..2 * SEC, any::<bool>()), 1..300),

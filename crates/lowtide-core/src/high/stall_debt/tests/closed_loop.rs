@@ -13,7 +13,7 @@ const WORTH_NS: u64 = 10 * MS;
 enum Throttle {
     Nothing,
     Ours,
-    /// 100 ms after each batch of 64 pages, which the patch of `memcg.md` §7.1 amounts to when the group refaults all the time.
+    /// 100 ms after each batch of 64 pages, which the patch of `docs/kernel/memcg.md` §7.1 amounts to when the group refaults all the time.
     Patch,
 }
 
@@ -153,7 +153,7 @@ const READ_NS: u64 = 250_000;
 const FROM: u64 = 30 * SEC;
 const UNTIL: u64 = 120 * SEC;
 
-/// `workloads.md` §10: 200 MB at random in 150 MB, one task: from 90 % of the device to a tenth.
+/// `docs/kernel/workloads.md` §10: 200 MB at random in 150 MB, one task: from 90 % of the device to a tenth.
 #[test]
 fn one_thrashing_task_is_brought_down_to_a_tenth_of_the_device() {
     let before = World::new(thrashers(1), Throttle::Nothing, READ_NS, FROM).run(UNTIL);
@@ -181,7 +181,7 @@ fn a_settled_law_does_not_oscillate() {
     }
 }
 
-/// `memcg.md` §16, 16, with the loop closed: the device's share is the level's, not the task's, so the same reads take the same time.
+/// `docs/kernel/memcg.md` §16, 16, with the loop closed: the device's share is the level's, not the task's, so the same reads take the same time.
 #[test]
 fn one_four_and_sixteen_tasks_read_as_much_in_the_same_time() {
     let reads = |n| World::new(thrashers(n), Throttle::Ours, READ_NS, FROM).run(UNTIL).reads;
@@ -203,7 +203,7 @@ fn equal_tasks_progress_equally() {
     assert!(jain > 0.99, "{jain}");
 }
 
-/// `memcg.md` §8.11: a neighbour in the same group that reads pages for the first time, one in a thousand.
+/// `docs/kernel/memcg.md` §8.11: a neighbour in the same group that reads pages for the first time, one in a thousand.
 #[test]
 fn the_neighbour_gets_more_than_without_a_law_and_more_than_with_the_patch() {
     for n in [1, 4, 16] {
