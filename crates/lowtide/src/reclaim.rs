@@ -45,6 +45,23 @@ pub(crate) fn entries_of(space: &Space, page: u64, order: u8) -> std::slice::Ite
     space.table.slice(page..page + (1 << order)).iter()
 }
 
+/// The folio of a page that is in memory, resident or locked by a store. The caller has looked at its translation under this hold of the pool's lock, so the
+/// two belong together.
+///
+/// # Panics
+/// When they do not: then two pages share a frame.
+pub(crate) fn folio_of(state: &State, space: &Space, page: u64, frame: u32) -> FolioId {
+    let id = state.engine.folio_of(FolioId(frame)).expect("the frame of a page in memory has a folio");
+    let folio = state.engine.folio(id).expect("a folio that has frames exists");
+    let (owner, pages) = (folio.owner(), 1 << folio.order());
+    assert!(
+        owner.space == space.id && (owner.page..owner.page + pages).contains(&page),
+        "page {page} of {:?} is in frame {frame}, which belongs to {owner:?}",
+        space.id
+    );
+    id
+}
+
 const fn table_key(space: &Space, table: u64) -> TableKey {
     TableKey((space.id.0 as u64) << 40 | table)
 }

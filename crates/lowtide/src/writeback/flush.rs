@@ -6,9 +6,10 @@ use crate::error::Error;
 use crate::fault_sites::FaultSite;
 use crate::hazard;
 use crate::pool::Pool;
+use crate::reclaim::folio_of;
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState, Taken};
-use lowtide_core::{Flags, FolioId};
+use lowtide_core::Flags;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::PoisonError;
@@ -36,59 +37,72 @@ impl Pool {
         }
     }
 
-    /// Drops what pages hold that the file does not: they are absent afterwards. Of a large folio all pages must be in the range. Returns the number of dirty pages that were dropped.
+    /// Drops what pages hold that the file does not: they are absent afterwards. A large folio that is not wholly in the range stays. Returns the number of
+    /// dirty pages that were dropped.
     pub(crate) fn discard(&self, space: &Space, pages: Range<u64>) -> Result<u64, Error> {
         let deadline = Deadline::after(self.io_deadline);
-        let mut dropped = 0;
-        let mut page = pages.start;
-        let end = pages.end.min(space.table.pages());
-        while page < end {
-            page = match self.discard_folio(space, page, &pages, deadline)? {
-                Some((next, dirty)) => {
+        let (mut dropped, mut page, mut from) = (0, pages.start, pages.start);
+        let forgotten = |pages: Range<u64>| crate::sync::lock(&space.ledger).discarded(pages);
+        while page < pages.end.min(space.table.pages()) {
+            match self.discard_folio(space, page, &pages, deadline) {
+                Ok(Discarded::Absent) => page += 1,
+                Ok(Discarded::Gone { end, dirty }) => {
                     dropped += dirty;
-                    next
+                    page = end;
                 }
-                None => page + 1,
-            };
+                Ok(Discarded::Kept(of_folio)) => {
+                    forgotten(from..of_folio.start.max(from));
+                    (page, from) = (of_folio.end, of_folio.end);
+                }
+                Err(e) => {
+                    forgotten(from..page);
+                    return Err(e);
+                }
+            }
         }
-        crate::sync::lock(&space.ledger).discarded(pages);
+        forgotten(from..pages.end.max(from));
         Ok(dropped)
     }
 
-    /// Drops the folio of a page, if it is resident and wholly within `wanted`. Returns the page behind it, and how many of its pages were dirty.
-    fn discard_folio(
+    /// Takes the folio of a page out of memory, dirty or not, if it lies wholly within `wanted`. Waits for
+    /// guards, for stores and for its write, and owns nothing but the folio while it does.
+    ///
+    /// # Errors
+    /// [`Error::HeldHere`], [`Error::HeldElsewhere`], [`Error::Timeout`]; the folio is as it was.
+    pub(crate) fn discard_folio(
         &self,
         space: &Space,
         page: u64,
         wanted: &Range<u64>,
         deadline: Deadline,
-    ) -> Result<Option<(u64, u64)>, Error> {
+    ) -> Result<Discarded, Error> {
         let mut slots = hazard::Slots::default();
+        let entry = space.table.entry(page);
         loop {
-            let entry = space.table.entry(page);
+            let state = self.lock();
             let frame = match entry.load() {
-                EntryState::Absent { .. } => return Ok(None),
+                EntryState::Absent { .. } => return Ok(Discarded::Absent),
+                EntryState::Resident { frame, .. } => frame,
                 seen @ (EntryState::Busy | EntryState::Locked { .. }) => {
+                    drop(state);
+                    if hazard::held_by_this_thread(entry.address()) {
+                        // A store that has the page locked waits for this thread's guard.
+                        return Err(Error::HeldHere { path: space.path(), page });
+                    }
                     drop(self.waits.wait(entry, seen));
                     continue;
                 }
-                EntryState::Resident { frame, .. } => frame,
             };
-            let found = {
-                let state = self.lock();
-                let id = state.engine.folio_of(FolioId(frame));
-                id.and_then(|id| state.engine.folio(id).map(|f| (id, f.owner().page, f.order(), f.flags())))
-            };
-            let Some((id, first, order, flags)) = found else { continue };
-            let of_folio = first..first + (1 << order);
+            let id = folio_of(&state, space, page, frame);
+            let folio = *state.engine.folio(id).expect("it was just found");
+            let of_folio = folio.owner().page..folio.owner().page + (1 << folio.order());
             if of_folio.start < wanted.start || of_folio.end > wanted.end {
-                return Ok(Some((of_folio.end, 0)));
+                return Ok(Discarded::Kept(of_folio));
             }
             if of_folio.clone().any(|p| hazard::held_by_this_thread(space.table.entry(p).address())) {
                 return Err(Error::HeldHere { path: space.path(), page });
             }
-            if flags.contains(Flags::WRITEBACK) {
-                let state = self.lock();
+            if folio.flags().contains(Flags::WRITEBACK) {
                 drop(self.freed.wait_timeout(state, PAUSE).unwrap_or_else(PoisonError::into_inner));
                 if deadline.has_passed() {
                     self.fault_sites.mark(FaultSite::DeadlinePassed);
@@ -98,29 +112,33 @@ impl Pool {
                 }
                 continue;
             }
+            drop(state);
             // All of it or nothing: who owns several translations does not wait for another.
             let entries: Vec<&Entry> = of_folio.clone().map(|p| space.table.entry(p)).collect();
             let taken: Vec<Taken> = entries.iter().map_while(|e| e.try_lock_for_store().ok()).collect();
-            let give_back = |taken: &[Taken]| {
-                for ((entry, page), taken) in entries.iter().zip(of_folio.clone()).zip(taken) {
+            let give_back = || {
+                for ((entry, page), taken) in entries.iter().zip(of_folio.clone()).zip(&taken) {
                     self.unlock(space, page, entry, *taken);
                 }
             };
-            let mine = taken.len() == entries.len() && taken[0].frame == id.0;
-            if !mine {
-                give_back(&taken);
+            if taken.len() < entries.len() {
+                give_back();
                 std::thread::yield_now();
                 continue;
             }
             if let Some(held) = entries.iter().position(|e| !self.outwait_readers(e, &mut slots)) {
-                give_back(&taken);
-                return Err(self.held(space, first + held as u64));
+                give_back();
+                return Err(self.held(space, of_folio.start + held as u64));
             }
             let mut state = self.lock();
-            let writing = state.engine.folio(id).is_some_and(|f| f.flags().contains(Flags::WRITEBACK));
-            if writing {
+            // Before the pages were locked, the folio may have been evicted, and come back elsewhere or in pieces. Or its write has begun.
+            let now = state.engine.folio(id).filter(|now| {
+                let same = now.owner() == folio.owner() && now.order() == folio.order();
+                same && !now.flags().contains(Flags::WRITEBACK)
+            });
+            if now.is_none() || taken.iter().zip(id.0..).any(|(taken, frame)| taken.frame != frame) {
                 drop(state);
-                give_back(&taken);
+                give_back();
                 continue;
             }
             let removed = state.engine.remove(id);
@@ -130,13 +148,24 @@ impl Pool {
                     self.waits.land(entry, &Ok(()));
                 }
             }
-            state.frames.free(id.0, order);
+            state.frames.free(id.0, folio.order());
             drop(state);
             self.freed.notify_all();
             let dirty = taken.iter().filter(|t| t.dirty).count() as u64;
-            return Ok(Some((of_folio.end, dirty)));
+            return Ok(Discarded::Gone { end: of_folio.end, dirty });
         }
     }
+}
+
+/// What came of discarding a page.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Discarded {
+    /// It was not in memory.
+    Absent,
+    /// It has left memory with the other pages of its folio: the page behind them, and how many were dirty.
+    Gone { end: u64, dirty: u64 },
+    /// These are the pages of its folio, and some of them are to stay.
+    Kept(Range<u64>),
 }
 
 impl Space {
