@@ -8,10 +8,11 @@ use crate::error::{CloseError, Error, Unwritten};
 use crate::fault_sites::FaultSite;
 use crate::hazard;
 use crate::pool::Pool;
+use crate::reclaim::folio_of;
 use crate::space::Space;
-use crate::translation::State as EntryState;
+use crate::translation::{Entry, State as EntryState, Taken};
 use crate::writeback::{Failure, write_error};
-use lowtide_core::FolioId;
+use lowtide_core::Flags;
 use lowtide_core::limits::TABLE_ENTRIES;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -31,6 +32,11 @@ struct Tally {
     looks: u32,
     /// Pages that stay because a guard was forgotten.
     forgotten: u64,
+}
+
+/// A page that the file lacks was found in a file that was taken for clean.
+struct StillDirty {
+    page: u64,
 }
 
 impl Pool {
@@ -56,12 +62,15 @@ impl Pool {
 
     /// Whether nothing of a file that nobody has open waits to be written.
     pub(crate) fn is_clean(&self, space: &Space) -> bool {
-        let quiet = space.in_flight.load(SeqCst) == 0 && space.table.last_dirty(0).is_none();
+        // In the order in which a write ends, seen from behind: it is counted before its pages become clean, and
+        // what came of it is in the ledger, and in the pages if it failed, before it is counted no more.
+        let dirty = space.table.last_dirty(0).is_some();
+        let quiet = !dirty && space.in_flight.load(SeqCst) == 0;
         quiet && crate::sync::lock(&space.ledger).is_settled()
     }
 
     /// Drops everything of a clean file that nobody has open, and gives the frames back. Cost: a look at every translation of the file.
-    pub(crate) fn forget_if_orphan(&self, space: &Space) {
+    pub(crate) fn forget_if_orphan(&self, space: &Arc<Space>) {
         let _no_open = crate::sync::lock(&self.opening);
         if !space.is_orphan() || space.is_closed() || !self.is_clean(space) {
             // Somebody opened it meanwhile.
@@ -70,7 +79,7 @@ impl Pool {
         self.forget(space);
     }
 
-    fn forget(&self, space: &Space) {
+    fn forget(&self, space: &Arc<Space>) {
         {
             // Whoever reads ahead now brings no more pages in; those that are there already, or on their way, are found below.
             let _state = self.lock();
@@ -86,7 +95,9 @@ impl Pool {
                 continue;
             }
             for page in table..table + entries.len() as u64 {
-                self.forget_page(space, page, &mut tally);
+                if let Err(StillDirty { page }) = self.forget_page(space, page, &mut tally) {
+                    return self.keep(space, page);
+                }
             }
         }
         let mut state = self.lock();
@@ -128,12 +139,28 @@ impl Pool {
         if files.is_empty() { Ok(()) } else { Err(CloseError { files }) }
     }
 
+    /// A page of a file that seemed clean has bytes that the file lacks. That would be a defect of ours, and it
+    /// does not cost the bytes: the file stays as an orphan and is written.
+    fn keep(&self, space: &Arc<Space>, page: u64) {
+        tracing::error!(path = %space.path_ref().display(), page, "a dirty page was found in a closed file that seemed clean; it is written now");
+        {
+            let _state = self.lock();
+            space.stays();
+        }
+        if let Some(device) = space.device.get() {
+            device.write_orphan(space);
+        }
+    }
+
     /// Drops the folio that a page belongs to, if it is resident.
-    fn forget_page(&self, space: &Space, page: u64, tally: &mut Tally) {
+    ///
+    /// # Errors
+    /// It is dirty, or being written: nothing was dropped.
+    fn forget_page(&self, space: &Space, page: u64, tally: &mut Tally) -> Result<(), StillDirty> {
         let entry = space.table.entry(page);
         loop {
             match entry.load() {
-                EntryState::Absent { .. } => return,
+                EntryState::Absent { .. } => return Ok(()),
                 // Background reading ahead, or reclaim: it will be over in a moment.
                 seen @ (EntryState::Busy | EntryState::Locked { .. }) => drop(self.waits.wait(entry, seen)),
                 EntryState::Resident { frame, .. } => {
@@ -141,9 +168,17 @@ impl Pool {
                     if !matches!(entry.load(), EntryState::Resident { frame: again, .. } if again == frame) {
                         continue;
                     }
-                    let Some(id) = state.engine.folio_of(FolioId(frame)) else { return };
-                    let Some(folio) = state.engine.folio(id).copied() else { return };
-                    let entries = crate::reclaim::entries_of(space, folio.owner().page, folio.order());
+                    let id = folio_of(&state, space, page, frame);
+                    let folio = *state.engine.folio(id).expect("it was just found");
+                    let first = folio.owner().page;
+                    let entries = crate::reclaim::entries_of(space, first, folio.order());
+                    let dirty = |e: &Entry| matches!(e.load(), EntryState::Resident { dirty: true, .. });
+                    let unwritten = entries.clone().position(dirty);
+                    if unwritten.is_some() || folio.flags().contains(Flags::WRITEBACK) {
+                        let page = first + unwritten.unwrap_or(0) as u64;
+                        space.table.hint(page).note_dirty();
+                        return Err(StillDirty { page });
+                    }
                     if entries.clone().any(|e| tally.slots.hold(&(e.address()..=e.address()))) {
                         if tally.looks > 0 {
                             // Whoever reads ahead holds a page for the moment in which it arrives.
@@ -154,21 +189,23 @@ impl Pool {
                             continue;
                         }
                         tally.forgotten += 1;
-                        return;
+                        return Ok(());
                     }
                     // Under the pool's lock nobody else locks translations of this file: no views are left.
                     for e in entries {
-                        if let Ok(taken) = e.try_lock_for_store() {
-                            debug_assert!(!taken.dirty, "a dirty page was dropped");
-                            if e.discard() {
-                                self.waits.land(e, &Ok(()));
-                            }
+                        let taken = e.try_lock_for_store();
+                        assert!(
+                            matches!(taken, Ok(Taken { dirty: false, .. })),
+                            "a page of a file that nobody has open is {taken:?} while its folio is dropped"
+                        );
+                        if e.discard() {
+                            self.waits.land(e, &Ok(()));
                         }
                     }
                     let removed = state.engine.remove(id);
                     assert!(removed, "{id:?} is isolated outside of the pool's lock");
                     state.frames.free(id.0, folio.order());
-                    return;
+                    return Ok(());
                 }
             }
         }

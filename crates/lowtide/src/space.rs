@@ -135,6 +135,11 @@ impl Space {
         self.closed.store(true, Relaxed);
     }
 
+    /// Takes back that the last view is gone: the file could not be let go. Under the pool's lock.
+    pub(crate) fn stays(&self) {
+        self.closed.store(false, Relaxed);
+    }
+
     /// Whether the last view is gone. To be asked under the pool's lock by whoever brings a page in.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)

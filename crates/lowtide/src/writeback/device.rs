@@ -96,6 +96,11 @@ impl Device {
         self.put(|_| ());
     }
 
+    /// Has a file written that nobody has open and nobody waits for.
+    pub(crate) fn write_orphan(&self, space: &Arc<Space>) {
+        self.put(|desk| desk.tickets.push(Ticket::new(space, 0..u64::MAX)));
+    }
+
     /// Tells those who wait that tickets have been finished.
     pub(super) fn announce(&self) {
         let _desk = crate::sync::lock(&self.desk);
