@@ -4,6 +4,7 @@ mod common;
 
 use common::Dir;
 use lowtide::{OpenOptions, Pager};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const PAGE: u64 = 4096;
@@ -42,6 +43,48 @@ fn a_folio_that_was_stored_in_a_hole_is_no_hole_any_more() {
             view.flush().unwrap();
             let file = std::fs::read(&path).unwrap();
             assert!(file[..expected.len()] == expected, "order {order}: a store of one byte changed others");
+        }
+    }
+}
+
+/// Whole folios are stored while a thread does nothing but flush.
+#[test]
+fn what_is_stored_in_whole_folios_beside_flushes_is_in_the_file() {
+    let begun = Instant::now();
+    let mut round = 0;
+    while begun.elapsed() < Duration::from_secs(4) {
+        for order in [4, 9] {
+            round += 1;
+            let dir = Dir::new();
+            let path = dir.path().join("file");
+            let pager = pager("32M");
+            let (bytes, folio) = (8_u64 << 20, PAGE << order);
+            let view = OpenOptions::new().create(bytes).folio_order(order).open(&pager, &path).unwrap();
+            let value = 1 + round as u8 % 250;
+            let stop = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let flushing = view.clone();
+                let flusher = scope.spawn(|| {
+                    while !stop.load(SeqCst) {
+                        flushing.flush().unwrap();
+                    }
+                    drop(flushing);
+                });
+                for at in (0..bytes).step_by(folio as usize) {
+                    view.write_at(at, &vec![value; folio as usize]).unwrap();
+                }
+                view.flush().unwrap();
+                stop.store(true, SeqCst);
+                flusher.join().unwrap();
+            });
+            let flushed = std::fs::read(&path).unwrap();
+            assert!(flushed.iter().all(|b| *b == value), "order {order}, round {round}: flush said Ok");
+            // Stores to pages that are resident, whose folios are written at the same time.
+            view.write_at(0, &vec![value ^ 255; bytes as usize]).unwrap();
+            drop(view);
+            pager.close().unwrap();
+            let closed = std::fs::read(&path).unwrap();
+            assert!(closed.iter().all(|b| *b == value ^ 255), "order {order}, round {round}: close said Ok");
         }
     }
 }

@@ -11,7 +11,8 @@
 //! These changes to the code were each seen to fail here: losing WAITERS in `leave`; a `set_waiters` that
 //! always agrees; finishing a read with relaxed order; locking dirty, or young, pages for eviction; beginning
 //! a read of a page that is not absent; clearing DIRTY, or locking, with relaxed order; noting a hint before
-//! setting its bit; hints with acquire and release order only; finishing a store to a missing page clean.
+//! setting its bit; hints with acquire and release order only; finishing a store to a missing page clean; unlocking by
+//! a swap, which loses DIRTY; beginning to write a folio with busy pages; making a page dirty after the engine's lock.
 #![cfg(loom)]
 #![allow(dead_code, unreachable_pub, reason = "a proof uses only a part of what it includes")]
 
@@ -413,4 +414,144 @@ fn a_young_page_is_seen_by_this_walk_or_the_next() {
 #[test]
 fn a_young_page_is_seen_although_its_table_was_noted_before() {
     walk_beside_a_reader(true);
+}
+
+/// A large folio of two pages, and what the engine knows of it, which its lock protects.
+struct Folio {
+    pages: [Entry; 2],
+    engine: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    dirty: bool,
+    writing: bool,
+}
+
+impl Folio {
+    fn resident() -> Self {
+        let folio = Self { pages: Default::default(), engine: Mutex::default() };
+        for page in &folio.pages {
+            page.try_begin_read(0).unwrap();
+            let _ = page.finish_read(7, false);
+        }
+        folio
+    }
+
+    /// As `store/overwrite.rs`.
+    fn store(&self) {
+        let locked: Vec<_> =
+            self.pages.iter().filter_map(|page| Some((page, page.try_lock_for_store().ok()?))).collect();
+        if locked.iter().any(|(_, taken)| !taken.dirty) {
+            let mut engine = self.engine.lock().unwrap();
+            engine.dirty = true;
+            assert!(locked.iter().filter(|(_, taken)| !taken.dirty).all(|(page, _)| page.set_dirty()));
+        }
+        for (page, taken) in locked {
+            let _ = page.unlock(taken.frame, true, false);
+        }
+    }
+
+    /// As `store/fill.rs`.
+    fn fill(&self) {
+        self.engine.lock().unwrap().dirty = true;
+        for page in &self.pages {
+            let _ = page.finish_store(7);
+        }
+    }
+
+    /// As `writeback/collect.rs`: begins to write the folio if a page of it is dirty and none is busy.
+    fn begin(&self) -> bool {
+        let dirty = |page: &Entry| {
+            matches!(page.load(), State::Resident { dirty: true, .. } | State::Locked { dirty: true, .. })
+        };
+        let mut engine = self.engine.lock().unwrap();
+        if !self.pages.iter().any(dirty) {
+            return false;
+        }
+        assert!(engine.dirty || engine.writing, "a dirty page of a folio that counts as clean");
+        if engine.writing || self.pages.iter().any(|page| page.load() == State::Busy) {
+            return false;
+        }
+        (engine.dirty, engine.writing) = (false, true);
+        for page in &self.pages {
+            if !page.clear_dirty() && dirty(page) {
+                engine.dirty = true;
+            }
+        }
+        true
+    }
+
+    /// The write has failed.
+    fn fail(&self) {
+        let mut engine = self.engine.lock().unwrap();
+        assert!(self.pages.iter().all(Entry::set_dirty));
+        (engine.dirty, engine.writing) = (true, false);
+    }
+
+    /// What is dirty in the end, which no flusher may overlook.
+    fn dirty_at_last(&self) -> [bool; 2] {
+        let engine = self.engine.lock().unwrap();
+        let dirty = [0, 1].map(|i| matches!(self.pages[i].load(), State::Resident { dirty: true, .. }));
+        assert!(engine.dirty || dirty == [false; 2], "a dirty page of a folio that counts as clean");
+        dirty
+    }
+}
+
+#[test]
+fn a_store_to_pages_of_a_folio_is_known_whenever_its_write_begins() {
+    let outcomes = prove(Some(4), || {
+        let folio = Arc::new(Folio::resident());
+        let store = thread::spawn({
+            let folio = folio.clone();
+            move || folio.store()
+        });
+        let begun = folio.begin();
+        store.join().unwrap();
+        let dirty = folio.dirty_at_last();
+        assert!(begun || dirty == [true; 2]);
+        (begun, dirty)
+    });
+    assert!(outcomes.len() >= 3, "{outcomes:?}");
+}
+
+#[test]
+fn a_folio_that_is_being_filled_is_not_written_before_all_of_it_is_there() {
+    let outcomes = prove(None, || {
+        let folio = Arc::new(Folio { pages: Default::default(), engine: Mutex::default() });
+        assert!(folio.pages.iter().all(|page| page.try_begin_read(0).is_ok()));
+        let store = thread::spawn({
+            let folio = folio.clone();
+            move || folio.fill()
+        });
+        let begun = folio.begin();
+        store.join().unwrap();
+        let dirty = folio.dirty_at_last();
+        assert_eq!(dirty, [!begun; 2], "all of it is in the write, or waits for the next");
+        begun
+    });
+    assert_eq!(outcomes, [false, true].into());
+}
+
+#[test]
+fn a_page_whose_write_failed_is_dirty_whatever_a_store_does_with_it() {
+    let outcomes = prove(Some(4), || {
+        let folio = Arc::new(Folio::resident());
+        folio.store();
+        assert!(folio.begin());
+        let store = thread::spawn({
+            let folio = folio.clone();
+            move || {
+                // A guard is on the page: the store gives up.
+                let taken = folio.pages[0].try_lock_for_store().unwrap();
+                let _ = folio.pages[0].unlock(taken.frame, taken.dirty, taken.young);
+                taken.dirty
+            }
+        });
+        folio.fail();
+        let came_later = store.join().unwrap();
+        assert_eq!(folio.dirty_at_last(), [true; 2]);
+        came_later
+    });
+    assert_eq!(outcomes, [false, true].into());
 }

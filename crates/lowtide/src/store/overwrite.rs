@@ -1,7 +1,7 @@
 //! Storing to pages that are resident.
 //!
-//! Locked translations, one look at the slots of all readers, then the bytes. The engine is told before a translation says dirty, and while it is locked:
-//! whoever sees a dirty translation finds a dirty folio.
+//! Locked translations, one look at the slots of all readers, then the bytes. The engine is told, and the translation made dirty, under one hold of the
+//! pool's lock and while the translation is locked: who has that lock and sees a dirty translation finds a dirty folio, or one that is being written.
 
 use super::{Batch, copy};
 use crate::deadline::Deadline;
@@ -69,9 +69,11 @@ impl Batch<'_, '_> {
         if locked.iter().any(|(_, taken)| !taken.dirty) {
             let mut state = pool.lock();
             let mut dirtied = 0;
-            for (_, taken) in locked.iter().filter(|(_, taken)| !taken.dirty) {
+            for &(index, taken) in locked.iter().filter(|(_, taken)| !taken.dirty) {
                 let folio =
                     state.engine.folio_of(FolioId(taken.frame)).expect("a resident frame has a folio");
+                let kept = space.table.entry(self.parts[index].page).set_dirty();
+                assert!(kept, "page {} left memory while a store had it locked", self.parts[index].page);
                 // The folio may be dirty already, because of another page of it.
                 if state.engine.set_dirty(folio) {
                     dirtied += state.engine.folio(folio).map_or(1, Folio::pages);

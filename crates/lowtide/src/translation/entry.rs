@@ -108,7 +108,7 @@ pub(crate) struct Taken {
     pub(crate) frame: u32,
     /// YOUNG as it was; LOCKED does not keep it.
     pub(crate) young: bool,
-    /// DIRTY as it was; LOCKED keeps it, and `unlock` needs it.
+    /// DIRTY as it was; LOCKED keeps it.
     pub(crate) dirty: bool,
 }
 
@@ -257,18 +257,46 @@ impl Entry {
         }
     }
 
-    /// LOCKED → RESIDENT, with the bits given. Releases what was stored.
+    /// LOCKED → RESIDENT, with the bits given; DIRTY stays where it is set already. Releases what was stored.
     /// [`Hint::note_young`](super::Hint::note_young) and [`Hint::note_dirty`](super::Hint::note_dirty) are
     /// due for the bits that are set.
     ///
-    /// `dirty` may be false for a page that was dirty only if its bytes have reached the file. Returns
-    /// whether somebody waits.
+    /// Returns whether a thread waits.
     ///
     /// # Panics
     /// When the entry is not LOCKED.
     #[must_use = "waiters must be woken"]
     pub(crate) fn unlock(&self, frame: u32, dirty: bool, young: bool) -> bool {
-        self.leave(LOCKED, State::Resident { frame, young, dirty })
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            let now = State::decode(word);
+            let State::Locked { frame: locked, dirty: already } = now else {
+                panic!("{now:?} was unlocked by a thread that did not own it")
+            };
+            assert!(locked == frame, "a page that was locked in frame {locked} was unlocked in {frame}");
+            let to = State::Resident { frame, young, dirty: dirty || already }.encode();
+            match self.0.compare_exchange_weak(word, to, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => return word & WAITERS != 0,
+                Err(changed) => word = changed,
+            }
+        }
+    }
+
+    /// Sets DIRTY in a page that is in memory, whoever owns it: RESIDENT stays RESIDENT, and LOCKED stays
+    /// LOCKED and is unlocked dirty. [`Hint::note_dirty`](super::Hint::note_dirty) is due.
+    ///
+    /// The caller keeps evictors away, which rely on what they locked staying clean. Returns false, having
+    /// changed nothing, if the page is not in memory.
+    #[must_use = "a page that is not in memory does not become dirty"]
+    pub(crate) fn set_dirty(&self) -> bool {
+        let mut word = self.0.load(Ordering::SeqCst);
+        while matches!(word & TAG, RESIDENT | LOCKED) {
+            match self.0.compare_exchange_weak(word, word | DIRTY, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
     }
 
     /// LOCKED → ABSENT. The frame is the caller's from now on. Returns whether somebody waits.
@@ -316,10 +344,9 @@ impl Entry {
         self.clear(YOUNG)
     }
 
-    /// Clears DIRTY and says whether it was set, acquiring the bytes of the stores that set it. Whoever does
-    /// this must then write the page, and after a failure set the bit again by `try_lock_for_store` and
-    /// `unlock`. False for a page that is LOCKED or not resident: a store in progress will set the bit when
-    /// it is done.
+    /// Clears DIRTY and says whether it was set, acquiring the bytes of the stores that set it. The caller
+    /// must then write the page, and after a failure set the bit again ([`Entry::set_dirty`]). False for a page
+    /// that is LOCKED or not resident.
     pub(crate) fn clear_dirty(&self) -> bool {
         self.clear(DIRTY)
     }

@@ -25,7 +25,7 @@
 //! ```
 //!
 //! BUSY and LOCKED have an owner: the one thread whose compare-and-swap led there. It alone leads the entry
-//! out again, by an unconditional swap that cannot fail. Others may only add WAITERS. RESIDENT and ABSENT
+//! out again, and that cannot fail. Others may only add WAITERS, and DIRTY to LOCKED. RESIDENT and ABSENT
 //! have no owner, so they are left by compare-and-swap, which fails if the word is not exactly what was seen.
 //! The methods that leave an owned state panic when the entry is not in it: that is a defect of the caller,
 //! after which frames would be shared by two pages.
@@ -35,6 +35,8 @@
 //! * An evictor locks, asks [`crate::hazard::scan`] for readers, and then evicts or unlocks.
 //! * A store locks, waits until `scan` finds no reader, writes, and unlocks with DIRTY. So references that
 //!   readers have are never written behind.
+//! * A page whose write to the file failed becomes DIRTY again where it is ([`Entry::set_dirty`]), even while a store
+//!   has it LOCKED: nobody waits for that store, and it cannot unlock the page clean.
 //! * A store of a whole page that is absent takes the place of its read: `try_begin_read`, write, `finish_store`. Nobody
 //!   can be reading, because there is no frame yet that a reader could have seen.
 //! * A page that is DIRTY or YOUNG is never locked for eviction, and so never evicted: the check and the lock

@@ -1,16 +1,36 @@
 //! Finding dirty pages, and beginning to write them.
 //!
-//! Finding them costs a look at one byte for 512 pages and at the translations of tables that have some. A page's write begins under the pool's lock: its
-//! translation becomes clean, and its folio goes from dirty to *writeback*. From then on a store makes both dirty again, and reclaim leaves the
+//! Finding them costs a look at one byte for 512 pages and at the translations of tables that have some. A folio's write begins under the pool's lock: its
+//! translations become clean, and it goes from dirty to *writeback*. From then on a store makes both dirty again, and reclaim leaves the
 //! folio alone, so the run can be written without any lock.
+//!
+//! # What a dirty translation means
+//!
+//! Translation and folio say the same, as far as the pool's lock lets anybody see:
+//!
+//! > **Under the pool's lock, a translation that is dirty belongs to a folio that is dirty or being written.**
+//!
+//! A page becomes dirty in three places, and each does both under one hold of the lock: a store to a resident page (`store/overwrite.rs`), while it has the
+//! translation locked; a write that failed and a sync that failed (here). A store to an absent page (`store/fill.rs`) makes the folio dirty
+//! first, while its translations are busy, and each translation when its bytes have arrived.
+//!
+//! > **A folio's write begins only when none of its translations is busy.**
+//!
+//! A busy page has no bytes yet: of a large folio that is being filled, the first pages are dirty while the frames of the others still hold what was in them
+//! before. Such a folio is passed by, the note that something is dirty stays, and the next look finds it. A page that a store has locked is no obstacle. If it
+//! is clean, the store has not told the engine yet, and will, after this hold of the lock. If it is dirty, it stays so and the folio is dirty again at once: what was stored
+//! before is in this write, and what is being stored now follows in another.
+//!
+//! A dirty translation whose folio is neither dirty nor being written would never be written and never leave memory. It would be a defect of ours; it is
+//! logged and mended where it is met.
 
 use super::RUN_BYTES;
 use crate::fault_sites::FaultSite;
 use crate::io::Slice;
 use crate::pool::{Pool, State};
-use crate::reclaim::entries_of;
+use crate::reclaim::{entries_of, folio_of};
 use crate::space::Space;
-use crate::translation::{Entry, State as EntryState, Taken};
+use crate::translation::{Entry, State as EntryState};
 use lowtide_core::limits::TABLE_ENTRIES;
 use lowtide_core::{Flags, FolioId, Task};
 use std::ops::Range;
@@ -43,7 +63,8 @@ pub(super) struct Found {
     /// In file order.
     pub(super) folios: Vec<InFlight>,
     pub(super) pages: u64,
-    /// The page at which the search stopped is dirty, but is being written or stored to at the moment.
+    /// The page at which the search stopped is dirty, but is being written or stored to at the moment, or its
+    /// folio is being filled.
     pub(super) blocked: bool,
 }
 
@@ -66,13 +87,13 @@ impl Found {
     }
 }
 
-/// What came of a page that seemed to be dirty.
+/// What came of the folio of a dirty page.
 enum Begun {
     Started(InFlight),
-    /// It was dealt with meanwhile.
-    Clean,
-    /// It was stored to while it was being written.
-    StillWritten,
+    /// Another time: it is still being written. The page behind it.
+    StillWritten(u64),
+    /// Another time: it is being filled. The page behind it.
+    StillFilled(u64),
 }
 
 impl Pool {
@@ -94,16 +115,21 @@ impl Pool {
                 let page = *at;
                 let busy = match space.table.get(page).map(Entry::load) {
                     Some(EntryState::Resident { frame, dirty: true, .. }) => {
-                        match begin(&mut state, space, page, frame) {
+                        let begun = begin(&mut state, space, page, frame);
+                        if matches!(begun, Begun::StillWritten(_)) {
+                            self.fault_sites.mark(FaultSite::DirtyAgainWhileWritten);
+                        }
+                        match begun {
                             Begun::Started(started) => {
                                 *at = started.end() - 1;
                                 found.pages += 1 << started.order;
                                 found.folios.push(started);
                                 false
                             }
-                            Begun::Clean => false,
-                            Begun::StillWritten => {
-                                self.fault_sites.mark(FaultSite::DirtyAgainWhileWritten);
+                            Begun::StillWritten(end) | Begun::StillFilled(end) => {
+                                if !each {
+                                    *at = end - 1;
+                                }
                                 true
                             }
                         }
@@ -153,59 +179,53 @@ impl Pool {
         (slices, tail)
     }
 
-    /// Copies the part of a run that goes through the page cache.
-    pub(super) fn copy_tail(&self, tail: &Tail) -> Vec<u8> {
+    /// Copies the part of a run that goes through the page cache. `None` if a store has a page of it locked at
+    /// the moment: the flusher waits for nobody, and asks again.
+    pub(super) fn copy_tail(&self, space: &Space, tail: &Tail) -> Option<Vec<u8>> {
         let mut copy = vec![0; tail.pieces.iter().map(|(_, bytes)| bytes).sum()];
-        let mut rest = &mut copy[..];
-        for &(frame, bytes) in &tail.pieces {
-            let (piece, behind) = rest.split_at_mut(bytes);
-            rest = behind;
-            // SAFETY: the folio is under writeback, so its frames stay, which are neighbours; a concurrent store may be seen in part, but then its page is dirty again
-            // and is written again. The copy is of plain bytes.
-            #[expect(unsafe_code, reason = "frames are shared memory behind a protocol")]
-            unsafe {
-                std::ptr::copy_nonoverlapping(self.frame_ptr(frame), piece.as_mut_ptr(), bytes);
-            }
+        let frames =
+            tail.pieces.iter().flat_map(|&(frame, bytes)| (frame..).take(bytes.div_ceil(self.page_bytes())));
+        let pages = tail.offset >> self.page_shift..;
+        for ((page, frame), piece) in pages.zip(frames).zip(copy.chunks_mut(self.page_bytes())) {
+            // As any reader: no store begins while the page is held.
+            let pinned = space.table.entry(page).pin().ok()?;
+            assert!(pinned.frame == frame, "page {page} changed its frame while it was being written");
+            piece.copy_from_slice(&self.bytes(frame)[..piece.len()]);
         }
-        copy
+        Some(copy)
     }
 
     /// Ends the write of a run: its folios are clean, unless they were stored to again, or dirty if it failed.
     pub(super) fn end_run(&self, space: &Space, run: &[InFlight], written: bool) {
-        if !written {
-            // While the folios are still under writeback, so that reclaim cannot come in between; and not under the pool's lock, which a
-            // store that has the page locked may be waiting for.
-            for page in pages_of(run) {
-                self.make_dirty(space, page, false);
-            }
-        }
         let mut state = self.lock();
         for f in run {
+            if !written {
+                for (entry, page) in entries_of(space, f.page, f.order).zip(f.page..) {
+                    let kept = entry.set_dirty();
+                    assert!(kept, "page {page} left memory while it was being written");
+                    space.table.hint(page).note_dirty();
+                }
+            }
             state.engine.end_writeback(f.folio, written, Task::DESCRIPTOR);
         }
         drop(state);
         self.freed.notify_all();
     }
 
-    /// Makes a resident page dirty, its folio too if `tell` says that the engine does not know. Returns false if it is not resident.
-    pub(super) fn make_dirty(&self, space: &Space, page: u64, tell: bool) -> bool {
+    /// Makes a page and its folio dirty, if it is in memory. Returns whether it is.
+    pub(super) fn make_dirty(&self, space: &Space, page: u64) -> bool {
+        let mut state = self.lock();
         let Some(entry) = space.table.get(page) else { return false };
-        loop {
-            match entry.try_lock_for_store() {
-                Ok(taken) => {
-                    if tell {
-                        let mut state = self.lock();
-                        if let Some(folio) = state.engine.folio_of(FolioId(taken.frame)) {
-                            state.engine.set_dirty(folio);
-                        }
-                    }
-                    self.unlock(space, page, entry, Taken { dirty: true, ..taken });
-                    return true;
-                }
-                Err(EntryState::Locked { .. }) => std::thread::yield_now(),
-                Err(_) => return false,
-            }
-        }
+        let (EntryState::Resident { frame, .. } | EntryState::Locked { frame, .. }) = entry.load() else {
+            return false;
+        };
+        // It stays there: evicting and discarding take the lock.
+        let folio = folio_of(&state, space, page, frame);
+        state.engine.set_dirty(folio);
+        let kept = entry.set_dirty();
+        assert!(kept, "page {page} left memory although the pool's lock was held");
+        space.table.hint(page).note_dirty();
+        true
     }
 }
 
@@ -220,20 +240,23 @@ pub(super) struct Tail {
 
 /// Turns the folio of a dirty page from dirty to writeback.
 fn begin(state: &mut State, space: &Space, page: u64, frame: u32) -> Begun {
-    let Some(folio) = state.engine.folio_of(FolioId(frame)) else { return Begun::Clean };
-    let Some((order, first, flags)) =
-        state.engine.folio(folio).map(|f| (f.order(), f.owner().page, f.flags()))
-    else {
-        return Begun::Clean;
-    };
-    debug_assert!((first..first + (1 << order)).contains(&page));
+    let folio = folio_of(state, space, page, frame);
+    let f = *state.engine.folio(folio).expect("it was just found");
+    let (order, first, flags) = (f.order(), f.owner().page, f.flags());
+    let entries = entries_of(space, first, order);
+    let end = first + (1 << order);
     if flags.contains(Flags::WRITEBACK) {
-        return Begun::StillWritten;
+        return Begun::StillWritten(end);
     }
-    if !state.engine.start_writeback(folio) {
-        return Begun::Clean;
+    if entries.clone().any(|e| e.load() == EntryState::Busy) {
+        return Begun::StillFilled(end);
     }
-    for (entry, page) in entries_of(space, first, order).zip(first..) {
+    if state.engine.set_dirty(folio) {
+        tracing::error!(path = %space.path().display(), page, "a dirty page was not known to be dirty; it is written now");
+    }
+    let started = state.engine.start_writeback(folio);
+    assert!(started, "{folio:?} is dirty and not being written, and its write cannot begin");
+    for (entry, page) in entries.zip(first..) {
         // A store that found the page dirty does not tell the engine. If one has it now, or had it a moment ago, what
         // it writes may miss this write-back: the folio is dirty again.
         if !entry.clear_dirty() && is_dirty(entry) {

@@ -22,6 +22,8 @@ mod flush;
 mod ledger;
 mod page_set;
 mod rescue;
+#[cfg(test)]
+mod tests;
 mod work;
 mod worker;
 

@@ -19,7 +19,7 @@ impl Pool {
     pub(super) fn make_suspects_dirty(&self, space: &Space) {
         let suspects = crate::sync::lock(&space.ledger).suspects();
         for page in suspects.into_iter().flatten() {
-            if self.make_dirty(space, page, true) {
+            if self.make_dirty(space, page) {
                 self.fault_sites.mark(FaultSite::SyncFailedRewritten);
                 crate::sync::lock(&space.ledger).dirty_again(page..page + 1);
             }

@@ -48,6 +48,8 @@ struct Run {
     begun: u64,
     /// What goes through the page cache when the rest has ended.
     tail: Option<Tail>,
+    /// The rest has ended.
+    only_tail: bool,
     /// What goes through the page cache now.
     copy: Vec<u8>,
 }
@@ -138,7 +140,7 @@ pub(super) struct Worker<'p> {
     pub(super) device: &'p Arc<Device>,
     writer: Writer<'p>,
     in_hand: Vec<Option<InHand>>,
-    /// Runs that may not overlap with one that is in flight ([`collide`]).
+    /// Runs that may not overlap with one that is in flight ([`collide`]), or whose end a store has locked.
     waiting: Vec<Run>,
     free: Vec<usize>,
     rounds: Vec<Round>,
@@ -356,6 +358,9 @@ impl<'p> Worker<'p> {
         each: Option<u64>,
     ) -> (bool, u64) {
         let most = most.min(RUN_BYTES >> self.pool.page_shift).max(1);
+        // Before anything becomes clean: until the runs are counted this stands for them, so that nobody takes
+        // the file for clean in between (`Pool::is_clean`).
+        space.in_flight.fetch_add(1, SeqCst);
         let found = self.pool.collect(space, at, each.unwrap_or(u64::MAX), most, each.is_some());
         let (blocked, pages) = (found.blocked, found.pages);
         self.pages += pages;
@@ -363,6 +368,7 @@ impl<'p> Worker<'p> {
             self.runs += 1;
             self.start(space, folios, self.runs);
         }
+        space.in_flight.fetch_sub(1, SeqCst);
         (blocked, pages)
     }
 
@@ -412,12 +418,17 @@ impl<'p> Worker<'p> {
     /// Hands a run to the device.
     fn start(&mut self, space: &Arc<Space>, folios: Vec<InFlight>, number: u64) {
         space.in_flight.fetch_add(1, SeqCst);
-        self.launch(Run { space: Arc::clone(space), folios, number, begun: 0, tail: None, copy: Vec::new() });
+        let space = Arc::clone(space);
+        self.launch(Run { space, folios, number, begun: 0, tail: None, only_tail: false, copy: Vec::new() });
     }
 
     /// Hands a run to the device, or lets it wait for one that it would collide with.
     fn launch(&mut self, run: Run) {
-        let (slices, tail) = self.pool.cut_run(&run.folios, run.space.len());
+        let (slices, tail) = if run.only_tail {
+            (Vec::new(), run.tail)
+        } else {
+            self.pool.cut_run(&run.folios, run.space.len())
+        };
         let offset = pages_of(&run.folios).start << self.pool.page_shift;
         let run = Run { tail, begun: self.pool.now(), ..run };
         if self.begun_runs().any(|other| collide(&run, other, self.pool.page_shift)) {
@@ -425,7 +436,7 @@ impl<'p> Worker<'p> {
             return;
         }
         let space = &Arc::clone(&run.space);
-        if slices.is_empty() && run.tail.is_some() {
+        if run.tail.is_some() && slices.is_empty() {
             return self.start_tail(run);
         }
         let slot = self.take_slot(InHand::Run(run));
@@ -439,9 +450,14 @@ impl<'p> Worker<'p> {
 
     /// Hands the end of a file that is no whole block to the page cache.
     fn start_tail(&mut self, mut run: Run) {
+        run.only_tail = true;
         let Some(tail) = run.tail.take() else { return };
+        let Some(copy) = self.pool.copy_tail(&run.space, &tail) else {
+            run.tail = Some(tail);
+            return self.waiting.push(run);
+        };
         self.pool.fault_sites.mark(FaultSite::TailThroughPageCache);
-        run.copy = self.pool.copy_tail(&tail);
+        run.copy = copy;
         run.begun = self.pool.now();
         let slices = vec![Slice::new(run.copy.as_ptr(), run.copy.len())];
         let space = Arc::clone(&run.space);
@@ -456,12 +472,12 @@ impl<'p> Worker<'p> {
 
     /// Waits a moment for requests to end, and deals with those that have.
     fn reap(&mut self, patience: Duration) {
-        if self.in_flight() == 0 {
-            if !self.rounds.is_empty() {
-                // Somebody has a page locked that is to be written.
+        if self.in_flight() == self.waiting.len() {
+            if !self.is_done() {
+                // A store has a page locked that is to be written, or is filling a folio.
                 std::thread::sleep(Duration::from_micros(100));
             }
-            return;
+            return self.launch_waiting();
         }
         let mut ended = std::mem::take(&mut self.ended);
         if self.pool.background {
@@ -489,6 +505,10 @@ impl<'p> Worker<'p> {
             }
         }
         self.ended = ended;
+        self.launch_waiting();
+    }
+
+    fn launch_waiting(&mut self) {
         for run in std::mem::take(&mut self.waiting) {
             self.launch(run);
         }

@@ -1,0 +1,138 @@
+//! What write-back does at moments that a test cannot reach from outside: between two steps of a store.
+
+use crate::fault::Access;
+use crate::pool::Pool;
+use crate::space::Space;
+use crate::{OpenOptions, Pager, View};
+use lowtide_core::{FolioId, Task};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+const PAGE: usize = 4096;
+
+struct World {
+    dir: tempfile::TempDir,
+    pager: Pager,
+    view: View,
+    pool: Arc<Pool>,
+    space: Arc<Space>,
+}
+
+impl World {
+    /// A new file in folios of eight pages, and no thread but the test's.
+    fn new(bytes: u64) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let pager = Pager::builder().max("1M".parse().unwrap()).background(false).build().unwrap();
+        let view =
+            OpenOptions::new().create(bytes).folio_order(3).open(&pager, dir.path().join("file")).unwrap();
+        let pool = Arc::clone(&pager.inner.pool);
+        let space = pool.lock().spaces.iter().flatten().next().unwrap().clone();
+        Self { dir, pager, view, pool, space }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("file")
+    }
+
+    fn file(&self) -> Vec<u8> {
+        std::fs::read(self.path()).unwrap()
+    }
+
+    /// What must not be: a dirty page in a clean folio.
+    fn forget_that_the_folio_is_dirty(&self) {
+        let mut state = self.pool.lock();
+        let frames = 0..(self.pool.arena_bytes() / PAGE) as u32;
+        let folio = frames.map(FolioId).find(|id| state.engine.folio(*id).is_some()).unwrap();
+        assert!(state.engine.start_writeback(folio));
+        state.engine.end_writeback(folio, true, Task::DESCRIPTOR);
+    }
+}
+
+#[test]
+fn a_folio_is_written_when_all_of_its_bytes_have_arrived_and_not_before() {
+    let world = World::new(1 << 20);
+    let (pool, space) = (&*world.pool, &*world.space);
+    let mut claim = pool.claim_folio(space, 0).unwrap();
+    let (frame, _) = pool.frames_for(space, 0, &mut claim, Access::Replaced).unwrap();
+    let land = |page: u64| {
+        assert!(!space.table.entry(page).finish_store(frame + page as u32));
+        space.table.hint(page).note_dirty();
+    };
+    land(0);
+    for each in [false, true] {
+        let found = pool.collect(space, &mut 0, u64::MAX, 256, each);
+        assert!(found.folios.is_empty(), "seven of its pages are still to come");
+        assert_eq!(found.blocked, each, "a flush waits for them");
+        assert!(space.table.may_be_dirty(), "the next look finds it");
+    }
+    (1..8).for_each(land);
+    world.view.flush().unwrap();
+    assert_eq!(world.pager.stat().io.write_bytes, 8 * PAGE as u64);
+    assert_eq!(world.pager.stat().unwritten_bytes, 0);
+}
+
+#[test]
+fn a_dirty_page_of_a_folio_that_counts_as_clean_is_written() {
+    let world = World::new(1 << 20);
+    world.view.write_at(0, &[7; 8 * PAGE]).unwrap();
+    world.view.flush().unwrap();
+    world.view.write_at(3 * PAGE as u64, &[8; PAGE]).unwrap();
+    world.forget_that_the_folio_is_dirty();
+    world.view.flush().unwrap();
+    assert_eq!(world.file()[3 * PAGE..4 * PAGE], [8; PAGE]);
+    world.pager.validate().unwrap();
+}
+
+#[test]
+fn a_file_that_is_closed_with_a_dirty_page_that_was_overlooked_keeps_it_until_it_is_written() {
+    let World { dir, pager, view, pool, space } = {
+        let world = World::new(1 << 20);
+        world.view.write_at(0, &[7; 8 * PAGE]).unwrap();
+        world.view.flush().unwrap();
+        world.view.write_at(3 * PAGE as u64, &[8; PAGE]).unwrap();
+        world.forget_that_the_folio_is_dirty();
+        assert!(world.space.table.hint(0).take_dirty());
+        world
+    };
+    drop((view, space));
+    assert!(pool.lock().spaces.iter().flatten().next().is_some(), "it waits to be written");
+    drop((pager, pool));
+    let file = std::fs::read(dir.path().join("file")).unwrap();
+    assert_eq!(file[3 * PAGE..4 * PAGE], [8; PAGE]);
+}
+
+#[test]
+fn a_write_that_fails_while_a_store_has_a_page_locked_waits_for_nobody_and_keeps_it_dirty() {
+    let world = World::new(1 << 20);
+    let (pool, space) = (&*world.pool, &*world.space);
+    world.view.write_at(0, &[7; 8 * PAGE]).unwrap();
+    let run = pool.collect(space, &mut 0, u64::MAX, 256, true).folios;
+    assert_eq!(run.len(), 1);
+    let entry = space.table.entry(5);
+    let taken = entry.try_lock_for_store().unwrap();
+    assert!(!taken.dirty, "its write has begun");
+    pool.end_run(space, &run, false);
+    // The store gives up: somebody reads the page.
+    pool.unlock(space, 5, entry, taken);
+    assert_eq!(space.table.last_dirty(0), Some(7));
+    assert!((0..8).all(|page| space.table.entry(page).clear_dirty()), "each is to be written again");
+    pool.lock().engine.validate().unwrap();
+}
+
+#[test]
+fn the_end_of_a_file_is_not_copied_while_a_store_has_it_locked() {
+    let world = World::new(2 * PAGE as u64 + 100);
+    let (pool, space) = (&*world.pool, &*world.space);
+    world.view.write_at(0, &[7; 2 * PAGE + 100]).unwrap();
+    let run = pool.collect(space, &mut 0, u64::MAX, 256, true).folios;
+    let (_, tail) = pool.cut_run(&run, space.len());
+    let tail = tail.expect("the file ends within a block");
+    let entry = space.table.entry(2);
+    let taken = entry.try_lock_for_store().unwrap();
+    assert!(pool.copy_tail(space, &tail).is_none());
+    pool.unlock(space, 2, entry, taken);
+    assert_eq!(pool.copy_tail(space, &tail), Some(vec![7; 100]));
+    pool.end_run(space, &run, false);
+    world.view.flush().unwrap();
+    assert!(world.file() == [7; 2 * PAGE + 100]);
+}
