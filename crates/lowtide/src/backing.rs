@@ -218,11 +218,6 @@ impl Backing {
         backend.extend(&self.path, self.buffered(), len)
     }
 
-    /// Whether the file has no name any more, so that nobody will find what is written to it.
-    pub(crate) fn is_removed(&self) -> bool {
-        self.is_regular() && self.first.buffered.metadata().is_ok_and(|facts| facts.nlink() == 0)
-    }
-
     /// One line for people: how the file is read.
     pub(crate) fn why(&self) -> &str {
         &self.first.why

@@ -167,7 +167,37 @@ pub enum OpenError {
         /// The largest possible one.
         limit: u64,
     },
-    /// The file is too large, or too many files are open.
+    /// The file has more pages than a pager can number.
+    #[error(
+        "{path} would have {bytes} bytes: with this page size a view has at most {limit}; choose larger pages"
+    )]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size, or the size that it was to be created with.
+        bytes: u64,
+        /// The largest size with this page size.
+        limit: u64,
+    },
+    /// The pager has as many files open as it can number.
+    #[error("cannot open {path}: the pager has {limit} files open, and that is all it can number")]
+    TooMany {
+        /// The file.
+        path: PathBuf,
+        /// How many files a pager can have open.
+        limit: u32,
+    },
+    /// The file was created, or is there, but cannot be made as long as asked for.
+    #[error("cannot make {path} {bytes} bytes long: {source}")]
+    Grow {
+        /// The file.
+        path: PathBuf,
+        /// The length asked for.
+        bytes: u64,
+        /// What stands in the way.
+        source: Error,
+    },
+    /// There is no memory for the translations of its pages.
     #[error("cannot map {path}: {source}; too many or too large files are open in this pager")]
     Translation {
         /// The file.
@@ -218,21 +248,24 @@ pub enum Error {
         /// What was waited for.
         what: &'static str,
     },
-    /// What was flushed is on disk, but the file has no name any more: when it is closed it is gone.
-    #[error(
-        "{path} was removed: what is written to it is gone when it is closed; write it to another file if it is still wanted"
-    )]
-    Removed {
-        /// The name it had.
+    /// What was flushed is on disk, but the name of a file that this pager created may not be: after a
+    /// power cut the file may be missing. The next flush tries again.
+    #[error("{path} is on disk, but its name in the directory cannot be made durable: {source}; flush again")]
+    Name {
+        /// The file.
         path: Arc<PathBuf>,
+        /// What the directory's file system said.
+        source: Arc<io::Error>,
     },
-    /// The page or range is beyond the end of the file.
-    #[error("page {page} is beyond the end of {path}, which has {len} bytes")]
+    /// The range is beyond the end of the file, or ends there.
+    #[error("{bytes} bytes at offset {offset} are not all in {path}, which has {len} bytes")]
     OutOfRange {
         /// The file.
         path: Arc<PathBuf>,
-        /// The page asked for.
-        page: u64,
+        /// Where the range begins, in bytes.
+        offset: u64,
+        /// Bytes of the range; of a page that was asked for, bytes of a page.
+        bytes: u64,
         /// Bytes of the file when it was last looked at.
         len: u64,
     },
@@ -298,8 +331,9 @@ pub enum Error {
         "the kernel refuses membarrier(2), which it allowed when the pager was built, so no page can be evicted or stored to: allow the call in the sandbox, or install the sandbox before the first pager is built"
     )]
     NoBarrier,
-    /// The translations of a growing file need memory that cannot be had.
-    #[error("cannot grow {path} to {len} bytes: {source}")]
+    /// The file cannot be made so long or so short: the file system refuses, or the view has no room for as many
+    /// pages ([`OpenOptions::growth`](crate::OpenOptions::growth)). File and view are as they were.
+    #[error("cannot change the length of {path} to {len} bytes: {source}")]
     Grow {
         /// The file.
         path: Arc<PathBuf>,

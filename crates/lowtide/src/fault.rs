@@ -265,13 +265,8 @@ impl Pool {
         if got == want {
             return Ok(());
         }
-        let start = claim.page << self.page_shift;
-        if start + got < space.len() {
-            // Shorter than we knew: somebody truncated it.
-            space.refresh_len()?;
-        }
         if got == 0 {
-            return Err(space.out_of_range(claim.page));
+            return Err(space.not_there(claim.page));
         }
         let tail = self.frame_ptr(frame).wrapping_add(got as usize);
         // SAFETY: the frames belong to this claim alone until it is resolved, and `got..want` lies within them.

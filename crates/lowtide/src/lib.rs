@@ -58,6 +58,7 @@
 //! | `hits`, `translation`, `hazard` | the hit path; from page to frame; how a reader keeps a frame without a lock |
 //! | `fault`, `many`, `pipeline`, `wait` | bringing pages in, one or many; waiting for another thread's read |
 //! | `reclaim` | driving the engine's reclaim: aging walks, unmapping victims |
+//! | `length`, `owned` | where a file ends; taking many pages at once to change what is beneath them |
 //! | `store`, `writeback`, `close` | writing to pages, writing pages to files, letting go of a file |
 //! | `faults` | a disk that fails, hangs and loses power, for tests |
 //! | `fault_sites` | what was done about failing devices, counted |
@@ -71,6 +72,7 @@ mod charge;
 mod close;
 mod config;
 mod deadline;
+mod errno;
 mod error;
 mod fault;
 mod fault_sites;
@@ -84,8 +86,10 @@ mod high;
 #[allow(unsafe_code, reason = "see the file's header")]
 mod hits;
 mod io;
+mod length;
 mod many;
 mod open;
+mod owned;
 mod pager;
 mod pipeline;
 mod pool;

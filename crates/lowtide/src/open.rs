@@ -12,11 +12,11 @@ use crate::backing::{Backing, Descriptors};
 use crate::error::OpenError;
 use crate::pager::Pager;
 use crate::pool::{Pool, State};
-use crate::space::Space;
+use crate::space::{PAGES_MAX, SPACES_MAX, Space};
 use crate::tenant::{Tenant, TenantError};
 use crate::view::{Open, View};
 use lowtide_core::limits::MAX_ORDER;
-use lowtide_core::{MemcgId, SpaceId};
+use lowtide_core::{MemcgId, Size, SpaceId};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,11 +29,15 @@ pub struct OpenOptions {
     tenant: Option<Tenant>,
     lock: bool,
     sync: bool,
+    growth: Size,
 }
+
+/// How far a file may grow beyond its size when it is opened.
+const GROWTH: Size = Size::new(1 << 40);
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { write: false, create: None, order: 0, tenant: None, lock: true, sync: false }
+        Self { write: false, create: None, order: 0, tenant: None, lock: true, sync: false, growth: GROWTH }
     }
 }
 
@@ -93,6 +97,16 @@ impl OpenOptions {
         self
     }
 
+    /// How far the file may grow while it is open, beyond its size when it is opened, or what
+    /// [`create`](Self::create) makes of that (default: 1 TiB). For each page that it may have, four bytes of
+    /// addresses are set aside; memory is taken for pages that it has. A file that is open already keeps what it
+    /// was opened with.
+    #[must_use]
+    pub fn growth(mut self, growth: Size) -> Self {
+        self.growth = growth;
+        self
+    }
+
     /// Opens the file.
     ///
     /// # Errors
@@ -111,6 +125,11 @@ impl OpenOptions {
         if self.order > MAX_ORDER || bytes > limit {
             return Err(OpenError::FolioOrder { bytes, limit });
         }
+        let longest = PAGES_MAX << pool.page_shift;
+        if let Some(bytes) = self.create.filter(|bytes| *bytes > longest) {
+            // Before an empty file is made.
+            return Err(OpenError::TooLarge { path: path.to_owned(), bytes, limit: longest });
+        }
         let create = self.create.is_some();
         let descriptors = Descriptors::open(path, self.write, create, pool.io_mode, pool.page_bytes())?;
         let created = descriptors.created;
@@ -124,7 +143,8 @@ impl OpenOptions {
             && space.backing.is_regular()
             && space.len() < bytes
         {
-            space.extend_to(&pool.backend, bytes).map_err(|e| grown(path, &e))?;
+            let grow = |source| OpenError::Grow { path: path.to_owned(), bytes, source };
+            pool.extend_to(&space, bytes).map_err(grow)?;
         }
         if space.is_writable() {
             pool.attach_device(&space)?;
@@ -168,7 +188,13 @@ impl OpenOptions {
             return Err(tenant_error(path, TenantError::Gone));
         }
         let id: SpaceId = state.engine.add_space(group);
-        let space = match Space::new(id, backing, len, self.order, pool.page_shift) {
+        let room = len.max(self.create.unwrap_or(0)).saturating_add(self.growth.bytes());
+        let made = if id.0 < SPACES_MAX {
+            Space::new(id, backing, len, self.order, pool.page_shift, room)
+        } else {
+            Err(OpenError::TooMany { path: path.to_owned(), limit: SPACES_MAX })
+        };
+        let space = match made {
             Ok(space) => Arc::new(space),
             Err(e) => {
                 state.engine.remove_space(id);
@@ -218,10 +244,4 @@ impl OpenOptions {
 
 fn tenant_error(path: &Path, source: TenantError) -> OpenError {
     OpenError::Tenant { path: path.to_owned(), source }
-}
-
-/// The error of an open that could not make the file long enough.
-fn grown(path: &Path, error: &crate::error::Error) -> OpenError {
-    let source = std::io::Error::other(error.to_string());
-    OpenError::Io { path: path.to_owned(), source }
 }

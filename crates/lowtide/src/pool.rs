@@ -267,6 +267,7 @@ impl Pool {
         match self.place(&mut state, space, new, group) {
             Some((frame, stall)) => Allocated::Frame(frame, stall),
             None if space.is_closed() => Allocated::NotNow,
+            None if space.is_cut(new.owner.page) => Allocated::Failed(space.not_there(new.owner.page)),
             None => Allocated::TooLarge,
         }
     }
@@ -280,7 +281,8 @@ impl Pool {
         new: &NewFolio,
         group: MemcgId,
     ) -> Option<(u32, Option<Stall>)> {
-        let frame = if space.is_closed() { None } else { state.frames.alloc(new.order) };
+        let gone = space.is_closed() || space.is_cut(new.owner.page);
+        let frame = if gone { None } else { state.frames.alloc(new.order) };
         let Some(frame) = frame else {
             state.engine.uncharge(group, 1 << new.order);
             return None;

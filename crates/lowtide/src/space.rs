@@ -2,20 +2,24 @@
 
 use crate::backing::Backing;
 use crate::error::{Error, OpenError};
-use crate::io::Backend;
+use crate::pipeline::pipelines;
 use crate::translation::Table;
 use crate::writeback::{Device, Ledger};
-use lowtide_core::{FolioId, SpaceId};
+use lowtide_core::{FolioId, Owner, SpaceId};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::{Ordering::Acquire, Ordering::Release};
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+};
 
-/// Translations that a file may grow to without being opened again: 2^28 pages of address space (1 GiB of entries),
-/// which costs nothing until it is used.
-const GROWTH_RESERVE_PAGES: u64 = 1 << 28;
+/// Pages that a file may have: as many as the engine can number, in whole folios of the largest order.
+pub(crate) const PAGES_MAX: u64 = Owner::PAGES_MAX - (1 << lowtide_core::limits::MAX_ORDER);
+/// Files that may be open at a time.
+pub(crate) const SPACES_MAX: u32 = Owner::SPACES_MAX;
 
 /// One open file under a pager.
 pub(crate) struct Space {
@@ -34,9 +38,17 @@ pub(crate) struct Space {
     pub(crate) device: OnceLock<Arc<Device>>,
     /// Runs of its pages that are on their way.
     pub(crate) in_flight: AtomicU32,
-    /// Its size was changed and may not be durable.
+    /// Its size was changed, or a hole was made in it, which may not be durable.
     pub(crate) size_is_new: AtomicBool,
+    /// Translations that there is room for.
+    reserved: u64,
+    /// Shared by stores; alone has it who cuts pages out of the file. Taken before everything else.
+    shape: RwLock<()>,
+    /// One thread learns or changes the length at a time.
     growing: Mutex<()>,
+    /// From this page on nothing comes in and nothing is written: the file is about to end before it. Changes
+    /// under the pool's lock.
+    cut_from: AtomicU64,
     /// Opens that are not closed. Raised under [`Pool::opening`](crate::pool::Pool).
     handles: AtomicU32,
     /// The last view is gone: no more pages come in. Changes under the pool's lock.
@@ -52,10 +64,15 @@ impl Space {
         len: u64,
         order: u8,
         page_shift: u32,
+        room: u64,
     ) -> Result<Self, OpenError> {
         let pages = len.div_ceil(1 << page_shift);
-        let reserve = pages.saturating_add(GROWTH_RESERVE_PAGES).next_multiple_of(1 << order);
-        let table = Table::new(pages.next_multiple_of(1 << order), reserve)
+        if pages > PAGES_MAX {
+            let (path, limit) = (backing.path().to_path_buf(), PAGES_MAX << page_shift);
+            return Err(OpenError::TooLarge { path, bytes: len, limit });
+        }
+        let reserved = room.div_ceil(1 << page_shift).clamp(pages, PAGES_MAX).next_multiple_of(1 << order);
+        let table = Table::new(pages.next_multiple_of(1 << order), reserved)
             .map_err(|source| OpenError::Translation { path: backing.path().to_path_buf(), source })?;
         Ok(Self {
             id,
@@ -69,7 +86,10 @@ impl Space {
             device: OnceLock::new(),
             in_flight: AtomicU32::new(0),
             size_is_new: AtomicBool::new(false),
+            reserved,
+            shape: RwLock::new(()),
             growing: Mutex::new(()),
+            cut_from: AtomicU64::new(u64::MAX),
             handles: AtomicU32::new(1),
             closed: AtomicBool::new(false),
             name_is_new: AtomicBool::new(false),
@@ -86,7 +106,8 @@ impl Space {
 
     /// Bytes of the file when it was last looked at.
     pub(crate) fn len(&self) -> u64 {
-        self.len.load(Relaxed)
+        // Who sees the length sees the translations that were made for it.
+        self.len.load(Acquire)
     }
 
     /// Pages of the file, a partial last one included.
@@ -150,34 +171,66 @@ impl Space {
     }
 
     pub(crate) fn out_of_range(&self, page: u64) -> Error {
-        Error::OutOfRange { path: self.path(), page, len: self.len() }
+        self.range_out_of(page << self.page_shift, 1 << self.page_shift)
+    }
+
+    pub(crate) fn range_out_of(&self, offset: u64, bytes: u64) -> Error {
+        Error::OutOfRange { path: self.path(), offset, bytes, len: self.len() }
+    }
+
+    /// The file ends before this page, whatever is known of its length.
+    pub(crate) fn not_there(&self, page: u64) -> Error {
+        let len = self.backing.size().unwrap_or_else(|_| self.len());
+        let (offset, bytes) = (page << self.page_shift, 1 << self.page_shift);
+        Error::OutOfRange { path: self.path(), offset, bytes, len }
     }
 
     pub(crate) fn read_error(&self, page: u64, source: io::Error) -> Error {
         Error::Read { path: self.path(), page, source: Arc::new(source) }
     }
 
-    /// Looks at the file's size again, and makes room for the translations of what was added.
-    pub(crate) fn refresh_len(&self) -> Result<u64, Error> {
-        let _one_at_a_time = crate::sync::lock(&self.growing);
-        let len = self.backing.size().map_err(|e| self.read_error(0, e))?;
-        self.found_len(len);
-        // Somebody made it shorter. What was stored there and is not written yet makes it as long again.
-        let dirty = if len < self.len() { self.table.last_dirty(len >> self.page_shift) } else { None };
-        let len = dirty.map_or(len, |page| len.max(self.len().min((page + 1) << self.page_shift)));
-        self.set_len_locked(len)?;
-        Ok(len)
+    /// Lets this thread store to pages: none is cut out of the file meanwhile.
+    /// `None` if that would take a wait that may be for this thread: it has reads of its own in flight.
+    pub(crate) fn storing(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        if pipelines() == 0 {
+            return Some(self.shape.read().unwrap_or_else(PoisonError::into_inner));
+        }
+        match self.shape.try_read() {
+            Ok(storing) => Some(storing),
+            Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
-    /// The file has so many bytes. What somebody else has added need not be a hole.
-    fn found_len(&self, len: u64) {
+    /// Waits for stores to end, and keeps others from beginning.
+    pub(crate) fn reshaping(&self) -> RwLockWriteGuard<'_, ()> {
+        self.shape.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To be held while the length is learned or changed.
+    pub(crate) fn growing(&self) -> MutexGuard<'_, ()> {
+        crate::sync::lock(&self.growing)
+    }
+
+    /// Whether a page must not come in, because it is about to be cut off. To be asked under the pool's lock.
+    pub(crate) fn is_cut(&self, page: u64) -> bool {
+        page >= self.cut_from.load(Relaxed)
+    }
+
+    /// Says from which page on the file is about to be cut off; `u64::MAX` for not. Under the pool's lock.
+    pub(crate) fn cut_from(&self, page: u64) {
+        self.cut_from.store(page, Relaxed);
+    }
+
+    /// What somebody else has added to the file need not be a hole.
+    pub(crate) fn found_len(&self, len: u64) {
         if len > self.len() {
             self.hole_from.fetch_max(len.div_ceil(1 << self.page_shift), Relaxed);
         }
     }
 
-    /// Whether the file has only zeroes in a page, because nobody ever stored to it or to a page behind it since the file was extended by this pager. To be asked by whoever
-    /// has the page's translation busy.
+    /// Whether the file has only zeroes in a page, because nobody ever stored to it or to a page behind it since
+    /// this pager extended the file. To be asked by whoever has the page's translation busy.
     pub(crate) fn is_hole(&self, page: u64) -> bool {
         page >= self.hole_from.load(Relaxed)
     }
@@ -190,31 +243,38 @@ impl Space {
         }
     }
 
-    fn set_len_locked(&self, len: u64) -> Result<(), Error> {
-        let pages = len.div_ceil(1 << self.page_shift).next_multiple_of(1 << self.order);
-        self.table.grow(pages).map_err(|source| self.grow_error(len, source))?;
-        self.len.store(len, Relaxed);
+    /// The file was cut to this length: what it grows by later is a hole.
+    pub(crate) fn begins_hole(&self, len: u64) {
+        self.hole_from.fetch_min(len.div_ceil(1 << self.page_shift), Relaxed);
+    }
+
+    /// Makes the file so long, in memory: the translations that it needs, then its length.
+    pub(crate) fn set_known_len(&self, len: u64) -> Result<(), Error> {
+        self.make_room(len)?;
+        self.len.store(len, Release);
         Ok(())
     }
 
-    fn grow_error(&self, len: u64, source: io::Error) -> Error {
-        Error::Grow { path: self.path(), len, source: Arc::new(source) }
+    /// Makes translations for a file of that length.
+    pub(crate) fn make_room(&self, len: u64) -> Result<(), Error> {
+        let pages = len.div_ceil(1 << self.page_shift);
+        if pages > self.reserved {
+            return Err(self.too_long(len));
+        }
+        let pages = pages.next_multiple_of(1 << self.order);
+        self.table.grow(pages).map_err(|source| self.grow_error(len, source))
     }
 
-    /// Makes the file at least so long.
-    pub(crate) fn extend_to(&self, backend: &Backend, len: u64) -> Result<(), Error> {
-        let _one_at_a_time = crate::sync::lock(&self.growing);
-        let now = self.backing.size().map_err(|e| self.grow_error(len, e))?;
-        self.found_len(now);
-        if now < len {
-            if !self.backing.is_regular() {
-                let full = io::Error::from_raw_os_error(libc::ENOSPC);
-                return Err(self.grow_error(len, full));
-            }
-            self.backing.set_len(backend, len).map_err(|e| self.grow_error(len, e))?;
-            self.size_is_new.store(true, SeqCst);
-        }
-        self.set_len_locked(now.max(len))
+    /// The error of a file that would have more pages than there is room for.
+    pub(crate) fn too_long(&self, len: u64) -> Error {
+        let room = self.reserved << self.page_shift;
+        let advice =
+            format!("the view has room for {room} bytes; open the file with a larger `OpenOptions::growth`");
+        self.grow_error(len, io::Error::new(io::ErrorKind::FileTooLarge, advice))
+    }
+
+    pub(crate) fn grow_error(&self, len: u64, source: io::Error) -> Error {
+        Error::Grow { path: self.path(), len, source: Arc::new(source) }
     }
 
     /// The descriptor that goes through the page cache. Making it durable makes the whole file durable.

@@ -15,8 +15,11 @@ use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, RwLockReadGuard};
+
+/// Attempts to read up to the end of a file that becomes shorter all the time.
+const CLAMPS: u32 = 16;
 
 /// What all clones of a view share: one open of the file. Dropping the last of the file's opens writes back and forgets its pages.
 #[derive(Debug)]
@@ -130,7 +133,7 @@ impl View {
     /// # Errors
     /// [`Error::Read`] when the size cannot be learned, [`Error::Grow`] when there is no memory for the translations.
     pub fn refresh_len(&self) -> Result<u64, Error> {
-        self.space.refresh_len()
+        self.pool.refresh_len(&self.space)
     }
 
     /// Holds a page for reading. The access counts as one through a mapping.
@@ -158,25 +161,87 @@ impl View {
         Ok(Page::new(pool.frame_ptr(frame), pool.page_bytes(), held))
     }
 
-    /// Copies bytes from the file, from any offset, as `pread` does for a range that must exist. Each page counts as accessed
-    /// through a descriptor.
+    /// Copies bytes from the file, from any offset, as `pread` does for a range that must exist. Each page counts
+    /// as accessed through a descriptor. Nothing can be read anywhere.
     ///
-    /// Cost: the copy, and about 200 ns; for pages that are not resident, reads of the device. Absent neighbours are read
-    /// together, in transfers of up to 512 KiB, several of which are in flight: one call for a large range is many times faster
-    /// than one for each page.
+    /// Cost: the copy, and about 200 ns; for pages that are not resident, reads of the device. Absent neighbours
+    /// are read together, in transfers of up to 512 KiB, several of which are in flight: one call for a large
+    /// range is many times faster than one for each page.
     ///
     /// # Errors
-    /// As [`read`](View::read), for the first page that fails; [`Error::OutOfRange`] when the range ends behind the file. The
-    /// buffer may have been filled in part then.
+    /// As [`read`](View::read), for the first page that fails; [`Error::OutOfRange`] when the range ends behind
+    /// the file. The buffer may have been filled in part then.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
-        self.check_range(offset, buf.len())?;
         #[expect(
             unsafe_code,
             reason = "there is no safe way from initialised to perhaps uninitialised bytes"
         )]
-        // SAFETY: `copy_out` only writes bytes of the file to it, and never makes any of it uninitialised.
+        // SAFETY: `read_uninit` only writes bytes of the file to it, and never makes any of it uninitialised.
         let to = unsafe { &mut *(std::ptr::from_mut(buf) as *mut [MaybeUninit<u8>]) };
-        self.pool.copy_out(&self.space, offset, to)
+        self.read_uninit(offset, to)
+    }
+
+    /// As [`read_at`](View::read_at), into memory that need not be initialised. All of it is, when this returns
+    /// `Ok`.
+    ///
+    /// # Errors
+    /// As `read_at`.
+    pub fn read_uninit(&self, offset: u64, buf: &mut [MaybeUninit<u8>]) -> Result<(), Error> {
+        if buf.is_empty() {
+            return Ok(());
+        }
+        self.check_range(offset, buf.len())?;
+        self.pool.copy_out(&self.space, offset, buf)
+    }
+
+    /// Copies a range of the file into new memory, which is not zeroed before.
+    ///
+    /// # Errors
+    /// As [`read_at`](View::read_at); a range that does not exist takes no memory.
+    ///
+    /// # Examples
+    /// ```
+    /// # let file = tempfile::NamedTempFile::new()?;
+    /// # std::fs::write(file.path(), b"one two")?;
+    /// # let pager = lowtide::Pager::builder().max("1M".parse()?).build()?;
+    /// let view = pager.open(file.path())?;
+    /// assert_eq!(view.read_to_vec(4..7)?, b"two");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn read_to_vec(&self, bytes: Range<u64>) -> Result<Vec<u8>, Error> {
+        let count = bytes.end.saturating_sub(bytes.start);
+        let len = usize::try_from(count).map_err(|_| self.space.range_out_of(bytes.start, count))?;
+        self.check_range(bytes.start, len)?;
+        let mut vec = Vec::with_capacity(len);
+        self.read_uninit(bytes.start, &mut vec.spare_capacity_mut()[..len])?;
+        // SAFETY: `read_uninit` has initialised the first `len` bytes of the capacity.
+        #[expect(unsafe_code, reason = "reading into memory that was not initialised is what this is for")]
+        unsafe {
+            vec.set_len(len);
+        }
+        Ok(vec)
+    }
+
+    /// Copies what there is of a range into `buf`, as `pread` does: fewer bytes than `buf` holds if the file
+    /// ends before, none behind its end. Returns how many.
+    ///
+    /// # Errors
+    /// As [`read`](View::read), without [`Error::OutOfRange`].
+    pub fn read_clamped(&self, offset: u64, buf: &mut [u8]) -> Result<usize, Error> {
+        let end = offset.saturating_add(buf.len() as u64);
+        let mut attempts = 0;
+        loop {
+            if end > self.len() || attempts > 0 {
+                self.pool.look_behind_end(&self.space)?;
+            }
+            let count = end.min(self.len()).saturating_sub(offset) as usize;
+            match self.read_at(offset, &mut buf[..count]) {
+                Ok(()) => return Ok(count),
+                // It has become shorter since this thread looked.
+                Err(Error::OutOfRange { .. }) if attempts < CLAMPS => attempts += 1,
+                Err(e) => return Err(e),
+            }
+        }
     }
 
     /// Copies bytes into the file, at any offset; a range behind the end makes the file longer, and what lies between reads as zeroes. Within one page the
@@ -197,12 +262,66 @@ impl View {
         if !self.writes {
             return Err(Error::ReadOnly { path: space.path() });
         }
-        let end = offset.checked_add(bytes.len() as u64).ok_or_else(|| space.out_of_range(u64::MAX))?;
-        if end > space.len() {
-            space.extend_to(&self.pool.backend, end)?;
+        if bytes.is_empty() {
+            // As `pwrite` of nothing: the file keeps its length.
+            return Ok(());
         }
-        pool.store(space, offset, bytes)?;
+        let end = offset.checked_add(bytes.len() as u64);
+        let end = end.ok_or_else(|| space.too_long(u64::MAX))?;
+        {
+            let _storing = self.room_for(end)?;
+            pool.store(space, offset, bytes)?;
+        }
         if self.sync { self.flush_range(offset..end) } else { Ok(()) }
+    }
+
+    /// Makes the file so long at least, and lets this thread store to it until the result is dropped.
+    fn room_for(&self, end: u64) -> Result<RwLockReadGuard<'_, ()>, Error> {
+        loop {
+            if end > self.space.len() {
+                self.pool.extend_to(&self.space, end)?;
+            }
+            let storing = self.space.storing().ok_or_else(|| {
+                let page = end >> self.pool.page_shift;
+                Error::Nested { path: self.space.path(), page }
+            })?;
+            // It may have been cut off in between.
+            if end <= self.space.len() {
+                return Ok(storing);
+            }
+        }
+    }
+
+    /// Makes the file exactly so many bytes long. What it grows by reads as zeroes. What it is cut by is gone,
+    /// from memory and from the file: if it grows again, the gap reads as zeroes. Other threads see the file as
+    /// it was or as it is; stores wait meanwhile. Durable after [`flush`](View::flush).
+    ///
+    /// Guards on pages that go, and on the one that the new end falls into, are waited for as by a store. A large
+    /// folio counts as one page. So a guard shows the bytes that it was made with until it is dropped.
+    ///
+    /// Cost: a system call; to cut, a look at each translation behind the new end, too.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; [`Error::Grow`]; to cut, [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard
+    /// stands in the way, [`Error::Timeout`] when such a page is being read or written and the device does not
+    /// answer; [`Error::Nested`] inside a callback of [`get_many`](View::get_many). The file is as before then.
+    ///
+    /// # Examples
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let pager = lowtide::Pager::builder().max("1M".parse()?).build()?;
+    /// let view = lowtide::OpenOptions::new().create(0).open(&pager, dir.path().join("log"))?;
+    /// view.write_at(0, b"twelve bytes")?;
+    /// view.set_len(6)?;
+    /// view.set_len(8)?;
+    /// assert_eq!(view.read_to_vec(0..8)?, b"twelve\0\0");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_len(&self, bytes: u64) -> Result<(), Error> {
+        if !self.writes {
+            return Err(Error::ReadOnly { path: self.space.path() });
+        }
+        self.pool.set_len(&self.space, bytes)
     }
 
     /// Shows many pages to `each`, with their positions in `pages`. Pages that are resident come first; the others are read with up to the
@@ -279,16 +398,14 @@ impl View {
     fn check_range(&self, offset: u64, len: usize) -> Result<(), Error> {
         let space = &*self.space;
         let behind = |len: u64| offset.checked_add(len).is_none_or(|end| end > space.len());
-        if behind(len as u64) && behind_after_refresh(space, offset, len as u64)? {
-            return Err(space.out_of_range((offset.saturating_add(len as u64)) >> self.pool.page_shift));
+        if behind(len as u64) && {
+            self.pool.look_behind_end(space)?;
+            behind(len as u64)
+        } {
+            return Err(space.range_out_of(offset, len as u64));
         }
         Ok(())
     }
-}
-
-fn behind_after_refresh(space: &Space, offset: u64, len: u64) -> Result<bool, Error> {
-    let known = space.refresh_len()?;
-    Ok(offset.checked_add(len).is_none_or(|end| end > known))
 }
 
 /// Cuts a byte range into pages: the page, the offset within it, and the part of the caller's buffer.
@@ -321,7 +438,7 @@ impl Pool {
     /// The translation of a page that exists; looks at the file again if it seems not to.
     pub(crate) fn entry<'s>(&self, space: &'s Space, page: u64) -> Result<&'s Entry, Error> {
         if page >= space.pages() {
-            space.refresh_len()?;
+            self.look_behind_end(space)?;
             if page >= space.pages() {
                 return Err(space.out_of_range(page));
             }

@@ -112,7 +112,7 @@ fn a_write_behind_the_end_makes_the_file_longer_by_that_much() {
     let pager = pager("256K");
     let view = OpenOptions::new().create(0).open(&pager, &path).unwrap();
     assert!(view.is_empty());
-    assert!(matches!(view.read(0), Err(Error::OutOfRange { page: 0, len: 0, .. })));
+    assert!(matches!(view.read(0), Err(Error::OutOfRange { offset: 0, bytes: 4096, len: 0, .. })));
     view.write_at(10_000, b"end").unwrap();
     assert_eq!(view.len(), 10_003);
     view.flush().unwrap();
@@ -135,7 +135,9 @@ fn a_file_that_shrinks_gives_an_error_and_one_that_grows_is_followed() {
     assert_eq!(half[..6000 - 4096], (4096..6000).map(byte_at).collect::<Vec<_>>());
     assert!(half[6000 - 4096..].iter().all(|b| *b == 0));
     drop(half);
-    let Err(Error::OutOfRange { page: 9, len: 6000, .. }) = view.read(9) else { panic!("page 9 is gone") };
+    let Err(Error::OutOfRange { offset: 36864, len: 6000, .. }) = view.read(9) else {
+        panic!("page 9 is gone")
+    };
     file.set_len(128 * KIB).unwrap();
     assert!(view.read(31).unwrap().iter().all(|b| *b == 0));
     assert_eq!(view.len(), 128 * KIB);

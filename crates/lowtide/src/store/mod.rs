@@ -117,7 +117,8 @@ impl Batch<'_, '_> {
     fn store_alone(&mut self, index: usize) -> Result<(), Error> {
         let (pool, space) = (self.pool, self.space);
         let page = self.parts[index].page;
-        let entry = pool.entry(space, page)?;
+        // The file is long enough while this thread stores to it, and translations only become more.
+        let entry = space.table.entry(page);
         if hazard::held_by_this_thread(entry.address()) {
             return Err(Error::HeldHere { path: space.path(), page });
         }

@@ -114,6 +114,11 @@ impl Pool {
             while *at < whole.min(end) && found.pages < most {
                 let page = *at;
                 let busy = match space.table.get(page).map(Entry::load) {
+                    // It is about to be cut off, or will be found again.
+                    Some(EntryState::Resident { dirty: true, .. }) if space.is_cut(page) => {
+                        left_dirty = true;
+                        false
+                    }
                     Some(EntryState::Resident { frame, dirty: true, .. }) => {
                         let begun = begin(&mut state, space, page, frame);
                         if matches!(begun, Begun::StillWritten(_)) {

@@ -32,7 +32,6 @@ impl Pool {
         match (outcome, told) {
             (Err(failure), told) => Err(write_error(space, failure, told.map_or(0, |t| t.incidents))),
             (Ok(()), Some(Told { incidents, last })) => Err(write_error(space, last, incidents)),
-            (Ok(()), None) if space.backing.is_removed() => Err(Error::Removed { path: space.path() }),
             (Ok(()), None) => Ok(()),
         }
     }

@@ -147,7 +147,7 @@ impl Ledger {
     }
 
     /// Whoever uses the file does not want these pages' contents any more.
-    pub(super) fn discarded(&mut self, pages: Range<u64>) {
+    pub(crate) fn discarded(&mut self, pages: Range<u64>) {
         for set in [&mut self.failed, &mut self.suspect] {
             set.remove(pages.clone());
         }

@@ -1,0 +1,162 @@
+//! How long a file is: learning it, making it longer, cutting it off.
+//!
+//! Behind the end of the file all bytes in memory are zeroes, those of a partial last page and
+//! those of a large folio that reaches over the end. So a file that this pager makes longer needs
+//! no more than a new length, and what lies between reads as zeroes. The work is where the end
+//! moves over pages that are in memory:
+//!
+//! | the end moves | by | what is done |
+//! |---|---|---|
+//! | forward | this pager | nothing: zeroes are right |
+//! | forward | others | what they appended is read into the page, or the folio, in which the file ended |
+//! | back | this pager | pages behind the new end are dropped; the rest of the last one is zeroed |
+//! | back | others | clean pages are dropped; a dirty page stays, and makes the file as long again |
+//!
+//! **Cutting** is atomic: a thread sees the file as before or as after. Stores wait
+//! ([`Space::reshaping`]); no page behind the new end comes in or is written from now on
+//! ([`Space::cut_from`]); those that are there, and the folio that the new end falls into, are
+//! owned by this thread ([`Pool::own`]) when the file system is asked. If it refuses, all is given
+//! back as it was.
+//!
+//! Lock order: `reshaping`, `growing`, then the pool's.
+
+use crate::error::Error;
+use crate::pipeline::pipelines;
+use crate::pool::Pool;
+use crate::space::Space;
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::Ordering::SeqCst;
+
+impl Pool {
+    /// Looks at the file's size; returns the length that is known then.
+    pub(crate) fn refresh_len(&self, space: &Space) -> Result<u64, Error> {
+        let size = space.backing.size().map_err(|e| space.read_error(0, e))?;
+        if size < space.len() {
+            let _alone = space.reshaping();
+            let _one_at_a_time = space.growing();
+            self.notice_cut(space)?;
+        } else if size > space.len() {
+            let _one_at_a_time = space.growing();
+            self.notice_growth(space)?;
+        }
+        Ok(space.len())
+    }
+
+    /// As [`Pool::refresh_len`], for a reader that looks behind the end. With reads of its own in
+    /// flight it may not wait, and does not look.
+    pub(crate) fn look_behind_end(&self, space: &Space) -> Result<u64, Error> {
+        if pipelines() > 0 { Ok(space.len()) } else { self.refresh_len(space) }
+    }
+
+    /// Makes the file at least so long.
+    pub(crate) fn extend_to(&self, space: &Space, len: u64) -> Result<(), Error> {
+        if space.backing.size().is_ok_and(|size| size < space.len()) {
+            self.refresh_len(space)?;
+        }
+        let _one_at_a_time = space.growing();
+        self.notice_growth(space)?;
+        if len <= space.len() {
+            return Ok(());
+        }
+        self.lengthen(space, len)
+    }
+
+    fn lengthen(&self, space: &Space, len: u64) -> Result<(), Error> {
+        if !space.backing.is_regular() {
+            let full = io::Error::from_raw_os_error(libc::ENOSPC);
+            return Err(space.grow_error(len, full));
+        }
+        // What can fail without a trace comes first.
+        space.make_room(len)?;
+        space.backing.set_len(&self.backend, len).map_err(|e| space.grow_error(len, e))?;
+        space.size_is_new.store(true, SeqCst);
+        space.set_known_len(len)
+    }
+
+    /// Makes the file exactly so long.
+    pub(crate) fn set_len(&self, space: &Space, len: u64) -> Result<(), Error> {
+        if pipelines() > 0 {
+            return Err(Error::Nested { path: space.path(), page: len >> self.page_shift });
+        }
+        if len > space.len() {
+            return self.extend_to(space, len);
+        }
+        let _alone = space.reshaping();
+        let _one_at_a_time = space.growing();
+        self.notice_cut(space)?;
+        self.notice_growth(space)?;
+        if len >= space.len() {
+            return if len > space.len() { self.lengthen(space, len) } else { Ok(()) };
+        }
+        if !space.backing.is_regular() {
+            return Err(space.grow_error(len, io::Error::from_raw_os_error(libc::EINVAL)));
+        }
+        let folio = 1_u64 << space.order;
+        let kept = len.div_ceil(self.page_bytes() as u64);
+        // The folio that the new end falls into: owned from its first page on.
+        let split = (len >> self.page_shift) / folio * folio..kept.next_multiple_of(folio);
+        let refuse_from = |page| {
+            let _state = self.lock();
+            space.cut_from(page);
+        };
+        refuse_from(split.end);
+        let cut = self.cut(space, len, kept, split);
+        refuse_from(u64::MAX);
+        cut
+    }
+
+    fn cut(&self, space: &Space, len: u64, kept: u64, split: Range<u64>) -> Result<(), Error> {
+        let mut owned = self.own(space, split.start..space.table.pages(), split, true)?;
+        space.backing.set_len(&self.backend, len).map_err(|e| space.grow_error(len, e))?;
+        space.size_is_new.store(true, SeqCst);
+        space.begins_hole(len);
+        space.set_known_len(len)?;
+        owned.drop_folios(kept);
+        owned.zero_from(len);
+        owned.forget_accesses(kept);
+        drop(owned);
+        crate::sync::lock(&space.ledger).discarded(kept..u64::MAX);
+        Ok(())
+    }
+
+    /// If others have made the file longer: what they appended to pages that are in memory is read.
+    fn notice_growth(&self, space: &Space) -> Result<(), Error> {
+        let (size, len) = (space.backing.size().map_err(|e| space.read_error(0, e))?, space.len());
+        if size <= len {
+            return Ok(());
+        }
+        space.found_len(size);
+        space.make_room(size)?;
+        let folio_bytes = (self.page_bytes() as u64) << space.order;
+        if !len.is_multiple_of(folio_bytes) {
+            let first = len >> self.page_shift;
+            let end = len.next_multiple_of(folio_bytes);
+            let owned = self.own(space, first..end >> self.page_shift, 0..0, false)?;
+            owned.read_again(len..size.min(end)).map_err(|e| space.read_error(first, e))?;
+        }
+        space.set_known_len(size)
+    }
+
+    /// If others have made the file shorter: clean pages are dropped, and dirty ones make it as
+    /// long again.
+    fn notice_cut(&self, space: &Space) -> Result<(), Error> {
+        let read_size = || space.backing.size().map_err(|e| space.read_error(0, e));
+        if read_size()? >= space.len() {
+            return Ok(());
+        }
+        let first = read_size()? >> self.page_shift >> space.order << space.order;
+        let mut owned = self.own(space, first..space.table.pages(), 0..0, true)?;
+        // A write that was under way may have made it longer since.
+        let (size, len) = (read_size()?, space.len());
+        let dirty = space.table.last_dirty(size >> self.page_shift);
+        let wanted = dirty.map_or(0, |page| len.min((page + 1) << self.page_shift));
+        if wanted > size {
+            space.backing.set_len(&self.backend, wanted).map_err(|e| space.grow_error(wanted, e))?;
+            space.size_is_new.store(true, SeqCst);
+        }
+        space.set_known_len(wanted.max(size).min(len))?;
+        owned.drop_clean();
+        Ok(())
+    }
+}

@@ -1,0 +1,294 @@
+//! Owning all pages of a range for a moment, to change what the file is beneath them.
+//!
+//! A resident page is locked, as a store locks it; an absent one may be made busy, as a read makes
+//! it, so that no thread brings it in meanwhile. When this thread owns all of them, no guard is on
+//! any, and none of their folios is being written. Then it drops them, changes their bytes, or
+//! gives them back as they were.
+//!
+//! It is all or nothing: a thread that owns several translations never waits for another's. If a
+//! page is in other hands, or is being written, everything is given back, and the thread looks
+//! again after a pause. Guards are waited for while the pages are owned, since no new ones can be
+//! taken; a holder does not need these pages to drop its guard, or the wait ends with the pager's
+//! patience.
+
+use crate::deadline::Deadline;
+use crate::error::Error;
+use crate::hazard::{self, Slots};
+use crate::pipeline::pipelines;
+use crate::pool::{Pool, State};
+use crate::space::Space;
+use crate::translation::{State as EntryState, Taken};
+use lowtide_core::{Flags, FolioId};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(1);
+/// Folios that are dropped under one hold of the pool's lock.
+const DROPPED_AT_ONCE: usize = 64;
+
+/// How a page is owned.
+#[derive(Clone, Copy, Debug)]
+enum Hold {
+    /// It is resident, and was like this.
+    Locked(Taken),
+    /// It is absent, with this shadow.
+    Busy(u32),
+}
+
+/// Why a range cannot be owned now.
+#[derive(Debug)]
+enum Blocked {
+    /// Another thread has a page, or one is being written.
+    InHand,
+    /// This thread has a guard on a page.
+    HeldHere(u64),
+}
+
+/// Pages that this thread owns. Dropping it gives them back.
+pub(crate) struct Owned<'a> {
+    pool: &'a Pool,
+    space: &'a Space,
+    /// In page order. Of a folio of which one page is here, all are, if the range had whole folios.
+    pages: Vec<(u64, Hold)>,
+}
+
+impl Pool {
+    /// Owns all pages of `range` that are resident, and those of `absent` that are not. With
+    /// `settled` none of their folios is being written; the range has whole folios then.
+    ///
+    /// Cost: a look at each translation of the range, and one `membarrier`.
+    ///
+    /// # Errors
+    /// [`Error::HeldHere`], [`Error::HeldElsewhere`]; [`Error::Timeout`] when a page is read or
+    /// written and the device does not answer; [`Error::Nested`] inside a callback of `get_many`.
+    pub(crate) fn own<'a>(
+        &'a self,
+        space: &'a Space,
+        range: Range<u64>,
+        absent: Range<u64>,
+        settled: bool,
+    ) -> Result<Owned<'a>, Error> {
+        if pipelines() > 0 {
+            // What this thread would wait for may be among what it reads itself.
+            return Err(Error::Nested { path: space.path(), page: range.start });
+        }
+        let deadline = Deadline::after(self.io_deadline);
+        loop {
+            match self.try_own(space, &range, &absent, settled) {
+                Ok(owned) => {
+                    owned.outwait_guards()?;
+                    return Ok(owned);
+                }
+                Err(Blocked::HeldHere(page)) => return Err(Error::HeldHere { path: space.path(), page }),
+                Err(Blocked::InHand) => {}
+            }
+            if deadline.has_passed() {
+                let seconds = self.io_deadline.as_secs_f64();
+                let what = "waiting for a page that is being read or written";
+                return Err(Error::Timeout { path: space.path(), seconds, what });
+            }
+            let state = self.lock();
+            drop(self.freed.wait_timeout(state, PAUSE).unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    fn try_own<'a>(
+        &'a self,
+        space: &'a Space,
+        range: &Range<u64>,
+        absent: &Range<u64>,
+        settled: bool,
+    ) -> Result<Owned<'a>, Blocked> {
+        let mut owned = Owned { pool: self, space, pages: Vec::new() };
+        let has_guards = hazard::this_thread_holds();
+        for (page, entry) in (range.start..).zip(space.table.slice(range.clone())) {
+            let hold = loop {
+                match entry.load() {
+                    EntryState::Absent { .. } if !absent.contains(&page) => break None,
+                    EntryState::Absent { shadow } => {
+                        if entry.try_begin_read(shadow).is_ok() {
+                            break Some(Hold::Busy(shadow));
+                        }
+                    }
+                    _ if has_guards && hazard::held_by_this_thread(entry.address()) => {
+                        return Err(Blocked::HeldHere(page));
+                    }
+                    EntryState::Busy | EntryState::Locked { .. } => return Err(Blocked::InHand),
+                    EntryState::Resident { .. } => {
+                        if let Ok(taken) = entry.try_lock_for_store() {
+                            break Some(Hold::Locked(taken));
+                        }
+                    }
+                }
+            };
+            owned.pages.extend(hold.map(|hold| (page, hold)));
+        }
+        // No write of a folio begins while a page of it is locked; one may be under way.
+        if settled && owned.is_being_written() {
+            return Err(Blocked::InHand);
+        }
+        Ok(owned)
+    }
+}
+
+impl Owned<'_> {
+    fn locked(&self) -> impl Iterator<Item = (u64, Taken)> {
+        self.pages.iter().filter_map(|&(page, hold)| match hold {
+            Hold::Locked(taken) => Some((page, taken)),
+            Hold::Busy(_) => None,
+        })
+    }
+
+    fn is_being_written(&self) -> bool {
+        let state = self.pool.lock();
+        self.locked().any(|(_, taken)| {
+            let folio = state.engine.folio_of(FolioId(taken.frame)).and_then(|id| state.engine.folio(id));
+            folio.is_some_and(|folio| folio.flags().contains(Flags::WRITEBACK))
+        })
+    }
+
+    /// Waits until no guard is on any of the pages.
+    fn outwait_guards(&self) -> Result<(), Error> {
+        if self.locked().next().is_none() {
+            return Ok(());
+        }
+        // One look serves all pages that have no guard; it is made after all of them were locked.
+        let (mut slots, mut of_one) = (Slots::default(), Slots::default());
+        hazard::scan(&mut slots);
+        for (page, _) in self.locked() {
+            let entry = self.space.table.entry(page);
+            let held = slots.hold(&(entry.address()..=entry.address()));
+            if held && !self.pool.outwait_readers(entry, &mut of_one) {
+                return Err(self.pool.held(self.space, page));
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops the folios that begin at `from` or behind it, dirty or not, and those before it that
+    /// are clean. They are absent afterwards, without history.
+    pub(crate) fn drop_folios(&mut self, from: u64) {
+        self.drop_where(|first, dirty| first >= from || !dirty);
+    }
+
+    /// Drops the folios that are clean.
+    pub(crate) fn drop_clean(&mut self) {
+        self.drop_where(|_, dirty| !dirty);
+    }
+
+    /// Drops the folios for which `goes` says so, given the first page and whether a page of it is
+    /// dirty.
+    fn drop_where(&mut self, goes: impl Fn(u64, bool) -> bool) {
+        let (pool, space) = (self.pool, self.space);
+        let mut kept = Vec::new();
+        let mut rest = &self.pages[..];
+        while !rest.is_empty() {
+            let mut state = pool.lock();
+            for _ in 0..DROPPED_AT_ONCE {
+                let Some(&(page, hold)) = rest.first() else { break };
+                let Hold::Locked(taken) = hold else {
+                    kept.push((page, hold));
+                    rest = &rest[1..];
+                    continue;
+                };
+                let id = state.engine.folio_of(FolioId(taken.frame)).expect("a resident frame has a folio");
+                let folio = *state.engine.folio(id).expect("it was just found");
+                let (first, pages) = (folio.owner().page, folio.pages());
+                let count = rest.iter().take_while(|(page, _)| *page < first + pages).count();
+                let (of_folio, behind) = rest.split_at(count);
+                rest = behind;
+                let dirty = of_folio.iter().any(|(_, hold)| matches!(hold, Hold::Locked(t) if t.dirty));
+                if page != first || count as u64 != pages || !goes(first, dirty) {
+                    kept.extend_from_slice(of_folio);
+                    continue;
+                }
+                for (page, _) in of_folio {
+                    let entry = space.table.entry(*page);
+                    if entry.discard() {
+                        pool.waits.land(entry, &Ok(()));
+                    }
+                }
+                free(&mut state, id, folio.order());
+            }
+            drop(state);
+            pool.freed.notify_all();
+        }
+        self.pages = kept;
+    }
+
+    /// Makes all bytes of the pages zero from an offset in the file on.
+    pub(crate) fn zero_from(&self, offset: u64) {
+        let (shift, bytes) = (self.pool.page_shift, self.pool.page_bytes());
+        for (page, taken) in self.locked() {
+            let from = offset.saturating_sub(page << shift).min(bytes as u64) as usize;
+            let target = self.pool.frame_ptr(taken.frame).wrapping_add(from);
+            // SAFETY: the page is locked by this thread and no guard is on it, so its frame is this
+            // thread's alone; `from..bytes` lies within the frame.
+            #[expect(unsafe_code, reason = "frames are shared memory behind a protocol")]
+            unsafe {
+                target.write_bytes(0, bytes - from);
+            }
+        }
+    }
+
+    /// Reads a range of the file into the pages that it touches, through the page cache.
+    pub(crate) fn read_again(&self, range: Range<u64>) -> io::Result<()> {
+        let shift = self.pool.page_shift;
+        let mut copy = vec![0; self.pool.page_bytes()];
+        for (page, taken) in self.locked() {
+            let start = page << shift;
+            let (from, to) = (range.start.max(start), range.end.min(start + copy.len() as u64));
+            if from >= to {
+                continue;
+            }
+            let part = &mut copy[..(to - from) as usize];
+            self.space.backing.buffered().read_exact_at(part, from)?;
+            let target = self.pool.frame_ptr(taken.frame).wrapping_add((from - start) as usize);
+            // SAFETY: as in `zero_from`; the part lies within the page, and the copy is this call's
+            // own.
+            #[expect(unsafe_code, reason = "frames are shared memory behind a protocol")]
+            unsafe {
+                std::ptr::copy_nonoverlapping(part.as_ptr(), target, part.len());
+            }
+        }
+        Ok(())
+    }
+
+    /// Pages from this one on are no longer of the file: they were not accessed.
+    pub(crate) fn forget_accesses(&mut self, from: u64) {
+        for (page, hold) in &mut self.pages {
+            if let Hold::Locked(taken) = hold
+                && *page >= from
+            {
+                taken.young = false;
+            }
+        }
+    }
+}
+
+/// Takes a folio out of the engine, to which no translation leads any more.
+fn free(state: &mut MutexGuard<'_, State>, id: FolioId, order: u8) {
+    let removed = state.engine.remove(id);
+    assert!(removed, "{id:?} is isolated outside of the pool's lock");
+    state.frames.free(id.0, order);
+}
+
+impl Drop for Owned<'_> {
+    fn drop(&mut self) {
+        for (page, hold) in self.pages.drain(..) {
+            let entry = self.space.table.entry(page);
+            match hold {
+                Hold::Locked(taken) => self.pool.unlock(self.space, page, entry, taken),
+                Hold::Busy(shadow) => {
+                    if entry.abort_read(shadow) {
+                        self.pool.waits.land(entry, &Ok(()));
+                    }
+                }
+            }
+        }
+    }
+}
