@@ -37,9 +37,14 @@ fn machines_are_listed_with_their_size_and_device() {
 
 #[test]
 fn workloads_and_policies_are_listed_with_a_line_about_each() {
-    for (what, name) in
-        [("workloads", "ycsb-b"), ("workloads", "hit"), ("policies", "mglru-7.1"), ("policies", "lru")]
-    {
+    for (what, name) in [
+        ("workloads", "ycsb-b"),
+        ("workloads", "hit"),
+        ("policies", "mglru-7.1"),
+        ("policies", "lru"),
+        ("policies", "S10"),
+        ("policies", "placement"),
+    ] {
         let lines = list(what);
         let line = lines.iter().find(|line| line.split_whitespace().next() == Some(name)).expect(name);
         assert!(line.split_whitespace().count() > 3, "{line}");

@@ -46,8 +46,8 @@ bitflags::bitflags! {
         /// Dirty folios and those under writeback are isolated and activated by the common
         /// shrinker instead of being sorted away. Read in `lruvec/scan.rs` (`sort`, `isolate`).
         const S10 = 1 << 10;
-        /// Flushers are woken after each batch that is all dirty, not at the end of the loop.
-        /// Read in `reclaim/throttle.rs`.
+        /// Flushers are woken after each batch that is all dirty, not at the end of a pass that took no
+        /// clean page. Read in `reclaim/throttle.rs`.
         const S11 = 1 << 11;
         /// A dead argument goes. No effect on behaviour.
         const S12 = 1 << 12;
@@ -82,6 +82,42 @@ bitflags::bitflags! {
         const ANONONLY = 1 << 23;
     }
 }
+
+/// What each change did, in a line.
+const ABOUT: [(Switches, &str); 23] = [
+    (Switches::S1, "one function computes the evictable size (no effect)"),
+    (Switches::S2, "names only (no effect)"),
+    (Switches::S3, "the cap of a batch moves to its callers (no effect)"),
+    (Switches::S4, "the scan budget is fixed once, by size and priority; aging is decided apart from it"),
+    (Switches::S5, "a scan answers exactly what it looked at; empty generations go before and after it"),
+    (Switches::S6, "the other type is tried only if nothing at all was scanned"),
+    (Switches::S7, "a batch looks at 64 folios at most, not at 4096"),
+    (Switches::S8, "reclaim goes on after aging (ends the out-of-memory kill beside clean pages)"),
+    (Switches::S9, "anonymous folios without swap are isolated, too, and kept by the common code"),
+    (Switches::S10, "dirty folios are isolated and activated, not sorted one generation up"),
+    (
+        Switches::S11,
+        "the flusher is woken for each batch that is all dirty, not for a pass without a clean page",
+    ),
+    (Switches::S12, "a dead argument goes (no effect)"),
+    (Switches::S13, "a dead counter goes (no effect)"),
+    (Switches::S14, "a dead counter goes (no effect)"),
+    (
+        Switches::S15,
+        "congestion is counted, and reclaim naps for it (ends the kill of a slow device's writer)",
+    ),
+    (Switches::PLACEMENT, "7.2: pages of faults enter one generation older, pages read twice one younger"),
+    (
+        Switches::PROMOTION,
+        "7.2: the second sighting at eviction no longer makes a folio part of the working set",
+    ),
+    (Switches::ACTIVATE, "7.2: workingset_activate counts refaults of the working set only"),
+    (Switches::UNEVICTABLE, "7.2: unevictable folios are culled by the common code"),
+    (Switches::EXEC, "7.3: pages of executable mappings are promoted at first sight"),
+    (Switches::WINDOW, "7.3: a hit of look-around counts all pages of its folio"),
+    (Switches::COST, "7.3: the costs of the classical lists are pulled from counters"),
+    (Switches::ANONONLY, "7.3: swappiness 201 goes before everything else"),
+];
 
 /// Which lists a policy keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -140,6 +176,12 @@ impl Policy {
     /// The built-in policies in the order in which they are usually compared, each with a line about it.
     pub fn builtin() -> impl Iterator<Item = (Self, &'static str)> {
         [Self::MGLRU, Self::MGLRU_7_1, Self::LRU].into_iter().map(|p| (p, p.base.about))
+    }
+
+    /// All switches as they are written after a `+` or `-`, each with a line about the change.
+    pub fn switches() -> impl Iterator<Item = (String, &'static str)> {
+        let about = |bit| ABOUT.iter().find(|(of, _)| *of == bit).map_or("", |(_, about)| about);
+        Switches::all().iter_names().map(move |(name, bit)| (spelled(name), about(bit)))
     }
 
     /// The names of all switches, as they are written after a `+` or `-`.
@@ -235,6 +277,13 @@ impl FromStr for Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_switch_is_explained() {
+        for (name, about) in Policy::switches() {
+            assert!(about.len() > 10, "{name}: {about}");
+        }
+    }
 
     #[test]
     fn every_single_switch_can_be_turned_on_and_off() {

@@ -144,7 +144,7 @@ impl Events {
     }
 }
 
-/// The lines of `memory.events` (`docs/kernel/memcg.md` §13).
+/// The lines of `memory.events`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemcgEvents {
     /// Visits of reclaim although the group was below `low`.
@@ -166,7 +166,7 @@ pub struct MemoryStat {
     pub current: u64,
     /// Limit in pages.
     pub max: u64,
-    /// Anonymous pages that are mapped. Those in the swap cache only are in neither `anon` nor `file` (`docs/kernel/reclaim.md` §9, 55).
+    /// Anonymous pages that are mapped. Those in the swap cache only are in neither `anon` nor `file`.
     pub anon: u64,
     /// File pages.
     pub file: u64,

@@ -38,6 +38,23 @@ impl FromStr for IoMode {
 pub(crate) const PAGE_BYTES: std::ops::RangeInclusive<usize> = 512..=65536;
 
 /// Collects the choices for a [`Pager`]. Only the budget has no default.
+///
+/// ```
+/// use lowtide::{DirtyLimits, IoMode, Pager};
+/// use std::time::Duration;
+///
+/// let pager = Pager::builder()
+///     .max("64M".parse()?)                        // all the memory that pages may take
+///     .policy("mglru".parse()?)                   // as Linux 7.3 decides
+///     .base_page(4096)
+///     .direct(IoMode::Auto)                       // past the kernel's page cache where possible
+///     .dirty_limits(DirtyLimits::default())       // written early above 10 %, slowed towards 20 %
+///     .patience(Duration::from_secs(2))           // then an operation without room fails
+///     .build()?;
+/// assert_eq!(pager.page_size(), 4096);
+/// println!("{}", pager.report());                 // what was chosen, and why
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct Builder {
@@ -125,7 +142,7 @@ impl Builder {
 
     /// Whether the access that brings a page in also sets its young bit, as a processor's page tables do: the kernel cannot
     /// avoid it and takes every new page for one that was used again. Off by default, because telling first accesses from later ones
-    /// saves a sixth of all misses on skewed random reads (`docs/decisions/0004-first-accesses.md`). On, policies decide as the kernel's do,
+    /// saves a sixth of all misses on skewed random reads. On, policies decide as the kernel's do,
     /// which helps where a file is read in a circle.
     pub fn young_faults(mut self, young: bool) -> Self {
         self.young_faults = young;

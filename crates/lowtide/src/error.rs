@@ -208,6 +208,24 @@ pub enum OpenError {
 }
 
 /// An operation on a view that failed. Cheap to clone.
+///
+/// The message says what, where and what to do; the variants are for programs:
+///
+/// ```
+/// use lowtide::{Error, Pager};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("data");
+/// # std::fs::write(&path, vec![0; 8192])?;
+/// # let pager = Pager::builder().max("8M".parse()?).build()?;
+/// let view = pager.open(&path)?;
+/// match view.read(2) {
+///     Err(Error::OutOfRange { .. }) => {}                     // the file has pages 0 and 1
+///     other => panic!("{other:?}"),
+/// }
+/// assert!(matches!(view.write_at(0, b"no"), Err(Error::ReadOnly { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

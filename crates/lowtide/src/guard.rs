@@ -11,7 +11,22 @@ use std::ops::Deref;
 /// changes them meanwhile: a [`write_at`](crate::View::write_at) to the page waits for the guard to be dropped. So
 /// do not keep guards longer than needed, and do not wait for other work while holding one.
 ///
-/// Getting and dropping a guard of a resident page takes no lock and no atomic read-modify-write. A guard cannot leave its thread.
+/// Getting and dropping a guard of a resident page takes no lock and no atomic read-modify-write.
+/// A guard cannot leave its thread.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("data");
+/// # std::fs::write(&path, vec![7; 3 * 4096])?;
+/// # let pager = lowtide::Pager::builder().max("8M".parse()?).build()?;
+/// let view = pager.open(&path)?;
+/// let sum: u64 = {
+///     let page = view.read(2)?;                  // held from here
+///     page.iter().map(|&byte| u64::from(byte)).sum()
+/// };                                             // and given back here
+/// assert_eq!(sum, 7 * 4096);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the page is held only while the guard lives"]
 pub struct Page<'view> {
     bytes: *const u8,

@@ -109,13 +109,15 @@ pub use config::{Builder, IoMode};
 pub use error::{BuildError, CloseError, Error, OpenError, Unwritten};
 pub use fault_sites::FaultSite;
 pub use guard::Page;
-pub use io::{Gate, Inject, InjectOp, IoEngine, Request, UnknownIoEngine, Verdict};
+#[doc(hidden)]
+pub use io::{Gate, Inject, InjectOp, Request, Verdict};
+pub use io::{IoEngine, UnknownIoEngine};
 pub use lowtide_bpf::{LoadError, Programs};
 pub use lowtide_core::high::handler::{HighPolicy, UnknownHighPolicy};
 pub use lowtide_core::psi::{Pressure, PressureLine};
 pub use lowtide_core::{
-    DirtyLimits, DirtyLimitsError, DirtyShare, DirtyTimers, DirtyTimersError, Events, MemcgEvents,
-    MemoryStat, Policy, PolicyError, Size, SizeError, SizeProblem,
+    DirtyLimits, DirtyLimitsError, DirtyShare, DirtyTimers, DirtyTimersError, Events, Lists, MemcgEvents,
+    MemoryStat, Policy, PolicyError, Size, SizeError, SizeProblem, Switches,
 };
 pub use open::OpenOptions;
 pub use pager::Pager;
@@ -125,3 +127,14 @@ pub use tenant::{
     TenantLimits, TenantPolicyError,
 };
 pub use view::View;
+
+/// The programs in the README and in the documents compile.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/writing.md")]
+    struct Writing;
+    #[doc = include_str!("../../../docs/tenants.md")]
+    struct Tenants;
+}

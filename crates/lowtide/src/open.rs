@@ -21,6 +21,24 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// How to open a file as a view. Reading is always allowed.
+///
+/// ```
+/// use lowtide::{OpenOptions, Pager};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let (table, log) = (dir.path().join("table"), dir.path().join("log"));
+/// let pager = Pager::builder().max("8M".parse()?).build()?;
+/// let index = pager.tenant("index").low("2M".parse()?).create()?;
+///
+/// // A new file of 16 MiB, in folios of 8 pages, its memory paid for by one tenant.
+/// let table = OpenOptions::new().create(16 << 20).folio_order(3).tenant(&index).open(&pager, table)?;
+/// assert_eq!(table.len(), 16 << 20);
+///
+/// // A log: every write is durable when `write_at` returns.
+/// let log = OpenOptions::new().create(0).sync(true).open(&pager, log)?;
+/// log.write_at(0, b"first entry")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     write: bool,

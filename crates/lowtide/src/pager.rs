@@ -16,6 +16,21 @@ use std::sync::Arc;
 /// One budget of memory, and the files whose pages share it. Cheap to clone; all clones are the same pager.
 ///
 /// The memory is given back when the last clone and the last view are gone.
+///
+/// ```
+/// use lowtide::Pager;
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("data");
+/// # std::fs::write(&path, vec![1; 64 * 4096])?;
+/// let pager = Pager::builder().max("8M".parse()?).build()?;
+/// let view = pager.open(&path)?;                 // to read; `OpenOptions` has the rest
+/// assert_eq!(view.read(63)?[0], 1);
+/// println!("{}", pager.stat());                  // lines as in the kernel's memory.stat
+/// drop(view);
+/// pager.close()?;                                // writes what is dirty, and says what it could not
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Pager {
     pub(crate) inner: Arc<Inner>,

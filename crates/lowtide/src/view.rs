@@ -45,8 +45,32 @@ impl Drop for Open {
 /// An open file, page by page. Cheap to clone and to share between threads.
 ///
 /// A clone is a handle of its own in one respect: each learns of a failed write once, from its own
-/// [`flush`](View::flush). When the last clone is dropped, dirty pages are written, but nobody is left to hear of
-/// an error: call `flush` before.
+/// [`flush`](View::flush). When the last clone is dropped, dirty pages are written, but an error has no
+/// caller left to go to: call `flush` before.
+///
+/// ```
+/// use lowtide::{OpenOptions, Pager};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("table.bin");
+/// let pager = Pager::builder().max("8M".parse()?).build()?;
+/// let view = OpenOptions::new().create(32 << 20).open(&pager, &path)?;
+///
+/// view.write_at(10_000, b"written")?;            // at any offset
+/// let mut bytes = [0; 7];
+/// view.read_at(10_000, &mut bytes)?;             // copied, from any range
+/// assert_eq!(&bytes, b"written");
+/// view.flush()?;                                 // now it survives a power cut
+///
+/// view.prefetch(100..200);                       // soon wanted: read in the background
+/// let mut zeroes = 0;
+/// view.get_many(&[100, 150, 199], |_, page| zeroes += page.iter().filter(|&&b| b == 0).count())?;
+/// assert_eq!(zeroes, 3 * view.page_size());
+///
+/// let other = view.clone();                      // for another thread: the same pages
+/// std::thread::spawn(move || other.read(2).map(|page| page[0])).join().expect("no panic")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct View {
     hits: Hits,

@@ -41,8 +41,14 @@ pub(crate) fn run(what: Listing) -> ExitCode {
             for (policy, about) in Policy::builtin() {
                 out::line(format_args!("{:<12} {about}", policy.to_string()));
             }
-            let switches: Vec<String> = Policy::switch_names().collect();
-            out::line(format_args!("\nswitches, as in mglru-7.1+S10 or mglru-S7: {}", switches.join(", ")));
+            out::line(
+                "\nswitches, as in mglru-7.1+S10 or mglru-S7. S1 to S15 are the patches of the series\n\
+                 \"mm/mglru: improve reclaim loop and dirty folio handling\" (Linux 7.2); mglru and lru have\n\
+                 all switches, mglru-7.1 has none. More: docs/policies.md.\n",
+            );
+            for (name, about) in Policy::switches() {
+                out::line(format_args!("{name:<12} {about}"));
+            }
         }
         Listing::Machines => {
             out::line(machines());

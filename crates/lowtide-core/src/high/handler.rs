@@ -37,11 +37,11 @@ pub const NOT_WORTH_NS: u64 = 10_000_000;
 /// What a task pays for being over a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub enum HighPolicy {
-    /// The kernel's: the square of the overage (`overage.rs`).
+    /// The kernel's: the square of the overage.
     Overage,
-    /// The proposed patch's: overage, and how recent the last refault is (`recency.rs`).
+    /// The proposed patch's: overage, and how recent the last refault is.
     RefaultRecency,
-    /// Ours: overage, and the stall that the task has caused (`stall_debt.rs`).
+    /// Ours: overage, and the stall that the task has caused.
     #[default]
     StallDebt,
 }
