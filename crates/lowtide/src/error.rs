@@ -320,9 +320,10 @@ pub enum Error {
         /// The page.
         page: u64,
     },
-    /// A callback of `get_many` asked for a page that the same call may be reading.
+    /// A callback of `get_many` wanted a page in other hands: the same call may be reading it, or another thread has
+    /// it and may be waiting for a page that the call is reading.
     #[error(
-        "page {page} of {path} was asked for inside a callback of `get_many` that may be reading it: copy what the callback needs and ask afterwards"
+        "page {page} of {path} is in other hands, and a callback of `get_many` that wants it must not wait: copy what the callback needs and ask, or store, afterwards"
     )]
     Nested {
         /// The file.

@@ -160,7 +160,15 @@ impl Pool {
 
     /// Gives up a claim: the translations are as before, and those who wait get the result.
     pub(crate) fn abandon(&self, space: &Space, claim: &Claim, result: &Result<(), Error>) {
-        claim.each(space, Entry::abort_read, |entry| self.waits.land(entry, result));
+        if result.is_ok() {
+            return claim.each(space, Entry::abort_read, |entry| self.waits.land(entry, result));
+        }
+        // Another thread may begin the next read at once; who waits for that one gets its result and not this one.
+        let end = |entry: &Entry, shadow| {
+            self.waits.end(entry, || entry.abort_read(shadow), result);
+            false
+        };
+        claim.each(space, end, |_| ());
     }
 
     /// Takes frames for a claim. A large folio for which there is no contiguous room becomes a single page.
@@ -319,6 +327,13 @@ impl Pool {
                     told = true;
                 }
                 Miss::InHand(seen) => {
+                    if let EntryState::Locked { frame, .. } = seen
+                        && hazard::held_before(&held)
+                    {
+                        // A store, or a discard, waits for this thread's first guard, and will for this one: to wait for it
+                        // in turn would be for ever. Until then the frame is the page's and its bytes stay as they are.
+                        return Ok((frame, held));
+                    }
                     if pipelines() > 0 {
                         // What this thread waits for may be among what it reads itself.
                         return Err(Error::Nested { path: space.path(), page });
@@ -383,5 +398,69 @@ mod tests {
         told.recv_timeout(Duration::from_secs(20)).expect("the waiter was woken");
         waiter.join().unwrap();
         assert!(waited.load(SeqCst) > 0);
+    }
+
+    fn eventually(what: &str, mut happened: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !happened() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{what}: not within a minute");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_thread_reads_a_page_that_it_holds_again_while_a_store_waits_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let pager =
+            Pager::builder().max("1M".parse().unwrap()).patience(Duration::from_secs(5)).build().unwrap();
+        let view = OpenOptions::new().create(1 << 20).open(&pager, dir.path().join("file")).unwrap();
+        view.write_at(0, &[1; 4096]).unwrap();
+        let space = pager.inner.pool.lock().spaces.iter().flatten().next().unwrap().clone();
+        let first = view.read(0).unwrap();
+        std::thread::scope(|scope| {
+            let store = scope.spawn(|| view.write_at(0, &[2; 4096]));
+            let locked = || matches!(space.table.entry(0).load(), EntryState::Locked { .. });
+            eventually("the store has the page locked", locked);
+            // None of these waits for the store, or it would give up.
+            let second = view.read(0).unwrap();
+            let mut copy = [0; 8192];
+            view.read_at(0, &mut copy).unwrap();
+            view.get_many(&[0, 1], |i, bytes| assert!(i == 1 || bytes[7] == 1)).unwrap();
+            assert_eq!(copy[9], 1);
+            drop(first);
+            for _ in 0..1000 {
+                std::thread::yield_now();
+                assert!(second.iter().all(|byte| *byte == 1), "the second guard holds as the first did");
+            }
+            assert!(!store.is_finished());
+            drop(second);
+            store.join().unwrap().unwrap();
+        });
+        assert_eq!(view.read(0).unwrap()[7], 2);
+    }
+
+    /// A thread holds page 0 and waits for page 9, which the call reads whose callback stores to page 0.
+    #[test]
+    fn a_store_in_a_callback_to_a_page_that_others_hold_is_an_error_and_no_deadlock() {
+        let dir = tempfile::tempdir().unwrap();
+        let pager = Pager::builder().max("1M".parse().unwrap()).build().unwrap();
+        let view = OpenOptions::new().create(1 << 20).open(&pager, dir.path().join("file")).unwrap();
+        let mut errors = Vec::new();
+        let (held, go) = std::sync::mpsc::channel();
+        let (stored, done) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let view = &view;
+            scope.spawn(move || {
+                let page = view.read(0).unwrap();
+                held.send(()).unwrap();
+                done.recv().unwrap();
+                assert_eq!(page[0], 0);
+            });
+            go.recv().unwrap();
+            view.get_many(&[5, 9, 7], |_, _| errors.push(view.write_at(0, b"x"))).unwrap();
+            stored.send(()).unwrap();
+        });
+        assert!(errors.iter().all(|error| matches!(error, Err(Error::Nested { page: 0, .. }))), "{errors:?}");
+        view.write_at(0, b"x").unwrap();
     }
 }

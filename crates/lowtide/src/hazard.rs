@@ -31,6 +31,9 @@
 //! *Progress.* Nobody waits for anybody. A reader that finds LOCKED has lost a race once; an evictor that
 //! finds a slot skips that page.
 //!
+//! *Again.* A thread that holds a page may hold it once more while another waits for it to let go, or each would wait for
+//! the other: see [`held_before`].
+//!
 //! *Refusal.* A sandbox that is installed while the program runs may forbid the fence. What readers do cannot be known then, so
 //! every page counts as held: nothing is evicted or stored to any more, whatever tries fails with an error that says why, and
 //! reading what is resident goes on.
@@ -191,6 +194,7 @@ impl Slots {
 pub(crate) fn scan(slots: &mut Slots) {
     slots.held.clear();
     slots.unknown = !heavy();
+    // The lock is held for the whole walk: `held_before` relies on it.
     for record in &REGISTRY.lock().all {
         slots.held.extend(
             record.slots.iter().map(|slot| slot.load(Ordering::Acquire)).filter(|&address| address != 0),
@@ -206,6 +210,26 @@ pub(crate) fn scan(slots: &mut Slots) {
 #[must_use]
 pub(crate) fn held_by_this_thread(address: usize) -> bool {
     own_records().any(|record| record.slots.iter().any(|slot| slot.load(Ordering::Relaxed) == address))
+}
+
+/// Whether a guard of the calling thread held the entry already when `again` was taken. If so `again` holds it, too,
+/// whatever the entry says: its frame stays, and nobody writes to it, until both are dropped.
+///
+/// A thread that has the entry LOCKED waits for the first guard, which it sees in every walk over the slots. A
+/// walk that is under way may have passed the slot of `again` before it was taken, and come to that of the first
+/// guard after it was dropped; it would see neither. So this returns when that walk is over, and the first guard cannot be
+/// dropped before. Walks to come see the slot of `again`.
+///
+/// Guards that have outlived the thread's record keeping (see *Records*) are not found.
+#[must_use]
+pub(crate) fn held_before(again: &Held) -> bool {
+    let address = again.slot.load(Ordering::Relaxed);
+    let slots = own_records().flat_map(|record| &record.slots);
+    if slots.filter(|slot| slot.load(Ordering::Relaxed) == address).count() < 2 {
+        return false;
+    }
+    drop(REGISTRY.lock());
+    true
 }
 
 /// Whether the calling thread has any guard: somebody may be waiting for it.

@@ -67,11 +67,19 @@ impl WaitTable {
         }
     }
 
-    /// Wakes all who wait for an entry. Call after the entry was changed from a value with the waiters bit.
+    /// Wakes all who wait for an entry. Call after the entry was changed from a value with the waiters bit. A thread that began to wait for the entry's next
+    /// owner in between is woken, too, and has to look again: so the result must be `Ok`.
     pub(crate) fn land(&self, entry: &Entry, result: &Result<(), Error>) {
+        self.end(entry, || true, result);
+    }
+
+    /// Ends an owned state of an entry and wakes those who waited for that, and nobody else. `change` says whether there are any.
+    pub(crate) fn end(&self, entry: &Entry, change: impl FnOnce() -> bool, result: &Result<(), Error>) {
         let bucket = self.bucket(entry);
         let mut flights = crate::sync::lock(&bucket.flights);
-        if let Some(at) = flights.iter().position(|(a, _)| *a == entry.address()) {
+        if change()
+            && let Some(at) = flights.iter().position(|(a, _)| *a == entry.address())
+        {
             let (_, flight) = flights.swap_remove(at);
             flight.result.get_or_init(|| result.clone());
             bucket.landed.notify_all();

@@ -7,6 +7,7 @@ use super::{Batch, copy};
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::hazard;
+use crate::pipeline::pipelines;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::translation::{Entry, Taken};
@@ -46,7 +47,7 @@ impl Batch<'_, '_> {
     /// Stores to one page, if it is resident when it is locked: waits for those who read it.
     ///
     /// # Errors
-    /// [`Error::HeldElsewhere`], [`Error::NoBarrier`]
+    /// [`Error::HeldElsewhere`], [`Error::NoBarrier`], [`Error::Nested`]
     pub(super) fn overwrite_alone(&mut self, index: usize, entry: &Entry) -> Result<(), Error> {
         let (pool, space) = (self.pool, self.space);
         let page = self.parts[index].page;
@@ -108,10 +109,14 @@ impl Pool {
         if hazard::is_refused() {
             return Error::NoBarrier;
         }
+        if pipelines() > 0 {
+            return Error::Nested { path: space.path(), page };
+        }
         Error::HeldElsewhere { path: space.path(), page, seconds: self.patience.as_secs() }
     }
 
-    /// Waits until no slot is on a page that is locked. Returns whether that came to be within the pool's patience.
+    /// Waits until no slot is on a page that is locked. Returns whether that came to be within the pool's patience, or
+    /// in a moment inside a callback of `get_many`.
     pub(crate) fn outwait_readers(&self, entry: &Entry, slots: &mut hazard::Slots) -> bool {
         let mut deadline = None;
         for tries in 0_u32.. {
@@ -125,6 +130,10 @@ impl Pool {
             if tries < SPINS {
                 std::thread::yield_now();
                 continue;
+            }
+            if pipelines() > 0 {
+                // The reader may be waiting for a page that this thread is reading: neither would ever go on.
+                break;
             }
             let deadline = *deadline.get_or_insert_with(|| Deadline::after(self.patience));
             if deadline.has_passed() {

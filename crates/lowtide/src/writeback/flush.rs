@@ -5,6 +5,7 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::fault_sites::FaultSite;
 use crate::hazard;
+use crate::pipeline::pipelines;
 use crate::pool::Pool;
 use crate::reclaim::folio_of;
 use crate::space::Space;
@@ -67,7 +68,7 @@ impl Pool {
     /// guards, for stores and for its write, and owns nothing but the folio while it does.
     ///
     /// # Errors
-    /// [`Error::HeldHere`], [`Error::HeldElsewhere`], [`Error::Timeout`]; the folio is as it was.
+    /// [`Error::HeldHere`], [`Error::HeldElsewhere`], [`Error::Nested`], [`Error::Timeout`]; the folio is as it was.
     pub(crate) fn discard_folio(
         &self,
         space: &Space,
@@ -87,6 +88,10 @@ impl Pool {
                     if hazard::held_by_this_thread(entry.address()) {
                         // A store that has the page locked waits for this thread's guard.
                         return Err(Error::HeldHere { path: space.path(), page });
+                    }
+                    if pipelines() > 0 {
+                        // What this thread waits for may be among what it reads itself.
+                        return Err(Error::Nested { path: space.path(), page });
                     }
                     drop(self.waits.wait(entry, seen));
                     continue;
