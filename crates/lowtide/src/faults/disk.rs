@@ -1,8 +1,9 @@
 //! The disk: what it does to requests, and what is left when the power is cut.
 //!
-//! It sees requests, not bytes. What a write replaces it reads from the file itself, through a descriptor of its own, before the write may
-//! begin; the file system keeps that coherent with whatever descriptor the pager uses. So the file always holds the newest state, and
-//! the log (`undo.rs`) what may come back.
+//! It sees requests, not bytes. What a write replaces it reads from the file itself, through a
+//! descriptor of its own, before the write may begin; the file system keeps that coherent with
+//! whatever descriptor the pager uses. So the file always holds the newest state, and the log
+//! (`undo.rs`) what may come back.
 //!
 //! The files must be used through one disk and nobody else, from their first write on.
 
@@ -19,7 +20,8 @@ use std::time::{Duration, Instant};
 
 /// How much later a late request comes, at most.
 const LATE_MAX: Duration = Duration::from_micros(500);
-/// How long [`FaultyDisk::image`] waits for requests that were under way at the cut. A pager that gave up on them does not say when they end.
+/// How long [`FaultyDisk::image`] waits for requests that were under way at the cut. A pager that
+/// gave up on them does not say when they end.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A file, as the disk knows it.
@@ -56,9 +58,12 @@ struct State {
     requests: u64,
     /// Counts beginnings and ends.
     time: u64,
+    /// When the power was cut.
+    cut_at: u64,
 }
 
-/// A disk that fails as planned and knows what a power cut would leave. See the module documentation.
+/// A disk that fails as planned and knows what a power cut would leave. See the module
+/// documentation.
 #[derive(Debug)]
 pub struct FaultyDisk {
     state: Mutex<State>,
@@ -98,12 +103,14 @@ impl FaultyDisk {
                 hits: BTreeMap::new(),
                 requests: 0,
                 time: 0,
+                cut_at: u64::MAX,
             }),
             ended: Condvar::new(),
         }
     }
 
-    /// The same, and syncs are only played: they end well at once. What is durable on this disk its log decides, so nothing else changes.
+    /// The same, and syncs are only played: they end well at once. What is durable on this disk its
+    /// log decides, so nothing else changes.
     #[must_use]
     pub fn without_syncs(self) -> Self {
         self.lock().syncs = false;
@@ -114,7 +121,8 @@ impl FaultyDisk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on every request of a kind suffers a fault; with `None`, only those of the plan. Requests that hang go on hanging.
+    /// From now on every request of a kind suffers a fault; with `None`, only those of the plan.
+    /// Requests that hang go on hanging.
     pub fn switch(&self, op: InjectOp, fault: Option<Fault>) {
         let mut state = self.lock();
         match fault {
@@ -123,7 +131,8 @@ impl FaultyDisk {
         }
     }
 
-    /// Replaces the plan; with an empty one the disk is good from here on. Requests that hang go on hanging.
+    /// Replaces the plan; with an empty one the disk is good from here on. Requests that hang go on
+    /// hanging.
     pub fn set_plan(&self, plan: Plan) {
         self.lock().plan = plan;
     }
@@ -135,10 +144,10 @@ impl FaultyDisk {
         }
     }
 
-    /// Cuts the power: no request is carried out from here on, all fail with `EIO`. What is under way ends, and what hangs is let go; all
-    /// that may be on the disk afterwards, or not.
+    /// Cuts the power: no request is carried out from here on, all fail with `EIO`. What is under
+    /// way ends, and what hangs is let go; all that may be on the disk afterwards, or not.
     pub fn cut(&self) {
-        self.lock().powered = false;
+        self.lock().power_off();
         self.release();
     }
 
@@ -165,7 +174,8 @@ impl FaultyDisk {
         self.lock().files.get(path).map_or(0, |file| file.log.undecided())
     }
 
-    /// How often each kind of request suffered each fault: all that are possible, those that never happened with 0.
+    /// How often each kind of request suffered each fault: all that are possible, those that never
+    /// happened with 0.
     #[must_use]
     pub fn hits(&self) -> Vec<((InjectOp, Fault), u64)> {
         let state = self.lock();
@@ -174,11 +184,13 @@ impl FaultyDisk {
         all.map(|key| (key, state.hits.get(&key).copied().unwrap_or(0))).collect()
     }
 
-    /// What is left of a file after a [`cut`](FaultyDisk::cut): one of the possible outcomes, chosen by the seed, written to `to` as a new
-    /// file. The disk forgets the file. Cost: reading and writing it.
+    /// What is left of a file after a [`cut`](FaultyDisk::cut): one of the possible outcomes,
+    /// chosen by the seed, written to `to` as a new file. The disk forgets the file. Cost: reading
+    /// and writing it.
     ///
-    /// The pager is to be dropped before. What is under way is waited for, half a second at most: a pager that has given up on a device leaves requests
-    /// behind of which nobody will hear. They may be on the disk or not, like all others that were under way.
+    /// The pager is to be dropped before. What is under way is waited for, half a second at most: a
+    /// pager that has given up on a device leaves requests behind of which nobody will hear. They
+    /// may be on the disk or not, like all others that were under way.
     ///
     /// # Errors
     /// [`PowerError`].
@@ -197,8 +209,9 @@ impl FaultyDisk {
             (state, _) = self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         }
         let mut image = std::fs::read(path).map_err(failed("read", path))?;
+        let at = state.cut_at;
         let cut = match state.files.remove(path) {
-            Some(mut file) => file.log.cut(&mut image, &mut Rng(seed)),
+            Some(mut file) => file.log.cut(&mut image, &mut Rng(seed), at),
             None => Cut::default(),
         };
         std::fs::write(to, &image).map_err(failed("write", to))?;
@@ -207,12 +220,21 @@ impl FaultyDisk {
 }
 
 impl State {
+    /// What is under way from here on may have been carried out in part.
+    fn power_off(&mut self) {
+        if self.powered {
+            self.powered = false;
+            self.cut_at = self.tick();
+        }
+    }
+
     fn tick(&mut self) -> u64 {
         self.time += 1;
         self.time
     }
 
-    /// The file that a request is about. A file that cannot be opened for reading any more has nothing to remember.
+    /// The file that a request is about. A file that cannot be opened for reading any more has
+    /// nothing to remember.
     fn file(&mut self, path: &Path) -> Option<&mut OnDisk> {
         if !self.files.contains_key(path) {
             let file = File::open(path).ok()?;
@@ -248,7 +270,8 @@ impl State {
         }
     }
 
-    /// What the first transfer of a request moves: whole sectors, and of a read one at least, because none would mean the end of the file.
+    /// What the first transfer of a request moves: whole sectors, and of a read one at least,
+    /// because none would mean the end of the file.
     fn short(&mut self, request: &Request<'_>) -> u64 {
         let sectors = request.len.div_ceil(SECTOR as u64);
         let least = u64::from(request.op == InjectOp::Read);
@@ -277,7 +300,8 @@ impl State {
     }
 }
 
-/// Reads until the memory is full or the file ends; returns how much. What cannot be read counts as not there.
+/// Reads until the memory is full or the file ends; returns how much. What cannot be read counts as
+/// not there.
 fn read_as_far_as_it_goes(file: &File, into: &mut [u8], offset: u64) -> usize {
     let mut got = 0;
     while got < into.len() {
@@ -298,7 +322,7 @@ impl Inject for FaultyDisk {
         let began = state.tick();
         match &mut state.left {
             Some(0) => {
-                state.powered = false;
+                state.power_off();
                 state.gates.drain(..).for_each(|gate| gate.open());
             }
             Some(left) => *left -= 1,

@@ -1,8 +1,9 @@
 //! Which request suffers what.
 //!
-//! A plan has rules ("each fifth write fails with `EIO`") and may add faults at random. It is asked once for each request, in
-//! the order in which they reach the disk; the same seed gives the same faults in that order. Which thread's request comes
-//! when is up to the scheduler, so a run of several threads is not repeated to the letter.
+//! A plan has rules ("each fifth write fails with `EIO`") and may add faults at random. It is asked
+//! once for each request, in the order in which they reach the disk; the same seed gives the same
+//! faults in that order. Which thread's request comes when is up to the scheduler, so a run of
+//! several threads is not repeated to the letter.
 
 use crate::io::InjectOp;
 use std::collections::HashMap;
@@ -26,12 +27,14 @@ pub enum Fault {
     Late,
     /// It waits until the disk is told to go on.
     Hang,
-    /// The disk says that it is done, and has done nothing. No program can bear that: it is what a proof must notice.
+    /// The disk says that it is done, and has done nothing. No program can bear that: it is what a
+    /// proof must notice.
     Lie,
 }
 
 impl Fault {
-    /// What an operation can suffer on a disk that is honest. A read finds no full disk; a sync and a change of length have no parts.
+    /// What an operation can suffer on a disk that is honest. A read finds no full disk; a sync and
+    /// a change of length have no parts.
     #[must_use]
     pub const fn of(op: InjectOp) -> &'static [Self] {
         match op {
@@ -95,14 +98,16 @@ impl Plan {
         Self::default()
     }
 
-    /// Each `n`-th operation of a kind suffers a fault (`n` of 0: none does). The first rule that applies counts.
+    /// Each `n`-th operation of a kind suffers a fault (`n` of 0: none does). The first rule that
+    /// applies counts.
     #[must_use]
     pub fn every(mut self, op: InjectOp, n: u64, fault: Fault) -> Self {
         self.rules.push((op, n, fault));
         self
     }
 
-    /// One in `n` operations of a kind, chosen at random, suffers a fault that is chosen at random among those it can suffer.
+    /// One in `n` operations of a kind, chosen at random, suffers a fault that is chosen at random
+    /// among those it can suffer.
     #[must_use]
     pub fn sometimes(mut self, op: InjectOp, n: u64) -> Self {
         self.random.push((op, n));

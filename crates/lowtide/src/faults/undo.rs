@@ -1,28 +1,34 @@
 //! What a disk could still lose.
 //!
-//! What was written and not yet made durable may be on the disk after a cut of the power, or not, or in part: a disk writes
-//! sectors of 512 bytes whole, and in any order. So for each sector the log keeps what it held before each write since the
-//! last that is surely durable:
+//! What was written and not yet made durable may be on the disk after a cut of the power, or not,
+//! or in part: a disk writes sectors of 512 bytes in any order. So for each sector the log keeps
+//! what it held before each write since the last that is surely durable:
 //!
 //! ```text
 //!   sector 7:   "a" ──write 1──▶ "b" ──write 2──▶ "c" (in the file now)
 //!               after a cut: "a", "b" or "c"
 //! ```
 //!
-//! A sync that ends well makes durable what had *ended* before it began: of the sectors of such a write, older contents are
-//! forgotten. A write that is still under way, or ended while the sync ran, stays undecided.
+//! A write that is under way when the power goes may stop anywhere, also within a sector: of such a
+//! sector each byte is as it was before the write or as it is now.
 //!
-//! A sync that *fails* makes nothing durable, and it spoils what had ended by then: the disk has reported the error, and may
-//! have dropped these writes for good. A later sync that ends well says nothing about them. Only sectors that are written
-//! again become durable again (Linux reports each error once, see `fsync(2)`).
+//! A sync that ends well makes durable what had *ended* before it began: of the sectors of such a
+//! write, older contents are forgotten. A write that is still under way, or ended while the sync
+//! ran, stays undecided.
 //!
-//! Lengths of the file are undecided in the same way, but what a sync could not do to them a later one can.
+//! A sync that *fails* makes nothing durable, and it spoils what had ended by then: the disk has
+//! reported the error, and may have dropped these writes for good. A later sync that ends well says
+//! nothing about them. Only sectors that are written again become durable again (Linux reports each
+//! error once, see `fsync(2)`).
+//!
+//! Lengths of the file are undecided in the same way, but what a sync could not do to them a later
+//! one can.
 
 use super::plan::Rng;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Bytes that a disk writes all or none of.
+/// Bytes that a disk has written all or none of, once a write has ended.
 pub(super) const SECTOR: usize = 512;
 
 /// The end of a write that has not ended.
@@ -57,6 +63,8 @@ pub struct Cut {
     pub intermediate: u64,
     /// Those that kept everything.
     pub kept: u64,
+    /// Sectors of a write under way that are old in one byte and new in another.
+    pub mixed: u64,
     /// Writes of which a part was kept and a part was not.
     pub torn: u64,
     /// Whether a write was kept that came after one that was dropped.
@@ -70,7 +78,8 @@ fn cover(bytes: Range<u64>) -> Range<u64> {
 }
 
 impl Log {
-    /// A write of a range begins; `before` is what the file holds from the range's first sector on, as far as it goes.
+    /// A write of a range begins; `before` is what the file holds from the range's first sector on,
+    /// as far as it goes.
     pub(super) fn begin_write(&mut self, bytes: Range<u64>, before: &[u8], write: u64) {
         for (index, sector) in cover(bytes).enumerate() {
             let mut contents = [0; SECTOR];
@@ -124,10 +133,11 @@ impl Log {
         self.sectors.len()
     }
 
-    /// Turns what the file holds into what a cut may leave, and forgets the log.
-    pub(super) fn cut(&mut self, image: &mut Vec<u8>, rng: &mut Rng) -> Cut {
+    /// Turns what the file holds into what a cut at some time may leave, and forgets the log.
+    pub(super) fn cut(&mut self, image: &mut Vec<u8>, rng: &mut Rng, at: u64) -> Cut {
         let mut cut = Cut { undecided: self.sectors.len() as u64, ..Cut::default() };
-        // The extremes are where programs break, and chance would hardly find them: nothing was kept, everything was.
+        // The extremes are where programs break, and chance would hardly find them: nothing was
+        // kept, everything was.
         let keep_in_16 = [0, 4, 8, 12, 16][rng.below(5) as usize];
         // By write: whether sectors were kept and dropped.
         let mut fates: BTreeMap<u64, (bool, bool)> = BTreeMap::new();
@@ -144,12 +154,16 @@ impl Log {
                 *kept |= choice == index + 1;
                 *dropped |= choice <= index;
             }
-            if let Some(undo) = undos.get(choice) {
-                let start = sector as usize * SECTOR;
-                let end = image.len().min(start + SECTOR);
-                if start < end {
-                    image[start..end].copy_from_slice(&undo.before[..end - start]);
-                }
+            let start = sector as usize * SECTOR;
+            let end = image.len().min(start + SECTOR);
+            if start >= end {
+                continue;
+            }
+            let under_way = undos.last().filter(|undo| undo.ended >= at);
+            if let Some(undo) = under_way.filter(|_| choice + 1 >= newest && rng.below(2) == 0) {
+                cut.mixed += u64::from(mix(&mut image[start..end], &undo.before, rng));
+            } else if let Some(undo) = undos.get(choice) {
+                image[start..end].copy_from_slice(&undo.before[..end - start]);
             }
         }
         cut.torn = fates.values().filter(|(kept, dropped)| *kept && *dropped).count() as u64;
@@ -167,9 +181,30 @@ impl Log {
     }
 }
 
+/// Puts some of the bytes back that a sector held before. Returns whether others are still new.
+fn mix(now: &mut [u8], before: &[u8; SECTOR], rng: &mut Rng) -> bool {
+    let old = before[..now.len()].to_vec();
+    let new = now.to_vec();
+    if rng.below(2) == 0 {
+        // It stopped at one byte.
+        let at = rng.below(now.len() as u64 + 1) as usize;
+        now[at..].copy_from_slice(&old[at..]);
+    } else {
+        for at in 0..now.len() {
+            if rng.below(2) == 0 {
+                now[at] = old[at];
+            }
+        }
+    }
+    now != old && now != new
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// No write is under way at the cut.
+    const QUIET: u64 = u64::MAX - 1;
 
     const S: u64 = SECTOR as u64;
 
@@ -179,7 +214,7 @@ mod tests {
             .map(|seed| {
                 let (mut log, now) = make();
                 let mut image: Vec<u8> = now.bytes().flat_map(|letter| [letter; SECTOR]).collect();
-                log.cut(&mut image, &mut Rng(seed));
+                log.cut(&mut image, &mut Rng(seed), QUIET);
                 image.chunks(SECTOR).map(|sector| char::from(sector[0])).collect()
             })
             .collect();
@@ -261,11 +296,29 @@ mod tests {
         let dropped = (0..100).find_map(|seed| {
             let mut log = Log::default();
             log.begin_write(S..S + 100, &[b'a'; 50], 1);
+            log.end_write(S..S + 100, 1, 2);
             let mut image = vec![b'b'; SECTOR + 100];
-            (log.cut(&mut image, &mut Rng(seed)).dropped > 0).then_some(image)
+            (log.cut(&mut image, &mut Rng(seed), QUIET).dropped > 0).then_some(image)
         });
         let image = dropped.expect("some seed drops the write");
         assert_eq!(image.len(), SECTOR + 100);
         assert_eq!((image[SECTOR + 49], image[SECTOR + 50]), (b'a', 0));
+    }
+
+    #[test]
+    fn a_write_under_way_at_the_cut_may_stop_within_a_sector() {
+        let mut mixed = 0;
+        for seed in 0..100 {
+            let mut log = Log::default();
+            log.begin_write(0..S, &[b'a'; SECTOR], 1);
+            log.end_write(0..S, 1, 9);
+            let mut image = vec![b'b'; SECTOR];
+            let cut = log.cut(&mut image, &mut Rng(seed), 5);
+            assert!(image.iter().all(|byte| [b'a', b'b'].contains(byte)));
+            let is_mixed = image.contains(&b'a') && image.contains(&b'b');
+            assert_eq!(is_mixed, cut.mixed == 1);
+            mixed += cut.mixed;
+        }
+        assert!((10..90).contains(&mixed), "{mixed} of 100 cuts stopped within the sector");
     }
 }

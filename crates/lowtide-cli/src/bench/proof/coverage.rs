@@ -1,6 +1,8 @@
-//! Which faults happened, what cuts of the power did, and which places that deal with faults were reached.
+//! Which faults happened, what cuts of the power did, and which places that deal with faults were
+//! reached.
 //!
-//! A proof in which something never happened has proved nothing about it, so a long one fails for that, too.
+//! A proof in which something never happened has proved nothing about it, so a long one fails for
+//! that, too.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +11,8 @@ use lowtide::faults::{Cut, Fault, FaultyDisk};
 use lowtide::{FaultSite, InjectOp, Pager};
 use serde::Serialize;
 
+use super::shape::Shape;
+use crate::bench::error::BenchError;
 use crate::table;
 
 /// See the module documentation.
@@ -17,6 +21,7 @@ pub(super) struct Coverage {
     faults: BTreeMap<(InjectOp, Fault), u64>,
     sites: BTreeMap<FaultSite, u64>,
     cuts: DiskRow,
+    drawn: BTreeMap<String, u64>,
 }
 
 /// What cuts did, as it stands in the JSON.
@@ -26,6 +31,7 @@ pub(super) struct DiskRow {
     sectors_dropped: u64,
     sectors_intermediate: u64,
     sectors_kept: u64,
+    sectors_mixed: u64,
     writes_torn: u64,
     cuts_reordered: u64,
     cuts_shortened: u64,
@@ -43,6 +49,13 @@ pub(super) struct FaultRow {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct SiteRow {
     site: &'static str,
+    count: u64,
+}
+
+/// How often something was drawn, as it stands in the JSON.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct DrawnRow {
+    what: String,
     count: u64,
 }
 
@@ -78,6 +91,7 @@ impl Coverage {
         cuts.sectors_dropped += cut.dropped;
         cuts.sectors_intermediate += cut.intermediate;
         cuts.sectors_kept += cut.kept;
+        cuts.sectors_mixed += cut.mixed;
         cuts.writes_torn += cut.torn;
         cuts.cuts_reordered += u64::from(cut.reordered);
         cuts.cuts_shortened += u64::from(cut.shortened);
@@ -92,16 +106,55 @@ impl Coverage {
             (self.cuts.sectors_dropped, "a dropped sector"),
             (self.cuts.sectors_intermediate, "a sector of an older write"),
             (self.cuts.sectors_kept, "a kept sector"),
+            (self.cuts.sectors_mixed, "a sector that is old and new"),
             (self.cuts.writes_torn, "a torn write"),
             (self.cuts.cuts_reordered, "writes out of order"),
             (self.cuts.cuts_shortened, "an older length"),
         ];
         let cuts = cuts.into_iter().filter(|(count, _)| *count == 0).map(|(_, what)| what.to_owned());
-        faults.chain(sites).chain(cuts).collect()
+        faults.chain(sites).chain(cuts).chain(self.missing_shapes()).collect()
+    }
+
+    /// Adds what a cycle drew.
+    pub(super) fn add_shape(&mut self, shape: &Shape) {
+        for row in shape.rows() {
+            *self.drawn.entry(row).or_default() += 1;
+        }
+    }
+
+    /// What was never drawn.
+    pub(super) fn missing_shapes(&self) -> Vec<String> {
+        Shape::all_rows().filter(|row| !self.drawn.contains_key(row)).collect()
+    }
+
+    /// Fails if a proof that was long enough never met something.
+    ///
+    /// # Errors
+    /// [`BenchError::Uncovered`].
+    pub(super) fn must_have(long: bool, missing: &[String]) -> Result<(), BenchError> {
+        if long && !missing.is_empty() {
+            return Err(BenchError::Uncovered { missing: missing.join(", ") });
+        }
+        Ok(())
+    }
+
+    /// For people: how often pages, folios and views of each kind were drawn.
+    pub(super) fn drawn_table(&self) -> String {
+        let mut drawn: Table = table::new(&["drawn", "cycles"], 1);
+        for row in Shape::all_rows() {
+            let count = self.drawn.get(&row).copied().unwrap_or(0);
+            drawn.add_row([row, table::thousands(count as f64)]);
+        }
+        drawn.to_string()
+    }
+
+    /// For the JSON.
+    pub(super) fn drawn_rows(&self) -> Vec<DrawnRow> {
+        self.drawn.iter().map(|(what, &count)| DrawnRow { what: what.clone(), count }).collect()
     }
 
     /// For people: a table of faults, one of places, and a line about cuts.
-    pub(super) fn tables(&self) -> [String; 3] {
+    pub(super) fn tables(&self) -> [String; 4] {
         let ops = [InjectOp::Read, InjectOp::Write, InjectOp::Sync, InjectOp::Extend];
         let mut faults: Table = table::new(&["fault", "read", "write", "sync", "extend"], 1);
         for fault in Fault::of(InjectOp::Write) {
@@ -117,17 +170,18 @@ impl Coverage {
         }
         let cuts = &self.cuts;
         let cuts = format!(
-            "cuts: {} sectors undecided, of which {} lost all, {} kept an older write, {} kept all; {} writes torn; {} cuts with writes \
+            "cuts: {} sectors undecided, of which {} lost all, {} kept an older write, {} kept all, {} are mixtures; {} writes torn; {} cuts with writes \
              out of order, {} with an older length",
             cuts.sectors_undecided,
             cuts.sectors_dropped,
             cuts.sectors_intermediate,
             cuts.sectors_kept,
+            cuts.sectors_mixed,
             cuts.writes_torn,
             cuts.cuts_reordered,
             cuts.cuts_shortened
         );
-        [faults.to_string(), sites.to_string(), cuts]
+        [faults.to_string(), sites.to_string(), self.drawn_table(), cuts]
     }
 
     /// For the JSON.

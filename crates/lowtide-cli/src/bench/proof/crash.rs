@@ -1,10 +1,12 @@
 //! `bench crash`: processes that are killed, and the file they leave.
 //!
-//! Each cycle starts a process (`victim.rs`) whose threads write records to one file under a small budget, lets it write for a random time, and kills it by SIGKILL. Then the
-//! file is read and compared with what the process had said was durable. The next cycle goes on with the file.
+//! Each cycle starts a process (`victim.rs`) whose threads write records to one file under a small
+//! budget, lets it write for a random time, and kills it by SIGKILL. Then the file is read and
+//! compared with what the process had said was durable. The next cycle goes on with the file.
 //!
-//! A killed process takes nothing with it that the kernel had: this finds acknowledgements that come before the write, and pages that are lost, torn or
-//! mixed up by their own machinery. What the kernel itself may lose, `bench power-cut` plays.
+//! A killed process takes nothing with it that the kernel had: this finds acknowledgements that
+//! come before the write, and pages that are lost, torn or mixed up by their own machinery. What
+//! the kernel itself may lose, `bench power-cut` plays.
 
 use std::collections::HashMap;
 use std::fs::{File, TryLockError};
@@ -19,9 +21,11 @@ use lowtide::{IoEngine, Size};
 use lowtide_sys::file as facts;
 use lowtide_workload::SplitMix64;
 
+use super::coverage::Coverage;
 use super::files::Files;
 use super::layout::Layout;
 use super::ledger::{Findings, Ledger};
+use super::shape::Shape;
 use super::victim::{Message, VictimArgs};
 use super::{Proof, Setting, Sizes, Tally, conclude};
 use crate::bench::args::BenchArgs;
@@ -33,12 +37,16 @@ use crate::{interrupt, out};
 
 /// Kills when nothing is said.
 const CYCLES: u64 = 1000;
+/// A proof of so many kills must have drawn everything.
+const CYCLES_FOR_COVERAGE: u64 = 500;
 /// Threads when nothing is said.
 const THREADS: u32 = 8;
 /// The budget when nothing is said.
 const MAX_BYTES: u64 = 512 << 10;
 /// How long a process writes at most, in microseconds.
 const LIFE_US: u64 = 60_000;
+/// Records that a thread may have begun in that time, at most.
+const RECORDS_MAX: u64 = 1 << 15;
 /// How long a process may take to begin.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often a wait looks for Ctrl-C.
@@ -81,9 +89,12 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     let mut rng = SplitMix64::new(args.seed);
     let mut ledger = Ledger::new(&layout);
     let mut tally = Tally::default();
+    let mut coverage = Coverage::default();
     for cycle in 0..cycles {
         interrupt::check(|| format!("killing writers ({cycle} times so far)"))?;
         progress.set(cycle);
+        let shape = Shape::draw(&mut rng);
+        coverage.add_shape(&shape);
         let victim = VictimArgs {
             path: path.to_owned(),
             bytes,
@@ -93,6 +104,10 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
             cycle,
             policy,
             io: engine,
+            page: shape.page,
+            order: shape.order,
+            two_views: shape.two_views,
+            reopens: shape.reopens,
         };
         let said = kill_one(&victim, Duration::from_micros(rng.below(LIFE_US)))?;
         promise(&layout, &victim, &said, &mut ledger, &mut tally);
@@ -101,7 +116,10 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         tally.cycles += 1;
     }
     drop(progress);
-    conclude(args, &setting, &tally, began.elapsed().as_secs_f64(), None)
+    let seconds = began.elapsed().as_secs_f64();
+    out::line(format_args!("{}\n", coverage.drawn_table()));
+    conclude(args, &setting, &tally, seconds, &coverage)?;
+    Coverage::must_have(cycles >= CYCLES_FOR_COVERAGE, &coverage.missing_shapes())
 }
 
 /// A process that ends with whoever holds it, and is waited for.
@@ -209,8 +227,8 @@ fn promise(layout: &Layout, victim: &VictimArgs, said: &[Message], ledger: &mut 
     }
 }
 
-/// Reads the file when nothing of a killed process is under way any more. The kernel ends what it had in flight after the process is gone,
-/// and then lets go of its lock.
+/// Reads the file when nothing of a killed process is under way any more. The kernel ends what it
+/// had in flight after the process is gone, and then lets go of its lock.
 fn read_when_quiet(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let deadline = Instant::now() + PATIENCE;
@@ -236,7 +254,8 @@ fn verify(
 ) -> Result<Findings, BenchError> {
     let file = read_when_quiet(path).map_err(|source| BenchError::file("read", path, source))?;
     let begun = |slot: usize, number| victim.part(slot % victim.threads).begun(layout, slot, number);
-    let mut findings = ledger.settle(layout, &file, begun);
+    let all_begun = |slot: usize| victim.part(slot % victim.threads).numbers(layout, slot, RECORDS_MAX);
+    let mut findings = ledger.settle(layout, &file, begun, all_begun);
     if let Some(first) = &mut findings.first {
         *first = format!("kill {}: {first}", victim.cycle);
     }

@@ -1,10 +1,12 @@
 //! `bench power-cut`: pagers whose power is cut.
 //!
-//! Each cycle puts a pager on a disk that fails as the weather says (`lowtide::faults`), lets threads write, read and flush, and cuts the power at a random request. One
-//! of the states that the disk may be in afterwards becomes the file of the next cycle, after it was compared with what flushes had promised.
+//! Each cycle puts a pager on a disk that fails as the weather says (`lowtide::faults`), lets
+//! threads write, read and flush, and cuts the power at a random request. One of the states that
+//! the disk may be in afterwards becomes the file of the next cycle, after it was compared with
+//! what flushes had promised.
 //!
-//! Everything is in this process and in files of half a megabyte; syncs are played, because on this disk its log decides what is durable. So a
-//! cycle takes some milliseconds.
+//! Everything is in this process and in files of half a megabyte; syncs are played, because on this
+//! disk its log decides what is durable. So a cycle takes some milliseconds.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use lowtide::faults::FaultyDisk;
-use lowtide::{Error, Inject, IoEngine, OpenOptions, Pager, Policy, Size, View};
+use lowtide::{Error, Inject, IoEngine, Pager, Policy, Size, View};
 use lowtide_sys::file as facts;
 use lowtide_workload::SplitMix64;
 
@@ -20,6 +22,7 @@ use super::coverage::Coverage;
 use super::files::Files;
 use super::layout::Layout;
 use super::ledger::Ledger;
+use super::shape::Shape;
 use super::writer::{Part, Step, Writer};
 use super::{Proof, Setting, Sizes, Tally, conclude, weather};
 use crate::bench::args::{BenchArgs, Engine};
@@ -41,6 +44,8 @@ const MAX_BYTES: u64 = 128 << 10;
 const REQUESTS_MAX: u64 = 250;
 /// Steps of a thread in a cycle, at most.
 const STEPS_MAX: u32 = 2000;
+/// Steps of a thread before the file is closed and opened again, if it is.
+const STEPS_BEFORE_REOPENING: u32 = 60;
 /// Cycles that one file lives for, until the next begins short and empty.
 const CYCLES_OF_A_FILE: u64 = 16;
 /// How long a store waits for memory that cannot be had.
@@ -55,8 +60,8 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Runs the proof.
 ///
 /// # Errors
-/// Any [`BenchError`]; [`BenchError::Broken`] for a promise that was not kept, [`BenchError::Uncovered`] when something
-/// that a long proof should have seen never happened.
+/// Any [`BenchError`]; [`BenchError::Broken`] for a promise that was not kept,
+/// [`BenchError::Uncovered`] when something that a long proof should have seen never happened.
 pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     let Sizes { max_bytes, bytes, threads, layout } = Sizes::of(args, MAX_BYTES, THREADS)?;
     let policies = options::policies(args);
@@ -104,12 +109,9 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     for text in proof.coverage.tables() {
         out::line(format_args!("{text}\n"));
     }
-    conclude(args, &setting, &proof.tally, seconds, Some(&proof.coverage))?;
-    let missing = proof.coverage.missing();
-    if cuts >= CUTS_FOR_COVERAGE && args.sabotage.is_none() && !missing.is_empty() {
-        return Err(BenchError::Uncovered { missing: missing.join(", ") });
-    }
-    Ok(())
+    conclude(args, &setting, &proof.tally, seconds, &proof.coverage)?;
+    let long = cuts >= CUTS_FOR_COVERAGE && args.sabotage.is_none();
+    Coverage::must_have(long, &proof.coverage.missing())
 }
 
 /// The proof under way.
@@ -145,8 +147,9 @@ impl Run<'_> {
         let disk = FaultyDisk::new(weather::plan(&mut rng, self.args.sabotage)).without_syncs();
         let disk = Arc::new(disk);
         disk.cut_after(1 + rng.below(REQUESTS_MAX));
-        let pager = self.pager(cycle, &disk)?;
-        let view = OpenOptions::new().write(true).open(&pager, &self.files.now)?;
+        let shape = Shape::draw(&mut rng);
+        self.coverage.add_shape(&shape);
+        let pager = self.pager(cycle, &shape, &disk)?;
         let parts = (0..self.threads).map(|thread| Part {
             seed: self.args.seed,
             cycle,
@@ -154,9 +157,17 @@ impl Run<'_> {
             threads: self.threads,
         });
         let parts: Vec<Part> = parts.collect();
-        let played = play(self.layout, &self.ledger, &view, &parts, &disk)?;
+        let acting = |part: &Part| (Writer::new(self.layout, *part), Played::default());
+        let mut cast: Vec<_> = parts.iter().map(acting).collect();
+        let mut views = shape.open(&pager, &self.files.now)?;
+        if shape.reopens {
+            play(&self.ledger, &views, &mut cast, &disk, STEPS_BEFORE_REOPENING)?;
+            drop(views);
+            views = shape.open(&pager, &self.files.now)?;
+        }
+        play(&self.ledger, &views, &mut cast, &disk, STEPS_MAX)?;
         disk.cut();
-        drop(view);
+        drop(views);
         self.coverage.add_pager(&pager);
         drop(pager);
         self.coverage.add_disk(&disk);
@@ -166,14 +177,20 @@ impl Run<'_> {
         };
         let cut = disk.image(&self.files.now, rng.next_u64(), &self.files.next).map_err(broken)?;
         self.coverage.add_cut(cut);
-        for part in played {
-            self.take(part);
+        let begun_by: Vec<u64> = cast.iter().map(|(writer, _)| writer.begun()).collect();
+        for (writer, mut played) in cast {
+            played.promises = writer.promises().collect();
+            self.take(played);
         }
         let Files { now, next } = &self.files;
         let file = std::fs::read(next).map_err(|source| BenchError::file("read", next, source))?;
         std::fs::rename(next, now).map_err(|source| BenchError::file("rename", next, source))?;
         let begun = |slot: usize, number| parts[slot % self.threads].begun(self.layout, slot, number);
-        let mut found = self.ledger.settle(self.layout, &file, begun);
+        let all_begun = |slot: usize| {
+            let thread = slot % self.threads;
+            parts[thread].numbers(self.layout, slot, begun_by[thread])
+        };
+        let mut found = self.ledger.settle(self.layout, &file, begun, all_begun);
         if let Some(first) = &mut found.first {
             *first = format!("cut {cycle}: {first}");
         }
@@ -193,14 +210,16 @@ impl Run<'_> {
     }
 
     /// Policies, engines and background threads take turns.
-    fn pager(&self, cycle: u64, disk: &Arc<FaultyDisk>) -> Result<Pager, BenchError> {
+    fn pager(&self, cycle: u64, shape: &Shape, disk: &Arc<FaultyDisk>) -> Result<Pager, BenchError> {
         let engine = match self.args.io {
             Engine::Auto if cycle % 2 == 1 => IoEngine::Psync,
             engine => engine.into(),
         };
         let inject: Arc<dyn Inject> = disk.clone();
+        let max = Size::new(shape.budget(self.max_bytes));
         let builder = Pager::builder()
-            .max(Size::new(self.max_bytes))
+            .max(max)
+            .base_page(shape.page)
             .policy(self.policies[cycle as usize % self.policies.len()])
             .io_engine(engine)
             .direct(self.args.direct.into())
@@ -208,10 +227,9 @@ impl Run<'_> {
             .patience(PATIENCE)
             .io_deadline(DEADLINE)
             .inject(inject);
-        builder.build().map_err(|source| BenchError::Setup {
-            max: Size::new(self.max_bytes),
-            page_bytes: crate::bench::plan::PAGE_BYTES,
-            source,
+        builder.build().map_err(|source| {
+            let page_bytes = shape.page as u64;
+            BenchError::Setup { max, page_bytes, source }
         })
     }
 
@@ -230,24 +248,24 @@ impl Run<'_> {
     }
 }
 
-/// Lets threads work until the power is cut.
+/// Lets threads work for so many steps, or until the power is cut.
 fn play(
-    layout: &Layout,
     ledger: &Ledger,
-    view: &View,
-    parts: &[Part],
+    views: &[View],
+    cast: &mut [(Writer<'_>, Played)],
     disk: &FaultyDisk,
-) -> Result<Vec<Played>, BenchError> {
-    let working = AtomicUsize::new(parts.len());
+    steps: u32,
+) -> Result<(), BenchError> {
+    let working = AtomicUsize::new(cast.len());
     std::thread::scope(|scope| {
-        let threads: Vec<_> = parts
-            .iter()
-            .map(|part| {
+        let threads: Vec<_> = cast
+            .iter_mut()
+            .zip(views.iter().cycle())
+            .map(|((writer, played), view)| {
                 let working = &working;
-                let writer = Writer::new(layout, view.clone(), *part);
                 scope.spawn(move || {
                     let _leaves = Leaves(working);
-                    play_one(writer, ledger, disk)
+                    play_one(writer, played, view, ledger, disk, steps);
                 })
             })
             .collect();
@@ -261,8 +279,7 @@ fn play(
                 disk.release();
             }
         }
-        let ends = threads.into_iter().map(|thread| thread.join().map_err(|_| BenchError::Worker));
-        ends.collect::<Result<Vec<Played>, BenchError>>()
+        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| BenchError::Worker))
     })
 }
 
@@ -275,13 +292,19 @@ impl Drop for Leaves<'_> {
     }
 }
 
-fn play_one(mut writer: Writer<'_>, ledger: &Ledger, disk: &FaultyDisk) -> Played {
-    let mut played = Played::default();
-    for _ in 0..STEPS_MAX {
+fn play_one(
+    writer: &mut Writer<'_>,
+    played: &mut Played,
+    view: &View,
+    ledger: &Ledger,
+    disk: &FaultyDisk,
+    steps: u32,
+) {
+    for _ in 0..steps {
         if disk.is_cut() {
             break;
         }
-        match writer.step(ledger) {
+        match writer.step(view, ledger) {
             Step::Wrote => played.writes += 1,
             Step::Read => played.reads += 1,
             Step::Flushed(_) | Step::FlushedSlot(..) => played.flushes += 1,
@@ -297,6 +320,4 @@ fn play_one(mut writer: Writer<'_>, ledger: &Ledger, disk: &FaultyDisk) -> Playe
             }
         }
     }
-    played.promises = writer.promises().collect();
-    played
 }

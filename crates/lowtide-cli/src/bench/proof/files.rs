@@ -1,4 +1,5 @@
-//! The files of a proof. The run's lock is on a file beside them, because the pagers lock these themselves.
+//! The files of a proof. The run's lock is on a file beside them, because the pagers lock these
+//! themselves.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,5 @@
-//! Records of all sizes, side by side from the first byte of the file to the last, and their pieces.
+//! Records of all sizes, side by side from the first byte of the file to the last, and their
+//! pieces.
 //!
 //! ```text
 //!   sectors │       0       │       1       │       2       │ …
@@ -6,10 +7,12 @@
 //!   pieces  │ 0  │ 1        │ 2│  3            │4 │ 5
 //! ```
 //!
-//! A *slot* holds one record and is written by one `write_at`; slots are smaller than pages and larger, and some lie across pages. Where a
-//! slot crosses from sector to sector it is cut into *pieces*, which a disk writes whole. A piece begins with a word that no other place
-//! has, then the record's sequence number; the rest follows from both. So a piece says by itself where it belongs, how new it is, and
-//! whether each of its bytes is right. A piece that was never written is all zeros, as number 0.
+//! A *slot* holds one record and is written by one `write_at`; slots are smaller than pages and
+//! larger, and some lie across pages. Where a slot crosses from sector to sector it is cut into
+//! *pieces*, which a disk writes whole. A piece begins with a word that no other place has, then
+//! the record's sequence number; the rest follows from both. So a piece says by itself where it
+//! belongs, how new it is, and whether each of its bytes is right. A piece that was never written
+//! is all zeros, as number 0.
 
 use std::ops::Range;
 
@@ -17,8 +20,9 @@ use lowtide_workload::prng::mix64;
 
 /// Bytes that a disk writes all or none of.
 const SECTOR: u64 = 512;
-/// Lengths of records: each a multiple of the least piece, so that a piece always has room for its two words.
-const LENGTHS: [u64; 9] = [192, 448, 960, 64, 1472, 5056, 320, 2048, 4096];
+/// Lengths of records: each a multiple of the least piece, so that a piece always has room for its
+/// two words. The longest holds whole pages and whole large folios.
+const LENGTHS: [u64; 10] = [192, 448, 960, 64, 1472, 5056, 320, 2048, 4096, 36864];
 
 /// Where the records of a file lie.
 #[derive(Clone, Debug)]
@@ -70,6 +74,14 @@ impl Layout {
         (self.firsts[slot]..).zip(pieces_of(&self.slots[slot]))
     }
 
+    /// The bytes of a piece of a record; zeroes for number 0.
+    pub(super) fn piece(&self, slot: usize, piece: usize, number: u64) -> Vec<u8> {
+        let place = self.pieces_of(slot).find_map(|(of, place)| (of == piece).then_some(place));
+        let words = place.map_or(0, |place| (place.end - place.start) / 8);
+        let content = |word| if number == 0 { 0 } else { content(piece, number, word) };
+        (0..words).flat_map(|word| u64::to_le_bytes(content(word))).collect()
+    }
+
     /// A record's bytes.
     pub(super) fn record(&self, slot: usize, number: u64) -> Vec<u8> {
         let length = self.slots[slot].end - self.slots[slot].start;
@@ -100,7 +112,8 @@ fn content(piece: usize, number: u64, word: u64) -> u64 {
     }
 }
 
-/// The number of the record that a piece is from, or `None` for bytes that were never written there.
+/// The number of the record that a piece is from, or `None` for bytes that were never written
+/// there.
 pub(super) fn number_of(piece: usize, bytes: &[u8]) -> Option<u64> {
     let mut words = bytes.chunks_exact(8).map(|word| {
         let mut bytes = [0; 8];

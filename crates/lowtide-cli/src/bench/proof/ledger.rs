@@ -1,7 +1,15 @@
 //! What must be in the file.
 //!
-//! For each piece the ledger has the number that was last promised: found after the last crash, or flushed since. After the next crash a piece must be that
-//! one or a newer one that was really begun.
+//! For each piece the ledger has the number that was last promised: found after the last crash, or
+//! flushed since. After the next crash a piece must be that one or a newer one that was really
+//! begun.
+//!
+//! A page that was under write-back may be left in any mixture of bytes, since nothing keeps a
+//! program from storing to it meanwhile, and a device from stopping anywhere. So each *byte* must
+//! be that of the promised record or of one begun later. A piece that is such a mixture is
+//! remembered as it was found, and must be found like that again until it is written anew.
+
+use std::collections::HashMap;
 
 use super::layout::{Layout, number_of};
 
@@ -16,6 +24,8 @@ pub(super) struct Findings {
     pub(super) wrong: u64,
     /// Records that are old in one sector and new in another.
     pub(super) torn: u64,
+    /// Pieces that are old in one byte and new in another.
+    pub(super) mixed: u64,
     /// The first loss or wrong byte, in words.
     pub(super) first: Option<String>,
 }
@@ -27,6 +37,7 @@ impl Findings {
         self.lost += later.lost;
         self.wrong += later.wrong;
         self.torn += later.torn;
+        self.mixed += later.mixed;
         self.first = self.first.take().or(later.first);
     }
 
@@ -41,12 +52,14 @@ impl Findings {
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
     promised: Vec<u64>,
+    /// Pieces that were found as mixtures.
+    mixtures: HashMap<usize, Vec<u8>>,
 }
 
 impl Ledger {
     /// Of a file of zeros.
     pub(super) fn new(layout: &Layout) -> Self {
-        Self { promised: vec![0; layout.pieces()] }
+        Self { promised: vec![0; layout.pieces()], mixtures: HashMap::new() }
     }
 
     /// The least number of a piece.
@@ -54,34 +67,68 @@ impl Ledger {
         self.promised[piece]
     }
 
+    /// What a piece was found to be, if it was no whole record.
+    pub(super) fn mixture(&self, piece: usize) -> Option<&[u8]> {
+        self.mixtures.get(&piece).map(Vec::as_slice)
+    }
+
     /// A flush has promised a record.
     pub(super) fn promise(&mut self, layout: &Layout, slot: usize, number: u64) {
         for (piece, _) in layout.pieces_of(slot) {
-            self.promised[piece] = self.promised[piece].max(number);
+            if number > self.promised[piece] {
+                self.promised[piece] = number;
+                self.mixtures.remove(&piece);
+            }
         }
     }
 
-    /// Compares a file with what must be in it; `begun` says whether a record of that number was ever begun in a slot. What is
-    /// found is what must be found the next time.
+    /// Takes a file for what it is: it was compared by another process.
+    pub(super) fn adopt(&mut self, layout: &Layout, file: &[u8]) {
+        for slot in 0..layout.slots() {
+            for (piece, place) in layout.pieces_of(slot) {
+                let bytes = held(file, &place);
+                match number_of(piece, &bytes) {
+                    Some(number) => self.promised[piece] = number,
+                    None => drop(self.mixtures.insert(piece, bytes)),
+                }
+            }
+        }
+    }
+
+    /// Whether each byte is that of the promised record, or of one of the records begun later.
+    fn is_mixture(&self, layout: &Layout, slot: usize, piece: usize, bytes: &[u8], begun: &[u64]) -> bool {
+        let base = match self.mixtures.get(&piece) {
+            Some(mixture) => mixture.clone(),
+            None => layout.piece(slot, piece, self.promised[piece]),
+        };
+        let later = begun.iter().filter(|number| **number > self.promised[piece]);
+        let candidates: Vec<Vec<u8>> =
+            later.map(|number| layout.piece(slot, piece, *number)).chain([base]).collect();
+        (0..bytes.len()).all(|at| candidates.iter().any(|candidate| candidate[at] == bytes[at]))
+    }
+
+    /// Compares a file with what must be in it; `begun` says whether a record of that number was
+    /// ever begun in a slot, `all_begun` which ones were. What is found is what must be found the
+    /// next time.
     pub(super) fn settle(
         &mut self,
         layout: &Layout,
         file: &[u8],
         begun: impl Fn(usize, u64) -> bool,
+        all_begun: impl Fn(usize) -> Vec<u64>,
     ) -> Findings {
         let mut findings = Findings::default();
         for slot in 0..layout.slots() {
             let mut numbers = layout.pieces_of(slot).map(|(piece, place)| {
                 let length = place.end - place.start;
                 findings.verified += length;
-                let held = file.get(place.start as usize..).unwrap_or_default();
-                let mut bytes = held[..held.len().min(length as usize)].to_vec();
-                // What a shorter file has not got was never written.
-                bytes.resize(length as usize, 0);
+                let bytes = held(file, &place);
                 let promised = self.promised[piece];
                 let found = number_of(piece, &bytes);
+                let known = self.mixtures.get(&piece);
                 let what = match found {
-                    Some(number) if number == promised => None,
+                    _ if known == Some(&bytes) => None,
+                    Some(number) if number == promised && known.is_none() => None,
                     Some(number) if number < promised => {
                         findings.lost += length;
                         Some(format!("is record {number:#x}, and {promised:#x} was promised"))
@@ -91,6 +138,10 @@ impl Ledger {
                         findings.wrong += length;
                         Some(format!("is record {number:#x}, which was never written there"))
                     }
+                    None if self.is_mixture(layout, slot, piece, &bytes, &all_begun(slot)) => {
+                        findings.mixed += 1;
+                        None
+                    }
                     None => {
                         findings.wrong += length;
                         Some("has bytes that were never written there".into())
@@ -99,7 +150,13 @@ impl Ledger {
                 if let Some(what) = what {
                     findings.first.get_or_insert(format!("slot {slot}, byte {}: {what}", place.start));
                 }
-                self.promised[piece] = found.unwrap_or(promised);
+                match found {
+                    Some(number) => {
+                        self.promised[piece] = number;
+                        self.mixtures.remove(&piece);
+                    }
+                    None => drop(self.mixtures.insert(piece, bytes)),
+                }
                 found
             });
             let first = numbers.next();
@@ -111,6 +168,15 @@ impl Ledger {
         }
         findings
     }
+}
+
+/// The bytes of a place. What a shorter file has not got was never written.
+fn held(file: &[u8], place: &std::ops::Range<u64>) -> Vec<u8> {
+    let length = (place.end - place.start) as usize;
+    let held = file.get(place.start as usize..).unwrap_or_default();
+    let mut bytes = held[..held.len().min(length)].to_vec();
+    bytes.resize(length, 0);
+    bytes
 }
 
 #[cfg(test)]
@@ -126,17 +192,19 @@ mod tests {
         let layout = Layout::new(1 << 16);
         let mut ledger = Ledger::new(&layout);
         ledger.promise(&layout, 4, 9);
-        let fine = ledger.clone().settle(&layout, &file(&layout, |_| 9), |_, number| number == 9);
+        let fine =
+            ledger.clone().settle(&layout, &file(&layout, |_| 9), |_, number| number == 9, |_| Vec::new());
         assert_eq!((fine.verified, fine.lost, fine.wrong, fine.first), (1 << 16, 0, 0, None));
-        let older = ledger.clone().settle(&layout, &file(&layout, |_| 8), |_, _| true);
+        let older = ledger.clone().settle(&layout, &file(&layout, |_| 8), |_, _| true, |_| Vec::new());
         assert_eq!((older.lost, older.wrong), (layout.record(4, 8).len() as u64, 0));
-        let never = ledger.clone().settle(&layout, &file(&layout, |_| 10), |slot, _| slot != 2);
+        let never =
+            ledger.clone().settle(&layout, &file(&layout, |_| 10), |slot, _| slot != 2, |_| Vec::new());
         assert_eq!((never.lost, never.wrong), (0, layout.record(2, 10).len() as u64));
         let mut broken = file(&layout, |_| 9);
         broken[100] ^= 4;
-        let wrong = ledger.clone().settle(&layout, &broken, |_, _| true);
+        let wrong = ledger.clone().settle(&layout, &broken, |_, _| true, |_| Vec::new());
         assert_eq!((wrong.lost, wrong.wrong), (0, 192));
-        let short = ledger.clone().settle(&layout, &[], |_, _| true);
+        let short = ledger.clone().settle(&layout, &[], |_, _| true, |_| Vec::new());
         assert_eq!(short.lost, layout.record(4, 9).len() as u64, "a file that has lost its end");
     }
 
@@ -147,10 +215,31 @@ mod tests {
         let mut mixed = file(&layout, |_| 1);
         let newer = file(&layout, |_| 2);
         mixed[512..1024].copy_from_slice(&newer[512..1024]);
-        let found = ledger.settle(&layout, &mixed, |_, _| true);
+        let found = ledger.settle(&layout, &mixed, |_, _| true, |_| Vec::new());
         assert_eq!((found.lost, found.wrong), (0, 0));
         assert!(found.torn > 0);
-        let again = ledger.settle(&layout, &file(&layout, |_| 1), |_, _| true);
+        let again = ledger.settle(&layout, &file(&layout, |_| 1), |_, _| true, |_| Vec::new());
         assert_eq!(again.lost, 512, "what was there once may not go");
+    }
+
+    #[test]
+    fn a_mixture_of_bytes_begun_since_the_promise_is_right_and_stays_as_it_was_found() {
+        let layout = Layout::new(1 << 16);
+        let mut ledger = Ledger::new(&layout);
+        ledger.promise(&layout, 5, 3);
+        let mut mixed = file(&layout, |slot| if slot == 5 { 3 } else { 0 });
+        let place = layout.slot(5).start as usize;
+        let newer = layout.record(5, 7);
+        mixed[place + 100..place + 300].copy_from_slice(&newer[100..300]);
+        let wrong = ledger.clone().settle(&layout, &mixed, |_, _| true, |_| vec![6]);
+        assert!(wrong.wrong > 0, "7 was never begun");
+        let found = ledger.settle(&layout, &mixed, |_, _| true, |_| vec![6, 7]);
+        assert!(found.mixed > 0);
+        assert_eq!((found.lost, found.wrong), (0, 0));
+        let again = ledger.clone().settle(&layout, &mixed, |_, _| false, |_| Vec::new());
+        assert_eq!((again.lost, again.wrong, again.mixed), (0, 0, 0));
+        let old = file(&layout, |slot| if slot == 5 { 3 } else { 0 });
+        let back = ledger.clone().settle(&layout, &old, |_, _| false, |_| Vec::new());
+        assert!(back.lost + back.wrong > 0, "what was found once may not go");
     }
 }

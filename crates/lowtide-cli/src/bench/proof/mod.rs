@@ -1,4 +1,5 @@
-//! `lowtide bench` as a proof: killed, cut off and lied to, without losing a byte that was called durable.
+//! `lowtide bench` as a proof: killed, cut off and lied to, without losing a byte that was called
+//! durable.
 //!
 //! | file | concept |
 //! |---|---|
@@ -7,15 +8,19 @@
 //! | `writer` | a thread that writes, reads, flushes, and knows what it was promised |
 //! | `crash`, `victim` | processes that are killed, and the file they leave |
 //! | `cut`, `weather` | pagers whose power is cut, and what their disk does before |
+//! | `shape` | which pages, folios and views a cycle draws |
 //! | `files` | where they are |
 //! | `coverage` | which faults happened, and which places that deal with them were reached |
 //!
 //! # What is promised, and what is checked
 //!
-//! When a flush returns well, every byte whose `write_at` had returned before it began is on the disk. What was written later may be there
-//! or not, whole or in part: a disk writes sectors of 512 bytes whole, and no more than that. So a record that lies in several sectors may be old in one and
-//! new in another after a crash. Each sector's piece of a record therefore says whose it is and how new, and has bytes that only it has.
-//! A piece is *lost* when it is older than what was promised, and *wrong* when it is none that was ever written there.
+//! When a flush returns well, every byte whose `write_at` had returned before it began is on the
+//! disk. What was written later may be there or not, whole or in part, and in any mixture of bytes:
+//! nothing keeps a program from storing to a page that is being written, and a device from stopping
+//! anywhere. So a record may be old in one byte and new in another after a crash. Each sector's
+//! *piece* of a record says whose it is and how new, and has bytes that only it has. A piece is
+//! *lost* when it is older than what was promised, and *wrong* when it has a byte that is neither
+//! of the promised record nor of one that was begun later.
 
 mod coverage;
 mod crash;
@@ -23,6 +28,7 @@ mod cut;
 mod files;
 mod layout;
 mod ledger;
+mod shape;
 pub(crate) mod victim;
 mod weather;
 mod writer;
@@ -154,6 +160,8 @@ struct ProofRow {
     wrong_bytes: u64,
     /// Records found old in one sector and new in another, which is allowed.
     torn_records: u64,
+    /// Pieces of records found old in one byte and new in another, which is allowed, too.
+    mixed_pieces: u64,
     errors: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     disk: Option<coverage::DiskRow>,
@@ -161,6 +169,7 @@ struct ProofRow {
     faults: Vec<coverage::FaultRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sites: Vec<coverage::SiteRow>,
+    drawn: Vec<coverage::DrawnRow>,
 }
 
 /// What a proof has counted.
@@ -190,13 +199,14 @@ struct Setting {
 /// Prints what follows from the counts, and writes the JSON.
 ///
 /// # Errors
-/// [`BenchError::Broken`] if a promise was not kept, after the JSON was written; those of writing it.
+/// [`BenchError::Broken`] if a promise was not kept, after the JSON was written; those of writing
+/// it.
 fn conclude(
     args: &BenchArgs,
     setting: &Setting,
     tally: &Tally,
     seconds: f64,
-    coverage: Option<&coverage::Coverage>,
+    coverage: &coverage::Coverage,
 ) -> Result<(), BenchError> {
     let probe = Probe::ask();
     let machine = Machine {
@@ -226,10 +236,12 @@ fn conclude(
         lost_bytes: found.lost,
         wrong_bytes: found.wrong,
         torn_records: found.torn,
+        mixed_pieces: found.mixed,
         errors: found.lost + found.wrong,
-        disk: coverage.map(coverage::Coverage::disk_row),
-        faults: coverage.map_or(Vec::new(), coverage::Coverage::fault_rows),
-        sites: coverage.map_or(Vec::new(), coverage::Coverage::site_rows),
+        disk: (setting.proof == Proof::PowerCut).then(|| coverage.disk_row()),
+        faults: coverage.fault_rows(),
+        sites: coverage.site_rows(),
+        drawn: coverage.drawn_rows(),
     };
     let (cycles, writes, flushes) = (tally.cycles, tally.writes, tally.flushes);
     out::line(match setting.proof {
@@ -242,8 +254,8 @@ fn conclude(
         ),
     });
     out::line(format_args!(
-        "{} bytes verified: {} lost, {} wrong; {} records torn between sectors, which is allowed",
-        found.verified, found.lost, found.wrong, found.torn
+        "{} bytes verified: {} lost, {} wrong; {} records torn between sectors and {} within, which is allowed",
+        found.verified, found.lost, found.wrong, found.torn, found.mixed
     ));
     Report::new(&machine, vec![row]).seeded(setting.seed).write(args.json.as_deref())?;
     match &found.first {

@@ -1,18 +1,23 @@
 //! `lowtide crash-writer`: the process that is killed.
 //!
-//! It says on standard output that its threads begin to write, and then what each flush has promised: messages of 24 bytes,
-//! each written by one call, which a pipe takes whole or not at all. It goes on until it is killed, or until standard output is closed.
+//! It says on standard output that its threads begin to write, and then what each flush has
+//! promised: messages of 24 bytes, each written by one call, which a pipe takes whole or not at
+//! all. It goes on until it is killed, or until standard output is closed.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use clap::Args;
-use lowtide::{IoEngine, OpenOptions, Pager, Policy, Size};
+use lowtide::{IoEngine, Pager, Policy, Size};
 
 use super::layout::Layout;
 use super::ledger::Ledger;
+use super::shape::Shape;
 use super::writer::{Part, Step, Writer};
+
+/// Steps of each thread before the file is closed and opened again.
+const STEPS_BEFORE_REOPENING: u64 = 60;
 
 /// What the process is to do; made by `lowtide bench crash`.
 #[derive(Clone, Debug, Args)]
@@ -40,6 +45,18 @@ pub(crate) struct VictimArgs {
     /// I/O engine
     #[arg(long)]
     pub(crate) io: IoEngine,
+    /// Bytes of a page
+    #[arg(long)]
+    pub(crate) page: usize,
+    /// Order of folios
+    #[arg(long)]
+    pub(crate) order: u8,
+    /// Two views of the file
+    #[arg(long)]
+    pub(crate) two_views: bool,
+    /// The file is closed and opened again after so many steps of each thread
+    #[arg(long)]
+    pub(crate) reopens: bool,
 }
 
 impl VictimArgs {
@@ -54,9 +71,19 @@ impl VictimArgs {
             ("--cycle", self.cycle.to_string()),
             ("--policy", self.policy.to_string()),
             ("--io", self.io.to_string()),
+            ("--page", self.page.to_string()),
+            ("--order", self.order.to_string()),
         ];
         args.extend(rest.into_iter().flat_map(|(name, value)| [name.into(), value.into()]));
+        args.extend(self.two_views.then(|| "--two-views".into()));
+        args.extend(self.reopens.then(|| "--reopens".into()));
         args
+    }
+
+    /// Pages, folios and views.
+    pub(super) const fn shape(&self) -> Shape {
+        let (page, order, two_views, reopens) = (self.page, self.order, self.two_views, self.reopens);
+        Shape { page, order, two_views, reopens }
     }
 
     /// A thread of the process.
@@ -147,16 +174,41 @@ pub(crate) fn run(args: &VictimArgs) -> Result<(), String> {
     let file = std::fs::read(&args.path).map_err(|error| error.to_string())?;
     let mut ledger = Ledger::new(&layout);
     // What the file holds was verified by the parent.
-    drop(ledger.settle(&layout, &file, |_, _| true));
-    let pager = Pager::builder().max(args.max).policy(args.policy).io_engine(args.io).build();
-    let pager = pager.map_err(|error| error.to_string())?;
-    let view = OpenOptions::new().write(true).open(&pager, &args.path).map_err(|error| error.to_string())?;
-    let stop = AtomicBool::new(false);
+    ledger.adopt(&layout, &file);
+    let shape = args.shape();
+    let pager = Pager::builder()
+        .max(Size::new(shape.budget(args.max.bytes())))
+        .base_page(shape.page)
+        .policy(args.policy)
+        .io_engine(args.io)
+        .build()
+        .map_err(|error| error.to_string())?;
+    let mut writers: Vec<_> =
+        (0..args.threads).map(|thread| Writer::new(&layout, args.part(thread))).collect();
     say(Message::Begun).map_err(|error| error.to_string())?;
-    let play = |thread: usize| -> Result<(), String> {
-        let mut writer = Writer::new(&layout, view.clone(), args.part(thread));
-        while !stop.load(Relaxed) {
-            let said = match writer.step(&ledger) {
+    if shape.reopens {
+        act(args, &pager, &mut writers, &ledger, STEPS_BEFORE_REOPENING)?;
+    }
+    act(args, &pager, &mut writers, &ledger, u64::MAX)
+}
+
+/// Opens the file, lets the threads write so many steps, and closes it.
+fn act(
+    args: &VictimArgs,
+    pager: &Pager,
+    writers: &mut [Writer<'_>],
+    ledger: &Ledger,
+    steps: u64,
+) -> Result<(), String> {
+    let views = args.shape().open(pager, &args.path).map_err(|error| error.to_string())?;
+    let stop = AtomicBool::new(false);
+    let play = |thread: usize, writer: &mut Writer<'_>| -> Result<(), String> {
+        let view = &views[thread % views.len()];
+        for _ in 0..steps {
+            if stop.load(Relaxed) {
+                break;
+            }
+            let said = match writer.step(view, ledger) {
                 Step::Wrote | Step::Read => Ok(()),
                 Step::Flushed(n) => say(Message::Flushed { thread, n }),
                 Step::FlushedSlot(slot, n) => say(Message::FlushedSlot { thread, slot, n }),
@@ -165,18 +217,22 @@ pub(crate) fn run(args: &VictimArgs) -> Result<(), String> {
             };
             if said.is_err() {
                 // The bench is gone.
-                break;
+                stop.store(true, Relaxed);
             }
         }
         Ok(())
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..args.threads)
-            .map(|thread| {
+        let threads: Vec<_> = writers
+            .iter_mut()
+            .enumerate()
+            .map(|(thread, writer)| {
                 let (play, stop) = (&play, &stop);
                 scope.spawn(move || {
-                    let ended = play(thread);
-                    stop.store(true, Relaxed);
+                    let ended = play(thread, writer);
+                    if ended.is_err() {
+                        stop.store(true, Relaxed);
+                    }
                     ended
                 })
             })

@@ -1,7 +1,8 @@
 //! What the disk does in one cycle, before its power is cut.
 //!
-//! A disk that only fails finds other bugs than one that only comes late, and most bugs need quiet around them. So each cycle has a weather
-//! of its own. Hanging requests cost the deadline of whoever waits, so there are few.
+//! A disk that only fails finds other bugs than one that only comes late, and most bugs need quiet
+//! around them. So each cycle has a weather of its own. Hanging requests cost the deadline of
+//! whoever waits, so there are few.
 
 use lowtide::InjectOp::{Extend, Read, Sync, Write};
 use lowtide::faults::{Fault, Plan};

@@ -1,0 +1,99 @@
+//! What a cycle draws besides its disk: pages, folios, views.
+//!
+//! The first of all is drawn from number and seed of the cycle, so that each proof walks through
+//! all of them. The budget is the one that was asked for, or the least that these pages and folios
+//! need.
+
+use lowtide::{OpenOptions, Pager, View};
+use lowtide_workload::SplitMix64;
+
+/// Base pages that a pager may have.
+const PAGES: [usize; 8] = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
+/// Folios of so many orders, from 0 on.
+const ORDERS: u8 = 10;
+/// Bytes of the largest folio.
+const FOLIO_MAX: usize = 2 << 20;
+/// The least budget in pages.
+const PAGES_MIN: u64 = 32;
+/// The least budget in folios.
+const FOLIOS_MIN: u64 = 8;
+
+/// See the module documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Bytes of a base page.
+    pub(super) page: usize,
+    /// Folios have two to the power of so many pages.
+    pub(super) order: u8,
+    /// Whether half of the threads use a view that was opened by itself.
+    pub(super) two_views: bool,
+    /// Whether the file is closed and opened again half-way.
+    pub(super) reopens: bool,
+}
+
+impl Shape {
+    /// Draws one.
+    pub(super) fn draw(rng: &mut SplitMix64) -> Self {
+        // The page that everybody uses is drawn most.
+        let page = if rng.below(3) == 0 { 4096 } else { PAGES[rng.below(PAGES.len() as u64) as usize] };
+        let largest = (FOLIO_MAX / page).ilog2() as u8;
+        let order = if rng.below(3) == 0 { 0 } else { rng.below(u64::from(ORDERS)) as u8 };
+        Self { page, order: order.min(largest), two_views: rng.below(2) == 0, reopens: rng.below(4) == 0 }
+    }
+
+    /// The budget of a pager: as wanted, if that is possible.
+    pub(super) fn budget(&self, wanted: u64) -> u64 {
+        let (page, folio) = (self.page as u64, (self.page as u64) << self.order);
+        wanted.max(PAGES_MIN * page).max(FOLIOS_MIN * folio)
+    }
+
+    /// Opens the file: one view for each half of the threads.
+    ///
+    /// # Errors
+    /// Those of opening.
+    pub(super) fn open(
+        &self,
+        pager: &Pager,
+        path: &std::path::Path,
+    ) -> Result<[View; 2], lowtide::OpenError> {
+        let options = OpenOptions::new().write(true).folio_order(self.order);
+        let first = options.open(pager, path)?;
+        let second = if self.two_views { options.open(pager, path)? } else { first.clone() };
+        Ok([first, second])
+    }
+
+    /// The rows of the coverage table that it fills.
+    pub(super) fn rows(&self) -> Vec<String> {
+        let mut rows =
+            vec![format!("pages of {} bytes", self.page), format!("folios of order {}", self.order)];
+        rows.extend(self.two_views.then(|| "two views".to_owned()));
+        rows.extend(self.reopens.then(|| "closed and opened half-way".to_owned()));
+        rows
+    }
+
+    /// All rows that a long proof must have filled.
+    pub(super) fn all_rows() -> impl Iterator<Item = String> {
+        let pages = PAGES.into_iter().map(|page| format!("pages of {page} bytes"));
+        let orders = (0..ORDERS).map(|order| format!("folios of order {order}"));
+        let others = ["two views", "closed and opened half-way"].map(str::to_owned);
+        pages.chain(orders).chain(others)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_is_possible_and_every_row_is_filled_by_some() {
+        let mut rng = SplitMix64::new(7);
+        let mut rows: Vec<String> = Vec::new();
+        for _ in 0..400 {
+            let shape = Shape::draw(&mut rng);
+            assert!(shape.page << shape.order <= FOLIO_MAX);
+            assert!(shape.budget(0) >= PAGES_MIN * shape.page as u64);
+            rows.extend(shape.rows());
+        }
+        assert!(Shape::all_rows().all(|row| rows.contains(&row)));
+    }
+}
