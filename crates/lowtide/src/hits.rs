@@ -14,7 +14,10 @@ use crate::hazard::Held;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::translation::Entry;
-use std::sync::atomic::{AtomicU64, Ordering::Acquire};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
 
 /// What a view knows for its hits.
 #[derive(Debug)]
@@ -42,9 +45,13 @@ impl Hits {
         }
     }
 
-    /// Learns how many translations there are now.
+    /// Learns how many translations there are now. Writes only where there is something new: threads that share the view read this line
+    /// at each hit.
     pub(crate) fn learn(&self, space: &Space) {
-        self.pages.fetch_max(space.table.pages(), std::sync::atomic::Ordering::AcqRel);
+        let pages = space.table.pages();
+        if pages > self.pages.load(Relaxed) {
+            self.pages.fetch_max(pages, AcqRel);
+        }
     }
 
     /// Bytes of a page.
