@@ -237,6 +237,12 @@ impl Engine {
         self.dirty.forget_space(id);
     }
 
+    /// The group that a folio is charged to; `None` if there is no such folio.
+    #[must_use]
+    pub fn group_of_folio(&self, id: FolioId) -> Option<MemcgId> {
+        self.folio(id).map(|folio| self.memcgs.id(folio.memcg))
+    }
+
     /// The group that the pages of a space are charged to.
     ///
     /// # Panics

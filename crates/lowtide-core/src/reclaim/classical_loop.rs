@@ -4,7 +4,7 @@
 //! pages at a time, until the counts are used up or, the goal being met, what is left has been brought back into proportion. Small numbers are not rounded up: a
 //! list of 10,000 pages gives 2 pages at priority 12. Source: `docs/kernel/reclaim.md` §5.2-5.4.
 
-use super::invocation::{At, Reason, Reclaim};
+use super::invocation::{At, Reason, Reclaim, Step};
 use super::shrink::Fate;
 use super::throttle::ThrottleReason;
 use crate::engine::Engine;
@@ -16,6 +16,9 @@ use crate::units::LruType;
 /// The lists in the order in which a round visits them.
 const ROUND: [(LruType, bool); 4] =
     [(LruType::Anon, false), (LruType::Anon, true), (LruType::File, false), (LruType::File, true)];
+
+/// Pages of active lists that are looked at under one hold of a lock that others wait for.
+const SHARE: u64 = 1024;
 
 /// State of one run through the loop.
 #[derive(Debug, Default)]
@@ -116,7 +119,14 @@ impl Reclaim {
                 self.classical.take(t, active, n);
                 if self.classical.may_deactivate[t as usize] {
                     self.isolations += 1;
-                    self.sorted += shrink_active(&mut engine.locked(self.group), t, n, facts);
+                    let sorted = shrink_active(&mut engine.locked(self.group), t, n, facts);
+                    self.sorted += sorted;
+                    self.held_for += sorted;
+                    if self.shares_lock && self.held_for >= SHARE {
+                        self.held_for = 0;
+                        self.pending.push_back(Step::Yield);
+                        return;
+                    }
                 } else {
                     self.skipped_deactivate = true;
                 }
@@ -177,6 +187,10 @@ impl Reclaim {
         let rotated = self.batch.scanned.saturating_sub(reclaimed);
         lru.cost_of_shrinking(self.batch.lru_type, self.batch.written, rotated);
         self.at = At::Turn;
+        if self.shares_lock {
+            self.held_for = 0;
+            self.pending.push_back(Step::Yield);
+        }
     }
 }
 

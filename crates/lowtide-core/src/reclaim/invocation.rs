@@ -129,6 +129,12 @@ pub struct Reclaim {
     pub(super) classical: ClassicalLoop,
     /// What the pass over the classical lists has decided beforehand.
     pub(super) prepared: Option<Preparation>,
+    /// The driver's lock is one that others wait for while classical lists are looked at.
+    pub(super) shares_lock: bool,
+    /// Pages of active lists looked at since the lock was last offered.
+    pub(super) held_for: u64,
+    /// The driver wants it to end.
+    gives_up: bool,
 }
 
 impl Reclaim {
@@ -169,7 +175,23 @@ impl Reclaim {
             mglru: MglruLoop::default(),
             classical: ClassicalLoop::default(),
             prepared: None,
+            shares_lock: false,
+            held_for: 0,
+            gives_up: false,
         }
+    }
+
+    /// Also says [`Step::Yield`] between the batches of the classical lists, as it does between those of the multi-gen LRU. For drivers
+    /// whose one lock covers what the kernel does without its own; what is counted is the same.
+    #[must_use]
+    pub const fn sharing_the_lock(mut self) -> Self {
+        self.shares_lock = true;
+        self
+    }
+
+    /// Ends the invocation at the next step that holds nothing: the driver has no more time for it.
+    pub const fn give_up(&mut self) {
+        self.gives_up = true;
     }
 
     /// The same invocation on behalf of a group that is above its `high`.
@@ -177,6 +199,12 @@ impl Reclaim {
     pub(crate) const fn for_high(mut self) -> Self {
         self.cause = EvictedFor::High;
         self
+    }
+
+    /// The group that is to shrink.
+    #[must_use]
+    pub const fn target(&self) -> MemcgId {
+        self.target
     }
 
     /// Pages reclaimed so far.
@@ -238,6 +266,14 @@ impl Reclaim {
         loop {
             if let Some(step) = self.pending.pop_front() {
                 return step;
+            }
+            if self.gives_up && matches!(self.at, At::Pass | At::Group | At::Turn | At::LruvecEnd) {
+                debug_assert!(
+                    !self.batch.isolated() && self.job.is_none(),
+                    "nothing is in hand between turns"
+                );
+                self.clear_congestion(engine);
+                self.at = At::Done;
             }
             if !engine.alive(self.group_id) || !engine.alive(self.target) {
                 self.group_is_gone(engine);
