@@ -9,9 +9,9 @@ use crate::space::Space;
 use lowtide_core::limits::PUBLISH_INTERVAL_NS;
 use lowtide_core::{MemcgId, Reason, Reclaim, Task};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -96,18 +96,18 @@ fn kswapd(pool: &Pool) {
             }
         }
         let free = state.engine.margin(MemcgId::ROOT);
-        if free >= pool.watermarks.low {
+        let watermarks = pool.watermarks(&state);
+        if free >= watermarks.low {
             let left = interval.saturating_sub(published.elapsed());
-            (state, _) = pool.kswapd.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+            state = pool.kswapd.wait(state, left);
             continue;
         }
-        let goal = pool.watermarks.high - free;
+        let goal = watermarks.high - free;
         let reclaimed;
         let reclaim = Reclaim::new(MemcgId::ROOT, goal, Reason::Kswapd, Task::DESCRIPTOR);
         (state, reclaimed) = pool.reclaim(state, reclaim);
         if reclaimed == 0 {
-            (state, _) =
-                pool.kswapd.wait_timeout(state, HOPELESS_PAUSE).unwrap_or_else(PoisonError::into_inner);
+            state = pool.kswapd.wait(state, HOPELESS_PAUSE);
         }
     }
 }

@@ -4,18 +4,32 @@
 //! space, and reservations. Which group pays for a thing is looked up under the lock each time, because a tenant may be removed while its
 //! charge reclaims: then its parent pays.
 //!
-//! A charge that the engine gives up is tried again until the pager's patience ends, as long as something in the full group may become
-//! evictable: guards are dropped and writes end. Dirty pages below the full group are written by whoever waits.
+//! **Waiting.** A charge that finds nothing to evict is tried again until the pager's patience ends, as long as something in the full group may become
+//! evictable: guards are dropped and writes end. Dirty pages below the full group are written by the thread that waits. A try may look at every page of
+//! the group, so the pauses between fruitless tries grow, and a try ends when the patience does.
+//!
+//! Three things no waiting can change, and they end the charge early: all pages are held by guards of this very thread; what is dirty cannot be
+//! written, try after try, also since the wait began; the kernel does not tell any more what readers do.
 
 use crate::deadline::Deadline;
 use crate::hazard;
 use crate::pool::{Pool, State};
-use lowtide_core::{Charge, MemcgId, Next, SpaceId, Task};
-use std::sync::{MutexGuard, PoisonError};
+use crate::translation::{Entry, State as EntryState};
+use crate::writeback::Failure;
+use lowtide_core::{Charge, FolioId, MemcgId, Next, SpaceId, Task};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-/// Pause between two tries of a charge that waits.
+/// First pause between two tries of a charge that waits; each is twice as long as the one before.
 const PAUSE: Duration = Duration::from_millis(1);
+/// How often it doubles: 64 ms is the longest.
+const DOUBLINGS: u32 = 6;
+/// Fruitless tries in a row that need no pause: reclaim takes a few before it has aged what it may evict.
+const FREE_TRIES: u32 = 4;
+/// Guards of a thread from which on it is worth asking, before anything is tried, whether they hold all there is.
+const MANY_GUARDS: usize = 64;
 
 /// Something that pages are charged for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,8 +62,8 @@ impl State {
 }
 
 impl Pool {
-    /// Charges pages to whoever pays. Returns that group; its charge is of this hold of the lock. Reclaims when a group is full, and waits if nothing can be reclaimed,
-    /// but not longer than the pool's patience; with `wait` false not at all.
+    /// Charges pages to the group that pays. Returns that group; its charge is of this hold of the lock. Reclaims when a group is full, and waits
+    /// if nothing can be reclaimed, but not longer than the pool's patience; with `wait` false not at all.
     pub(crate) fn charge<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -59,6 +73,7 @@ impl Pool {
         wait: bool,
     ) -> (MutexGuard<'a, State>, Result<MemcgId, Full>) {
         let mut deadline = None;
+        let (mut fruitless, mut failed_before) = (0, None);
         loop {
             let Some(group) = state.group_of(payer) else {
                 // Reading ahead in a file that was closed meanwhile.
@@ -75,15 +90,31 @@ impl Pool {
                         return (state, Ok(group));
                     }
                     Next::Reclaim(reclaim) => {
+                        let over = reclaim.target();
+                        let until = *deadline.get_or_insert_with(|| Deadline::after(self.patience));
+                        if fruitless == 0
+                            && hazard::guards_at_most() >= MANY_GUARDS
+                            && held_here(&state, over)
+                        {
+                            return (state, Err(Full { over, payer: group }));
+                        }
+                        if fruitless >= FREE_TRIES && wait {
+                            let failed = *failed_before.get_or_insert_with(|| state.failed_rounds());
+                            if until.has_passed() || self.is_hopeless(&mut state, over, failed) {
+                                return (state, Err(Full { over, payer: group }));
+                            }
+                            state = self.await_room(state, over, fruitless - FREE_TRIES);
+                        }
                         let tenant = group != MemcgId::ROOT;
                         if tenant {
                             self.reclaim_stall(&mut state, group, true);
                         }
                         let result;
-                        (state, result) = self.reclaim(state, *reclaim);
+                        (state, result) = self.reclaim_until(state, *reclaim, until);
                         if tenant {
                             self.reclaim_stall(&mut state, group, false);
                         }
+                        fruitless = if result == 0 { fruitless + 1 } else { 0 };
                         reclaimed = Some(result);
                     }
                     Next::Failed { over } => break over,
@@ -94,31 +125,80 @@ impl Pool {
                 // Its parent pays.
                 continue;
             }
-            // Everything is held, in flight, dirty or being written. Others will let go of some of it.
-            let deadline = *deadline.get_or_insert_with(|| Deadline::after(self.patience));
-            if !wait
-                || hazard::is_refused()
-                || deadline.has_passed()
-                || !state.engine.may_become_reclaimable(over)
-            {
+            // Everything is held, in flight, dirty or being written. Others will give up some of it.
+            let until = *deadline.get_or_insert_with(|| Deadline::after(self.patience));
+            let failed = *failed_before.get_or_insert_with(|| state.failed_rounds());
+            if !wait || until.has_passed() || self.is_hopeless(&mut state, over, failed) {
                 return (state, Err(Full { over, payer: group }));
             }
-            state = self.await_room(state, over);
+            state = self.await_room(state, over, fruitless.saturating_sub(FREE_TRIES));
         }
     }
 
-    /// Lets go of the lock until something may have become evictable in a group, for a moment at most.
+    /// Whether waiting for room in a group changes nothing. `failed` is [`State::failed_rounds`] when the wait began.
+    fn is_hopeless(&self, state: &mut State, over: MemcgId, failed: u64) -> bool {
+        // One try may have begun before the trouble was over.
+        let tried = state.failed_rounds() >= failed + 2;
+        hazard::is_refused()
+            || !state.engine.may_become_reclaimable(over)
+            || (tried && state.unwritable(over).is_some())
+            || held_here(state, over)
+    }
+
+    /// Lets go of the lock until something may have become evictable in a group, for a moment that is longer after more fruitless `tries`.
     pub(crate) fn await_room<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         over: MemcgId,
+        tries: u32,
     ) -> MutexGuard<'a, State> {
         if state.engine.dirty() > 0 {
             drop(state);
             self.write_back_urgently(over);
             state = self.lock();
         }
-        (state, _) = self.freed.wait_timeout(state, PAUSE).unwrap_or_else(PoisonError::into_inner);
-        state
+        self.freed.wait(state, PAUSE * (1 << tries.min(DOUBLINGS)))
     }
+}
+
+impl State {
+    /// A file of a group, or of one below it, that cannot be written: try after try fails. With the last failure.
+    pub(crate) fn unwritable(&self, over: MemcgId) -> Option<(Arc<PathBuf>, Failure)> {
+        self.spaces.iter().flatten().find_map(|space| {
+            let failure = crate::sync::lock(&space.ledger).hopeless()?;
+            let pays = self.engine.group_of_space(space.id);
+            self.engine.is_within(pays, over).then(|| (space.path(), failure))
+        })
+    }
+
+    /// How often writing any of the open files has failed so far.
+    fn failed_rounds(&self) -> u64 {
+        self.spaces.iter().flatten().map(|space| crate::sync::lock(&space.ledger).failed_rounds()).sum()
+    }
+
+    /// Pages of a group, and of those below it, that guards of this thread hold. Cost: O(guards of this thread).
+    pub(crate) fn held_here(&self, over: MemcgId) -> u64 {
+        let mut folios = HashMap::new();
+        hazard::each_of_this_thread(|address| {
+            let found = self.spaces.iter().flatten().find_map(|space| space.table.at_address(address));
+            if let Some(EntryState::Resident { frame, .. }) = found.map(Entry::load)
+                && let Some(id) = self.engine.folio_of(FolioId(frame))
+                && let (Some(folio), Some(group)) = (self.engine.folio(id), self.engine.group_of_folio(id))
+                && self.engine.is_within(group, over)
+            {
+                folios.insert(id, folio.pages());
+            }
+        });
+        folios.values().sum()
+    }
+}
+
+/// Whether guards of this thread hold all that a group has in memory: waiting for them would be for ever.
+fn held_here(state: &State, over: MemcgId) -> bool {
+    let stat = state.engine.stat(over);
+    // Each guard holds one folio.
+    let largest = state.spaces.iter().flatten().map(|space| space.order).max().unwrap_or(0);
+    let resident = stat.file + stat.anon;
+    let at_most = (hazard::guards_at_most() as u64) << largest;
+    resident > 0 && at_most >= resident && state.held_here(over) >= resident
 }

@@ -107,7 +107,7 @@ impl Pool {
             state.spaces[space.id.0 as usize] = None;
         }
         drop(state);
-        self.freed.notify_all();
+        self.freed.ring();
     }
 
     /// Writes and syncs all files, each device's at the same time.
@@ -185,7 +185,7 @@ impl Pool {
                             drop(state);
                             std::thread::sleep(PAUSE);
                             tally.looks -= 1;
-                            hazard::scan(&mut tally.slots);
+                            hazard::look(&mut tally.slots);
                             continue;
                         }
                         tally.forgotten += 1;

@@ -364,7 +364,7 @@ pub enum Error {
 }
 
 /// What can be done about a write that fails.
-fn advice(error: &io::Error) -> &'static str {
+pub(crate) fn advice(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::ENOSPC) => ": make room on the file system",
         Some(libc::EDQUOT) => ": raise the quota or remove files",
@@ -376,7 +376,10 @@ fn advice(error: &io::Error) -> &'static str {
 
 /// A file whose last pages could not be written when the pager was closed.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{path}: {pages} pages are lost: {source}")]
+#[error(
+    "{path}: {pages} pages could not be written ({}), and are lost when the last view of it goes",
+    cause(source)
+)]
 pub struct Unwritten {
     /// The file.
     pub path: Arc<PathBuf>,
@@ -392,6 +395,14 @@ pub struct Unwritten {
 pub struct CloseError {
     /// What was lost.
     pub files: Vec<Unwritten>,
+}
+
+/// Why pages are not written: without what an open view says of its pages' future.
+fn cause(error: &Error) -> String {
+    match error {
+        Error::Write { source, .. } => format!("{source}{}", advice(source)),
+        other => other.to_string(),
+    }
 }
 
 fn list(files: &[Unwritten]) -> String {

@@ -57,7 +57,8 @@
 //!
 //! [`hold`] and the drop of its guard: one thread-local load, one load and two stores in a line that only this
 //! thread writes, and no fence. Registering a thread: one lock, once. [`scan`]: one system call, and one
-//! cache line for each thread.
+//! cache line for each thread. [`look`]: the cache lines. Where many threads store, [`scan_shared`] makes one scan serve all
+//! who asked before it began.
 
 pub(crate) use crate::sync::is_refused;
 use crate::sync::{
@@ -169,7 +170,7 @@ fn use_first(record: &'static Record) {
 }
 
 /// What the slots of all threads held at some moment.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Slots {
     /// The addresses, sorted.
     held: Vec<usize>,
@@ -192,8 +193,27 @@ impl Slots {
 /// the result, is read by nobody who took it for RESIDENT. The calling thread's own guards are included.
 /// Cost: see the file's header; `slots` is reused to avoid an allocation.
 pub(crate) fn scan(slots: &mut Slots) {
-    slots.held.clear();
     slots.unknown = !heavy();
+    look(slots);
+}
+
+/// As [`scan`], but shared by all threads that ask while another scan runs: for stores, of which there may be as many as there are
+/// threads. Reclaim has a scan of its own, so that it waits for nobody under the pool's lock.
+#[cfg(not(loom))]
+pub(crate) fn scan_shared() -> std::sync::Arc<Slots> {
+    static SCANS: std::sync::LazyLock<crate::rounds::Rounds<Slots>> =
+        std::sync::LazyLock::new(crate::rounds::Rounds::new);
+    SCANS.join(|| {
+        let mut slots = Slots::default();
+        scan(&mut slots);
+        slots
+    })
+}
+
+/// Reads all slots again, for the owner of an entry that has stayed LOCKED since a [`scan`]: since then only threads that held it could hold it
+/// again ([`held_before`]), so what is in no slot any more is not read. Needs no fence: a slot is vacated with release order after the last read.
+pub(crate) fn look(slots: &mut Slots) {
+    slots.held.clear();
     // The lock is held for the whole walk: `held_before` relies on it.
     for record in &REGISTRY.lock().all {
         slots.held.extend(
@@ -230,6 +250,23 @@ pub(crate) fn held_before(again: &Held) -> bool {
     }
     drop(REGISTRY.lock());
     true
+}
+
+/// At least as many guards as the calling thread has; off by [`SLOTS`] at most for each record. Cost: O(guards / 8).
+#[allow(dead_code, reason = "the proofs include this file")]
+pub(crate) fn guards_at_most() -> usize {
+    own_records().count() * SLOTS
+}
+
+/// Calls `each` with every address that guards of the calling thread hold; one that is held twice comes twice.
+///
+/// Guards that have outlived the thread's record keeping (see *Records*) are not found.
+#[allow(dead_code, reason = "the proofs include this file")]
+pub(crate) fn each_of_this_thread(mut each: impl FnMut(usize)) {
+    for record in own_records() {
+        let held = record.slots.iter().map(|slot| slot.load(Ordering::Relaxed));
+        held.filter(|&address| address != 0).for_each(&mut each);
+    }
 }
 
 /// Whether the calling thread has any guard: somebody may be waiting for it.

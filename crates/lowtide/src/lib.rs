@@ -68,6 +68,7 @@
 
 mod background;
 mod backing;
+mod bell;
 mod charge;
 mod close;
 mod config;
@@ -94,6 +95,7 @@ mod pager;
 mod pipeline;
 mod pool;
 mod reclaim;
+mod rounds;
 mod space;
 mod stat;
 mod store;
@@ -124,7 +126,7 @@ pub use pager::Pager;
 pub use stat::{DirtyStat, IoStat, Stat};
 pub use tenant::{
     Consumer, ExportError, OnStall, OomReport, Reservation, Tenant, TenantBuilder, TenantError, TenantFile,
-    TenantLimits, TenantPolicyError,
+    TenantLimits, TenantPolicyError, Unwritable,
 };
 pub use view::View;
 

@@ -138,7 +138,7 @@ impl OpenOptions {
             Some(tenant) => tenant.id,
             None => MemcgId::ROOT,
         };
-        let limit = (2 << 20).min(pool.arena_bytes() as u64 / 8).max(pool.page_bytes() as u64);
+        let limit = (2 << 20).min(pool.budget_bytes() / 8).max(pool.page_bytes() as u64);
         let bytes = (pool.page_bytes() as u64).checked_shl(u32::from(self.order)).unwrap_or(u64::MAX);
         if self.order > MAX_ORDER || bytes > limit {
             return Err(OpenError::FolioOrder { bytes, limit });

@@ -13,7 +13,7 @@
 
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::hazard::{self, Slots};
+use crate::hazard;
 use crate::pipeline::pipelines;
 use crate::pool::{Pool, State};
 use crate::space::Space;
@@ -22,7 +22,7 @@ use lowtide_core::{Flags, FolioId};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 /// Pause between two attempts.
@@ -92,7 +92,7 @@ impl Pool {
                 return Err(Error::Timeout { path: space.path(), seconds, what });
             }
             let state = self.lock();
-            drop(self.freed.wait_timeout(state, PAUSE).unwrap_or_else(PoisonError::into_inner));
+            drop(self.freed.wait(state, PAUSE));
         }
     }
 
@@ -157,12 +157,11 @@ impl Owned<'_> {
             return Ok(());
         }
         // One look serves all pages that have no guard; it is made after all of them were locked.
-        let (mut slots, mut of_one) = (Slots::default(), Slots::default());
-        hazard::scan(&mut slots);
+        let slots = hazard::scan_shared();
         for (page, _) in self.locked() {
             let entry = self.space.table.entry(page);
             let held = slots.hold(&(entry.address()..=entry.address()));
-            if held && !self.pool.outwait_readers(entry, &mut of_one) {
+            if held && !self.pool.outwait_readers(entry) {
                 return Err(self.pool.held(self.space, page));
             }
         }
@@ -215,7 +214,7 @@ impl Owned<'_> {
                 free(&mut state, id, folio.order());
             }
             drop(state);
-            pool.freed.notify_all();
+            pool.freed.ring();
         }
         self.pages = kept;
     }

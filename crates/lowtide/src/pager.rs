@@ -102,7 +102,7 @@ impl Pager {
             failed_pages: failed,
             io: pool.io.snapshot(),
             dirty: DirtyStat::of(&state.engine, MemcgId::ROOT, pool.page_shift),
-            budget_bytes: pool.arena_bytes() as u64,
+            budget_bytes: pool.budget_bytes(),
             huge_bytes,
             frame_metadata_bytes: tables as u64,
             translation_bytes: translation,
@@ -137,7 +137,7 @@ impl Pager {
         let reserved = state.engine.stat(MemcgId::ROOT).reserved;
         let charged = state.engine.usage(MemcgId::ROOT);
         let free = u64::from(state.frames.free_frames());
-        let frames = (pool.arena_bytes() >> pool.page_shift) as u64;
+        let frames = u64::from(pool.frames);
         if charged - reserved + free == frames {
             Ok(())
         } else {

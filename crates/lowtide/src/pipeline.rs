@@ -183,7 +183,7 @@ impl<'p> Pipeline<'p> {
 
     /// Bytes of a run: in a small arena less, so that it does not take a large part of it at once.
     fn longest_run(&self) -> u64 {
-        RUN_BYTES.min(self.pool.arena_bytes() / 8) as u64
+        RUN_BYTES.min(self.pool.budget_bytes() as usize / 8) as u64
     }
 
     /// Runs that are not resolved: with the device, or arrived and not yet looked at.
@@ -199,7 +199,8 @@ impl<'p> Pipeline<'p> {
     /// Waits until another run may be launched.
     fn make_room(&mut self, mut each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
         let capacity = self.batch.capacity();
-        let most = (FLIGHT_BYTES.min(self.pool.arena_bytes() / 4) >> self.pool.page_shift).max(capacity);
+        let most =
+            (FLIGHT_BYTES.min(self.pool.budget_bytes() as usize / 4) >> self.pool.page_shift).max(capacity);
         while self.runs_in_flight() >= capacity || self.pages_in_flight >= most as u64 {
             self.reap(self.quarter(), &mut each)?;
         }

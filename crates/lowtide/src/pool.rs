@@ -11,6 +11,7 @@
 //! Lock order: [`Pool::opening`], then the pool's lock, then a wait bucket, a device's desk or a space's ledger. Nothing is awaited under the pool's lock but
 //! its own condition variables.
 
+use crate::bell::Bell;
 use crate::charge::{Full, Payer};
 use crate::config::Builder;
 use crate::error::{BuildError, Error};
@@ -63,11 +64,13 @@ pub(crate) struct Pool {
     pub(crate) number: u64,
     pub(crate) page_shift: u32,
     page_bytes: usize,
+    /// Frames of the arena.
+    pub(crate) frames: u32,
     state: Mutex<State>,
     /// Frames came free.
-    pub(crate) freed: Condvar,
+    pub(crate) freed: Bell,
     /// Background reclaim is wanted.
-    pub(crate) kswapd: Condvar,
+    pub(crate) kswapd: Bell,
     /// Whoever sleeps for a limit may look again.
     pub(crate) throttled: Condvar,
     /// One thread opens a file, or lets go of one for good, at a time. Taken before the pool's lock.
@@ -80,7 +83,6 @@ pub(crate) struct Pool {
     pub(crate) fault_sites: Arc<FaultSites>,
     pub(crate) waits: WaitTable,
     pub(crate) io: IoCounters,
-    pub(crate) watermarks: Watermarks,
     pub(crate) patience: Duration,
     /// How long anybody waits for writes.
     pub(crate) io_deadline: Duration,
@@ -118,12 +120,12 @@ pub(crate) enum Allocated {
 }
 
 /// The error of an operation that gives up.
-fn out_of_budget(state: &mut State, full: Full, pages: u64, page_shift: u32) -> Error {
+pub(crate) fn out_of_budget(state: &mut State, full: Full, pages: u64, page_shift: u32) -> Error {
     state.engine.count_oom(full.over);
     if hazard::is_refused() {
         return Error::NoBarrier;
     }
-    Error::OutOfBudget { report: Arc::new(OomReport::new(state, full.over, full.payer, pages, page_shift)) }
+    Error::OutOfBudget { report: Arc::new(OomReport::new(state, full, pages, page_shift)) }
 }
 
 /// A frame that was taken, charged, but belongs to no folio yet, or to one whose page is being read.
@@ -180,26 +182,24 @@ impl Pool {
             sites: Arc::clone(&fault_sites),
         })
         .map_err(|e| BuildError::Io(e.to_string()))?;
-        let background = config.background && max >= BACKGROUND_MIN_FRAMES;
-        let low = if background { max / 256 } else { 0 };
         let (names, reservations) = (Names::default(), Reservations::default());
-        let frames = Frames::new(frames);
         Ok(Self {
             number: POOLS.fetch_add(1, Relaxed),
             page_shift: page_bytes.trailing_zeros(),
             page_bytes,
+            frames,
             accesses: engine.accesses(),
             state: Mutex::new(State {
                 engine,
-                frames,
+                frames: Frames::new(frames),
                 spaces: Vec::new(),
                 names,
                 reservations,
                 on_stall: HashMap::new(),
                 programs: HashMap::new(),
             }),
-            freed: Condvar::new(),
-            kswapd: Condvar::new(),
+            freed: Bell::default(),
+            kswapd: Bell::default(),
             throttled: Condvar::new(),
             opening: Mutex::new(()),
             devices: Devices::default(),
@@ -208,7 +208,6 @@ impl Pool {
             fault_sites,
             waits: WaitTable::new(),
             io: IoCounters::default(),
-            watermarks: Watermarks { low, high: 2 * low },
             patience: config.patience,
             io_deadline: config.io_deadline,
             background: config.background,
@@ -235,8 +234,9 @@ impl Pool {
         self.page_bytes
     }
 
-    pub(crate) fn arena_bytes(&self) -> usize {
-        self.arena.len()
+    /// Bytes of all frames: the budget that the pager was built with.
+    pub(crate) fn budget_bytes(&self) -> u64 {
+        u64::from(self.frames) << self.page_shift
     }
 
     pub(crate) fn huge_bytes(&self) -> usize {
@@ -248,6 +248,13 @@ impl Pool {
     pub(crate) fn frame_ptr(&self, frame: u32) -> *mut u8 {
         // A product, not a shift: on x86 a shift by a variable is three operations, and hits count them.
         self.arena.as_ptr().wrapping_add(frame as usize * self.page_bytes)
+    }
+
+    /// The watermarks of the budget as it is now: of the limit of the root, less what is reserved.
+    pub(crate) fn watermarks(&self, state: &State) -> Watermarks {
+        let pages = state.engine.max(MemcgId::ROOT).saturating_sub(state.reservations.pages());
+        let low = if self.background && pages >= BACKGROUND_MIN_FRAMES { pages / 256 } else { 0 };
+        Watermarks { low, high: 2 * low }
     }
 
     /// Takes frames for a folio, charged and known to the engine. Its translation must be busy until the contents are there.
@@ -309,8 +316,8 @@ impl Pool {
         } else {
             self.stall_begins(state, payer, group, refaulted)
         };
-        if state.engine.margin(MemcgId::ROOT) < self.watermarks.low {
-            self.kswapd.notify_one();
+        if state.engine.margin(MemcgId::ROOT) < self.watermarks(state).low {
+            self.kswapd.ring();
         }
         stall
     }
@@ -322,7 +329,8 @@ impl Pool {
         // Isolation never outlasts a hold of the lock (see `reclaim.rs`), so nobody else can have it.
         assert!(removed, "folio {frame} is isolated outside of the pool's lock");
         state.frames.free(frame, order);
-        self.freed.notify_all();
+        drop(state);
+        self.freed.ring();
     }
 
     /// Tells the background threads to end.
@@ -330,7 +338,7 @@ impl Pool {
         self.closing.store(true, Relaxed);
         // Under the lock, so that nobody is between looking at the flag and waiting.
         let _state = self.lock();
-        self.kswapd.notify_all();
+        self.kswapd.ring();
         self.throttled.notify_all();
         if let Some(exporter) = &self.exporter {
             exporter.close();

@@ -8,8 +8,9 @@
 //! 3. The others are gone: the engine computes what is to be remembered of them, which takes the place of their translations, and their
 //!    frames are free.
 //!
-//! Why that is safe is told in `hazard.rs`. Only the aging walk lets go of the lock in between, every few tables.
+//! Why that is safe is told in `hazard.rs`. The lock is offered to others between batches, and in an aging walk every few microseconds.
 
+use crate::deadline::Deadline;
 use crate::fault_sites::FaultSite;
 use crate::hazard;
 use crate::pool::{Pool, State};
@@ -24,8 +25,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-/// Tables that the aging walk visits under one hold of the lock.
-const WALK_CHUNK: usize = 16;
+/// What the aging walk does under one hold of the lock: so many looks at hints, of two nanoseconds each.
+const WALK_CHUNK: u64 = 4096;
+/// What a visit of a table of translations counts as.
+const VISIT: u64 = 256;
+/// Batches in a row of which guards hold every page, after which an invocation has nothing to find: the guards are waited for instead.
+const PINNED_BATCHES: u32 = 16;
 
 /// The translations of all open spaces, as the engine asks about them.
 pub(crate) struct Translations<'a> {
@@ -117,9 +122,21 @@ impl Pool {
     /// Runs an invocation to its end. Returns the lock, which it lets go of in between, and the pages reclaimed.
     pub(crate) fn reclaim<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
-        mut reclaim: Reclaim,
+        state: MutexGuard<'a, State>,
+        reclaim: Reclaim,
     ) -> (MutexGuard<'a, State>, u64) {
+        self.reclaim_until(state, reclaim, Deadline::after(Duration::MAX))
+    }
+
+    /// The same, but not for long after a deadline.
+    pub(crate) fn reclaim_until<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        reclaim: Reclaim,
+        deadline: Deadline,
+    ) -> (MutexGuard<'a, State>, u64) {
+        let mut reclaim = reclaim.sharing_the_lock();
+        let mut pinned = 0;
         // Without a flusher in the background this thread writes, which takes the lock: when nothing is isolated any more.
         let mut flush = false;
         loop {
@@ -133,7 +150,15 @@ impl Pool {
             }
             let State { frames, spaces, .. } = &mut *state;
             match step {
-                Step::Unmap => unmap(self, spaces, reclaim.victims()),
+                Step::Unmap => {
+                    let victims = reclaim.victims();
+                    unmap(self, spaces, victims);
+                    pinned =
+                        if victims.iter().all(|v| v.outcome == Unmapped::Pinned) { pinned + 1 } else { 0 };
+                    if pinned == PINNED_BATCHES {
+                        reclaim.give_up();
+                    }
+                }
                 Step::Freed => {
                     for gone in reclaim.freed() {
                         let space = spaces[gone.owner.space.0 as usize].as_deref();
@@ -145,7 +170,7 @@ impl Pool {
                         }
                         frames.free(gone.folio.0, gone.order);
                     }
-                    self.freed.notify_all();
+                    self.freed.ring();
                 }
                 Step::Walk => state = self.walk(state, reclaim.age_job()),
                 Step::WakeFlushers => {
@@ -159,12 +184,12 @@ impl Pool {
                 }
                 Step::Throttle(_, nanos) => {
                     self.fault_sites.mark(FaultSite::ReclaimThrottled);
-                    (state, _) = self
-                        .freed
-                        .wait_timeout(state, Duration::from_nanos(nanos))
-                        .unwrap_or_else(std::sync::PoisonError::into_inner);
+                    state = self.freed.wait(state, Duration::from_nanos(nanos));
                 }
                 Step::Yield => {
+                    if deadline.has_passed() {
+                        reclaim.give_up();
+                    }
                     drop(state);
                     std::thread::yield_now();
                     state = self.lock();
@@ -178,9 +203,15 @@ impl Pool {
     fn walk<'a>(&'a self, mut state: MutexGuard<'a, State>, job: &mut AgeJob) -> MutexGuard<'a, State> {
         while let Some(id) = job.next_space(&mut state.engine) {
             let Some(space) = state.spaces[id.0 as usize].clone() else { continue };
-            let mut visited = 0;
+            let mut looks = 0;
             for table in 0..space.table.pages().div_ceil(TABLE_ENTRIES) {
                 let hint = space.table.hint(table * TABLE_ENTRIES);
+                looks += 1;
+                if looks >= WALK_CHUNK {
+                    looks = 0;
+                    drop(state);
+                    state = self.lock();
+                }
                 if !hint.take_young() {
                     continue;
                 }
@@ -190,11 +221,7 @@ impl Pool {
                     continue;
                 }
                 walk_table(&mut state, &space, table, key, job);
-                visited += 1;
-                if visited % WALK_CHUNK == 0 {
-                    drop(state);
-                    state = self.lock();
-                }
+                looks += VISIT;
             }
         }
         state

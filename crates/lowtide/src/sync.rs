@@ -82,8 +82,8 @@ mod real {
         }
     }
 
-    /// The lock of a [`Global`].
-    pub(crate) use super::Mutex as GlobalMutex;
+    /// The lock of a [`Global`], and a condition for it.
+    pub(crate) use super::{Condvar as GlobalCondvar, Mutex as GlobalMutex};
 
     /// Declares a thread-local with a constant value: where the type needs no drop, reading it is one load.
     macro_rules! thread_cell {
@@ -100,9 +100,9 @@ mod modelled {
     use std::sync::Arc;
 
     pub(crate) use loom::cell::Cell;
-    /// The lock of a [`Global`].
-    pub(crate) use loom::sync::Mutex as GlobalMutex;
     pub(crate) use loom::sync::atomic::Ordering;
+    /// The lock of a [`Global`], and a condition for it.
+    pub(crate) use loom::sync::{Condvar as GlobalCondvar, Mutex as GlobalMutex};
 
     /// Declares an atomic that loom explores completely.
     ///

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Dir, make_file};
-use lowtide::{OpenOptions, Pager, Size, TenantError};
+use lowtide::{Error, OpenOptions, Pager, Size, TenantError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -103,4 +103,94 @@ fn tenants_nest_so_deep_and_no_deeper() {
         drop(view.read(page).unwrap());
     }
     pager.validate().unwrap();
+}
+
+/// With a patience without end, so that an error can only come because waiting is known to be in vain.
+#[test]
+fn a_thread_whose_own_guards_hold_all_memory_is_told_at_once() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 8192 * PAGE);
+    for (max, order) in [(32, 0), (4096, 0), (4096, 4)] {
+        let pager = Pager::builder().max(pages(max)).patience(Duration::MAX).build().unwrap();
+        let view = OpenOptions::new().folio_order(order).open(&pager, &path).unwrap();
+        let mut guards = Vec::new();
+        let error = loop {
+            match view.read(guards.len() as u64) {
+                Ok(guard) => guards.push(guard),
+                Err(e) => break e,
+            }
+        };
+        let Error::OutOfBudget { report } = &error else { panic!("{error}") };
+        assert!(guards.len() as u64 <= max && guards.len() as u64 + 16 > max, "{} guards", guards.len());
+        assert!(report.held_here_bytes >= guards.len() as u64 * PAGE, "{report:?}");
+        assert!(error.to_string().contains("guards of this very thread"), "{error}");
+        drop(guards.pop());
+        guards.truncate(guards.len() / 2);
+        drop(view.read(5000).unwrap());
+    }
+    let pager = Pager::builder().max(pages(1024)).patience(Duration::MAX).build().unwrap();
+    let small = pager.tenant("small").max(pages(64)).create().unwrap();
+    let view = small.open(&path).unwrap();
+    let guards: Result<Vec<_>, _> = (0..100).map(|page| view.read(page)).collect();
+    assert!(guards.unwrap_err().to_string().contains("guards of this very thread"));
+}
+
+#[test]
+fn patience_ends_when_other_threads_hold_all_memory_however_much_it_is() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 17_000 * PAGE);
+    let pager = Pager::builder().max(pages(16_384)).patience(Duration::from_millis(200)).build().unwrap();
+    let view = pager.open(&path).unwrap();
+    std::thread::scope(|scope| {
+        let (send, held) = std::sync::mpsc::channel();
+        let (release, over) = std::sync::mpsc::channel::<()>();
+        let holder = view.clone();
+        scope.spawn(move || {
+            let guards: Vec<_> = (0..17_000).map_while(|page| holder.read(page).ok()).collect();
+            send.send(guards.len()).unwrap();
+            let _ = over.recv();
+        });
+        assert!(held.recv().unwrap() > 16_000);
+        let before = pager.stat().memory.events.pgscan;
+        let error = view.read(16_999).map(drop).unwrap_err();
+        assert!(matches!(error, Error::OutOfBudget { .. }), "{error}");
+        assert!(error.to_string().contains("hold fewer pages"), "{error}");
+        let scanned = pager.stat().memory.events.pgscan - before;
+        assert!(scanned < 10 * 16_384, "{scanned} pages were looked at in vain");
+        drop(release);
+    });
+    drop(view.read(16_999).unwrap());
+    pager.validate().unwrap();
+}
+
+#[test]
+fn background_reclaim_keeps_a_part_of_the_budget_free_that_there_is_now() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 1024 * PAGE);
+    let pager = Pager::builder().max(pages(65_536)).build().unwrap();
+    let view = pager.open(&path).unwrap();
+    let rests = |what: &str, budget: u64| {
+        for page in 0..budget {
+            drop(view.read(page).unwrap());
+        }
+        // What is evicted from now on, nobody asked for.
+        std::thread::sleep(Duration::from_millis(100));
+        let resident = pager.stat().memory.file;
+        assert!(resident >= budget - 64, "{what}: {resident} of {budget} pages are left");
+    };
+    assert!(pager.root().set_max(pages(256)).unwrap());
+    rests("max", 256);
+    assert!(pager.root().set_max(pages(65_536)).unwrap());
+    let reserved = pager.root().reserve(pages(65_536 - 200)).unwrap();
+    rests("reservation", 200);
+    drop(reserved);
+}
+
+#[test]
+fn a_budget_that_is_no_multiple_of_a_system_page_is_counted_in_its_own_pages() {
+    for page in [512, 1024, 2048, 4096] {
+        let pager = Pager::builder().base_page(page).max("1000000".parse().unwrap()).build().unwrap();
+        pager.validate().unwrap();
+        assert_eq!(pager.stat().budget_bytes, 1_000_000 / page as u64 * page as u64);
+    }
 }

@@ -379,7 +379,11 @@ fn a_pager_that_is_closed_says_what_it_could_not_write() {
         drop(view);
         let error = pager.close().unwrap_err();
         assert_eq!((error.files.len(), error.files[0].pages), (1, 2));
-        assert!(error.to_string().contains("2 pages are lost"), "{error}");
+        assert!(
+            error.to_string().contains("2 pages could not be written")
+                && !error.to_string().contains("stay in memory"),
+            "{error}"
+        );
         assert_eq!(version(&path, 1), 1);
     }
 }
@@ -460,4 +464,33 @@ fn a_tenant_of_one_page_goes_on_writing() {
         assert!(device.writes.load(SeqCst) >= 64);
         pages_of(&view, 0..64, 0);
     }
+}
+
+/// For ever, so that an error can only come because waiting is known to be in vain.
+#[test]
+fn a_full_disk_is_named_to_the_writer_that_finds_no_room() {
+    let dir = Dir::new();
+    let device = Arc::<Device>::default();
+    device.writes_fail.store(ENOSPC, SeqCst);
+    let inject: Arc<dyn Inject> = device.clone();
+    let pager =
+        Pager::builder().max("2M".parse().unwrap()).patience(Duration::MAX).inject(inject).build().unwrap();
+    let full = dir.path().join("full");
+    let view = OpenOptions::new().create(16 << 20).open(&pager, &full).unwrap();
+    let error =
+        (0..16).find_map(|mib| view.write_at(mib << 20, &[7; 1 << 20]).err()).expect("there is no room");
+    let Error::OutOfBudget { report } = &error else { panic!("{error}") };
+    let unwritable = report.unwritable.as_ref().expect("the file is named");
+    assert_eq!((unwritable.source.raw_os_error(), &*unwritable.path), (Some(ENOSPC), &full));
+    let text = error.to_string();
+    assert!(text.contains("make room on the file system") && !text.contains("raise its max"), "{text}");
+    // Room on the disk is room in the budget.
+    device.writes_fail.store(0, SeqCst);
+    for mib in 0..16 {
+        view.write_at(mib << 20, &[8; 1 << 20]).unwrap();
+    }
+    // It is told of the incident, once.
+    drop(view.flush());
+    view.flush().unwrap();
+    pager.validate().unwrap();
 }

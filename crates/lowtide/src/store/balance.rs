@@ -15,7 +15,8 @@
 //! above the limit ([`Dirtier::room`]: 32 pages when it begins, then the fewer the less room there is), or one large folio.
 //!
 //! **A device that takes nothing.** At the limit a thread looks again after each pause, but not for longer than the pager's patience. Then it goes on, and does not wait at the limit
-//! again before something has been written. So writes to a dead device pause once, and fail with `OutOfBudget` when the budget is full.
+//! again before something has been written; nor does it for a file that cannot be written, try after try. So writes to a dead device pause once, and fail
+//! with `OutOfBudget` when the budget is full.
 //!
 //! Source: `docs/kernel/fault-and-writeback.md` B4, B5.
 
@@ -122,7 +123,7 @@ impl Pool {
             if !balance.again || self.closing.load(Relaxed) {
                 return;
             }
-            if deadline.has_passed() {
+            if deadline.has_passed() || sync::lock(&space.ledger).hopeless().is_some() {
                 let written = self.io.write_bytes.load(Relaxed);
                 self.mine(|mine| mine.gave_up = Some(written));
                 return;

@@ -60,8 +60,6 @@ struct Batch<'a, 'b> {
     space: &'a Space,
     /// In page order, without gaps.
     parts: Vec<Part<'b>>,
-    /// Room for a look at the slots of readers.
-    slots: hazard::Slots,
     /// This thread has to answer for the pages that it made dirty.
     must_answer: bool,
 }
@@ -77,8 +75,7 @@ impl Pool {
             .peekable();
         let capacity = (bytes.len() >> self.page_shift).min(BATCH.max(folio) as usize) + 2;
         let parts = Vec::with_capacity(capacity);
-        let mut batch =
-            Batch { pool: self, space, parts, slots: hazard::Slots::default(), must_answer: false };
+        let mut batch = Batch { pool: self, space, parts, must_answer: false };
         while let Some(first) = cut.peek().map(|part| part.page) {
             batch.parts.clear();
             // Batches end where large folios do.

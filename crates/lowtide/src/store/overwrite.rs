@@ -6,7 +6,7 @@
 use super::{Batch, copy};
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::hazard;
+use crate::hazard::{self, Slots};
 use crate::pipeline::pipelines;
 use crate::pool::Pool;
 use crate::space::Space;
@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// Looks at the slots before the writer begins to sleep between them.
 const SPINS: u32 = 64;
+/// Pause between two looks after that.
+const LOOK_PAUSE: Duration = Duration::from_micros(50);
 
 impl Batch<'_, '_> {
     /// Stores to all pages that are resident and that nobody reads at this moment.
@@ -30,11 +32,11 @@ impl Batch<'_, '_> {
         if locked.is_empty() {
             return;
         }
-        hazard::scan(&mut self.slots);
+        let slots = hazard::scan_shared();
         locked.retain(|&(index, taken)| {
             let page = self.parts[index].page;
             let entry = space.table.entry(page);
-            let read = self.slots.hold(&(entry.address()..=entry.address()));
+            let read = slots.hold(&(entry.address()..=entry.address()));
             if read {
                 // Its turn comes when this thread owns nothing else.
                 pool.unlock(space, page, entry, taken);
@@ -52,7 +54,7 @@ impl Batch<'_, '_> {
         let (pool, space) = (self.pool, self.space);
         let page = self.parts[index].page;
         let Ok(taken) = entry.try_lock_for_store() else { return Ok(()) };
-        if !pool.outwait_readers(entry, &mut self.slots) {
+        if !pool.outwait_readers(entry) {
             pool.unlock(space, page, entry, taken);
             return Err(pool.held(space, page));
         }
@@ -117,15 +119,21 @@ impl Pool {
 
     /// Waits until no slot is on a page that is locked. Returns whether that came to be within the pool's patience, or
     /// in a moment inside a callback of `get_many`.
-    pub(crate) fn outwait_readers(&self, entry: &Entry, slots: &mut hazard::Slots) -> bool {
-        let mut deadline = None;
+    pub(crate) fn outwait_readers(&self, entry: &Entry) -> bool {
+        let address = entry.address()..=entry.address();
+        let slots = hazard::scan_shared();
+        if !slots.hold(&address) {
+            return true;
+        }
+        // One barrier is enough: it fixed who has the page, and only they can hold it again while the entry is locked.
+        let (mut slots, mut deadline) = (Slots::clone(&slots), None);
         for tries in 0_u32.. {
-            hazard::scan(slots);
-            if !slots.hold(&(entry.address()..=entry.address())) {
-                return true;
-            }
             if hazard::is_refused() {
                 break;
+            }
+            hazard::look(&mut slots);
+            if !slots.hold(&address) {
+                return true;
             }
             if tries < SPINS {
                 std::thread::yield_now();
@@ -139,7 +147,7 @@ impl Pool {
             if deadline.has_passed() {
                 break;
             }
-            std::thread::sleep(Duration::from_micros(50));
+            std::thread::sleep(LOOK_PAUSE);
         }
         false
     }

@@ -144,7 +144,7 @@ impl Tenant {
         let pages = pages(max, pool.page_shift);
         let mut state = self.lock()?;
         let set = state.engine.set_max(self.id, pages);
-        set.map_err(|e| TenantError::from_config(e, pool.page_shift, pool.arena_bytes() as u64))?;
+        set.map_err(|e| TenantError::from_config(e, pool.page_shift, pool.budget_bytes()))?;
         self.bring_down(state, Ceiling::Max, pages)
     }
 
@@ -175,7 +175,7 @@ impl Tenant {
                     break;
                 }
                 retries -= 1;
-                state = pool.await_room(state, self.id);
+                state = pool.await_room(state, self.id, MAX_RECLAIM_RETRIES - retries - 1);
             }
             if deadline.has_passed() {
                 break;

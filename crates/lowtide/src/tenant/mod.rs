@@ -36,7 +36,7 @@ pub(crate) use export::Exporter;
 pub use files::TenantFile;
 pub(crate) use names::Names;
 pub use policy::{OnStall, PolicyError as TenantPolicyError};
-pub use report::{Consumer, OomReport};
+pub use report::{Consumer, OomReport, Unwritable};
 pub use reserve::Reservation;
 pub(crate) use reserve::Reservations;
 

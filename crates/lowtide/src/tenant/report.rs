@@ -1,11 +1,15 @@
 //! The report of an operation that found no room: what the kernel's log says when a group is out of memory, and what somebody who has to
 //! decide wants to know besides. Source: `docs/kernel/memcg.md` §11.
 
+use crate::charge::Full;
+use crate::error::advice;
 use crate::pool::State;
 use crate::tenant::TenantLimits;
 use lowtide_core::{MemcgId, MemoryStat};
 use std::cmp::Reverse;
-use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::{fmt, io};
 
 /// Consumers that a report lists at most.
 const TOP: usize = 10;
@@ -43,7 +47,30 @@ pub struct OomReport {
     pub consumers: Vec<Consumer>,
     /// How many there are.
     pub consumers_total: usize,
+    /// Bytes of pages that guards of the thread hold whose operation failed: it waits for itself.
+    pub held_here_bytes: u64,
+    /// A file whose pages take room because they cannot be written.
+    pub unwritable: Option<Unwritable>,
 }
+
+/// A file whose dirty pages cannot be written, in an [`OomReport`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Unwritable {
+    /// The file.
+    pub path: Arc<PathBuf>,
+    /// What the device or the file system said last.
+    pub source: Arc<io::Error>,
+}
+
+impl PartialEq for Unwritable {
+    /// Whether it is the same file with the same kind of error.
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path && self.source.kind() == other.source.kind()
+    }
+}
+
+impl Eq for Unwritable {}
 
 /// A tenant in an [`OomReport`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -61,7 +88,9 @@ pub struct Consumer {
 
 impl OomReport {
     /// Looks at a group that is full. Cost: O(groups below).
-    pub(crate) fn new(state: &State, full: MemcgId, payer: MemcgId, pages: u64, page_shift: u32) -> Self {
+    pub(crate) fn new(state: &State, full: Full, pages: u64, page_shift: u32) -> Self {
+        let (unwritable, held_here) = (state.unwritable(full.over), state.held_here(full.over));
+        let Full { over: full, payer } = full;
         let State { engine, names, .. } = state;
         let bytes = |pages: u64| if pages == u64::MAX { pages } else { pages << page_shift };
         let mut below = vec![full];
@@ -99,6 +128,8 @@ impl OomReport {
             stat: engine.stat(full),
             consumers: sizes.into_iter().take(TOP).filter(|(pages, _)| *pages > 0).map(consumer).collect(),
             consumers_total: below.len(),
+            held_here_bytes: bytes(held_here),
+            unwritable: unwritable.map(|(path, failure)| Unwritable { path, source: failure.source }),
         }
     }
 
@@ -112,12 +143,26 @@ impl OomReport {
     #[must_use]
     pub fn summary(&self) -> String {
         let reserved = self.stat.reserved * self.stat.page_bytes;
+        let budget =
+            format!("the budget of {} bytes of tenant {:?} is used up by", self.limit_bytes, self.tenant);
+        let resident = (self.stat.file + self.stat.anon) * self.stat.page_bytes;
+        if self.held_here_bytes > 0 && self.held_here_bytes >= resident {
+            return format!(
+                "{budget} pages that guards of this very thread hold ({} bytes, {reserved} reserved): drop some of them first",
+                self.held_here_bytes
+            );
+        }
+        let dirty = self.dirty_bytes();
+        if let Some(Unwritable { path, source }) = &self.unwritable {
+            return format!(
+                "{budget} pages that cannot be written ({dirty} bytes are dirty, {reserved} reserved): {}: {source}{}",
+                path.display(),
+                advice(source)
+            );
+        }
         format!(
-            "the budget of {} bytes of tenant {:?} is used up by pages that cannot be evicted now ({} bytes are dirty, {reserved} reserved): \
-             hold fewer pages at once, or raise its max",
-            self.limit_bytes,
-            self.tenant,
-            self.dirty_bytes()
+            "{budget} pages that cannot be evicted now ({dirty} bytes are dirty, {reserved} reserved): \
+             hold fewer pages at once, or raise its max"
         )
     }
 }

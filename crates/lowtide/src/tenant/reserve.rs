@@ -4,12 +4,11 @@
 //! group above its limit. No frames are taken: those that the budget no longer allows stay free. Once the tenant is removed, its parent pays.
 
 use super::{Tenant, TenantError};
-use crate::charge::Payer;
+use crate::charge::{Full, Payer};
 use crate::error::Error;
 use crate::pager::Pager;
-use crate::tenant::OomReport;
+use crate::pool::out_of_budget;
 use lowtide_core::{MemcgId, Size, Task};
-use std::sync::Arc;
 
 /// Pages charged at a time: few enough that any progress of reclaim is worth another try.
 const PIECE: u64 = 8;
@@ -19,6 +18,8 @@ const PIECE: u64 = 8;
 pub(crate) struct Reservations {
     places: Vec<Option<Place>>,
     free: Vec<usize>,
+    /// Pages of all reservations.
+    pages: u64,
 }
 
 #[derive(Debug)]
@@ -53,6 +54,18 @@ impl Reservations {
 
     pub(crate) fn group(&self, index: usize) -> Option<MemcgId> {
         self.places[index].as_ref().map(|place| place.group)
+    }
+
+    /// Pages of all reservations together.
+    pub(crate) const fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// Sets how many pages a reservation has.
+    fn set_pages(&mut self, index: usize, pages: u64) {
+        let place = self.place(index);
+        let had = std::mem::replace(&mut place.pages, pages);
+        self.pages = self.pages - had + pages;
     }
 
     /// A group is gone: its heir pays from now on. Cost: O(reservations).
@@ -127,9 +140,8 @@ impl Reservation {
         // What cannot fit even into an empty budget evicts nothing.
         let mut levels = std::iter::successors(Some(group), |&at| state.engine.parent(at));
         if let Some(over) = levels.find(|&at| needed > state.engine.max(at)) {
-            state.engine.count_oom(over);
-            let report = OomReport::new(&state, over, group, needed - had, pool.page_shift);
-            return Err(Error::OutOfBudget { report: Arc::new(report) });
+            let full = Full { over, payer: group };
+            return Err(out_of_budget(&mut state, full, needed - had, pool.page_shift));
         }
         let mut pages = had;
         while pages < needed {
@@ -139,20 +151,19 @@ impl Reservation {
             match charged {
                 Ok(group) => state.engine.reserve(group, piece),
                 Err(full) => {
-                    state.engine.count_oom(full.over);
-                    let report =
-                        OomReport::new(&state, full.over, full.payer, needed - pages, pool.page_shift);
+                    let error = out_of_budget(&mut state, full, needed - pages, pool.page_shift);
                     give_back(&mut state, self.index, pages - had);
-                    pool.freed.notify_all();
-                    return Err(Error::OutOfBudget { report: Arc::new(report) });
+                    drop(state);
+                    pool.freed.ring();
+                    return Err(error);
                 }
             }
             pages += piece;
-            state.reservations.place(self.index).pages = pages;
+            state.reservations.set_pages(self.index, pages);
         }
         self.bytes = total;
-        if state.engine.margin(MemcgId::ROOT) < pool.watermarks.low {
-            pool.kswapd.notify_one();
+        if state.engine.margin(MemcgId::ROOT) < pool.watermarks(&state).low {
+            pool.kswapd.ring();
         }
         drop(state);
         if pool.owes() { pool.settle_high() } else { Ok(()) }
@@ -166,14 +177,14 @@ impl Reservation {
         let mut state = pool.lock();
         let pages = state.reservations.place(self.index).pages;
         give_back(&mut state, self.index, pages.saturating_sub(keep));
-        pool.freed.notify_all();
+        drop(state);
+        pool.freed.ring();
     }
 }
 
 fn give_back(state: &mut crate::pool::State, index: usize, pages: u64) {
-    let place = state.reservations.place(index);
-    place.pages -= pages;
-    let group = place.group;
+    let &mut Place { group, pages: had } = state.reservations.place(index);
+    state.reservations.set_pages(index, had - pages);
     state.engine.release_reserved(group, pages);
 }
 

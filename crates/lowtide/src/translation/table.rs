@@ -94,6 +94,13 @@ impl Table {
         self.slice(page..page.checked_add(1)?).first()
     }
 
+    /// The translation that is at an address, as hazard slots name it; `None` if it is of another table.
+    #[cfg(not(loom))]
+    pub(crate) fn at_address(&self, address: usize) -> Option<&Entry> {
+        let bytes = address.checked_sub(self.base().addr())?;
+        self.get((bytes / size_of::<Entry>()) as u64)
+    }
+
     /// The address of the first translation; the others follow. It stays what it is while the table lives.
     pub(crate) fn base(&self) -> *const Entry {
         self.entries.base()

@@ -214,7 +214,7 @@ impl Pool {
             state.engine.end_writeback(f.folio, written, Task::DESCRIPTOR);
         }
         drop(state);
-        self.freed.notify_all();
+        self.freed.ring();
     }
 
     /// Makes a page and its folio dirty, if it is in memory. Returns whether it is.

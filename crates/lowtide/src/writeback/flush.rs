@@ -13,7 +13,6 @@ use crate::translation::{Entry, State as EntryState, Taken};
 use lowtide_core::Flags;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -76,7 +75,6 @@ impl Pool {
         wanted: &Range<u64>,
         deadline: Deadline,
     ) -> Result<Discarded, Error> {
-        let mut slots = hazard::Slots::default();
         let entry = space.table.entry(page);
         loop {
             let state = self.lock();
@@ -107,7 +105,7 @@ impl Pool {
                 return Err(Error::HeldHere { path: space.path(), page });
             }
             if folio.flags().contains(Flags::WRITEBACK) {
-                drop(self.freed.wait_timeout(state, PAUSE).unwrap_or_else(PoisonError::into_inner));
+                drop(self.freed.wait(state, PAUSE));
                 if deadline.has_passed() {
                     self.fault_sites.mark(FaultSite::DeadlinePassed);
                     let seconds = self.io_deadline.as_secs_f64();
@@ -130,7 +128,7 @@ impl Pool {
                 std::thread::yield_now();
                 continue;
             }
-            if let Some(held) = entries.iter().position(|e| !self.outwait_readers(e, &mut slots)) {
+            if let Some(held) = entries.iter().position(|e| !self.outwait_readers(e)) {
                 give_back();
                 return Err(self.held(space, of_folio.start + held as u64));
             }
@@ -154,7 +152,7 @@ impl Pool {
             }
             state.frames.free(id.0, folio.order());
             drop(state);
-            self.freed.notify_all();
+            self.freed.ring();
             let dirty = taken.iter().filter(|t| t.dirty).count() as u64;
             return Ok(Discarded::Gone { end: of_folio.end, dirty });
         }

@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 
 /// First pause after a failure, and the longest.
 const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+/// Rounds in a row without a page written after which a file counts as one that cannot be written.
+const HOPELESS_ROUNDS: u32 = 3;
 /// Failed requests in a row after which runs are not cut any more: the device takes nothing.
 const HOPELESS: u32 = 16;
 
@@ -42,6 +44,10 @@ pub(crate) struct Ledger {
     incidents: Incidents,
     retry: Option<Retry>,
     failures_in_a_row: u32,
+    /// Rounds in a row that have failed, with nothing written in between.
+    rounds_failed: u32,
+    /// Rounds that have ever failed.
+    all_rounds_failed: u64,
     /// Since when something has been dirty, as far as was noticed; the engine's time.
     pub(super) dirty_since: Option<u64>,
     /// Page up to which background write-back came.
@@ -82,6 +88,7 @@ impl Ledger {
     pub(super) fn written(&mut self, pages: Range<u64>) {
         self.unsynced.insert(pages.clone());
         self.failures_in_a_row = 0;
+        self.rounds_failed = 0;
         if !self.suspect.is_empty() {
             self.suspect.remove(pages.clone());
         }
@@ -165,6 +172,18 @@ impl Ledger {
         durable && self.failed_pages() == 0 && !self.sync_failed
     }
 
+    /// The failure, if the file was tried several times in a row and nothing of it could be written: a thread that waits for room need not wait
+    /// for this file.
+    pub(crate) fn hopeless(&self) -> Option<Failure> {
+        let failing = self.incidents.under_way && self.rounds_failed >= HOPELESS_ROUNDS;
+        self.incidents.last.clone().filter(|_| failing)
+    }
+
+    /// How often a round of writes or a sync has failed so far.
+    pub(crate) const fn failed_rounds(&self) -> u64 {
+        self.all_rounds_failed
+    }
+
     /// When the file may be tried again, if something has failed.
     pub(super) fn retry_at(&self) -> Option<Instant> {
         self.retry.map(|retry| retry.at)
@@ -184,6 +203,8 @@ impl Ledger {
             let (first, longest) = RETRY_PAUSES;
             let pause = self.retry.map_or(first, |retry| (retry.pause * 2).min(longest));
             self.retry = Some(Retry { at: now + pause, pause });
+            self.rounds_failed += 1;
+            self.all_rounds_failed += 1;
         }
         let incidents = &mut self.incidents;
         if !incidents.under_way {
@@ -201,7 +222,7 @@ impl Ledger {
         if self.failed_pages() == 0 && !self.sync_failed {
             self.incidents.under_way = false;
             self.retry = None;
-            self.failures_in_a_row = 0;
+            (self.failures_in_a_row, self.rounds_failed) = (0, 0);
         }
     }
 

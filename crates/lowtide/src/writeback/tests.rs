@@ -41,7 +41,7 @@ impl World {
     /// What must not be: a dirty page in a clean folio.
     fn forget_that_the_folio_is_dirty(&self) {
         let mut state = self.pool.lock();
-        let frames = 0..(self.pool.arena_bytes() / PAGE) as u32;
+        let frames = 0..self.pool.frames;
         let folio = frames.map(FolioId).find(|id| state.engine.folio(*id).is_some()).unwrap();
         assert!(state.engine.start_writeback(folio));
         state.engine.end_writeback(folio, true, Task::DESCRIPTOR);
