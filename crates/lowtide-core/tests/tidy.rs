@@ -48,7 +48,10 @@ fn pages(line: &str) -> Vec<(&str, &str)> {
                 .rfind(|c| !part(c))
                 .map_or(0, |at| at + line[at..].chars().next().map_or(1, char::len_utf8));
             let name = &line[start..end];
-            (name.len() > 3 && !name.contains("://")).then_some((name, &line[end..]))
+            let rest = &line[end..];
+            // What a link shows may be short; what it leads to is checked.
+            let shown = rest.trim_start_matches('`').starts_with("](");
+            (name.len() > 3 && !shown && !name.contains("://")).then_some((name, rest))
         })
         .collect()
 }
