@@ -13,7 +13,7 @@
 //! # Ok::<(), lowtide_core::PolicyError>(())
 //! ```
 //!
-//! Each switch is read in one place only, named in its documentation.
+//! Each switch is read in one place only, named beside it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,26 +28,33 @@ bitflags::bitflags! {
         const S2 = 1 << 2;
         /// The batch cap moves from the scanner to its callers. No effect on behaviour.
         const S3 = 1 << 3;
-        /// The scan budget is fixed once per lruvec and always shifted by the priority; aging is decided apart from
-        /// it. Read in `reclaim/mglru_loop.rs` (`turn`).
+        /// The scan budget is fixed once per lruvec and always shifted by the priority; aging is
+        /// decided apart from it.
+        // Read in `reclaim/mglru_loop.rs` (`turn`).
         const S4 = 1 << 4;
         /// The scanner returns exactly what it scanned, and empty generations are retired before
-        /// and after it. Read in `reclaim/evict.rs` (`isolate`).
+        /// and after it.
+        // Read in `reclaim/evict.rs` (`isolate`).
         const S5 = 1 << 5;
-        /// The other type is tried only if nothing was scanned. Read in `reclaim/evict.rs` (`next_type`).
+        /// The other type is tried only if nothing was scanned.
+        // Read in `reclaim/evict.rs` (`next_type`).
         const S6 = 1 << 6;
-        /// A batch scans at most 64 folios instead of 4096. Read in `reclaim/mglru_loop.rs` (`batch_cap`).
+        /// A batch scans at most 64 folios instead of 4096.
+        // Read in `reclaim/mglru_loop.rs` (`batch_cap`).
         const S7 = 1 << 7;
-        /// Aging, successful or not, no longer ends the loop. Read in `reclaim/mglru_loop.rs` (`aged`).
+        /// Aging, successful or not, no longer ends the loop.
+        // Read in `reclaim/mglru_loop.rs` (`aged`).
         const S8 = 1 << 8;
-        /// Folios that need swap are isolated even where swap may not be used. Read in
-        /// `lruvec/scan.rs` (`sort`).
+        /// Folios that need swap are isolated even where swap may not be used.
+        // Read in `lruvec/scan.rs` (`sort`).
         const S9 = 1 << 9;
-        /// Dirty folios and those under writeback are isolated and activated by the common
-        /// shrinker instead of being sorted away. Read in `lruvec/scan.rs` (`sort`, `isolate`).
+        /// Dirty folios and those under writeback are isolated and activated by the common shrinker
+        /// instead of being sorted away.
+        // Read in `lruvec/scan.rs` (`sort`, `isolate`).
         const S10 = 1 << 10;
-        /// Flushers are woken after each batch that is all dirty, not at the end of a pass that took no
-        /// clean page. Read in `reclaim/throttle.rs`.
+        /// Flushers are woken after each batch that is all dirty, not at the end of a pass that
+        /// took no clean page.
+        // Read in `reclaim/throttle.rs`.
         const S11 = 1 << 11;
         /// A dead argument goes. No effect on behaviour.
         const S12 = 1 << 12;
@@ -55,30 +62,35 @@ bitflags::bitflags! {
         const S13 = 1 << 13;
         /// A dead counter goes. No effect on behaviour.
         const S14 = 1 << 14;
-        /// Writeback statistics of a pass are kept, so that congestion can throttle. Read in
-        /// `reclaim/throttle.rs`.
+        /// Writeback statistics of a pass are kept, so that congestion can throttle.
+        // Read in `reclaim/throttle.rs`.
         const S15 = 1 << 15;
         /// \[7.2x\] New and referenced folios are placed one generation older when they come in
-        /// through a fault, one younger when they come in referenced. Read in `lruvec/generation.rs` (`depth`, `before_insertion`).
+        /// through a fault, one younger when they come in referenced.
+        // Read in `lruvec/generation.rs` (`depth`, `before_insertion`).
         const PLACEMENT = 1 << 16;
         /// \[7.2x\] The second sighting by the evictor promotes without entering the workingset.
-        /// Read in `lruvec/access.rs` (`set_refs`).
+        // Read in `lruvec/access.rs` (`set_refs`).
         const PROMOTION = 1 << 17;
-        /// \[7.2x\] `workingset_activate` counts refaults of the workingset only. Read in
-        /// `lruvec/workingset.rs`.
+        /// \[7.2x\] `workingset_activate` counts refaults of the workingset only.
+        // Read in `lruvec/workingset.rs`.
         const ACTIVATE = 1 << 18;
         /// \[7.2x\] Unevictable folios are isolated and culled at put-back, not by the scanner.
-        /// Read in `lruvec/scan.rs` (`sort`).
+        // Read in `lruvec/scan.rs` (`sort`).
         const UNEVICTABLE = 1 << 19;
-        /// \[7.3\] Executable mappings are promoted at first sight. Read in `lruvec/access.rs`.
+        /// \[7.3\] Executable mappings are promoted at first sight.
+        // Read in `lruvec/access.rs`.
         const EXEC = 1 << 20;
-        /// \[7.3\] A look-around hit counts all pages of its folio. Read in `lruvec/access.rs` (`look_around`).
+        /// \[7.3\] A look-around hit counts all pages of its folio.
+        // Read in `lruvec/access.rs` (`look_around`).
         const WINDOW = 1 << 21;
-        /// \[7.3\] The cost model of the classical lists pulls counters instead of being told events.
-        /// Read in `lruvec/cost.rs`.
+        /// \[7.3\] The cost model of the classical lists pulls counters instead of being told
+        /// events.
+        // Read in `lruvec/cost.rs`.
         const COST = 1 << 22;
-        /// \[7.3\] Swappiness 201 is honoured before anything else, and finds nothing when there is no
-        /// swap. Read in `lruvec/swappiness.rs`.
+        /// \[7.3\] Swappiness 201 is honoured before anything else, and finds nothing when there is
+        /// no swap.
+        // Read in `lruvec/swappiness.rs`.
         const ANONONLY = 1 << 23;
     }
 }
