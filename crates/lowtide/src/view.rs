@@ -380,7 +380,7 @@ impl View {
     /// # Errors
     /// [`Error::Write`] if something could not be written, or if the file was in trouble since this handle last asked, even if all is well by now: each
     /// handle is told of each incident once. Pages that could not be written stay dirty and are tried again, by the next flush at once. [`Error::Timeout`] after
-    /// [`Builder::io_deadline`](crate::Builder::io_deadline). [`Error::Removed`] if the file has no name any more.
+    /// [`Builder::io_deadline`](crate::Builder::io_deadline).
     pub fn flush(&self) -> Result<(), Error> {
         self.flush_pages(0..u64::MAX)
     }
