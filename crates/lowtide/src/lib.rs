@@ -34,8 +34,14 @@
 //! | the last [`View`] of a file is dropped | there | written and synced before drop returns; if the device fails or takes longer than the deadline, they stay in memory and are tried again until the pager goes |
 //! | [`Pager::close`], or the last pager and view dropped | there | written and synced, or named by the error (dropped: by the log) and lost |
 //! | a panic in the caller's closure that unwinds | there | as after the drops that it leads to; the pages are whole |
-//! | a panic that aborts, SIGTERM without a handler, SIGKILL, `exit` without drops | there | written some seconds ago: in the device's or the kernel's hands, and safe unless power fails; others: lost |
-//! | power is cut | there | each sector is as it was or as it was stored, in any mixture |
+//! | a panic that aborts, SIGTERM without a handler, SIGKILL, `exit` without drops | there | written some seconds ago: in the device's or the kernel's hands, and safe unless power fails; others: lost; of pages that were being written: any mixture |
+//! | power is cut | there, but see below | any mixture |
+//!
+//! **Any mixture** means: each byte of a page that was being written at that moment, or since the last flush, is as it was in some version of the page
+//! since then, and nothing is said about which bytes are of which version. A store may change a page while the device
+//! reads it, so even a sector may be a part of one version and a part of another; where stores wait for that
+//! ([`OpenOptions::stable_writes`]) each sector is of one version. Bytes that were flushed and not stored to since are in all versions, so they are there. Bytes that were flushed
+//! and have been stored to since are as they were flushed, or as they were stored later.
 //!
 //! lowtide installs no signal handler. A program that wants its data after SIGTERM handles the signal and drops its pagers.
 //!
@@ -63,7 +69,7 @@
 //! | `faults` | a disk that fails, hangs and loses power, for tests |
 //! | `fault_sites` | what was done about failing devices, counted |
 //! | `background` | the threads that reclaim, flush and read ahead |
-//! | `frames`, `space`, `backing`, `io`, `sync` | frame allocator; open files, their descriptors; I/O engines; atomics |
+//! | `frames`, `space`, `backing`, `stable`, `io`, `sync` | frame allocator; open files, their descriptors, which need pages that stand still; I/O engines; atomics |
 #![deny(unsafe_code)]
 
 mod background;
@@ -97,6 +103,7 @@ mod pool;
 mod reclaim;
 mod rounds;
 mod space;
+mod stable;
 mod stat;
 mod store;
 mod sync;

@@ -48,6 +48,7 @@ pub struct OpenOptions {
     lock: bool,
     sync: bool,
     growth: Size,
+    stable: Option<bool>,
 }
 
 /// How far a file may grow beyond its size when it is opened.
@@ -55,7 +56,16 @@ const GROWTH: Size = Size::new(1 << 40);
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { write: false, create: None, order: 0, tenant: None, lock: true, sync: false, growth: GROWTH }
+        Self {
+            write: false,
+            create: None,
+            order: 0,
+            tenant: None,
+            lock: true,
+            sync: false,
+            growth: GROWTH,
+            stable: None,
+        }
     }
 }
 
@@ -125,6 +135,18 @@ impl OpenOptions {
         self
     }
 
+    /// Whether a store to a page that is being written to the file waits until the write has ended, so that the
+    /// device reads bytes that stand still. Default: where the file system keeps checksums of its data (btrfs, ZFS, bcachefs) or the
+    /// device's queue says that it needs it (`stable_writes`). Elsewhere it costs such stores the time of a write, and
+    /// what it brings is that a sector that was being written when power failed is of one version.
+    ///
+    /// The first open for writing decides for the file; [`Pager::report`] says what was decided, and why.
+    #[must_use]
+    pub fn stable_writes(mut self, stable: bool) -> Self {
+        self.stable = Some(stable);
+        self
+    }
+
     /// Opens the file.
     ///
     /// # Errors
@@ -165,6 +187,7 @@ impl OpenOptions {
             pool.extend_to(&space, bytes).map_err(grow)?;
         }
         if space.is_writable() {
+            space.decide_stable(self.stable);
             pool.attach_device(&space)?;
         }
         Ok(View::new(open, self.write, self.sync))

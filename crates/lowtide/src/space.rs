@@ -55,6 +55,8 @@ pub(crate) struct Space {
     closed: AtomicBool,
     /// The file's name may not be durable.
     name_is_new: AtomicBool,
+    /// Why pages stand still while they are written, if they do. Set when it becomes writable.
+    stable: OnceLock<Option<String>>,
 }
 
 impl Space {
@@ -93,6 +95,7 @@ impl Space {
             handles: AtomicU32::new(1),
             closed: AtomicBool::new(false),
             name_is_new: AtomicBool::new(false),
+            stable: OnceLock::new(),
         })
     }
 
@@ -282,9 +285,27 @@ impl Space {
         self.backing.buffered().as_raw_fd()
     }
 
-    /// One line for people: how the file is read.
-    pub(crate) fn describe_io(&self) -> &str {
-        self.backing.why()
+    /// Decides whether pages stand still while they are written, as asked for or as the file needs it. The first to
+    /// decide does so for good.
+    pub(crate) fn decide_stable(&self, wanted: Option<bool>) {
+        self.stable.get_or_init(|| match wanted {
+            Some(wanted) => wanted.then(|| "as asked for".to_owned()),
+            None => crate::stable::needed_by(self.backing.buffered(), self.backing.key().device),
+        });
+    }
+
+    /// Whether pages stand still while they are written (`stable.rs`).
+    pub(crate) fn is_stable(&self) -> bool {
+        matches!(self.stable.get(), Some(Some(_)))
+    }
+
+    /// One line for people: how the file is read and written.
+    pub(crate) fn describe_io(&self) -> String {
+        let how = self.backing.why();
+        match self.stable.get() {
+            Some(Some(why)) => format!("{how}; stores wait for pages that are being written ({why})"),
+            _ => how.to_owned(),
+        }
     }
 }
 

@@ -6,18 +6,22 @@
 use super::{Batch, copy};
 use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::fault_sites::FaultSite;
 use crate::hazard::{self, Slots};
 use crate::pipeline::pipelines;
-use crate::pool::Pool;
+use crate::pool::{Pool, State};
+use crate::reclaim::folio_of;
 use crate::space::Space;
-use crate::translation::{Entry, Taken};
-use lowtide_core::{Folio, FolioId};
+use crate::translation::{Entry, State as EntryState, Taken};
+use lowtide_core::{Flags, Folio, FolioId};
 use std::time::Duration;
 
 /// Looks at the slots before the writer begins to sleep between them.
 const SPINS: u32 = 64;
 /// Pause between two looks after that.
 const LOOK_PAUSE: Duration = Duration::from_micros(50);
+/// Time between two looks at a page that is being written.
+const PAUSE: Duration = Duration::from_millis(1);
 
 impl Batch<'_, '_> {
     /// Stores to all pages that are resident and that nobody reads at this moment.
@@ -43,13 +47,25 @@ impl Batch<'_, '_> {
             }
             !read
         });
+        if space.is_stable() {
+            let state = pool.lock();
+            locked.retain(|&(index, taken)| {
+                let page = self.parts[index].page;
+                let written = is_written(&state, space, page, taken.frame);
+                if written {
+                    pool.unlock(space, page, space.table.entry(page), taken);
+                }
+                !written
+            });
+        }
         self.overwrite_locked(&locked);
     }
 
-    /// Stores to one page, if it is resident when it is locked: waits for those who read it.
+    /// Stores to one page, if it is resident when it is locked: waits for those who read it, and, where pages stand
+    /// still while they are written, for its write.
     ///
     /// # Errors
-    /// [`Error::HeldElsewhere`], [`Error::NoBarrier`], [`Error::Nested`]
+    /// [`Error::HeldElsewhere`], [`Error::NoBarrier`], [`Error::Nested`], [`Error::Timeout`]
     pub(super) fn overwrite_alone(&mut self, index: usize, entry: &Entry) -> Result<(), Error> {
         let (pool, space) = (self.pool, self.space);
         let page = self.parts[index].page;
@@ -57,6 +73,11 @@ impl Batch<'_, '_> {
         if !pool.outwait_readers(entry) {
             pool.unlock(space, page, entry, taken);
             return Err(pool.held(space, page));
+        }
+        if space.is_stable() && is_written(&pool.lock(), space, page, taken.frame) {
+            // No write begins while a store has the page locked (`writeback/collect.rs`).
+            pool.unlock(space, page, entry, taken);
+            return pool.outwait_write(space, page, entry, Deadline::after(pool.io_deadline));
         }
         self.overwrite_locked(&[(index, taken)]);
         Ok(())
@@ -92,7 +113,40 @@ impl Batch<'_, '_> {
     }
 }
 
+/// Whether the folio of a page is under write-back. The page is locked or resident under this hold of the lock.
+fn is_written(state: &State, space: &Space, page: u64, frame: u32) -> bool {
+    let folio = state.engine.folio(folio_of(state, space, page, frame));
+    folio.is_some_and(|folio| folio.flags().contains(Flags::WRITEBACK))
+}
+
 impl Pool {
+    /// Waits until the folio of a page is not being written; returns at once if the page is not resident.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`]
+    pub(crate) fn outwait_write(
+        &self,
+        space: &Space,
+        page: u64,
+        entry: &Entry,
+        deadline: Deadline,
+    ) -> Result<(), Error> {
+        let mut state = self.lock();
+        loop {
+            let EntryState::Resident { frame, .. } = entry.load() else { return Ok(()) };
+            if !is_written(&state, space, page, frame) {
+                return Ok(());
+            }
+            if deadline.has_passed() {
+                self.fault_sites.mark(FaultSite::DeadlinePassed);
+                let seconds = self.io_deadline.as_secs_f64();
+                let what = "waiting for a page that is being written";
+                return Err(Error::Timeout { path: space.path(), seconds, what });
+            }
+            state = self.freed.wait(state, PAUSE);
+        }
+    }
+
     /// Ends a store, or one that could not begin.
     pub(crate) fn unlock(&self, space: &Space, page: u64, entry: &Entry, to: Taken) {
         if entry.unlock(to.frame, to.dirty, to.young) {

@@ -92,8 +92,8 @@ enum Begun {
     Started(InFlight),
     /// Another time: it is still being written. The page behind it.
     StillWritten(u64),
-    /// Another time: it is being filled. The page behind it.
-    StillFilled(u64),
+    /// Another time: it is being filled, or stored to where pages must stand still. The page behind it.
+    StillStored(u64),
 }
 
 impl Pool {
@@ -131,7 +131,7 @@ impl Pool {
                                 found.folios.push(started);
                                 false
                             }
-                            Begun::StillWritten(end) | Begun::StillFilled(end) => {
+                            Begun::StillWritten(end) | Begun::StillStored(end) => {
                                 if !each {
                                     *at = end - 1;
                                 }
@@ -253,8 +253,14 @@ fn begin(state: &mut State, space: &Space, page: u64, frame: u32) -> Begun {
     if flags.contains(Flags::WRITEBACK) {
         return Begun::StillWritten(end);
     }
-    if entries.clone().any(|e| e.load() == EntryState::Busy) {
-        return Begun::StillFilled(end);
+    let stable = space.is_stable();
+    let moves = |e: &Entry| match e.load() {
+        EntryState::Busy => true,
+        EntryState::Locked { .. } => stable,
+        _ => false,
+    };
+    if entries.clone().any(moves) {
+        return Begun::StillStored(end);
     }
     if state.engine.set_dirty(folio) {
         tracing::error!(path = %space.path().display(), page, "a dirty page was not known to be dirty; it is written now");

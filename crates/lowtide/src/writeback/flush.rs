@@ -3,7 +3,6 @@
 use super::ledger::{Failure, Told};
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::fault_sites::FaultSite;
 use crate::hazard;
 use crate::pipeline::pipelines;
 use crate::pool::Pool;
@@ -14,10 +13,6 @@ use lowtide_core::Flags;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
-
-/// Pause between two looks at a page that is being written.
-const PAUSE: Duration = Duration::from_millis(1);
 
 impl Pool {
     /// Makes durable what was stored to pages before the call, and tells the handle whose cursor it is of incidents since it last asked.
@@ -105,13 +100,8 @@ impl Pool {
                 return Err(Error::HeldHere { path: space.path(), page });
             }
             if folio.flags().contains(Flags::WRITEBACK) {
-                drop(self.freed.wait(state, PAUSE));
-                if deadline.has_passed() {
-                    self.fault_sites.mark(FaultSite::DeadlinePassed);
-                    let seconds = self.io_deadline.as_secs_f64();
-                    let what = "waiting for a page that is being written";
-                    return Err(Error::Timeout { path: space.path(), seconds, what });
-                }
+                drop(state);
+                self.outwait_write(space, page, entry, deadline)?;
                 continue;
             }
             drop(state);
