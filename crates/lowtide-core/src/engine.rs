@@ -430,10 +430,14 @@ impl Engine {
     /// Publishes group statistics to where classical reclaim reads them. Drivers call this every
     /// [`PUBLISH_INTERVAL_NS`](crate::limits::PUBLISH_INTERVAL_NS).
     pub fn publish(&mut self) {
-        let groups: Vec<_> = self.memcgs.subtree(MemcgId::ROOT.slot).collect();
-        let own = |slot: MemcgSlot| (slot, self.locked(slot).to_publish(), self.memcgs[slot].figures());
-        let own: Vec<_> = groups.into_iter().map(own).collect();
-        self.levels.publish(own.into_iter());
+        self.levels.begin_publication();
+        let root = MemcgId::ROOT.slot;
+        let mut at = Some(root);
+        while let Some(slot) = at {
+            let (own, dirty) = (self.locked(slot).to_publish(), self.memcgs[slot].figures());
+            self.levels.publish(slot, &own, &dirty);
+            at = self.memcgs.next_in(root, slot);
+        }
     }
 
     /// How willingly anonymous memory is taken: 0 (never) to 200, or 201 for nothing else. Larger numbers mean 201.

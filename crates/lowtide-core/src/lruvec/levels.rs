@@ -74,20 +74,22 @@ impl Levels {
         &mut self.levels[slot.index()].published
     }
 
-    /// Replaces everything that is published. `own` are the exact counts of each group without those below.
-    pub(crate) fn publish(&mut self, own: impl Iterator<Item = (MemcgSlot, Published, Figures)>) {
+    /// Forgets everything that is published; [`publish`](Self::publish) for each group follows.
+    pub(crate) fn begin_publication(&mut self) {
         for level in &mut self.levels {
             level.published = Published::default();
             level.published_dirty = Figures::default();
         }
-        for (slot, own, dirty) in own {
-            let mut at = Some(slot);
-            while let Some(slot) = at {
-                let level = &mut self.levels[slot.index()];
-                level.published.add(&own);
-                level.published_dirty.add(&dirty);
-                at = level.parent;
-            }
+    }
+
+    /// Adds what a group has to what is published of it and of its ancestors. `own` and `dirty` are its exact counts without those below.
+    pub(crate) fn publish(&mut self, slot: MemcgSlot, own: &Published, dirty: &Figures) {
+        let mut at = Some(slot);
+        while let Some(slot) = at {
+            let level = &mut self.levels[slot.index()];
+            level.published.add(own);
+            level.published_dirty.add(dirty);
+            at = level.parent;
         }
     }
 
