@@ -31,7 +31,7 @@ pub enum MemcgError {
         advice: &'static str,
     },
     /// A file of the group could not be read or written.
-    #[error("cannot {action} {path}: {source}")]
+    #[error("cannot {action} {path}: {source}{}", too_many(source))]
     Io {
         /// What was tried, as a verb and its object (`write "4096" to`).
         action: String,
@@ -40,6 +40,15 @@ pub enum MemcgError {
         /// What the kernel said.
         source: io::Error,
     },
+}
+
+/// What to do when files run out, which is what fails first where many are open.
+fn too_many(source: &io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(libc::EMFILE) => "; allow this process more open files (ulimit -n)",
+        Some(libc::ENFILE) => "; the machine has too many open files (fs.file-max)",
+        _ => "",
+    }
 }
 
 impl MemcgError {

@@ -52,6 +52,7 @@ impl Memcg {
     /// make a group (the message says what to do), [`MemcgError::Io`] when a setting is refused. Nothing is left behind then.
     pub fn create(name_hint: &str, limit_bytes: u64) -> Result<Memcg, MemcgError> {
         let place = Place::find()?;
+        remove_leftovers(&place);
         let mut refused = None;
         for parent in place.parents() {
             match Memcg::create_in(&parent, &place, name_hint, limit_bytes) {
@@ -275,6 +276,31 @@ impl Drop for Memcg {
     }
 }
 
+/// Removes groups that lowtide processes have made and, being killed, not removed. A group whose process lives stays, and so does one with
+/// processes inside, which the kernel refuses to remove.
+fn remove_leftovers(place: &Place) {
+    for parent in place.parents() {
+        for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+            let Some(pid) = maker(&entry.file_name().to_string_lossy()) else { continue };
+            if !Path::new("/proc").join(pid.to_string()).exists() {
+                if place.version == Version::V1 {
+                    let _ = fs::write(entry.path().join("memory.force_empty"), "0");
+                }
+                // Whatever prevents it will prevent it for the next run, too; this one has a group of its own.
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
+    }
+}
+
+/// The process that made a group of this name, if it is one of lowtide's: `lowtide-HINT-PID-COUNT`.
+fn maker(name: &str) -> Option<u32> {
+    let mut parts = name.strip_prefix("lowtide-")?.rsplitn(3, '-');
+    let (count, pid, _hint) = (parts.next()?, parts.next()?, parts.next()?);
+    count.parse::<u32>().ok()?;
+    pid.parse().ok()
+}
+
 /// Lines of `name value`. Lines of any other form are left out: kernels differ in what they add.
 fn parse_stat(text: &str) -> BTreeMap<String, u64> {
     text.lines()
@@ -316,6 +342,28 @@ mod tests {
         assert_eq!(group.limit().unwrap(), u64::MAX);
         group.set_limit(0).unwrap();
         assert_eq!(group.limit().unwrap(), crate::memory::page_size() as u64);
+    }
+
+    #[test]
+    fn groups_of_killed_processes_are_removed_by_the_next_and_those_of_living_ones_stay() {
+        let Some(group) = group(1 << 20) else { return };
+        let parent = group.path().parent().unwrap().to_owned();
+        let mut child = Command::new("true").spawn().unwrap();
+        let dead = child.id();
+        child.wait().unwrap();
+        let left = parent.join(format!("lowtide-left-behind-{dead}-0"));
+        let own = parent.join(format!("lowtide-own-{}-99", std::process::id()));
+        let other = parent.join(format!("lowtide-{dead}"));
+        for path in [&left, &own, &other] {
+            fs::create_dir(path).unwrap();
+        }
+        drop(Memcg::create("next", 1 << 20).unwrap());
+        let there = [&left, &own, &other].map(|path| path.exists());
+        for path in [&left, &own, &other] {
+            let _ = fs::remove_dir(path);
+        }
+        assert_eq!(there, [false, true, true]);
+        assert!(group.path().exists());
     }
 
     #[test]
