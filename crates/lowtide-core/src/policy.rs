@@ -268,7 +268,8 @@ impl FromStr for Policy {
         let (base, mut rest) = BUILTIN
             .iter()
             .find_map(|b| {
-                text.strip_prefix(b.name).filter(|rest| starts_switches(rest)).map(|rest| (b, rest))
+                let (name, rest) = text.split_at_checked(b.name.len())?;
+                (name.eq_ignore_ascii_case(b.name) && starts_switches(rest)).then_some((b, rest))
             })
             .ok_or_else(|| PolicyError::UnknownName(text.to_owned()))?;
         let mut policy = Self { base, switches: base.switches };

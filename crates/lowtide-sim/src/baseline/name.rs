@@ -1,6 +1,7 @@
 //! The policies by name.
 
 use super::{ArcCache, Cache, Clock, Lru, Opt, S3Fifo, Sieve};
+use lowtide_workload::nearest;
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -78,8 +79,13 @@ impl fmt::Display for Baseline {
 
 /// A name that is no textbook policy's.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no baseline; possible are {names}", names = Baseline::ALL.map(Baseline::name).join(", "))]
+#[error("`{0}` is no baseline{hint}; possible are {names}", hint = hint(.0), names = Baseline::ALL.map(Baseline::name).join(", "))]
 pub struct UnknownBaseline(pub String);
+
+fn hint(name: &str) -> String {
+    let near = nearest(&name.to_ascii_lowercase(), Baseline::ALL.map(Baseline::name));
+    near.map_or_else(String::new, |near| format!(", did you mean `{near}`?"))
+}
 
 impl FromStr for Baseline {
     type Err = UnknownBaseline;
@@ -87,7 +93,7 @@ impl FromStr for Baseline {
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         Self::ALL
             .into_iter()
-            .find(|baseline| baseline.name() == name)
+            .find(|baseline| baseline.name().eq_ignore_ascii_case(name))
             .ok_or_else(|| UnknownBaseline(name.to_owned()))
     }
 }
@@ -103,6 +109,8 @@ mod tests {
         for baseline in Baseline::ALL {
             assert_eq!(baseline.to_string().parse(), Ok(baseline));
         }
+        assert_eq!("SIEVE".parse(), Ok(Baseline::Sieve));
+        assert!("s3fifo".parse::<Baseline>().unwrap_err().to_string().contains("did you mean `s3-fifo`?"));
         let error = "lru".parse::<Baseline>().unwrap_err().to_string();
         assert!(error.contains("`lru`") && error.contains("strict-lru, clock"), "{error}");
     }

@@ -16,6 +16,7 @@ use super::csv;
 use super::foreign::{lackey, msr, object_csv, oracle};
 use super::record::{OPTIONAL, REQUIRED};
 use super::text::Fields;
+use crate::nearest;
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
@@ -145,9 +146,14 @@ impl FromStr for Format {
     }
 }
 
+fn hint(name: &str) -> String {
+    let near = nearest(&name.to_ascii_lowercase(), Format::ALL.map(Format::name));
+    near.map_or_else(String::new, |near| format!(", did you mean `{near}`?"))
+}
+
 /// A name that is no format's.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("no trace format is called `{name}`; there are {}", Format::ALL.map(Format::name).join(", "))]
+#[error("no trace format is called `{name}`{}; there are {}", hint(name), Format::ALL.map(Format::name).join(", "))]
 pub struct UnknownFormat {
     /// The name.
     pub name: String,
@@ -162,6 +168,9 @@ mod tests {
         for format in Format::ALL {
             assert_eq!(format.to_string().parse(), Ok(format));
         }
+        assert!(
+            "orcale".parse::<Format>().unwrap_err().to_string().contains("did you mean `oracle-general`?")
+        );
         let error = "cvs".parse::<Format>().unwrap_err().to_string();
         assert!(error.contains("`cvs`") && error.contains("csv, compact, oracle-general"), "{error}");
     }
