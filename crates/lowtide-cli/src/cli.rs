@@ -12,7 +12,7 @@ use crate::sim::args::SimArgs;
     name = "lowtide",
     version,
     about = "Use data bigger than a memory budget: Linux's page reclaim as a user-space engine",
-    after_help = "Exit codes: 0 done, 1 the work failed, 2 bad usage."
+    after_help = "Exit codes: 0 done, 1 the work failed, 2 bad usage, 130 ended by Ctrl-C, 143 by SIGTERM."
 )]
 pub(crate) struct Cli {
     /// What to do.
@@ -59,7 +59,9 @@ Examples:
   lowtide sim zipf --machine laptop --max 512M --threads 4 --write 10
   lowtide sim --trace t.csv --max 64M --policy mglru,lru
 
-Exit codes: 0 done, 1 the work failed, 2 bad usage.";
+docs/traces.md describes the formats of traces, docs/machines.md the files for --machine.
+
+Exit codes: 0 done, 1 the work failed, 2 bad usage, 130 ended by Ctrl-C, 143 by SIGTERM.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -78,6 +80,8 @@ pub(crate) enum Command {
         lowtide bench ycsb-b --against none\n  \
         lowtide bench fill --max 256M\n  \
         lowtide bench mixed --threads 8 --checkpoint 10s\n  \
+        lowtide bench ycsb-b --record run.lt.zst && lowtide sim --trace run.lt.zst --mrc --advise 0.01\n  \
+        lowtide bench replay --trace mix.csv --max 64M\n  \
         lowtide bench ycsb-b --policy mglru,mglru-7.1,lru --device-delay read=2ms,write=10ms\n  \
         lowtide bench high-thrash --bpf examples/bpf/refault_recency.bpf.o\n  \
         lowtide bench high-thrash --threads 1,4,16 --no-readahead\n  \
@@ -93,6 +97,9 @@ pub(crate) enum Command {
     List {
         /// Of which kind
         what: Listing,
+        /// Print the machine NAME as a file for `sim --machine`, to be changed [machines]
+        #[arg(long, value_name = "NAME")]
+        toml: Option<String>,
     },
     /// Explain what this machine offers and what it refuses
     Doctor,

@@ -1,28 +1,92 @@
-//! Ctrl-C: one flag that every loop looks at.
+//! Signals that end a run: one flag that every loop looks at.
 //!
-//! The first signal (SIGINT, SIGTERM or SIGHUP) asks: work stops after the step in hand, the command returns
-//! [`Interrupted`], and on the way out destructors remove unfinished files, peers and memory cgroups. A second one
-//! ends the process where it is.
+//! The first of SIGINT (Ctrl-C), SIGTERM and SIGHUP asks: work stops after the step in hand, the command shows what had been
+//! measured by then, and on the way out destructors remove unfinished files, peers and memory cgroups. A second one ends the process where it is. The
+//! exit code is the shell's for a process that the signal ended: 130 for Ctrl-C, 143 for SIGTERM.
+//!
+//! SIGXFSZ, which a file beyond `ulimit -f` raises, would end the process without a word. It is caught, so that the write fails with
+//! an error that is reported like any other.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::thread;
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::iterator::Signals;
 use thiserror::Error;
 
 use crate::out;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
+/// The signal that asked.
+static SIGNAL: AtomicI32 = AtomicI32::new(SIGINT);
 
 /// The handler cannot be installed.
 #[derive(Debug, Error)]
 #[error("cannot listen for Ctrl-C: {0}")]
-pub(crate) struct HandlerError(#[from] ctrlc::Error);
+pub(crate) struct HandlerError(#[from] io::Error);
 
-/// Ctrl-C was pressed.
+/// A signal asked for the end.
 #[derive(Debug, Error)]
-#[error("interrupted while {during}")]
+#[error("interrupted {during}")]
 pub(crate) struct Interrupted {
-    /// What was going on.
+    /// When, as in `while measuring mmap` or `after 3 seeds`.
     pub(crate) during: String,
+}
+
+/// A run that was interrupted and has shown what it had.
+#[derive(Debug, Error)]
+#[error("{0}; what is shown had been measured by then")]
+pub(crate) struct CutShort(Interrupted);
+
+/// Errors among which is an interruption.
+pub(crate) trait Interruptible: Sized + From<Interrupted> + From<CutShort> {
+    /// The interruption, or the error that it is not.
+    ///
+    /// # Errors
+    /// The error itself.
+    fn into_interrupted(self) -> Result<Interrupted, Self>;
+}
+
+/// What becomes of a run that may be interrupted between its rows: rows that ended are kept and shown.
+#[derive(Debug, Default)]
+pub(crate) struct Cut(Option<Interrupted>);
+
+impl Cut {
+    /// A result that the run goes on with; `None` once it has been interrupted.
+    ///
+    /// # Errors
+    /// Any error that is no interruption.
+    pub(crate) fn take<T, E: Interruptible>(&mut self, result: Result<T, E>) -> Result<Option<T>, E> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => {
+                self.0 = Some(error.into_interrupted()?);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Whether the run has been interrupted.
+    pub(crate) const fn is_cut(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Ends a run that was interrupted before it had anything to show.
+    ///
+    /// # Errors
+    /// The interruption.
+    pub(crate) fn refuse_nothing(&mut self, nothing: bool) -> Result<(), Interrupted> {
+        self.0.take_if(|_| nothing).map_or(Ok(()), Err)
+    }
+
+    /// The end of a run that has shown what it had.
+    ///
+    /// # Errors
+    /// [`CutShort`] if it was interrupted.
+    pub(crate) fn verdict<E: Interruptible>(self) -> Result<(), E> {
+        self.0.map_or(Ok(()), |interrupted| Err(CutShort(interrupted).into()))
+    }
 }
 
 /// Installs the handler.
@@ -30,14 +94,21 @@ pub(crate) struct Interrupted {
 /// # Errors
 /// [`HandlerError`] when the kernel refuses it.
 pub(crate) fn install() -> Result<(), HandlerError> {
-    ctrlc::set_handler(|| {
-        if REQUESTED.swap(true, Ordering::Relaxed) {
-            out::note("stopped at once; a memory cgroup or an unfinished file may be left behind");
-            std::process::exit(1);
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGXFSZ])?;
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        for signal in signals.forever().filter(|&signal| signal != SIGXFSZ) {
+            if REQUESTED.load(Ordering::Relaxed) {
+                out::note(
+                    "stopped at once; the next run removes a memory cgroup or an unfinished file left behind",
+                );
+                std::process::exit(128 + signal);
+            }
+            SIGNAL.store(signal, Ordering::SeqCst);
+            REQUESTED.store(true, Ordering::SeqCst);
+            out::note("stopping and cleaning up (once more to stop at once)");
         }
-        out::note("stopping and cleaning up (once more to stop at once)");
-    })
-    .map_err(HandlerError)
+    })?;
+    Ok(())
 }
 
 /// Whether the work should stop. One relaxed load.
@@ -51,10 +122,16 @@ pub(crate) const fn flag() -> &'static AtomicBool {
     &REQUESTED
 }
 
+/// The exit code of a run that a signal ended.
+pub(crate) fn exit_code() -> u8 {
+    // Signals have numbers below 128.
+    128 + SIGNAL.load(Ordering::SeqCst) as u8
+}
+
 /// Fails when the work should stop; `during` says what that work was.
 ///
 /// # Errors
 /// [`Interrupted`].
 pub(crate) fn check(during: impl FnOnce() -> String) -> Result<(), Interrupted> {
-    if requested() { Err(Interrupted { during: during() }) } else { Ok(()) }
+    if requested() { Err(Interrupted { during: format!("while {}", during()) }) } else { Ok(()) }
 }

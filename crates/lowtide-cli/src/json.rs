@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use hdrhistogram::Histogram;
+use rustix::fs::Access;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -15,13 +16,12 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub(crate) enum ResultsError {
     /// A path that cannot work.
-    #[error(
-        "results cannot be written to {}; give --json a file in a directory that exists",
-        path.display()
-    )]
+    #[error("results cannot be written to {}: {why}; give --json a file in a directory that exists", path.display())]
     Place {
         /// The path.
         path: PathBuf,
+        /// Why not.
+        why: String,
     },
     /// The file cannot be written.
     #[error("cannot write the results to {}: {source}; choose another file with --json", path.display())]
@@ -37,16 +37,35 @@ pub(crate) enum ResultsError {
 #[derive(Debug, Serialize)]
 pub(crate) struct Report<'a, M, R> {
     lowtide: &'static str,
+    /// The commit that this was built from, where there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<&'static str>,
     machine: &'a M,
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
+    /// The run was interrupted, and rows are missing or shorter than asked for.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    interrupted: bool,
     rows: Vec<R>,
 }
 
 impl<'a, M: Serialize, R: Serialize> Report<'a, M, R> {
     /// A result of this version of lowtide.
     pub(crate) const fn new(machine: &'a M, rows: Vec<R>) -> Self {
-        Self { lowtide: env!("CARGO_PKG_VERSION"), machine, seed: None, rows }
+        Self {
+            lowtide: env!("CARGO_PKG_VERSION"),
+            commit: option_env!("LOWTIDE_COMMIT"),
+            machine,
+            seed: None,
+            interrupted: false,
+            rows,
+        }
+    }
+
+    /// The same, of a run that was interrupted if `cut`.
+    pub(crate) const fn cut_short(mut self, cut: bool) -> Self {
+        self.interrupted = cut;
+        self
     }
 
     /// The same, all rows of one seed.
@@ -82,12 +101,28 @@ impl<'a, M: Serialize, R: Serialize> Report<'a, M, R> {
 /// # Errors
 /// [`ResultsError::Place`].
 pub(crate) fn check_path(path: Option<&Path>) -> Result<(), ResultsError> {
-    let Some(path) = path else { return Ok(()) };
+    path.map_or(Ok(()), |path| {
+        writable(path).map_err(|why| ResultsError::Place { path: path.to_owned(), why })
+    })
+}
+
+/// Whether a file could be written at this path, as far as can be told without making it.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn writable(path: &Path) -> Result<(), String> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if path.is_dir() || !parent.is_dir() {
-        return Err(ResultsError::Place { path: path.to_owned() });
+    let access =
+        |path, how| rustix::fs::access(path, how).map_err(|error| io::Error::from(error).to_string());
+    if path.is_dir() {
+        Err("it is a directory".into())
+    } else if !parent.is_dir() {
+        Err(format!("{} is no directory", parent.display()))
+    } else if path.exists() {
+        access(path, Access::WRITE_OK)
+    } else {
+        access(parent, Access::WRITE_OK | Access::EXEC_OK)
     }
-    Ok(())
 }
 
 /// Latencies in microseconds.
@@ -97,10 +132,18 @@ pub(crate) struct LatencyUs {
     pub(crate) mean: f64,
     /// What half of the operations did not exceed.
     pub(crate) p50: f64,
+    /// What 90 of 100 did not exceed.
+    pub(crate) p90: f64,
+    /// What 95 of 100 did not exceed.
+    pub(crate) p95: f64,
     /// What 99 of 100 did not exceed.
     pub(crate) p99: f64,
     /// What 999 of 1000 did not exceed.
     pub(crate) p999: f64,
+    /// What 9999 of 10 000 did not exceed.
+    pub(crate) p9999: f64,
+    /// The longest.
+    pub(crate) max: f64,
 }
 
 impl From<&Histogram<u64>> for LatencyUs {
@@ -110,8 +153,12 @@ impl From<&Histogram<u64>> for LatencyUs {
         Self {
             mean: nanoseconds.mean() / 1e3,
             p50: quantile(0.5),
+            p90: quantile(0.9),
+            p95: quantile(0.95),
             p99: quantile(0.99),
             p999: quantile(0.999),
+            p9999: quantile(0.9999),
+            max: nanoseconds.max() as f64 / 1e3,
         }
     }
 }

@@ -4,7 +4,7 @@
 //! `lowtide bench` is in [`mod@bench`], that of
 //! `lowtide sim` in [`mod@sim`]. Results go to standard output; errors, notes and progress go to standard error.
 //!
-//! Exit codes: 0 done, 1 the work failed, 2 the command line cannot be carried out as it is written.
+//! Exit codes: 0 done, 1 the work failed, 2 the command line cannot be carried out as it is written; 130 and 143 for a run that Ctrl-C or SIGTERM ended.
 
 #![deny(unsafe_code)]
 
@@ -14,6 +14,8 @@ mod cmd;
 mod interrupt;
 mod json;
 mod law;
+mod legend;
+mod names;
 mod out;
 mod progress;
 mod sim;
@@ -25,12 +27,22 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    match cli::Cli::parse().command {
+    lowtide_sys::memory::fit_heap_to_limit();
+    let code = match cli::Cli::parse().command {
         cli::Command::Bench(args) => cmd::bench::run(&args),
         cli::Command::Sim(args) => cmd::sim::run(&args),
-        cli::Command::List { what } => cmd::list::run(what),
+        cli::Command::List { what, toml } => cmd::list::run(what, toml.as_deref()),
         cli::Command::Doctor => cmd::doctor::run(),
         cli::Command::PeerMmap => cmd::peer_mmap::run(),
         cli::Command::CrashWriter(args) => cmd::crash_writer::run(&args),
+    };
+    match out::failure() {
+        Some(error) => {
+            out::note(format_args!(
+                "error: cannot write the results to standard output: {error}; make room, or send it elsewhere"
+            ));
+            if code == ExitCode::SUCCESS { ExitCode::FAILURE } else { code }
+        }
+        None => code,
     }
 }

@@ -1,16 +1,22 @@
-//! Standard output, for a reader that may go away.
+//! Standard output, for a reader that may go away, and standard error.
 //!
 //! `println!` panics when the reader of a pipe has left (`lowtide bench … | head`). Here that is not an error: the
-//! lines are simply not wanted any more, and the work (a JSON file, the exit code) goes on.
+//! lines are simply not wanted any more, and the work (a JSON file, the exit code) goes on. Anything else that goes wrong, such as a full
+//! device, loses results: it is remembered, and the command fails with it at its end.
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
 
-/// Prints one line to standard output.
+/// The first failure of a line.
+static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// Prints one line to standard output. What goes wrong is told by [`failure`].
 pub(crate) fn line(text: impl Display) {
     let mut out = io::stdout().lock();
-    // Nobody can be told that standard output is closed or full.
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    if let Err(error) = unless_left(writeln!(out, "{text}").and_then(|()| out.flush())) {
+        FAILED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
 }
 
 /// Writes a whole result to standard output.
@@ -19,7 +25,16 @@ pub(crate) fn line(text: impl Display) {
 /// Those of writing; a reader that has left is none.
 pub(crate) fn all(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
+    unless_left(out.write_all(bytes).and_then(|()| out.flush()))
+}
+
+/// Why some line was not printed. Asked for once, when everything has been.
+pub(crate) fn failure() -> Option<io::Error> {
+    FAILED.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+fn unless_left(result: io::Result<()>) -> io::Result<()> {
+    match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }

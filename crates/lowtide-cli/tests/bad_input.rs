@@ -56,6 +56,44 @@ fn budgets_beyond_the_machine_are_refused_before_anything_is_made() {
     refused(&["bench", "ycsb-b", "--max", "1M", "--scale", "1000000"], 1, &["free", "--dir", "--scale"]);
 }
 
+/// As [`refused`], by commands that take no `--dir`.
+fn answered(arguments: &[&str], words: &[&str]) {
+    let output = run(arguments);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+    for word in words {
+        assert!(message.contains(word), "{arguments:?}: `{word}` is not in: {message}");
+    }
+    assert!(!message.contains("use '-- -"), "{arguments:?}: {message}");
+}
+
+#[test]
+fn slips_of_the_pen_are_answered_with_what_was_meant() {
+    for start in [["bench", "scan"], ["sim", "zipf"]] {
+        let answered = |more: [&str; 2], words: &[&str]| answered(&[start, more].concat(), words);
+        answered(["--policy", "mglur"], &["mglur", "did you mean `mglru`?"]);
+        answered(["--max", "-5M"], &["--max", "-5M"]);
+        answered(["--seed", "-1"], &["--seed", "-1"]);
+        answered(["--ops", "-3"], &["--ops", "-3"]);
+    }
+    answered(&["sim", "--trace", "t", "--format", "orcale"], &["did you mean `oracle-general`?"]);
+    answered(&["sim", "--trace", "t", "--mrc", "--baseline", "sive"], &["did you mean `sieve`?"]);
+    answered(&["sim", "zipf", "--machine", "xenon"], &["did you mean `xeon-96t`?"]);
+    answered(&["sim", "zipf", "--max", "1E"], &["--max 1E", "more than can be simulated"]);
+    answered(&["sim", "--trace", "/nowhere", "--advise", "2"], &["--advise 2", "from 0 to 1"]);
+    answered(&["bench", "scan", "--against", "mmap,none"], &["--against", "none"]);
+}
+
+#[test]
+fn what_is_named_twice_is_noted_and_has_one_row() {
+    let small =
+        ["sim", "zipf", "--ops", "2k", "--size", "4M", "--max", "1M", "--policy", "lru,MGLRU,lru,lru"];
+    let output = run(&small);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr).matches("lru is named more than once and has one row").count(), 1);
+    assert_eq!(text(&output.stdout).lines().filter(|line| line.starts_with("lru ")).count(), 1);
+}
+
 #[test]
 fn options_in_the_wrong_place_are_refused() {
     refused(&["bench", "ycsb-b", "--depth", "8"], 2, &["--depth", "random-read"]);

@@ -1,12 +1,15 @@
-//! Promise: a run that is cut short, by Ctrl-C or by somebody who truncates its file, ends soon, says why, exits with 1,
-//! and leaves no process, memory cgroup or unfinished file.
+//! Promise: a run that is cut short, by Ctrl-C or by a truncation of its file, ends soon, shows what it had measured, says why, exits with 130
+//! (by SIGTERM with 143, by an error with 1), and leaves no process, memory cgroup or unfinished file. What a killed run leaves, the next one
+//! removes.
 
 mod common;
 
 use std::fs::OpenOptions;
 use std::path::Path;
+use std::time::Duration;
 
-use common::{Running, files, groups_of, memcg_or_skip};
+use common::{Running, files, groups_of, memcg_or_skip, rows, run, text};
+use serde_json::Value;
 
 fn args<'a>(dir: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
     let start = ["bench", "ycsb-c", "--max", "4M", "--seconds", "50", "--policy", "mglru"];
@@ -28,10 +31,69 @@ fn ctrl_c_during_the_measurement_removes_peers_and_groups_and_keeps_complete_fil
     }
     running.interrupt();
     let (code, message) = running.end();
-    assert_eq!(code, Some(1), "{message}");
+    assert_eq!(code, Some(130), "{message}");
     assert!(message.contains("interrupted while"), "{message}");
     assert!(groups_of(pid).is_empty(), "{:?}", groups_of(pid));
     assert!(files(dir.path()).iter().all(|name| name.ends_with(".data")), "{:?}", files(dir.path()));
+}
+
+#[test]
+fn rounds_that_had_ended_are_shown_and_written_when_a_run_is_interrupted() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("results.json");
+    let more =
+        ["--against", "none", "--seconds", "900", "--rounds", "1800", "--json", json.to_str().unwrap()];
+    // However slow the machine is: sooner or later the first round has ended when the signal comes.
+    for seconds in [2, 10, 30, 50] {
+        let mut running = Running::start(&args(dir.path(), &more));
+        running.wait_until_set_up();
+        std::thread::sleep(Duration::from_secs(seconds));
+        running.terminate();
+        let (code, output, message) = running.end_with_output();
+        assert_eq!(code, Some(143), "{message}");
+        if message.contains("interrupted while warming up") || message.contains("round 1 of") {
+            continue;
+        }
+        assert!(message.contains("interrupted while measuring lowtide mglru, round "), "{message}");
+        assert!(message.contains("what is shown had been measured by then"), "{message}");
+        assert!(output.contains("contents verified, 0 errors"), "{output}");
+        let results: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+        assert_eq!(results["interrupted"], true);
+        let rounds = rows(&results)[0]["rounds"].as_u64().unwrap();
+        assert!((1..1800).contains(&rounds), "{rounds}");
+        return;
+    }
+    panic!("not one round has ended in 50 seconds");
+}
+
+#[test]
+fn the_next_run_removes_what_a_killed_one_has_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut running = Running::start(&args(dir.path(), &["--no-keep"]));
+    let pid = running.id();
+    running.wait_until_set_up();
+    running.kill();
+    let left = files(dir.path());
+    assert!(!left.is_empty() && left.iter().all(|name| name.starts_with("scratch-")), "{left:?}");
+    let next = [
+        "bench",
+        "ycsb-c",
+        "--max",
+        "1M",
+        "--ops",
+        "1000",
+        "--rounds",
+        "1",
+        "--policy",
+        "mglru",
+        "--no-keep",
+    ];
+    let output = run(&[next.as_slice(), &["--dir", dir.path().to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(files(dir.path()), Vec::<String>::new());
+    if memcg_or_skip("groups of a killed run") {
+        assert!(groups_of(pid).is_empty(), "{:?}", groups_of(pid));
+    }
 }
 
 #[test]
@@ -45,7 +107,7 @@ fn ctrl_c_before_and_while_a_trace_is_recorded_leaves_no_trace() {
     assert!(partial.exists());
     running.interrupt();
     let (code, message) = running.end();
-    assert_eq!(code, Some(1), "{message}");
+    assert_eq!(code, Some(130), "{message}");
     assert!(!partial.exists() && !trace.exists(), "{:?}", files(dir.path()));
 
     // The recorded turn is as long as the rounds, and has begun when the file grows.
@@ -55,7 +117,7 @@ fn ctrl_c_before_and_while_a_trace_is_recorded_leaves_no_trace() {
     running.wait_until(|| partial.metadata().is_ok_and(|metadata| metadata.len() > 0));
     running.interrupt();
     let (code, message) = running.end();
-    assert_eq!(code, Some(1), "{message}");
+    assert_eq!(code, Some(130), "{message}");
     assert!(message.contains("interrupted while recording lowtide mglru"), "{message}");
     assert!(!partial.exists() && !trace.exists(), "{:?}", files(dir.path()));
 }
@@ -71,7 +133,7 @@ fn ctrl_c_while_files_are_filled_leaves_none_and_no_group() {
     running.wait_until(|| !files(&data).is_empty());
     running.interrupt();
     let (code, message) = running.end();
-    assert_eq!(code, Some(1), "{message}");
+    assert_eq!(code, Some(130), "{message}");
     assert!(message.contains("interrupted while measuring"), "{message}");
     assert!(groups_of(pid).is_empty(), "{:?}", groups_of(pid));
     assert!(!data.exists(), "the directory was made for it and is empty");
@@ -86,7 +148,7 @@ fn ctrl_c_while_a_data_file_is_made_leaves_nothing_of_it() {
     running.wait_until(|| partial.exists());
     running.interrupt();
     let (code, message) = running.end();
-    assert_eq!(code, Some(1), "{message}");
+    assert_eq!(code, Some(130), "{message}");
     assert!(message.contains("interrupted while making the data file"), "{message}");
     assert!(!data.exists(), "the directory was made for it and is empty");
 }

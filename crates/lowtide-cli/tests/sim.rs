@@ -52,7 +52,9 @@ fn write(dir: &Path, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
 #[test]
 fn the_names_in_the_json_are_pinned() {
     let results = json(&args(&YCSB, &["--policy", "mglru-7.1,mglru"]));
-    assert_eq!(keys(&results), BTreeSet::from(["lowtide", "machine", "seed", "rows"]));
+    assert!(keys(&results).is_superset(&BTreeSet::from(["lowtide", "machine", "seed", "rows"])));
+    let commit = results["commit"].as_str().unwrap_or("outside of a repository");
+    assert!(results["commit"].is_null() || commit.bytes().all(|byte| byte.is_ascii_hexdigit()), "{commit}");
     assert_eq!((&results["lowtide"], &results["seed"]), (&env!("CARGO_PKG_VERSION").into(), &42.into()));
     for name in ["name", "cpus", "memory", "page", "kernel", "device", "costs"] {
         assert!(!results["machine"][name].is_null(), "machine.{name} is missing");
@@ -117,7 +119,10 @@ fn the_names_in_the_json_are_pinned() {
     };
     for row in rows(&results) {
         check(row, &in_time);
-        assert_eq!(keys(&row["latency_us"]), BTreeSet::from(["mean", "p50", "p99", "p999"]));
+        assert_eq!(
+            keys(&row["latency_us"]),
+            BTreeSet::from(["mean", "p50", "p90", "p95", "p99", "p999", "p9999", "max"])
+        );
         assert_eq!(
             keys(&row["ratio"]),
             BTreeSet::from(["to", "ops_per_s", "pgpgin", "workingset_refault_file"])
@@ -232,7 +237,7 @@ fn a_writer_to_a_slow_device_has_rows_with_outcomes_and_a_verdict() {
     assert!(after["naps"]["congested"].as_u64() > Some(0), "{after}");
     assert_eq!(all[1]["outcome_published"], "killed immediately");
     let said = text(&run(&["sim", "dd-oom", "--policy", "mglru-7.1,mglru,lru"]).stdout);
-    assert_eq!(said.matches(" reproduced ").count(), 9, "{said}");
+    assert_eq!(said.lines().filter(|line| line.ends_with("  reproduced")).count(), 9, "{said}");
     assert!(said.contains("mglru-7.1: killed after") && said.contains("published v2_v3_v7"), "{said}");
     let quick =
         json(&["sim", "dd-oom", "--policy", "lru", "--delay", "20ms", "--max", "32M", "--size", "40M"]);
@@ -628,9 +633,65 @@ fn ctrl_c_ends_a_run_with_a_message() {
         running.wait_until_set_up();
         running.interrupt();
         let (code, message) = running.end();
-        assert_eq!(code, Some(1), "{arguments:?}: {message}");
+        assert_eq!(code, Some(130), "{arguments:?}: {message}");
         assert!(message.contains("interrupted while"), "{arguments:?}: {message}");
     }
+}
+
+#[test]
+fn policies_that_had_ended_are_shown_when_a_simulation_is_interrupted() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("rows.json");
+    let mut text = String::from("op,space,page,pages\n");
+    text += &"read,file:a,0,4000000000\n".repeat(100);
+    let endless = write(dir.path(), "endless.csv", text);
+    // The trace is played by all policies in step, so each has a row for what had been read.
+    let trace = endless.to_str().unwrap();
+    let arguments = ["sim", "--trace", trace, "--max", "1M", "--json", json.to_str().unwrap()];
+    let mut running = Running::start(&arguments);
+    running.wait_until_set_up();
+    running.interrupt();
+    let (code, output, message) = running.end_with_output();
+    assert_eq!(code, Some(130), "{message}");
+    assert!(message.contains("what is shown had been measured by then"), "{message}");
+    assert!(output.contains("mglru-7.1") && output.contains("pages of 4K touched"), "{output}");
+    let results: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert_eq!((&results["interrupted"], rows(&results).len()), (&true.into(), 3));
+}
+
+#[test]
+fn results_that_cannot_be_written_are_errors_and_places_are_checked_first() {
+    let zipf = args(&ZIPF, &["--policy", "mglru"]);
+    for arguments in [zipf.as_slice(), &["list", "policies"], &["doctor"], &args(&zipf, &["--json"])] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = common::lowtide(arguments).stdout(full).output().unwrap();
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {message}");
+        assert!(message.contains("standard output: No space left on device"), "{arguments:?}: {message}");
+    }
+    // A reader that has left is no error.
+    let mut child = common::lowtide(&["list", "workloads"]).spawn().unwrap();
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+    refused(&args(&zipf, &["--json", "/"]), 2, &["/: it is a directory", "--json"]);
+    refused(&args(&zipf, &["--json", "/nowhere/r.json"]), 2, &["/nowhere is no directory"]);
+}
+
+#[test]
+fn the_curves_are_printed_even_if_their_picture_cannot_be_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (trace, _) = mixed_trace(dir.path());
+    let curves = ["sim", "--trace", trace.to_str().unwrap(), "--mrc", "--points", "3", "--baseline", "none"];
+    // No directory says beforehand that it takes no new files, if it belongs to the kernel and the user is root.
+    let output = run(&args(&curves, &["--plot", "/proc/x.svg"]));
+    let message = text(&output.stderr);
+    if output.status.code() == Some(1) {
+        assert!(message.contains("cannot write the plot to /proc/x.svg"), "{message}");
+        assert!(text(&output.stdout).contains("mglru-7.1"), "{}", text(&output.stdout));
+    } else {
+        assert!(output.status.code() == Some(2) && message.contains("Permission denied"), "{message}");
+    }
+    refused(&args(&curves, &["--plot", "x.png"]), 2, &["its name says no kind of picture", ".svg"]);
 }
 
 /// A 256th of the published experiment, a minute of it.

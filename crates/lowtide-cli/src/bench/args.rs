@@ -17,6 +17,7 @@ use super::proof::Proof;
 use super::slow::For;
 use super::tenancy::Tenancy;
 use super::write::Writing;
+use crate::names::policy;
 use crate::span::Span;
 
 /// What to run and how.
@@ -24,17 +25,17 @@ use crate::span::Span;
 pub(crate) struct BenchArgs {
     /// ycsb-a, ycsb-b, ycsb-c, mixed, random-read, scan, replay, hit, fill, dd-oom, high-thrash, noisy-neighbour, tenants, file-anon-mix, program-cost, crash or power-cut (see `lowtide list workloads`)
     pub(crate) workload: Target,
-    /// Where the data files are made and kept for the next run [default: lowtide-bench in the temporary directory]
+    /// Where the data files are made and kept for the next run [default: lowtide-bench-UID in the temporary directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     /// Size of the data as a multiple of the budget; with tenants, as a part of the published size [default: 4; 16 with --depth; 1.5 for dd-oom; 1/1024 with tenants]
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pub(crate) scale: Option<f64>,
     /// Memory budget of each system; with high-thrash and program-cost, high of the tenant [default: 256M; 64M with --depth; 128M for dd-oom; data / scale for replay; 150M for high-thrash, 72M for noisy-neighbour, 128M for file-anon-mix, 64M for program-cost, 47 % of the data for tenants]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) max: Option<Size>,
     /// Reclaim policies of lowtide, one row each [default: mglru,mglru-7.1,lru]
-    #[arg(long, value_name = "P,P", value_delimiter = ',')]
+    #[arg(long, value_name = "P,P", value_delimiter = ',', value_parser = policy)]
     pub(crate) policy: Option<Vec<Policy>>,
     /// Threads of each system; with high-thrash, a list for a row of each [default: 1; 8 for crash, 4 for power-cut]
     #[arg(long, value_name = "N", value_delimiter = ',',
@@ -56,7 +57,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "S", conflicts_with = "ops", allow_negative_numbers = true)]
     pub(crate) seconds: Option<f64>,
     /// Measured operations of each system, over all rounds
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
     pub(crate) ops: Option<u64>,
     /// Slices that each system's measurement is cut into; systems take turns slice by slice; with file-anon-mix, rounds of the workers; with program-cost, pairs [default: 5; 3 for mixed and fill, 1 for dd-oom, 16 for file-anon-mix, 200 for program-cost]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -65,13 +66,13 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "PEER,PEER", value_delimiter = ',')]
     pub(crate) against: Option<Vec<Against>>,
     /// lowtide's base page [default: 1K, one record, for ycsb where the device allows it; else 4K]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) page: Option<Size>,
     /// Read this file instead of making one (ycsb-c, random-read, scan)
     #[arg(long, value_name = "PATH", conflicts_with_all = ["dir", "scale", "no_keep"])]
     pub(crate) file: Option<PathBuf>,
     /// Seed of everything random
-    #[arg(long, value_name = "N", default_value_t = 42)]
+    #[arg(long, value_name = "N", default_value_t = 42, allow_negative_numbers = true)]
     pub(crate) seed: u64,
     /// Popularity of records [default: zipf]
     #[arg(long, value_name = "D", value_enum)]
@@ -236,6 +237,13 @@ pub(crate) enum Against {
     Pwrite,
     /// Nothing
     None,
+}
+
+impl Against {
+    /// The name.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
 }
 
 /// Popularity of records.

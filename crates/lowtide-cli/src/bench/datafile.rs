@@ -26,6 +26,8 @@ use crate::{interrupt, out, progress};
 
 /// How much is written at a time, in bytes: large enough for any device, small enough to react to Ctrl-C.
 const CHUNK_BYTES: usize = 1 << 20;
+/// The names of files that are never kept begin with this.
+const SCRATCH: &str = "scratch-";
 /// Units of a file that are checked before it is used again, spread evenly from the first to the last.
 const SAMPLES: u64 = 16;
 
@@ -152,6 +154,9 @@ impl Depot {
         if dir.is_none() && found.uid() != rustix::process::geteuid().as_raw() {
             return Err(BenchError::Foreign { path });
         }
+        if locking == Locking::Locked && !made_dir {
+            remove_leftovers(&path);
+        }
         Ok(Self { dir: path, made_dir, keep, locking })
     }
 
@@ -172,14 +177,19 @@ impl Depot {
         count: usize,
         purpose: Purpose,
     ) -> Result<Vec<DataFile>, BenchError> {
-        let prefix = if purpose == Purpose::Scratch { "scratch-" } else { "" };
-        let name = format!("{prefix}{}-{}", content.name(), Size::new(bytes));
-        let paths: Vec<PathBuf> = (1..=count).map(|n| self.dir.join(format!("{name}-{n}.data"))).collect();
-        let mut found = Vec::with_capacity(count);
-        for path in &paths {
-            found.push(self.find(path, content, bytes, purpose)?);
-        }
         let keep = self.keep && purpose == Purpose::Lasting;
+        let prefix = if purpose == Purpose::Scratch { SCRATCH } else { "" };
+        let name = format!("{prefix}{}-{}", content.name(), Size::new(bytes));
+        let mut paths = Vec::with_capacity(count);
+        let mut found = Vec::with_capacity(count);
+        for n in 1..=count {
+            let path = self.dir.join(format!("{name}-{n}.data"));
+            let file = self.find(&path, content, bytes, purpose)?;
+            // What is made for this run alone says so by its name, in case the run is killed.
+            let once = file.is_none() && !keep && purpose == Purpose::Lasting;
+            paths.push(if once { self.dir.join(format!("{SCRATCH}{name}-{n}.data")) } else { path });
+            found.push(file);
+        }
         let missing = found.iter().filter(|file| file.is_none()).count() as u64;
         let needed = missing.saturating_mul(bytes);
         self.check_free(needed)?;
@@ -335,13 +345,30 @@ impl Drop for Partial {
     }
 }
 
-/// `lowtide-bench` in the temporary directory, or in `/var/tmp` when the former is in memory: a device that is memory
-/// would make the measurement meaningless.
+/// `lowtide-bench-UID` in the temporary directory, a directory for each user, or in `/var/tmp` when the former is in memory: a device that
+/// is memory would make the measurement meaningless.
 fn default_dir() -> PathBuf {
     let temporary = std::env::temp_dir();
     let in_memory = matches!(facts::fs_name(&temporary).as_deref(), Ok("tmpfs" | "ramfs"));
     let base = if in_memory { PathBuf::from("/var/tmp") } else { temporary };
-    base.join("lowtide-bench")
+    base.join(format!("lowtide-bench-{}", rustix::process::geteuid().as_raw()))
+}
+
+/// Removes what killed runs have left in the directory: files that nobody was to keep, and unfinished ones. What another run uses is locked
+/// and stays. Nothing depends on it, so what cannot be removed is left to the run that needs the name.
+fn remove_leftovers(dir: &Path) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let unfinished = name.ends_with(".data.partial");
+        let scratch = name.starts_with(SCRATCH) && name.ends_with(".data");
+        if (unfinished || scratch) && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            let path = entry.path();
+            if File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
+                let _ = fs::remove_file(&path);
+            }
+        }
+    }
 }
 
 fn lock(file: &File, path: &Path, locking: Locking) -> Result<(), BenchError> {
@@ -465,6 +492,22 @@ mod tests {
         let files = depot(dir.path()).prepare(Content::Words, 8 << 10, 1, Purpose::Lasting).unwrap();
         assert_eq!(names(dir.path()), ["words-8K-1.data"]);
         assert!(sample_is_right(files[0].file(), Content::Words, 8 << 10));
+    }
+
+    #[test]
+    fn the_next_run_removes_what_a_killed_one_has_left_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = depot(dir.path()).prepare(Content::Words, 8 << 10, 1, Purpose::Lasting).unwrap();
+        let once = Depot::open(Some(dir.path()), false, Locking::Locked).unwrap();
+        let running = once.prepare(Content::Words, 16 << 10, 1, Purpose::Lasting).unwrap();
+        for name in ["scratch-words-32K-1.data", "blocks-1G-1.data.partial", "notes.txt", "scratch-list"] {
+            fs::write(dir.path().join(name), b"left").unwrap();
+        }
+        drop(depot(dir.path()));
+        let stay = ["notes.txt", "scratch-list", "scratch-words-16K-1.data", "words-8K-1.data"];
+        assert_eq!(names(dir.path()), stay);
+        drop((running, kept, once));
+        assert_eq!(names(dir.path()), ["notes.txt", "scratch-list", "words-8K-1.data"]);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use super::rounds::{Row, Spread, ratio, take_turns};
 use super::system::{Lowtide, System};
 use super::tally::Slice;
 use super::workload::report;
+use crate::interrupt::Cut;
 use crate::json::Report;
 use crate::{out, progress, table};
 
@@ -73,6 +74,7 @@ pub(crate) fn run(args: &BenchArgs, depths: &[u32]) -> Result<(), BenchError> {
     let mut machine = None;
     let systems_per_depth = 1 + u64::from(fio.is_some());
     let progress = progress::steps("", depths.len() as u64 * u64::from(rounds) * systems_per_depth);
+    let mut cut = Cut::default();
     for &depth in depths {
         let job = job(args, &file, content, page_bytes, batch(depth, max_bytes, page_bytes));
         let script = job.script(None)?;
@@ -86,7 +88,8 @@ pub(crate) fn run(args: &BenchArgs, depths: &[u32]) -> Result<(), BenchError> {
         let mut systems = systems(args, &file, &job, &script, (pager, policy), fio.as_ref(), depth)?;
         let rate = |slice: &Slice| iops(slice, page_bytes);
         let slice = Until::Seconds(seconds / f64::from(rounds));
-        let rows = take_turns(&mut systems, rounds, |_| slice, &progress)?;
+        let taken = take_turns(&mut systems, rounds, |_| slice, &progress, &mut cut);
+        let Some(rows) = cut.take(taken)? else { break };
         for row in &rows {
             let (sum, ratio) = (row.sum(), ratio(row, &rows[0], rate));
             print(&mut printed, depth, row, &sum, ratio, page_bytes);
@@ -95,22 +98,24 @@ pub(crate) fn run(args: &BenchArgs, depths: &[u32]) -> Result<(), BenchError> {
         }
         if let [lowtide, fio] = rows.as_slice() {
             let ratio = ratio(lowtide, fio, rate);
-            closing.push(format!(
-                "at depth {depth} lowtide is {:.2} x fio ({:.2}-{:.2})",
-                ratio.median, ratio.min, ratio.max
-            ));
+            closing.push(format!("at depth {depth} lowtide is {:.2} x fio {}", ratio.median, ratio.range()));
         }
         all_rows.extend(rows);
+        if cut.is_cut() {
+            break;
+        }
     }
+    cut.refuse_nothing(all_rows.is_empty())?;
     progress.finish_and_clear();
     out::line(printed);
     if !closing.is_empty() {
         out::line(format_args!("\n{}", closing.join("\n")));
     }
     if let Some(machine) = &machine {
-        Report::new(machine, json).write(args.json.as_deref())?;
+        Report::new(machine, json).cut_short(cut.is_cut()).write(args.json.as_deref())?;
     }
-    all_rows.iter().try_for_each(Row::verdict)
+    all_rows.iter().try_for_each(Row::verdict)?;
+    cut.verdict()
 }
 
 /// fio, if it was asked for and is there. Other peers have no depth.
@@ -207,14 +212,7 @@ fn head(machine: &Machine, file: &DataFile, max_bytes: u64, page_bytes: u64, (se
     ));
 }
 
-fn print(
-    printed: &mut comfy_table::Table,
-    depth: u32,
-    row: &Row,
-    sum: &Slice,
-    ratio: Spread,
-    page_bytes: u64,
-) {
+fn print(printed: &mut table::Table, depth: u32, row: &Row, sum: &Slice, ratio: Spread, page_bytes: u64) {
     let iops = iops(sum, page_bytes);
     printed.add_row(vec![
         depth.to_string(),

@@ -12,9 +12,10 @@ use lowtide_workload::DistributionError;
 use lowtide_workload::trace::TraceFileError;
 use thiserror::Error;
 
-use crate::interrupt::{HandlerError, Interrupted};
+use crate::interrupt::{self, CutShort, HandlerError, Interrupted, Interruptible};
 use crate::json::ResultsError;
 use crate::law::ProgramError;
+use crate::table::memory;
 
 /// Why a benchmark ended without a result that can be trusted.
 #[derive(Debug, Error)]
@@ -108,7 +109,7 @@ pub(crate) enum BenchError {
     /// The budgets do not fit into the machine.
     #[error(
         "{systems} systems of {} each need {}, and {} of memory are available; lower --max, or run fewer at a time with --policy and --against",
-        Size::new(*each), rounded(*needed), rounded(*available)
+        Size::new(*each), memory(*needed), memory(*available)
     )]
     NoMemory {
         /// How many systems are alive together.
@@ -206,6 +207,9 @@ pub(crate) enum BenchError {
     /// Ctrl-C.
     #[error("{0}; peers, memory cgroups and unfinished files are removed")]
     Interrupted(#[from] Interrupted),
+    /// Ctrl-C after some measurements.
+    #[error("{0}; peers, memory cgroups and unfinished files are removed")]
+    CutShort(#[from] CutShort),
 }
 
 impl BenchError {
@@ -223,9 +227,10 @@ impl BenchError {
         Self::Usage { what: what.into(), advice: advice.into() }
     }
 
-    /// 2 when the command line itself is at fault, else 1.
-    pub(crate) const fn exit_code(&self) -> u8 {
+    /// 2 when the command line itself is at fault, else 1; what the signal says for a run that one ended.
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
+            Self::Interrupted(_) | Self::CutShort(_) => interrupt::exit_code(),
             // What this machine lacks is not the command line's fault.
             Self::Setup {
                 source: BuildError::Memory { .. } | BuildError::Io(_) | BuildError::Thread(_),
@@ -242,6 +247,15 @@ impl BenchError {
     }
 }
 
+impl Interruptible for BenchError {
+    fn into_interrupted(self) -> Result<Interrupted, Self> {
+        match self {
+            Self::Interrupted(interrupted) => Ok(interrupted),
+            error => Err(error),
+        }
+    }
+}
+
 /// What to do about the usual I/O errors.
 fn advice_for(source: &io::Error) -> &'static str {
     match source.kind() {
@@ -249,13 +263,5 @@ fn advice_for(source: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => "; change its permissions, or choose another place with --dir",
         io::ErrorKind::ReadOnlyFilesystem => "; choose another place with --dir",
         _ => "",
-    }
-}
-
-/// A size for people: to the mebibyte below a gibibyte, to its tenth above.
-fn rounded(bytes: u64) -> String {
-    match bytes >> 20 {
-        mib if mib < 1024 => format!("{mib}M"),
-        mib => format!("{:.1}G", mib as f64 / 1024.0),
     }
 }

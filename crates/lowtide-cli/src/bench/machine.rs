@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::SystemTime;
 
 use lowtide::Size;
 use lowtide_sys::file as facts;
@@ -15,6 +16,8 @@ use super::error::BenchError;
 /// What a result states about its machine. The names are part of the JSON interface.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
+    /// When the run began, in UTC, as in `2026-11-22T15:30:00Z`.
+    date: String,
     /// Release and architecture.
     kernel: String,
     /// Processors that the run may use.
@@ -54,6 +57,7 @@ impl Machine {
     /// As [`Machine::ask`].
     pub(crate) fn of(probe: &Probe, path: &Path, file: &File, io: String) -> Result<Self, BenchError> {
         Ok(Self {
+            date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             kernel: probe.kernel.clone(),
             cpus: probe.cpus,
             cpu_model: probe.cpu_model.clone(),

@@ -46,12 +46,17 @@ pub(crate) use rounds::Spread;
 use args::{BenchArgs, Target};
 use error::BenchError;
 
+use crate::{names, out};
+
 /// Runs what was asked for.
 ///
 /// # Errors
 /// Why there is no result, or none that can be trusted.
 pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     crate::json::check_path(args.json.as_deref())?;
+    options::refuse_none_beside_peers(args)?;
+    names::once(args.policy.as_deref().unwrap_or_default(), ToString::to_string, out::note);
+    names::once(args.against.as_deref().unwrap_or_default(), |&peer| peer.name(), out::note);
     match (args.workload, &args.depth) {
         (Target::Hit, _) => hit::run(args),
         (Target::Writing(writing), _) => writing.run(args),

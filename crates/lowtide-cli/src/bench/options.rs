@@ -9,7 +9,7 @@ use std::time::Duration;
 use lowtide::{Policy, Size};
 use lowtide_workload::Workload;
 
-use super::args::{BenchArgs, Target};
+use super::args::{Against, BenchArgs, Target};
 use super::error::BenchError;
 use super::proof::Proof;
 use super::tenancy::Tenancy;
@@ -102,6 +102,21 @@ pub(crate) fn page_option(args: &BenchArgs) -> Result<Option<u64>, BenchError> {
         }
         page => Ok(page.map(Size::bytes)),
     }
+}
+
+/// Refuses `--against none` together with peers.
+///
+/// # Errors
+/// [`BenchError::Usage`].
+pub(crate) fn refuse_none_beside_peers(args: &BenchArgs) -> Result<(), BenchError> {
+    let peers = args.against.as_deref().unwrap_or_default();
+    if peers.contains(&Against::None) && peers.iter().any(|&peer| peer != Against::None) {
+        return Err(BenchError::usage(
+            "--against cannot be none and something",
+            "name peers, or write --against none",
+        ));
+    }
+    Ok(())
 }
 
 /// A whole number of grains, at least one.

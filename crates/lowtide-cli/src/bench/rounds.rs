@@ -18,6 +18,7 @@ use super::crew::Until;
 use super::error::BenchError;
 use super::system::System;
 use super::tally::Slice;
+use crate::interrupt::Cut;
 use crate::{interrupt, out};
 
 /// A budget is full when this much of it, or of the data if that is less, is charged.
@@ -100,8 +101,17 @@ impl Spread {
 
     /// `1.23 (1.20..1.31)`, with more digits for what is far below one.
     pub(crate) fn text(self) -> String {
-        let digits = if self.max < 0.1 { 4 } else { 2 };
-        format!("{:.digits$} ({:.digits$}..{:.digits$})", self.median, self.min, self.max)
+        format!("{:.*} {}", self.digits(), self.median, self.range())
+    }
+
+    /// The extremes alone, as all ranges are written: `(1.20..1.31)`.
+    pub(crate) fn range(self) -> String {
+        let digits = self.digits();
+        format!("({:.digits$}..{:.digits$})", self.min, self.max)
+    }
+
+    fn digits(self) -> usize {
+        if self.max < 0.1 { 4 } else { 2 }
     }
 }
 
@@ -165,18 +175,20 @@ fn warm_up_one(system: &mut dyn System, max_bytes: u64, data_bytes: u64) -> Resu
 }
 
 /// Lets the systems take turns: `rounds` rounds, in round `n` a slice of `until(n)` each. After a round in which an
-/// operation failed there is no other. A peer that the kernel kills for want of memory loses its row.
+/// operation failed there is no other. A peer that the kernel kills for want of memory loses its row. When the run is interrupted, the rows
+/// have what was measured before the slice in hand, and `cut` says so.
 ///
 /// # Errors
-/// Those of [`System::run`], [`BenchError::Interrupted`].
+/// Those of [`System::run`], [`BenchError::Interrupted`] before any row has a slice.
 pub(crate) fn take_turns(
     systems: &mut Vec<Box<dyn System>>,
     rounds: u32,
     until: impl Fn(u32) -> Until,
     progress: &ProgressBar,
+    cut: &mut Cut,
 ) -> Result<Vec<Row>, BenchError> {
     let mut rows: Vec<Row> = systems.iter().map(|system| Row::new(system.as_ref())).collect();
-    for round in 0..rounds {
+    'rounds: for round in 0..rounds {
         let mut at = 0;
         while let (Some(system), Some(row)) = (systems.get_mut(at), rows.get_mut(at)) {
             let what = || format!("measuring {}, round {} of {rounds}", row.label, round + 1);
@@ -188,8 +200,13 @@ pub(crate) fn take_turns(
                     rows.remove(at);
                 }
                 slice => {
-                    interrupt::check(what)?;
-                    row.slices.push(slice?);
+                    // A slice that was cut short says nothing, and may have ended with an error for that reason.
+                    let slice = interrupt::check(what).map_err(Into::into).and(slice);
+                    let Some(slice) = cut.take(slice)? else {
+                        rows.retain(|row| !row.slices.is_empty());
+                        break 'rounds;
+                    };
+                    row.slices.push(slice);
                     at += 1;
                 }
             }
@@ -199,6 +216,7 @@ pub(crate) fn take_turns(
             break;
         }
     }
+    cut.refuse_nothing(rows.is_empty())?;
     Ok(rows)
 }
 
@@ -232,7 +250,8 @@ mod tests {
 
     fn turns(systems: impl IntoIterator<Item = Script>) -> Vec<Row> {
         let mut systems = systems.into_iter().map(|script| Box::new(script) as Box<dyn System>).collect();
-        take_turns(&mut systems, 3, |_| Until::Seconds(1.0), &ProgressBar::hidden()).unwrap()
+        let mut cut = Cut::default();
+        take_turns(&mut systems, 3, |_| Until::Seconds(1.0), &ProgressBar::hidden(), &mut cut).unwrap()
     }
 
     fn script(rates: [u64; 3]) -> Script {

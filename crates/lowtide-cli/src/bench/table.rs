@@ -1,11 +1,9 @@
 //! The table of a workload.
 
-use comfy_table::Table;
-
 use super::json::{amplification, bytes_per_write};
 use super::rounds::{Row, Spread, ratio};
 use super::tally::{Latency, Slice};
-use crate::table::{self, mib, thousands, us};
+use crate::table::{self, Table, mib, thousands, us};
 
 /// The rows of a workload, ratios against the first.
 pub(crate) fn of_workload(rows: &[Row]) -> Table {

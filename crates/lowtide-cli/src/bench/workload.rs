@@ -22,6 +22,7 @@ use super::slow::Slowness;
 use super::system::{Lowtide, System};
 use super::table::{of_checkpoints, of_workload, of_write_back};
 use super::tally::Slice;
+use crate::interrupt::Cut;
 use crate::json::Report;
 use crate::{out, progress, table};
 
@@ -85,9 +86,10 @@ pub(crate) fn run(args: &BenchArgs, workload: Workload) -> Result<(), BenchError
     if warmed {
         warm_up(&mut systems, plan.max_bytes, plan.data_bytes, &progress)?;
     }
-    let rows = take_turns(&mut systems, plan.rounds, |round| plan.slice(round), &progress)?;
+    let mut cut = Cut::default();
+    let rows = take_turns(&mut systems, plan.rounds, |round| plan.slice(round), &progress, &mut cut)?;
     // What the rows say is said before anything about the recording, which may still fail.
-    let recording = recorder.zip(recorded).map(|(recorder, (door, label))| {
+    let recording = recorder.filter(|_| !cut.is_cut()).zip(recorded).map(|(recorder, (door, label))| {
         progress.set_message(format!("recording {label}"));
         recorder.turn(&label, door, &job, &script, plan.until)
     });
@@ -95,12 +97,12 @@ pub(crate) fn run(args: &BenchArgs, workload: Workload) -> Result<(), BenchError
 
     tail(&rows, &job, &source, &files);
     let json = rows.iter().map(|row| WorkloadRow::new(&common, row, &rows[0])).collect();
-    Report::new(&machine, json).write(args.json.as_deref())?;
+    Report::new(&machine, json).cut_short(cut.is_cut()).write(args.json.as_deref())?;
     rows.iter().try_for_each(Row::verdict)?;
     if let Some(recording) = recording {
         out::line(recording?);
     }
-    Ok(())
+    cut.verdict()
 }
 
 fn job(args: &BenchArgs, plan: &Plan, page_bytes: u64) -> Job {
@@ -178,6 +180,18 @@ fn head(machine: &Machine, files: &[DataFile], plan: &Plan, job: &Job, page_note
     }
 }
 
+/// How the first row compares with the fastest peer, in favour of either.
+fn comparison(rows: &[Row]) -> Option<String> {
+    let first = rows.first().filter(|row| row.system == "lowtide")?;
+    let peers = rows.iter().filter(|row| row.system != "lowtide");
+    let ratios = peers.clone().map(|peer| (ratio(first, peer, Slice::rate), peer));
+    let (ratio, peer) = ratios.min_by(|(a, _), (b, _)| a.median.total_cmp(&b.median))?;
+    let which = if peers.count() > 1 { ", the fastest peer" } else { "" };
+    let slower = if ratio.median < 1.0 { ": slower" } else { "" };
+    let (label, range) = (&first.label, ratio.range());
+    Some(format!("{label} is {:.2} x {} {range}{which}{slower}", ratio.median, peer.label))
+}
+
 /// The table and what follows from it.
 fn tail(rows: &[Row], job: &Job, source: &Source, files: &[DataFile]) {
     out::line(of_workload(rows));
@@ -205,14 +219,8 @@ fn tail(rows: &[Row], job: &Job, source: &Source, files: &[DataFile]) {
             total(|sum| sum.ignored)
         ));
     }
-    if let (Some(first), Some(peer)) = (rows.first(), rows.iter().find(|row| row.system == "mmap-random"))
-        && first.system == "lowtide"
-    {
-        let ratio = ratio(first, peer, Slice::rate);
-        out::line(format_args!(
-            "{} is {:.2} x mmap-random ({:.2}-{:.2})",
-            first.label, ratio.median, ratio.min, ratio.max
-        ));
+    if let Some(sentence) = comparison(rows) {
+        out::line(sentence);
     }
     let bytes: u64 = files.iter().filter(|file| file.is_kept()).map(DataFile::bytes).sum();
     if let Source::Made(depot) = source
@@ -223,5 +231,34 @@ fn tail(rows: &[Row], job: &Job, source: &Source, files: &[DataFile]) {
             Size::new(bytes),
             depot.path().display()
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(system: &'static str, label: &str, rates: [u64; 3]) -> Row {
+        let slices = rates.map(|ops| Slice { seconds: 1.0, ops, ..Slice::default() });
+        Row { system, policy: None, label: label.into(), slices: slices.into() }
+    }
+
+    #[test]
+    fn the_closing_sentence_names_the_fastest_peer_also_when_lowtide_loses() {
+        let lowtide = || row("lowtide", "lowtide mglru", [100, 100, 100]);
+        let mmap = || row("mmap", "mmap", [200, 250, 400]);
+        let random = row("mmap-random", "mmap-random", [10, 20, 10]);
+        assert_eq!(
+            comparison(&[lowtide(), mmap(), random]).unwrap(),
+            "lowtide mglru is 0.40 x mmap (0.25..0.50), the fastest peer: slower"
+        );
+        let slow = row("mmap-random", "mmap-random", [50, 50, 25]);
+        let second = row("lowtide", "lowtide lru", [900, 900, 900]);
+        assert_eq!(
+            comparison(&[lowtide(), second, slow]).unwrap(),
+            "lowtide mglru is 2.00 x mmap-random (2.00..4.00)"
+        );
+        assert_eq!(comparison(&[lowtide()]), None);
+        assert_eq!(comparison(&[mmap(), lowtide()]), None);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use comfy_table::{CellAlignment, Table};
 use lowtide::{Policy, Size};
 use lowtide_sim::spec::{DeviceSpec, MachineSpec};
 use lowtide_workload::Workload;
@@ -13,10 +12,19 @@ use crate::bench::tenancy::Tenancy;
 use crate::bench::write::Writing;
 use crate::cli::Listing;
 use crate::sim::args as sim;
+use crate::sim::error::SimError;
 use crate::{out, table};
 
-/// Prints the list.
-pub(crate) fn run(what: Listing) -> ExitCode {
+/// Prints the list, or one machine as a file.
+pub(crate) fn run(what: Listing, toml: Option<&str>) -> ExitCode {
+    match (what, toml) {
+        (Listing::Machines, Some(name)) => return print_toml(name),
+        (_, Some(_)) => {
+            out::note("error: --toml does not apply here; write `lowtide list machines --toml NAME`");
+            return ExitCode::from(2);
+        }
+        (_, None) => {}
+    }
     match what {
         Listing::Workloads => {
             for workload in Workload::ALL {
@@ -54,7 +62,8 @@ pub(crate) fn run(what: Listing) -> ExitCode {
             out::line(machines());
             let devices: Vec<&str> = DeviceSpec::names().collect();
             out::line(format_args!(
-                "\ndevices, for `device = \"hdd\"` in a machine's file: {}",
+                "\n`lowtide list machines --toml NAME` prints a machine as a file for `sim --machine`, with every key\n\
+                 devices, for `device = \"hdd\"` in such a file: {}",
                 devices.join(", ")
             ));
         }
@@ -62,13 +71,25 @@ pub(crate) fn run(what: Listing) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// A machine as a file that describes it.
+fn print_toml(name: &str) -> ExitCode {
+    let error = match MachineSpec::load(name).map(|machine| machine.to_toml()) {
+        Ok(Ok(text)) => {
+            out::line(text.trim_end());
+            return ExitCode::SUCCESS;
+        }
+        Ok(Err(error)) => SimError::Tape(error.to_string()),
+        Err(error) => SimError::from(error),
+    };
+    out::note(format_args!("error: {error}"));
+    ExitCode::from(error.exit_code())
+}
+
 /// The machines, a row each. One that cannot be described has its reason in place of the line about it.
-fn machines() -> Table {
+fn machines() -> table::Table {
     let mut rows = table::new(&["machine", "cpus", "memory", "device", "swap", "about"], 6);
     for column in [1, 2] {
-        if let Some(column) = rows.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+        rows.align_right(column);
     }
     for name in MachineSpec::names() {
         rows.add_row(match MachineSpec::load(name) {

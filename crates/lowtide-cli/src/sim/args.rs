@@ -15,6 +15,7 @@ use lowtide_workload::{Access, Letter, nearest};
 use thiserror::Error;
 
 use super::count::Count;
+use crate::names::policy;
 use crate::span::Span;
 
 /// What to simulate, and on what.
@@ -30,22 +31,22 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
     /// Bytes of a page of the trace, for a trace that does not say [default: what the trace says, else 4K]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) page: Option<Size>,
     /// Simulated machine: a name (`lowtide list machines`) or a TOML file [default: xeon-96t for ycsb and tenants, ramdisk for file-anon-mix, delay-1s for dd-oom, thrash for high-thrash, laptop for fill, mixed and noisy-neighbour, else none: see below]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) machine: Option<String>,
     /// Memory budget; `max` is all of the machine's memory [default: 10G x scale for ycsb, 16G x scale for file-anon-mix, 128M for dd-oom, 256M for fill, mixed, zipf, uniform and loop, a quarter of what a trace touches; on a machine, a trace has all of its memory, and so have tenants]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) max: Option<Size>,
     /// Reclaim policies, one row each, with any switches: mglru-7.1+S10 [default: mglru,mglru-7.1,lru; mglru,mglru-7.1 for high-thrash]
-    #[arg(long, value_name = "P,P", value_delimiter = ',')]
+    #[arg(long, value_name = "P,P", value_delimiter = ',', value_parser = policy)]
     pub(crate) policy: Option<Vec<Policy>>,
     /// Threads of the workload, on a machine [default: 32 for ycsb, 8 for mixed, else 1; a trace has its own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) threads: Option<u32>,
     /// Operations measured, of all threads together, as in 200k, 50M or 1G [default: 6M x scale for ycsb, else 20M]
-    #[arg(long, value_name = "N", visible_alias = "accesses")]
+    #[arg(long, value_name = "N", visible_alias = "accesses", allow_hyphen_values = true)]
     pub(crate) ops: Option<Count>,
     /// Records, operations, caches and budget of ycsb, the memory of the machine and of tenants, or the sizes of file-anon-mix, as a part of the published experiment's [default: 1 for ycsb, 0.0625 for tenants, 1/64 for file-anon-mix]
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
@@ -66,7 +67,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) rounds: Option<u32>,
     /// Size of the data, for zipf, uniform and loop, or of the file, for dd-oom, fill and mixed [default: 1G; 192M for dd-oom, four budgets for fill and mixed]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) size: Option<Size>,
     /// How long the device takes to write, for dd-oom: as in 100ms or 5s [default: what the machine's device takes]
     #[arg(long, value_name = "TIME")]
@@ -102,7 +103,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
     /// Find the smallest budget with at most this share of misses, as in 0.01, with --trace
-    #[arg(long, value_name = "RATIO")]
+    #[arg(long, value_name = "RATIO", allow_negative_numbers = true)]
     pub(crate) advise: Option<f64>,
     /// Test the simulator and the engine themselves: play N random plans, from --seed on, and check every invariant
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -114,7 +115,7 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "BUG", requires = "swarm", hide = true)]
     pub(crate) swarm_canary: Option<Bug>,
     /// Seed of everything random
-    #[arg(long, value_name = "N", default_value_t = 42)]
+    #[arg(long, value_name = "N", default_value_t = 42, allow_negative_numbers = true)]
     pub(crate) seed: u64,
     /// Print the results as JSON instead of a table, or write them to FILE, too
     #[arg(long, value_name = "FILE", num_args = 0..=1)]

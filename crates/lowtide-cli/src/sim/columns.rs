@@ -1,10 +1,8 @@
 //! The tables of simulations, as lists of columns. How fast the simulation itself was is shown where it is known.
 
-use comfy_table::Table;
-
 use super::row::{Ratio, Row, RowLatency, Workers};
 use crate::json::LatencyUs;
-use crate::table::{self, mib, thousands, us};
+use crate::table::{self, Table, mib, thousands, us};
 
 /// A column: its header, and what stands in it.
 pub(crate) type Column = (&'static str, fn(&Row) -> String);

@@ -18,7 +18,7 @@ use super::host::Host;
 use super::row::{Row, RowLatency};
 use super::show::{self, Head};
 use super::{columns, jobs, options};
-use crate::interrupt;
+use crate::interrupt::{self, Cut};
 use crate::json::LatencyUs;
 use crate::progress::{Patient, Unit};
 use crate::table::thousands;
@@ -140,10 +140,12 @@ pub(crate) fn run(args: &SimArgs, letter: Letter) -> Result<(), SimError> {
         plan.simulate(policies[number], done).map(|result| (result, began.elapsed()))
     });
     let mut rows = Vec::with_capacity(policies.len());
+    let mut cut = Cut::default();
     for (&policy, result) in policies.iter().zip(results) {
-        let (result, took) = result.map_err(|error| {
+        let result = result.map_err(|error| {
             SimError::of_machine(policy, error, &format!("simulating {}", plan.target.name()))
-        })?;
+        });
+        let Some((result, took)) = cut.take(result)? else { continue };
         let row = plan.row(policy, &result);
         rows.push(if timing { row.timed(took, result.ended.bytes, data_pages) } else { row });
     }
@@ -153,5 +155,5 @@ pub(crate) fn run(args: &SimArgs, letter: Letter) -> Result<(), SimError> {
         closing.extend(compare::verdict_lines(&rows));
         rows = compare::with_published(rows);
     }
-    show::results(args, &plan.machine, &rows, columns::DATABASE, &closing)
+    show::results(args, &plan.machine, &rows, columns::DATABASE, &closing, cut)
 }

@@ -17,7 +17,7 @@ use super::host::Host;
 use super::row::{KillRow, Naps, Row};
 use super::show::{self, Head};
 use super::{columns, jobs, options};
-use crate::interrupt;
+use crate::interrupt::{self, Cut};
 use crate::progress::{Patient, Unit};
 
 /// The machine of the published runs: a disk whose writes end after a second.
@@ -161,8 +161,10 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     let published = plan.is_published()?;
     let mut rows = Vec::with_capacity(2 * policies.len());
     let mut arms = Vec::new();
+    let mut cut = Cut::default();
     for (&policy, result) in policies.iter().zip(results) {
-        let result = result.map_err(|error| SimError::of_machine(policy, error, "simulating dd-oom"))?;
+        let result = result.map_err(|error| SimError::of_machine(policy, error, "simulating dd-oom"));
+        let Some(result) = cut.take(result)? else { continue };
         let row = plan.row(policy, &result);
         let arm = Arm::of(policy);
         arms.extend(arm.map(|arm| (arm, measured(&plan.config, &result))));
@@ -178,5 +180,5 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     if let (Some(before), Some(after)) = (of(Arm::Before), of(Arm::After)) {
         closing.extend(criteria_lines(&dd_verdict(before, after, of(Arm::Classical))));
     }
-    show::results(args, &plan.machine, &rows, columns::DD_OOM, &closing)
+    show::results(args, &plan.machine, &rows, columns::DD_OOM, &closing, cut)
 }

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use lowtide::{Policy, Size};
+use lowtide::Policy;
 use lowtide_core::ConfigError;
 use lowtide_sim::spec::SpecError;
 use lowtide_sim::{MachineError, PlayError};
@@ -12,9 +12,10 @@ use lowtide_workload::DistributionError;
 use lowtide_workload::trace::TraceFileError;
 use thiserror::Error;
 
-use crate::interrupt::{HandlerError, Interrupted};
+use crate::interrupt::{self, CutShort, HandlerError, Interrupted, Interruptible};
 use crate::json::ResultsError;
 use crate::law::ProgramError;
+use crate::table::memory;
 
 /// Why a simulation ended without a result, or with one that has gaps.
 #[derive(Debug, Error)]
@@ -40,7 +41,7 @@ pub(crate) enum SimError {
     /// The machine that this runs on is too small for what is simulated.
     #[error(
         "simulating that takes about {} of memory and {} are available; lower --max or --size, or choose fewer policies at a time",
-        rounded(*needed), rounded(*available)
+        memory(*needed), memory(*available)
     )]
     HostMemory {
         /// Bytes, as estimated.
@@ -99,6 +100,9 @@ pub(crate) enum SimError {
     /// Ctrl-C.
     #[error("{0}; there is no result")]
     Interrupted(#[from] Interrupted),
+    /// Ctrl-C after some rows.
+    #[error(transparent)]
+    CutShort(#[from] CutShort),
 }
 
 impl SimError {
@@ -111,14 +115,15 @@ impl SimError {
     pub(crate) fn of_machine(policy: Policy, source: MachineError, during: &str) -> Self {
         match source {
             MachineError::Config(source) => Self::Budget(source),
-            MachineError::Interrupted { .. } => Interrupted { during: during.to_owned() }.into(),
+            MachineError::Interrupted { .. } => Interrupted { during: format!("while {during}") }.into(),
             source => Self::Simulation { policy: policy.to_string(), source },
         }
     }
 
-    /// 2 when the command line itself is at fault, else 1.
-    pub(crate) const fn exit_code(&self) -> u8 {
+    /// 2 when the command line itself is at fault, else 1; what the signal says for a run that one ended.
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
+            Self::Interrupted(_) | Self::CutShort(_) => interrupt::exit_code(),
             // What cannot be read may be there tomorrow.
             Self::Machine(SpecError::Read { .. } | SpecError::This { .. }) => 1,
             Self::Usage { .. }
@@ -133,10 +138,11 @@ impl SimError {
     }
 }
 
-/// A size for people: to the mebibyte below a gibibyte, to its tenth above.
-fn rounded(bytes: u64) -> String {
-    match bytes >> 20 {
-        mib if mib < 1024 => Size::new(mib << 20).to_string(),
-        mib => format!("{:.1}G", mib as f64 / 1024.0),
+impl Interruptible for SimError {
+    fn into_interrupted(self) -> Result<Interrupted, Self> {
+        match self {
+            Self::Interrupted(interrupted) => Ok(interrupted),
+            error => Err(error),
+        }
     }
 }

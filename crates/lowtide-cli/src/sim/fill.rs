@@ -17,7 +17,7 @@ use super::row::{Row, RowLatency};
 use super::show::{self, Head};
 use super::{columns, jobs, options};
 use crate::bench::Spread;
-use crate::interrupt;
+use crate::interrupt::{self, Cut};
 use crate::json::LatencyUs;
 use crate::progress::{Patient, Unit};
 
@@ -100,8 +100,10 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     let results =
         jobs::run(policies.len(), parallel, progress, |number, done| plan.simulate(policies[number], done));
     let mut outcome = Outcome::default();
+    let mut cut = Cut::default();
     for (&policy, result) in policies.iter().zip(results) {
-        let result = result.map_err(|error| SimError::of_machine(policy, error, "simulating fill"))?;
+        let result = result.map_err(|error| SimError::of_machine(policy, error, "simulating fill"));
+        let Some(result) = cut.take(result)? else { continue };
         let row = plan.row(policy, &result);
         match result.killed_after_ns {
             None => outcome.rows.push(row),
@@ -110,6 +112,6 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
             }
         }
     }
-    show::results(args, &plan.machine, &outcome.rows, columns::FILL, &[])?;
-    outcome.verdict()
+    outcome.cut = cut;
+    outcome.show(args, &plan.machine, columns::FILL, &[])
 }

@@ -8,14 +8,16 @@ use lowtide::Policy;
 use lowtide_sim::client::stream::{self, Stream, StreamSpace};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
+use serde::Serialize;
 
 use super::args::SimArgs;
 use super::clock::Stopwatch;
+use super::columns::Column;
 use super::error::SimError;
 use super::host::Host;
 use super::row::{Row, RowLatency};
-use super::{jobs, options};
-use crate::interrupt;
+use super::{jobs, options, show};
+use crate::interrupt::{self, Cut};
 use crate::json::LatencyUs;
 use crate::progress::Patient;
 
@@ -50,6 +52,8 @@ pub(crate) struct Streams {
 pub(crate) struct Outcome {
     /// A row for each policy.
     pub(crate) rows: Vec<Row>,
+    /// Whether all rows are there.
+    pub(crate) cut: Cut,
     killed: Option<SimError>,
 }
 
@@ -61,11 +65,18 @@ impl Outcome {
         self.killed.get_or_insert(SimError::OutOfMemory { policy, what });
     }
 
-    /// An error when any row has a gap.
+    /// Prints or writes the rows, as [`show::results`] does.
     ///
     /// # Errors
-    /// [`SimError::OutOfMemory`].
-    pub(crate) fn verdict(self) -> Result<(), SimError> {
+    /// Those of [`show::results`]; [`SimError::OutOfMemory`] when any row has a gap.
+    pub(crate) fn show<M: Serialize>(
+        self,
+        args: &SimArgs,
+        machine: &M,
+        columns: &[Column],
+        closing: &[String],
+    ) -> Result<(), SimError> {
+        show::results(args, machine, &self.rows, columns, closing, self.cut)?;
         self.killed.map_or(Ok(()), Err)
     }
 }
@@ -73,7 +84,7 @@ impl Outcome {
 /// Plays `streams`, made anew for each policy, one for each thread. `row` makes a row without results.
 ///
 /// # Errors
-/// Any [`SimError`] but [`SimError::OutOfMemory`], which [`Outcome::verdict`] tells.
+/// Any [`SimError`] but [`SimError::OutOfMemory`] and interruptions, which [`Outcome::show`] tells.
 pub(crate) fn run(
     args: &SimArgs,
     play: &Play<'_>,
@@ -93,7 +104,7 @@ pub(crate) fn run(
     });
     let mut outcome = Outcome::default();
     for (&policy, result) in policies.iter().zip(results) {
-        let (result, took) = result?;
+        let Some((result, took)) = outcome.cut.take(result)? else { continue };
         let row = row(policy);
         match result {
             Ok(result) => {
@@ -107,7 +118,10 @@ pub(crate) fn run(
                 });
             }
             Err(error @ MachineError::OutOfMemory { .. }) => outcome.killed(row, error.to_string()),
-            Err(error) => return Err(SimError::of_machine(policy, error, &play.during)),
+            Err(error) => {
+                let error = SimError::of_machine(policy, error, &play.during);
+                outcome.cut.take::<(), _>(Err(error))?;
+            }
         }
     }
     Ok(outcome)

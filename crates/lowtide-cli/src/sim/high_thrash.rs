@@ -20,7 +20,7 @@ use super::host::Host;
 use super::row::{DeviceSample, NeighbourRow, Row};
 use super::show::{self, Head};
 use super::{columns, compare, jobs, options};
-use crate::interrupt;
+use crate::interrupt::{self, Cut};
 use crate::json::LatencyUs;
 use crate::law::{Law, ProgramError};
 use crate::progress::{Patient, Unit};
@@ -273,14 +273,18 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     let each = (config.warm_ns + config.run_ns) / 1_000_000;
     let progress = Patient::new("virtual milliseconds", Unit::Steps, each * plan.jobs() as u64);
     let results = jobs::run(plan.jobs(), parallel, progress, |job, done| plan.simulate(job, done));
-    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let Some((quiet, pairs)) = results.split_last() else { return Ok(()) };
-    let mut rows: Vec<Row> = plan
-        .cases
-        .iter()
-        .zip(pairs.chunks_exact(2))
-        .map(|(case, pair)| plan.row(case, &pair[0], &pair[1], quiet))
-        .collect();
+    let mut cut = Cut::default();
+    let results = results.into_iter().map(|result| cut.take(result)).collect::<Result<Vec<_>, _>>()?;
+    // Of a run that was interrupted, the rows are shown whose parts have all ended; the neighbour alone is a part of each.
+    let mut rows: Vec<Row> = Vec::new();
+    if let Some((Some(quiet), pairs)) = results.split_last() {
+        for (case, pair) in plan.cases.iter().zip(pairs.chunks_exact(2)) {
+            if let [Some(alone), Some(beside)] = pair {
+                rows.push(plan.row(case, alone, beside, quiet));
+            }
+        }
+    }
+    cut.refuse_nothing(rows.is_empty())?;
     let mut closing = Vec::new();
     if let Some(neighbour) = rows.first().and_then(|row| row.neighbour.as_ref()) {
         closing.push(format!("\nthe neighbour alone: {:.0} reads a second", neighbour.alone_ops_per_s));
@@ -291,5 +295,5 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
         closing.extend(policies.into_iter().flat_map(|policy| verdict(&rows, policy)));
         rows.extend(published());
     }
-    show::results(args, &plan.machine, &rows, columns::HIGH_THRASH, &closing)
+    show::results(args, &plan.machine, &rows, columns::HIGH_THRASH, &closing, cut)
 }

@@ -57,7 +57,7 @@ pub(crate) fn run<T: Send>(
                     interrupted += if interrupt::requested() { TICK } else { Duration::ZERO };
                     if interrupted > GRACE {
                         drop(progress);
-                        let error = SimError::from(Interrupted { during: "setting up".into() });
+                        let error = SimError::from(Interrupted { during: "while setting up".into() });
                         out::note(format_args!("error: {error}"));
                         std::process::exit(error.exit_code().into());
                     }

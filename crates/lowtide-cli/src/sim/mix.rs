@@ -19,7 +19,7 @@ use super::host::Host;
 use super::row::{KillRow, Row};
 use super::show::{self, Head};
 use super::{columns, jobs, options};
-use crate::interrupt;
+use crate::interrupt::{self, Cut};
 use crate::progress::{Patient, Unit};
 
 /// The machine of the published runs: files on a ramdisk.
@@ -190,9 +190,10 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
         plan.simulate(policies[number], done).map(|result| (result, began.elapsed()))
     });
     let mut rows = Vec::with_capacity(2 * policies.len());
+    let mut cut = Cut::default();
     for (&policy, result) in policies.iter().zip(results) {
-        let (result, took) =
-            result.map_err(|error| SimError::of_machine(policy, error, "simulating file-anon-mix"))?;
+        let result = result.map_err(|error| SimError::of_machine(policy, error, "simulating file-anon-mix"));
+        let Some((result, took)) = cut.take(result)? else { continue };
         let row = plan.row(policy, &result);
         let published = Arm::of(policy).map(|arm| plan.published(&row, published_mix(arm)));
         rows.push(if timing { row.timed(took, result.stat.bytes, plan.data_pages()) } else { row });
@@ -208,5 +209,5 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     if let Some(first) = closing.first_mut() {
         first.insert(0, '\n');
     }
-    show::results(args, &plan.machine, &rows, columns::MIX, &closing)
+    show::results(args, &plan.machine, &rows, columns::MIX, &closing, cut)
 }

@@ -14,7 +14,7 @@ use super::row::{CheckpointsRow, Row, RowLatency};
 use super::show::{self, Head};
 use super::{columns, jobs, options};
 use crate::bench::Spread;
-use crate::interrupt;
+use crate::interrupt::{self, Cut};
 use crate::json::LatencyUs;
 use crate::progress::{Patient, Unit};
 use crate::span::Span;
@@ -125,9 +125,11 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     let results =
         jobs::run(policies.len(), parallel, progress, |number, done| plan.simulate(policies[number], done));
     let mut rows = Vec::with_capacity(policies.len());
+    let mut cut = Cut::default();
     for (&policy, result) in policies.iter().zip(results) {
-        let result = result.map_err(|error| SimError::of_machine(policy, error, "simulating mixed"))?;
+        let result = result.map_err(|error| SimError::of_machine(policy, error, "simulating mixed"));
+        let Some(result) = cut.take(result)? else { continue };
         rows.push(plan.row(policy, &result));
     }
-    show::results(args, &plan.machine, &rows, columns::MIXED, &[])
+    show::results(args, &plan.machine, &rows, columns::MIXED, &[], cut)
 }

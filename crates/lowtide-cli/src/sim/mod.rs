@@ -46,6 +46,7 @@ use args::{Output, SimArgs, Target};
 use error::SimError;
 
 use crate::json::check_path;
+use crate::{names, out};
 
 /// Runs what was asked for.
 ///
@@ -56,6 +57,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
         check_path(Some(path))?;
     }
     options::refuse_misplaced(args)?;
+    names::once(args.policy.as_deref().unwrap_or_default(), ToString::to_string, out::note);
     if let Some(seeds) = args.swarm {
         return swarm::run(args, seeds);
     }

@@ -15,7 +15,7 @@ use super::host::Host;
 use super::row::Row;
 use super::show::{self, Head};
 use super::{columns, jobs, options};
-use crate::interrupt;
+use crate::interrupt::{self, Cut};
 use crate::progress::{Patient, Unit};
 
 /// An ordinary machine: its memory is not what is short.
@@ -142,12 +142,15 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     let each = (config.warm_ns + config.run_ns) / 1_000_000;
     let progress = Patient::new("virtual milliseconds", Unit::Steps, each * plan.cases.len() as u64);
     let results = jobs::run(plan.cases.len(), parallel, progress, |job, done| plan.simulate(job, done));
-    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut cut = Cut::default();
+    let results = results.into_iter().map(|result| cut.take(result)).collect::<Result<Vec<_>, _>>()?;
     let mut rows = Vec::with_capacity(results.len());
     let phases = Company::ALL.len();
     for (cases, results) in plan.cases.chunks_exact(phases).zip(results.chunks_exact(phases)) {
-        rows.extend(cases.iter().zip(results).map(|(&case, result)| plan.row(case, result, &results[0])));
+        // Of a run that was interrupted, the policies are shown whose rows have all ended.
+        let Some(results) = results.iter().map(Option::as_ref).collect::<Option<Vec<_>>>() else { continue };
+        rows.extend(cases.iter().zip(&results).map(|(&case, result)| plan.row(case, result, results[0])));
     }
     let closing = verdict(&rows);
-    show::results(args, &plan.machine, &rows, columns::NOISY, &closing)
+    show::results(args, &plan.machine, &rows, columns::NOISY, &closing, cut)
 }

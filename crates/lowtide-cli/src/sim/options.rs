@@ -281,6 +281,13 @@ fn pages_of(max: Size, page: u64) -> Result<u64, SimError> {
     if max.bytes() == 0 {
         return Err(SimError::usage("--max 0 is not a budget", "give a size such as --max 256M"));
     }
+    if pages > u64::from(u32::MAX) {
+        let most = Size::new((1 << 32) * page);
+        return Err(SimError::usage(
+            format!("--max {max} is more than can be simulated"),
+            format!("give less than {most}, such as --max 256M"),
+        ));
+    }
     if pages < MIN_BUDGET {
         return Err(SimError::usage(
             format!(

@@ -24,7 +24,7 @@ use super::row::Row;
 use super::show::{self, Head, PLAIN, PlainMachine};
 use super::stream::{Pages, share};
 use super::{columns, jobs, options};
-use crate::interrupt;
+use crate::interrupt::{self, Cut};
 use crate::progress::{Patient, Unit};
 use crate::table::thousands;
 
@@ -125,12 +125,13 @@ fn on_plain(args: &SimArgs, pattern: Pattern) -> Result<(), SimError> {
         play(&plan, policies[number], max, done)
     });
     let mut rows = Vec::with_capacity(policies.len());
+    let mut cut = Cut::default();
     for (&policy, played) in policies.iter().zip(results) {
-        let played = played?;
+        let Some(played) = cut.take(played)? else { continue };
         let row = plan.row(policy, PlainMachine::NAME, max_bytes, 1).on_plain(&played.counts, &played.memory);
         rows.push(if timing { row.timed(played.took, played.bytes, plan.pages.pages) } else { row });
     }
-    show::results(args, &PLAIN, &rows, columns::PLAIN, &[])
+    show::results(args, &PLAIN, &rows, columns::PLAIN, &[], cut)
 }
 
 /// What one policy came to on the plain machine.
@@ -200,6 +201,5 @@ fn on_machine(args: &SimArgs, pattern: Pattern, machine: &MachineSpec) -> Result
     let progress = Patient::new("accesses", Unit::Steps, plan.accesses * args.policies().len() as u64);
     let row = |policy| plan.row(policy, &machine.name, max, threads);
     let outcome = full::run(args, &play, progress, row, streams)?;
-    show::results(args, machine, &outcome.rows, columns::STREAMS, &[])?;
-    outcome.verdict()
+    outcome.show(args, machine, columns::STREAMS, &[])
 }

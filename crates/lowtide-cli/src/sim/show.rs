@@ -10,6 +10,7 @@ use super::columns::{Column, table};
 use super::error::SimError;
 use super::options::{PAGE_BYTES, floor};
 use super::row::Row;
+use crate::interrupt::Cut;
 use crate::json::Report;
 use crate::out;
 
@@ -104,20 +105,24 @@ pub(crate) fn plain_machine() -> String {
     format!("none: {}", PLAIN.about)
 }
 
-/// Prints or writes the rows, as a table of `columns` with `closing` lines below it for people.
+/// Prints or writes the rows, as a table of `columns` with `closing` lines below it for people. Of a run that was interrupted they are those
+/// that had ended.
 ///
 /// # Errors
-/// [`SimError::Results`], [`SimError::Output`].
+/// [`SimError::Results`], [`SimError::Output`]; [`SimError::Interrupted`] without rows, [`SimError::CutShort`] after them.
 pub(crate) fn results<M: Serialize>(
     args: &SimArgs,
     machine: &M,
     rows: &[Row],
     columns: &[Column],
     closing: &[String],
+    mut cut: Cut,
 ) -> Result<(), SimError> {
-    let report = Report::new(machine, rows.to_vec()).seeded(args.seed);
+    cut.refuse_nothing(rows.is_empty())?;
+    let report = Report::new(machine, rows.to_vec()).seeded(args.seed).cut_short(cut.is_cut());
     if args.output() == Output::Json {
-        return report.text().and_then(|text| out::all(&text)).map_err(SimError::Output);
+        report.text().and_then(|text| out::all(&text)).map_err(SimError::Output)?;
+        return cut.verdict();
     }
     out::line(table(columns, rows));
     for line in closing {
@@ -126,5 +131,5 @@ pub(crate) fn results<M: Serialize>(
     if let Output::Both(path) = args.output() {
         report.write(Some(path))?;
     }
-    Ok(())
+    cut.verdict()
 }

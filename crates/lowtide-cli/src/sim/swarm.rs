@@ -60,7 +60,10 @@ pub(super) fn run(args: &SimArgs, seeds: u64) -> Result<(), SimError> {
     let result = run_seeds(&config, &progress, interrupt::flag());
     drop(bar);
     let report = result.map_err(|failure| SimError::Swarm(failure.to_string()))?;
-    interrupt::check(|| format!("after {} seeds without a violation", report.seeds))?;
+    if interrupt::requested() {
+        let during = format!("after {} seeds without a violation", report.seeds);
+        return Err(interrupt::Interrupted { during }.into());
+    }
     show(args, &report.coverage, report.seeds)
 }
 

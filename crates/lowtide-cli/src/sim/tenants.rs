@@ -18,7 +18,7 @@ use super::host::Host;
 use super::row::{Bucket, Row, RowLatency, Workers};
 use super::show::{self, Head};
 use super::{columns, compare, jobs, options};
-use crate::interrupt;
+use crate::interrupt::{self, Cut};
 use crate::json::LatencyUs;
 use crate::progress::{Patient, Unit};
 
@@ -149,9 +149,10 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
         plan.simulate(policies[number], done).map(|result| (result, began.elapsed()))
     });
     let mut rows = Vec::with_capacity(policies.len());
+    let mut cut = Cut::default();
     for (&policy, result) in policies.iter().zip(results) {
-        let (result, took) =
-            result.map_err(|error| SimError::of_machine(policy, error, "simulating tenants"))?;
+        let result = result.map_err(|error| SimError::of_machine(policy, error, "simulating tenants"));
+        let Some((result, took)) = cut.take(result)? else { continue };
         let row = plan.row(policy, &result);
         rows.push(if timing { row.timed(took, result.stat.bytes, data_pages) } else { row });
     }
@@ -161,7 +162,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
         closing.extend(compare::tenants_verdict_lines(&rows));
         rows = compare::with_published_tenants(rows);
     }
-    show::results(args, &plan.machine, &rows, columns::TENANTS, &closing)
+    show::results(args, &plan.machine, &rows, columns::TENANTS, &closing, cut)
 }
 
 #[cfg(test)]

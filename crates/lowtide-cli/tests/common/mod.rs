@@ -128,11 +128,29 @@ impl Running {
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     }
 
-    /// Waits for its end, and returns exit code and standard error.
-    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+    /// Asks it to end, as an operator does.
+    pub(crate) fn terminate(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    }
+
+    /// Kills it, and waits until it is gone.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits for its end, and returns exit code, the rest of standard output, and standard error.
+    pub(crate) fn end_with_output(mut self) -> (Option<i32>, String, String) {
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).unwrap();
         let output = self.child.wait_with_output().unwrap();
-        (output.status.code(), text(&output.stderr))
+        (output.status.code(), rest, text(&output.stderr))
+    }
+
+    /// Waits for its end, and returns exit code and standard error.
+    pub(crate) fn end(self) -> (Option<i32>, String) {
+        let (code, _, message) = self.end_with_output();
+        (code, message)
     }
 }

@@ -121,6 +121,14 @@ impl MachineSpec {
         Ok(presets::MACHINES.iter().find(|(known, _)| *known == name).map(|(_, make)| make()))
     }
 
+    /// The machine as a file with all of its keys, which [`MachineSpec::load`] reads as the same machine.
+    ///
+    /// # Errors
+    /// None that is known: every machine consists of numbers, text and tables.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(self)
+    }
+
     /// The machine of that name, or the one that the file at that path describes. A name goes before a file; `./laptop`
     /// is a path.
     ///

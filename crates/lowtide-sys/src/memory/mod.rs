@@ -7,9 +7,11 @@
 
 mod anonymous;
 mod file;
+mod heap;
 
 pub use anonymous::{HugePages, Mapping};
 pub use file::{Access, Advice, FileMapping};
+pub use heap::fit_heap_to_limit;
 
 /// The size of a huge page in bytes (the PMD size of x86-64, and of arm64 with 4 KiB pages).
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;

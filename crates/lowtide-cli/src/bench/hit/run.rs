@@ -19,6 +19,7 @@ use crate::bench::plan::{self, PAGE_BYTES};
 use crate::bench::rounds::Spread;
 use crate::bench::system::open_view;
 use crate::bench::workload::report;
+use crate::interrupt::Cut;
 use crate::json::Report;
 use crate::{interrupt, out, progress, table};
 
@@ -77,7 +78,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     let mut machine = None;
     let mut closing = Vec::new();
     let progress = progress::steps("", sizes.len() as u64 * (1 + 2 * u64::from(rounds)));
-    for &size in &sizes {
+    let mut cut = Cut::default();
+    'sizes: for &size in &sizes {
         let file = depot.prepare(Content::Words, size, 1, Purpose::Lasting)?.remove(0);
         let policy = options::policies(args)[0];
         let pager = plan::build_pager(args, policy, budget(size), page_bytes, None)?;
@@ -87,12 +89,14 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
             machine = Some(asked);
         }
         progress.set_message(format!("loading {}", Size::new(size)));
-        let pair = Pair::load(&pager, &file, size)?;
+        let pair = Pair::load(&pager, &file, size);
+        let Some(pair) = cut.take(pair)? else { break };
         progress.inc(1);
         let reads = pager.stat().io.reads;
         for pattern in Pattern::ALL {
             progress.set_message(format!("{} {}", Size::new(size), pattern.name()));
-            let turns = pair.take_turns(pattern, args, rounds, || progress.inc(1))?;
+            let turns = pair.take_turns(pattern, args, rounds, || progress.inc(1));
+            let Some(turns) = cut.take(turns)? else { break 'sizes };
             rows.extend(turns.rows(pattern, size, page_bytes, &policy.to_string(), args.seed));
         }
         let stat = pager.stat();
@@ -107,18 +111,21 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
             return Err(BenchError::NotResident { pages });
         }
     }
+    cut.refuse_nothing(rows.is_empty())?;
     progress.finish_and_clear();
     print(&rows);
-    out::line(format_args!("\n{}", closing.join("\n")));
+    if !closing.is_empty() {
+        out::line(format_args!("\n{}", closing.join("\n")));
+    }
     let wrong = rows.iter().find(|row| row.errors > 0).map(|row| BenchError::Wrong {
         system: row.system.into(),
         errors: row.errors,
         first: format!("the words read {}ly do not add up", row.pattern),
     });
     if let Some(machine) = &machine {
-        Report::new(machine, rows).write(args.json.as_deref())?;
+        Report::new(machine, rows).cut_short(cut.is_cut()).write(args.json.as_deref())?;
     }
-    wrong.map_or(Ok(()), Err)
+    wrong.map_or_else(|| cut.verdict(), Err)
 }
 
 /// The budget that holds `size` bytes with room to spare: free frames are kept back for the next miss.

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::Table;
 use lowtide::faults::{Cut, Fault, FaultyDisk};
 use lowtide::{FaultSite, InjectOp, Pager};
 use serde::Serialize;
@@ -140,7 +139,7 @@ impl Coverage {
 
     /// For people: how often pages, folios and views of each kind were drawn.
     pub(super) fn drawn_table(&self) -> String {
-        let mut drawn: Table = table::new(&["drawn", "cycles"], 1);
+        let mut drawn = table::new(&["drawn", "cycles"], 1);
         for row in Shape::all_rows() {
             let count = self.drawn.get(&row).copied().unwrap_or(0);
             drawn.add_row([row, table::thousands(count as f64)]);
@@ -156,7 +155,7 @@ impl Coverage {
     /// For people: a table of faults, one of places, and a line about cuts.
     pub(super) fn tables(&self) -> [String; 4] {
         let ops = [InjectOp::Read, InjectOp::Write, InjectOp::Sync, InjectOp::Extend];
-        let mut faults: Table = table::new(&["fault", "read", "write", "sync", "extend"], 1);
+        let mut faults = table::new(&["fault", "read", "write", "sync", "extend"], 1);
         for fault in Fault::of(InjectOp::Write) {
             let counts = ops.map(|op| match self.faults.get(&(op, *fault)) {
                 Some(count) => table::thousands(*count as f64),
@@ -164,7 +163,7 @@ impl Coverage {
             });
             faults.add_row(std::iter::once(fault.to_string()).chain(counts));
         }
-        let mut sites: Table = table::new(&["place that deals with a fault", "reached"], 1);
+        let mut sites = table::new(&["place that deals with a fault", "reached"], 1);
         for (site, count) in &self.sites {
             sites.add_row([site.to_string(), table::thousands(*count as f64)]);
         }

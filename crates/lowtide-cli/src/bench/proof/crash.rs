@@ -33,6 +33,7 @@ use crate::bench::datafile::Depot;
 use crate::bench::error::BenchError;
 use crate::bench::options;
 use crate::progress::{Patient, Unit};
+use crate::table;
 use crate::{interrupt, out};
 
 /// Kills when nothing is said.
@@ -79,8 +80,8 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     };
     let cycles = args.cycles.unwrap_or(CYCLES);
     out::line(format_args!(
-        "crash: {threads} threads write records to {} of file under a budget of {}, and are killed {cycles} times; seed {}",
-        Size::new(bytes),
+        "crash: {threads} threads write records to {} under a budget of {}, and are killed {cycles} times; seed {}",
+        table::memory(bytes),
         Size::new(max_bytes),
         args.seed
     ));

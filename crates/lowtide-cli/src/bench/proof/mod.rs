@@ -41,6 +41,7 @@ use super::error::BenchError;
 use super::options;
 use crate::json::Report;
 use crate::out;
+use crate::table::thousands;
 use layout::Layout;
 use ledger::Findings;
 
@@ -255,7 +256,11 @@ fn conclude(
     });
     out::line(format_args!(
         "{} bytes verified: {} lost, {} wrong; {} records torn between sectors and {} within, which is allowed",
-        found.verified, found.lost, found.wrong, found.torn, found.mixed
+        thousands(found.verified as f64),
+        thousands(found.lost as f64),
+        thousands(found.wrong as f64),
+        found.torn,
+        found.mixed
     ));
     Report::new(&machine, vec![row]).seeded(setting.seed).write(args.json.as_deref())?;
     match &found.first {

@@ -24,8 +24,9 @@ use crate::bench::error::BenchError;
 use crate::bench::options::{self, max_option, seconds_option};
 use crate::bench::plan;
 use crate::bench::rounds::Spread;
+use crate::interrupt::{self, Cut};
 use crate::law::Law;
-use crate::{interrupt, progress};
+use crate::progress;
 
 /// `high` when nothing is said.
 const HIGH_BYTES: u64 = 64 << 20;
@@ -176,11 +177,13 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     let loads = ((each / trial.wall * TRIAL as f64) as u64).max(TRIAL);
     let progress = progress::steps("", programs.len() as u64);
     let (mut rows, mut closing) = (Vec::new(), Vec::new());
+    let mut cut = Cut::default();
     for law in &programs {
         progress.set_message(law.name());
         let before = pager.stat();
         let begin = Instant::now();
-        let (pairs, runs) = pairs(&tenant, &view, law, loads, count, &mut rng)?;
+        let measured = pairs(&tenant, &view, law, loads, count, &mut rng);
+        let Some((pairs, runs)) = cut.take(measured)? else { break };
         let took = begin.elapsed().as_secs_f64();
         tenant.detach()?;
         let ratios = |of: fn(&Slice) -> f64| pairs.iter().map(move |(without, with)| of(with) / of(without));
@@ -214,8 +217,9 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         });
         progress.inc(1);
     }
+    cut.refuse_nothing(rows.is_empty())?;
     progress.finish_and_clear();
-    tail(args, &machine, COLUMNS, rows, &closing)
+    tail(args, &machine, COLUMNS, rows, &closing, cut)
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ use crate::bench::error::BenchError;
 use crate::bench::options::{self, max_option, seconds_option};
 use crate::bench::plan;
 use crate::bench::tally::Latency;
+use crate::interrupt::Cut;
 use crate::json::LatencyUs;
 use crate::progress;
 use crate::sim::row::{Bucket, Workers};
@@ -295,15 +296,17 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     drop(pager);
     let progress = progress::steps("", plan.policies.len() as u64);
     let mut rows = Vec::new();
+    let mut cut = Cut::default();
     for &policy in &plan.policies {
         progress.set_message(policy.to_string());
-        let row = plan.row(args, policy, &files)?;
+        let Some(row) = cut.take(plan.row(args, policy, &files))? else { break };
         let arms = Arm::of(policy).map(published_tenants).unwrap_or_default();
         let beside: Vec<TenancyRow> = arms.iter().map(|arm| published(&row, arm)).collect();
         rows.push(row);
         rows.extend(beside);
         progress.inc(1);
     }
+    cut.refuse_nothing(rows.is_empty())?;
     progress.finish_and_clear();
     let spread =
         Spread::of(&rows[0].workers.as_ref().map(|workers| workers.requests.clone()).unwrap_or_default());
@@ -315,7 +318,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         ),
         "published rows are of anonymous memory on zram, on 96 threads, with a browser for each worker: compare fairness, not counts".into(),
     ];
-    tail(args, &machine, COLUMNS, rows, &closing)
+    tail(args, &machine, COLUMNS, rows, &closing, cut)
 }
 
 #[cfg(test)]

@@ -24,7 +24,8 @@ use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
 use crate::bench::options::{self, max_option, seconds_option};
 use crate::bench::plan;
-use crate::{interrupt, progress};
+use crate::interrupt::{self, Cut};
+use crate::progress;
 
 /// The budget when nothing is said: 1/128 of the published one.
 const MAX_BYTES: u64 = 128 << 20;
@@ -277,12 +278,16 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     drop(pager);
     let progress = progress::steps("", plan.policies.len() as u64);
     let mut rows = Vec::new();
+    let mut cut = Cut::default();
     for &policy in &plan.policies {
-        interrupt::check(|| "running file-anon-mix".into())?;
         progress.set_message(policy.to_string());
-        rows.push(plan.row(args, policy, &file)?);
+        let row = plan.row(args, policy, &file);
+        let row = interrupt::check(|| "running file-anon-mix".into()).map_err(Into::into).and(row);
+        let Some(row) = cut.take(row)? else { break };
+        rows.push(row);
         progress.inc(1);
     }
+    cut.refuse_nothing(rows.is_empty())?;
     progress.finish_and_clear();
     let unfinished = |row: &&TenancyRow| row.rounds != Some(plan.rounds);
     let mut closing: Vec<String> = rows
@@ -301,5 +306,5 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     if closing.is_empty() {
         closing.push(format!("all finished their {} rounds", plan.rounds));
     }
-    tail(args, &machine, COLUMNS, rows, &closing)
+    tail(args, &machine, COLUMNS, rows, &closing, cut)
 }

@@ -31,6 +31,7 @@ use super::error::BenchError;
 use super::machine::Machine;
 use super::plan;
 use super::workload::report;
+use crate::interrupt::Cut;
 use crate::json::Report;
 use crate::law::{Law, ProgramError};
 use crate::out;
@@ -125,19 +126,21 @@ fn head(
     Ok(machine)
 }
 
-/// The table, what follows from it, and the JSON.
+/// The table, what follows from it, and the JSON; of a run that was interrupted, of the rows that had ended.
 fn tail(
     args: &BenchArgs,
     machine: &Machine,
     columns: &[row::Column],
     rows: Vec<row::TenancyRow>,
     closing: &[String],
+    cut: Cut,
 ) -> Result<(), BenchError> {
     out::line(row::table(columns, &rows));
     if !closing.is_empty() {
         out::line(format_args!("\n{}", closing.join("\n")));
     }
-    Ok(Report::new(machine, rows).write(args.json.as_deref())?)
+    Report::new(machine, rows).cut_short(cut.is_cut()).write(args.json.as_deref())?;
+    cut.verdict()
 }
 
 /// `1 thread`, `4 threads`.

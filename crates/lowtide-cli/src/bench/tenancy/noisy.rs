@@ -25,6 +25,7 @@ use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
 use crate::bench::options::{max_option, seconds_option};
 use crate::bench::plan;
+use crate::interrupt::Cut;
 use crate::progress;
 
 /// Budget of all when nothing is said.
@@ -232,11 +233,12 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     drop(pager);
     let progress = progress::steps("", 3 * plan.policies.len() as u64);
     let (mut rows, mut closing) = (Vec::new(), Vec::new());
-    for &policy in &plan.policies {
+    let mut cut = Cut::default();
+    'rows: for &policy in &plan.policies {
         let mut alone = None;
         for company in Company::ALL {
             progress.set_message(format!("{policy} {}", company.name()));
-            let row = plan.row(args, policy, company, &files, &scan)?;
+            let Some(row) = cut.take(plan.row(args, policy, company, &files, &scan))? else { break 'rows };
             let hits = 1.0 - row.miss_ratio.unwrap_or_default();
             let ratio = hits / *alone.get_or_insert(hits);
             if company == Company::ScannerAndLow {
@@ -251,6 +253,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
             progress.inc(1);
         }
     }
+    cut.refuse_nothing(rows.is_empty())?;
     progress.finish_and_clear();
-    tail(args, &machine, COLUMNS, rows, &closing)
+    tail(args, &machine, COLUMNS, rows, &closing, cut)
 }

@@ -246,7 +246,7 @@ impl TenancyRow {
 pub(super) type Column = (&'static str, fn(&TenancyRow) -> String);
 
 /// A table with these columns.
-pub(super) fn table(columns: &[Column], rows: &[TenancyRow]) -> comfy_table::Table {
+pub(super) fn table(columns: &[Column], rows: &[TenancyRow]) -> crate::table::Table {
     let headers: Vec<&str> = columns.iter().map(|(header, _)| *header).collect();
     let mut table = crate::table::new(&headers, 1);
     for row in rows {

@@ -32,9 +32,10 @@ use crate::bench::error::BenchError;
 use crate::bench::options::{max_option, seconds_option};
 use crate::bench::plan;
 use crate::bench::tally::Latency;
+use crate::interrupt::{self, Cut};
 use crate::json::LatencyUs;
 use crate::law::Law;
-use crate::{interrupt, progress};
+use crate::progress;
 
 /// `high` when nothing is said; the file is a third larger.
 pub(super) const HIGH_BYTES: u64 = 150 << 20;
@@ -421,11 +422,14 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     let quiet = plan.quiet(args, &files, &device)?;
     progress.inc(1);
     let mut rows = Vec::new();
+    let mut cut = Cut::default();
     for case in &plan.cases {
         progress.set_message(format!("{} {}", case.policy, case.law.name()));
-        rows.push(plan.row(args, case, &files, &device, quiet)?);
+        let Some(row) = cut.take(plan.row(args, case, &files, &device, quiet))? else { break };
+        rows.push(row);
         progress.inc(1);
     }
+    cut.refuse_nothing(rows.is_empty())?;
     progress.finish_and_clear();
     let verified: u64 = rows.iter().filter_map(|row| row.verified).sum();
     rows.extend(published());
@@ -434,5 +438,5 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         format!("the neighbour alone: {quiet:.0} loads a second"),
         "published: a disk that serves 250 MB/s and 0.25 ms a request; the law of its first row is the kernel's own".into(),
     ];
-    tail(args, &machine, COLUMNS, rows, &closing)
+    tail(args, &machine, COLUMNS, rows, &closing, cut)
 }

@@ -29,6 +29,7 @@ use crate::bench::system::System;
 use crate::bench::table::{kib_per_write, longest_ms, slept_ms};
 use crate::bench::tally::{Latency, Slice};
 use crate::bench::workload::report;
+use crate::interrupt::Cut;
 use crate::json::Report;
 use crate::table::{self, mib, thousands, us};
 use crate::{out, progress};
@@ -133,7 +134,7 @@ impl Plan {
         move |slice| mib / slice.seconds
     }
 
-    fn table(&self, rows: &[Row], base: &Row) -> comfy_table::Table {
+    fn table(&self, rows: &[Row], base: &Row) -> table::Table {
         let against = format!("ratio to {}", base.label);
         let mut table = table::new(
             &[
@@ -226,7 +227,9 @@ pub(super) fn run(writing: Writing, args: &BenchArgs) -> Result<(), BenchError> 
     drop(example);
 
     let progress = progress::steps("", systems.len() as u64 * u64::from(plan.rounds));
-    let rows = take_turns(&mut systems, plan.rounds, |_| Until::Ops(pieces(plan.bytes)), &progress)?;
+    let mut cut = Cut::default();
+    let slice = Until::Ops(pieces(plan.bytes));
+    let rows = take_turns(&mut systems, plan.rounds, |_| slice, &progress, &mut cut)?;
     progress.finish_and_clear();
 
     let Some(base) = rows.iter().find(|row| ["dd", "direct"].contains(&row.system)).or(rows.first()) else {
@@ -254,6 +257,7 @@ pub(super) fn run(writing: Writing, args: &BenchArgs) -> Result<(), BenchError> 
         let mib_per_s = Spread::of(row.slices.iter().map(plan.rate()));
         WorkloadRow::new(&common, row, base).filled(mib_per_s, ratio(row, base, plan.rate()))
     });
-    Report::new(&machine, json.collect()).write(args.json.as_deref())?;
-    rows.iter().try_for_each(Row::verdict)
+    Report::new(&machine, json.collect()).cut_short(cut.is_cut()).write(args.json.as_deref())?;
+    rows.iter().try_for_each(Row::verdict)?;
+    cut.verdict()
 }

@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use super::paging;
 use super::source::{Source, reading};
-use crate::json::Report;
+use crate::json::{Report, writable};
 use crate::progress::{Patient, Unit};
 use crate::sim::args::{Output, SimArgs};
 use crate::sim::error::SimError;
@@ -66,6 +66,12 @@ struct Measured {
 pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
     if let Some(path) = &args.plot {
         check_plot(path)?;
+    }
+    if let Some(target) = args.advise.filter(|target| !(0.0..=1.0).contains(target)) {
+        return Err(SimError::usage(
+            format!("--advise {target} is no share of misses"),
+            "give a number from 0 to 1, as in --advise 0.01",
+        ));
     }
     let trace = source.open()?;
     let format = trace.format();
@@ -161,7 +167,9 @@ fn maker<'a>(args: &'a SimArgs, policy: Policy, page: u64, spaces: &'a [SpaceKin
 
 fn mrc_error(error: MrcError, source: &Source) -> SimError {
     match error {
-        MrcError::Cancelled => interrupt::Interrupted { during: format!("playing {}", source.name()) }.into(),
+        MrcError::Cancelled => {
+            interrupt::Interrupted { during: format!("while playing {}", source.name()) }.into()
+        }
         MrcError::Target(_) => SimError::usage(format!("--advise: {error}"), "as in --advise 0.01"),
         error => SimError::Tape(error.to_string()),
     }
@@ -176,27 +184,6 @@ fn show_all(
     advice: &[Advice],
 ) -> Result<(), SimError> {
     let footprint = u64::from(tape.distinct());
-    if let Some(path) = &args.plot {
-        let title = format!("Miss ratios of {}", source.name());
-        let about = format!(
-            "{} accesses to {} pages of {bytes} bytes, {} of them the first of their page. Played by lowtide {} on a plain machine: one CPU, no read-ahead.",
-            thousands(tape.accesses() as f64),
-            thousands(footprint as f64),
-            thousands(tape.cold() as f64),
-            env!("CARGO_PKG_VERSION")
-        );
-        let text = if is_svg(path) {
-            let short = format!(
-                "{} accesses to {} pages of {bytes} bytes; plain machine",
-                thousands(tape.accesses() as f64),
-                thousands(footprint as f64)
-            );
-            chart(&title, &short, curves, bytes).to_string()
-        } else {
-            page(&title, &[about], curves, footprint, bytes, advice)
-        };
-        fs::write(path, text).map_err(|source| SimError::Plot { path: path.clone(), source })?;
-    }
     let extra = Extra {
         machine: PlainMachine::of(bytes),
         trace: source.name(),
@@ -215,18 +202,54 @@ fn show_all(
     let points = rows(curves, bytes).into_iter().map(measured).collect();
     let report = Report::new(&extra, points);
     if args.output() == Output::Json {
-        return report.text().and_then(|text| out::all(&text)).map_err(SimError::Output);
+        report.text().and_then(|text| out::all(&text)).map_err(SimError::Output)?;
+        return plot(args, source, bytes, tape, curves, advice);
     }
     out::line(Table::new(curves, footprint, bytes));
     for advice in advice {
         out::line(advice.sentences(bytes));
     }
-    if let Some(path) = &args.plot {
-        out::line(format_args!("\nplot written to {}", path.display()));
-    }
+    // What is printed stays, whatever becomes of the files.
     if let Output::Both(path) = args.output() {
         report.write(Some(path))?;
     }
+    plot(args, source, bytes, tape, curves, advice)?;
+    if let Some(path) = &args.plot {
+        out::line(format_args!("\nplot written to {}", path.display()));
+    }
+    Ok(())
+}
+
+/// Draws the curves, if that was asked for.
+fn plot(
+    args: &SimArgs,
+    source: &Source,
+    bytes: u64,
+    tape: &Tape,
+    curves: &[Curve],
+    advice: &[Advice],
+) -> Result<(), SimError> {
+    let Some(path) = &args.plot else { return Ok(()) };
+    let footprint = u64::from(tape.distinct());
+    let title = format!("Miss ratios of {}", source.name());
+    let about = format!(
+        "{} accesses to {} pages of {bytes} bytes, {} of them the first of their page. Played by lowtide {} on a plain machine: one CPU, no read-ahead.",
+        thousands(tape.accesses() as f64),
+        thousands(footprint as f64),
+        thousands(tape.cold() as f64),
+        env!("CARGO_PKG_VERSION")
+    );
+    let text = if is_svg(path) {
+        let short = format!(
+            "{} accesses to {} pages of {bytes} bytes; plain machine",
+            thousands(tape.accesses() as f64),
+            thousands(footprint as f64)
+        );
+        chart(&title, &short, curves, bytes).to_string()
+    } else {
+        page(&title, &[about], curves, footprint, bytes, advice)
+    };
+    fs::write(path, text).map_err(|source| SimError::Plot { path: path.clone(), source })?;
     Ok(())
 }
 
@@ -238,10 +261,10 @@ fn is_svg(path: &Path) -> bool {
 fn check_plot(path: &Path) -> Result<(), SimError> {
     let known =
         is_svg(path) || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"));
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !known || path.is_dir() || !parent.is_dir() {
+    let possible = if known { writable(path) } else { Err("its name says no kind of picture".into()) };
+    if let Err(why) = possible {
         return Err(SimError::usage(
-            format!("a plot cannot be written to {}", path.display()),
+            format!("a plot cannot be written to {}: {why}", path.display()),
             "give --plot a file in a directory that exists, with a name that ends in .svg or .html",
         ));
     }

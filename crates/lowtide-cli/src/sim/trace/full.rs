@@ -86,6 +86,5 @@ pub(super) fn run(args: &SimArgs, source: Source, machine: &MachineSpec) -> Resu
     };
     let progress = Patient::new("operations", Unit::Steps, survey.ops * args.policies().len() as u64);
     let outcome = full::run(args, &play, progress, row, || deal(&source, &survey))?;
-    show::results(args, machine, &outcome.rows, columns::STREAMS, &[])?;
-    outcome.verdict()
+    outcome.show(args, machine, columns::STREAMS, &[])
 }

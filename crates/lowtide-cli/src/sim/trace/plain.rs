@@ -23,7 +23,8 @@ use lowtide_workload::{PageOp, SpaceKind};
 use super::WORKLOAD;
 use super::paging;
 use super::source::{Source, SpaceSurvey, reading};
-use crate::interrupt;
+use crate::interrupt::{self, Interrupted};
+use crate::out;
 use crate::sim::args::SimArgs;
 use crate::sim::clock::Stopwatch;
 use crate::sim::error::SimError;
@@ -75,7 +76,16 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
     let page = paging::page_of(args, &trace)?;
     let max = match options::plain_budget(args, page)? {
         Some(max) => max,
-        None => (source.survey()?.footprint() / MAX_PART).max(MIN_BUDGET),
+        None => {
+            let part = source.survey()?.footprint() / MAX_PART;
+            if part < MIN_BUDGET {
+                out::note(format_args!(
+                    "a quarter of what the trace touches is less than the smallest budget, {}, which is taken",
+                    Size::new(MIN_BUDGET * page)
+                ));
+            }
+            part.max(MIN_BUDGET)
+        }
     };
     let policies = args.policies();
     let host = Host::ask();
@@ -110,10 +120,11 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
             .collect();
         (read, played)
     });
-    let pages = read?;
+    let Read { pages, interrupted } = read?;
 
     let timing = options::timing(args, false);
     let mut outcome = Outcome::default();
+    outcome.cut.take::<_, SimError>(interrupted.map_or(Ok(()), |interrupted| Err(interrupted.into())))?;
     for (&policy, played) in policies.iter().zip(played) {
         let played = played?;
         let row = Row {
@@ -144,12 +155,19 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
         Size::new(page),
         table::memory(pages * page)
     );
-    show::results(args, &PlainMachine::of(page), &outcome.rows, columns::PLAIN, &[closing])?;
-    outcome.verdict()
+    outcome.show(args, &PlainMachine::of(page), columns::PLAIN, &[closing])
 }
 
-/// Reads the trace to its end and hands it to the machines. Returns how many different pages it touches.
-fn deliver(source: &Source, mut trace: Trace, senders: &[SyncSender<Arc<Batch>>]) -> Result<u64, SimError> {
+/// What was read of a trace.
+struct Read {
+    /// Different pages that it touches.
+    pages: u64,
+    /// Why it was not read to its end.
+    interrupted: Option<Interrupted>,
+}
+
+/// Reads the trace and hands it to the machines. What was read before an interruption is played to its end.
+fn deliver(source: &Source, mut trace: Trace, senders: &[SyncSender<Arc<Batch>>]) -> Result<Read, SimError> {
     let mut progress = reading(trace.progress());
     let mut spaces: Vec<SpaceSurvey> = Vec::new();
     let (mut batch, mut pages, mut ops) = (Batch::default(), 0_u64, 0_u64);
@@ -162,7 +180,8 @@ fn deliver(source: &Source, mut trace: Trace, senders: &[SyncSender<Arc<Batch>>]
         }
         interrupt::check(|| format!("playing the trace {}", source.name()))
     };
-    while let Some(record) = trace.next().transpose()? {
+    let mut interrupted = None;
+    'records: while let Some(record) = trace.next().transpose()? {
         ops += 1;
         let op = record.op;
         let at = op.space.0 as usize;
@@ -181,14 +200,19 @@ fn deliver(source: &Source, mut trace: Trace, senders: &[SyncSender<Arc<Batch>>]
             rest =
                 PageOp { page: rest.page + u64::from(piece.pages), pages: rest.pages - piece.pages, ..rest };
             if pages >= BATCH_PAGES {
-                hand_out(&mut batch, trace.progress().read_bytes)?;
+                if let Err(stopped) = hand_out(&mut batch, trace.progress().read_bytes) {
+                    interrupted = Some(stopped);
+                    break 'records;
+                }
                 pages = 0;
             }
         }
     }
-    hand_out(&mut batch, trace.progress().read_bytes)?;
+    if interrupted.is_none() {
+        interrupted = hand_out(&mut batch, trace.progress().read_bytes).err();
+    }
     source.refuse_empty(ops)?;
-    Ok(spaces.iter().map(SpaceSurvey::pages).sum())
+    Ok(Read { pages: spaces.iter().map(SpaceSurvey::pages).sum(), interrupted })
 }
 
 /// The machine of one policy.

@@ -1,0 +1,63 @@
+//! Names on the command line, with what may have been meant by one that does not exist.
+
+use lowtide::Policy;
+use lowtide_workload::nearest;
+
+/// A policy, as in `--policy`.
+///
+/// # Errors
+/// What is wrong with the name, and the nearest one.
+pub(crate) fn policy(text: &str) -> Result<Policy, String> {
+    text.parse().map_err(|error: lowtide::PolicyError| {
+        let end = text.find('+').unwrap_or(text.len());
+        let (name, switches) = text.split_at(end);
+        let known: Vec<String> = Policy::builtin().map(|(policy, _)| policy.to_string()).collect();
+        match nearest(&name.to_ascii_lowercase(), known.iter().map(String::as_str)) {
+            Some(near) if near != name => format!("{error}; did you mean `{near}{switches}`?"),
+            _ => error.to_string(),
+        }
+    })
+}
+
+/// The items of a list, each once, in order; a note for each that stands in it twice.
+pub(crate) fn once<T: PartialEq + Clone>(
+    items: &[T],
+    name: impl Fn(&T) -> String,
+    mut note: impl FnMut(String),
+) -> Vec<T> {
+    let mut found: Vec<T> = Vec::with_capacity(items.len());
+    let mut twice: Vec<T> = Vec::new();
+    for item in items {
+        if !found.contains(item) {
+            found.push(item.clone());
+        } else if !twice.contains(item) {
+            note(format!("{} is named more than once and has one row", name(item)));
+            twice.push(item.clone());
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_pen_is_answered_with_the_name_that_was_meant() {
+        assert_eq!(policy("MGLRU").unwrap(), policy("mglru").unwrap());
+        assert_eq!(policy("Mglru-7.1+s10").unwrap(), policy("mglru-7.1+S10").unwrap());
+        for (given, meant) in [("mglur", "`mglru`"), ("mglr-7.1+S10", "`mglru-7.1+S10`"), ("LRo", "`lru`")] {
+            let error = policy(given).unwrap_err();
+            assert!(error.contains(&format!("did you mean {meant}?")), "{error}");
+        }
+        assert!(!policy("mglru+S99").unwrap_err().contains("did you mean"));
+        assert!(!policy("postgresql").unwrap_err().contains("did you mean"));
+    }
+
+    #[test]
+    fn what_is_named_twice_is_taken_once_and_noted_once() {
+        let mut notes = Vec::new();
+        assert_eq!(once(&[3, 1, 3, 3], ToString::to_string, |note| notes.push(note)), [3, 1]);
+        assert_eq!(notes, ["3 is named more than once and has one row"]);
+    }
+}
