@@ -87,7 +87,7 @@ fn kswapd(pool: &Pool) {
     let interval = Duration::from_nanos(PUBLISH_INTERVAL_NS);
     let mut published = Instant::now();
     let mut state = pool.lock();
-    while !pool.closing.load(Relaxed) {
+    while !pool.closing.load(Relaxed) && !pool.is_poisoned() {
         if published.elapsed() >= interval {
             state.engine.publish();
             published = Instant::now();

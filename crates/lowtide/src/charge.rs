@@ -75,7 +75,8 @@ impl Pool {
         let mut deadline = None;
         let (mut fruitless, mut failed_before) = (0, None);
         loop {
-            let Some(group) = state.group_of(payer) else {
+            let group = if self.is_poisoned() { None } else { state.group_of(payer) };
+            let Some(group) = group else {
                 // Reading ahead in a file that was closed meanwhile.
                 return (state, Err(Full { over: MemcgId::ROOT, payer: MemcgId::ROOT }));
             };

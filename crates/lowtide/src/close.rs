@@ -72,7 +72,7 @@ impl Pool {
     /// Drops everything of a clean file that nobody has open, and gives the frames back. Cost: a look at every translation of the file.
     pub(crate) fn forget_if_orphan(&self, space: &Arc<Space>) {
         let _no_open = crate::sync::lock(&self.opening);
-        if !space.is_orphan() || space.is_closed() || !self.is_clean(space) {
+        if self.is_poisoned() || !space.is_orphan() || space.is_closed() || !self.is_clean(space) {
             // Somebody opened it meanwhile.
             return;
         }
@@ -162,7 +162,11 @@ impl Pool {
             match entry.load() {
                 EntryState::Absent { .. } => return Ok(()),
                 // Background reading ahead, or reclaim: it will be over in a moment.
-                seen @ (EntryState::Busy | EntryState::Locked { .. }) => drop(self.waits.wait(entry, seen)),
+                seen @ (EntryState::Busy | EntryState::Locked { .. }) => {
+                    if self.wait(entry, seen).is_err() && self.is_poisoned() {
+                        return Err(StillDirty { page });
+                    }
+                }
                 EntryState::Resident { frame, .. } => {
                     let mut state = self.lock();
                     if !matches!(entry.load(), EntryState::Resident { frame: again, .. } if again == frame) {

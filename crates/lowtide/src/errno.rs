@@ -46,6 +46,7 @@ impl Error {
             Self::Tenant(_) => ErrorKind::InvalidInput,
             Self::HeldHere { .. } | Self::Nested { .. } => ErrorKind::Deadlock,
             Self::NoBarrier => ErrorKind::PermissionDenied,
+            Self::Poisoned => ErrorKind::Other,
             Self::HeldElsewhere { .. } => ErrorKind::ResourceBusy,
         }
     }
@@ -66,7 +67,7 @@ impl Error {
             Self::HeldHere { .. } | Self::Nested { .. } => Some(libc::EDEADLK),
             Self::NoBarrier => Some(libc::EPERM),
             Self::HeldElsewhere { .. } => Some(libc::EBUSY),
-            Self::OutOfRange { .. } | Self::Tenant(_) => None,
+            Self::OutOfRange { .. } | Self::Tenant(_) | Self::Poisoned => None,
         }
     }
 }
@@ -85,6 +86,7 @@ impl OpenError {
             Self::NoDirectIo { .. } => ErrorKind::Unsupported,
             Self::Locked { .. } => ErrorKind::WouldBlock,
             Self::Copies { .. } => ErrorKind::ResourceBusy,
+            Self::Poisoned { .. } => ErrorKind::Other,
             Self::Kind { .. } | Self::Tenant { .. } | Self::FolioOrder { .. } => ErrorKind::InvalidInput,
         }
     }
@@ -102,7 +104,7 @@ impl OpenError {
             Self::Locked { .. } => Some(libc::EWOULDBLOCK),
             Self::Copies { .. } => Some(libc::EBUSY),
             Self::NoDirectIo { .. } | Self::Kind { .. } | Self::FolioOrder { .. } => Some(libc::EINVAL),
-            Self::Tenant { .. } => None,
+            Self::Tenant { .. } | Self::Poisoned { .. } => None,
         }
     }
 }

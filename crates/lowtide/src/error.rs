@@ -157,6 +157,14 @@ pub enum OpenError {
         /// What is wrong with the tenant.
         source: TenantError,
     },
+    /// The pager met a defect of its own, as [`Error::Poisoned`].
+    #[error(
+        "cannot open {path}: the pager met a defect of its own (a thread panicked in the middle of a change) and does nothing more: what was flushed is in the files; drop it, and build another"
+    )]
+    Poisoned {
+        /// The file.
+        path: PathBuf,
+    },
     /// The folio order is impossible.
     #[error(
         "a folio of {bytes} bytes is not possible: the largest has 2 MiB, and at most an eighth of the budget ({limit} bytes here)"
@@ -287,6 +295,12 @@ pub enum Error {
         /// Bytes of the file when it was last looked at.
         len: u64,
     },
+    /// The pager met a defect of its own: a thread panicked in the middle of a change. Every call fails from then on, except
+    /// reads of pages that are resident. Files are as they were last written.
+    #[error(
+        "the pager met a defect of its own (a thread panicked in the middle of a change) and does nothing more: what was flushed is in the files; drop it, and build another"
+    )]
+    Poisoned,
     /// The file was opened for reading only.
     #[error("{path} is open for reading only: open it with `OpenOptions::write(true)`")]
     ReadOnly {

@@ -303,6 +303,7 @@ impl Pool {
             self.settle_high()?;
             held = hazard::hold(entry.address());
         }
+        self.check()?;
         // The access that brings a page in is told to the engine by the fault; the young bit is for later ones.
         let mut told = false;
         loop {
@@ -339,11 +340,11 @@ impl Pool {
                         return Err(Error::Nested { path: space.path(), page });
                     }
                     if seen == EntryState::Busy {
-                        self.waits.wait(entry, seen)?;
+                        self.wait(entry, seen)?;
                     } else {
                         // A store waits until no slot is on the page: this one must not be among them.
                         drop(held);
-                        self.waits.wait(entry, seen)?;
+                        self.wait(entry, seen)?;
                         held = hazard::hold(entry.address());
                     }
                 }
@@ -381,7 +382,7 @@ mod tests {
                 let entry = space.table.entry(3);
                 while !end.load(SeqCst) {
                     if entry.load() == EntryState::Busy {
-                        pool.waits.wait(entry, EntryState::Busy).unwrap();
+                        pool.wait(entry, EntryState::Busy).unwrap();
                         waited.fetch_add(1, SeqCst);
                     }
                 }

@@ -154,6 +154,9 @@ impl Pool {
     pub(crate) fn stall_ends(&self, stall: Option<Stall>, bytes: u64) {
         let Some(Stall { refaulted, payer, began }) = stall else { return };
         let mut state = self.lock();
+        if self.is_poisoned() {
+            return;
+        }
         let now = self.now();
         let Some(group) = state.group_of(payer) else { return };
         self.account(|account| {
@@ -198,6 +201,7 @@ impl Pool {
 
     /// The same, in part.
     pub(crate) fn settle(&self, how: Pay) -> Result<(), Error> {
+        self.check()?;
         if pipelines() > 0 || hazard::this_thread_holds() {
             return Ok(());
         }

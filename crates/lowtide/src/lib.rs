@@ -99,6 +99,7 @@ mod open;
 mod owned;
 mod pager;
 mod pipeline;
+mod poison;
 mod pool;
 mod reclaim;
 mod rounds;

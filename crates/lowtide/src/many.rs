@@ -58,6 +58,7 @@ impl Pool {
         access: Access,
         each: impl FnMut(usize, u64, u32),
     ) -> Result<(), Error> {
+        self.check()?;
         if self.owes() {
             self.settle_high()?;
         }
@@ -118,6 +119,7 @@ impl Pool {
         offset: u64,
         to: &mut [MaybeUninit<u8>],
     ) -> Result<(), Error> {
+        self.check()?;
         if to.is_empty() {
             return Ok(());
         }
@@ -153,6 +155,7 @@ impl Pool {
         space: &Space,
         pages: impl IntoIterator<Item = u64>,
     ) -> Result<(), Error> {
+        self.check()?;
         let mut pipe = Pipeline::new(self, space, Access::Descriptor);
         for page in pages {
             let Some(entry) = space.table.get(page) else { break };

@@ -204,6 +204,9 @@ impl OpenOptions {
         let _one_at_a_time = crate::sync::lock(&pool.opening);
         let io = |source| OpenError::Io { path: path.to_owned(), source };
         let state = pool.lock();
+        if pool.is_poisoned() {
+            return Err(OpenError::Poisoned { path: path.to_owned() });
+        }
         if !state.engine.alive(group) {
             return Err(tenant_error(path, TenantError::Gone));
         }

@@ -78,6 +78,7 @@ impl Pool {
         }
         let deadline = Deadline::after(self.io_deadline);
         loop {
+            self.check()?;
             match self.try_own(space, &range, &absent, settled) {
                 Ok(owned) => {
                     owned.outwait_guards()?;

@@ -133,6 +133,7 @@ impl Pager {
     pub fn validate(&self) -> Result<(), String> {
         let pool = &self.inner.pool;
         let mut state = pool.lock();
+        pool.check().map_err(|e| e.to_string())?;
         state.engine.validate()?;
         let reserved = state.engine.stat(MemcgId::ROOT).reserved;
         let charged = state.engine.usage(MemcgId::ROOT);

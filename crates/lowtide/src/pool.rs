@@ -220,8 +220,14 @@ impl Pool {
         })
     }
 
+    /// Locks what the pool shares, also when it [is poisoned](Pool::is_poisoned): who changes something asks for that.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         sync::lock(&self.state)
+    }
+
+    /// Whether a thread has panicked while it had the lock (`poison.rs`).
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.state.is_poisoned()
     }
 
     /// Nanoseconds since the pool was made: the engine's time.
@@ -268,6 +274,7 @@ impl Pool {
         let (mut state, charged) = self.charge(self.lock(), payer, pages, new.task, wait);
         let group = match charged {
             Ok(group) => group,
+            Err(_) if self.is_poisoned() => return Allocated::Failed(Error::Poisoned),
             Err(_) if new.order > 0 => return Allocated::TooLarge,
             Err(full) => return Allocated::Failed(out_of_budget(&mut state, full, pages, self.page_shift)),
         };
@@ -325,6 +332,9 @@ impl Pool {
     /// Gives back the frames of a folio that was allocated and not filled.
     pub(crate) fn give_back(&self, frame: u32, order: u8) {
         let mut state = self.lock();
+        if self.is_poisoned() {
+            return;
+        }
         let removed = state.engine.remove(FolioId(frame));
         // Isolation never outlasts a hold of the lock (see `reclaim.rs`), so nobody else can have it.
         assert!(removed, "folio {frame} is isolated outside of the pool's lock");

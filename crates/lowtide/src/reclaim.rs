@@ -140,6 +140,9 @@ impl Pool {
         // Without a flusher in the background this thread writes, which takes the lock: when nothing is isolated any more.
         let mut flush = false;
         loop {
+            if self.is_poisoned() {
+                return (state, reclaim.reclaimed());
+            }
             let State { engine, spaces, .. } = &mut *state;
             let step = reclaim.step(engine, &mut Translations { spaces }, self.now());
             let isolated = matches!(step, Step::Unmap | Step::Freed | Step::WakeFlushers);

@@ -9,8 +9,11 @@ use crate::error::Error;
 use crate::sync::{Condvar, Mutex};
 use crate::translation::{Entry, State};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 const BUCKETS: usize = 64;
+/// Time between two questions whether waiting makes sense.
+const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Default)]
 struct Flight {
@@ -43,8 +46,14 @@ impl WaitTable {
     /// seen: what the caller may hold while it waits depends on that state.
     ///
     /// # Errors
-    /// The error of the read that was waited for.
-    pub(crate) fn wait(&self, entry: &Entry, seen: State) -> Result<(), Error> {
+    /// The error of the read that was waited for; that of `check`, which is asked from time to time.
+    pub(crate) fn wait(
+        &self,
+        entry: &Entry,
+        seen: State,
+        check: impl Fn() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        check()?;
         let bucket = self.bucket(entry);
         let mut flights = crate::sync::lock(&bucket.flights);
         if !entry.set_waiters(seen) {
@@ -63,7 +72,9 @@ impl WaitTable {
             if let Some(result) = flight.result.get() {
                 return result.clone();
             }
-            flights = bucket.landed.wait(flights).unwrap_or_else(std::sync::PoisonError::into_inner);
+            (flights, _) =
+                bucket.landed.wait_timeout(flights, LOOK).unwrap_or_else(std::sync::PoisonError::into_inner);
+            check()?;
         }
     }
 

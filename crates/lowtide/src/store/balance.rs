@@ -89,7 +89,7 @@ impl Pool {
 
     /// Answers for the pages that this thread made dirty. The thread has no lock and owns no translation.
     pub(super) fn balance_dirty(&self, space: &Space) {
-        if pipelines() > 0 || hazard::this_thread_holds() {
+        if pipelines() > 0 || hazard::this_thread_holds() || self.is_poisoned() {
             return;
         }
         let deadline = Deadline::after(self.patience);

@@ -133,6 +133,10 @@ impl Pool {
     /// Takes frames for a claim if there is room for them as things are; a large folio may become a single page. Otherwise the claim is given up.
     fn place_now(&self, state: &mut State, space: &Space, mut claim: Claim) -> Option<(Claim, u32)> {
         let payer = Payer::Space(space.id);
+        if self.is_poisoned() {
+            self.abandon(space, &claim, &Err(Error::Poisoned));
+            return None;
+        }
         loop {
             let new = claim.new_folio(space, Access::Replaced);
             let group = state.group_of(payer);

@@ -101,6 +101,7 @@ impl Batch<'_, '_> {
             self.pool.settle_high()?;
         }
         loop {
+            self.pool.check()?;
             self.fill();
             self.overwrite();
             match self.parts.iter().position(|part| !part.done) {
@@ -120,6 +121,7 @@ impl Batch<'_, '_> {
             return Err(Error::HeldHere { path: space.path(), page });
         }
         while !self.parts[index].done {
+            pool.check()?;
             match entry.load() {
                 EntryState::Absent { shadow } => {
                     if !self.fill_alone(index, entry, shadow)? {
@@ -134,7 +136,7 @@ impl Batch<'_, '_> {
                         return Err(Error::Nested { path: space.path(), page });
                     }
                     // Whether somebody else could read the page is not for a store to say: it looks again.
-                    drop(pool.waits.wait(entry, seen));
+                    drop(pool.wait(entry, seen));
                 }
             }
         }

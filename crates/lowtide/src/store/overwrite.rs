@@ -47,7 +47,7 @@ impl Batch<'_, '_> {
             }
             !read
         });
-        if space.is_stable() {
+        if space.is_stable() && !pool.is_poisoned() {
             let state = pool.lock();
             locked.retain(|&(index, taken)| {
                 let page = self.parts[index].page;
@@ -74,7 +74,7 @@ impl Batch<'_, '_> {
             pool.unlock(space, page, entry, taken);
             return Err(pool.held(space, page));
         }
-        if space.is_stable() && is_written(&pool.lock(), space, page, taken.frame) {
+        if space.is_stable() && !pool.is_poisoned() && is_written(&pool.lock(), space, page, taken.frame) {
             // No write begins while a store has the page locked (`writeback/collect.rs`).
             pool.unlock(space, page, entry, taken);
             return pool.outwait_write(space, page, entry, Deadline::after(pool.io_deadline));
@@ -92,6 +92,14 @@ impl Batch<'_, '_> {
         }
         if locked.iter().any(|(_, taken)| !taken.dirty) {
             let mut state = pool.lock();
+            if pool.is_poisoned() {
+                for &(index, taken) in locked {
+                    self.parts[index].done = false;
+                    let page = self.parts[index].page;
+                    pool.unlock(space, page, space.table.entry(page), taken);
+                }
+                return;
+            }
             let mut dirtied = 0;
             for &(index, taken) in locked.iter().filter(|(_, taken)| !taken.dirty) {
                 let folio =
@@ -133,6 +141,7 @@ impl Pool {
     ) -> Result<(), Error> {
         let mut state = self.lock();
         loop {
+            self.check()?;
             let EntryState::Resident { frame, .. } = entry.load() else { return Ok(()) };
             if !is_written(&state, space, page, frame) {
                 return Ok(());

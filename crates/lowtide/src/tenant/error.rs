@@ -23,6 +23,11 @@ pub enum TenantError {
     /// It has been removed, by this handle or another one.
     #[error("the tenant has been removed: what it held belongs to its parent")]
     Gone,
+    /// The pager met a defect of its own.
+    #[error(
+        "the pager met a defect of its own (a thread panicked in the middle of a change) and does nothing more: what was flushed is in the files; drop it, and build another"
+    )]
+    Poisoned,
     /// There is no room for another one.
     #[error("there are 65535 tenants already, which is as many as a pager can have: remove some")]
     TooMany,

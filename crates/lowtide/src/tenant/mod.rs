@@ -127,6 +127,9 @@ impl Tenant {
     /// The pool's lock, with the tenant alive.
     fn lock(&self) -> Result<MutexGuard<'_, State>, TenantError> {
         let state = self.pool().lock();
+        if self.pool().is_poisoned() {
+            return Err(TenantError::Poisoned);
+        }
         if state.engine.alive(self.id) { Ok(state) } else { Err(TenantError::Gone) }
     }
 

@@ -107,6 +107,7 @@ impl Tenant {
     /// [`Error::OutOfBudget`] when there is no room and none can be made; nothing is charged then. [`Error::Tenant`] when the tenant is gone.
     pub fn reserve(&self, bytes: Size) -> Result<Reservation, Error> {
         let mut state = self.pool().lock();
+        self.pool().check()?;
         if !state.engine.alive(self.id) {
             return Err(TenantError::Gone.into());
         }
@@ -135,6 +136,7 @@ impl Reservation {
         let needed = total.div_ceil(pool.page_bytes() as u64);
         let payer = Payer::Reservation(self.index);
         let mut state = pool.lock();
+        pool.check()?;
         let had = state.reservations.place(self.index).pages;
         let group = state.reservations.place(self.index).group;
         // What cannot fit even into an empty budget evicts nothing.

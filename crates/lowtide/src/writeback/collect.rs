@@ -110,6 +110,10 @@ impl Pool {
                 continue;
             }
             let mut state = self.lock();
+            if self.is_poisoned() {
+                *at = end;
+                break;
+            }
             let mut left_dirty = false;
             while *at < whole.min(end) && found.pages < most {
                 let page = *at;
@@ -203,6 +207,9 @@ impl Pool {
     /// Ends the write of a run: its folios are clean, unless they were stored to again, or dirty if it failed.
     pub(super) fn end_run(&self, space: &Space, run: &[InFlight], written: bool) {
         let mut state = self.lock();
+        if self.is_poisoned() {
+            return;
+        }
         for f in run {
             if !written {
                 for (entry, page) in entries_of(space, f.page, f.order).zip(f.page..) {
@@ -220,6 +227,9 @@ impl Pool {
     /// Makes a page and its folio dirty, if it is in memory. Returns whether it is.
     pub(super) fn make_dirty(&self, space: &Space, page: u64) -> bool {
         let mut state = self.lock();
+        if self.is_poisoned() {
+            return false;
+        }
         let Some(entry) = space.table.get(page) else { return false };
         let (EntryState::Resident { frame, .. } | EntryState::Locked { frame, .. }) = entry.load() else {
             return false;

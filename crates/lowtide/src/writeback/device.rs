@@ -215,18 +215,21 @@ impl Pool {
         pages: Range<u64>,
     ) -> Result<Result<(), Failure>, Error> {
         let Some(device) = space.device.get() else { return Ok(Ok(())) };
+        self.check()?;
         let ticket = Ticket::new(space, pages);
         if !self.background {
             self.do_work(device, |worker| worker.serve(&ticket));
         } else {
             device.put(|desk| desk.tickets.push(Arc::clone(&ticket)));
             let deadline = Deadline::after(self.io_deadline);
-            if !device.wait(deadline, |_| ticket.outcome().is_some()) {
+            if !device.wait(deadline, |desk| desk.ended || ticket.outcome().is_some()) {
                 self.fault_sites.mark(FaultSite::DeadlinePassed);
                 let seconds = self.io_deadline.as_secs_f64();
                 return Err(Error::Timeout { path: space.path(), seconds, what: "writing and syncing it" });
             }
         }
+        // What was being written then may be anything.
+        self.check()?;
         Ok(ticket.outcome().expect("it is finished").clone())
     }
 

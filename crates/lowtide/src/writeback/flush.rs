@@ -73,6 +73,7 @@ impl Pool {
         let entry = space.table.entry(page);
         loop {
             let state = self.lock();
+            self.check()?;
             let frame = match entry.load() {
                 EntryState::Absent { .. } => return Ok(Discarded::Absent),
                 EntryState::Resident { frame, .. } => frame,
@@ -86,7 +87,7 @@ impl Pool {
                         // What this thread waits for may be among what it reads itself.
                         return Err(Error::Nested { path: space.path(), page });
                     }
-                    drop(self.waits.wait(entry, seen));
+                    drop(self.wait(entry, seen));
                     continue;
                 }
             };
@@ -123,6 +124,10 @@ impl Pool {
                 return Err(self.held(space, of_folio.start + held as u64));
             }
             let mut state = self.lock();
+            if let Err(e) = self.check() {
+                give_back();
+                return Err(e);
+            }
             // Before the pages were locked, the folio may have been evicted, and come back elsewhere or in pieces. Or its write has begun.
             let now = state.engine.folio(id).filter(|now| {
                 let same = now.owner() == folio.owner() && now.order() == folio.order();

@@ -161,12 +161,17 @@ pub(super) struct Worker<'p> {
 
 /// The life of a flusher's thread.
 pub(super) fn flusher(pool: &Arc<Pool>, device: &Arc<Device>) {
+    let _told = EndIsTold(device);
     let mut worker = Worker::new(pool, device);
     let mut closing = false;
     loop {
         let orders = device.orders(if closing { Duration::ZERO } else { worker.patience() });
         for ticket in &orders.tickets {
             worker.accept(ticket);
+        }
+        if pool.is_poisoned() {
+            // Those who wait are told by `Pool::make_durable`.
+            break;
         }
         worker.look(orders.rung);
         if let Some(deadline) = orders.closing {
@@ -181,14 +186,21 @@ pub(super) fn flusher(pool: &Arc<Pool>, device: &Arc<Device>) {
                 tracing::error!("a device does not answer; what is in flight to it is left behind");
                 // What the device may still read must never be given back.
                 std::mem::forget(Arc::clone(pool));
-                worker.abandon();
-                return device.say_ended();
+                return worker.abandon();
             }
         }
         worker.advance(!closing);
         worker.reap(POLL);
     }
-    device.say_ended();
+}
+
+/// Says that the flusher's thread ends, however it does.
+struct EndIsTold<'d>(&'d Device);
+
+impl Drop for EndIsTold<'_> {
+    fn drop(&mut self) {
+        self.0.say_ended();
+    }
 }
 
 impl<'p> Worker<'p> {

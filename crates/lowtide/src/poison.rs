@@ -1,0 +1,125 @@
+//! After a defect of the engine: a pool that does nothing more.
+//!
+//! A panic while a thread has the pool's lock leaves the engine, the frames and the translations in the middle of a change.
+//! To go on with that could give one frame to two pages, or write a page into another's place. So the pool is *poisoned* from then
+//! on: whatever would change what the lock protects fails with [`Error::Poisoned`] instead.
+//!
+//! The mark is the standard library's own, on the mutex, so nothing has to be done at the moment of the panic. Who comes
+//! later asks before it begins ([`Pool::check`]), and the few places through which everything passes ask again under
+//! the lock: taking frames, making pages dirty, beginning to write, giving frames back. Who sleeps until another thread is done with a page
+//! looks from time to time, because a thread that panicked wakes nobody. The background threads end when they next look.
+//!
+//! What stays: pages that are resident and were read before can be read on through [`View::read`](crate::View::read), which takes
+//! no lock and whose frames do not move any more. Files are as the last write-back left them; pages that were dirty are lost
+//! when the pager goes. Dropping neither waits nor writes.
+
+use crate::error::Error;
+use crate::pool::Pool;
+use crate::translation::{Entry, State};
+
+impl Pool {
+    /// Refuses to begin anything after a defect.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.is_poisoned() { Err(Error::Poisoned) } else { Ok(()) }
+    }
+
+    /// Waits until the owner of a busy or locked entry is done with it; see [`crate::wait`].
+    ///
+    /// # Errors
+    /// The error of the read that was waited for; [`Error::Poisoned`].
+    pub(crate) fn wait(&self, entry: &Entry, seen: State) -> Result<(), Error> {
+        self.waits.wait(entry, seen, || self.check())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::translation::State as EntryState;
+    use crate::{Error, OpenError, OpenOptions, Pager, TenantError};
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    /// Runs what must come to an end.
+    fn bounded<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (tell, told) = channel();
+        std::thread::spawn(move || tell.send(work()));
+        told.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|e| panic!("{what}: {e}"))
+    }
+
+    #[test]
+    fn after_a_panic_of_the_engine_every_call_fails_with_a_typed_error_and_nothing_hangs() {
+        for background in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("file");
+            std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+            let pager = Pager::builder().max("16M".parse().unwrap()).background(background).build().unwrap();
+            let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
+            let tenant = pager.tenant("a").create().unwrap();
+            view.write_at(0, &[8; 4096]).unwrap();
+            view.flush().unwrap();
+            view.write_at(0, &[9; 4096]).unwrap();
+            drop((view.read(0).unwrap(), view.read(0).unwrap()));
+
+            // A thread waits for a page whose owner never comes back.
+            let pool = Arc::clone(&pager.inner.pool);
+            let space = pool.lock().spaces.iter().flatten().next().unwrap().clone();
+            space.table.entry(40).try_begin_read(0).unwrap();
+            let waiter = {
+                let view = view.clone();
+                std::thread::spawn(move || view.read(40).map(drop))
+            };
+            while space.table.entry(40).load() != EntryState::Busy {
+                std::thread::yield_now();
+            }
+            let defect = Arc::clone(&pool);
+            let panicked = std::thread::spawn(move || {
+                let _state = defect.lock();
+                panic!("a defect of the engine, as this test wants it");
+            });
+            assert!(panicked.join().is_err());
+
+            let waited = bounded("a thread that waits for a page", move || waiter.join().unwrap());
+            assert!(matches!(waited, Err(Error::Poisoned)), "{waited:?}");
+            let (calls, other) = (view.clone(), path.clone());
+            let handle = pager.clone();
+            bounded("a call", move || {
+                let (view, pager) = (calls, handle);
+                assert_eq!(view.read(0).unwrap()[0], 9, "what is resident can be read");
+                let mut buf = [0; 8192];
+                let failed = [
+                    view.read(99).map(drop),
+                    view.read_at(80_000, &mut buf),
+                    view.get_many(&[1, 2], |_, _| ()),
+                    view.write_at(0, b"x"),
+                    view.write_at(50_000, &[1; 9000]),
+                    view.flush(),
+                    view.flush_range(0..10),
+                    view.discard(0..9).map(drop),
+                    view.set_len(4096),
+                    tenant.reserve("64K".parse().unwrap()).map(drop),
+                ];
+                for (i, result) in failed.iter().enumerate() {
+                    let tenant = matches!(result, Err(Error::Tenant(TenantError::Poisoned)));
+                    assert!(tenant || matches!(result, Err(Error::Poisoned)), "call {i}: {result:?}");
+                }
+                view.prefetch(0..100);
+                assert!(matches!(pager.open(&other), Err(OpenError::Poisoned { .. })));
+                assert_eq!(tenant.usage(), Err(TenantError::Poisoned));
+                assert!(pager.tenant("b").create().is_err());
+                assert!(pager.validate().is_err());
+            });
+            drop(space);
+            bounded("closing", move || {
+                drop(view);
+                let closed = pager.clone().close();
+                assert!(closed.is_err(), "a page is lost");
+                drop(pager);
+            });
+            drop(pool);
+            let file = std::fs::read(&path).unwrap();
+            assert!(file[..4096].iter().all(|b| *b == 8), "as it was flushed");
+            assert!(file[4096..].iter().all(|b| *b == 7));
+        }
+    }
+}
