@@ -87,6 +87,7 @@ mod fault_sites;
 pub mod faults;
 mod frames;
 mod guard;
+pub mod guide;
 #[allow(unsafe_code, reason = "see the file's header")]
 mod hazard;
 mod high;
