@@ -141,7 +141,7 @@ pub enum Lists {
 }
 
 /// A reclaim policy: a kind of lists and a set of switches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Policy {
     base: &'static Builtin,
     switches: Switches,
@@ -228,6 +228,13 @@ fn spelled(flag: &str) -> String {
         flag.to_owned()
     } else {
         flag.to_ascii_lowercase()
+    }
+}
+
+impl fmt::Debug for Policy {
+    /// Its name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Policy({self})")
     }
 }
 

@@ -4,6 +4,7 @@ use crate::error::BuildError;
 use crate::io::{Inject, IoEngine};
 use crate::pager::Pager;
 use lowtide_core::{DirtyLimits, DirtyTimers, Policy, Size};
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -72,6 +73,15 @@ pub struct Builder {
     pub(crate) dirty_timers: DirtyTimers,
     pub(crate) export_dir: Option<PathBuf>,
     pub(crate) inject: Option<Arc<dyn Inject>>,
+    pub(crate) populate: bool,
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut it = f.debug_struct("Builder");
+        it.field("max", &self.max).field("policy", &self.policy).field("page_bytes", &self.page_bytes);
+        it.finish_non_exhaustive()
+    }
 }
 
 impl Default for Builder {

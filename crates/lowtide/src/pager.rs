@@ -10,6 +10,7 @@ use crate::stat::{DirtyStat, Stat};
 use crate::tenant::ExportError;
 use crate::view::View;
 use lowtide_core::MemcgId;
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,15 +32,24 @@ use std::sync::Arc;
 /// pager.close()?;                                // writes what is dirty, and says what it could not
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Pager {
     pub(crate) inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) pool: Arc<Pool>,
     pub(crate) threads: Threads,
+}
+
+impl fmt::Debug for Pager {
+    /// One line, without the pool's lock: values that contain a pager are logged.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pool = &self.inner.pool;
+        let mut it = f.debug_struct("Pager");
+        it.field("budget_bytes", &pool.budget_bytes()).field("page_size", &pool.page_bytes());
+        it.finish_non_exhaustive()
+    }
 }
 
 impl Pager {

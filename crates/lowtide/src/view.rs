@@ -13,6 +13,7 @@ use crate::pager::Pager;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
+use std::fmt;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,7 +23,6 @@ use std::sync::{Arc, RwLockReadGuard};
 const CLAMPS: u32 = 16;
 
 /// What all clones of a view share: one open of the file. Dropping the last of the file's opens writes back and forgets its pages.
-#[derive(Debug)]
 pub(crate) struct Open {
     pager: Pager,
     space: Arc<Space>,
@@ -71,7 +71,6 @@ impl Drop for Open {
 /// std::thread::spawn(move || other.read(2).map(|page| page[0])).join().expect("no panic")?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
 pub struct View {
     hits: Hits,
     space: Arc<Space>,
@@ -80,6 +79,17 @@ pub struct View {
     errors_seen: AtomicU64,
     writes: bool,
     sync: bool,
+}
+
+impl fmt::Debug for View {
+    /// One line, without the pool's lock: values that contain a view are logged.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut it = f.debug_struct("View");
+        it.field("path", &self.space.path_ref())
+            .field("len", &self.space.len())
+            .field("writes", &self.writes);
+        it.finish_non_exhaustive()
+    }
 }
 
 impl Clone for View {

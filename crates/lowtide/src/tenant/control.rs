@@ -9,13 +9,14 @@ use crate::deadline::Deadline;
 use crate::pool::{Pool, State};
 use lowtide_core::limits::{MAX_RECLAIM_RETRIES, SWAP_CLUSTER_MAX};
 use lowtide_core::{Engine, GroupError, Limits, MemcgId, Reason, Reclaim, Size, Task};
+use std::fmt;
 use std::sync::{Arc, MutexGuard};
 
 /// Pages that one invocation is to free: the lock is held for a few dozen microseconds at a time.
 pub(super) const PIECE: u64 = 256;
 
 /// The settings of a tenant.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TenantLimits {
     /// Hard protection.
     pub min: Size,
@@ -27,6 +28,14 @@ pub struct TenantLimits {
     pub max: Size,
     /// Bytes that may be in swap.
     pub swap_max: Size,
+}
+
+impl fmt::Debug for TenantLimits {
+    /// Sizes as they are written: `max` for no limit.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { min, low, high, max, swap_max } = self;
+        write!(f, "TenantLimits {{ min: {min}, low: {low}, high: {high}, max: {max}, swap_max: {swap_max} }}")
+    }
 }
 
 impl Default for TenantLimits {

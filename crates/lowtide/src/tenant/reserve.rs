@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::pager::Pager;
 use crate::pool::out_of_budget;
 use lowtide_core::{MemcgId, Size, Task};
+use std::fmt;
 
 /// Pages charged at a time: few enough that any progress of reclaim is worth another try.
 const PIECE: u64 = 8;
@@ -77,7 +78,6 @@ impl Reservations {
 }
 
 /// Memory of the program's own that is charged to a tenant, until this is dropped. Made by [`Tenant::reserve`].
-#[derive(Debug)]
 #[must_use = "the memory is charged only as long as the reservation lives"]
 pub struct Reservation {
     pager: Pager,
@@ -116,6 +116,12 @@ impl Tenant {
         let mut reservation = Reservation { pager: self.pager.clone(), index, bytes: 0 };
         reservation.grow(bytes)?;
         Ok(reservation)
+    }
+}
+
+impl fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reservation").field("bytes", &self.bytes).finish_non_exhaustive()
     }
 }
 
