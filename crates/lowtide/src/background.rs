@@ -91,6 +91,7 @@ fn kswapd(pool: &Pool) {
         if published.elapsed() >= interval {
             state.engine.publish();
             published = Instant::now();
+            state = pool.trim(state);
             if !state.programs.is_empty() {
                 state = pool.serve_programs(state);
             }

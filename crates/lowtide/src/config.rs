@@ -101,15 +101,28 @@ impl Default for Builder {
             dirty_timers: DirtyTimers::default(),
             export_dir: None,
             inject: None,
+            populate: false,
         }
     }
 }
 
 impl Builder {
-    /// The budget: memory for page frames, in use or in flight. It is reserved when the pager is built. The tables that
+    /// The budget: memory for page frames, in use or in flight. Its addresses are reserved when the pager is built, its memory comes as pages do. The tables that
     /// describe the frames come on top and are reported by [`Pager::stat`].
     pub fn max(mut self, max: Size) -> Self {
         self.max = Some(max);
+        self
+    }
+
+    /// Whether all memory of the budget is taken from the system when the pager is built, and registered with the kernel's rings. Default: no, memory comes
+    /// with the pages that need it, 2 MiB at a time, and goes back when the root's `max` is lowered.
+    ///
+    /// Populated, building fails with [`BuildError::Memory`] where there is too little, misses never wait for memory to be cleared, transfers need
+    /// not pin their frames one by one, and nothing is given back before the pager goes. Otherwise a miss for which the system has no memory fails with
+    /// [`Error::NoMemory`](crate::Error::NoMemory) where the kernel can say so (a memory cgroup at its limit); a machine that is out of memory
+    /// as a whole kills a process instead.
+    pub fn populate(mut self, populate: bool) -> Self {
+        self.populate = populate;
         self
     }
 

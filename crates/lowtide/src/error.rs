@@ -364,6 +364,14 @@ pub enum Error {
         "the kernel refuses membarrier(2), which it allowed when the pager was built, so no page can be evicted or stored to: allow the call in the sandbox, or install the sandbox before the first pager is built"
     )]
     NoBarrier,
+    /// The system has no memory for a page frame, although the budget has room: see [`Builder::populate`](crate::Builder::populate).
+    #[error(
+        "the system has no memory for a page frame, although the budget has room ({source}): lower the budget with `set_max`, or give the process more memory"
+    )]
+    NoMemory {
+        /// What the kernel said.
+        source: Arc<io::Error>,
+    },
     /// The file cannot be made so long or so short: the file system refuses, or the view has no room for as many
     /// pages ([`OpenOptions::growth`](crate::OpenOptions::growth)). File and view are as they were.
     #[error("cannot change the length of {path} to {len} bytes: {source}")]

@@ -123,6 +123,12 @@ impl Frames {
         (0..=FRAME_ORDER_MAX).rev().find(|&order| self.orders[usize::from(order)].first().is_some())
     }
 
+    /// All free blocks of one order, after single frames have been merged. Cost: O(blocks).
+    pub(crate) fn free_blocks(&mut self, order: u8) -> Vec<u32> {
+        self.merge_stack(0);
+        self.orders[usize::from(order)].all().map(|block| block << order).collect()
+    }
+
     /// Bytes that the allocator takes: at most 17 KiB, and 0.26 B a frame.
     pub(crate) fn metadata_bytes(&self) -> usize {
         let trees: usize = self.orders.iter().map(BitTree::bytes).sum();
@@ -294,6 +300,14 @@ impl BitTree {
         }
         let descend = |index: usize, level: &[u64]| index * 64 + level[index].trailing_zeros() as usize;
         Some(self.levels.iter().rev().fold(0, |index, level| descend(index, level)) as u32)
+    }
+
+    /// All members, the smallest first.
+    fn all(&self) -> impl Iterator<Item = u32> {
+        let words = self.levels.first().into_iter().flat_map(|level| level.iter().enumerate());
+        words.flat_map(|(index, &word)| {
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| index as u32 * 64 + bit)
+        })
     }
 
     fn bytes(&self) -> usize {

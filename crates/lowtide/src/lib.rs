@@ -103,6 +103,7 @@ mod pipeline;
 mod poison;
 mod pool;
 mod reclaim;
+mod resident;
 mod rounds;
 mod space;
 mod stable;

@@ -113,6 +113,7 @@ impl Pager {
             io: pool.io.snapshot(),
             dirty: DirtyStat::of(&state.engine, MemcgId::ROOT, pool.page_shift),
             budget_bytes: pool.budget_bytes(),
+            resident_bytes: state.resident.resident_bytes(),
             huge_bytes,
             frame_metadata_bytes: tables as u64,
             translation_bytes: translation,
@@ -124,6 +125,8 @@ impl Pager {
     pub fn report(&self) -> String {
         let pool = &self.inner.pool;
         let mut text = format!("I/O engine: {}\n", pool.backend.reason());
+        let resident = pool.lock().resident.resident_bytes();
+        text += &format!("memory: {resident} bytes resident, of a budget of {}\n", pool.budget_bytes());
         for space in pool.lock().spaces.iter().flatten() {
             text += &format!("{}: {}\n", space.path().display(), space.describe_io());
         }

@@ -428,7 +428,7 @@ impl Pool {
             return 1;
         }
         // The lowest frame for the first page: what was evicted together is often contiguous.
-        let mut frames: Vec<u32> = (0..singles).map_while(|_| state.frames.alloc(0)).collect();
+        let mut frames: Vec<u32> = (0..singles).map_while(|_| self.take_frames(state, 0)).collect();
         frames.sort_unstable();
         if frames.len() < singles {
             state.engine.uncharge(group, (singles - frames.len()) as u64);

@@ -20,6 +20,7 @@ use crate::frames::Frames;
 use crate::hazard;
 use crate::high::Stall;
 use crate::io::{Arena, Backend, Options};
+use crate::resident::Resident;
 use crate::space::Space;
 use crate::stat::IoCounters;
 use crate::store::DirtiersLeft;
@@ -45,6 +46,7 @@ const BACKGROUND_MIN_FRAMES: u64 = 2048;
 pub(crate) struct State {
     pub(crate) engine: Engine,
     pub(crate) frames: Frames,
+    pub(crate) resident: Resident,
     /// Open spaces by number, for the way from a folio to its translations.
     pub(crate) spaces: Vec<Option<Arc<Space>>>,
     /// What tenants are called.
@@ -166,18 +168,20 @@ impl Pool {
         let bytes = frames as usize * page_bytes;
         let memory = |source| BuildError::Memory { bytes: bytes as u64, source };
         let arena = Mapping::new(bytes, HugePages::Yes).map_err(memory)?;
-        // All of it now: an error here is better than one in the middle of a miss.
-        arena.populate(0..bytes).map_err(memory)?;
+        if config.populate {
+            arena.populate(0..bytes).map_err(memory)?;
+        }
         lowtide_sys::membarrier::register();
-        // SAFETY: fields drop in the order of their declaration, and `arena` is declared last; no part of it is ever unmapped, moved or
-        // discarded before.
+        // SAFETY: fields drop in the order of their declaration, and `arena` is declared last; no part of it is ever unmapped or moved
+        // before. Nothing of it is discarded either, if it is registered: then it is populated, and pinned (`resident.rs`).
         #[expect(unsafe_code, reason = "the promise about the arena is given where the arena is made")]
         let registered = unsafe { Arena::new(arena.as_ptr(), bytes) };
         let fault_sites = Arc::<FaultSites>::default();
         let backend = Backend::open(Options {
             engine: config.io_engine,
             depth: config.depth,
-            arena: Some(registered),
+            // Registering pins, and so takes, all of it.
+            arena: config.populate.then_some(registered),
             inject: config.inject.clone(),
             sites: Arc::clone(&fault_sites),
         })
@@ -192,6 +196,7 @@ impl Pool {
             state: Mutex::new(State {
                 engine,
                 frames: Frames::new(frames),
+                resident: Resident::new(&arena, page_bytes, config.populate),
                 spaces: Vec::new(),
                 names,
                 reservations,
@@ -281,6 +286,11 @@ impl Pool {
         match self.place(&mut state, space, new, group) {
             Some((frame, stall)) => Allocated::Frame(frame, stall),
             None if space.is_closed() => Allocated::NotNow,
+            None if new.order == 0
+                && let Some(refused) = state.resident.refused.take() =>
+            {
+                Allocated::Failed(Error::NoMemory { source: Arc::new(refused) })
+            }
             None if space.is_cut(new.owner.page) => Allocated::Failed(space.not_there(new.owner.page)),
             None => Allocated::TooLarge,
         }
@@ -296,12 +306,42 @@ impl Pool {
         group: MemcgId,
     ) -> Option<(u32, Option<Stall>)> {
         let gone = space.is_closed() || space.is_cut(new.owner.page);
-        let frame = if gone { None } else { state.frames.alloc(new.order) };
+        let frame = if gone { None } else { self.take_frames(state, new.order) };
         let Some(frame) = frame else {
             state.engine.uncharge(group, 1 << new.order);
             return None;
         };
         Some((frame, self.place_in(state, new, group, frame)))
+    }
+
+    /// Takes frames that are free, and makes sure that there is memory behind them.
+    pub(crate) fn take_frames(&self, state: &mut State, order: u8) -> Option<u32> {
+        let frame = state.frames.alloc(order)?;
+        let generous = state.engine.max(MemcgId::ROOT) >= u64::from(self.frames);
+        match state.resident.back(&self.arena, frame, order, generous) {
+            Ok(()) => Some(frame),
+            Err(error) => {
+                state.frames.free(frame, order);
+                state.resident.refused = Some(error);
+                None
+            }
+        }
+    }
+
+    /// Gives memory that the budget does not allow any more back to the system.
+    pub(crate) fn trim<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        loop {
+            let budget = state.engine.max(MemcgId::ROOT).saturating_sub(state.reservations.pages());
+            if budget >= u64::from(self.frames) {
+                return state;
+            }
+            let State { resident, frames, .. } = &mut *state;
+            if !resident.trim(&self.arena, frames, budget << self.page_shift) {
+                return state;
+            }
+            drop(state);
+            state = self.lock();
+        }
     }
 
     /// Tells the engine of a folio in frames that were taken and charged to `group`. Returns the stall that begins.

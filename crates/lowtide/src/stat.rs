@@ -102,6 +102,8 @@ pub struct Stat {
     pub dirty: DirtyStat,
     /// Bytes of page frames: the budget.
     pub budget_bytes: u64,
+    /// Bytes of the frames that have memory behind them: what the budget takes of the system's memory now.
+    pub resident_bytes: u64,
     /// Bytes of the frames that are backed by huge pages at this moment.
     pub huge_bytes: u64,
     /// Bytes of the engine's and the allocator's tables, on top of the budget: they depend on the budget only.

@@ -144,7 +144,8 @@ impl Tenant {
     /// Sets the budget, and evicts what is above it. Returns whether usage has come down to it: pages that are held, dirty
     /// or reserved may stand in the way. Then usage can only fall until it has come down, and every charge meanwhile evicts or fails.
     ///
-    /// The budget of the root can be between 32 pages and what the pager was built with; its memory stays reserved.
+    /// The budget of the root can be between 32 pages and what the pager was built with. Memory that it does not allow any more goes back to the
+    /// system, but not that of a pager that was [populated](crate::Builder::populate).
     ///
     /// # Errors
     /// [`TenantError::Gone`]; [`TenantError::RootBudget`].
@@ -154,7 +155,11 @@ impl Tenant {
         let mut state = self.lock()?;
         let set = state.engine.set_max(self.id, pages);
         set.map_err(|e| TenantError::from_config(e, pool.page_shift, pool.budget_bytes()))?;
-        self.bring_down(state, Ceiling::Max, pages)
+        let down = self.bring_down(state, Ceiling::Max, pages)?;
+        if self.id == MemcgId::ROOT {
+            drop(pool.trim(pool.lock()));
+        }
+        Ok(down)
     }
 
     fn bring_down<'a>(

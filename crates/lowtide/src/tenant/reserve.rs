@@ -89,8 +89,8 @@ impl Tenant {
     /// Charges memory that the program allocates itself, rounded up to whole pages, so that heap and pages share one budget. Pages of the tenant
     /// are evicted to make room.
     ///
-    /// What is shared is the budget: usage of pages and of the program's own memory together stays below the limits. The pager's memory is its own from
-    /// the beginning, so frames that may not be used while something is reserved stay mapped and empty.
+    /// What is shared is the budget: usage of pages and of the program's own memory together stays below the limits. Frames that may not be used while
+    /// something is reserved give their memory back to the system within seconds, unless the pager was [populated](crate::Builder::populate).
     ///
     /// ```
     /// # use lowtide::Pager;

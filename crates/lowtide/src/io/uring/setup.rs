@@ -110,7 +110,9 @@ impl Setup {
         Self::check_round_trip(&mut ring)?;
         let registration = match arena {
             Some(arena) => Self::register(arena, &ring),
-            None => Registration::None("no arena was given".to_owned()),
+            None => {
+                Registration::None("its memory comes as pages do; a populated pager registers it".to_owned())
+            }
         };
         Ok(Setup { entries, task_work, registration, open: Arc::new(()) })
     }
