@@ -44,7 +44,7 @@ impl ViewBackend {
 
 impl StorageBackend for ViewBackend {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.view.len())
+        Ok(self.view.refresh_len()?)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
