@@ -5,18 +5,16 @@
 
 use crate::error::BuildError;
 use crate::pool::Pool;
+use crate::readers::Readers;
 use crate::space::Space;
 use lowtide_core::limits::PUBLISH_INTERVAL_NS;
 use lowtide_core::{MemcgId, Reason, Reclaim, Task};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Read-ahead requests that may wait; further ones are dropped, since they are hints.
-const READ_AHEAD_QUEUE: usize = 64;
 /// Pause of the reclaimer after a fruitless run.
 const HOPELESS_PAUSE: Duration = Duration::from_millis(2);
 
@@ -25,19 +23,12 @@ const HOPELESS_PAUSE: Duration = Duration::from_millis(2);
 pub(crate) struct Threads {
     pool: Arc<Pool>,
     joins: Vec<JoinHandle<()>>,
-    read_ahead: Option<SyncSender<Ahead>>,
-}
-
-/// A range to read ahead.
-#[derive(Debug)]
-struct Ahead {
-    space: Arc<Space>,
-    pages: Range<u64>,
+    readers: Readers,
 }
 
 impl Threads {
     pub(crate) fn start(pool: &Arc<Pool>) -> Result<Self, BuildError> {
-        let mut threads = Self { pool: Arc::clone(pool), joins: Vec::new(), read_ahead: None };
+        let mut threads = Self { pool: Arc::clone(pool), joins: Vec::new(), readers: Readers::default() };
         if !pool.background {
             return Ok(threads);
         }
@@ -45,9 +36,6 @@ impl Threads {
         if pool.exporter.is_some() {
             threads.spawn("lowtide-export", export)?;
         }
-        let (send, receive) = sync_channel(READ_AHEAD_QUEUE);
-        threads.read_ahead = Some(send);
-        threads.spawn("lowtide-ahead", move |pool| read_ahead(pool, &receive))?;
         Ok(threads)
     }
 
@@ -60,10 +48,11 @@ impl Threads {
 
     /// Reads a range ahead: in the background, or, without background threads, at once.
     pub(crate) fn read_ahead(&self, space: &Arc<Space>, pages: Range<u64>) {
-        match &self.read_ahead {
-            // A full queue drops the hint.
-            Some(queue) => drop(queue.try_send(Ahead { space: Arc::clone(space), pages })),
-            None => drop(self.pool.read_ahead(space, pages)),
+        if self.pool.background {
+            self.readers.ask(&self.pool, space, pages);
+        } else {
+            // A page that cannot be read ahead will say so when it is wanted.
+            drop(self.pool.read_ahead(space, pages));
         }
     }
 }
@@ -71,7 +60,7 @@ impl Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         self.pool.close();
-        self.read_ahead = None;
+        self.joins.extend(self.readers.close());
         self.pool.end_flushers();
         for thread in self.joins.drain(..) {
             // The last handle may be dropped by a background thread that let go of a space.
@@ -116,14 +105,5 @@ fn kswapd(pool: &Pool) {
 fn export(pool: &Pool) {
     if let Some(exporter) = &pool.exporter {
         exporter.run(pool);
-    }
-}
-
-fn read_ahead(pool: &Pool, queue: &Receiver<Ahead>) {
-    while let Ok(Ahead { space, pages }) = queue.recv() {
-        if !pool.closing.load(Relaxed) {
-            // A page that cannot be read ahead will say so when it is wanted.
-            drop(pool.read_ahead(&space, pages));
-        }
     }
 }

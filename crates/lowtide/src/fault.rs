@@ -36,13 +36,15 @@ pub(crate) enum Access {
     Descriptor,
     /// By storing to all of it through a descriptor: nothing is read.
     Replaced,
+    /// Not yet: it is read ahead.
+    Ahead,
 }
 
 impl Access {
     pub(crate) const fn task(self) -> Task {
         match self {
             Self::Mapped => Task::FAULT,
-            Self::Descriptor | Self::Replaced => Task::DESCRIPTOR,
+            Self::Descriptor | Self::Replaced | Self::Ahead => Task::DESCRIPTOR,
         }
     }
 }
@@ -310,8 +312,8 @@ impl Pool {
             match self.claim(space, page, entry) {
                 // The slot was set before this look at the translation, so what it says holds.
                 Miss::Resident(seen, frame) => {
-                    if access == Access::Mapped && !told {
-                        space.table.set_young(page, seen);
+                    if !told {
+                        self.note_access(space, page, seen, access);
                     }
                     return Ok((frame, held));
                 }

@@ -45,6 +45,18 @@
 //!
 //! lowtide installs no signal handler. A program that wants its data after SIGTERM handles the signal and drops its pagers.
 //!
+//! ## Reading in order
+//!
+//! Where a file is read in order, pages are read ahead in windows that grow up to 1 MiB, in the background
+//! ([`OpenOptions::read_ahead`]). It makes no difference how it is read: page by page with [`View::read`], in ranges with
+//! [`View::read_at`], or in lists of neighbours with [`View::get_many`]. Read-ahead notices order by itself, and random access
+//! reads nothing ahead. Pages that were read ahead make room before pages that are used again and again do.
+//!
+//! A call for many pages reads absent neighbours together, up to 512 KiB in one transfer, and has several transfers in flight.
+//! So one `read_at` of 1 MiB at a random place is many times faster than 256 of 4 KiB, and `get_many` of a sorted list is
+//! faster than of the same list in another order. [`View::prefetch`] is for what a program knows and no stream shows.
+//! Whether read-ahead is worth its reads is in [`Stat::io`](Stat): pages read ahead, used, and wasted.
+//!
 //! ## When writing fails
 //!
 //! A page whose write failed stays dirty, and is tried again with growing pauses until it is written or [discarded](View::discard). It takes a part of the budget
@@ -68,7 +80,8 @@
 //! | `store`, `writeback`, `close` | writing to pages, writing pages to files, letting go of a file |
 //! | `faults` | a disk that fails, hangs and loses power, for tests |
 //! | `fault_sites` | what was done about failing devices, counted |
-//! | `background` | the threads that reclaim, flush and read ahead |
+//! | `readahead` | noticing that a file is read in order; which pages are read ahead |
+//! | `background`, `readers` | the threads that reclaim, and those that read ahead |
 //! | `frames`, `space`, `backing`, `stable`, `io`, `sync` | frame allocator; open files, their descriptors, which need pages that stand still; I/O engines; atomics |
 #![deny(unsafe_code)]
 
@@ -102,6 +115,8 @@ mod pager;
 mod pipeline;
 mod poison;
 mod pool;
+mod readahead;
+mod readers;
 mod reclaim;
 mod resident;
 mod rounds;

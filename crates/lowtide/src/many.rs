@@ -89,9 +89,7 @@ impl Pool {
             let Some((index, page)) = next else { break };
             let entry = self.entry(space, page)?;
             if let Ok(pinned) = entry.pin() {
-                if !pinned.young && access == Access::Mapped {
-                    space.table.set_young(page, pinned.seen());
-                }
+                self.note_access(space, page, pinned.seen(), access);
                 caller.show(index, page, Some(pinned.frame));
                 continue;
             }
@@ -149,22 +147,24 @@ impl Pool {
         self.read_many(space, first..=last, Access::Descriptor, |_, page, frame| copy(page, frame))
     }
 
-    /// Brings absent pages in without using them: they are placed as read ahead, not as accessed.
+    /// Brings absent pages in without using them, as far as there is [room](Pool::room_ahead): they are placed as read ahead, not as accessed.
     pub(crate) fn read_ahead(
         &self,
         space: &Space,
         pages: impl IntoIterator<Item = u64>,
     ) -> Result<(), Error> {
         self.check()?;
-        let mut pipe = Pipeline::new(self, space, Access::Descriptor);
+        let mut pipe = Pipeline::new(self, space, Access::Ahead);
+        let mut room = self.room_ahead(space);
         for page in pages {
             let Some(entry) = space.table.get(page) else { break };
             if !matches!(entry.load(), EntryState::Absent { .. }) {
                 continue;
             }
             let Miss::Claimed(claim) = self.claim(space, page, entry) else { continue };
+            room = room.saturating_sub(claim.pages());
             pipe.add(0, page, claim, |_, _, _| ())?;
-            if pipe.has_refused() {
+            if pipe.has_refused() || room == 0 {
                 // A hint is not worth waiting for.
                 break;
             }

@@ -49,6 +49,7 @@ pub struct OpenOptions {
     sync: bool,
     growth: Size,
     stable: Option<bool>,
+    read_ahead: Option<u64>,
 }
 
 /// How far a file may grow beyond its size when it is opened.
@@ -65,6 +66,7 @@ impl Default for OpenOptions {
             sync: false,
             growth: GROWTH,
             stable: None,
+            read_ahead: None,
         }
     }
 }
@@ -147,6 +149,19 @@ impl OpenOptions {
         self
     }
 
+    /// How much may be read ahead at a time where the file is read in order: the largest window. 0 reads nothing ahead. By default it is 1 MiB,
+    /// and 0 in a pager without [background threads](crate::Builder::background), where the reader itself would have to
+    /// read it. It is never more than a sixteenth of the budget, and below four pages there is none.
+    ///
+    /// Each view, and each clone of it, notices by itself where it is read in order, in up to four places at a time: by guards, by
+    /// [`read_at`](View::read_at), or by [`get_many`](View::get_many) with neighbours. Windows begin small and grow; they shrink where pages are evicted
+    /// before they are used ([`IoStat::ahead_wasted`](crate::IoStat::ahead_wasted)). Random access reads nothing ahead.
+    #[must_use]
+    pub fn read_ahead(mut self, window: Size) -> Self {
+        self.read_ahead = Some(window.bytes());
+        self
+    }
+
     /// Opens the file.
     ///
     /// # Errors
@@ -190,7 +205,8 @@ impl OpenOptions {
             space.decide_stable(self.stable);
             pool.attach_device(&space)?;
         }
-        Ok(View::new(open, self.write, self.sync))
+        let window = pool.window_pages(self.read_ahead);
+        Ok(View::new(open, self.write, self.sync, window))
     }
 
     /// The space of the file, with one more handle: one that is there, or a new one.

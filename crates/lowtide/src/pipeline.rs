@@ -322,6 +322,10 @@ impl<'p> Pipeline<'p> {
         while let Some((piece, got)) = self.landing.pop() {
             // Held before it is published, so that it is still there when the caller looks. One page of a folio holds all of it.
             let held = hazard::hold(space.table.entry(piece.wanted.page).address());
+            let frames = piece.frame..piece.frame + piece.claim.pages() as u32;
+            if self.access == Access::Ahead {
+                pool.note_ahead(frames.clone(), got.is_ok());
+            }
             let resolved = pool.resolve(space, &piece.claim, piece.frame, got, young);
             pool.stall_ends(piece.stall, piece.claim.pages() << pool.page_shift);
             match resolved {
@@ -338,7 +342,9 @@ impl<'p> Pipeline<'p> {
                         drop(own);
                     }
                 }
-                Err(e) => first_error = first_error.and(Err(e)),
+                Err(e) => {
+                    first_error = first_error.and(Err(e));
+                }
             }
             drop(held);
         }
@@ -386,7 +392,7 @@ impl Pool {
             if got > 0 {
                 continue;
             }
-            if placed > 0 || run[0].claim.order == 0 || space.is_closed() {
+            if placed > 0 || run[0].claim.order == 0 || space.is_closed() || space.is_cut(run[0].claim.page) {
                 break;
             }
             let piece = &mut run[0];
@@ -414,6 +420,7 @@ impl Pool {
         while single(pieces.first())
             && single(pieces.get(singles))
             && !space.is_closed()
+            && !space.is_cut(pieces[singles].claim.page)
             && let Some(over_high) = state.engine.charge_if_room(group, 1, access.task())
         {
             if over_high > 0 {

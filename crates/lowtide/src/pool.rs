@@ -20,6 +20,7 @@ use crate::frames::Frames;
 use crate::hazard;
 use crate::high::Stall;
 use crate::io::{Arena, Backend, Options};
+use crate::readahead::Unused;
 use crate::resident::Resident;
 use crate::space::Space;
 use crate::stat::IoCounters;
@@ -85,6 +86,7 @@ pub(crate) struct Pool {
     pub(crate) fault_sites: Arc<FaultSites>,
     pub(crate) waits: WaitTable,
     pub(crate) io: IoCounters,
+    pub(crate) unused: Unused,
     pub(crate) patience: Duration,
     /// How long anybody waits for writes.
     pub(crate) io_deadline: Duration,
@@ -213,6 +215,7 @@ impl Pool {
             fault_sites,
             waits: WaitTable::new(),
             io: IoCounters::default(),
+            unused: Unused::new(max as u32),
             patience: config.patience,
             io_deadline: config.io_deadline,
             background: config.background,
@@ -352,6 +355,10 @@ impl Pool {
         group: MemcgId,
         frame: u32,
     ) -> Option<Stall> {
+        for frame in frame..frame + (1 << new.order) {
+            // A page that was dropped before it was used may have left it.
+            self.unused.take(frame);
+        }
         state.engine.count_fault(group, !new.replaced);
         let (id, payer) = (FolioId(frame), Payer::Space(new.owner.space));
         let shadow = lowtide_core::Shadow::from_bits(new.shadow);

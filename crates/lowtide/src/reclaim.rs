@@ -171,6 +171,7 @@ impl Pool {
                                 self.waits.land(entry, &Ok(()));
                             }
                         }
+                        self.note_evicted(space, gone.folio.0..gone.folio.0 + (1 << gone.order));
                         frames.free(gone.folio.0, gone.order);
                     }
                     self.freed.ring();

@@ -38,6 +38,8 @@ pub(crate) struct Space {
     pub(crate) device: OnceLock<Arc<Device>>,
     /// Runs of its pages that are on their way.
     pub(crate) in_flight: AtomicU32,
+    /// Pages that were read ahead and evicted before they were used.
+    pub(crate) ahead_wasted: AtomicU64,
     /// Its size was changed, or a hole was made in it, which may not be durable.
     pub(crate) size_is_new: AtomicBool,
     /// Translations that there is room for.
@@ -87,6 +89,7 @@ impl Space {
             ledger: Mutex::default(),
             device: OnceLock::new(),
             in_flight: AtomicU32::new(0),
+            ahead_wasted: AtomicU64::new(0),
             size_is_new: AtomicBool::new(false),
             reserved,
             shape: RwLock::new(()),

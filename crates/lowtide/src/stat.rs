@@ -11,6 +11,9 @@ pub(crate) struct IoCounters {
     pub(crate) read_bytes: AtomicU64,
     pub(crate) writes: AtomicU64,
     pub(crate) write_bytes: AtomicU64,
+    pub(crate) ahead_pages: AtomicU64,
+    pub(crate) ahead_used: AtomicU64,
+    pub(crate) ahead_wasted: AtomicU64,
     pub(crate) throttled_ns: AtomicU64,
     pub(crate) flusher_wakes: AtomicU64,
 }
@@ -28,6 +31,9 @@ impl IoCounters {
             read_bytes: self.read_bytes.load(Relaxed),
             writes: self.writes.load(Relaxed),
             write_bytes: self.write_bytes.load(Relaxed),
+            ahead_pages: self.ahead_pages.load(Relaxed),
+            ahead_used: self.ahead_used.load(Relaxed),
+            ahead_wasted: self.ahead_wasted.load(Relaxed),
             throttled_ns: self.throttled_ns.load(Relaxed),
             flusher_wakes: self.flusher_wakes.load(Relaxed),
         }
@@ -45,6 +51,12 @@ pub struct IoStat {
     pub writes: u64,
     /// Bytes that they wrote.
     pub write_bytes: u64,
+    /// Pages that were read ahead of a stream, or because of [`View::prefetch`](crate::View::prefetch).
+    pub ahead_pages: u64,
+    /// Those of them that were used.
+    pub ahead_used: u64,
+    /// Those of them that were evicted before they were used. The rest waits to be used, or its file was closed.
+    pub ahead_wasted: u64,
     /// Nanoseconds that threads slept because a tenant was over a limit, all threads together.
     pub throttled_ns: u64,
     /// How often reclaim found so much dirty that it woke the flushers.

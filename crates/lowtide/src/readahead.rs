@@ -1,0 +1,304 @@
+//! Read-ahead: noticing that a file is read in order, and reading what comes next before it is asked for.
+//!
+//! # Streams
+//!
+//! A view remembers a few *streams*: places where it was asked for pages that were not there. A miss that goes on where a stream
+//! has stopped is a step of it; any other miss begins a new stream in the place of the one that was used least recently. The
+//! second step in a row starts read-ahead. Misses at random places take two such steps practically never, so random
+//! access reads nothing ahead, and the hit path knows nothing of all this.
+//!
+//! # Windows
+//!
+//! ```text
+//!        window k         window k + 1
+//!   ...|M───────────────|M───────────────────────────────|
+//!       ▲ reader          being read ahead
+//! ```
+//!
+//! The first page of each window carries a *mark*: when it is touched, the next window is requested, so that a whole window is on
+//! its way while the reader uses the one before. Sizes are those of the kernel: the first is twice or four times the request, each next
+//! one twice or four times the last, up to the limit. A mark is a number in the view. It is compared only where an access takes the
+//! slow way anyway, and the first access to a page that was read ahead does, because the page is not young.
+//!
+//! # Usefulness
+//!
+//! Each frame has a bit that says "read ahead, and not used". The first access clears it and counts a page as used; an eviction
+//! that finds it counts the page as wasted. A stream that finds more than an eighth of a window wasted since its last request halves
+//! its limit. Below four pages it stops, and tries again after a thousand pages.
+//!
+//! The first access to a page that was read ahead counts for it as much as the access that brings a page in: it is told to nobody.
+//! So a policy takes a page that was read once for such a page, whether it was read ahead or not, and a scan does
+//! not push out what is used again and again. How much may be read ahead when memory is full says [`Pool::room_ahead`].
+
+use crate::charge::Payer;
+use crate::fault::Access;
+use crate::pool::Pool;
+use crate::space::Space;
+use crate::translation::State as EntryState;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The largest window, in bytes, unless the user wants another. Two runs of a pipeline.
+pub(crate) const WINDOW_BYTES: u64 = 1 << 20;
+/// Streams that a view follows at a time.
+const STREAMS: usize = 4;
+/// Steps in order that make a stream.
+const STEPS: u32 = 2;
+/// The smallest window that is worth a request, in pages.
+const WINDOW_MIN: u64 = 4;
+/// Pages in order after which a stream that had stopped reading ahead tries again.
+const REST_PAGES: u64 = 1000;
+/// Windows are at most this part of the budget.
+const BUDGET_PART: u64 = 16;
+/// No page has this number.
+const NONE: u64 = u64::MAX;
+
+/// Which frames were read ahead and not used yet.
+#[derive(Debug)]
+pub(crate) struct Unused(Box<[AtomicU64]>);
+
+impl Unused {
+    pub(crate) fn new(frames: u32) -> Self {
+        Self((0..frames.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn set(&self, frame: u32) {
+        self.0[frame as usize / 64].fetch_or(1 << (frame % 64), Relaxed);
+    }
+
+    /// Clears the bit of a frame, and says whether it was set. Cost: one load, unless it was.
+    #[inline]
+    pub(crate) fn take(&self, frame: u32) -> bool {
+        let (word, bit) = (&self.0[frame as usize / 64], 1 << (frame % 64));
+        word.load(Relaxed) & bit != 0 && word.fetch_and(!bit, Relaxed) & bit != 0
+    }
+}
+
+/// One place where a file is read in order.
+#[derive(Clone, Debug, Default)]
+struct Stream {
+    /// The page after the last one that was asked for.
+    next: u64,
+    /// Misses in a row that went on where the last one stopped.
+    steps: u32,
+    /// What was read ahead and may still be in use: the last window and the one before.
+    ahead: Range<u64>,
+    /// Pages of the last window.
+    size: u64,
+    /// Largest window, in pages; 0 while the stream rests.
+    limit: u64,
+    /// Pages until the end of a rest.
+    rest: u64,
+    /// [`Space::ahead_wasted`] at the last request.
+    wasted: u64,
+    /// When it was used last.
+    used: u64,
+}
+
+/// What one view knows about the order in which it is read.
+#[derive(Debug)]
+pub(crate) struct ReadAhead {
+    /// Largest window, in pages; 0 is off.
+    max: u64,
+    /// For each stream, the page whose first access asks for the next window.
+    marks: [AtomicU64; STREAMS],
+    streams: Mutex<Streams>,
+}
+
+#[derive(Debug, Default)]
+struct Streams {
+    all: [Stream; STREAMS],
+    clock: u64,
+}
+
+/// The first window of a stream whose requests have so many pages.
+fn first_window(request: u64, max: u64) -> u64 {
+    let pages = request.next_power_of_two();
+    let window = match pages {
+        n if n <= max / 32 => 4 * n,
+        n if n <= max / 4 => 2 * n,
+        _ => max,
+    };
+    window.min(max)
+}
+
+/// The window after one of so many pages.
+fn next_window(size: u64, max: u64) -> u64 {
+    match size {
+        n if n < max / 16 => 4 * n,
+        n if n <= max / 2 => 2 * n,
+        _ => max,
+    }
+}
+
+impl ReadAhead {
+    /// With windows of at most so many pages.
+    pub(crate) fn new(max: u64) -> Self {
+        let max = if max < WINDOW_MIN { 0 } else { max };
+        Self { max, marks: [const { AtomicU64::new(NONE) }; STREAMS], streams: Mutex::default() }
+    }
+
+    /// The same settings, and no streams.
+    pub(crate) fn another(&self) -> Self {
+        Self::new(self.max)
+    }
+
+    pub(crate) const fn is_off(&self) -> bool {
+        self.max == 0
+    }
+
+    /// Pages of a request are touched that are there or on their way. Returns what is to be read ahead now. Cost: a few loads, unless a mark is
+    /// among the pages.
+    #[inline]
+    pub(crate) fn touched(&self, request: &Range<u64>, space: &Space) -> Option<Range<u64>> {
+        let marked = self.marks.iter().position(|mark| request.contains(&mark.load(Relaxed)))?;
+        self.at_mark(marked, request, space)
+    }
+
+    #[cold]
+    fn at_mark(&self, index: usize, request: &Range<u64>, space: &Space) -> Option<Range<u64>> {
+        let mut streams = crate::sync::lock(&self.streams);
+        if !request.contains(&self.marks[index].load(Relaxed)) {
+            // Another thread was faster.
+            return None;
+        }
+        self.marks[index].store(NONE, Relaxed);
+        let stream = streams.touch(index);
+        stream.next = stream.next.max(request.end);
+        self.next(index, stream, request, space)
+    }
+
+    /// The page `at` of a request is not there. Returns what is to be read ahead now, which begins behind the request.
+    pub(crate) fn missed(&self, request: &Range<u64>, at: u64, space: &Space) -> Option<Range<u64>> {
+        let mut streams = crate::sync::lock(&self.streams);
+        let goes_on = |s: &Stream| (request.start..=at).contains(&s.next) || s.ahead.contains(&at);
+        let Some(index) = streams.all.iter().position(goes_on) else {
+            let index = streams.oldest();
+            self.marks[index].store(NONE, Relaxed);
+            let wasted = space.ahead_wasted.load(Relaxed);
+            let (next, limit) = (request.end, self.max);
+            *streams.touch(index) = Stream { next, limit, wasted, used: streams.clock, ..Stream::default() };
+            return None;
+        };
+        let stream = streams.touch(index);
+        stream.steps = stream.steps.saturating_add(1);
+        stream.next = request.end;
+        if stream.steps < STEPS {
+            return None;
+        }
+        if stream.limit == 0 {
+            stream.rest = stream.rest.saturating_sub(request.end - request.start);
+            if stream.rest > 0 {
+                return None;
+            }
+            (stream.limit, stream.size) = (self.max, 0);
+        }
+        if stream.ahead.contains(&at) {
+            // It was asked for and is not there, for want of room: the next window is half of this one.
+            stream.size /= 4;
+        }
+        stream.ahead = request.end..request.end;
+        self.next(index, stream, request, space)
+    }
+
+    /// The window behind those that were requested, and its mark.
+    fn next(
+        &self,
+        index: usize,
+        stream: &mut Stream,
+        request: &Range<u64>,
+        space: &Space,
+    ) -> Option<Range<u64>> {
+        let wasted = space.ahead_wasted.load(Relaxed);
+        let lost = wasted - std::mem::replace(&mut stream.wasted, wasted);
+        if lost * 8 > stream.size.max(WINDOW_MIN) {
+            stream.limit /= 2;
+        }
+        if stream.limit < WINDOW_MIN {
+            (stream.limit, stream.rest, stream.ahead) = (0, REST_PAGES, 0..0);
+            return None;
+        }
+        stream.size = match stream.size {
+            0 => first_window(request.end - request.start, stream.limit),
+            size => next_window(size, stream.limit),
+        };
+        let start = stream.ahead.end.max(request.end);
+        let window = start..(start + stream.size).min(space.pages());
+        if window.is_empty() {
+            return None;
+        }
+        stream.ahead = stream.ahead.end - stream.ahead.end.min(stream.size)..window.end;
+        stream.ahead.start = stream.ahead.start.max(request.start);
+        self.marks[index].store(window.start, Relaxed);
+        Some(window)
+    }
+}
+
+impl Streams {
+    fn touch(&mut self, index: usize) -> &mut Stream {
+        self.clock += 1;
+        self.all[index].used = self.clock;
+        &mut self.all[index]
+    }
+
+    fn oldest(&self) -> usize {
+        (0..STREAMS).min_by_key(|&index| self.all[index].used).unwrap_or(0)
+    }
+}
+
+impl Pool {
+    /// Pages of a window that may be asked for of a view with such a choice (`None`: the default).
+    pub(crate) fn window_pages(&self, wanted: Option<u64>) -> u64 {
+        // Without background threads the reader itself would wait for what it did not ask for.
+        let default = if self.background { WINDOW_BYTES } else { 0 };
+        wanted.unwrap_or(default).min(self.budget_bytes() / BUDGET_PART) >> self.page_shift
+    }
+
+    /// Pages that may be read ahead for a file now: what is free in its tenant and above, and an eighth of its tenant's
+    /// clean pages, which are evicted for them if need be.
+    pub(crate) fn room_ahead(&self, space: &Space) -> u64 {
+        let state = self.lock();
+        let Some(group) = state.group_of(Payer::Space(space.id)) else { return 0 };
+        let above = std::iter::successors(Some(group), |&id| state.engine.parent(id));
+        let free = above.map(|id| state.engine.margin(id)).min().unwrap_or(0);
+        let stat = state.engine.stat(group);
+        free + stat.file.saturating_sub(stat.file_dirty + stat.file_writeback) / 8
+    }
+
+    /// Notes an access to a page that is resident and held, in the state that was seen.
+    #[inline]
+    pub(crate) fn note_access(&self, space: &Space, page: u64, seen: EntryState, access: Access) {
+        let EntryState::Resident { frame, young, .. } = seen else { return };
+        let first = self.unused.take(frame);
+        if first {
+            self.io.ahead_used.fetch_add(1, Relaxed);
+        }
+        if access == Access::Mapped && !young && (!first || self.young_faults) {
+            space.table.set_young(page, seen);
+        }
+    }
+
+    /// Pages that were read ahead are about to be published, or cannot be.
+    pub(crate) fn note_ahead(&self, frames: Range<u32>, arrived: bool) {
+        for frame in frames.clone() {
+            if arrived {
+                self.unused.set(frame);
+            } else {
+                self.unused.take(frame);
+            }
+        }
+        if arrived {
+            self.io.ahead_pages.fetch_add(u64::from(frames.end - frames.start), Relaxed);
+        }
+    }
+
+    /// Frames lose their pages by eviction.
+    pub(crate) fn note_evicted(&self, space: &Space, frames: Range<u32>) {
+        let wasted = frames.filter(|&frame| self.unused.take(frame)).count() as u64;
+        if wasted > 0 {
+            space.ahead_wasted.fetch_add(wasted, Relaxed);
+            self.io.ahead_wasted.fetch_add(wasted, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The threads that read ahead.
+//!
+//! A request for read-ahead is a hint: it may be dropped, and it must not hold anything else up. A thread that reads ahead waits for
+//! the device, perhaps for ever. So there are several, started when there is work and none is idle; of one file at most
+//! [`FILE_THREADS`] requests are carried out at a time and of one device at most [`DEVICE_THREADS`], so that a device that hangs
+//! keeps those threads and no others. What waits behind them is dropped when it becomes too much.
+
+use crate::pool::Pool;
+use crate::space::Space;
+use lowtide_core::SpaceId;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// Requests of one file that are carried out at a time: one window, and the next.
+const FILE_THREADS: usize = 2;
+/// Requests of one device that are carried out at a time.
+const DEVICE_THREADS: usize = 8;
+/// Threads of a pager that read ahead.
+const THREADS: usize = 32;
+/// Requests of one file that may wait; further ones are dropped.
+const FILE_QUEUE: usize = 16;
+/// Requests of a pager that may wait.
+const QUEUE: usize = 256;
+
+/// A range to read ahead.
+#[derive(Debug)]
+struct Request {
+    space: Arc<Space>,
+    pages: Range<u64>,
+}
+
+impl Request {
+    fn key(&self) -> (SpaceId, u64) {
+        (self.space.id, self.space.backing.key().device)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Desk {
+    waiting: VecDeque<Request>,
+    /// The file and the device of each request that is being carried out.
+    running: Vec<(SpaceId, u64)>,
+    /// Threads that wait for work.
+    idle: usize,
+    closing: bool,
+}
+
+impl Desk {
+    fn may_run(&self, (space, device): (SpaceId, u64)) -> bool {
+        self.running.iter().filter(|(id, _)| *id == space).count() < FILE_THREADS
+            && self.running.iter().filter(|(_, on)| *on == device).count() < DEVICE_THREADS
+    }
+
+    /// The oldest request that may be carried out now.
+    fn take(&mut self) -> Option<Request> {
+        let at = self.waiting.iter().position(|request| self.may_run(request.key()))?;
+        let request = self.waiting.remove(at)?;
+        self.running.push(request.key());
+        Some(request)
+    }
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Readers {
+    shared: Arc<(Mutex<Desk>, Condvar)>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Readers {
+    /// Has a range read ahead, or drops the hint.
+    pub(crate) fn ask(&self, pool: &Arc<Pool>, space: &Arc<Space>, pages: Range<u64>) {
+        let (desk, work) = &*self.shared;
+        let request = Request { space: Arc::clone(space), pages };
+        {
+            let mut desk = crate::sync::lock(desk);
+            let of_file = desk.waiting.iter().filter(|waiting| waiting.space.id == space.id).count();
+            if of_file >= FILE_QUEUE || desk.waiting.len() >= QUEUE || desk.closing {
+                return;
+            }
+            let needs_thread = desk.idle <= desk.waiting.len() && desk.may_run(request.key());
+            desk.waiting.push_back(request);
+            if !needs_thread {
+                drop(desk);
+                work.notify_one();
+                return;
+            }
+        }
+        let mut threads = crate::sync::lock(&self.threads);
+        if threads.len() < THREADS {
+            let (pool, shared) = (Arc::clone(pool), Arc::clone(&self.shared));
+            let thread = std::thread::Builder::new().name("lowtide-ahead".to_owned());
+            // Where no thread can be started, those that there are do it, or none does.
+            threads.extend(thread.spawn(move || serve(&pool, &shared)).ok());
+        }
+    }
+
+    /// Drops what waits, and tells the threads to end. Returns them.
+    pub(crate) fn close(&self) -> Vec<JoinHandle<()>> {
+        let (desk, work) = &*self.shared;
+        let mut desk = crate::sync::lock(desk);
+        desk.closing = true;
+        let dropped = std::mem::take(&mut desk.waiting);
+        drop(desk);
+        drop(dropped);
+        work.notify_all();
+        std::mem::take(&mut crate::sync::lock(&self.threads))
+    }
+}
+
+fn serve(pool: &Pool, (desk, work): &(Mutex<Desk>, Condvar)) {
+    let mut desk_now = crate::sync::lock(desk);
+    while !desk_now.closing {
+        let Some(Request { space, pages }) = desk_now.take() else {
+            desk_now.idle += 1;
+            desk_now = work.wait(desk_now).unwrap_or_else(PoisonError::into_inner);
+            desk_now.idle -= 1;
+            continue;
+        };
+        drop(desk_now);
+        let id = space.id;
+        // A page that cannot be read ahead will say so when it is wanted.
+        drop(pool.read_ahead(&space, pages));
+        drop(space);
+        desk_now = crate::sync::lock(desk);
+        if let Some(at) = desk_now.running.iter().position(|(running, _)| *running == id) {
+            desk_now.running.swap_remove(at);
+        }
+    }
+}
