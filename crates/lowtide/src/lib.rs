@@ -24,6 +24,9 @@
 //! A [`Pager`] is one budget, and [`Tenant`]s are budgets within it. A [`View`] is an open file under one of them. Reading gives a guard, [`Page`]; a hit costs about as much as a pointer into a memory
 //! map, a miss one read of the device and no more, however many threads want the page.
 //!
+//! The [`guide`] says how large a budget should be, and what threads, async code, `fork` and signals
+//! need to know.
+//!
 //! ## What is on disk
 //!
 //! | after | bytes that were flushed | other bytes that were stored |
