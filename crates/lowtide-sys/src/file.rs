@@ -15,7 +15,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -61,20 +61,29 @@ pub struct OpenMode {
     pub write: bool,
     /// Create the file when it is not there (mode 0666 without the umask). Needs `write`.
     pub create: bool,
+    /// Create the file, and fail if it is there. Needs `write`.
+    pub create_new: bool,
     /// Past the page cache (`O_DIRECT`).
     pub direct: bool,
 }
 
 impl OpenMode {
     /// For reading only, through the page cache.
-    pub const READ: OpenMode = OpenMode { read: true, write: false, create: false, direct: false };
+    pub const READ: OpenMode =
+        OpenMode { read: true, write: false, create: false, create_new: false, direct: false };
     /// For reading and writing an existing file, through the page cache.
-    pub const READ_WRITE: OpenMode = OpenMode { read: true, write: true, create: false, direct: false };
+    pub const READ_WRITE: OpenMode = OpenMode { write: true, ..OpenMode::READ };
 
     /// The same mode past the page cache.
     #[must_use]
     pub const fn direct(self) -> OpenMode {
         OpenMode { direct: true, ..self }
+    }
+
+    /// The same mode, for writing too, creating the file, which must not be there.
+    #[must_use]
+    pub const fn create_new(self) -> OpenMode {
+        OpenMode { write: true, create_new: true, ..self }
     }
 
     /// The same mode, for writing too, creating the file when it is not there.
@@ -116,7 +125,8 @@ impl From<OpenError> for io::Error {
     }
 }
 
-/// Opens a file, close-on-exec, as `mode` says.
+/// Opens a file, close-on-exec, as `mode` says. Never waits for another process to open a pipe or a line, and never
+/// gets a controlling terminal: what kind of file it is can be asked of the descriptor.
 ///
 /// # Errors
 ///
@@ -125,16 +135,38 @@ impl From<OpenError> for io::Error {
 pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<File, OpenError> {
     let path = path.as_ref();
     let mut options = OpenOptions::new();
-    options.read(mode.read).write(mode.write).create(mode.create);
-    if mode.direct {
-        options.custom_flags(OFlags::DIRECT.bits().cast_signed());
-    }
-    options.open(path).map_err(|source| {
+    options.read(mode.read).write(mode.write).create(mode.create).create_new(mode.create_new);
+    let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    flags.set(OFlags::DIRECT, mode.direct);
+    options.custom_flags(flags.bits().cast_signed());
+    let opened = options.open(path).and_then(|file| {
+        // Opening is not to wait; what is done with the descriptor later may.
+        let flags = rustix::fs::fcntl_getfl(&file)?;
+        rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+        Ok(file)
+    });
+    opened.map_err(|source| {
         // The standard library refuses impossible modes itself, without an errno: those are not the file's fault.
         let refused = mode.direct && source.raw_os_error() == Some(Errno::INVAL.raw_os_error());
         let path = path.to_owned();
         if refused { OpenError::DirectRefused { path } } else { OpenError::Io { path, source } }
     })
+}
+
+/// Opens the file of a descriptor once more, whatever its names are by now: a new description, with a mode, a
+/// position and locks of its own. Needs `/proc`.
+///
+/// # Errors
+///
+/// As [`open`]; `ENOENT` where there is no `/proc`.
+pub fn reopen(fd: impl AsFd, mode: OpenMode) -> Result<File, OpenError> {
+    open(path_of(fd), OpenMode { create: false, create_new: false, ..mode })
+}
+
+/// A path that leads to the file of a descriptor, in this process, while the descriptor is open. Needs `/proc`.
+#[must_use]
+pub fn path_of(fd: impl AsFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))
 }
 
 /// What direct I/O on this file demands, or `None` when it cannot be had (a file system that refuses it, a directory,
@@ -349,6 +381,30 @@ mod tests {
         let mut text = String::new();
         open(&path, OpenMode::READ_WRITE).unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(text, "abc", "opening for creation does not truncate");
+    }
+
+    #[test]
+    fn a_pipe_is_opened_at_once_and_blocks_later_as_others_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, FileType::Fifo, 0o600.into(), 0).unwrap();
+        let pipe = open(&path, OpenMode::READ).unwrap();
+        assert_eq!(kind(&pipe).unwrap(), FileKind::Other);
+        assert!(!rustix::fs::fcntl_getfl(&pipe).unwrap().contains(OFlags::NONBLOCK));
+    }
+
+    #[test]
+    fn a_file_is_opened_again_when_its_name_is_another_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        std::fs::write(&path, b"first").unwrap();
+        let file = open(&path, OpenMode::READ).unwrap();
+        std::fs::write(dir.path().join("g"), b"second").unwrap();
+        std::fs::rename(dir.path().join("g"), &path).unwrap();
+        let mut text = String::new();
+        reopen(&file, OpenMode::READ_WRITE).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "first");
+        assert!(open(&path, OpenMode::READ.create_new()).is_err(), "it is there");
     }
 
     #[test]

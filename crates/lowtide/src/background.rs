@@ -3,6 +3,7 @@
 //!
 //! None of them decides anything: the reclaimer runs the engine's invocations until the free frames stand at the high watermark.
 
+use crate::deadline::Deadline;
 use crate::error::BuildError;
 use crate::pool::Pool;
 use crate::readers::Readers;
@@ -17,6 +18,9 @@ use std::time::{Duration, Instant};
 
 /// Pause of the reclaimer after a fruitless run.
 const HOPELESS_PAUSE: Duration = Duration::from_millis(2);
+
+/// Time between two looks whether a thread has ended.
+const JOIN_PAUSE: Duration = Duration::from_micros(100);
 
 /// Joins the background threads of a pager when its last handle goes.
 #[derive(Debug)]
@@ -62,11 +66,22 @@ impl Drop for Threads {
         self.pool.close();
         self.joins.extend(self.readers.close());
         self.pool.end_flushers();
+        let deadline = Deadline::after(self.pool.io_deadline);
         for thread in self.joins.drain(..) {
-            // The last handle may be dropped by a background thread that let go of a space.
-            if thread.thread().id() != std::thread::current().id() {
-                // A panic there was printed already; there is nobody to pass it on to.
+            // The last handle may be dropped by a background thread that held a space.
+            if thread.thread().id() == std::thread::current().id() {
+                continue;
+            }
+            while !thread.is_finished() && !deadline.has_passed() {
+                std::thread::sleep(JOIN_PAUSE);
+            }
+            if thread.is_finished() {
+                // A panic there was printed already, and there is no caller to pass it on to.
                 let _ = thread.join();
+            } else {
+                // It has the pool, so what the device may still write to stays where it is.
+                let name = thread.thread().name().unwrap_or_default();
+                tracing::error!(name, "a device does not answer; a thread that waits for it is left behind");
             }
         }
     }

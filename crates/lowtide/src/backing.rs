@@ -15,20 +15,17 @@ use crate::config::IoMode;
 use crate::error::OpenError;
 use crate::io::Backend;
 use lowtide_sys::file::{self, DirectAlign, FileKind, OpenMode};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
 
-/// How long a lock that somebody holds is asked for.
-const LOCK_PATIENCE: Duration = Duration::from_millis(500);
-/// Time between two times.
-const LOCK_PAUSE: Duration = Duration::from_millis(2);
+/// Attempts to open a file twice, where there is no `/proc` and other files take its name all the time.
+const ATTEMPTS: u32 = 64;
 
 /// What makes two opens the same file, whatever its names are.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -38,6 +35,32 @@ pub(crate) struct FileKey {
     /// `None` for the device itself.
     inode: Option<u64>,
 }
+
+/// Whether an open makes the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Create {
+    No,
+    IfAbsent,
+    New,
+}
+
+/// What an open wants of its descriptors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) write: bool,
+    pub(crate) create: Create,
+    pub(crate) mode: IoMode,
+    pub(crate) page_bytes: usize,
+}
+
+impl Wanted {
+    const fn access(&self) -> OpenMode {
+        if self.write { OpenMode::READ_WRITE } else { OpenMode::READ }
+    }
+}
+
+/// A file's size, and its times of change.
+type Stamp = [i64; 5];
 
 /// The descriptors of one open of a file.
 #[derive(Debug)]
@@ -50,58 +73,139 @@ pub(crate) struct Descriptors {
     key: FileKey,
     writes: bool,
     /// The file was not there before.
-    pub(crate) created: bool,
+    pub(crate) created: Option<NewName>,
     why: String,
 }
 
+/// The name of a file that was made: durable when its directory is.
+#[derive(Debug)]
+pub(crate) struct NewName {
+    /// The directory, as it was found when the file was made: its own name may change, and so may the process's
+    /// working directory. `None` if it may not be read.
+    directory: Option<File>,
+}
+
+impl NewName {
+    fn of(path: &Path) -> Self {
+        let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let flags = (OFlags::DIRECTORY | OFlags::NOCTTY).bits().cast_signed();
+        Self { directory: std::fs::OpenOptions::new().read(true).custom_flags(flags).open(parent).ok() }
+    }
+
+    /// Makes the name durable: by way of the directory, or, where that cannot be synced, of the whole file
+    /// system, which costs more.
+    fn sync(&self, file: &File) -> io::Result<()> {
+        match &self.directory {
+            Some(directory) if directory.sync_all().is_ok() => Ok(()),
+            _ => Ok(rustix::fs::syncfs(file)?),
+        }
+    }
+}
+
 impl Descriptors {
-    /// Opens what the arguments allow. With `create` a file that is not there is made.
-    pub(crate) fn open(
-        path: &Path,
-        write: bool,
-        create: bool,
-        mode: IoMode,
-        page_bytes: usize,
-    ) -> Result<Self, OpenError> {
+    /// Opens a path.
+    pub(crate) fn open(path: &Path, wanted: &Wanted) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { path: path.to_owned(), source };
-        let access = if write { OpenMode::READ_WRITE } else { OpenMode::READ };
-        let open = |access| {
-            file::open(path, access).map_err(|e| match e {
-                file::OpenError::Io { source, .. } => source,
-                other => other.into(),
-            })
+        let access = wanted.access();
+        let open = |access| file::open(path, access).map_err(|e| io(os_error(e)));
+        for _ in 0..ATTEMPTS {
+            let (buffered, created) = match wanted.create {
+                Create::New => (open(access.create_new())?, true),
+                _ => match open(access) {
+                    Err(OpenError::Io { source, .. })
+                        if wanted.create == Create::IfAbsent && source.kind() == io::ErrorKind::NotFound =>
+                    {
+                        match open(access.create_new()) {
+                            // Another process was faster.
+                            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                            opened => (opened?, true),
+                        }
+                    }
+                    opened => (opened?, false),
+                },
+            };
+            let created = created.then(|| NewName::of(path));
+            if let Some(descriptors) = Self::complete(path, buffered, created, wanted)? {
+                return Ok(descriptors);
+            }
+        }
+        Err(io(io::Error::from_raw_os_error(libc::ESTALE)))
+    }
+
+    /// Opens the file of a descriptor.
+    pub(crate) fn of_file(path: &Path, given: OwnedFd, wanted: &Wanted) -> Result<Self, OpenError> {
+        let io = |source| OpenError::Io { path: path.to_owned(), source };
+        let buffered = match file::reopen(&given, wanted.access()) {
+            Ok(file) => file,
+            // As it is, if it will do.
+            Err(refused) => {
+                let flags = rustix::fs::fcntl_getfl(&given).map_err(|e| io(e.into()))?;
+                let mode = flags & OFlags::RWMODE;
+                let reads = mode == OFlags::RDWR || (mode == OFlags::RDONLY && !wanted.write);
+                if !reads || flags.intersects(OFlags::APPEND | OFlags::DIRECT | OFlags::PATH) {
+                    return Err(io(os_error(refused)));
+                }
+                File::from(given)
+            }
         };
-        let (buffered, created) = match open(access) {
-            Err(e) if create && e.kind() == io::ErrorKind::NotFound => (open(access.create()), true),
-            opened => (opened, false),
-        };
-        let buffered = buffered.map_err(io)?;
+        let complete = Self::complete(path, buffered, None, wanted)?;
+        complete.ok_or_else(|| io(io::Error::from_raw_os_error(libc::ESTALE)))
+    }
+
+    /// Opens the second descriptor. `None` if it cannot be of the same file as the first.
+    fn complete(
+        path: &Path,
+        buffered: File,
+        created: Option<NewName>,
+        wanted: &Wanted,
+    ) -> Result<Option<Self>, OpenError> {
+        let io = |source| OpenError::Io { path: path.to_owned(), source };
         let kind = file::kind(&buffered).map_err(io)?;
         if !matches!(kind, FileKind::Regular | FileKind::Block) {
             let kind =
                 if kind == FileKind::Directory { "directory" } else { "pipe, socket or character device" };
             return Err(OpenError::Kind { path: path.to_owned(), kind: kind.to_owned() });
         }
-        let (direct, why) = match mode {
+        let key = FileKey::of(&buffered).map_err(io)?;
+        let page_bytes = wanted.page_bytes;
+        let (direct, why) = match wanted.mode {
             IoMode::Buffered => (None, "buffered as asked for".to_owned()),
-            IoMode::Auto | IoMode::Direct => match open_direct(path, &buffered, access, page_bytes) {
-                Ok((file, align)) => {
-                    let why = format!("direct, aligned to {} bytes", align.offset);
-                    (Some(file), why)
+            IoMode::Auto | IoMode::Direct => {
+                match open_direct(path, &buffered, wanted.access(), page_bytes) {
+                    Ok((file, _)) if !FileKey::of(&file).is_ok_and(|other| other == key) => return Ok(None),
+                    Ok((file, align)) => (Some(file), format!("direct, aligned to {} bytes", align.offset)),
+                    Err(why) if wanted.mode == IoMode::Direct => {
+                        return Err(OpenError::NoDirectIo { path: path.to_owned(), page_bytes, why });
+                    }
+                    Err(why) => (None, format!("buffered, because {why}")),
                 }
-                Err(why) if mode == IoMode::Direct => {
-                    return Err(OpenError::NoDirectIo { path: path.to_owned(), page_bytes, why });
-                }
-                Err(why) => (None, format!("buffered, because {why}")),
-            },
+            }
         };
-        let facts = buffered.metadata().map_err(io)?;
-        let key = if facts.file_type().is_block_device() {
-            FileKey { device: facts.rdev(), inode: None }
+        Ok(Some(Self { direct, buffered, kind, key, writes: wanted.write, created, why }))
+    }
+
+    /// Asks for the lock once.
+    pub(crate) fn try_lock(&self, path: &Path, exclusive: bool) -> Held {
+        let (operation, held) = if exclusive {
+            (FlockOperation::NonBlockingLockExclusive, Held::Exclusive)
         } else {
-            FileKey { device: facts.dev(), inode: Some(facts.ino()) }
+            (FlockOperation::NonBlockingLockShared, Held::Shared)
         };
-        Ok(Self { direct, buffered, kind, key, writes: write, created, why })
+        match flock(self.pages(), operation) {
+            Ok(()) => held,
+            Err(Errno::WOULDBLOCK) => Held::Elsewhere,
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "the file cannot be locked: nothing keeps other pagers away");
+                Held::Nothing
+            }
+        }
+    }
+
+    /// What tells whether others have changed the file: its size, and when it changed.
+    fn stamp(&self) -> Option<Stamp> {
+        let facts = self.buffered.metadata().ok()?;
+        let size = facts.size().cast_signed();
+        Some([size, facts.mtime(), facts.mtime_nsec(), facts.ctime(), facts.ctime_nsec()])
     }
 
     pub(crate) const fn key(&self) -> FileKey {
@@ -118,6 +222,26 @@ impl Descriptors {
     }
 }
 
+impl FileKey {
+    fn of(file: &File) -> io::Result<Self> {
+        let facts = file.metadata()?;
+        Ok(if facts.file_type().is_block_device() {
+            FileKey { device: facts.rdev(), inode: None }
+        } else {
+            FileKey { device: facts.dev(), inode: Some(facts.ino()) }
+        })
+    }
+}
+
+fn os_error(error: file::OpenError) -> io::Error {
+    match error {
+        file::OpenError::Io { source, .. } => source,
+        other => other.into(),
+    }
+}
+
+/// Opens the file past the page cache: the same one, whatever has its name by now; without `/proc`, whichever has
+/// its name.
 fn open_direct(
     path: &Path,
     buffered: &File,
@@ -132,15 +256,24 @@ fn open_direct(
     if !page_bytes.is_multiple_of(align.offset) || !page_bytes.is_multiple_of(align.memory) {
         return Err(format!("the device's logical block has {} bytes", align.offset.max(align.memory)));
     }
-    file::open(path, access.direct()).map(|f| (f, align)).map_err(|e| e.to_string())
+    let reopened = match file::reopen(buffered, access.direct()) {
+        Err(file::OpenError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            file::open(path, access.direct())
+        }
+        reopened => reopened,
+    };
+    reopened.map(|f| (f, align)).map_err(|e| e.to_string())
 }
 
 /// What is held of a file's lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Held {
+pub(crate) enum Held {
+    /// Nothing: the lock is not wanted, or the file system has none.
     Nothing,
     Shared,
     Exclusive,
+    /// Nothing, because another pager or process has it.
+    Elsewhere,
 }
 
 /// All descriptors of a file that is open in a pager.
@@ -152,12 +285,15 @@ pub(crate) struct Backing {
     /// What writes go through, where `first` cannot write.
     later: OnceLock<Descriptors>,
     held: Mutex<Held>,
+    /// What the file was like when it was opened first.
+    stamp: Option<Stamp>,
 }
 
 impl Backing {
-    pub(crate) fn new(path: &Path, first: Descriptors) -> Self {
-        let path = Arc::new(path.to_owned());
-        Self { path, first, later: OnceLock::new(), held: Mutex::new(Held::Nothing) }
+    /// A file, of whose lock `held` is held on these descriptors.
+    pub(crate) fn new(path: &Path, first: Descriptors, held: Held) -> Self {
+        let (path, stamp) = (Arc::new(path.to_owned()), first.stamp());
+        Self { path, first, later: OnceLock::new(), held: Mutex::new(held), stamp }
     }
 
     pub(crate) const fn path(&self) -> &Arc<PathBuf> {
@@ -208,6 +344,11 @@ impl Backing {
         self.first.kind == FileKind::Regular
     }
 
+    /// Makes a name durable that this pager gave to the file.
+    pub(crate) fn sync_name(&self, name: &NewName) -> io::Result<()> {
+        name.sync(&self.first.buffered)
+    }
+
     /// Size of the file now.
     pub(crate) fn size(&self) -> io::Result<u64> {
         file::size(&self.first.buffered)
@@ -223,78 +364,46 @@ impl Backing {
         &self.first.why
     }
 
-    /// Takes the lock for reading, unless one is held. Calls must not overlap.
-    ///
-    /// # Errors
-    /// [`OpenError::Locked`] when somebody writes the file.
-    pub(crate) fn lock_shared(&self) -> Result<(), OpenError> {
+    /// Takes the lock for reading, unless one is held. Returns whether it is held, or cannot be had of any file
+    /// here. Calls must not overlap.
+    pub(crate) fn try_lock_shared(&self) -> bool {
         let mut held = crate::sync::lock(&self.held);
-        if *held == Held::Nothing && self.try_lock(self.first.pages(), false)? {
-            *held = Held::Shared;
+        if matches!(*held, Held::Nothing | Held::Elsewhere) {
+            *held = self.first.try_lock(&self.path, false);
         }
-        Ok(())
+        *held != Held::Elsewhere
     }
 
-    /// Takes the lock for writing, unless it is held; with descriptors that can write and that are about to become this file's, on those. Calls
-    /// must not overlap.
-    ///
-    /// # Errors
-    /// [`OpenError::Locked`] when somebody else uses the file. A lock for reading is kept then.
-    pub(crate) fn lock_exclusive(&self, new: Option<&Descriptors>) -> Result<(), OpenError> {
+    /// Takes the lock for writing, unless it is held; with descriptors that can write and that are about to become
+    /// this file's, on those. A lock for reading is given back before, because it would stand in the way: another
+    /// process may come first, write, and leave. If the file is not what it was when it was opened, `changed` is called.
+    /// Calls must not overlap.
+    pub(crate) fn try_lock_exclusive(&self, new: &Descriptors, changed: impl FnOnce()) -> bool {
         let mut held = crate::sync::lock(&self.held);
         if *held == Held::Exclusive {
-            return Ok(());
+            return true;
         }
-        // A lock belongs to the descriptors of one open; that of another would stand in the way.
-        let change = std::mem::replace(&mut *held, Held::Nothing) == Held::Shared;
+        let change = *held == Held::Shared;
         if change {
             let _ = flock(self.first.pages(), FlockOperation::Unlock);
         }
-        let on = if self.is_writable() { self.writer() } else { new.unwrap_or(&self.first) };
-        match self.try_lock(on.pages(), true) {
-            Ok(taken) => {
-                if taken {
-                    *held = Held::Exclusive;
-                }
-                Ok(())
-            }
-            Err(e) => {
-                if change && self.try_lock(self.first.pages(), false).is_ok_and(|taken| taken) {
-                    *held = Held::Shared;
-                }
-                Err(e)
-            }
+        let on = if self.is_writable() { self.writer() } else { new };
+        *held = on.try_lock(&self.path, true);
+        let taken = *held != Held::Elsewhere;
+        if !taken && change {
+            *held = self.first.try_lock(&self.path, false);
         }
-    }
-
-    /// Asks for the lock, for up to [`LOCK_PATIENCE`]; false where there are no locks.
-    fn try_lock(&self, file: &File, exclusive: bool) -> Result<bool, OpenError> {
-        let operation = if exclusive {
-            FlockOperation::NonBlockingLockExclusive
-        } else {
-            FlockOperation::NonBlockingLockShared
-        };
-        let deadline = Instant::now() + LOCK_PATIENCE;
-        let mut locked = flock(file, operation);
-        while locked == Err(Errno::WOULDBLOCK) && Instant::now() < deadline {
-            std::thread::sleep(LOCK_PAUSE);
-            locked = flock(file, operation);
+        if taken && !self.is_writable() && (self.stamp.is_none() || self.first.stamp() != self.stamp) {
+            changed();
         }
-        match locked {
-            Ok(()) => Ok(true),
-            Err(Errno::WOULDBLOCK) => Err(OpenError::Locked { path: self.path.to_path_buf() }),
-            Err(error) => {
-                tracing::warn!(path = %self.path.display(), %error, "the file cannot be locked: nothing keeps other pagers away");
-                Ok(false)
-            }
-        }
+        taken
     }
 
     /// Gives the lock back: whoever opens the file next has descriptors of his own.
     pub(crate) fn unlock(&self) {
         let mut held = crate::sync::lock(&self.held);
         let file = match std::mem::replace(&mut *held, Held::Nothing) {
-            Held::Nothing => return,
+            Held::Nothing | Held::Elsewhere => return,
             Held::Shared => self.first.pages(),
             Held::Exclusive => self.writer().pages(),
         };

@@ -1,9 +1,18 @@
 //! Closing a file: its pages are written and leave memory for good.
 //!
-//! The last view is gone, so nobody has a guard and nobody stores; only the background threads may still look at the file's pages. What cannot be written keeps
-//! the file in the pager, as an *orphan* that is tried again and found by whoever opens the file next. Otherwise each resident page is locked as a store would lock it, taken out of the engine, and discarded. A guard that was forgotten (`mem::forget`)
-//! keeps its page, its frame and the file's translations for ever, because somebody may still read through it.
+//! The last view is gone, so there are no guards and no stores; only the background threads may still look at the
+//! file's pages. What cannot be written keeps the file in the pager, as an *orphan* that is tried again, and that the
+//! next open of the file finds. Otherwise the file is *closed*: its lock is given back, an open finds it gone, and no
+//! page comes in any more. Up to here opening is held off ([`Pool::opening`]), and nothing is waited for. Then each
+//! resident page is locked as a store would lock it, taken out of the engine, and discarded.
+//!
+//! A page that read-ahead is bringing in is waited for, but not longer than the pager waits for a device. If the device
+//! hangs, the file's records stay until the read has ended; its reader drops them then.
+//!
+//! A guard that was forgotten (`mem::forget`) keeps its page, its frame and the file's translations for ever, even when
+//! the pager is gone: its slot names a translation by its address, which must not become another's.
 
+use crate::deadline::Deadline;
 use crate::error::{CloseError, Error, Unwritten};
 use crate::fault_sites::FaultSite;
 use crate::hazard;
@@ -30,8 +39,12 @@ struct Tally {
     slots: hazard::Slots,
     /// Looks that are left.
     looks: u32,
+    /// Until when pages that are being read are waited for.
+    deadline: Deadline,
     /// Pages that stay because a guard was forgotten.
     forgotten: u64,
+    /// Pages that stay because they are still being read.
+    in_flight: u64,
 }
 
 /// A page that the file lacks was found in a file that was taken for clean.
@@ -57,7 +70,7 @@ impl Pool {
                 return;
             }
         }
-        self.forget_if_orphan(space);
+        self.forget_if_orphan(space, Deadline::after(self.io_deadline));
     }
 
     /// Whether nothing of a file that nobody has open waits to be written.
@@ -69,25 +82,30 @@ impl Pool {
         quiet && crate::sync::lock(&space.ledger).is_settled()
     }
 
-    /// Drops everything of a clean file that nobody has open, and gives the frames back. Cost: a look at every translation of the file.
-    pub(crate) fn forget_if_orphan(&self, space: &Arc<Space>) {
-        let _no_open = crate::sync::lock(&self.opening);
-        if self.is_poisoned() || !space.is_orphan() || space.is_closed() || !self.is_clean(space) {
-            // Somebody opened it meanwhile.
-            return;
-        }
-        self.forget(space);
-    }
-
-    fn forget(&self, space: &Arc<Space>) {
+    /// Closes a clean file that nobody has open, and gives its frames back. Waits until the deadline for pages that are
+    /// being read. Cost: a look at every translation of the file.
+    pub(crate) fn forget_if_orphan(&self, space: &Arc<Space>, deadline: Deadline) {
         {
-            // Whoever reads ahead now brings no more pages in; those that are there already, or on their way, are found below.
+            let _no_open = crate::sync::lock(&self.opening);
+            let stays = self.is_poisoned() || !space.is_orphan() || space.is_closed();
+            if stays || !self.is_clean(space) {
+                // Somebody opened it meanwhile.
+                return;
+            }
+            // Read-ahead brings no more pages in; those that are there already, or on their way, are found below.
             let _state = self.lock();
             space.close();
+            space.backing.unlock();
         }
+        self.forget(space, deadline);
+    }
+
+    /// Drops the pages of a closed file, and its records when none is left. Whoever ends the last read of the file calls
+    /// this again.
+    pub(crate) fn forget(&self, space: &Arc<Space>, deadline: Deadline) {
         let mut slots = hazard::Slots::default();
         hazard::scan(&mut slots);
-        let mut tally = Tally { slots, looks: LOOKS, forgotten: 0 };
+        let mut tally = Tally { slots, looks: LOOKS, deadline, forgotten: 0, in_flight: 0 };
         let pages = space.table.pages();
         for table in (0..pages).step_by(TABLE_ENTRIES as usize) {
             let entries = space.table.slice(table..table + TABLE_ENTRIES);
@@ -100,11 +118,19 @@ impl Pool {
                 }
             }
         }
+        if tally.in_flight > 0 {
+            tracing::warn!(path = %space.path_ref().display(), pages = tally.in_flight, "a closed file is still being read, and its device does not answer");
+            return;
+        }
+        if tally.forgotten > 0 {
+            std::mem::forget(Arc::clone(space));
+            return;
+        }
         let mut state = self.lock();
-        space.backing.unlock();
-        if tally.forgotten == 0 {
+        let place = &mut state.spaces[space.id.0 as usize];
+        if place.as_ref().is_some_and(|there| Arc::ptr_eq(there, space)) {
+            *place = None;
             state.engine.remove_space(space.id);
-            state.spaces[space.id.0 as usize] = None;
         }
         drop(state);
         self.freed.ring();
@@ -161,11 +187,16 @@ impl Pool {
         loop {
             match entry.load() {
                 EntryState::Absent { .. } => return Ok(()),
-                // Background reading ahead, or reclaim: it will be over in a moment.
-                seen @ (EntryState::Busy | EntryState::Locked { .. }) => {
-                    if self.wait(entry, seen).is_err() && self.is_poisoned() {
+                // Read-ahead, or reclaim: it is over in a moment, unless the device hangs.
+                EntryState::Busy | EntryState::Locked { .. } => {
+                    if self.is_poisoned() {
                         return Err(StillDirty { page });
                     }
+                    if tally.deadline.has_passed() {
+                        tally.in_flight += 1;
+                        return Ok(());
+                    }
+                    std::thread::sleep(PAUSE);
                 }
                 EntryState::Resident { frame, .. } => {
                     let mut state = self.lock();

@@ -10,6 +10,7 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A pager that cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -123,11 +124,13 @@ pub enum OpenError {
     },
     /// Somebody else uses the file in a way that excludes this one.
     #[error(
-        "{path} is locked: another process or another pager uses it; close it there, or open it with `OpenOptions::lock(false)` if you see to it yourself that nobody writes what others have in memory"
+        "{path} was locked for {:.1} s: another process or another pager uses it, or one that has just died still has writes in flight; close it there, wait longer (`OpenOptions::lock_patience`), or open it with `OpenOptions::lock(false)` if you make sure that no process writes what others have in memory", patience.as_secs_f64()
     )]
     Locked {
         /// The file.
         path: PathBuf,
+        /// How long the lock was asked for.
+        patience: Duration,
     },
     /// The file is to be written while several tenants read it, each with pages of its own.
     #[error(

@@ -62,6 +62,15 @@ impl Pool {
         self.lengthen(space, len)
     }
 
+    /// Drops the clean pages of a file that others may have changed.
+    pub(crate) fn forget_clean(&self, space: &Space) -> Result<(), Error> {
+        {
+            let _alone = space.reshaping();
+            self.own(space, 0..space.table.pages(), 0..0, true)?.drop_clean();
+        }
+        self.refresh_len(space).map(drop)
+    }
+
     fn lengthen(&self, space: &Space, len: u64) -> Result<(), Error> {
         if !space.backing.is_regular() {
             let full = io::Error::from_raw_os_error(libc::ENOSPC);

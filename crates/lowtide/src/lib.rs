@@ -31,7 +31,7 @@
 //!
 //! | after | bytes that were flushed | other bytes that were stored |
 //! |---|---|---|
-//! | [`View::flush`] returned `Ok` | there, even if power fails | stored before the call: there. Stored during it: perhaps |
+//! | [`View::flush`], [`View::sync_data`] or [`View::close`] returned `Ok` | there, even if power fails | stored before the call: there. Stored during it: perhaps |
 //! | [`View::flush_range`] returned `Ok` | there | in the range: as with `flush`; elsewhere: perhaps |
 //! | [`View::write_at`] of a view opened with [`OpenOptions::sync`] returned `Ok` | there | its own: there |
 //! | the last [`View`] of a file is dropped | there | written and synced before drop returns; if the device fails or takes longer than the deadline, they stay in memory and are tried again until the pager goes |
@@ -79,7 +79,8 @@
 //! | `hits`, `translation`, `hazard` | the hit path; from page to frame; how a reader keeps a frame without a lock |
 //! | `fault`, `many`, `pipeline`, `wait` | bringing pages in, one or many; waiting for another thread's read |
 //! | `reclaim` | driving the engine's reclaim: aging walks, unmapping victims |
-//! | `length`, `owned` | where a file ends; taking many pages at once to change what is beneath them |
+//! | `adapters` | a view as the standard library wants it |
+//! | `length`, `punch`, `owned` | where a file ends; holes; taking many pages at once to change what is beneath them |
 //! | `store`, `writeback`, `close` | writing to pages, writing pages to files, letting go of a file |
 //! | `faults` | a disk that fails, hangs and loses power, for tests |
 //! | `fault_sites` | what was done about failing devices, counted |
@@ -88,6 +89,7 @@
 //! | `frames`, `space`, `backing`, `stable`, `io`, `sync` | frame allocator; open files, their descriptors, which need pages that stand still; I/O engines; atomics |
 #![deny(unsafe_code)]
 
+mod adapters;
 mod background;
 mod backing;
 mod bell;
@@ -118,6 +120,7 @@ mod pager;
 mod pipeline;
 mod poison;
 mod pool;
+mod punch;
 mod readahead;
 mod readers;
 mod reclaim;
@@ -135,6 +138,7 @@ mod view;
 mod wait;
 mod writeback;
 
+pub use adapters::Cursor;
 pub use config::{Builder, IoMode};
 pub use error::{BuildError, CloseError, Error, OpenError, Unwritten};
 pub use fault_sites::FaultSite;

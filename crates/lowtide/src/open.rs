@@ -5,10 +5,12 @@
 //! of its own, so that readers of one file can have separate budgets. What cannot change needs not be coherent. Such copies stand in the way of an
 //! open for writing.
 //!
-//! Opening and the last steps of closing exclude each other ([`Pool::opening`]): who opens a file that is being closed either takes it over, or comes
-//! when its lock is free.
+//! Opening and the last steps of closing exclude each other ([`Pool::opening`]), for moments only: the lock of the
+//! file is asked for again and again, from the beginning, so that whatever has happened in between is seen. An open
+//! of a file that is being closed either takes it over, or finds it gone.
 
-use crate::backing::{Backing, Descriptors};
+use crate::backing::{Backing, Create, Descriptors, Held, Wanted};
+use crate::deadline::Deadline;
 use crate::error::OpenError;
 use crate::pager::Pager;
 use crate::pool::{Pool, State};
@@ -17,8 +19,16 @@ use crate::tenant::{Tenant, TenantError};
 use crate::view::{Open, View};
 use lowtide_core::limits::MAX_ORDER;
 use lowtide_core::{MemcgId, Size, SpaceId};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+/// Time between two attempts to get the lock.
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
+/// How far a file may grow beyond its size when it is opened.
+const GROWTH: Size = Size::new(1 << 40);
 
 /// How to open a file as a view. Reading is always allowed.
 ///
@@ -37,12 +47,17 @@ use std::sync::Arc;
 /// // A log: every write is durable when `write_at` returns.
 /// let log = OpenOptions::new().create(0).sync(true).open(&pager, log)?;
 /// log.write_at(0, b"first entry")?;
+///
+/// // A temporary file, which has no name.
+/// let spill = OpenOptions::new().write(true).open_file(&pager, tempfile::tempfile()?)?;
+/// spill.write_at(0, b"sorted run")?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
     write: bool,
     create: Option<u64>,
+    create_new: bool,
     order: u8,
     tenant: Option<Tenant>,
     lock: bool,
@@ -50,16 +65,15 @@ pub struct OpenOptions {
     growth: Size,
     stable: Option<bool>,
     read_ahead: Option<u64>,
+    lock_patience: Duration,
 }
-
-/// How far a file may grow beyond its size when it is opened.
-const GROWTH: Size = Size::new(1 << 40);
 
 impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             write: false,
             create: None,
+            create_new: false,
             order: 0,
             tenant: None,
             lock: true,
@@ -67,6 +81,7 @@ impl Default for OpenOptions {
             growth: GROWTH,
             stable: None,
             read_ahead: None,
+            lock_patience: Duration::from_millis(500),
         }
     }
 }
@@ -94,6 +109,14 @@ impl OpenOptions {
         self
     }
 
+    /// Creates the file, `bytes` long; implies writing. It must not be there: the open fails with
+    /// [`AlreadyExists`](std::io::ErrorKind::AlreadyExists) then, and of several that race one succeeds.
+    #[must_use]
+    pub fn create_new(mut self, bytes: u64) -> Self {
+        self.create_new = true;
+        self.create(bytes)
+    }
+
     /// Brings pages in `2^order` at a time, in one folio of up to 2 MiB. For large reads: fewer, larger transfers. Where there is no contiguous
     /// room in memory, a single page is brought in instead. A file that is open already keeps the order that it was opened with, unless
     /// all views of it only read.
@@ -116,6 +139,15 @@ impl OpenOptions {
     #[must_use]
     pub fn lock(mut self, lock: bool) -> Self {
         self.lock = lock;
+        self
+    }
+
+    /// For how long a lock that is held elsewhere is asked for (default: 500 ms). The kernel keeps the lock of a
+    /// process that was killed until the last of its writes has ended, which on a busy disk takes a while. Zero asks
+    /// once.
+    #[must_use]
+    pub fn lock_patience(mut self, patience: Duration) -> Self {
+        self.lock_patience = patience;
         self
     }
 
@@ -164,10 +196,46 @@ impl OpenOptions {
 
     /// Opens the file.
     ///
+    /// Never waits for a pipe or a terminal, which are no files with pages. While the lock is waited for, other files
+    /// are opened and closed.
+    ///
     /// # Errors
     /// [`OpenError`] says what is wrong with the file or with the options.
     pub fn open(&self, pager: &Pager, path: impl AsRef<Path>) -> Result<View, OpenError> {
-        let (path, pool) = (path.as_ref(), &pager.inner.pool);
+        let path = path.as_ref();
+        let create = match self.create {
+            None => Create::No,
+            Some(_) if self.create_new => Create::New,
+            Some(_) => Create::IfAbsent,
+        };
+        self.open_with(pager, path, create, |wanted| Descriptors::open(path, wanted))
+    }
+
+    /// Opens the file of a descriptor: a [`File`](std::fs::File), a temporary one that has no name, or one that
+    /// another process passed. The file is opened once more, so the descriptor's position, flags and locks are its own
+    /// affair: a `flock` on it keeps this pager out, too. It is closed. Where there is no `/proc` it is used as it is,
+    /// if it was opened for as much.
+    ///
+    /// [`create`](Self::create) makes the file as long as that; it is there already.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_file(&self, pager: &Pager, file: impl Into<OwnedFd>) -> Result<View, OpenError> {
+        let file: OwnedFd = file.into();
+        let link = lowtide_sys::file::path_of(file.as_fd());
+        let path = std::fs::read_link(&link).unwrap_or(link);
+        let open = |wanted: &Wanted| Descriptors::of_file(&path, file, wanted);
+        self.open_with(pager, &path, Create::No, open)
+    }
+
+    fn open_with(
+        &self,
+        pager: &Pager,
+        path: &Path,
+        create: Create,
+        open: impl FnOnce(&Wanted) -> Result<Descriptors, OpenError>,
+    ) -> Result<View, OpenError> {
+        let pool = &pager.inner.pool;
         let group = match &self.tenant {
             Some(other) if !Arc::ptr_eq(&other.pager.inner, &pager.inner) => {
                 return Err(tenant_error(path, TenantError::OtherPager));
@@ -185,14 +253,21 @@ impl OpenOptions {
             // Before an empty file is made.
             return Err(OpenError::TooLarge { path: path.to_owned(), bytes, limit: longest });
         }
-        let create = self.create.is_some();
-        let descriptors = Descriptors::open(path, self.write, create, pool.io_mode, pool.page_bytes())?;
-        let created = descriptors.created;
+        let (mode, page_bytes) = (pool.io_mode, pool.page_bytes());
+        let mut descriptors = open(&Wanted { write: self.write, create, mode, page_bytes })?;
+        let name = descriptors.created.take();
         let space = self.space(pool, path, group, descriptors)?;
         // From here on the handle counts: dropping this closes it.
         let open = Open::new(pager.clone(), Arc::clone(&space));
-        if created {
-            space.name_is_new();
+        if let Some(name) = name {
+            space.name_is_new(name);
+            // So is its length, even if it has none.
+            space.size_is_new.store(true, SeqCst);
+        }
+        if space.takes_notice_of_others()
+            && let Err(error) = pool.forget_clean(&space)
+        {
+            tracing::warn!(path = %path.display(), %error, "the file was changed while its lock was not held; some of its pages are old");
         }
         if let Some(bytes) = self.create
             && space.backing.is_regular()
@@ -209,7 +284,7 @@ impl OpenOptions {
         Ok(View::new(open, self.write, self.sync, window))
     }
 
-    /// The space of the file, with one more handle: one that is there, or a new one.
+    /// The space of the file, with one more handle: one that is there, or a new one. Waits for the file's lock.
     fn space(
         &self,
         pool: &Arc<Pool>,
@@ -217,8 +292,28 @@ impl OpenOptions {
         group: MemcgId,
         descriptors: Descriptors,
     ) -> Result<Arc<Space>, OpenError> {
+        let deadline = Deadline::after(self.lock_patience);
+        let mut new = Some(descriptors);
+        loop {
+            if let Some(space) = self.try_space(pool, path, group, &mut new)? {
+                return Ok(space);
+            }
+            if deadline.has_passed() {
+                return Err(OpenError::Locked { path: path.to_owned(), patience: self.lock_patience });
+            }
+            std::thread::sleep(LOCK_PAUSE);
+        }
+    }
+
+    /// As [`Self::space`], without waiting: `None` if the lock is held elsewhere. `new` is there until it is used.
+    fn try_space(
+        &self,
+        pool: &Arc<Pool>,
+        path: &Path,
+        group: MemcgId,
+        new: &mut Option<Descriptors>,
+    ) -> Result<Option<Arc<Space>>, OpenError> {
         let _one_at_a_time = crate::sync::lock(&pool.opening);
-        let io = |source| OpenError::Io { path: path.to_owned(), source };
         let state = pool.lock();
         if pool.is_poisoned() {
             return Err(OpenError::Poisoned { path: path.to_owned() });
@@ -226,29 +321,39 @@ impl OpenOptions {
         if !state.engine.alive(group) {
             return Err(tenant_error(path, TenantError::Gone));
         }
+        let Some(descriptors) = new.take() else { return Ok(None) };
         if let Some(space) = self.find(&state, path, group, &descriptors)? {
-            // Before the lock is let go of: who closes it looks at this.
-            space.add_handle();
+            // Nobody closes it while `opening` is held.
             drop(state);
-            if let Err(e) = self.take_lock(&space.backing, Some(&descriptors)) {
-                space.drop_handle();
-                return Err(e);
+            let locked = match (self.lock, self.write) {
+                (false, _) => true,
+                (true, false) => space.backing.try_lock_shared(),
+                (true, true) => space.backing.try_lock_exclusive(&descriptors, || space.others_changed_it()),
+            };
+            if !locked {
+                *new = Some(descriptors);
+                return Ok(None);
             }
+            space.add_handle();
             if self.write {
                 space.backing.make_writable(descriptors);
             }
-            return Ok(space);
+            return Ok(Some(space));
         }
         drop(state);
-        let backing = Backing::new(path, descriptors);
-        self.take_lock(&backing, None)?;
-        let len = backing.size().map_err(io)?;
+        let held = if self.lock { descriptors.try_lock(path, self.write) } else { Held::Nothing };
+        if held == Held::Elsewhere {
+            *new = Some(descriptors);
+            return Ok(None);
+        }
+        let backing = Backing::new(path, descriptors, held);
+        let len = backing.size().map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+        let room = len.max(self.create.unwrap_or(0)).saturating_add(self.growth.bytes());
         let mut state = pool.lock();
         if !state.engine.alive(group) {
             return Err(tenant_error(path, TenantError::Gone));
         }
         let id: SpaceId = state.engine.add_space(group);
-        let room = len.max(self.create.unwrap_or(0)).saturating_add(self.growth.bytes());
         let made = if id.0 < SPACES_MAX {
             Space::new(id, backing, len, self.order, pool.page_shift, room)
         } else {
@@ -266,15 +371,7 @@ impl OpenOptions {
             state.spaces.resize(index + 1, None);
         }
         state.spaces[index] = Some(Arc::clone(&space));
-        Ok(space)
-    }
-
-    fn take_lock(&self, backing: &Backing, new: Option<&Descriptors>) -> Result<(), OpenError> {
-        match (self.lock, self.write) {
-            (false, _) => Ok(()),
-            (true, false) => backing.lock_shared(),
-            (true, true) => backing.lock_exclusive(new),
-        }
+        Ok(Some(space))
     }
 
     /// The space that this open shares, if there is one.

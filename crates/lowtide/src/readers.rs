@@ -5,6 +5,7 @@
 //! [`FILE_THREADS`] requests are carried out at a time and of one device at most [`DEVICE_THREADS`], so that a device that hangs
 //! keeps those threads and no others. What waits behind them is dropped when it becomes too much.
 
+use crate::deadline::Deadline;
 use crate::pool::Pool;
 use crate::space::Space;
 use lowtide_core::SpaceId;
@@ -12,6 +13,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Requests of one file that are carried out at a time: one window, and the next.
 const FILE_THREADS: usize = 2;
@@ -123,6 +125,10 @@ fn serve(pool: &Pool, (desk, work): &(Mutex<Desk>, Condvar)) {
         let id = space.id;
         // A page that cannot be read ahead will say so when it is wanted.
         drop(pool.read_ahead(&space, pages));
+        if space.is_closed() {
+            // The closing may not have waited for these reads.
+            pool.forget(&space, Deadline::after(Duration::ZERO));
+        }
         drop(space);
         desk_now = crate::sync::lock(desk);
         if let Some(at) = desk_now.running.iter().position(|(running, _)| *running == id) {

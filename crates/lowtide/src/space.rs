@@ -1,15 +1,14 @@
 //! One open file and its translations: what all views of it share.
 
-use crate::backing::Backing;
+use crate::backing::{Backing, NewName};
 use crate::error::{Error, OpenError};
 use crate::pipeline::pipelines;
 use crate::translation::Table;
 use crate::writeback::{Device, Ledger};
 use lowtide_core::{FolioId, Owner, SpaceId};
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Release};
 use std::sync::{
@@ -55,8 +54,10 @@ pub(crate) struct Space {
     handles: AtomicU32,
     /// The last view is gone: no more pages come in. Changes under the pool's lock.
     closed: AtomicBool,
-    /// The file's name may not be durable.
-    name_is_new: AtomicBool,
+    /// The file's name, if it may not be durable.
+    new_name: Mutex<Option<NewName>>,
+    /// Others may have changed the file.
+    changed: AtomicBool,
     /// Why pages stand still while they are written, if they do. Set when it becomes writable.
     stable: OnceLock<Option<String>>,
 }
@@ -97,7 +98,8 @@ impl Space {
             cut_from: AtomicU64::new(u64::MAX),
             handles: AtomicU32::new(1),
             closed: AtomicBool::new(false),
-            name_is_new: AtomicBool::new(false),
+            new_name: Mutex::default(),
+            changed: AtomicBool::new(false),
             stable: OnceLock::new(),
         })
     }
@@ -136,25 +138,30 @@ impl Space {
         self.handles.load(SeqCst) == 0
     }
 
-    /// Notes that the file was made by this pager.
-    pub(crate) fn name_is_new(&self) {
-        self.name_is_new.store(true, SeqCst);
+    /// Notes that this pager gave the file its name.
+    pub(crate) fn name_is_new(&self, name: NewName) {
+        *crate::sync::lock(&self.new_name) = Some(name);
     }
 
-    /// Whether the file's name may not be durable.
-    pub(crate) fn is_name_new(&self) -> bool {
-        self.name_is_new.load(SeqCst)
-    }
-
-    /// Makes the file's name durable, if this pager made it. Blocks for as long as the device does.
-    pub(crate) fn sync_name(&self) -> io::Result<()> {
-        if !self.is_name_new() {
-            return Ok(());
+    /// Makes the file's name durable, if this pager gave it. Blocks for as long as the device does.
+    pub(crate) fn sync_name(&self) -> Result<(), Error> {
+        let mut name = crate::sync::lock(&self.new_name);
+        if let Some(new) = &*name {
+            let error = |e| Error::Name { path: self.path(), source: Arc::new(e) };
+            self.backing.sync_name(new).map_err(error)?;
+            *name = None;
         }
-        let parent = self.path_ref().parent().filter(|dir| !dir.as_os_str().is_empty());
-        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
-        self.name_is_new.store(false, SeqCst);
         Ok(())
+    }
+
+    /// Others may have changed the file while its lock was not held.
+    pub(crate) fn others_changed_it(&self) {
+        self.changed.store(true, SeqCst);
+    }
+
+    /// Whether others may have changed the file since this was last asked.
+    pub(crate) fn takes_notice_of_others(&self) -> bool {
+        self.changed.swap(false, SeqCst)
     }
 
     /// Says that the last view is gone.

@@ -15,9 +15,10 @@ use crate::readahead::ReadAhead;
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
 use std::fmt;
+use std::fs::File;
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, RwLockReadGuard};
 
 /// Attempts to read up to the end of a file that becomes shorter all the time.
@@ -27,17 +28,20 @@ const CLAMPS: u32 = 16;
 pub(crate) struct Open {
     pager: Pager,
     space: Arc<Space>,
+    /// The device did not answer lately: closing does not wait for it once more.
+    hopeless: AtomicBool,
 }
 
 impl Open {
     pub(crate) fn new(pager: Pager, space: Arc<Space>) -> Self {
-        Self { pager, space }
+        Self { pager, space, hopeless: AtomicBool::new(false) }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        if self.space.drop_handle() {
+        // A file that is left behind is written by the flusher, and found by the next open.
+        if self.space.drop_handle() && !self.hopeless.load(Relaxed) {
             self.pager.inner.pool.close_space(&self.space);
         }
     }
@@ -364,6 +368,36 @@ impl View {
         self.pool.set_len(&self.space, bytes)
     }
 
+    /// Makes a range of bytes read as zeroes, as far as it lies in the file, and gives its space on disk back where
+    /// the file system can (`fallocate(2)`); elsewhere zeroes are stored. The file's length stays. Each page is
+    /// seen as before or as zeroes. Durable after [`flush`](View::flush).
+    ///
+    /// Cost: a system call for 16 MiB, and a look at each translation of the range.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard stands in the way;
+    /// [`Error::Timeout`] when a page is being read or written and the device does not answer; [`Error::Nested`]
+    /// inside a callback of [`get_many`](View::get_many); [`Error::Write`] when the file system refuses; as
+    /// [`write_at`](View::write_at) for the two ends. What comes before the failing place is zeroes then.
+    ///
+    /// # Examples
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let pager = lowtide::Pager::builder().max("4M".parse()?).build()?;
+    /// let view = lowtide::OpenOptions::new().create(1 << 20).open(&pager, dir.path().join("heap"))?;
+    /// view.write_at(0, &[7; 1 << 20])?;
+    /// view.punch(100..1 << 19)?;
+    /// assert_eq!(view.read_to_vec(98..102)?, [7, 7, 0, 0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn punch(&self, bytes: Range<u64>) -> Result<(), Error> {
+        if !self.writes {
+            return Err(Error::ReadOnly { path: self.space.path() });
+        }
+        let _storing = self.room_for(0)?;
+        self.pool.punch(&self.space, bytes)
+    }
+
     /// Shows many pages to `each`, with their positions in `pages`. Pages that are resident come first; the others are read with up to the
     /// pager's depth in flight, and come as they arrive. Each access counts as one through a mapping.
     ///
@@ -403,9 +437,39 @@ impl View {
     /// # Errors
     /// [`Error::Write`] if something could not be written, or if the file was in trouble since this handle last asked, even if all is well by now: each
     /// handle is told of each incident once. Pages that could not be written stay dirty and are tried again, by the next flush at once. [`Error::Timeout`] after
-    /// [`Builder::io_deadline`](crate::Builder::io_deadline).
+    /// [`Builder::io_deadline`](crate::Builder::io_deadline). [`Error::Name`] if all is durable but the name of a file
+    /// that this pager made. A file that has no name any more is flushed like any other.
     pub fn flush(&self) -> Result<(), Error> {
         self.flush_pages(0..u64::MAX)
+    }
+
+    /// As [`flush`](View::flush), for callers that know `fdatasync(2)`: the bytes, and what is needed to read them,
+    /// which is the length, the holes and a new name. `flush` makes no more than that durable, either: times and
+    /// permissions follow when the kernel likes.
+    ///
+    /// # Errors
+    /// As `flush`.
+    pub fn sync_data(&self) -> Result<(), Error> {
+        self.flush()
+    }
+
+    /// Makes everything durable, as [`flush`](View::flush) does, and drops this handle. If it is the last one of the
+    /// file, the file is closed: its pages leave memory, and its lock is free.
+    ///
+    /// # Errors
+    /// As `flush`. The handle is dropped all the same. What could not be written stays in the pager and is tried again;
+    /// whoever opens the file next finds it.
+    pub fn close(self) -> Result<(), Error> {
+        let flushed = self.flush();
+        if matches!(flushed, Err(Error::Timeout { .. })) && Arc::strong_count(&self.open) == 1 {
+            self.open.hopeless.store(true, Relaxed);
+        }
+        flushed
+    }
+
+    /// The descriptor that goes through the page cache.
+    pub(crate) fn buffered(&self) -> &File {
+        self.space.backing.buffered()
     }
 
     /// As [`flush`](View::flush), for the pages that a range of bytes touches.

@@ -208,7 +208,7 @@ impl Pool {
     /// Makes pages durable that were stored to before the call.
     ///
     /// # Errors
-    /// What could not be written; [`Error::Timeout`].
+    /// What could not be written; [`Error::Timeout`]; [`Error::Name`].
     pub(crate) fn make_durable(
         &self,
         space: &Arc<Space>,
@@ -230,7 +230,12 @@ impl Pool {
         }
         // What was being written then may be anything.
         self.check()?;
-        Ok(ticket.outcome().expect("it is finished").clone())
+        let outcome = ticket.outcome().expect("it is finished").clone();
+        if outcome.is_ok() {
+            // In this thread: the flusher has other files to write.
+            space.sync_name()?;
+        }
+        Ok(outcome)
     }
 
     /// Does work of a device in this thread, when nobody else does any.

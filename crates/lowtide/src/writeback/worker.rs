@@ -25,6 +25,7 @@ use super::device::{Device, Ticket};
 use super::ledger::Failure;
 use super::work::Work;
 use super::{POLL, RUN_BYTES};
+use crate::deadline::Deadline;
 use crate::fault_sites::FaultSite;
 use crate::io::{Completion, Slice, Write, Writer};
 use crate::pool::Pool;
@@ -403,7 +404,7 @@ impl<'p> Worker<'p> {
         let space = &round.space;
         let grown = space.size_is_new.swap(false, SeqCst);
         let mut ledger = crate::sync::lock(&space.ledger);
-        if !grown && !ledger.needs_sync() && !space.is_name_new() {
+        if !grown && !ledger.needs_sync() {
             self.pool.fault_sites.mark(FaultSite::SyncShared);
             return Stage::Done;
         }
@@ -573,7 +574,6 @@ impl<'p> Worker<'p> {
     }
 
     fn sync_ended(&mut self, space: &Arc<Space>, grown: bool, result: io::Result<()>) {
-        let result = result.and_then(|()| space.sync_name());
         match result {
             Ok(()) => crate::sync::lock(&space.ledger).synced(),
             Err(error) => {
@@ -597,7 +597,8 @@ impl<'p> Worker<'p> {
     /// The last round of a file has ended. If nobody has it open and nothing is left to do, it goes.
     fn round_ended(&self, space: &Arc<Space>) {
         if space.is_orphan() && self.pool.is_clean(space) {
-            self.pool.forget_if_orphan(space);
+            // What is being read is not waited for here: the reader finds the file closed.
+            self.pool.forget_if_orphan(space, Deadline::after(Duration::ZERO));
         }
     }
 }

@@ -1,0 +1,79 @@
+//! Holes: giving parts of a file back to the file system.
+//!
+//! Whole folios are owned, resident or not, while the file system makes the hole beneath them
+//! ([`Pool::own`]); then they are dropped, and the next access finds zeroes on disk. Other threads
+//! that want them wait, so each page is seen as before or as zeroes. What the range covers of the
+//! folios at its two ends is stored as zeroes, and so is everything where the file system makes no
+//! holes.
+
+use crate::error::Error;
+use crate::pool::Pool;
+use crate::space::Space;
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Pages that are owned at a time.
+const AT_ONCE: u64 = 4096;
+/// Zeroes that are stored at a time.
+const ZEROES: usize = 1 << 20;
+
+impl Pool {
+    /// Makes a range read as zeroes, as far as it lies in the file. The caller keeps the file from
+    /// being cut.
+    pub(crate) fn punch(&self, space: &Space, bytes: Range<u64>) -> Result<(), Error> {
+        let len = space.len();
+        let (start, end) = (bytes.start, bytes.end.min(len));
+        if start >= end {
+            return Ok(());
+        }
+        let folio = (self.page_bytes() as u64) << space.order;
+        let first = start.next_multiple_of(folio);
+        // Behind the end of the file there is nothing to keep.
+        let last = if end == len { len.next_multiple_of(folio) } else { end / folio * folio };
+        if first >= last {
+            return self.store_zeroes(space, start..end);
+        }
+        self.store_zeroes(space, start..first)?;
+        let step = AT_ONCE.max(1 << space.order) << self.page_shift;
+        for at in (first..last).step_by(step as usize) {
+            self.punch_folios(space, at..last.min(at + step))?;
+        }
+        self.store_zeroes(space, last..end)
+    }
+
+    fn punch_folios(&self, space: &Space, bytes: Range<u64>) -> Result<(), Error> {
+        let pages = bytes.start >> self.page_shift..bytes.end >> self.page_shift;
+        let mut owned = self.own(space, pages.clone(), pages.clone(), true)?;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let len = bytes.end - bytes.start;
+        match fallocate(space.backing.buffered(), flags, bytes.start, len) {
+            Ok(()) => {
+                space.size_is_new.store(true, SeqCst);
+                owned.drop_folios(0);
+                drop(owned);
+                crate::sync::lock(&space.ledger).discarded(pages);
+                Ok(())
+            }
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV | Errno::INVAL) => {
+                drop(owned);
+                self.store_zeroes(space, bytes.start..bytes.end.min(space.len()))
+            }
+            Err(e) => {
+                let (path, source) = (space.path(), Arc::new(e.into()));
+                Err(Error::Write { path, pages, incidents: 0, source })
+            }
+        }
+    }
+
+    fn store_zeroes(&self, space: &Space, bytes: Range<u64>) -> Result<(), Error> {
+        let count = bytes.end.saturating_sub(bytes.start).min(ZEROES as u64) as usize;
+        let zeroes = vec![0; count];
+        for at in bytes.clone().step_by(ZEROES) {
+            self.store(space, at, &zeroes[..(bytes.end - at).min(ZEROES as u64) as usize])?;
+        }
+        Ok(())
+    }
+}
