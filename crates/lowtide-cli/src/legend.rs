@@ -59,7 +59,7 @@ const WORDS: &[(&str, &str)] = &[
 ];
 
 /// The words of a table that have a line, with what they mean, in the table's order.
-pub(crate) fn of<'a>(headers: &'a [String]) -> impl Iterator<Item = (&'a str, &'static str)> {
+pub(crate) fn of(headers: &[String]) -> impl Iterator<Item = (&str, &'static str)> {
     headers.iter().filter_map(|header| {
         let meaning = WORDS.iter().find(|(word, _)| word == header)?.1;
         Some((header.as_str(), meaning))

@@ -123,15 +123,10 @@ fn compact_traces_of_version_1_are_read_and_do_not_say_the_page() {
     let mut read = trace(&old, None).unwrap();
     assert_eq!(read.page_bytes(), None);
     assert_eq!(read.by_ref().map(Result::unwrap).count(), 40);
-    // What version 1 has no place for, and what no version has.
-    let changes: [&dyn Fn(&mut [u8]); 4] = [
-        &|header| (header[8], header[10]) = (1, 12),
-        &|header| header[10] = 1,
-        &|header| header[10] = 200,
-        &|header| header[8] = 3,
-    ];
-    for change in changes {
-        let error = trace(&with_header(change), None).unwrap_err().to_string();
+    // A version and a page: what version 1 has no place for, and what no version has.
+    for (version, page) in [(1, 12), (2, 1), (2, 200), (3, 0)] {
+        let bytes = with_header(&|header| (header[8], header[10]) = (version, page));
+        let error = trace(&bytes, None).unwrap_err().to_string();
         assert!(error.contains("version"), "{error}");
     }
 }
