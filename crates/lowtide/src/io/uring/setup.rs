@@ -63,6 +63,8 @@ impl TaskWork {
 
     fn builder(self) -> Builder {
         let mut builder = IoUring::builder();
+        // A child would share the queues of its parent.
+        builder.dontfork();
         match self {
             TaskWork::Deferred => {
                 builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
