@@ -210,6 +210,15 @@ pub(crate) fn scan_shared() -> std::sync::Arc<Slots> {
     })
 }
 
+/// The proofs have no global rounds: `loom_hazard` proves them by themselves.
+#[cfg(loom)]
+#[allow(dead_code, reason = "the proofs include this file")]
+pub(crate) fn scan_shared() -> std::sync::Arc<Slots> {
+    let mut slots = Slots::default();
+    scan(&mut slots);
+    std::sync::Arc::new(slots)
+}
+
 /// Reads all slots again, for the owner of an entry that has stayed LOCKED since a [`scan`]: since then only threads that held it could hold it
 /// again ([`held_before`]), so what is in no slot any more is not read. Needs no fence: a slot is vacated with release order after the last read.
 pub(crate) fn look(slots: &mut Slots) {

@@ -13,6 +13,8 @@
 //! A thread that asks while a round runs cannot use it, because it began too early. It waits for the next one, which one of those who wait
 //! runs for all. A thread that finds no round running runs one at once. So nobody waits for longer than one round that is not its own.
 
+#![cfg_attr(loom, allow(dead_code, reason = "only the proofs use it then"))]
+
 use crate::sync::{GlobalCondvar, GlobalMutex};
 use std::sync::{Arc, PoisonError};
 

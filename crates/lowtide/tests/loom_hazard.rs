@@ -18,6 +18,8 @@
 
 #[path = "../src/hazard.rs"]
 mod hazard;
+#[path = "../src/rounds.rs"]
+mod rounds;
 #[path = "../src/sync.rs"]
 mod sync;
 #[path = "../src/translation/mod.rs"]
@@ -26,6 +28,7 @@ mod translation;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
+use rounds::Rounds;
 use sync::prove;
 use translation::{Entry, State};
 
@@ -191,6 +194,46 @@ fn a_reader_sees_a_page_before_or_after_a_store_and_never_between() {
         outcomes,
         lost.into_iter().chain([(true, None), (true, Some(PAGE)), (true, Some(STORED))]).collect()
     );
+}
+
+impl World {
+    /// As [`World::store`], with a scan that others may have a part in.
+    fn store_in(&self, rounds: &Rounds<hazard::Slots>) -> bool {
+        let Ok(taken) = self.entry.try_lock_for_store() else { return false };
+        let slots = rounds.join(|| {
+            let mut slots = hazard::Slots::default();
+            hazard::scan(&mut slots);
+            slots
+        });
+        let free = !slots.hold(&(self.entry.address()..=self.entry.address()));
+        if free {
+            self.fill(STORED);
+        }
+        let _ = self.entry.unlock(taken.frame, taken.dirty || free, taken.young);
+        free
+    }
+}
+
+/// Two stores to two pages; the scan of either may serve both, if it began late enough.
+#[test]
+fn stores_that_share_a_scan_spare_what_a_reader_holds() {
+    let outcomes = prove(Some(2), || {
+        let worlds = [World::resident(), World::resident()];
+        let rounds = Arc::new(Rounds::new());
+        let reader = thread::spawn({
+            let world = worlds[0].clone();
+            move || assert!(matches!(world.read(), None | Some(PAGE | STORED)))
+        });
+        let other = thread::spawn({
+            let (world, rounds) = (worlds[1].clone(), rounds.clone());
+            move || world.store_in(&rounds)
+        });
+        let stored = worlds[0].store_in(&rounds);
+        reader.join().unwrap();
+        assert!(other.join().unwrap(), "nobody reads the other page");
+        stored
+    });
+    assert_eq!(outcomes, [false, true].into());
 }
 
 #[test]
