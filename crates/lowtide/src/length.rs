@@ -88,8 +88,12 @@ impl Pool {
         if pipelines() > 0 {
             return Err(Error::Nested { path: space.path(), page: len >> self.page_shift });
         }
-        if len > space.len() {
-            return self.extend_to(space, len);
+        if len > self.refresh_len(space)? {
+            let _one_at_a_time = space.growing();
+            self.notice_growth(space)?;
+            if len > space.len() {
+                return self.lengthen(space, len);
+            }
         }
         let _alone = space.reshaping();
         let _one_at_a_time = space.growing();

@@ -394,6 +394,9 @@ impl View {
         if !self.writes {
             return Err(Error::ReadOnly { path: self.space.path() });
         }
+        if bytes.end > self.len() {
+            self.pool.look_behind_end(&self.space)?;
+        }
         let _storing = self.room_for(0)?;
         self.pool.punch(&self.space, bytes)
     }
@@ -409,6 +412,10 @@ impl View {
     /// # Errors
     /// As [`read`](View::read), for the first page that fails. Some pages have been shown then.
     pub fn get_many(&self, pages: &[u64], mut each: impl FnMut(usize, &[u8])) -> Result<(), Error> {
+        if pages.iter().max().is_some_and(|last| *last >= self.pages()) {
+            // Before reads are in flight, which forbid to wait for the page in which the file ended.
+            self.pool.look_behind_end(&self.space)?;
+        }
         if let [first, .., last] = *pages
             && last.checked_sub(first) == Some(pages.len() as u64 - 1)
         {
