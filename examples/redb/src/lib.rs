@@ -60,7 +60,7 @@ impl StorageBackend for ViewBackend {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        Ok(self.view.flush()?)
+        Ok(self.view.sync_data()?)
     }
 
     /// redb drops the backend afterwards, which gives the file back. Errors can be reported here and not there.

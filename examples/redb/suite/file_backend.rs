@@ -10,7 +10,6 @@ use crate::{BackendError, DatabaseError, StorageBackend};
 use lowtide::{OpenOptions, Pager, Size};
 use std::fs::File;
 use std::ops::Bound;
-use std::os::fd::AsRawFd;
 use std::str::FromStr;
 use std::sync::OnceLock;
 use view_backend::ViewBackend;
@@ -43,8 +42,8 @@ impl FileBackend {
 
     pub(crate) fn from_file(file: File) -> Self {
         let options = OpenOptions::new().lock(false).folio_order(setting("LOWTIDE_SUITE_ORDER", "0"));
-        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let view = options.write(true).open(pager(), path).expect("a view of the file");
+        let same = file.try_clone().expect("another descriptor of the file");
+        let view = options.write(true).open_file(pager(), same).expect("a view of the file");
         Self { locks: optimized::FileBackend::from_file(file), bytes: ViewBackend::new(view) }
     }
 }

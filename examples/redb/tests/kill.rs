@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Geometry, builder};
+use common::{Geometry, LOCK_PATIENCE, builder};
 use redb::TableDefinition;
 use redb::{Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 use std::collections::BTreeMap;
@@ -18,8 +18,6 @@ const ROWS: TableDefinition<u64, &[u8]> = TableDefinition::new("rows");
 /// Under the key 0: the number of the last commit.
 const LAST: TableDefinition<u64, u64> = TableDefinition::new("last");
 const KEYS: u64 = 6000;
-/// A killed process may hold the file's lock until the device has ended what it had in flight.
-const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 const GEOMETRIES: [Geometry; 5] = [
     Geometry { page: 4096, order: 0 },
     Geometry { page: 512, order: 0 },

@@ -4,6 +4,10 @@ use lowtide::{OpenOptions, Pager, Size};
 use lowtide_redb::ViewBackend;
 use redb::{Builder, Database};
 use std::path::Path;
+use std::time::Duration;
+
+/// A killed process may hold the file's lock until the device has ended what it had in flight.
+pub const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Bytes of a page, and the order of the folios that a miss brings in.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +32,7 @@ impl Geometry {
 
     /// A database in a file of a pager.
     pub fn open(self, pager: &Pager, path: &Path) -> Database {
-        let options = OpenOptions::new().create(0).folio_order(self.order);
+        let options = OpenOptions::new().create(0).folio_order(self.order).lock_patience(LOCK_PATIENCE);
         let view = options.open(pager, path).expect("a view of the file");
         builder().create_with_backend(ViewBackend::new(view)).expect("a database on the view")
     }
