@@ -35,10 +35,13 @@ pub(crate) struct StormFile {
     records: Vec<Record>,
     /// Who changes the length.
     length: Mutex<()>,
+    /// Threads that hold a guard and store to another page, and who makes the file shorter: stores
+    /// wait for that, and it waits for guards.
+    pub(crate) cutting: RwLock<()>,
     /// Bytes when the last change of length had ended.
     len: AtomicU64,
-    /// Times that the file began to become shorter.
-    cuts: AtomicU64,
+    /// The fewest bytes that it ever had.
+    shortest: AtomicU64,
     /// The first page that was never stored to, in a file that begins as a hole.
     frontier: AtomicU64,
     pub(crate) fair: bool,
@@ -97,8 +100,9 @@ impl StormFile {
             views: RwLock::new(None),
             records,
             length: Mutex::new(()),
+            cutting: RwLock::new(()),
             len: AtomicU64::new(begins * size),
-            cuts: AtomicU64::new(0),
+            shortest: AtomicU64::new(begins * size),
             frontier: AtomicU64::new(if of.hole { 0 } else { u64::MAX }),
             fair: plan.weather.is_fair(),
         }
@@ -125,8 +129,19 @@ impl StormFile {
         self.len().div_ceil(self.page)
     }
 
-    pub(crate) fn cuts(&self) -> u64 {
-        self.cuts.load(SeqCst)
+    /// Where a record is, in words.
+    fn place(&self, index: u64) -> String {
+        let (page, size, len) = (index * self.size / self.page, self.size, self.len());
+        let shortest = self.shortest.load(SeqCst);
+        format!(
+            "page {page}, order {}, records of {size} bytes; the file has {len} bytes, and had {shortest} at least",
+            self.order
+        )
+    }
+
+    /// Whether bytes may have been behind the end at some time since the file began.
+    pub(crate) fn was_shorter(&self, end: u64) -> bool {
+        end > self.shortest.load(SeqCst)
     }
 
     /// The first page that was never stored to, in a file that begins as a hole.
@@ -179,7 +194,7 @@ impl StormFile {
             });
             if !seen {
                 let what = describe(self.number, index, found, &due);
-                panic!("{how}: {what} (page {}, order {})", from / self.page, self.order);
+                panic!("{how}: {what} ({})", self.place(index));
             }
         }
         let known = self.records.len() as u64 * self.size;
@@ -316,6 +331,38 @@ impl StormFile {
         came
     }
 
+    /// Makes the file longer or shorter. What it loses reads as zeroes when it is longer again.
+    pub(crate) fn set_len(&self, view: &View, rng: &mut Rng) -> Came {
+        let Ok(_length) = self.length.try_lock() else { return Came::NotNow };
+        let (len, total) = (self.len() / self.size, self.records.len() as u64);
+        if rng.one_in(2) {
+            let new = (len + rng.below(40)).min(total);
+            return match view.set_len(new * self.size) {
+                Ok(()) => {
+                    self.len.store(new * self.size, SeqCst);
+                    Came::Done
+                }
+                Err(error) => self.refused(&error, "making a file longer"),
+            };
+        }
+        let Ok(_alone) = self.cutting.try_write() else { return Came::NotNow };
+        let new = len - rng.below(1 + len.min(200) / 2);
+        let Some(mut turns) = self.turns(new..len, true) else { return Came::NotNow };
+        for (index, turn) in &mut turns {
+            self.records[*index as usize].begin(turn, ANY);
+        }
+        self.shortest.fetch_min(new * self.size, SeqCst);
+        let cut = view.set_len(new * self.size);
+        if cut.is_ok() {
+            self.len.store(new * self.size, SeqCst);
+        }
+        for (index, turn) in &mut turns {
+            let before = turn.before();
+            self.records[*index as usize].found(turn, if cut.is_ok() { 0 } else { before });
+        }
+        cut.map_or_else(|error| self.refused(&error, "making a file shorter"), |()| Came::Done)
+    }
+
     /// Flushes everything.
     pub(crate) fn flush(&self, view: &View) -> Came {
         let ended: Vec<u64> = self.records.iter().map(Record::ended).collect();
@@ -349,6 +396,8 @@ impl StormFile {
     /// Discards pages, and finds out what they are now: what the file holds, and that is something
     /// that was written.
     pub(crate) fn discard(&self, view: &View, pages: Range<u64>, everything: bool) -> Came {
+        let Ok(_length) = self.length.try_lock() else { return Came::NotNow };
+        let pages = if everything { 0..self.pages() } else { pages };
         let records = self.records_of_page(pages.start).start..self.records_of_page(pages.end).start;
         let Some(mut turns) = self.turns(records, true) else { return Came::NotNow };
         // A flush that ends while the discard runs may have been before it or behind it.
@@ -425,7 +474,7 @@ impl StormFile {
             let turn = record.turn(true).expect("it was waited for");
             if turn.version != ANY && version_of(self.number, index, bytes) != Some(turn.version) {
                 let what = describe(self.number, index, bytes, &[turn.version]);
-                panic!("on disk {when}: {what} (page {})", index * self.size / self.page);
+                panic!("on disk {when}: {what} ({})", self.place(index));
             }
             record.is_durable(record.ended());
         }

@@ -23,6 +23,7 @@ const WEIGHTS: &[(&str, u64, Operation)] = &[
     ("store of any bytes", 60, store_ragged),
     ("store at the border of a hole", 60, store_at_the_border),
     ("growing by a store", 15, grow),
+    ("made shorter or longer", 15, set_len),
     ("flush", 8, flush),
     ("flush of a range and a look at the disk", 40, flush_and_look),
     ("discard", 20, discard),
@@ -117,9 +118,9 @@ fn writer<'v>(rng: &mut Rng, views: &'v Views) -> &'v View {
 }
 
 /// A page that was refused: because of the weather, or because the file has become shorter.
-fn read_refused(file: &StormFile, cuts: u64, error: &Error) -> Came {
+fn read_refused(file: &StormFile, error: &Error) -> Came {
     match error {
-        Error::OutOfRange { .. } if file.cuts() != cuts => Came::NotNow,
+        Error::OutOfRange { offset, bytes, .. } if file.was_shorter(offset + bytes) => Came::NotNow,
         error => file.refused(error, "a read"),
     }
 }
@@ -127,8 +128,8 @@ fn read_refused(file: &StormFile, cuts: u64, error: &Error) -> Came {
 /// Reads a page and checks it. The guard comes back, and what it showed.
 fn hold<'v>(file: &StormFile, view: &'v View, page: u64) -> Result<(Page<'v>, Vec<u8>), Came> {
     let range = page * file.page..(page + 1) * file.page;
-    let (least, cuts) = (file.least(range.clone()), file.cuts());
-    let guard = view.read(page).map_err(|error| read_refused(file, cuts, &error))?;
+    let least = file.least(range.clone());
+    let guard = view.read(page).map_err(|error| read_refused(file, &error))?;
     file.check(range.start, &guard, &least, "a guard");
     let seen = guard.to_vec();
     Ok((guard, seen))
@@ -149,14 +150,14 @@ fn copy(rng: &mut Rng, file: &StormFile, view: &View, at: u64, bytes: u64) -> Ca
     if at >= end {
         return Came::NotNow;
     }
-    let (least, cuts) = (file.least(at..end), file.cuts());
+    let least = file.least(at..end);
     let mut copy = vec![rng.next() as u8; (end - at) as usize];
     match view.read_at(at, &mut copy) {
         Ok(()) => {
             file.check(at, &copy, &least, "a copy");
             Came::Done
         }
-        Err(error) => read_refused(file, cuts, &error),
+        Err(error) => read_refused(file, &error),
     }
 }
 
@@ -183,13 +184,12 @@ fn list(rng: &mut Rng, file: &StormFile, page: u64) -> Vec<u64> {
 fn get_many(hand: &mut Hand<'_>) -> Came {
     hand.with(|rng, file, page, views, _| {
         let list = list(rng, file, page);
-        let cuts = file.cuts();
         let bytes = |page: u64| page * file.page..(page + 1) * file.page;
         let least: Vec<_> = list.iter().map(|page| file.least(bytes(*page))).collect();
         let each = |i: usize, shown: &[u8]| file.check(list[i] * file.page, shown, &least[i], "one of many");
         match any(rng, views).get_many(&list, each) {
             Ok(()) => Came::Done,
-            Err(error) => read_refused(file, cuts, &error),
+            Err(error) => read_refused(file, &error),
         }
     })
 }
@@ -197,9 +197,10 @@ fn get_many(hand: &mut Hand<'_>) -> Came {
 fn get_many_and_store(hand: &mut Hand<'_>) -> Came {
     hand.with(|rng, file, page, views, _| {
         let list = list(rng, file, page);
-        let cuts = file.cuts();
         let view = writer(rng, views);
         let mut stored = Came::NotNow;
+        // A callback has a page in its hands, and cutting a file waits for it.
+        let Ok(_not_cut) = file.cutting.try_read() else { return Came::NotNow };
         let each = |_: usize, _: &[u8]| {
             let record = file.some_page(rng) * (file.page / file.size);
             // It may be done, or be refused as nested. It may not wait.
@@ -209,13 +210,14 @@ fn get_many_and_store(hand: &mut Hand<'_>) -> Came {
         };
         match view.get_many(&list, each) {
             Ok(()) => stored,
-            Err(error) => read_refused(file, cuts, &error),
+            Err(error) => read_refused(file, &error),
         }
     })
 }
 
 /// Holds up to three pages, in ascending order, and does other things meanwhile: reads the same
-/// pages again, reads others behind them, stores behind them, flushes.
+/// pages again, reads others behind them, stores behind them. It does not flush: a flush waits for
+/// stores that have begun, and they wait for the guard.
 fn keep_guards(hand: &mut Hand<'_>) -> Came {
     let storm = hand.storm;
     // Frames that are held cannot be evicted; few threads do this at a time.
@@ -231,7 +233,8 @@ fn keep_guards(hand: &mut Hand<'_>) -> Came {
         };
         for _ in 0..1 + rng.below(6) {
             let last = held.last().map_or(page, |(page, ..)| *page);
-            let behind = last + 1 + rng.below(4);
+            // In another folio: who drops a folio owns all of its pages, and waits for this guard.
+            let behind = (last >> file.order) + 1 + rng.below(4) << file.order;
             let what = rng.below(9);
             post.also(&format!(", holds up to {last} and does {what}"));
             match what {
@@ -251,16 +254,18 @@ fn keep_guards(hand: &mut Hand<'_>) -> Came {
                     }
                 }
                 4 => {
+                    let Ok(_not_cut) = file.cutting.try_read() else { continue };
                     let record = behind * (file.page / file.size);
                     let _ = file.store(&views.writers[0], record..record + 1, [0, 0], false);
                 }
                 5 => {
+                    let Ok(_not_cut) = file.cutting.try_read() else { continue };
                     let record = last * (file.page / file.size);
                     if file.store(&views.writers[1], record..record + 1, [0, 0], false) == Came::Done {
                         panic!("a store to a page that this thread holds was done");
                     }
                 }
-                6 => drop(file.flush(&views.writers[0])),
+                6 => storm.pager.validate().unwrap_or_else(|e| panic!("{e}")),
                 7 => std::thread::sleep(Duration::from_micros(rng.below(1500))),
                 _ => std::thread::yield_now(),
             }
@@ -335,6 +340,10 @@ fn grow(hand: &mut Hand<'_>) -> Came {
     hand.with(|rng, file, _, views, _| file.grow(writer(rng, views), rng))
 }
 
+fn set_len(hand: &mut Hand<'_>) -> Came {
+    hand.with(|rng, file, _, views, _| file.set_len(writer(rng, views), rng))
+}
+
 fn flush(hand: &mut Hand<'_>) -> Came {
     hand.with(|rng, file, _, views, _| file.flush(writer(rng, views)))
 }
@@ -359,7 +368,7 @@ fn discard(hand: &mut Hand<'_>) -> Came {
 }
 
 fn discard_everything(hand: &mut Hand<'_>) -> Came {
-    hand.with(|rng, file, _, views, _| file.discard(writer(rng, views), 0..file.pages(), true))
+    hand.with(|rng, file, _, views, _| file.discard(writer(rng, views), 0..0, true))
 }
 
 fn prefetch(hand: &mut Hand<'_>) -> Came {
