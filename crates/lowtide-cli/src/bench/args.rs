@@ -100,6 +100,12 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N,N", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) depth: Option<Vec<u32>>,
+    /// Ways to read a file in order, cold, one row each, beside pread and fio [with scan]
+    #[arg(long, value_name = "OP,OP", value_delimiter = ',')]
+    pub(crate) op: Option<Vec<ScanOp>>,
+    /// Bytes of a request, one group of rows each [with scan --op; default: 64K,1M]
+    #[arg(long, value_name = "SIZE,SIZE", value_delimiter = ',')]
+    pub(crate) io_size: Option<Vec<Size>>,
     /// Bytes that stay in memory, one pair of rows each [with hit; default: 256M,2G]
     #[arg(long, value_name = "SIZE,SIZE", value_delimiter = ',')]
     pub(crate) size: Option<Vec<Size>>,
@@ -220,6 +226,18 @@ pub(crate) enum Sabotage {
     LostSync,
     /// Some writes
     LostWrite,
+}
+
+/// A way to read a file in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum ScanOp {
+    /// Page by page, by guards
+    Read,
+    /// Copies of ranges
+    ReadAt,
+    /// Lists of neighbouring pages
+    GetMany,
 }
 
 /// Systems to compare with.

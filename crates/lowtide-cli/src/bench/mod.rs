@@ -8,7 +8,7 @@
 //! | `system`, `peer` | lowtide under a policy; what it is compared with |
 //! | `record` | an extra turn whose accesses become a trace |
 //! | `tally`, `rounds` | what is counted; turns and ratios |
-//! | `workload`, `depth`, `hit` | the three kinds of benchmark of one system, from plan to result |
+//! | `workload`, `depth`, `scan`, `hit` | the four kinds of benchmark of one system, from plan to result |
 //! | `write` | sequential writing: `fill` beside `dd`, `dd-oom` on a slowed device |
 //! | `slow` | a device that is slower than it is |
 //! | `tenancy` | benchmarks with tenants: limits, laws, programs, protection |
@@ -32,6 +32,7 @@ mod play;
 pub(crate) mod proof;
 mod record;
 mod rounds;
+mod scan;
 mod slow;
 mod system;
 mod table;
@@ -63,6 +64,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         (Target::Tenancy(tenancy), _) => tenancy.run(args),
         (Target::Proof(proof), _) => proof.run(args),
         (Target::Workload(Workload::RandomRead), Some(depths)) => depth::run(args, depths),
-        (Target::Workload(workload), _) => workload::run(args, workload),
+        (Target::Workload(workload), _) => match &args.op {
+            Some(ops) => scan::run(args, ops),
+            None => workload::run(args, workload),
+        },
     }
 }

@@ -1,4 +1,4 @@
-//! fio as a peer: random reads past the page cache at a depth, by a program that does nothing else.
+//! fio as a peer: reads past the page cache at a depth, by a program that does nothing else.
 //!
 //! Each slice is one run of fio (`ioengine=io_uring`, `direct=1`, `time_based`); its own clock excludes its
 //! start. Results come from its JSON (`json+`, which has the whole histogram).
@@ -31,14 +31,21 @@ impl Fio {
 
     /// fio on the first `bytes` of a file, in blocks of `block_bytes`, with `depth` in flight.
     pub(crate) fn at(&self, path: &Path, bytes: u64, block_bytes: u64, depth: u32, seed: u64) -> Reads {
-        Reads { version: self.version.clone(), path: path.to_owned(), bytes, block_bytes, depth, seed }
+        let (version, path) = (self.version.clone(), path.to_owned());
+        Reads { version, path, order: "--rw=randread", bytes, block_bytes, depth, seed }
+    }
+
+    /// fio on the first `bytes` of a file from begin to end, in blocks of `block_bytes`, one at a time.
+    pub(crate) fn in_order(&self, path: &Path, bytes: u64, block_bytes: u64) -> Reads {
+        Reads { order: "--rw=read", ..self.at(path, bytes, block_bytes, 1, 0) }
     }
 }
 
-/// Random reads by fio.
+/// Reads by fio.
 pub(crate) struct Reads {
     version: String,
     path: PathBuf,
+    order: &'static str,
     bytes: u64,
     block_bytes: u64,
     depth: u32,
@@ -53,7 +60,7 @@ impl Reads {
             .arg("--name=lowtide")
             // A colon separates several files in this option.
             .arg(format!("--filename={}", self.path.display().to_string().replace(':', "\\:")))
-            .args(["--rw=randread", "--readonly", "--norandommap", "--direct=1", "--ioengine=io_uring"])
+            .args([self.order, "--readonly", "--norandommap", "--direct=1", "--ioengine=io_uring"])
             .args(["--time_based", "--output-format=json+", "--lat_percentiles=1", "--clat_percentiles=0"])
             .arg(format!("--size={}", self.bytes))
             .arg(format!("--bs={}", self.block_bytes))

@@ -1,0 +1,260 @@
+//! `lowtide bench scan --op OP`: a whole file in order, by each way that a program may read it, beside `pread` and fio.
+//!
+//! One thread reads the file from its begin to its end, over and over, in requests of one size: lowtide by guards (whose requests are
+//! pages), by `read_at` or by `get_many`; the peers by `pread` through the page cache, by `pread` past it, and fio in order past it, one
+//! request at a time. The page cache is dropped before each slice and whenever the file begins anew, so that everybody reads the
+//! device. What counts is the rate of bytes that arrive.
+
+use std::fs::{File, OpenOptions};
+use std::hint::black_box;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::rc::Rc;
+use std::time::Instant;
+
+use lowtide::{Pager, Size, View};
+use lowtide_sys::probe::Probe;
+use lowtide_sys::usage::CpuTime;
+use lowtide_workload::Workload;
+
+use super::args::{BenchArgs, ScanOp, Target};
+use super::content::Content;
+use super::crew::Until;
+use super::datafile::{DataFile, Purpose};
+use super::error::BenchError;
+use super::json::{Common, WorkloadRow};
+use super::machine::Machine;
+use super::options;
+use super::peer::fio::Fio;
+use super::plan::{self, PAGE_BYTES, Source};
+use super::rounds::{Row, ratio, take_turns};
+use super::system::{System, count, open_view};
+use super::tally::Slice;
+use super::workload::report;
+use crate::interrupt::{self, Cut};
+use crate::json::Report;
+use crate::{out, progress, table};
+
+/// The budget when nothing is said.
+const MAX_BYTES: u64 = 64 << 20;
+/// Data as a multiple of the budget when nothing is said.
+const SCALE: f64 = 8.0;
+/// Measured seconds of each system when nothing is said.
+const SECONDS: f64 = 5.0;
+/// Rounds when nothing is said.
+const ROUNDS: u32 = 5;
+/// Bytes of a request when nothing is said.
+const REQUESTS: [u64; 2] = [64 << 10, 1 << 20];
+/// `O_DIRECT` wants memory and offsets on such a grid at most.
+const GRID: usize = 4096;
+
+/// How one row reads.
+#[derive(Debug)]
+enum Way {
+    Lowtide(ScanOp, Pager, Box<View>),
+    Pread(File),
+    Direct(File),
+}
+
+/// One reader of the file, and how far it has come.
+#[derive(Debug)]
+struct Scan {
+    file: Rc<DataFile>,
+    way: Way,
+    request: u64,
+    bytes: u64,
+    next: u64,
+    buffer: Vec<u8>,
+}
+
+impl Scan {
+    /// Reads one request and returns its bytes.
+    fn step(&mut self) -> Result<u64, BenchError> {
+        if self.next >= self.bytes {
+            self.next = 0;
+            self.file.drop_page_cache()?;
+        }
+        let at = self.next;
+        let failed = |source| BenchError::file("read", self.file.path(), source);
+        let len = match &self.way {
+            Way::Lowtide(ScanOp::Read, pager, view) => {
+                let page = pager.page_size() as u64;
+                black_box(view.read(at / page).map_err(|e| failed(e.into()))?[0]);
+                page
+            }
+            Way::Lowtide(ScanOp::ReadAt, _, view) => {
+                view.read_at(at, &mut self.buffer[..self.request as usize]).map_err(|e| failed(e.into()))?;
+                self.request
+            }
+            Way::Lowtide(ScanOp::GetMany, pager, view) => {
+                let page = pager.page_size() as u64;
+                let pages: Vec<u64> = (at / page..(at + self.request) / page).collect();
+                view.get_many(&pages, |_, bytes| _ = black_box(bytes[0])).map_err(|e| failed(e.into()))?;
+                self.request
+            }
+            Way::Pread(file) | Way::Direct(file) => {
+                let start = self.buffer.as_ptr().align_offset(GRID);
+                let buffer = &mut self.buffer[start..start + self.request as usize];
+                file.read_exact_at(buffer, at).map_err(failed)?;
+                self.request
+            }
+        };
+        self.next += len;
+        Ok(len)
+    }
+}
+
+impl System for Scan {
+    fn name(&self) -> &'static str {
+        match &self.way {
+            Way::Lowtide(ScanOp::Read, ..) => "lowtide read",
+            Way::Lowtide(ScanOp::ReadAt, ..) => "lowtide read_at",
+            Way::Lowtide(ScanOp::GetMany, ..) => "lowtide get_many",
+            Way::Pread(_) => "pread",
+            Way::Direct(_) => "pread, direct",
+        }
+    }
+
+    fn run(&mut self, until: Until) -> Result<Slice, BenchError> {
+        self.file.drop_page_cache()?;
+        let stat = |way: &Way| match way {
+            Way::Lowtide(_, pager, _) => Some(pager.stat()),
+            _ => None,
+        };
+        let (before, cpu, begin) = (stat(&self.way), CpuTime::now_self(), Instant::now());
+        let mut slice = Slice::default();
+        let more = |ops| match until {
+            Until::Seconds(seconds) => begin.elapsed().as_secs_f64() < seconds,
+            Until::Ops(most) => ops < most,
+        };
+        while more(slice.ops) {
+            interrupt::check(|| "scanning".to_owned())?;
+            slice.asked_bytes += self.step()?;
+            slice.ops += 1;
+        }
+        slice.seconds = begin.elapsed().as_secs_f64();
+        slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
+        slice.read_bytes = slice.asked_bytes;
+        if let (Some(before), Some(after)) = (before, stat(&self.way)) {
+            count(&mut slice, &before, &after);
+        }
+        Ok(slice)
+    }
+}
+
+/// Measures every operation and size asked for.
+///
+/// # Errors
+/// Any [`BenchError`].
+pub(crate) fn run(args: &BenchArgs, ops: &[ScanOp]) -> Result<(), BenchError> {
+    options::refuse_misplaced(args, Target::Workload(Workload::Scan))?;
+    let probe = Probe::ask();
+    let fio = Fio::find();
+    if fio.is_none() {
+        out::note("fio left out: it is not installed (the package is called fio)");
+    }
+    let page_bytes = options::page_option(args)?.unwrap_or(PAGE_BYTES);
+    let max_bytes = options::max_option(args)?.unwrap_or(MAX_BYTES);
+    let seconds = options::seconds_option(args.seconds)?.unwrap_or(SECONDS);
+    let rounds = args.rounds.unwrap_or(ROUNDS);
+    let policy = options::policies(args)[0];
+    plan::check_memory(1, max_bytes, probe.memory_available)?;
+    let wanted = options::grain((max_bytes as f64 * options::scale(args, SCALE)?) as u64);
+    let source = Source::of(args)?;
+    let file = match &source {
+        Source::User(path, locking) => DataFile::of_user(path, *locking)?.0,
+        Source::Made(depot) => depot.prepare(Content::Blocks, wanted, 1, Purpose::Lasting)?.remove(0),
+    };
+    let file = Rc::new(file);
+    let sizes = match &args.io_size {
+        Some(sizes) => sizes.iter().map(|size| size.bytes()).collect(),
+        None => REQUESTS.to_vec(),
+    };
+    if let Some(size) = sizes.iter().find(|&&size| size == 0 || size % page_bytes != 0 || size > file.bytes())
+    {
+        return Err(BenchError::usage(
+            format!("--io-size {} is no whole number of pages of the file", Size::new(*size)),
+            "give sizes such as --io-size 64K,1M",
+        ));
+    }
+
+    let mut printed = table::new(&["request", "system", "MiB/s", "reads", "cpu s", "ratio"], 2);
+    let (mut json, mut all_rows) = (Vec::new(), Vec::new());
+    let progress = progress::steps("", (sizes.len() * (ops.len() + 3) * rounds as usize) as u64);
+    let (mut cut, mut machine) = (Cut::default(), None);
+    for &request in &sizes {
+        let bytes = file.bytes() - file.bytes() % request;
+        let scan = |way| -> Box<dyn System> {
+            let buffer = vec![0; request as usize + GRID];
+            Box::new(Scan { file: Rc::clone(&file), way, request, bytes, next: 0, buffer })
+        };
+        let mut systems: Vec<Box<dyn System>> = Vec::new();
+        for &op in ops {
+            let pager = plan::build_pager(args, policy, max_bytes, page_bytes, None)?;
+            if machine.is_none() {
+                machine = Some(Machine::ask(&probe, &file, report(std::slice::from_ref(&pager)))?);
+            }
+            let view = Box::new(open_view(&pager, &file, false)?);
+            systems.push(scan(Way::Lowtide(op, pager, view)));
+        }
+        let open = |flags: rustix::fs::OFlags| {
+            let opened =
+                OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(file.path());
+            opened.map_err(|source| BenchError::file("open", file.path(), source))
+        };
+        systems.push(scan(Way::Pread(open(rustix::fs::OFlags::empty())?)));
+        match open(rustix::fs::OFlags::DIRECT) {
+            Ok(direct) => systems.push(scan(Way::Direct(direct))),
+            Err(error) => out::note(error),
+        }
+        if let Some(fio) = &fio {
+            systems.push(Box::new(fio.in_order(file.path(), bytes, request)));
+        }
+        let slice = Until::Seconds(seconds / f64::from(rounds));
+        let taken = take_turns(&mut systems, rounds, |_| slice, &progress, &mut cut);
+        let Some(rows) = cut.take(taken)? else { break };
+        let rate = |slice: &Slice| slice.asked_bytes as f64 / slice.seconds;
+        for row in &rows {
+            let (sum, ratio) = (row.sum(), ratio(row, &rows[0], rate));
+            printed.add_row(vec![
+                Size::new(request).to_string(),
+                row.label.clone(),
+                table::thousands(rate(&sum) / f64::from(1 << 20)),
+                Size::new(sum.read_bytes).to_string(),
+                format!("{:.2}", sum.cpu_seconds),
+                ratio.text(),
+            ]);
+            json.push(WorkloadRow::new(&common(args, &file, max_bytes, page_bytes, request), row, &rows[0]));
+        }
+        all_rows.extend(rows);
+        if cut.is_cut() {
+            break;
+        }
+    }
+    cut.refuse_nothing(all_rows.is_empty())?;
+    progress.finish_and_clear();
+    if let Some(machine) = &machine {
+        out::line("scan: a file read in order from begin to end, cold, by one thread");
+        machine.lines(&file).into_iter().for_each(out::line);
+        out::line("");
+    }
+    out::line(printed);
+    if let Some(machine) = &machine {
+        Report::new(machine, json).cut_short(cut.is_cut()).write(args.json.as_deref())?;
+    }
+    all_rows.iter().try_for_each(Row::verdict)?;
+    cut.verdict()
+}
+
+fn common(args: &BenchArgs, file: &DataFile, max_bytes: u64, page_bytes: u64, request: u64) -> Common {
+    Common {
+        workload: Workload::Scan.name(),
+        max_bytes,
+        data_bytes: file.bytes(),
+        page_bytes,
+        threads: 1,
+        batch: (request / page_bytes) as u32,
+        seed: args.seed,
+        slowed: None,
+        checkpoint_seconds: None,
+    }
+}
