@@ -234,7 +234,7 @@ fn keep_guards(hand: &mut Hand<'_>) -> Came {
         for _ in 0..1 + rng.below(6) {
             let last = held.last().map_or(page, |(page, ..)| *page);
             // In another folio: who drops a folio owns all of its pages, and waits for this guard.
-            let behind = (last >> file.order) + 1 + rng.below(4) << file.order;
+            let behind = ((last >> file.order) + 1 + rng.below(4)) << file.order;
             let what = rng.below(9);
             post.also(&format!(", holds up to {last} and does {what}"));
             match what {
