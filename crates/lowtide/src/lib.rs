@@ -84,9 +84,10 @@
 //! | `store`, `writeback`, `close` | writing to pages, writing pages to files, letting go of a file |
 //! | `faults` | a disk that fails, hangs and loses power, for tests |
 //! | `fault_sites` | what was done about failing devices, counted |
+//! | `poison` | after a panic of the engine |
 //! | `readahead` | noticing that a file is read in order; which pages are read ahead |
 //! | `background`, `readers` | the threads that reclaim, and those that read ahead |
-//! | `frames`, `space`, `backing`, `stable`, `io`, `sync` | frame allocator; open files, their descriptors, which need pages that stand still; I/O engines; atomics |
+//! | `frames`, `space`, `backing`, `stable`, `io`, `sync` | frame allocator; open files, their descriptors, which of them need pages that stand still; I/O engines; atomics |
 #![deny(unsafe_code)]
 
 mod adapters;

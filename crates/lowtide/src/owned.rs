@@ -128,7 +128,7 @@ impl Pool {
             };
             owned.pages.extend(hold.map(|hold| (page, hold)));
         }
-        // No write of a folio begins while a page of it is locked; one may be under way.
+        // No write of a folio begins while all of its pages are locked or busy; one may be under way.
         if settled && owned.is_being_written() {
             return Err(Blocked::InHand);
         }

@@ -236,6 +236,40 @@ fn stores_that_share_a_scan_spare_what_a_reader_holds() {
     assert_eq!(outcomes, [false, true].into());
 }
 
+/// A guard is taken of a page that a store has locked already, in a slot that the store may have passed, and the one that stood for it goes.
+#[test]
+fn a_page_that_is_held_again_while_a_store_waits_stays_as_it_is() {
+    let outcomes = prove(Some(3), || {
+        let world = World::resident();
+        let reader = thread::spawn({
+            let world = world.clone();
+            move || {
+                // The first slot is taken by something else when the page is held, and free when it is held again.
+                let other = Entry::default();
+                let filler = hazard::hold(other.address());
+                let Ok(first) = world.entry.pin() else { return None };
+                // SAFETY: Loom checks that nobody is writing.
+                let look = || world.frame.with(|frame| unsafe { *frame });
+                let before = look();
+                drop(filler);
+                let again = hazard::hold(world.entry.address());
+                let state = world.entry.load();
+                let locked = matches!(state, State::Locked { .. });
+                if locked {
+                    assert!(hazard::held_before(&again));
+                }
+                drop(first);
+                assert_eq!(look(), before, "a store came behind the second guard");
+                drop(again);
+                Some(locked)
+            }
+        });
+        let stored = world.store();
+        (stored, reader.join().unwrap())
+    });
+    assert!(outcomes.contains(&(false, Some(true))) && outcomes.contains(&(true, None)), "{outcomes:?}");
+}
+
 #[test]
 fn a_page_that_is_read_in_again_is_held_as_well() {
     let outcomes = prove(Some(3), || {
