@@ -135,7 +135,9 @@ impl Pool {
         reclaim: Reclaim,
         deadline: Deadline,
     ) -> (MutexGuard<'a, State>, u64) {
-        let mut reclaim = reclaim.sharing_the_lock();
+        // Without threads in the background everything happens in the order of the calls, as in the simulator: a flusher that was woken then
+        // writes when the invocation pauses, so it must not pause more often.
+        let mut reclaim = if self.background { reclaim.sharing_the_lock() } else { reclaim };
         let mut pinned = 0;
         // Without a flusher in the background this thread writes, which takes the lock: when nothing is isolated any more.
         let mut flush = false;
