@@ -2,7 +2,9 @@
 
 use crate::backing::{Backing, NewName};
 use crate::error::{Error, OpenError};
+use crate::hazard;
 use crate::pipeline::pipelines;
+
 use crate::translation::Table;
 use crate::writeback::{Device, Ledger};
 use lowtide_core::{FolioId, Owner, SpaceId};
@@ -14,11 +16,15 @@ use std::sync::atomic::{Ordering::Acquire, Ordering::Release};
 use std::sync::{
     Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
 };
+use std::time::Duration;
 
 /// Pages that a file may have: as many as the engine can number, in whole folios of the largest order.
 pub(crate) const PAGES_MAX: u64 = Owner::PAGES_MAX - (1 << lowtide_core::limits::MAX_ORDER);
 /// Files that may be open at a time.
 pub(crate) const SPACES_MAX: u32 = Owner::SPACES_MAX;
+
+/// Time between two looks whether stores have ended, or may begin.
+const SHAPE_PAUSE: Duration = Duration::from_micros(50);
 
 /// One open file under a pager.
 pub(crate) struct Space {
@@ -45,6 +51,8 @@ pub(crate) struct Space {
     reserved: u64,
     /// Shared by stores; alone has it who cuts pages out of the file. Taken before everything else.
     shape: RwLock<()>,
+    /// Threads that wait to have it alone.
+    reshapers: AtomicU32,
     /// One thread learns or changes the length at a time.
     growing: Mutex<()>,
     /// From this page on nothing comes in and nothing is written: the file is about to end before it. Changes
@@ -94,6 +102,7 @@ impl Space {
             size_is_new: AtomicBool::new(false),
             reserved,
             shape: RwLock::new(()),
+            reshapers: AtomicU32::new(0),
             growing: Mutex::new(()),
             cut_from: AtomicU64::new(u64::MAX),
             handles: AtomicU32::new(1),
@@ -202,22 +211,38 @@ impl Space {
         Error::Read { path: self.path(), page, source: Arc::new(source) }
     }
 
-    /// Lets this thread store to pages: none is cut out of the file meanwhile.
+    /// Lets this thread store to pages: none is cut out of the file meanwhile. A thread lets those go first that
+    /// want to cut, unless it has a guard: a store may be waiting for that guard, and the cut waits for the store.
+    ///
     /// `None` if that would take a wait that may be for this thread: it has reads of its own in flight.
     pub(crate) fn storing(&self) -> Option<RwLockReadGuard<'_, ()>> {
-        if pipelines() == 0 {
-            return Some(self.shape.read().unwrap_or_else(PoisonError::into_inner));
+        if pipelines() > 0 {
+            return match self.shape.try_read() {
+                Ok(storing) => Some(storing),
+                Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            };
         }
-        match self.shape.try_read() {
-            Ok(storing) => Some(storing),
-            Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
+        // Almost always there is none: a line that nobody writes.
+        while self.reshapers.load(SeqCst) > 0 && !hazard::this_thread_holds() {
+            std::thread::sleep(SHAPE_PAUSE);
         }
+        Some(self.shape.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits for stores to end, and keeps others from beginning.
+    /// Waits for stores to end, and keeps others from beginning. It does not wait in the lock itself, where it would
+    /// stand in the way of stores by threads that have guards.
     pub(crate) fn reshaping(&self) -> RwLockWriteGuard<'_, ()> {
-        self.shape.write().unwrap_or_else(PoisonError::into_inner)
+        self.reshapers.fetch_add(1, SeqCst);
+        let alone = loop {
+            match self.shape.try_write() {
+                Ok(alone) => break alone,
+                Err(TryLockError::Poisoned(e)) => break e.into_inner(),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(SHAPE_PAUSE),
+            }
+        };
+        self.reshapers.fetch_sub(1, SeqCst);
+        alone
     }
 
     /// To be held while the length is learned or changed.

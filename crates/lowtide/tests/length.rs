@@ -254,6 +254,29 @@ fn a_store_of_nothing_changes_nothing_and_a_read_of_nothing_succeeds() {
 }
 
 #[test]
+fn a_thread_with_a_guard_stores_while_a_cut_waits_for_the_store_that_waits_for_the_guard() {
+    let dir = Dir::new();
+    let path = dir.path().join("data");
+    let pager = Pager::builder().max("2M".parse().unwrap()).patience(Duration::from_secs(5)).build().unwrap();
+    let view = sevens(&pager, &path, 8 * PAGE, 0);
+    let guard = view.read(1).unwrap();
+    let view = &view;
+    std::thread::scope(|scope| {
+        let store = scope.spawn(move || view.write_at(PAGE, &[7; 10]));
+        // Each has time to begin to wait.
+        std::thread::sleep(Duration::from_millis(50));
+        let cut = scope.spawn(move || view.set_len(4 * PAGE));
+        std::thread::sleep(Duration::from_millis(50));
+        view.write_at(2 * PAGE, &[7; 10]).unwrap();
+        drop(guard);
+        store.join().unwrap().unwrap();
+        cut.join().unwrap().unwrap();
+    });
+    assert!(all(view) == then_zeroes(4 * PAGE, 4 * PAGE));
+    pager.validate().unwrap();
+}
+
+#[test]
 fn stores_and_cuts_of_several_threads_leave_only_what_was_stored_after_the_last_cut() {
     let dir = Dir::new();
     for order in [0, 2] {
