@@ -49,7 +49,7 @@ const STEPS: u32 = 2;
 const WINDOW_MIN: u64 = 4;
 /// Pages in order after which a stream that had stopped reading ahead tries again.
 const REST_PAGES: u64 = 1000;
-/// Windows are at most this part of the budget.
+/// Windows are at most this part of a budget.
 const BUDGET_PART: u64 = 16;
 /// No page has this number.
 const NONE: u64 = u64::MAX;
@@ -151,13 +151,13 @@ impl ReadAhead {
     /// Pages of a request are touched that are there or on their way. Returns what is to be read ahead now. Cost: a few loads, unless a mark is
     /// among the pages.
     #[inline]
-    pub(crate) fn touched(&self, request: &Range<u64>, space: &Space) -> Option<Range<u64>> {
+    pub(crate) fn touched(&self, request: &Range<u64>, pool: &Pool, space: &Space) -> Option<Range<u64>> {
         let marked = self.marks.iter().position(|mark| request.contains(&mark.load(Relaxed)))?;
-        self.at_mark(marked, request, space)
+        self.at_mark(marked, request, pool, space)
     }
 
     #[cold]
-    fn at_mark(&self, index: usize, request: &Range<u64>, space: &Space) -> Option<Range<u64>> {
+    fn at_mark(&self, index: usize, request: &Range<u64>, pool: &Pool, space: &Space) -> Option<Range<u64>> {
         let mut streams = crate::sync::lock(&self.streams);
         if !request.contains(&self.marks[index].load(Relaxed)) {
             // Another thread was faster.
@@ -166,11 +166,17 @@ impl ReadAhead {
         self.marks[index].store(NONE, Relaxed);
         let stream = streams.touch(index);
         stream.next = stream.next.max(request.end);
-        self.next(index, stream, request, space)
+        self.next(index, stream, request, pool, space)
     }
 
     /// The page `at` of a request is not there. Returns what is to be read ahead now, which begins behind the request.
-    pub(crate) fn missed(&self, request: &Range<u64>, at: u64, space: &Space) -> Option<Range<u64>> {
+    pub(crate) fn missed(
+        &self,
+        request: &Range<u64>,
+        at: u64,
+        pool: &Pool,
+        space: &Space,
+    ) -> Option<Range<u64>> {
         let mut streams = crate::sync::lock(&self.streams);
         let goes_on = |s: &Stream| (request.start..=at).contains(&s.next) || s.ahead.contains(&at);
         let Some(index) = streams.all.iter().position(goes_on) else {
@@ -199,7 +205,7 @@ impl ReadAhead {
             stream.size /= 4;
         }
         stream.ahead = request.end..request.end;
-        self.next(index, stream, request, space)
+        self.next(index, stream, request, pool, space)
     }
 
     /// The window behind those that were requested, and its mark.
@@ -208,6 +214,7 @@ impl ReadAhead {
         index: usize,
         stream: &mut Stream,
         request: &Range<u64>,
+        pool: &Pool,
         space: &Space,
     ) -> Option<Range<u64>> {
         let wasted = space.ahead_wasted.load(Relaxed);
@@ -219,9 +226,15 @@ impl ReadAhead {
             (stream.limit, stream.rest, stream.ahead) = (0, REST_PAGES, 0..0);
             return None;
         }
+        let limit = stream.limit.min(pool.window_limit(space));
+        if limit < WINDOW_MIN {
+            // The budget has become too small for windows.
+            (stream.size, stream.ahead) = (0, 0..0);
+            return None;
+        }
         stream.size = match stream.size {
-            0 => first_window(request.end - request.start, stream.limit),
-            size => next_window(size, stream.limit),
+            0 => first_window(request.end - request.start, limit),
+            size => next_window(size, limit),
         };
         let start = stream.ahead.end.max(request.end);
         let window = start..(start + stream.size).min(space.pages());
@@ -252,7 +265,15 @@ impl Pool {
     pub(crate) fn window_pages(&self, wanted: Option<u64>) -> u64 {
         // Without background threads the reader itself would wait for what it did not ask for.
         let default = if self.background { WINDOW_BYTES } else { 0 };
-        wanted.unwrap_or(default).min(self.budget_bytes() / BUDGET_PART) >> self.page_shift
+        wanted.unwrap_or(default) >> self.page_shift
+    }
+
+    /// The largest window that the budgets of a file's tenant and of those above allow now.
+    fn window_limit(&self, space: &Space) -> u64 {
+        let state = self.lock();
+        let group = state.group_of(Payer::Space(space.id));
+        let above = std::iter::successors(group, |&id| state.engine.parent(id));
+        above.map(|id| state.engine.max(id)).min().unwrap_or(0) / BUDGET_PART
     }
 
     /// Pages that may be read ahead for a file now: what is free in its tenant and above, and an eighth of its tenant's

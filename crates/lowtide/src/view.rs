@@ -532,8 +532,8 @@ impl View {
         let absent =
             |&page: &u64| matches!(space.table.get(page).map(Entry::load), Some(EntryState::Absent { .. }));
         let window = match request.clone().find(absent) {
-            Some(at) => self.ahead.missed(&request, at, space),
-            None => self.ahead.touched(&request, space),
+            Some(at) => self.ahead.missed(&request, at, &self.pool, space),
+            None => self.ahead.touched(&request, &self.pool, space),
         };
         if let Some(window) = window {
             self.open.pager.inner.threads.read_ahead(&self.space, window);

@@ -202,6 +202,23 @@ fn a_tenant_reads_ahead_within_its_own_budget() {
 }
 
 #[test]
+fn windows_follow_a_budget_that_is_lowered() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 4 << 20);
+    let device = Arc::new(Device::default());
+    let pager = quiet_pager(&device, "8M");
+    let view = open(&pager, &path, "128K");
+    (0..64).for_each(|page| read(&view, page));
+    let ahead = || pager.stat().io.ahead_pages;
+    let before = ahead();
+    assert!(before > 0);
+    assert!(pager.root().set_max(size("192K")).unwrap());
+    (0..48).for_each(|page| read(&view, 500 + page));
+    assert_eq!(ahead(), before, "a sixteenth of 48 pages is no window");
+    pager.validate().unwrap();
+}
+
+#[test]
 fn prefetch_stops_where_there_is_no_room() {
     let dir = Dir::new();
     let path = make_file(&dir, 16 << 20);
