@@ -35,8 +35,7 @@ pub(crate) struct StormFile {
     records: Vec<Record>,
     /// Who changes the length.
     length: Mutex<()>,
-    /// Threads that hold a guard and store to another page, and who makes the file shorter: stores
-    /// wait for that, and it waits for guards.
+    /// Threads that want other pages while they hold one, and who changes the length.
     pub(crate) cutting: RwLock<()>,
     /// Bytes when the last change of length had ended.
     len: AtomicU64,
@@ -334,6 +333,7 @@ impl StormFile {
     /// Makes the file longer or shorter. What it loses reads as zeroes when it is longer again.
     pub(crate) fn set_len(&self, view: &View, rng: &mut Rng) -> Came {
         let Ok(_length) = self.length.try_lock() else { return Came::NotNow };
+        let Ok(_alone) = self.cutting.try_write() else { return Came::NotNow };
         let (len, total) = (self.len() / self.size, self.records.len() as u64);
         if rng.one_in(2) {
             let new = (len + rng.below(40)).min(total);
@@ -345,16 +345,27 @@ impl StormFile {
                 Err(error) => self.refused(&error, "making a file longer"),
             };
         }
-        let Ok(_alone) = self.cutting.try_write() else { return Came::NotNow };
         let new = len - rng.below(1 + len.min(200) / 2);
         let Some(mut turns) = self.turns(new..len, true) else { return Came::NotNow };
         for (index, turn) in &mut turns {
             self.records[*index as usize].begin(turn, ANY);
         }
         self.shortest.fetch_min(new * self.size, SeqCst);
+        // Half of the time what goes was stored a moment ago, and is longer again a moment later.
+        let again = self.fair && new < len && rng.one_in(2);
+        if again {
+            let _ = view.write_at(new * self.size, &vec![0xEE; self.size as usize]);
+        }
         let cut = view.set_len(new * self.size);
         if cut.is_ok() {
             self.len.store(new * self.size, SeqCst);
+        }
+        if again && cut.is_ok() && view.set_len(len * self.size).is_ok() {
+            self.len.store(len * self.size, SeqCst);
+            let mut bytes = vec![1; ((len - new) * self.size) as usize];
+            let read = view.read_at(new * self.size, &mut bytes);
+            let zeroes = bytes.iter().all(|byte| *byte == 0);
+            assert!(zeroes || read.is_err(), "what was cut off is there when the file is longer again");
         }
         for (index, turn) in &mut turns {
             let before = turn.before();

@@ -57,6 +57,8 @@ pub(crate) struct Storm<'a> {
     /// Threads that keep guards over other calls, and how many may.
     keepers: AtomicU64,
     most_keepers: u64,
+    /// Turns of those who want the same pages.
+    chased: AtomicU64,
     /// Operations that are left out.
     without: Vec<&'static str>,
 }
@@ -91,6 +93,7 @@ impl<'a> Storm<'a> {
         let without =
             operations::names().filter(|name| left_out.split(',').any(|out| out == *name)).collect();
         let storm = Self {
+            chased: AtomicU64::new(0),
             without,
             plan,
             dir,
@@ -203,7 +206,10 @@ fn run(plan: &Plan, coverage: &Coverage, deadline: Option<Instant>) {
         drop(file.views.write().expect("nobody has it").take());
     }
     storm.pager.validate().unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(storm.pager.stat().memory.current, 0, "pages are left when all files are closed");
+    // A file of a scene that could not be written when it was closed stays until the pager goes.
+    if plan.weather.is_fair() {
+        assert_eq!(storm.pager.stat().memory.current, 0, "pages are left when all files are closed");
+    }
     let closed = storm.pager.close();
     assert!(closed.is_ok(), "{closed:?}");
 }

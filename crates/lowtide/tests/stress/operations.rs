@@ -1,7 +1,7 @@
 //! What a thread does, one operation at a time.
 
 use super::file::{Came, StormFile, Views};
-use super::plan::Rng;
+use super::plan::{Rng, mix};
 use super::scenes;
 use super::watch::Post;
 use super::{Storm, size};
@@ -15,6 +15,7 @@ const WEIGHTS: &[(&str, u64, Operation)] = &[
     ("read through a guard", 200, read),
     ("read of any bytes", 120, read_at),
     ("read of many pages", 50, get_many),
+    ("the same pages as other threads", 40, chase),
     ("stores in a callback", 20, get_many_and_store),
     ("guards kept over other calls", 60, keep_guards),
     ("store to a part of a page", 120, store_part),
@@ -194,6 +195,33 @@ fn get_many(hand: &mut Hand<'_>) -> Came {
     })
 }
 
+/// Reads pages that other threads want at the same time, in folios of which one page is in memory alone.
+fn chase(hand: &mut Hand<'_>) -> Came {
+    let storm = hand.storm;
+    let file = &storm.files[0];
+    let Ok(views) = file.views.try_read() else { return Came::NotNow };
+    let Some(views) = &*views else { return Came::NotNow };
+    let mut came = Came::NotNow;
+    for _ in 0..12 {
+        let turn = storm.chased.fetch_add(1, SeqCst);
+        let folio = 1_u64 << file.order;
+        let drawn = mix(turn / storm.plan.threads.min(3));
+        let first = drawn % (file.pages() / folio).max(1) * folio;
+        if turn.is_multiple_of(4) {
+            let last = (first + folio - 1) * per_page(file);
+            let _ = file.store(&views.writers[0], last..last + per_page(file), [0, 0], false);
+        }
+        let page = first + (drawn >> 32) % folio;
+        if page < file.pages() {
+            came = match hold(file, &views.reader, page) {
+                Ok(_) => Came::Done,
+                Err(came) => came,
+            };
+        }
+    }
+    came
+}
+
 fn get_many_and_store(hand: &mut Hand<'_>) -> Came {
     hand.with(|rng, file, page, views, _| {
         let list = list(rng, file, page);
@@ -227,6 +255,13 @@ fn keep_guards(hand: &mut Hand<'_>) -> Came {
     }
     let came = hand.with(|rng, file, page, views, post| {
         let view = any(rng, views);
+        // Who makes a file shorter owns many pages while it waits for guards, and stores wait for it. A
+        // thread that wants other pages, or stores, while it holds one would wait in a circle.
+        let still = rng.one_in(3);
+        let not_cut = if still { None } else { file.cutting.try_read().ok() };
+        if not_cut.is_none() && !still {
+            return Came::NotNow;
+        }
         let mut held = match hold(file, view, page) {
             Ok((guard, seen)) => vec![(page, guard, seen)],
             Err(came) => return came,
@@ -235,7 +270,7 @@ fn keep_guards(hand: &mut Hand<'_>) -> Came {
             let last = held.last().map_or(page, |(page, ..)| *page);
             // In another folio: who drops a folio owns all of its pages, and waits for this guard.
             let behind = ((last >> file.order) + 1 + rng.below(4)) << file.order;
-            let what = rng.below(9);
+            let what = if still { rng.pick(&[0, 1, 2, 7, 8]) } else { rng.below(9) };
             post.also(&format!(", holds up to {last} and does {what}"));
             match what {
                 0..3 => {
@@ -254,12 +289,10 @@ fn keep_guards(hand: &mut Hand<'_>) -> Came {
                     }
                 }
                 4 => {
-                    let Ok(_not_cut) = file.cutting.try_read() else { continue };
                     let record = behind * (file.page / file.size);
                     let _ = file.store(&views.writers[0], record..record + 1, [0, 0], false);
                 }
                 5 => {
-                    let Ok(_not_cut) = file.cutting.try_read() else { continue };
                     let record = last * (file.page / file.size);
                     if file.store(&views.writers[1], record..record + 1, [0, 0], false) == Came::Done {
                         panic!("a store to a page that this thread holds was done");
