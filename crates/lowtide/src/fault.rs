@@ -34,6 +34,8 @@ pub(crate) enum Access {
     Mapped,
     /// By copying: as through a descriptor. Counts.
     Descriptor,
+    /// By storing to a part of it through a descriptor: it is read first, for no reader.
+    Patched,
     /// By storing to all of it through a descriptor: nothing is read.
     Replaced,
     /// Not yet: it is read ahead.
@@ -44,7 +46,7 @@ impl Access {
     pub(crate) const fn task(self) -> Task {
         match self {
             Self::Mapped => Task::FAULT,
-            Self::Descriptor | Self::Replaced | Self::Ahead => Task::DESCRIPTOR,
+            Self::Descriptor | Self::Patched | Self::Replaced | Self::Ahead => Task::DESCRIPTOR,
         }
     }
 }
@@ -308,12 +310,15 @@ impl Pool {
         self.check()?;
         // The access that brings a page in is told to the engine by the fault; the young bit is for later ones.
         let mut told = false;
+        let mut waited = false;
         loop {
             match self.claim(space, page, entry) {
                 // The slot was set before this look at the translation, so what it says holds.
                 Miss::Resident(seen, frame) => {
-                    if !told {
-                        self.note_access(space, page, seen, access);
+                    if told {
+                        self.count_read(access, true);
+                    } else {
+                        self.note_access(space, page, seen, access, waited);
                     }
                     return Ok((frame, held));
                 }
@@ -335,6 +340,7 @@ impl Pool {
                     {
                         // A store, or a discard, waits for this thread's first guard, and will for this one: to wait for it
                         // in turn would be for ever. Until then the frame is the page's and its bytes stay as they are.
+                        self.count_read(access, false);
                         return Ok((frame, held));
                     }
                     if pipelines() > 0 {
@@ -342,6 +348,7 @@ impl Pool {
                         return Err(Error::Nested { path: space.path(), page });
                     }
                     if seen == EntryState::Busy {
+                        waited = true;
                         self.wait(entry, seen)?;
                     } else {
                         // A store waits until no slot is on the page: this one must not be among them.

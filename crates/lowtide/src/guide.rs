@@ -9,7 +9,27 @@
 //! have: pages that lowtide holds are read with direct I/O where the file system has it, and are not in the page cache, too.
 //!
 //! * *Enough*: measure. Record a run (`lowtide bench … --record FILE`) and ask for a miss-ratio curve (`lowtide sim --trace FILE --mrc --advise 0.01`),
-//!   or look at a running program: [`Tenant::advice`] says with how much a tenant would have stopped waiting.
+//!   or look at a running program: [`Tenant::advice`] says with how much a tenant would have stopped waiting, and [`Stat::hit_ratio`]
+//!   which share of the reads found their page in memory. Pages that were read ahead are no hits: a scan has a ratio of zero, however fast it
+//!   is. To watch it, keep the last snapshot:
+//!
+//! ```
+//! # let file = tempfile::NamedTempFile::new()?;
+//! # std::fs::write(file.path(), vec![0; 1 << 20])?;
+//! # let pager = lowtide::Pager::builder().max("4M".parse()?).build()?;
+//! # let view = pager.open(file.path())?;
+//! let mut last = pager.stat();
+//! for _every_few_seconds in 0..2 {
+//! #   for i in 0..100_000 { view.read(i % 256)?; }
+//!     let now = pager.stat();
+//!     if let Some(ratio) = now.hit_ratio_since(&last) {
+//!         println!("{:.2} % hits, {} misses", 100.0 * ratio, now.misses - last.misses);
+//!     }
+//!     last = now;
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! * *At least*: 32 pages, and more than all threads hold in guards at once, plus what they store to. What is dirty, held by a guard, or
 //!   [reserved](Tenant::reserve) cannot be evicted. An operation that finds no room waits for [`Builder::patience`] and fails
 //!   with [`Error::OutOfBudget`], whose report says who has the memory.

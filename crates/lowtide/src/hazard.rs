@@ -60,6 +60,7 @@
 //! cache line for each thread. [`look`]: the cache lines. Where many threads store, [`scan_shared`] makes one scan serve all
 //! who asked before it began.
 
+use crate::sampling::{Countdown, countdown};
 pub(crate) use crate::sync::is_refused;
 use crate::sync::{
     AtomicUsize, Cell, Global, GlobalMutex, Ordering, heavy, is_asymmetric, is_torn_down, light,
@@ -102,8 +103,14 @@ struct Registry {
 static REGISTRY: Global<Registry> =
     Global::new(|| GlobalMutex::new(Registry { all: Vec::new(), idle: Vec::new(), orphans: Vec::new() }));
 
-// A record of this thread whose first slot may be vacant, if the thread has one and holds need no fence.
-thread_cell!(LOCAL: Cell<Option<&'static Record>> = Cell::new(None));
+/// What a thread's hits need. In one thread-local: finding another one costs more than what is done there.
+struct Local {
+    /// A record of this thread whose first slot may be vacant, if the thread has one and holds need no fence.
+    record: Cell<Option<&'static Record>>,
+    hits: Countdown,
+}
+
+thread_cell!(LOCAL: Local = Local { record: Cell::new(None), hits: countdown!(Cell) });
 
 // The records of this thread, and the destructor that gives them back; apart from `LOCAL`, because thread-locals
 // with destructors are slower to reach.
@@ -129,7 +136,7 @@ pub(crate) struct Held {
 #[inline]
 pub(crate) fn hold(address: usize) -> Held {
     debug_assert_ne!(address, 0, "0 marks a vacant slot");
-    if let Some(record) = LOCAL.with(Cell::get) {
+    if let Some(record) = LOCAL.with(|local| local.record.get()) {
         let slot = &record.slots[0];
         if slot.load(Ordering::Relaxed) == 0 {
             slot.store(address, Ordering::Release);
@@ -138,6 +145,21 @@ pub(crate) fn hold(address: usize) -> Held {
         }
     }
     hold_in_another_slot(address)
+}
+
+/// Counts a fast hit of this thread. False if it has to go the long way, to [`is_sample`], to be counted.
+#[inline(always)]
+#[allow(dead_code, reason = "the proofs include this file")]
+pub(crate) fn counts_down() -> bool {
+    LOCAL.with(|local| local.hits.fast_hit())
+}
+
+/// Counts a hit of this thread that is not a fast one, and says whether it is one of those that [stand for
+/// all](crate::sampling).
+#[inline]
+#[allow(dead_code, reason = "the proofs include this file")]
+pub(crate) fn is_sample() -> bool {
+    LOCAL.with(|local| local.hits.hit())
 }
 
 /// The first hold of a thread, and those that find the first slot of the record in use taken.
@@ -165,7 +187,7 @@ fn hold_in_another_slot(address: usize) -> Held {
 /// Makes a record the one that [`hold`] tries, if that way round the fence is open.
 fn use_first(record: &'static Record) {
     if is_asymmetric() {
-        LOCAL.with(|local| local.set(Some(record)));
+        LOCAL.with(|local| local.record.set(Some(record)));
     }
 }
 
@@ -357,7 +379,7 @@ impl Drop for AtExit {
             return;
         }
         // Holds that come later find no record and no `AT_EXIT`, and make do with orphans.
-        let _ = LOCAL.try_with(|local| local.set(None));
+        let _ = LOCAL.try_with(|local| local.record.set(None));
         // Opening the ring behind one record makes it a list that ends with that record.
         let mut next = self.0.take().and_then(|record| record.next.take());
         while let Some(record) = next {

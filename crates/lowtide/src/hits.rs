@@ -3,14 +3,15 @@
 //! A hit overlaps with the hits around it as far as they fit into the processor's window, so what counts is the number of instructions
 //! rather than any single one. Everything that a hit needs is therefore copied into the view, one load away: where the
 //! translations are, how many there are, where the frames are, how large a page is. One comparison tells a hit from everything else: resident
-//! *and* young; whatever it is otherwise (even a first access since the last aging) goes the long way.
+//! *and* young; whatever it is otherwise (even a first access since the last aging) goes the long way. So does one hit of a thousand, to be counted
+//! (`sampling.rs`).
 //!
 //! # Safety
 //!
 //! The addresses are of the file's translation table and of the pool's arena. Neither moves; both are dropped only after the last view, which
 //! keeps their owners alive.
 
-use crate::hazard::Held;
+use crate::hazard::{self, Held};
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::translation::Entry;
@@ -60,7 +61,8 @@ impl Hits {
         self.page_bytes
     }
 
-    /// The bytes of a page that is resident and young, held; `None` for all others, and nothing is held.
+    /// The bytes of a page that is resident and young, held; `None` for all others, and for a hit that is to be counted for all: nothing
+    /// is held then.
     #[inline(always)]
     pub(crate) fn find(&self, page: u64) -> Option<(*const u8, Held)> {
         if page >= self.pages.load(Acquire) {
@@ -70,6 +72,9 @@ impl Hits {
         let entry = unsafe { self.entries.add(page as usize) };
         // SAFETY: an entry is an atomic in memory that stays mapped while the view lives.
         let (frame, held) = unsafe { &*entry }.pin_young()?;
+        if !hazard::counts_down() {
+            return None;
+        }
         // A product, not a shift: on x86 a shift by a variable is three operations.
         Some((self.frames.wrapping_add(frame as usize * self.page_bytes), held))
     }

@@ -127,6 +127,7 @@ mod readers;
 mod reclaim;
 mod resident;
 mod rounds;
+mod sampling;
 mod space;
 mod stable;
 mod stat;

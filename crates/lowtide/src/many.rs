@@ -89,7 +89,7 @@ impl Pool {
             let Some((index, page)) = next else { break };
             let entry = self.entry(space, page)?;
             if let Ok(pinned) = entry.pin() {
-                self.note_access(space, page, pinned.seen(), access);
+                self.note_access(space, page, pinned.seen(), access, false);
                 caller.show(index, page, Some(pinned.frame));
                 continue;
             }

@@ -117,6 +117,8 @@ impl Pager {
             huge_bytes,
             frame_metadata_bytes: tables as u64,
             translation_bytes: translation,
+            hits: pool.io.hits(),
+            misses: pool.io.misses(),
         }
     }
 

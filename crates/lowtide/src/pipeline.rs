@@ -335,7 +335,10 @@ impl<'p> Pipeline<'p> {
                         let own = (page != piece.wanted.page).then(|| hazard::hold(entry.address()));
                         // A store may have come first; then the page is put off like any other in hand.
                         let frame = match entry.load() {
-                            EntryState::Resident { frame, .. } => Some(frame),
+                            EntryState::Resident { frame, .. } => {
+                                pool.count_read(self.access, true);
+                                Some(frame)
+                            }
                             _ => None,
                         };
                         each(index, page, frame);

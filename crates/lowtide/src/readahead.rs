@@ -287,16 +287,36 @@ impl Pool {
         free + stat.file.saturating_sub(stat.file_dirty + stat.file_writeback) / 8
     }
 
-    /// Notes an access to a page that is resident and held, in the state that was seen.
+    /// Notes an access to a page that is resident and held, in the state that was seen; `waited` for a read of another
+    /// thread.
     #[inline]
-    pub(crate) fn note_access(&self, space: &Space, page: u64, seen: EntryState, access: Access) {
+    pub(crate) fn note_access(
+        &self,
+        space: &Space,
+        page: u64,
+        seen: EntryState,
+        access: Access,
+        waited: bool,
+    ) {
         let EntryState::Resident { frame, young, .. } = seen else { return };
         let first = self.unused.take(frame);
         if first {
             self.io.ahead_used.fetch_add(1, Relaxed);
+        } else {
+            self.count_read(access, waited);
         }
         if access == Access::Mapped && !young && (!first || self.young_faults) {
             space.table.set_young(page, seen);
+        }
+    }
+
+    /// Counts a read of a page that is no first use of one read ahead.
+    #[inline]
+    pub(crate) fn count_read(&self, access: Access, missed: bool) {
+        match access {
+            Access::Mapped | Access::Descriptor if missed => self.io.note_miss(),
+            Access::Mapped | Access::Descriptor => self.io.note_hit(),
+            Access::Patched | Access::Replaced | Access::Ahead => {}
         }
     }
 

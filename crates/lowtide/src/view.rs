@@ -607,7 +607,7 @@ impl Pool {
     ) -> Result<(u32, Held), Error> {
         let held = hazard::hold(entry.address());
         if let seen @ EntryState::Resident { frame, .. } = entry.load() {
-            self.note_access(space, page, seen, access);
+            self.note_access(space, page, seen, access, false);
             return Ok((frame, held));
         }
         self.fault(space, page, entry, held, access)

@@ -20,6 +20,8 @@
 mod hazard;
 #[path = "../src/rounds.rs"]
 mod rounds;
+#[path = "../src/sampling.rs"]
+mod sampling;
 #[path = "../src/sync.rs"]
 mod sync;
 #[path = "../src/translation/mod.rs"]

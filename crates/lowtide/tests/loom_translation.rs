@@ -18,6 +18,8 @@
 
 #[path = "../src/hazard.rs"]
 mod hazard;
+#[path = "../src/sampling.rs"]
+mod sampling;
 #[path = "../src/sync.rs"]
 mod sync;
 #[path = "../src/translation/mod.rs"]

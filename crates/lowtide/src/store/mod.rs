@@ -126,7 +126,7 @@ impl Batch<'_, '_> {
                 EntryState::Absent { shadow } => {
                     if !self.fill_alone(index, entry, shadow)? {
                         // Only a part of it is replaced: it must be read. Reclaim may be faster than the next look, but not for ever.
-                        drop(pool.hold_entry(space, page, entry, Access::Descriptor)?);
+                        drop(pool.hold_entry(space, page, entry, Access::Patched)?);
                     }
                 }
                 EntryState::Resident { .. } => self.overwrite_alone(index, entry)?,

@@ -1,0 +1,138 @@
+//! How hits are counted without a cost: one of 1024 hits of a thread is a sample, and stands for all of them.
+//!
+//! A hit must not write to a line that other threads write, and looking for a counter of its own would be a good part of
+//! what a hit costs. So each thread counts down, in a cell beside what the hit path reads anyway: an instruction, and a
+//! branch that is predicted. Only a sample goes to the pager's counter, and it goes there by the long way that misses go,
+//! so that the fast path has no call for it.
+//!
+//! The hits of a thread, of whatever pagers, are cut into blocks of [`SAMPLE`]; in each block one hit, drawn with equal
+//! probability, is the sample. So
+//!
+//! * each hit is a sample with the same probability, whatever came before it: the estimate is exact in expectation, also
+//!   for threads that end early, and for programs that ask several pagers in turn;
+//! * a thread's hits in all pagers together are estimated with an error below one sample at any time, and those of a phase
+//!   in which it asks one pager only, below two.
+//!
+//! ```text
+//!   block        |·······s··········|··s···············|·············s····|
+//!   countdown    └──────┘└─────────────┘└─────────────────────────────┘       left: hits up to the next sample
+//!                         └─────────┘   └──────────────┘                     rest: of them in the block of the last
+//! ```
+
+use crate::sync::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Hits that a sample stands for.
+pub(crate) const SAMPLE: u32 = 1024;
+
+/// Hits of one thread up to its next sample.
+pub(crate) struct Countdown {
+    /// The sample is the hit that makes this 0. It is less after a fast hit that has come to nothing.
+    left: Cell<i32>,
+    /// Hits behind the last sample in its block.
+    rest: Cell<i32>,
+}
+
+/// The [`Countdown`] of a thread without hits, as a constant where cells can be one.
+macro_rules! countdown {
+    ($cell:ident) => {
+        // The first hit draws its block's sample: it lies in no block that has begun.
+        $crate::sampling::Countdown::of($cell::new(1), $cell::new($crate::sampling::NOT_BEGUN))
+    };
+}
+pub(crate) use countdown;
+
+/// The hits that are left of a block that ends just before the first hit.
+pub(crate) const NOT_BEGUN: i32 = -1;
+
+impl Countdown {
+    pub(crate) const fn of(left: Cell<i32>, rest: Cell<i32>) -> Self {
+        Self { left, rest }
+    }
+
+    /// Counts a hit of the fast path. False if it may be a sample: it has to go the long way, to [`hit`](Countdown::hit).
+    #[inline(always)]
+    pub(crate) fn fast_hit(&self) -> bool {
+        let left = self.left.get().wrapping_sub(1);
+        self.left.set(left);
+        left > 0
+    }
+
+    /// Counts a hit, unless `fast_hit` just has, and says whether it is the sample of its block.
+    #[inline]
+    pub(crate) fn hit(&self) -> bool {
+        if self.left.get() > 0 {
+            self.left.set(self.left.get() - 1);
+        }
+        self.left.get() <= 0 && self.draw()
+    }
+
+    /// Draws the sample of the next block. Of the first block it is drawn at the first hit, which may be the sample itself.
+    #[cold]
+    fn draw(&self) -> bool {
+        let mut is_sample = self.rest.get() != NOT_BEGUN;
+        loop {
+            let position = (random() % SAMPLE) as i32;
+            let left = self.rest.get() + position + 1;
+            self.rest.set(SAMPLE as i32 - 1 - position);
+            if left > 0 {
+                self.left.set(left);
+                return is_sample;
+            }
+            is_sample = true;
+        }
+    }
+}
+
+/// An evenly distributed number, from a sequence that all threads share: SplitMix64.
+fn random() -> u32 {
+    static STATE: AtomicU64 = AtomicU64::new(0);
+    let mut z = STATE.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z ^ (z >> 31)) as u32
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A hit, by the fast way as far as that goes, or by the other one only.
+    fn is_sample(countdown: &Countdown, fast: bool) -> bool {
+        !(fast && countdown.fast_hit()) && countdown.hit()
+    }
+
+    fn samples(countdown: &Countdown, hits: u32) -> u32 {
+        (0..hits).map(|i| u32::from(is_sample(countdown, i % 3 > 0))).sum()
+    }
+
+    #[test]
+    fn every_block_has_one_sample() {
+        let countdown = countdown!(Cell);
+        assert!((0..1000).all(|_| samples(&countdown, SAMPLE) == 1));
+    }
+
+    /// Of 102400 threads with ten hits each, as many have a sample as 1000 full blocks: ten deviations are allowed.
+    #[test]
+    fn threads_that_end_before_a_block_does_are_counted_in_expectation() {
+        let all: u32 = (0..102_400).map(|_| samples(&countdown!(Cell), 10)).sum();
+        assert!((684..=1316).contains(&all), "{all}");
+        let alone: u32 = (0..1_024_000).map(|_| samples(&countdown!(Cell), 1)).sum();
+        assert!((684..=1316).contains(&alone), "{alone}");
+    }
+
+    /// Whatever the period in which hits repeat, each place in it has its share; ten deviations are allowed.
+    #[test]
+    fn a_pattern_that_repeats_does_not_hide_from_the_samples() {
+        for period in [2, 3, 512, 1024] {
+            let (countdown, blocks) = (countdown!(Cell), 4000);
+            let of_first: u32 = (0..blocks * SAMPLE)
+                .map(|i| u32::from(is_sample(&countdown, i % 3 > 0) && i % period < period / 2))
+                .sum();
+            let share = f64::from(period / 2) / f64::from(period);
+            let expected = f64::from(blocks) * share;
+            let deviation = (expected * (1.0 - share)).sqrt();
+            assert!((f64::from(of_first) - expected).abs() < 10.0 * deviation, "{period}: {of_first}");
+        }
+    }
+}
