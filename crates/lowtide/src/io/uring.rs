@@ -39,14 +39,15 @@
 //! depth is a good number. Opening a ring costs 31 µs, cloning the registration 2 µs, closing 56 µs;
 //! registering 256 MiB of huge pages that are already present costs 0.3 ms.
 //!
-//! A single miss makes one system call: the same `io_uring_enter` submits the read and waits for it. In
-//! a profile of single misses on that machine 90 % of the samples lie in the kernel, a third of all in the
-//! notification of the virtual disk, and about 4 % in this library. So a miss costs as much processor
-//! time as a direct `pread` of the same page.
+//! A single miss makes one system call: the same `io_uring_enter` submits the read and waits for it.
+//! In a profile of single misses on such a machine 90 % of the samples lie in the kernel, a third of
+//! all in the notification of the virtual disk, and about 4 % in this library. So a miss costs about
+//! as much processor time as a direct `pread` of the same page.
 //!
-//! An arena that is not populated from the start is not registered, and each transfer pins its pages: about
-//! 1 % of the samples of single misses, 4 % with 32 in flight. Populating and registering the arena made no
-//! difference that stood out of the noise, so frames are not registered as they become resident.
+//! An arena that is not populated from the start is not registered, and each transfer pins its pages:
+//! about 1 % of the samples of single misses, 4 % with 32 in flight. Four runs with 32 in flight,
+//! with and without registration, did not tell them apart, so frames are not registered as they
+//! become resident.
 //!
 //! The ring's own descriptor is not registered (`IORING_REGISTER_RING_FDS`): the task would hold the ring
 //! open until it exits, and with it the pinned arena, after the backend is gone.
