@@ -57,6 +57,8 @@ pub(crate) struct Storm<'a> {
     /// Threads that keep guards over other calls, and how many may.
     keepers: AtomicU64,
     most_keepers: u64,
+    /// Files of scenes so far.
+    scenes: AtomicU64,
     /// Turns of those who want the same pages.
     chased: AtomicU64,
     /// Operations that are left out.
@@ -93,6 +95,7 @@ impl<'a> Storm<'a> {
         let without =
             operations::names().filter(|name| left_out.split(',').any(|out| out == *name)).collect();
         let storm = Self {
+            scenes: AtomicU64::new(0),
             chased: AtomicU64::new(0),
             without,
             plan,

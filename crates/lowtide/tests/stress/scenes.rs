@@ -13,8 +13,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 impl Hand<'_> {
+    /// A name that no file ever had: one that could not be written is kept by the pager.
     fn scene(&self, name: &str) -> PathBuf {
-        self.storm.dir.join(format!("{name}{}", self.thread))
+        let number = self.storm.scenes.fetch_add(1, SeqCst);
+        self.storm.dir.join(format!("{name}{}-{number}", self.thread))
     }
 
     fn page(&self) -> usize {
