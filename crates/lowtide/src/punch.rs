@@ -15,8 +15,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Pages that are owned at a time.
-const AT_ONCE: u64 = 4096;
+/// Pages that are owned at a time: all of them or none, so many of them would seldom be free beside
+/// threads that read.
+const AT_ONCE: u64 = 64;
 /// Zeroes that are stored at a time.
 const ZEROES: usize = 1 << 20;
 
