@@ -177,6 +177,9 @@ impl Pool {
 
     /// Takes frames for a claim. A large folio for which there is no contiguous room becomes a single page.
     ///
+    /// `None` if the page is about to be cut off: the claim is given up, and whether the page stays there is known when
+    /// the cut is over ([`Space::await_cut`]).
+    ///
     /// # Errors
     /// [`Error::OutOfBudget`]; the claim is given up then.
     pub(crate) fn frames_for(
@@ -185,10 +188,14 @@ impl Pool {
         page: u64,
         claim: &mut Claim,
         access: Access,
-    ) -> Result<(u32, Option<Stall>), Error> {
+    ) -> Result<Option<(u32, Option<Stall>)>, Error> {
         loop {
             match self.allocate(space, &claim.new_folio(space, access)) {
-                Allocated::Frame(frame, stall) => return Ok((frame, stall)),
+                Allocated::Frame(frame, stall) => return Ok(Some((frame, stall))),
+                Allocated::Cut => {
+                    self.abandon(space, claim, &Ok(()));
+                    return Ok(None);
+                }
                 // A single page waits for as long as there is hope.
                 Allocated::TooLarge | Allocated::NotNow => self.shrink_claim(space, page, claim),
                 Allocated::Failed(e) => {
@@ -323,7 +330,19 @@ impl Pool {
                     return Ok((frame, held));
                 }
                 Miss::Claimed(mut claim) => {
-                    let (frame, stall) = self.frames_for(space, page, &mut claim, access)?;
+                    let Some((frame, stall)) = self.frames_for(space, page, &mut claim, access)? else {
+                        if pipelines() > 0 {
+                            return Err(Error::Nested { path: space.path(), page });
+                        }
+                        // Without the slot: the cut waits for readers.
+                        drop(held);
+                        space.await_cut();
+                        if page >= space.pages() {
+                            return Err(space.not_there(page));
+                        }
+                        held = hazard::hold(entry.address());
+                        continue;
+                    };
                     let outcome = self.read_now(space, self.read_request(space, &claim, frame), frame);
                     if let Ok(got) = outcome {
                         self.io.note_read(got);

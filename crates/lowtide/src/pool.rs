@@ -119,6 +119,8 @@ pub(crate) enum Allocated {
     TooLarge,
     /// The space is being closed.
     NotNow,
+    /// The page is about to be cut off.
+    Cut,
     /// [`Error::OutOfBudget`].
     Failed(Error),
 }
@@ -294,7 +296,7 @@ impl Pool {
             {
                 Allocated::Failed(Error::NoMemory { source: Arc::new(refused) })
             }
-            None if space.is_cut(new.owner.page) => Allocated::Failed(space.not_there(new.owner.page)),
+            None if space.is_cut(new.owner.page) => Allocated::Cut,
             None => Allocated::TooLarge,
         }
     }

@@ -245,6 +245,11 @@ impl Space {
         alone
     }
 
+    /// Waits until no part of the file is about to be cut off. The caller owns no translation.
+    pub(crate) fn await_cut(&self) {
+        drop(self.shape.read().unwrap_or_else(PoisonError::into_inner));
+    }
+
     /// To be held while the length is learned or changed.
     pub(crate) fn growing(&self) -> MutexGuard<'_, ()> {
         crate::sync::lock(&self.growing)

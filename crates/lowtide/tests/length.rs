@@ -102,6 +102,35 @@ fn a_guard_on_a_page_that_goes_keeps_the_file_as_it_is() {
     pager.validate().unwrap();
 }
 
+#[test]
+fn a_reader_sees_the_file_as_it_was_while_a_cut_waits_for_a_guard_and_gives_up() {
+    let dir = Dir::new();
+    let (pager, path) = (pager(), dir.path().join("data"));
+    let pages = 2048;
+    let view = &sevens(&pager, &path, pages * PAGE, 0);
+    let guard = view.read(5).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut read = 0_u64;
+            // Most of them are absent: the file is four times the budget.
+            while !over.load(SeqCst) {
+                let page = 6 + read * 61 % (pages - 6);
+                assert!(view.read(page).unwrap().iter().all(|byte| *byte == 7), "page {page}");
+                read += 1;
+            }
+            read
+        });
+        let error = scope.spawn(|| view.set_len(5 * PAGE)).join().unwrap().unwrap_err();
+        over.store(true, SeqCst);
+        assert!(matches!(error, Error::HeldElsewhere { page: 5, .. }), "{error}");
+        assert!(reader.join().unwrap() > 0);
+    });
+    assert_eq!(view.len(), pages * PAGE);
+    drop(guard);
+    pager.validate().unwrap();
+}
+
 /// A device that can refuse to change lengths, and counts syncs.
 #[derive(Default)]
 struct Device {

@@ -80,7 +80,9 @@ impl Batch<'_, '_> {
         }
         let page = claim.page;
         // Nobody waits for the contents: a stall has no time to begin.
-        let (frame, _) = pool.frames_for(space, page, &mut claim, Access::Replaced)?;
+        let Some((frame, _)) = pool.frames_for(space, page, &mut claim, Access::Replaced)? else {
+            return Ok(true);
+        };
         space.ends_hole(claim.last());
         self.must_answer |= pool.dirtied(&mut pool.lock(), space, 1);
         self.land(index, frame);

@@ -53,7 +53,7 @@ fn a_folio_is_written_when_all_of_its_bytes_have_arrived_and_not_before() {
     let world = World::new(1 << 20);
     let (pool, space) = (&*world.pool, &*world.space);
     let mut claim = pool.claim_folio(space, 0).unwrap();
-    let (frame, _) = pool.frames_for(space, 0, &mut claim, Access::Replaced).unwrap();
+    let (frame, _) = pool.frames_for(space, 0, &mut claim, Access::Replaced).unwrap().unwrap();
     let land = |page: u64| {
         assert!(!space.table.entry(page).finish_store(frame + page as u32));
         space.table.hint(page).note_dirty();
