@@ -15,7 +15,7 @@
 //!
 //! ```text
 //!   block        |·······s··········|··s···············|·············s····|
-//!   countdown    └──────┘└─────────────┘└─────────────────────────────┘       left: hits up to the next sample
+//!   countdown    └──────┘└─────────────┘└─────────────────────────────┘       left: hits before the next sample
 //!                         └─────────┘   └──────────────┘                     rest: of them in the block of the last
 //! ```
 
@@ -27,7 +27,7 @@ pub(crate) const SAMPLE: u32 = 1024;
 
 /// Hits of one thread up to its next sample.
 pub(crate) struct Countdown {
-    /// The sample is the hit that makes this 0. It is less after a fast hit that has come to nothing.
+    /// The sample is the hit that makes this negative: the sign alone decides, for which a decrement and a branch are enough.
     left: Cell<i32>,
     /// Hits behind the last sample in its block.
     rest: Cell<i32>,
@@ -37,7 +37,7 @@ pub(crate) struct Countdown {
 macro_rules! countdown {
     ($cell:ident) => {
         // The first hit draws its block's sample: it lies in no block that has begun.
-        $crate::sampling::Countdown::of($cell::new(1), $cell::new($crate::sampling::NOT_BEGUN))
+        $crate::sampling::Countdown::of($cell::new(0), $cell::new($crate::sampling::NOT_BEGUN))
     };
 }
 pub(crate) use countdown;
@@ -55,16 +55,16 @@ impl Countdown {
     pub(crate) fn fast_hit(&self) -> bool {
         let left = self.left.get().wrapping_sub(1);
         self.left.set(left);
-        left > 0
+        left >= 0
     }
 
     /// Counts a hit, unless `fast_hit` just has, and says whether it is the sample of its block.
     #[inline]
     pub(crate) fn hit(&self) -> bool {
-        if self.left.get() > 0 {
+        if self.left.get() >= 0 {
             self.left.set(self.left.get() - 1);
         }
-        self.left.get() <= 0 && self.draw()
+        self.left.get() < 0 && self.draw()
     }
 
     /// Draws the sample of the next block. Of the first block it is drawn at the first hit, which may be the sample itself.
@@ -73,9 +73,9 @@ impl Countdown {
         let mut is_sample = self.rest.get() != NOT_BEGUN;
         loop {
             let position = (random() % SAMPLE) as i32;
-            let left = self.rest.get() + position + 1;
+            let left = self.rest.get() + position;
             self.rest.set(SAMPLE as i32 - 1 - position);
-            if left > 0 {
+            if left >= 0 {
                 self.left.set(left);
                 return is_sample;
             }
