@@ -103,11 +103,9 @@ pub(crate) fn cut_by_another(hand: &mut Hand<'_>) -> Came {
             Ok(guard) => {
                 let mine = left.saturating_sub(at * page as u64).min(page as u64) as usize;
                 assert!(guard[..mine].iter().all(|byte| *byte == 7), "bytes that are left have changed");
-                let behind = &guard[mine..];
-                assert!(
-                    behind.iter().all(|b| *b == 7) || behind.iter().all(|b| *b == 0),
-                    "bytes were made up"
-                );
+                // It may have been on its way into memory when the file was cut.
+                let made_up = guard[mine..].iter().any(|byte| ![0, 7].contains(byte));
+                assert!(!made_up, "bytes were made up");
             }
             Err(Error::Read { .. } | Error::OutOfRange { .. }) => {}
             Err(error) => return hand.explained(&error, "a read of a file that was cut"),
