@@ -237,9 +237,7 @@ impl Pool {
                             self.waits.land(e, &Ok(()));
                         }
                     }
-                    let removed = state.engine.remove(id);
-                    assert!(removed, "{id:?} is isolated outside of the pool's lock");
-                    state.frames.free(id.0, folio.order());
+                    state.free_folio(id, folio.order());
                     return Ok(());
                 }
             }

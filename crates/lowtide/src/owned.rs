@@ -212,7 +212,7 @@ impl Owned<'_> {
                         pool.waits.land(entry, &Ok(()));
                     }
                 }
-                free(&mut state, id, folio.order());
+                state.free_folio(id, folio.order());
             }
             drop(state);
             pool.freed.ring();
@@ -268,13 +268,6 @@ impl Owned<'_> {
             }
         }
     }
-}
-
-/// Takes a folio out of the engine, to which no translation leads any more.
-fn free(state: &mut MutexGuard<'_, State>, id: FolioId, order: u8) {
-    let removed = state.engine.remove(id);
-    assert!(removed, "{id:?} is isolated outside of the pool's lock");
-    state.frames.free(id.0, order);
 }
 
 impl Drop for Owned<'_> {

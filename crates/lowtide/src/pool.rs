@@ -60,6 +60,18 @@ pub(crate) struct State {
     pub(crate) programs: HashMap<MemcgId, Programs>,
 }
 
+impl State {
+    /// Takes a folio out of the engine and gives its frames back. The caller has made sure that no
+    /// translation leads to it: the frames may be another folio's as soon as the lock is released.
+    pub(crate) fn free_folio(&mut self, id: FolioId, order: u8) {
+        let removed = self.engine.remove(id);
+        // Isolation never outlasts a hold of the lock (see `reclaim.rs`), so no other
+        // thread can have it.
+        assert!(removed, "{id:?} is isolated outside of the pool's lock");
+        self.frames.free(id.0, order);
+    }
+}
+
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -384,10 +396,7 @@ impl Pool {
         if self.is_poisoned() {
             return;
         }
-        let removed = state.engine.remove(FolioId(frame));
-        // Isolation never outlasts a hold of the lock (see `reclaim.rs`), so nobody else can have it.
-        assert!(removed, "folio {frame} is isolated outside of the pool's lock");
-        state.frames.free(frame, order);
+        state.free_folio(FolioId(frame), order);
         drop(state);
         self.freed.ring();
     }

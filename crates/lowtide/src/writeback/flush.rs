@@ -138,14 +138,12 @@ impl Pool {
                 give_back();
                 continue;
             }
-            let removed = state.engine.remove(id);
-            assert!(removed, "{id:?} is isolated outside of the pool's lock");
             for entry in entries {
                 if entry.discard() {
                     self.waits.land(entry, &Ok(()));
                 }
             }
-            state.frames.free(id.0, folio.order());
+            state.free_folio(id, folio.order());
             drop(state);
             self.freed.ring();
             let dirty = taken.iter().filter(|t| t.dirty).count() as u64;
