@@ -50,7 +50,7 @@
 //!
 //! ## Reading in order
 //!
-//! Where a file is read in order, pages are read ahead in windows that grow up to 1 MiB, in the background
+//! Where a file is read in order, pages are read ahead in windows that grow up to 4 MiB, in the background
 //! ([`OpenOptions::read_ahead`]). It makes no difference how it is read: page by page with [`View::read`], in ranges with
 //! [`View::read_at`], or in lists of neighbours with [`View::get_many`]. Read-ahead notices order by itself, and random access
 //! reads nothing ahead. Pages that were read ahead make room before pages that are used again and again do.
