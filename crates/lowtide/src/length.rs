@@ -146,7 +146,13 @@ impl Pool {
             let first = len >> self.page_shift;
             let end = len.next_multiple_of(folio_bytes);
             let owned = self.own(space, first..end >> self.page_shift, 0..0, false)?;
-            owned.read_again(len..size.min(end)).map_err(|e| space.read_error(first, e))?;
+            if let Err(error) = owned.read_again(len..size.min(end)) {
+                // Some of it may have been read; behind the end that is known there are zeroes.
+                owned.zero_from(len);
+                // Others may have cut it off again.
+                let cut = error.kind() == io::ErrorKind::UnexpectedEof;
+                return if cut { Ok(()) } else { Err(space.read_error(first, error)) };
+            }
         }
         space.set_known_len(size)
     }
@@ -171,5 +177,43 @@ impl Pool {
         space.set_known_len(wanted.max(size).min(len))?;
         owned.drop_clean();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::translation::State;
+    use crate::{Error, OpenOptions, Pager};
+    use std::io::Write;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_file_that_is_cut_while_what_was_appended_is_read_has_the_old_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        std::fs::write(&path, [7; 5000]).unwrap();
+        let pager = Pager::builder().max("1M".parse().unwrap()).build().unwrap();
+        let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
+        let space = pager.inner.pool.lock().spaces.iter().flatten().next().unwrap().clone();
+        let guard = view.read(1).unwrap();
+        let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(&[8; 100]).unwrap();
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| view.read_at(4990, &mut [0; 20]));
+            let begun = Instant::now();
+            // The reader has seen the new length, and waits for the guard.
+            while !matches!(space.table.entry(1).load(), State::Locked { .. }) {
+                assert!(begun.elapsed() < Duration::from_secs(60), "the reader owns the last page");
+                std::thread::yield_now();
+            }
+            file.set_len(5010).unwrap();
+            drop(guard);
+            let error = reader.join().unwrap().unwrap_err();
+            assert!(matches!(error, Error::OutOfRange { offset: 4990, bytes: 20, len: 5000, .. }), "{error}");
+        });
+        file.set_len(5000).unwrap();
+        view.set_len(6000).unwrap();
+        assert!(view.read_to_vec(5000..6000).unwrap().iter().all(|byte| *byte == 0), "nothing comes back");
+        pager.validate().unwrap();
     }
 }
