@@ -3,7 +3,10 @@
 //! Storage engines speak [`io::Error`], look at its [kind](io::Error::kind), and show its text. So
 //! each error has a kind, and becomes an [`io::Error`] by `?`. An [`io::Error`] holds either an
 //! error number or an error with a text of its own; here it holds the error itself, since the text
-//! names the file. The number is a look away:
+//! names the file. Where the standard library has no kind for what the kernel said (`EIO`, `EMFILE`,
+//! `ENFILE`, ...), a program could not tell such an error from any other, so there it holds the
+//! number: [`io::Error::raw_os_error`] has it, and the text does not name the file. Of the others
+//! the number is a look away:
 //!
 //! ```
 //! # fn view() -> Result<lowtide::View, Box<dyn std::error::Error>> {
@@ -109,24 +112,75 @@ impl OpenError {
     }
 }
 
+/// An [`io::Error`] of this kind that keeps the error, or the number if the number has no kind.
+fn with_kind_or_number(
+    kind: ErrorKind,
+    number: Option<i32>,
+    error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> io::Error {
+    // No kernel has this one, so its kind is that of all numbers without a kind. It has no name.
+    let no_kind = io::Error::from_raw_os_error(i32::MAX).kind();
+    match number {
+        Some(number) if kind == no_kind => io::Error::from_raw_os_error(number),
+        _ => io::Error::new(kind, error),
+    }
+}
+
 impl From<Error> for io::Error {
-    /// Keeps the error: [`io::Error::get_ref`] has it.
+    /// Keeps the error: [`io::Error::get_ref`] has it. If there is no [kind](Error::kind) for what
+    /// the kernel said, keeps the number instead.
     fn from(error: Error) -> io::Error {
-        io::Error::new(error.kind(), error)
+        with_kind_or_number(error.kind(), error.raw_os_error(), error)
     }
 }
 
 impl From<OpenError> for io::Error {
-    /// Keeps the error: [`io::Error::get_ref`] has it.
+    /// Keeps the error: [`io::Error::get_ref`] has it. If there is no [kind](OpenError::kind) for
+    /// what the kernel said, keeps the number instead.
     fn from(error: OpenError) -> io::Error {
-        io::Error::new(error.kind(), error)
+        with_kind_or_number(error.kind(), error.raw_os_error(), error)
     }
 }
 
 impl From<CloseError> for io::Error {
-    /// Of the kind of the first file's error. Keeps the error: [`io::Error::get_ref`] has it.
+    /// Of the kind of the first file's error. Keeps the error: [`io::Error::get_ref`] has it. If
+    /// there is no kind for what the kernel said, keeps the number instead.
     fn from(error: CloseError) -> io::Error {
-        let kind = error.files.first().map_or(ErrorKind::Other, |file| file.source.kind());
-        io::Error::new(kind, error)
+        let first = error.files.first().map(|file| &file.source);
+        let kind = first.map_or(ErrorKind::Other, Error::kind);
+        with_kind_or_number(kind, first.and_then(Error::raw_os_error), error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    fn said(number: i32) -> (io::Error, io::Error, io::Error) {
+        let source = || io::Error::from_raw_os_error(number);
+        let path = PathBuf::from("/a/file");
+        let read = Error::Read { path: Arc::new(path.clone()), page: 7, source: Arc::new(source()) };
+        let unwritten = crate::Unwritten { path: Arc::new(path.clone()), pages: 1, source: read.clone() };
+        let close = CloseError { files: vec![unwritten] };
+        (read.into(), OpenError::Io { path, source: source() }.into(), close.into())
+    }
+
+    #[test]
+    fn an_error_number_without_a_kind_stays_a_number_and_others_name_the_file() {
+        for number in [libc::EMFILE, libc::ENFILE, libc::EIO] {
+            let (read, open, close) = said(number);
+            let found = [read, open, close].map(|error| error.raw_os_error());
+            assert_eq!(found, [Some(number); 3]);
+        }
+        for number in [libc::ENOENT, libc::EACCES, libc::ENOSPC, libc::EROFS, libc::EDQUOT] {
+            let kind = io::Error::from_raw_os_error(number).kind();
+            let (read, open, close) = said(number);
+            for error in [read, open, close] {
+                assert_eq!(error.kind(), kind);
+                assert!(error.to_string().contains("/a/file"), "{error}");
+            }
+        }
     }
 }
