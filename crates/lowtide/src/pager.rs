@@ -9,7 +9,7 @@ use crate::pool::Pool;
 use crate::stat::{DirtyStat, Stat};
 use crate::tenant::ExportError;
 use crate::view::View;
-use lowtide_core::MemcgId;
+use lowtide_core::{MemcgId, MemoryStat};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -89,29 +89,44 @@ impl Pager {
     }
 
     /// Dirty data of all files. Takes the pool's lock for a moment, and is cheap enough to be asked a hundred times a second.
+    /// All zeroes after a defect of the pager ([`Error::Poisoned`](crate::Error::Poisoned)).
     #[must_use]
     pub fn dirty(&self) -> DirtyStat {
         let pool = &self.inner.pool;
-        DirtyStat::of(&pool.lock().engine, MemcgId::ROOT, pool.page_shift)
+        let state = pool.lock();
+        if pool.is_poisoned() {
+            return DirtyStat::default();
+        }
+        DirtyStat::of(&state.engine, MemcgId::ROOT, pool.page_shift)
     }
 
     /// One consistent snapshot of the counters. Takes the pool's lock for a moment, and reads `/proc/self/smaps` before, which takes about a
     /// millisecond.
+    ///
+    /// After a defect of the pager ([`Error::Poisoned`](crate::Error::Poisoned)) `poisoned` is set, and what only the
+    /// engine knows is zero: it may have been in the middle of a change.
     #[must_use]
     pub fn stat(&self) -> Stat {
         let pool = &self.inner.pool;
         let huge_bytes = pool.huge_bytes() as u64;
         let state = pool.lock();
+        let poisoned = pool.is_poisoned();
         let translation = state.spaces.iter().flatten().map(|s| s.table.metadata_bytes()).sum();
         let failed = state.spaces.iter().flatten().map(|s| crate::sync::lock(&s.ledger).failed_pages()).sum();
-        let tables = state.engine.metadata_bytes() + state.frames.metadata_bytes();
-        let memory = state.engine.stat(MemcgId::ROOT);
+        let (memory, dirty, tables) = if poisoned {
+            (MemoryStat::default(), DirtyStat::default(), 0)
+        } else {
+            let tables = state.engine.metadata_bytes() + state.frames.metadata_bytes();
+            let dirty = DirtyStat::of(&state.engine, MemcgId::ROOT, pool.page_shift);
+            (state.engine.stat(MemcgId::ROOT), dirty, tables)
+        };
         Stat {
+            poisoned,
             memory,
             unwritten_bytes: (memory.file_dirty + memory.file_writeback) * memory.page_bytes,
             failed_pages: failed,
             io: pool.io.snapshot(),
-            dirty: DirtyStat::of(&state.engine, MemcgId::ROOT, pool.page_shift),
+            dirty,
             budget_bytes: pool.budget_bytes(),
             resident_bytes: state.resident.resident_bytes(),
             huge_bytes,
@@ -122,14 +137,19 @@ impl Pager {
         }
     }
 
-    /// Lines for people: which I/O engine was chosen and why, and how each open file is read.
+    /// Lines for people: which I/O engine was chosen and why, how each open file is read, and whether the pager met a
+    /// defect of its own ([`Error::Poisoned`](crate::Error::Poisoned)).
     #[must_use]
     pub fn report(&self) -> String {
         let pool = &self.inner.pool;
         let mut text = format!("I/O engine: {}\n", pool.backend.reason());
-        let resident = pool.lock().resident.resident_bytes();
+        let state = pool.lock();
+        if let Err(defect) = pool.check() {
+            text += &format!("{defect}\n");
+        }
+        let resident = state.resident.resident_bytes();
         text += &format!("memory: {resident} bytes resident, of a budget of {}\n", pool.budget_bytes());
-        for space in pool.lock().spaces.iter().flatten() {
+        for space in state.spaces.iter().flatten() {
             text += &format!("{}: {}\n", space.path().display(), space.describe_io());
         }
         text

@@ -9,6 +9,9 @@
 //! the lock: taking frames, making pages dirty, beginning to write, giving frames back. Who sleeps until another thread is done with a page
 //! looks from time to time, because a thread that panicked wakes nobody. The background threads end when they next look.
 //!
+//! Figures that only the engine knows are not read any more ([`Stat::poisoned`](crate::Stat::poisoned)), and exported files stay
+//! as they were.
+//!
 //! What stays: pages that are resident and were read before can be read on through [`View::read`](crate::View::read), which takes
 //! no lock and whose frames do not move any more. Files are as the last write-back left them; pages that were dirty are lost
 //! when the pager goes. Dropping neither waits nor writes.
@@ -35,7 +38,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use crate::translation::State as EntryState;
-    use crate::{Error, OpenError, OpenOptions, Pager, TenantError};
+    use crate::{DirtyStat, Error, OpenError, OpenOptions, Pager, TenantError};
     use std::sync::Arc;
     use std::sync::mpsc::channel;
     use std::time::Duration;
@@ -53,7 +56,9 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("file");
             std::fs::write(&path, vec![7; 1 << 20]).unwrap();
-            let pager = Pager::builder().max("16M".parse().unwrap()).background(background).build().unwrap();
+            let exported = dir.path().join("export");
+            let builder = Pager::builder().max("16M".parse().unwrap()).background(background);
+            let pager = builder.export_dir(&exported).build().unwrap();
             let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
             let tenant = pager.tenant("a").create().unwrap();
             view.write_at(0, &[8; 4096]).unwrap();
@@ -108,6 +113,15 @@ mod tests {
                 assert_eq!(tenant.usage(), Err(TenantError::Poisoned));
                 assert!(pager.tenant("b").create().is_err());
                 assert!(pager.validate().is_err());
+                let stat = pager.stat();
+                assert!(stat.poisoned && stat.io.writes > 0 && stat.budget_bytes == 16 << 20);
+                assert_eq!((stat.memory.current, stat.unwritten_bytes), (0, 0), "not known");
+                assert_eq!(pager.dirty(), DirtyStat::default());
+                assert!(pager.report().contains("defect") && pager.report().contains("file"));
+                let export = pager.export().unwrap_err();
+                assert!(export.to_string().contains("defect"), "{export}");
+                assert!(pager.export_error().is_some());
+                assert!(!tenant.is_gone(), "nobody has removed it");
             });
             drop(space);
             bounded("closing", move || {

@@ -135,6 +135,9 @@ impl DirtyStat {
 /// line has no end, for `println!`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
+    /// The pager met a defect of its own ([`Error::Poisoned`](crate::Error::Poisoned)), and does nothing more. `memory`,
+    /// `dirty`, `unwritten_bytes` and `frame_metadata_bytes` are not known then, and zero.
+    pub poisoned: bool,
     /// The engine's view of the budget.
     pub memory: MemoryStat,
     /// Transfers.

@@ -129,6 +129,11 @@ impl Exporter {
     pub(crate) fn round(&self, pool: &Pool) -> Result<(), ExportError> {
         let mut done = crate::sync::lock(&self.done);
         let mut trouble = Trouble::default();
+        if let Err(defect) = pool.check() {
+            // The files keep the last figures that were whole.
+            trouble.check("export to", &self.dir, Err(defect.into()));
+            return self.ends(trouble);
+        }
         done.learn_tree(pool, &self.dir);
         done.remove_others(&mut trouble, &self.closing);
         let Done { tenants, written, .. } = &mut *done;
@@ -138,8 +143,8 @@ impl Exporter {
             }
             let texts = {
                 let mut state = pool.lock();
-                if !state.engine.alive(*id) {
-                    // The next round sees that the tree has changed.
+                if pool.is_poisoned() || !state.engine.alive(*id) {
+                    // The next round sees what has changed.
                     continue;
                 }
                 let now = pool.now();
@@ -161,6 +166,11 @@ impl Exporter {
                 *old = well.then(|| text.into());
             }
         }
+        self.ends(trouble)
+    }
+
+    /// Keeps the result of a round.
+    fn ends(&self, trouble: Trouble) -> Result<(), ExportError> {
         let result = trouble.0.map_or(Ok(()), Err);
         *crate::sync::lock(&self.last) = result.clone().err();
         result

@@ -194,7 +194,7 @@ impl Tenant {
     /// Whether it has been removed.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        self.lock().is_err()
+        self.lock().err() == Some(TenantError::Gone)
     }
 
     /// Bytes charged to it and those below: `memory.current`. Up to 64 pages of it may be charged in advance.
