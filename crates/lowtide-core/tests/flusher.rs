@@ -124,6 +124,29 @@ fn old_pages_are_looked_for_once_an_interval() {
 }
 
 #[test]
+fn timers_and_clocks_near_the_end_of_time_are_as_good_as_others() {
+    const END: u64 = u64::MAX;
+    for (expire_ns, interval_ns) in [(END, END), (END - 1, SECOND), (0, END), (1, END - 1), (0, SECOND)] {
+        let (mut rig, _) = two_groups();
+        let device = rig.disks[0].id;
+        dirty(&mut rig, 0..10);
+        rig.engine.set_dirty_timers(DirtyTimers { expire_ns, interval_ns }).unwrap();
+        let mut before = 0;
+        for now in [0, 1, 10 * SECOND, END / 2, END - SECOND, END - 1, END] {
+            if let Some(work) = rig.engine.flusher_work(device, now)
+                && let Some(old) = work.older_than
+            {
+                assert_eq!(old, now - expire_ns);
+            }
+            let next = rig.engine.next_flush(device).unwrap();
+            assert!(next >= before.min(interval_ns), "{next} at {now}");
+            before = next;
+        }
+        rig.engine.validate().unwrap();
+    }
+}
+
+#[test]
 fn only_flushers_with_something_to_write_are_asked() {
     let (mut rig, [first, second]) = two_groups();
     rig.disk(1_000);

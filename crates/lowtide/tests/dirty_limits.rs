@@ -323,6 +323,27 @@ fn a_thread_with_a_guard_does_not_pause_and_answers_later() {
 }
 
 #[test]
+fn timers_of_centuries_are_waited_for_and_stop_nothing() {
+    let dir = Dir::new();
+    for (expire_ns, interval_ns) in
+        [(u64::MAX, u64::MAX), (u64::MAX, DirtyTimers::SHORTEST_NS), (0, u64::MAX), (1, u64::MAX - 1)]
+    {
+        let path = make_file(&dir, 64 * PAGE);
+        let timers = DirtyTimers { expire_ns, interval_ns };
+        let pager = Pager::builder().max(pages(64)).dirty_timers(timers).build().unwrap();
+        let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
+        view.write_at(0, &[1; 4 * PAGE as usize]).unwrap();
+        // The flusher has looked, and sleeps again.
+        view.flush().unwrap();
+        view.write_at(PAGE, &[2; PAGE as usize]).unwrap();
+        pager.clone().close().unwrap();
+        assert_eq!(pager.dirty().dirty_bytes, 0);
+        drop(view);
+        assert_eq!(std::fs::read(&path).unwrap()[PAGE as usize], 2);
+    }
+}
+
+#[test]
 fn limits_and_timers_that_make_no_sense_are_refused_with_a_reason() {
     let build = |limits| Pager::builder().max(pages(64)).dirty_limits(limits).build().map(drop);
     let error = build(percent(30, 20)).unwrap_err();
