@@ -22,7 +22,7 @@ impl FolioId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MemcgId {
     pub(crate) slot: MemcgSlot,
-    /// How many groups had the place before.
+    /// How many groups had the place before. The place is not used again after the last number.
     pub(crate) serial: u16,
 }
 
@@ -30,7 +30,7 @@ impl MemcgId {
     /// The first group, which is never removed: the whole pool.
     pub const ROOT: Self = Self { slot: MemcgSlot(0), serial: 0 };
 
-    /// A number that no other group of the engine has or will have (until a place has been used 65,536 times).
+    /// A number that no other group of the engine has or will have.
     #[must_use]
     pub const fn number(self) -> u64 {
         (self.serial as u64) << 16 | self.slot.0 as u64

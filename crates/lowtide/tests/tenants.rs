@@ -267,6 +267,36 @@ fn a_tenant_that_is_moved_takes_its_charges_with_it() {
 }
 
 #[test]
+fn a_handle_of_a_removed_tenant_never_finds_another_one() {
+    let pager = pager(64);
+    let old = pager.tenant("a").create().unwrap();
+    old.remove().unwrap();
+    // Each has the place of the one before: more often than a place has serial numbers.
+    for _ in 0..70_000 {
+        let tenant = pager.tenant("a").create().unwrap();
+        assert!(old != tenant && old.is_gone() && !tenant.is_gone());
+        tenant.remove().unwrap();
+    }
+    let last = pager.tenant("a").create().unwrap();
+    let gone = [
+        old.usage().map(drop),
+        old.set_max(pages(32)).map(drop),
+        old.reclaim(pages(1)).map(drop),
+        old.rename("b"),
+        old.move_to(&last),
+        last.move_to(&old),
+        old.child("c").create().map(drop),
+        old.stat().map(drop),
+        old.dirty().map(drop),
+        old.remove(),
+    ];
+    assert!(gone.iter().all(|result| *result == Err(TenantError::Gone)), "{gone:?}");
+    assert!(old.reserve(pages(1)).is_err());
+    assert_eq!((last.limits().unwrap().max, last.usage()), (Size::MAX, Ok(0)));
+    pager.validate().unwrap();
+}
+
+#[test]
 fn names_are_unique_among_siblings_and_may_be_strange() {
     let pager = pager(64);
     let strange =

@@ -1,8 +1,9 @@
 //! The tree of groups: places, names, parents and children.
 //!
 //! Groups are kept in a table; a place that becomes free is used again under a new name ([`MemcgId`] carries a serial number), so somebody who
-//! still holds the old name finds nothing rather than somebody else. Children are linked in the order of their creation, and a
-//! subtree is visited in pre-order: a group before its children, in O(1) a step on average.
+//! still holds the old name finds nothing rather than somebody else. A place that has used up its serial numbers stays
+//! empty. Children are linked in the order of their creation, and a subtree is visited in pre-order: a group before its
+//! children, in O(1) a step on average.
 
 use super::Memcg;
 use crate::folio::FolioTable;
@@ -20,8 +21,8 @@ pub(crate) struct MemcgTree {
 #[derive(Debug)]
 enum Place {
     Group(Box<Memcg>),
-    /// Free; the next group here gets this serial number.
-    Free(u16),
+    /// Free; the next group here gets this serial number. `None`: there is no next one.
+    Free(Option<u16>),
 }
 
 impl MemcgTree {
@@ -54,12 +55,14 @@ impl MemcgTree {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None if self.places.len() < Self::MAX => {
-                self.places.push(Place::Free(0));
+                self.places.push(Place::Free(Some(0)));
                 MemcgSlot((self.places.len() - 1) as u16)
             }
             None => return None,
         };
-        let Place::Free(serial) = self.places[slot.index()] else { unreachable!("a free place is free") };
+        let Place::Free(Some(serial)) = self.places[slot.index()] else {
+            unreachable!("a free place is free")
+        };
         let depth = self[parent].depth + 1;
         let group = Memcg::new(serial, Some(parent), depth, super::UNLIMITED, folios);
         self.places[slot.index()] = Place::Group(Box::new(group));
@@ -71,11 +74,13 @@ impl MemcgTree {
     /// Takes a group without children out of the tree.
     pub(super) fn take(&mut self, slot: MemcgSlot) -> Memcg {
         self.unlink(slot);
-        let next = self[slot].serial.wrapping_add(1);
+        let next = self[slot].serial.checked_add(1);
         let Place::Group(group) = std::mem::replace(&mut self.places[slot.index()], Place::Free(next)) else {
             unreachable!("only a group is taken")
         };
-        self.free.push(slot);
+        if next.is_some() {
+            self.free.push(slot);
+        }
         self.live -= 1;
         *group
     }

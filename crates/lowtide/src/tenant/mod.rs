@@ -63,7 +63,8 @@ use std::sync::{Arc, MutexGuard};
 /// | `min` | what uses less is never evicted for somebody else, even if that fails for it |
 ///
 /// Handles do not keep a tenant alive: it is there until somebody [removes](Tenant::remove) it, or the pager goes. From then on all handles
-/// say [`TenantError::Gone`].
+/// say [`TenantError::Gone`], for ever: a tenant that is created later, of whatever name, is never found by an old
+/// handle. A pager can create and remove some four thousand million tenants in its life.
 ///
 /// ```
 /// use lowtide::{OpenOptions, Pager};
