@@ -81,7 +81,7 @@ impl Default for OpenOptions {
             growth: GROWTH,
             stable: None,
             read_ahead: None,
-            lock_patience: Duration::from_millis(500),
+            lock_patience: Duration::from_secs(10),
         }
     }
 }
@@ -142,9 +142,9 @@ impl OpenOptions {
         self
     }
 
-    /// For how long a lock that is held elsewhere is asked for (default: 500 ms). The kernel keeps the lock of a
-    /// process that was killed until the last of its writes has ended, which on a busy disk takes a while. Zero asks
-    /// once.
+    /// For how long a lock that is held elsewhere is asked for (default: 10 s). The kernel keeps the lock of a
+    /// process that was killed until the last of its writes has ended, which on a busy disk takes seconds: a program
+    /// that is started again should not fail because of that. Zero asks once.
     #[must_use]
     pub fn lock_patience(mut self, patience: Duration) -> Self {
         self.lock_patience = patience;
@@ -294,12 +294,16 @@ impl OpenOptions {
     ) -> Result<Arc<Space>, OpenError> {
         let deadline = Deadline::after(self.lock_patience);
         let mut new = Some(descriptors);
+        let mut told = false;
         loop {
             if let Some(space) = self.try_space(pool, path, group, &mut new)? {
                 return Ok(space);
             }
             if deadline.has_passed() {
                 return Err(OpenError::Locked { path: path.to_owned(), patience: self.lock_patience });
+            }
+            if !std::mem::replace(&mut told, true) {
+                tracing::info!(path = %path.display(), "the file is locked elsewhere; its lock is waited for");
             }
             std::thread::sleep(LOCK_PAUSE);
         }

@@ -5,6 +5,7 @@ mod common;
 use common::{Dir, byte_at, make_file};
 use lowtide::{Error, OpenError, OpenOptions, Pager, Tenant};
 use std::fs::File;
+use std::time::Duration;
 
 fn pager() -> Pager {
     Pager::builder().max("256K".parse().unwrap()).background(false).build().unwrap()
@@ -73,6 +74,8 @@ fn a_second_pager_is_refused_until_the_first_lets_go_or_nobody_asks_for_the_lock
     let dir = Dir::new();
     let path = make_file(&dir, 64 << 10);
     let (mine, other) = (pager(), pager());
+    let reading = || OpenOptions::new().lock_patience(Duration::ZERO);
+    let writing = || reading().write(true);
     let locked = |result: Result<_, OpenError>| {
         let error = result.expect_err("it is locked");
         assert!(matches!(error, OpenError::Locked { .. }), "{error}");
@@ -84,11 +87,11 @@ fn a_second_pager_is_refused_until_the_first_lets_go_or_nobody_asks_for_the_lock
     assert!(mine.open(&path).is_ok(), "a refused writer leaves the readers alone");
     drop(guest);
     let writer = writing().open(&mine, &path).unwrap();
-    locked(other.open(&path).map(drop));
+    locked(reading().open(&other, &path).map(drop));
     locked(writing().open(&other, &path).map(drop));
     assert!(OpenOptions::new().lock(false).open(&other, &path).is_ok());
     drop(writer);
-    locked(other.open(&path).map(drop));
+    locked(reading().open(&other, &path).map(drop));
     drop(reader);
     writing().open(&other, &path).expect("all views are closed");
     // Another process is no different: the lock is on the open file.
