@@ -213,8 +213,12 @@ impl OpenOptions {
 
     /// Opens the file of a descriptor: a [`File`](std::fs::File), a temporary one that has no name, or one that
     /// another process passed. The file is opened once more, so the descriptor's position, flags and locks are its own
-    /// affair: a `flock` on it keeps this pager out, too. It is closed. Where there is no `/proc` it is used as it is,
-    /// if it was opened for as much.
+    /// affair: a `flock` on it keeps this pager out, too. It is closed.
+    ///
+    /// The descriptor says which file, and these options say what for: a descriptor that only reads, or only writes, is
+    /// as good as any, if this process may open the file so. Give away no more than you want to be used: with
+    /// [`write(true)`](Self::write) a file is written whose descriptor was opened for reading. Where there is no `/proc`
+    /// the descriptor is used as it is, and the open fails if it was opened for less.
     ///
     /// [`create`](Self::create) makes the file as long as that; it is there already.
     ///

@@ -106,6 +106,44 @@ fn a_file_without_a_name_is_opened_written_flushed_and_closed() {
 }
 
 #[test]
+fn a_descriptor_says_which_file_and_the_options_say_what_for() {
+    let dir = Dir::new();
+    let path = make_file(&dir, PAGE);
+    for (given, write) in [
+        (File::options().read(true).open(&path), true),
+        (File::options().write(true).open(&path), false),
+        (File::options().write(true).open(&path), true),
+    ] {
+        let pager = pager();
+        let view = OpenOptions::new().write(write).open_file(&pager, given.unwrap()).unwrap();
+        assert_eq!(view.read(0).unwrap()[9], byte_at(9));
+        assert_eq!(view.write_at(9, &[byte_at(9)]).is_ok(), write);
+        view.close().unwrap();
+    }
+}
+
+#[test]
+fn a_file_with_more_pages_than_can_be_numbered_is_refused() {
+    // Of memory: file systems on disks have shorter files.
+    let file = File::from(rustix::fs::memfd_create("huge", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
+    let pager = pager();
+    for (bytes, write) in [(4 << 50, false), ((4 << 50) + 1, true), (i64::MAX as u64, true)] {
+        file.set_len(bytes).unwrap();
+        let open = OpenOptions::new().write(write).open_file(&pager, file.try_clone().unwrap());
+        let error = open.expect_err("it is too large");
+        assert!(matches!(error, OpenError::TooLarge { bytes: b, limit, .. } if b == bytes && limit < b));
+        assert_eq!(error.kind(), ErrorKind::FileTooLarge);
+    }
+    let (dir, bytes) = (Dir::new(), (4 << 50) + 1);
+    let error = OpenOptions::new().create(bytes).open(&pager, dir.path().join("new")).unwrap_err();
+    assert!(matches!(error, OpenError::TooLarge { .. }), "{error}");
+    assert!(!dir.path().join("new").exists(), "nothing was created");
+    file.set_len(PAGE).unwrap();
+    drop(OpenOptions::new().open_file(&pager, file).unwrap().read(0).unwrap());
+    pager.validate().unwrap();
+}
+
+#[test]
 fn a_lock_is_asked_for_as_long_as_wanted_while_other_files_are_opened() {
     let dir = Dir::new();
     let path = make_file(&dir, PAGE);
