@@ -61,6 +61,10 @@
 //! who asked before it began.
 
 use crate::sampling::{Countdown, countdown};
+#[cfg_attr(
+    loom,
+    allow(unused_imports, reason = "the proofs include this file, and have nobody to tell")
+)]
 pub(crate) use crate::sync::is_refused;
 use crate::sync::{
     AtomicUsize, Cell, Global, GlobalMutex, Ordering, heavy, is_asymmetric, is_torn_down, light,

@@ -102,6 +102,7 @@ mod modelled {
     pub(crate) use loom::cell::Cell;
     pub(crate) use loom::sync::atomic::Ordering;
     /// The lock of a [`Global`], and a condition for it.
+    #[allow(unused_imports, reason = "not each of the proofs includes a file that waits")]
     pub(crate) use loom::sync::{Condvar as GlobalCondvar, Mutex as GlobalMutex};
 
     /// Declares an atomic that loom explores completely.
