@@ -26,6 +26,8 @@ use crate::memcg::{MemcgLru, MemcgTree, Stocks};
 use crate::policy::{Lists, Policy};
 use crate::swap::SwapFacts;
 use crate::units::{FolioId, LruType, MemcgId, MemcgSlot, Owner, SpaceId, Task};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 /// What an engine is made from.
@@ -96,6 +98,8 @@ pub struct Engine {
     pub(crate) cpus: Vec<Batches>,
     pub(crate) accesses: Arc<AccessCounts>,
     spaces: Vec<Option<MemcgSlot>>,
+    /// Numbers of spaces that are gone. The smallest is used next.
+    free_spaces: BinaryHeap<Reverse<u32>>,
     pub(crate) swap: SwapFacts,
     pub(crate) dirty: Dirty,
     /// Sums over all groups, for those who ask often.
@@ -137,6 +141,7 @@ impl Engine {
             cpus: (0..cpus).map(|_| Batches::default()).collect(),
             accesses: Arc::new(AccessCounts::new(config.frames as usize, classical)),
             spaces: Vec::new(),
+            free_spaces: BinaryHeap::new(),
             swap: SwapFacts::default(),
             dirty: Dirty::default(),
             totals: Totals::default(),
@@ -218,13 +223,14 @@ impl Engine {
 
     /// Adds a space whose translations belong to a group; aging walks visit it from now on.
     pub fn add_space(&mut self, memcg: MemcgId) -> SpaceId {
-        let free = self.spaces.iter().position(Option::is_none);
-        let index = free.unwrap_or_else(|| {
-            self.spaces.push(None);
-            self.spaces.len() - 1
-        });
-        self.spaces[index] = Some(memcg.slot);
-        let id = SpaceId(index as u32);
+        let id = match self.free_spaces.pop() {
+            Some(Reverse(number)) => SpaceId(number),
+            None => {
+                self.spaces.push(None);
+                SpaceId(self.spaces.len() as u32 - 1)
+            }
+        };
+        self.spaces[id.0 as usize] = Some(memcg.slot);
         self.memcgs[memcg].lruvec.walk.add_space(id);
         id
     }
@@ -233,6 +239,7 @@ impl Engine {
     pub fn remove_space(&mut self, id: SpaceId) {
         if let Some(memcg) = self.spaces[id.0 as usize].take() {
             self.memcgs[memcg].lruvec.walk.remove_space(id);
+            self.free_spaces.push(Reverse(id.0));
         }
         self.dirty.forget_space(id);
     }

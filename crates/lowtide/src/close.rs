@@ -22,7 +22,6 @@ use crate::space::Space;
 use crate::translation::{Entry, State as EntryState, Taken};
 use crate::writeback::{Failure, write_error};
 use lowtide_core::Flags;
-use lowtide_core::limits::TABLE_ENTRIES;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -83,7 +82,7 @@ impl Pool {
     }
 
     /// Closes a clean file that nobody has open, and gives its frames back. Waits until the deadline for pages that are
-    /// being read. Cost: a look at every translation of the file.
+    /// being read. Cost: a look at each translation of the tables that were ever used, and at one byte of the others.
     pub(crate) fn forget_if_orphan(&self, space: &Arc<Space>, deadline: Deadline) {
         {
             let _no_open = crate::sync::lock(&self.opening);
@@ -106,13 +105,12 @@ impl Pool {
         let mut slots = hazard::Slots::default();
         hazard::scan(&mut slots);
         let mut tally = Tally { slots, looks: LOOKS, deadline, forgotten: 0, in_flight: 0 };
-        let pages = space.table.pages();
-        for table in (0..pages).step_by(TABLE_ENTRIES as usize) {
-            let entries = space.table.slice(table..table + TABLE_ENTRIES);
+        for pages in space.table.used() {
+            let entries = space.table.slice(pages.clone());
             if entries.iter().all(|e| matches!(e.load(), EntryState::Absent { .. })) {
                 continue;
             }
-            for page in table..table + entries.len() as u64 {
+            for page in pages {
                 if let Err(StillDirty { page }) = self.forget_page(space, page, &mut tally) {
                     return self.keep(space, page);
                 }
@@ -126,13 +124,7 @@ impl Pool {
             std::mem::forget(Arc::clone(space));
             return;
         }
-        let mut state = self.lock();
-        let place = &mut state.spaces[space.id.0 as usize];
-        if place.as_ref().is_some_and(|there| Arc::ptr_eq(there, space)) {
-            *place = None;
-            state.engine.remove_space(space.id);
-        }
-        drop(state);
+        self.lock().remove_space(space);
         self.freed.ring();
     }
 

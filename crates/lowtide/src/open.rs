@@ -374,11 +374,7 @@ impl OpenOptions {
                 return Err(e);
             }
         };
-        let index = id.0 as usize;
-        if state.spaces.len() <= index {
-            state.spaces.resize(index + 1, None);
-        }
-        state.spaces[index] = Some(Arc::clone(&space));
+        state.add_space(&space);
         Ok(Some(space))
     }
 
@@ -390,8 +386,7 @@ impl OpenOptions {
         group: MemcgId,
         descriptors: &Descriptors,
     ) -> Result<Option<Arc<Space>>, OpenError> {
-        let same = |s: &&Arc<Space>| s.backing.key() == descriptors.key() && !s.is_closed();
-        let mut open = state.spaces.iter().flatten().filter(same);
+        let mut open = state.spaces_of(descriptors.key()).filter(|space| !space.is_closed());
         let copies = open.clone().count();
         let found = if self.write {
             if copies > 1 {
@@ -409,4 +404,30 @@ impl OpenOptions {
 
 fn tenant_error(path: &Path, source: TenantError) -> OpenError {
     OpenError::Tenant { path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pager_opens_no_more_files_than_it_can_number() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let pager = Pager::builder().max("1M".parse().unwrap()).background(false).build().unwrap();
+        let open = pager.open(file.path()).unwrap();
+        let add = |count: u32| {
+            let mut state = pager.inner.pool.lock();
+            (0..count).map(|_| state.engine.add_space(MemcgId::ROOT)).last().unwrap()
+        };
+        let last = add(SPACES_MAX - 1);
+        assert_eq!(last.0, SPACES_MAX - 1);
+        let other = tempfile::NamedTempFile::new().unwrap();
+        let error = pager.open(other.path()).unwrap_err();
+        assert!(matches!(error, OpenError::TooMany { limit: SPACES_MAX, .. }), "{error}");
+        assert!(pager.open(file.path()).is_ok(), "it is open");
+        pager.inner.pool.lock().engine.remove_space(last);
+        let view = pager.open(other.path()).unwrap();
+        drop((view, open));
+        pager.validate().unwrap();
+    }
 }

@@ -11,6 +11,7 @@
 //! Lock order: [`Pool::opening`], then the pool's lock, then a wait bucket, a device's desk or a space's ledger. Nothing is awaited under the pool's lock but
 //! its own condition variables.
 
+use crate::backing::FileKey;
 use crate::bell::Bell;
 use crate::charge::{Full, Payer};
 use crate::config::Builder;
@@ -30,7 +31,7 @@ use crate::tenant::{Exporter, Names, OnStall, OomReport, Reservations};
 use crate::wait::WaitTable;
 use crate::writeback::Devices;
 use lowtide_bpf::Programs;
-use lowtide_core::{AccessCounts, Engine, EngineConfig, FolioId, LruType, MemcgId, Owner, Task};
+use lowtide_core::{AccessCounts, Engine, EngineConfig, FolioId, LruType, MemcgId, Owner, SpaceId, Task};
 use lowtide_sys::memory::{HugePages, Mapping};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -50,6 +51,8 @@ pub(crate) struct State {
     pub(crate) resident: Resident,
     /// Open spaces by number, for the way from a folio to its translations.
     pub(crate) spaces: Vec<Option<Arc<Space>>>,
+    /// The numbers of the spaces of each file.
+    files: HashMap<FileKey, Vec<SpaceId>>,
     /// What tenants are called.
     pub(crate) names: Names,
     /// Who pays for the program's own memory.
@@ -61,6 +64,39 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Keeps a new space under its number.
+    pub(crate) fn add_space(&mut self, space: &Arc<Space>) {
+        let index = space.id.0 as usize;
+        if self.spaces.len() <= index {
+            self.spaces.resize(index + 1, None);
+        }
+        let before = self.spaces[index].replace(Arc::clone(space));
+        assert!(before.is_none(), "{:?} is two files", space.id);
+        self.files.entry(space.backing.key()).or_default().push(space.id);
+    }
+
+    /// Drops a space that has no pages, if it is still there.
+    pub(crate) fn remove_space(&mut self, space: &Arc<Space>) {
+        let place = &mut self.spaces[space.id.0 as usize];
+        if place.as_ref().is_none_or(|there| !Arc::ptr_eq(there, space)) {
+            return;
+        }
+        *place = None;
+        self.engine.remove_space(space.id);
+        let key = space.backing.key();
+        let of_file = self.files.get_mut(&key).expect("each space is among those of its file");
+        of_file.retain(|id| *id != space.id);
+        if of_file.is_empty() {
+            self.files.remove(&key);
+        }
+    }
+
+    /// The spaces of a file.
+    pub(crate) fn spaces_of(&self, key: FileKey) -> impl Iterator<Item = &Arc<Space>> + Clone {
+        let numbers = self.files.get(&key).map(Vec::as_slice).unwrap_or_default();
+        numbers.iter().filter_map(|id| self.spaces[id.0 as usize].as_ref())
+    }
+
     /// Takes a folio out of the engine and gives its frames back. The caller has made sure that no
     /// translation leads to it: the frames may be another folio's as soon as the lock is released.
     pub(crate) fn free_folio(&mut self, id: FolioId, order: u8) {
@@ -214,6 +250,7 @@ impl Pool {
                 frames: Frames::new(frames),
                 resident: Resident::new(&arena, page_bytes, config.populate),
                 spaces: Vec::new(),
+                files: HashMap::new(),
                 names,
                 reservations,
                 on_stall: HashMap::new(),
@@ -376,6 +413,8 @@ impl Pool {
         state.engine.count_fault(group, !new.replaced);
         let (id, payer) = (FolioId(frame), Payer::Space(new.owner.space));
         let shadow = lowtide_core::Shadow::from_bits(new.shadow);
+        let space = state.spaces[new.owner.space.0 as usize].as_ref().expect("pages come into open spaces");
+        space.table.note_used(new.owner.page, new.order);
         let refaulted = state.engine.insert(id, new.owner, new.order, LruType::File, group, shadow, new.task);
         let stall = if new.replaced {
             state.engine.set_dirty(id);

@@ -19,13 +19,16 @@
 //! precedes the walker's look, after its clearing. So the walker sees it.
 //!
 //! A walk that leaves a bit set which it has seen must note it again.
+//!
+//! A third bit is set when the first page of the table comes in, and stays: closing a file looks at no other tables.
 
 use crate::sync::{AtomicU8, Ordering};
 
 const YOUNG: u8 = 1;
 const DIRTY: u8 = 2;
+const USED: u8 = 4;
 
-/// Whether some entry of one table may be young, and whether some may be dirty. See the module documentation.
+/// Whether some entry of one table may be young, some may be dirty, and some ever led to a frame. See the module documentation.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub(crate) struct Hint(AtomicU8);
@@ -58,6 +61,19 @@ impl Hint {
         self.0.load(Ordering::Relaxed) & DIRTY != 0
     }
 
+    /// To be called under the pool's lock, when a page of this table gets a frame.
+    #[inline]
+    #[allow(dead_code, reason = "the proofs include this file")]
+    pub(crate) fn note_used(&self) {
+        self.note(USED);
+    }
+
+    /// Whether a page of this table ever had a frame. To be asked by who has had the pool's lock since the last may have come.
+    #[allow(dead_code, reason = "the proofs include this file")]
+    pub(crate) fn was_used(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & USED != 0
+    }
+
     #[inline]
     fn note(&self, bit: u8) {
         if self.0.load(Ordering::SeqCst) & bit == 0 {
@@ -87,5 +103,8 @@ mod tests {
         hint.note_dirty();
         assert!(hint.take_young() && !hint.take_young());
         assert!(hint.take_dirty() && !hint.take_dirty());
+        assert!(!hint.was_used());
+        hint.note_used();
+        assert!(!hint.take_young() && !hint.take_dirty() && hint.was_used(), "it stays");
     }
 }

@@ -144,6 +144,23 @@ impl Table {
         &hints[0]
     }
 
+    /// Pages of one folio, from `first` on, get frames. Under the pool's lock.
+    #[inline]
+    #[allow(dead_code, reason = "the proofs include this file")]
+    pub(crate) fn note_used(&self, first: u64, order: u8) {
+        for page in (first..first + (1 << order)).step_by(TABLE_ENTRIES as usize) {
+            self.hint(page).note_used();
+        }
+    }
+
+    /// Tables, by their pages, of which some page ever had a frame. Cost: a look at one byte for 512 pages.
+    #[allow(dead_code, reason = "the proofs include this file")]
+    pub(crate) fn used(&self) -> impl Iterator<Item = Range<u64>> {
+        let pages = self.pages();
+        let firsts = (0..pages).step_by(TABLE_ENTRIES as usize).filter(|&page| self.hint(page).was_used());
+        firsts.map(move |page| page..(page + TABLE_ENTRIES).min(pages))
+    }
+
     /// Whether some page may be dirty. Cost: a look at one byte for 512 pages.
     pub(crate) fn may_be_dirty(&self) -> bool {
         (0..self.pages()).step_by(TABLE_ENTRIES as usize).any(|page| self.hint(page).may_be_dirty())
