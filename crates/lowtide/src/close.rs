@@ -23,7 +23,6 @@ use crate::translation::{Entry, State as EntryState, Taken};
 use crate::writeback::{Failure, write_error};
 use lowtide_core::Flags;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 /// Looks at pages that are held, in one closing, before those who hold them are taken for forgotten guards.
@@ -77,7 +76,7 @@ impl Pool {
         // In the order in which a write ends, seen from behind: it is counted before its pages become clean, and
         // what came of it is in the ledger, and in the pages if it failed, before it is counted no more.
         let dirty = space.table.last_dirty(0).is_some();
-        let quiet = !dirty && space.in_flight.load(SeqCst) == 0;
+        let quiet = !dirty && !space.has_runs();
         quiet && crate::sync::lock(&space.ledger).is_settled()
     }
 

@@ -87,6 +87,11 @@ impl Frames {
         } else {
             self.alloc_from_tree(order)?
         };
+        assert!(
+            self.free >= 1 << order,
+            "{} frames are free, and a block of order {order} was found",
+            self.free
+        );
         self.free -= 1 << order;
         self.mark(frame, order, false);
         Some(frame)
@@ -107,6 +112,7 @@ impl Frames {
             self.free_to_tree(frame, order);
         }
         self.free += 1 << order;
+        assert!(self.free <= self.frames, "{} frames are free, of {}", self.free, self.frames);
     }
 
     /// Free frames.

@@ -28,6 +28,7 @@ use crate::stat::IoCounters;
 use crate::store::DirtiersLeft;
 use crate::sync;
 use crate::tenant::{Exporter, Names, OnStall, OomReport, Reservations};
+use crate::translation::State as EntryState;
 use crate::wait::WaitTable;
 use crate::writeback::Devices;
 use lowtide_bpf::Programs;
@@ -81,6 +82,7 @@ impl State {
         if place.as_ref().is_none_or(|there| !Arc::ptr_eq(there, space)) {
             return;
         }
+        assert!(space.is_closed(), "{space:?} is dropped while it is in use");
         *place = None;
         self.engine.remove_space(space.id);
         let key = space.backing.key();
@@ -100,6 +102,12 @@ impl State {
     /// Takes a folio out of the engine and gives its frames back. The caller has made sure that no
     /// translation leads to it: the frames may be another folio's as soon as the lock is released.
     pub(crate) fn free_folio(&mut self, id: FolioId, order: u8) {
+        let owner = self.engine.folio(id).map(lowtide_core::Folio::owner);
+        let entry = owner.and_then(|at| self.spaces[at.space.0 as usize].as_ref()?.table.get(at.page));
+        assert!(
+            !entry.is_some_and(|entry| leads_to(entry.load(), id.0)),
+            "{id:?} is given up while {owner:?} leads to it"
+        );
         let removed = self.engine.remove(id);
         // Isolation never outlasts a hold of the lock (see `reclaim.rs`), so no other
         // thread can have it.
@@ -171,6 +179,11 @@ pub(crate) enum Allocated {
     Cut,
     /// [`Error::OutOfBudget`].
     Failed(Error),
+}
+
+/// Whether a translation leads to a frame.
+fn leads_to(seen: EntryState, to: u32) -> bool {
+    matches!(seen, EntryState::Resident { frame, .. } | EntryState::Locked { frame, .. } if frame == to)
 }
 
 /// The error of an operation that gives up.
@@ -406,6 +419,7 @@ impl Pool {
         group: MemcgId,
         frame: u32,
     ) -> Option<Stall> {
+        assert!(frame.is_multiple_of(1 << new.order), "a folio of order {} at frame {frame}", new.order);
         for frame in frame..frame + (1 << new.order) {
             // A page that was dropped before it was used may have left it.
             self.unused.take(frame);
@@ -415,6 +429,8 @@ impl Pool {
         let shadow = lowtide_core::Shadow::from_bits(new.shadow);
         let space = state.spaces[new.owner.space.0 as usize].as_ref().expect("pages come into open spaces");
         space.table.note_used(new.owner.page, new.order);
+        let claimed = space.table.entry(new.owner.page).load();
+        assert!(claimed == EntryState::Busy, "{:?} gets a frame while it is {claimed:?}", new.owner);
         let refaulted = state.engine.insert(id, new.owner, new.order, LruType::File, group, shadow, new.task);
         let stall = if new.replaced {
             state.engine.set_dirty(id);

@@ -74,6 +74,7 @@ impl Resident {
                 self.units = if to { self.units + 1 } else { self.units - 1 };
             }
         }
+        assert!(self.units <= self.bytes.div_ceil(self.unit), "more memory is counted than there is");
     }
 
     /// Units that a block of frames touches.

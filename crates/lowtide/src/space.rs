@@ -42,7 +42,7 @@ pub(crate) struct Space {
     /// Who writes it; set when it becomes writable.
     pub(crate) device: OnceLock<Arc<Device>>,
     /// Runs of its pages that are on their way.
-    pub(crate) in_flight: AtomicU32,
+    in_flight: AtomicU32,
     /// Pages that were read ahead and evicted before they were used.
     pub(crate) ahead_wasted: AtomicU64,
     /// Its size was changed, or a hole was made in it, which may not be durable.
@@ -134,12 +134,15 @@ impl Space {
 
     /// Counts another open.
     pub(crate) fn add_handle(&self) {
+        assert!(!self.is_closed(), "{} was opened while it was being dropped", self.path_ref().display());
         self.handles.fetch_add(1, SeqCst);
     }
 
     /// Counts one open less; returns whether it was the last.
     pub(crate) fn drop_handle(&self) -> bool {
-        self.handles.fetch_sub(1, SeqCst) == 1
+        let before = self.handles.fetch_sub(1, SeqCst);
+        assert!(before > 0, "{} was closed more often than opened", self.path_ref().display());
+        before == 1
     }
 
     /// Whether nobody has the file open. Final only while [`Pool::opening`](crate::pool::Pool) is held.
@@ -175,7 +178,24 @@ impl Space {
 
     /// Says that the last view is gone.
     pub(crate) fn close(&self) {
+        assert!(self.is_orphan(), "{} is dropped while it is open", self.path_ref().display());
         self.closed.store(true, Relaxed);
+    }
+
+    /// Counts a run of its pages that is on its way.
+    pub(crate) fn run_begins(&self) {
+        self.in_flight.fetch_add(1, SeqCst);
+    }
+
+    /// Counts a run less: what came of it is in the ledger and in the pages.
+    pub(crate) fn run_ends(&self) {
+        let before = self.in_flight.fetch_sub(1, SeqCst);
+        assert!(before > 0, "more runs of {} have ended than begun", self.path_ref().display());
+    }
+
+    /// Whether runs of its pages are on their way.
+    pub(crate) fn has_runs(&self) -> bool {
+        self.in_flight.load(SeqCst) > 0
     }
 
     /// Takes back that the last view is gone: the file could not be let go. Under the pool's lock.
@@ -262,7 +282,13 @@ impl Space {
 
     /// Says from which page on the file is about to be cut off; `u64::MAX` for not. Under the pool's lock.
     pub(crate) fn cut_from(&self, page: u64) {
-        self.cut_from.store(page, Relaxed);
+        let before = self.cut_from.swap(page, Relaxed);
+        // One thread cuts at a time, and takes back what it said.
+        assert!(
+            (before == u64::MAX) != (page == u64::MAX),
+            "{} is cut from page {page} on while it is cut from {before} on",
+            self.path_ref().display()
+        );
     }
 
     /// What somebody else has added to the file need not be a hole.
@@ -294,6 +320,7 @@ impl Space {
     /// Makes the file so long, in memory: the translations that it needs, then its length.
     pub(crate) fn set_known_len(&self, len: u64) -> Result<(), Error> {
         self.make_room(len)?;
+        assert!(self.growing.try_lock().is_err(), "the length changes while no thread is to change it");
         self.len.store(len, Release);
         Ok(())
     }

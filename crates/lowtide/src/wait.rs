@@ -92,7 +92,8 @@ impl WaitTable {
             && let Some(at) = flights.iter().position(|(a, _)| *a == entry.address())
         {
             let (_, flight) = flights.swap_remove(at);
-            flight.result.get_or_init(|| result.clone());
+            let first = flight.result.set(result.clone()).is_ok();
+            assert!(first, "two results for those who waited for one read");
             bucket.landed.notify_all();
         }
     }

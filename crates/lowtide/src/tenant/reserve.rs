@@ -66,6 +66,11 @@ impl Reservations {
     fn set_pages(&mut self, index: usize, pages: u64) {
         let place = self.place(index);
         let had = std::mem::replace(&mut place.pages, pages);
+        assert!(
+            had <= self.pages,
+            "a reservation of {had} pages is more than all, which have {}",
+            self.pages
+        );
         self.pages = self.pages - had + pages;
     }
 
@@ -192,6 +197,7 @@ impl Reservation {
 
 fn give_back(state: &mut crate::pool::State, index: usize, pages: u64) {
     let &mut Place { group, pages: had } = state.reservations.place(index);
+    assert!(pages <= had, "{pages} pages of a reservation of {had} are given back");
     state.reservations.set_pages(index, had - pages);
     state.engine.release_reserved(group, pages);
 }

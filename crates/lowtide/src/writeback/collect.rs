@@ -218,6 +218,9 @@ impl Pool {
                     space.table.hint(page).note_dirty();
                 }
             }
+            let flags = state.engine.folio(f.folio).map(lowtide_core::Folio::flags);
+            let begun = flags.is_some_and(|flags| flags.contains(Flags::WRITEBACK));
+            assert!(begun, "the write of page {} ends, which has not begun", f.page);
             state.engine.end_writeback(f.folio, written, Task::DESCRIPTOR);
         }
         drop(state);

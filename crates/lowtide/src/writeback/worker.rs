@@ -373,7 +373,7 @@ impl<'p> Worker<'p> {
         let most = most.min(RUN_BYTES >> self.pool.page_shift).max(1);
         // Before anything becomes clean: until the runs are counted this stands for them, so that nobody takes
         // the file for clean in between (`Pool::is_clean`).
-        space.in_flight.fetch_add(1, SeqCst);
+        space.run_begins();
         let found = self.pool.collect(space, at, each.unwrap_or(u64::MAX), most, each.is_some());
         let (blocked, pages) = (found.blocked, found.pages);
         self.pages += pages;
@@ -381,7 +381,7 @@ impl<'p> Worker<'p> {
             self.runs += 1;
             self.start(space, folios, self.runs);
         }
-        space.in_flight.fetch_sub(1, SeqCst);
+        space.run_ends();
         (blocked, pages)
     }
 
@@ -430,7 +430,7 @@ impl<'p> Worker<'p> {
 
     /// Hands a run to the device.
     fn start(&mut self, space: &Arc<Space>, folios: Vec<InFlight>, number: u64) {
-        space.in_flight.fetch_add(1, SeqCst);
+        space.run_begins();
         let space = Arc::clone(space);
         self.launch(Run { space, folios, number, begun: 0, tail: None, only_tail: false, copy: Vec::new() });
     }
@@ -560,7 +560,7 @@ impl<'p> Worker<'p> {
                 }
             }
         }
-        space.in_flight.fetch_sub(1, SeqCst);
+        space.run_ends();
     }
 
     fn note_failure(&mut self, space: &Arc<Space>, failure: Failure) {
