@@ -1,7 +1,8 @@
 //! What it costs to ask a program: nanoseconds for one call of a hook.
 //!
-//! The same call with native code that has no opinion is beside it, and the difference is the virtual machine: the lock, copying the snapshot to the
-//! context, and the instructions. Rounds of all kinds take turns; the table has the median round, the fastest and the slowest.
+//! The same call with native code that has no opinion is beside it, and the difference is the
+//! virtual machine: the lock, copying the snapshot to the context, and the instructions. Rounds of
+//! all kinds take turns; the table has the median round, the fastest and the slowest.
 //!
 //! `cargo run --release -p lowtide-bpf --example hook_cost [CALLS]`
 #![expect(clippy::print_stdout, reason = "it is a report")]
@@ -23,7 +24,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let calls: u32 = std::env::args().nth(1).map_or(Ok(200_000), |arg| arg.parse())?;
     let load = |name: &str, bytes: &[u8]| Programs::load(bytes, name);
     let noop = load("noop", include_bytes!("../../../examples/bpf/noop.bpf.o"))?;
-    let refault = load("refault_recency", include_bytes!("../../../examples/bpf/refault_recency.bpf.o"))?;
+    let refault =
+        load("refault_recency", include_bytes!("../../../examples/bpf/refault_recency.bpf.o"))?;
     let priority = load("priority", include_bytes!("../../../examples/bpf/priority.bpf.o"))?;
     priority.map_set("priority", &7u64.to_le_bytes(), &50u32.to_le_bytes())?;
     let mut kinds: [(&str, Box<dyn LimitHooks>, Vec<f64>); 4] = [
@@ -51,7 +53,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{:<28} {:>9} {:>9} {:>9}", "ns for a call", "median", "fastest", "slowest");
     for (name, _, rounds) in &mut kinds {
         rounds.sort_by(f64::total_cmp);
-        println!("{name:<28} {:>9.1} {:>9.1} {:>9.1}", rounds[ROUNDS / 2], rounds[0], rounds[ROUNDS - 1]);
+        println!(
+            "{name:<28} {:>9.1} {:>9.1} {:>9.1}",
+            rounds[ROUNDS / 2],
+            rounds[0],
+            rounds[ROUNDS - 1]
+        );
     }
     Ok(())
 }

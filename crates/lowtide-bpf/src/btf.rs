@@ -1,8 +1,10 @@
 //! Type information: where the definitions of maps are.
 //!
-//! A map is a variable in the section `.maps`, and what it is stands only in its type: a structure whose members are pointers. `__uint(max_entries, 64)`
-//! makes a pointer to an array of 64 integers, `__type(key, __u64)` a pointer to the type itself. So reading a definition means reading the types
-//! of the compiler's BTF section: a header, a table of types of variable length that refer to each other by number, and strings.
+//! A map is a variable in the section `.maps`, and what it is stands only in its type: a structure
+//! whose members are pointers. `__uint(max_entries, 64)` makes a pointer to an array of 64
+//! integers, `__type(key, __u64)` a pointer to the type itself. So reading a definition means
+//! reading the types of the compiler's BTF section: a header, a table of types of variable length
+//! that refer to each other by number, and strings.
 //!
 //! Source: the kernel's document "BPF Type Format (BTF)".
 
@@ -75,7 +77,9 @@ impl<'a> Btf<'a> {
             let start = header.checked_add(word(bytes, offset_at)? as usize)?;
             bytes.get(start..start.checked_add(word(bytes, offset_at + 4)? as usize)?)
         };
-        let (Some(table), Some(strings)) = (part(8), part(16)) else { return Err(broken("is cut off")) };
+        let (Some(table), Some(strings)) = (part(8), part(16)) else {
+            return Err(broken("is cut off"));
+        };
         let mut types = Vec::new();
         let mut at = 0;
         while at < table.len() {
@@ -109,8 +113,9 @@ impl<'a> Btf<'a> {
         let (mut kind, mut key, mut value, mut entries) = (None, None, None, None);
         for i in 0..of.count as usize {
             let at = of.rest + 12 * i;
-            let member =
-                word(self.table, at).and_then(|n| self.string(n)).ok_or_else(|| broken("is cut off"))?;
+            let member = word(self.table, at)
+                .and_then(|n| self.string(n))
+                .ok_or_else(|| broken("is cut off"))?;
             let points_to = word(self.table, at + 4)
                 .and_then(|t| self.plain(t))
                 .filter(|t| t.kind == PTR)
@@ -132,7 +137,8 @@ impl<'a> Btf<'a> {
                 _ => return Err(fail(MapFault::Unknown { member: member.to_owned() })),
             }
         }
-        let need = |member, found: Option<u32>| found.ok_or_else(|| fail(MapFault::Missing { member }));
+        let need =
+            |member, found: Option<u32>| found.ok_or_else(|| fail(MapFault::Missing { member }));
         let def = MapDef {
             name: name.to_owned(),
             kind: need("type", kind)?,
@@ -172,7 +178,8 @@ impl<'a> Btf<'a> {
             INT | STRUCT | UNION | ENUM | FLOAT | ENUM64 => Some(found.word),
             PTR => Some(8),
             ARRAY => {
-                let (of, times) = (word(self.table, found.rest)?, word(self.table, found.rest + 8)?);
+                let (of, times) =
+                    (word(self.table, found.rest)?, word(self.table, found.rest + 8)?);
                 self.size(of, chain.checked_sub(1)?)?.checked_mul(times)
             }
             _ => None,

@@ -1,8 +1,9 @@
 //! The machine against another one: equal programs, equal results.
 //!
-//! The other is `rbpf`, an interpreter with the standard's semantics that shares nothing with ours. Programs are drawn: arithmetic of all kinds on all registers,
-//! memory on the stack, jumps forward. Each ends by folding all registers into `r0`. What `rbpf` does otherwise than RFC 9669 says, or does not
-//! know, is left out here and tested by hand below.
+//! The other is `rbpf`, an interpreter with the standard's semantics that shares nothing with ours.
+//! Programs are drawn: arithmetic of all kinds on all registers, memory on the stack, jumps
+//! forward. Each ends by folding all registers into `r0`. What `rbpf` does otherwise than RFC 9669
+//! says, or does not know, is left out here and tested by hand below.
 
 use crate::helpers::Host;
 use crate::isa::*;
@@ -122,7 +123,13 @@ fn whole(numbers: &[u64], body: Vec<Insn>) -> Vec<Insn> {
         code.push(Insn { imm: (number >> 32) as i32, ..NONE });
     }
     for slot in 1..=9 {
-        code.push(Insn { op: STX | MEM | DOUBLE, dst: 10, src: slot, off: -8 * i16::from(slot), ..NONE });
+        code.push(Insn {
+            op: STX | MEM | DOUBLE,
+            dst: 10,
+            src: slot,
+            off: -8 * i16::from(slot),
+            ..NONE
+        });
     }
     code.extend(body);
     // Jumps may go up to three beyond the end.
@@ -162,7 +169,8 @@ fn one(a: u64, b: u64, insn: Insn) -> u64 {
 
 #[test]
 fn signed_arithmetic_extends_and_truncates_towards_zero() {
-    let signed = |op, a: i64, b: i64| one(a as u64, b as u64, Insn { op: op | REG, src: 1, off: 1, ..NONE });
+    let signed =
+        |op, a: i64, b: i64| one(a as u64, b as u64, Insn { op: op | REG, src: 1, off: 1, ..NONE });
     assert_eq!(signed(ALU64 | DIV, -13, 3), -4i64 as u64);
     assert_eq!(signed(ALU64 | MOD, -13, 3), -1i64 as u64);
     assert_eq!(signed(ALU | DIV, -13, 3), u64::from(-4i32 as u32));
@@ -250,7 +258,8 @@ fn loads_with_sign_extension_extend_from_the_width_they_name() {
 
 #[test]
 fn atomic_operations_change_memory_and_fetch_the_old_value() {
-    // r0 = 5; r1 = 3; slot = 5; atomic(slot, r1); return r0, r1 or the slot, folded: slot * 100 + r0 * 10 + r1.
+    // r0 = 5; r1 = 3; slot = 5; atomic(slot, r1); return r0, r1 or the slot, folded: slot * 100 +
+    // r0 * 10 + r1.
     let atomic = |width, imm| {
         ours(&[
             Insn { op: ALU64 | MOV, dst: 0, imm: 5, ..NONE },

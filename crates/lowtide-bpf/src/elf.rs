@@ -7,8 +7,9 @@
 //! | `.data…`, `.bss…`, `.rodata…` | global data; constant if the section is |
 //! | `license` | a string for whoever asks |
 //!
-//! Instructions refer to all these by relocations. The one of a 64-bit constant becomes a map's name or an address in global data, the one of a call a
-//! distance. After that an instruction means the same wherever it lies.
+//! Instructions refer to all these by relocations. The one of a 64-bit constant becomes a map's
+//! name or an address in global data, the one of a call a distance. After that an instruction means
+//! the same wherever it lies.
 
 use crate::btf::Btf;
 use crate::error::{LoadFault, MapFault, Refusal};
@@ -23,8 +24,8 @@ use crate::types::Constant;
 use object::elf::{R_BPF_64_32, R_BPF_64_64};
 use object::read::elf::ElfFile64;
 use object::{
-    LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _, RelocationFlags, RelocationTarget,
-    SectionKind, SymbolIndex, SymbolKind,
+    LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _, RelocationFlags,
+    RelocationTarget, SectionKind, SymbolIndex, SymbolKind,
 };
 use std::collections::BTreeMap;
 
@@ -78,8 +79,8 @@ impl Object {
             if !name.starts_with("memcg/") {
                 continue;
             }
-            let hook =
-                Hook::of_section(name).ok_or_else(|| LoadFault::UnknownHook { section: name.to_owned() })?;
+            let hook = Hook::of_section(name)
+                .ok_or_else(|| LoadFault::UnknownHook { section: name.to_owned() })?;
             programs.push(linker.program(hook, &section, text.as_ref())?);
         }
         if programs.is_empty() {
@@ -129,7 +130,8 @@ impl<'a, 'f> Linker<'a, 'f> {
         for section in self.elf.sections() {
             let name = section.name().map_err(not_elf)?;
             let has = |prefix: &str| {
-                name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                name.strip_prefix(prefix)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
             };
             if !(has(".data") || has(".bss") || has(".rodata")) {
                 continue;
@@ -139,7 +141,8 @@ impl<'a, 'f> Linker<'a, 'f> {
                 return Err(LoadFault::Data { bytes: total });
             }
             if section.relocations().next().is_some() {
-                let why = "addresses in global data are not offered; use an index instead".to_owned();
+                let why =
+                    "addresses in global data are not offered; use an index instead".to_owned();
                 return Err(LoadFault::Section { section: name.to_owned(), why });
             }
             let bytes = if section.kind() == SectionKind::UninitializedData {
@@ -148,7 +151,8 @@ impl<'a, 'f> Linker<'a, 'f> {
                 section.data().map_err(not_elf)?.to_vec()
             };
             if self.data.len() == DATA_SECTIONS_MAX {
-                let why = format!("there are more than {DATA_SECTIONS_MAX} sections of global data");
+                let why =
+                    format!("there are more than {DATA_SECTIONS_MAX} sections of global data");
                 return Err(LoadFault::Section { section: name.to_owned(), why });
             }
             self.data_at.insert(section.index().0, self.data.len());
@@ -161,12 +165,16 @@ impl<'a, 'f> Linker<'a, 'f> {
     fn find_maps(&mut self) -> Result<(), LoadFault> {
         let Some(section) = self.elf.section_by_name(".maps") else { return Ok(()) };
         let Some(btf) = self.elf.section_by_name(".BTF") else {
-            return Err(LoadFault::TypeInformation { why: "is missing, and there are maps".to_owned() });
+            return Err(LoadFault::TypeInformation {
+                why: "is missing, and there are maps".to_owned(),
+            });
         };
         let btf = Btf::parse(btf.data().map_err(not_elf)?)?;
         let mut bytes = 0u64;
         for symbol in self.elf.symbols() {
-            if symbol.section_index() != Some(section.index()) || symbol.kind() == SymbolKind::Section {
+            if symbol.section_index() != Some(section.index())
+                || symbol.kind() == SymbolKind::Section
+            {
                 continue;
             }
             let def = btf.map(symbol.name().map_err(not_elf)?)?;
@@ -190,7 +198,9 @@ impl<'a, 'f> Linker<'a, 'f> {
     ) -> Result<Linked, LoadFault> {
         let name = hook.section();
         let mut functions = self.elf.symbols().filter(|s| {
-            s.section_index() == Some(section.index()) && s.kind() == SymbolKind::Text && s.is_global()
+            s.section_index() == Some(section.index())
+                && s.kind() == SymbolKind::Text
+                && s.is_global()
         });
         let entry = match (functions.next(), functions.count()) {
             (Some(only), 0) => only.address(),
@@ -205,7 +215,11 @@ impl<'a, 'f> Linker<'a, 'f> {
         let own = code.len();
         let entry = usize::try_from(entry / SLOT as u64).unwrap_or(usize::MAX);
         if entry >= own {
-            return Err(LoadFault::Refused { section: name.to_owned(), at: 0, why: Refusal::Empty });
+            return Err(LoadFault::Refused {
+                section: name.to_owned(),
+                at: 0,
+                why: Refusal::Empty,
+            });
         }
         let mut constants = BTreeMap::new();
         let text = text.filter(|text| text.size() > 0);
@@ -225,7 +239,8 @@ impl<'a, 'f> Linker<'a, 'f> {
         Ok(Linked { hook, code, own, entry, constants })
     }
 
-    /// Applies the relocations of one section, whose slots begin at `base`. Returns whether one goes to another section's code.
+    /// Applies the relocations of one section, whose slots begin at `base`. Returns whether one
+    /// goes to another section's code.
     fn relocate(
         &self,
         section: &Section<'a, 'f>,
@@ -238,8 +253,11 @@ impl<'a, 'f> Linker<'a, 'f> {
         let mut leaves = false;
         for (offset, relocation) in section.relocations() {
             let at = usize::try_from(offset / SLOT as u64).unwrap_or(usize::MAX);
-            let fail =
-                |why: &str| LoadFault::Relocation { section: name.to_owned(), at, why: why.to_owned() };
+            let fail = |why: &str| LoadFault::Relocation {
+                section: name.to_owned(),
+                at,
+                why: why.to_owned(),
+            };
             let RelocationFlags::Elf { r_type } = relocation.flags() else {
                 return Err(fail("the relocation is of no kind that BPF has"));
             };
@@ -265,13 +283,15 @@ impl<'a, 'f> Linker<'a, 'f> {
                 code[slot] = Insn { src: 0, imm: value as i32, ..insn };
                 constants.insert(slot, constant);
             } else if r_type == R_BPF_64_32 && insn.is_local_call() {
-                let Some(&(start, slots)) = symbol.section.and_then(|index| bases.get(&index)) else {
+                let Some(&(start, slots)) = symbol.section.and_then(|index| bases.get(&index))
+                else {
                     return Err(fail(&format!(
                         "the function `{}` is neither in this section nor in .text",
                         symbol.name
                     )));
                 };
-                // A reference to a section has the distance from its beginning, less one, in the instruction.
+                // A reference to a section has the distance from its beginning, less one, in the
+                // instruction.
                 let target = (symbol.value / SLOT as u64) as i64 + i64::from(insn.imm) + 1;
                 if target < 0 || target >= slots as i64 {
                     return Err(fail("the call goes outside of its function's section"));
@@ -290,7 +310,11 @@ impl<'a, 'f> Linker<'a, 'f> {
         Ok(leaves)
     }
 
-    fn symbol(&self, index: SymbolIndex, fail: &dyn Fn(&str) -> LoadFault) -> Result<Symbol, LoadFault> {
+    fn symbol(
+        &self,
+        index: SymbolIndex,
+        fail: &dyn Fn(&str) -> LoadFault,
+    ) -> Result<Symbol, LoadFault> {
         let found = self.elf.symbol_by_index(index).map_err(not_elf)?;
         let name = found.name().unwrap_or_default().to_owned();
         if found.is_undefined() {
@@ -298,7 +322,11 @@ impl<'a, 'f> Linker<'a, 'f> {
                 "`{name}` is not defined in the object; there is no kernel to define it"
             )));
         }
-        Ok(Symbol { name, section: found.section_index().map(|index| index.0), value: found.address() })
+        Ok(Symbol {
+            name,
+            section: found.section_index().map(|index| index.0),
+            value: found.address(),
+        })
     }
 
     /// What a 64-bit constant refers to.

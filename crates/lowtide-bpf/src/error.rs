@@ -1,10 +1,12 @@
 //! What can be wrong with an object, and what can go wrong in a run.
 //!
-//! Loading says everything at once that can be known without running: the object, the section, the instruction, the reason.
-//! A run that fails changes nobody's decision (the hook has no opinion); its error is kept for [`status`](crate::Programs::status).
+//! Loading says everything at once that can be known without running: the object, the section, the
+//! instruction, the reason. A run that fails changes nobody's decision (the hook has no opinion);
+//! its error is kept for [`status`](crate::Programs::status).
 
 use crate::limits::{
-    DATA_BYTES_MAX, FRAMES_MAX, FUNCTIONS_MAX, INSTRUCTIONS_MAX, MAP_BYTES_MAX, OBJECT_BYTES_MAX, RUN_BUDGET,
+    DATA_BYTES_MAX, FRAMES_MAX, FUNCTIONS_MAX, INSTRUCTIONS_MAX, MAP_BYTES_MAX, OBJECT_BYTES_MAX,
+    RUN_BUDGET,
 };
 use thiserror::Error;
 
@@ -24,7 +26,8 @@ pub struct LoadError {
 pub enum LoadFault {
     /// Bigger than any sensible object.
     #[error(
-        "the object has {bytes} bytes, more than {OBJECT_BYTES_MAX}; strip debug information with `llvm-strip -g`"
+        "the object has {bytes} bytes, more than {OBJECT_BYTES_MAX}; strip debug information with \
+         `llvm-strip -g`"
     )]
     TooLarge {
         /// Its bytes.
@@ -37,13 +40,18 @@ pub enum LoadFault {
         why: String,
     },
     /// An ELF file for another machine.
-    #[error("the object is for ELF machine {machine}, not for BPF (247); compile with `clang -target bpf`")]
+    #[error(
+        "the object is for ELF machine {machine}, not for BPF (247); compile with `clang -target \
+         bpf`"
+    )]
     Machine {
         /// The number of the machine.
         machine: u16,
     },
     /// Linked, or of the wrong byte order or width.
-    #[error("the object is not a relocatable little-endian 64-bit file; compile with `-c -target bpfel`")]
+    #[error(
+        "the object is not a relocatable little-endian 64-bit file; compile with `-c -target bpfel`"
+    )]
     Kind,
     /// No section is a hook's.
     #[error(
@@ -96,7 +104,8 @@ pub enum LoadFault {
     },
     /// Maps are described by type information, and that is missing or wrong.
     #[error(
-        "the type information (.BTF) {why}; compile with -g, and strip with `llvm-strip -g`, which keeps it"
+        "the type information (.BTF) {why}; compile with -g, and strip with `llvm-strip -g`, \
+         which keeps it"
     )]
     TypeInformation {
         /// What does not fit.
@@ -166,7 +175,9 @@ pub enum MapFault {
     #[error("the object's maps need more than {MAP_BYTES_MAX} bytes; lower max_entries")]
     TooMuch,
     /// The program refers to a map that the type information does not have.
-    #[error("it has no type information; define it with the macros of lowtide_bpf.h in SEC(\".maps\")")]
+    #[error(
+        "it has no type information; define it with the macros of lowtide_bpf.h in SEC(\".maps\")"
+    )]
     Undefined,
 }
 
@@ -179,7 +190,8 @@ pub enum Refusal {
     Empty,
     /// Too many instructions.
     #[error(
-        "the program has {found} instructions, with the functions it calls; at most {INSTRUCTIONS_MAX} are allowed"
+        "the program has {found} instructions, with the functions it calls; at most \
+         {INSTRUCTIONS_MAX} are allowed"
     )]
     TooLong {
         /// How many there are.
@@ -192,7 +204,9 @@ pub enum Refusal {
         op: u8,
     },
     /// A field has a value that the operation does not know.
-    #[error("operation {op:#04x} has a value in a field that it does not use or does not know there")]
+    #[error(
+        "operation {op:#04x} has a value in a field that it does not use or does not know there"
+    )]
     Field {
         /// The first byte.
         op: u8,
@@ -331,7 +345,8 @@ pub enum Refusal {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("instruction {at}: {what}")]
 pub struct RunError {
-    /// The instruction's slot in the program; functions of `.text` are counted after the program's own section.
+    /// The instruction's slot in the program; functions of `.text` are counted after the program's
+    /// own section.
     pub at: usize,
     /// What went wrong.
     pub what: RunFault,

@@ -1,7 +1,7 @@
 //! What a program may ask of its host.
 //!
-//! Numbers are the kernel's where the kernel has the helper; our own begin at 4096, far above the kernel's. Nothing here waits, allocates or
-//! reads a clock: the time is the snapshot's.
+//! Numbers are the kernel's where the kernel has the helper; our own begin at 4096, far above the
+//! kernel's. Nothing here waits, allocates or reads a clock: the time is the snapshot's.
 
 use crate::error::RunFault;
 use crate::limits::{HELPER_COST, KEY_BYTES_MAX, REQUESTS_MAX, VALUE_BYTES_MAX};
@@ -49,7 +49,8 @@ impl Helper {
 /// A program's wish that pages of a group be reclaimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReclaimRequest {
-    /// The group, as in [`LimitSnapshot::group`](lowtide_core::hooks::LimitSnapshot::group). Nobody has checked that it exists.
+    /// The group, as in [`LimitSnapshot::group`](lowtide_core::hooks::LimitSnapshot::group).
+    /// Nobody has checked that it exists.
     pub group: u64,
     /// Pages, at least 1.
     pub pages: u64,
@@ -106,7 +107,8 @@ pub(crate) fn call(
         }
         Helper::MapUpdate => {
             let map = memory.map_of(args[0])?;
-            let (key_bytes, value_bytes) = (memory.maps[map].key_bytes, memory.maps[map].value_bytes);
+            let (key_bytes, value_bytes) =
+                (memory.maps[map].key_bytes, memory.maps[map].value_bytes);
             cost += (key_bytes + value_bytes) as u32 / 16;
             // Key and value may themselves lie in maps.
             let (key, value) = host.scratch.split_at_mut(KEY_BYTES_MAX as usize);

@@ -57,7 +57,8 @@ pub(crate) fn throttle_answer(hook: Hook, r0: u64) -> ThrottleAnswer {
     }
 }
 
-/// A protection's number, of which the low 32 bits count (it is an `int` in C): 0 no, positive yes, negative no opinion.
+/// A protection's number, of which the low 32 bits count (it is an `int` in C): 0 no, positive yes,
+/// negative no opinion.
 pub(crate) const fn protection_answer(r0: u64) -> Option<bool> {
     match r0 as i32 {
         ..0 => None,

@@ -1,8 +1,9 @@
 //! The instruction set: what eight bytes mean.
 //!
-//! An instruction is eight bytes: an operation, two registers (destination in the low half of the byte), a signed 16-bit
-//! offset and a signed 32-bit immediate, little-endian. One operation, the load of a 64-bit constant, takes two such slots.
-//! The low three bits of the operation are its class; the rest depends on it:
+//! An instruction is eight bytes: an operation, two registers (destination in the low half of the
+//! byte), a signed 16-bit offset and a signed 32-bit immediate, little-endian. One operation, the
+//! load of a 64-bit constant, takes two such slots. The low three bits of the operation are its
+//! class; the rest depends on it:
 //!
 //! | class | bits 3 | bits 4-7 | |
 //! |---|---|---|---|
@@ -10,7 +11,8 @@
 //! | `JMP`, `JMP32` | immediate or register | the comparison | the offset counts slots from the next one |
 //! | `LD`, `LDX`, `ST`, `STX` | bits 3-4: the width | bits 5-7: the mode | memory |
 //!
-//! Source: RFC 9669, the BPF instruction set architecture, with all its conformance groups but the legacy packet loads.
+//! Source: RFC 9669, the BPF instruction set architecture, with all its conformance groups but the
+//! legacy packet loads.
 
 /// Bytes of a slot.
 pub(crate) const SLOT: usize = 8;
@@ -106,7 +108,8 @@ pub(crate) struct Insn {
 }
 
 impl Insn {
-    /// The meaning of a slot's bytes. Any bytes have one; whether it is allowed is for the verifier to say.
+    /// The meaning of a slot's bytes. Any bytes have one; whether it is allowed is for the verifier
+    /// to say.
     pub(crate) fn decode(bytes: [u8; SLOT]) -> Self {
         Self {
             op: bytes[0],
@@ -157,7 +160,8 @@ impl Insn {
         self.is_call() && self.src == CALL_LOCAL
     }
 
-    /// Whether control may go elsewhere than to the next instruction, other than by a call or an exit.
+    /// Whether control may go elsewhere than to the next instruction, other than by a call or an
+    /// exit.
     pub(crate) const fn is_jump(self) -> bool {
         matches!(self.class(), JMP | JMP32) && !self.is_exit() && !self.is_call()
     }

@@ -1,9 +1,11 @@
 //! Over-limit policies as eBPF programs.
 //!
-//! What a group does about its limits (how long a task waits that pays for being over `high`, whether reclaim spares the group, what is reclaimed in advance) can be
-//! a program: a few lines of C, compiled by clang as for the kernel, loaded into lowtide from the object file, and run in a virtual machine in the
-//! process. A program sees a [`LimitSnapshot`](lowtide_core::hooks::LimitSnapshot) and its maps, nothing else. It cannot reach outside, cannot run on, and
-//! cannot answer more than the engine believes.
+//! What a group does about its limits (how long a task waits that pays for being over `high`,
+//! whether reclaim spares the group, what is reclaimed in advance) can be a program: a few lines of
+//! C, compiled by clang as for the kernel, loaded into lowtide from the object file, and run in a
+//! virtual machine in the process. A program sees a
+//! [`LimitSnapshot`](lowtide_core::hooks::LimitSnapshot) and its maps, nothing else. It cannot
+//! reach outside, cannot run on, and cannot answer more than the engine believes.
 //!
 //! ```c
 //! #include "lowtide_bpf.h"
@@ -36,8 +38,9 @@
 //!
 //! # What a program is
 //!
-//! One global function in the section of its [`Hook`], with the snapshot as its argument, and what that function calls. The header `include/lowtide_bpf.h` has the
-//! snapshot, the helpers and a macro for each hook. An object may hold a program for each hook (one of the two throttles); they
+//! One global function in the section of its [`Hook`], with the snapshot as its argument, and what
+//! that function calls. The header `include/lowtide_bpf.h` has the snapshot, the helpers and a
+//! macro for each hook. An object may hold a program for each hook (one of the two throttles); they
 //! share maps and global data.
 //!
 //! | section | returns | no opinion |
@@ -47,8 +50,10 @@
 //! | `memcg/below_low`, `memcg/below_min` | 1 protected, 0 not | negative |
 //! | `memcg/proactive` | pages to reclaim | 0, negative |
 //!
-//! Offered are all instructions of RFC 9669 (`-mcpu=v1` to `v4`) but the legacy packet loads; hash and array maps described by BTF; constant, initialised and zeroed global
-//! data; functions that call functions; loops. Not offered: kernel types and functions, other maps, addresses in global data, tail calls.
+//! Offered are all instructions of RFC 9669 (`-mcpu=v1` to `v4`) but the legacy packet loads; hash
+//! and array maps described by BTF; constant, initialised and zeroed global data; functions that
+//! call functions; loops. Not offered: kernel types and functions, other maps, addresses in global
+//! data, tail calls.
 //!
 //! | helper | number | |
 //! |---|---:|---|
@@ -58,12 +63,16 @@
 //!
 //! # What is promised
 //!
-//! * **Loading** refuses what is wrong for certain, with section, instruction and reason ([`LoadError`]). It never panics, whatever the bytes are.
-//! * **A run** costs at most [`RUN_BUDGET`](limits::RUN_BUDGET) instructions, allocates nothing, and ends with an error at the first access outside of what the program may see.
-//!   Addresses are virtual: none of the process's is ever in a register.
-//! * **A failing run** means no opinion. After [`FAILURES_MAX`](limits::FAILURES_MAX) in a row the hook is switched off and says why ([`Programs::status`]).
-//!   What such a run changed in maps, and the requests it made, stay.
-//! * **Equal snapshots and equal histories of the maps give equal answers.** There is no clock, no random number, and no address that differs from process to process.
+//! * **Loading** refuses what is wrong for certain, with section, instruction and reason
+//!   ([`LoadError`]). It never panics, whatever the bytes are.
+//! * **A run** costs at most [`RUN_BUDGET`](limits::RUN_BUDGET) instructions, allocates nothing,
+//!   and ends with an error at the first access outside of what the program may see. Addresses are
+//!   virtual: none of the process's is ever in a register.
+//! * **A failing run** means no opinion. After [`FAILURES_MAX`](limits::FAILURES_MAX) in a row the
+//!   hook is switched off and says why ([`Programs::status`]). What such a run changed in maps, and
+//!   the requests it made, stay.
+//! * **Equal snapshots and equal histories of the maps give equal answers.** There is no clock, no
+//!   random number, and no address that differs from process to process.
 //!
 //! | module | |
 //! |---|---|

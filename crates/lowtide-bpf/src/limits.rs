@@ -9,7 +9,8 @@ pub const INSTRUCTIONS_MAX: usize = 4096;
 /// Functions of a program, itself included.
 pub const FUNCTIONS_MAX: usize = 64;
 
-/// What one run may spend. An instruction costs 1; a helper costs [`HELPER_COST`] and 1 more for each 16 bytes that it reads or writes.
+/// What one run may spend. An instruction costs 1; a helper costs [`HELPER_COST`] and 1 more for
+/// each 16 bytes that it reads or writes.
 pub const RUN_BUDGET: u32 = 4096;
 
 /// What the call of a helper costs, see [`RUN_BUDGET`].
@@ -21,8 +22,8 @@ pub const FRAME_BYTES: u32 = 512;
 /// Functions under way at once: the program and those it calls.
 pub const FRAMES_MAX: u32 = 8;
 
-/// Bytes of context that a program may read. Behind the fields that the engine knows they are 0, so that a program made for a later
-/// engine runs on this one.
+/// Bytes of context that a program may read. Behind the fields that the engine knows they are 0, so
+/// that a program made for a later engine runs on this one.
 pub const CONTEXT_BYTES: usize = 512;
 
 /// Maps of an object.

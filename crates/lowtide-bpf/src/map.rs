@@ -1,11 +1,13 @@
 //! Maps: what a program remembers from run to run, and what its operator tells it.
 //!
-//! Both kinds are allocated whole when the object is loaded; no run allocates. An array has all its elements from the beginning, all zero.
-//! A hash keeps keys and values in slots of two flat tables; an index finds the slot by the hash of the key, which has no secret seed, so that
+//! Both kinds are allocated whole when the object is loaded; no run allocates. An array has all its
+//! elements from the beginning, all zero. A hash keeps keys and values in slots of two flat tables;
+//! an index finds the slot by the hash of the key, which has no secret seed, so that
 //! equal histories give equal maps.
 //!
-//! A program sees a value at a virtual offset, `slot << shift`, with slots at least twice as far apart as a value is long. So whoever
-//! runs off the end of a value meets a gap and not the next value.
+//! A program sees a value at a virtual offset, `slot << shift`, with slots at least twice as far
+//! apart as a value is long. So whoever runs off the end of a value meets a gap and not the next
+//! value.
 //!
 //! Results of changes are the kernel's: 0 or a negative error number.
 
@@ -70,7 +72,12 @@ impl MapDef {
             if (least..=most).contains(&found) {
                 Ok(())
             } else {
-                Err(MapFault::Size { member, found: found.into(), least: least.into(), most: most.into() })
+                Err(MapFault::Size {
+                    member,
+                    found: found.into(),
+                    least: least.into(),
+                    most: most.into(),
+                })
             }
         };
         match self.kind {
@@ -80,7 +87,8 @@ impl MapDef {
         }
         within("value_size", self.value_bytes, 1, VALUE_BYTES_MAX)?;
         within("max_entries", self.entries, 1, ENTRIES_MAX)?;
-        let bytes = u64::from(self.entries) * u64::from(self.key_bytes + self.value_bytes + INDEX_BYTES);
+        let bytes =
+            u64::from(self.entries) * u64::from(self.key_bytes + self.value_bytes + INDEX_BYTES);
         if bytes > MAP_BYTES_MAX { Err(MapFault::TooMuch) } else { Ok(bytes) }
     }
 }
@@ -142,7 +150,8 @@ impl Map {
             },
             Index::Hash { slots, keys, free } => {
                 let size = key.len();
-                let found = slots.find(xxh3_64(key), |&slot| key_of(keys, slot, size) == key).copied();
+                let found =
+                    slots.find(xxh3_64(key), |&slot| key_of(keys, slot, size) == key).copied();
                 match found {
                     Some(_) if flags == NO_EXIST => return -EEXIST,
                     Some(slot) => slot,
@@ -151,7 +160,9 @@ impl Map {
                         let Some(slot) = free.pop() else { return -E2BIG };
                         let at = slot as usize * size;
                         keys[at..at + size].copy_from_slice(key);
-                        slots.insert_unique(xxh3_64(key), slot, |&other| xxh3_64(key_of(keys, other, size)));
+                        slots.insert_unique(xxh3_64(key), slot, |&other| {
+                            xxh3_64(key_of(keys, other, size))
+                        });
                         slot
                     }
                 }
@@ -190,10 +201,12 @@ impl Map {
         }
     }
 
-    /// Where an access of `bytes` bytes at a virtual offset lies in `values`, if it lies in one value.
+    /// Where an access of `bytes` bytes at a virtual offset lies in `values`, if it lies in one
+    /// value.
     #[inline]
     fn place(&self, offset: u32, bytes: usize) -> Option<usize> {
-        let (slot, within) = ((offset >> self.shift) as usize, (offset & ((1 << self.shift) - 1)) as usize);
+        let (slot, within) =
+            ((offset >> self.shift) as usize, (offset & ((1 << self.shift) - 1)) as usize);
         (within + bytes <= self.value_bytes).then(|| slot * self.value_bytes + within)
     }
 
@@ -256,8 +269,13 @@ mod tests {
 
     #[test]
     fn maps_of_impossible_sizes_are_refused() {
-        let good =
-            MapDef { name: "m".into(), kind: TYPE_HASH, key_bytes: 8, value_bytes: 8, entries: 1 << 10 };
+        let good = MapDef {
+            name: "m".into(),
+            kind: TYPE_HASH,
+            key_bytes: 8,
+            value_bytes: 8,
+            entries: 1 << 10,
+        };
         assert!(good.check().is_ok());
         assert_eq!(MapDef { kind: 3, ..good.clone() }.check(), Err(MapFault::Type { found: 3 }));
         assert_eq!(

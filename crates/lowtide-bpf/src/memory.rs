@@ -1,7 +1,8 @@
 //! What a program can address.
 //!
-//! An address is virtual: the upper 32 bits name a region, the lower 32 an offset in it. So no address of the process is ever in a register,
-//! equal runs compute equal numbers, and a check is one look at the region and one at the length.
+//! An address is virtual: the upper 32 bits name a region, the lower 32 an offset in it. So no
+//! address of the process is ever in a register, equal runs compute equal numbers, and a check is
+//! one look at the region and one at the length.
 //!
 //! | region | what | |
 //! |---|---|---|
@@ -135,7 +136,8 @@ impl Memory {
         }
     }
 
-    /// Opens the first `frames` stack frames, and clears the last of them if the program uses stack at all.
+    /// Opens the first `frames` stack frames, and clears the last of them if the program uses stack
+    /// at all.
     #[inline]
     pub(crate) fn open_frames(&mut self, frames: u32, clear: bool) {
         self.stack_low = STACK_BYTES - frames * FRAME_BYTES;
@@ -166,8 +168,12 @@ impl Memory {
         let found = match region {
             CONTEXT => self.context.get(at..at + bytes),
             STACK if offset >= self.stack_low => self.stack.get(at..at + bytes),
-            DATA..VALUES => self.data.get((region - DATA) as usize).and_then(|d| d.bytes.get(at..at + bytes)),
-            VALUES..HANDLES => self.maps.get((region - VALUES) as usize).and_then(|m| m.read(offset, bytes)),
+            DATA..VALUES => {
+                self.data.get((region - DATA) as usize).and_then(|d| d.bytes.get(at..at + bytes))
+            }
+            VALUES..HANDLES => {
+                self.maps.get((region - VALUES) as usize).and_then(|m| m.read(offset, bytes))
+            }
             _ => None,
         };
         found.ok_or_else(|| denied(region, offset, bytes))
@@ -204,7 +210,11 @@ impl Memory {
 
     /// Stores the low `N` bytes of a number, little-endian.
     #[inline]
-    pub(crate) fn store<const N: usize>(&mut self, address: u64, value: u64) -> Result<(), RunFault> {
+    pub(crate) fn store<const N: usize>(
+        &mut self,
+        address: u64,
+        value: u64,
+    ) -> Result<(), RunFault> {
         self.write(address, N)?.copy_from_slice(&value.to_le_bytes()[..N]);
         Ok(())
     }

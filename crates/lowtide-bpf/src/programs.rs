@@ -1,10 +1,11 @@
 //! Loaded programs, as the engine asks them.
 //!
-//! [`Programs`] is a handle: one clone goes to the engine as [`LimitHooks`], another stays with whoever operates it, reads
-//! [`status`](Programs::status), fills maps and takes reclaim requests. Everything is behind one lock, held for a run; nothing waits under it.
+//! [`Programs`] is a handle: one clone goes to the engine as [`LimitHooks`], another stays with
+//! whoever operates it, reads [`status`](Programs::status), fills maps and takes reclaim requests.
+//! Everything is behind one lock, held for a run; nothing waits under it.
 //!
-//! A hook whose program fails has no opinion. One that fails [`FAILURES_MAX`] times in a row is switched off and is not run again, until
-//! [`switch_on`](Programs::switch_on).
+//! A hook whose program fails has no opinion. One that fails [`FAILURES_MAX`] times in a row is
+//! switched off and is not run again, until [`switch_on`](Programs::switch_on).
 
 use crate::elf::Object;
 use crate::error::{LoadError, LoadFault, RunError};
@@ -117,9 +118,11 @@ pub enum MapError {
 }
 
 impl Programs {
-    /// Loads an object file that a compiler made for BPF, and verifies all its programs. `name` is for messages.
+    /// Loads an object file that a compiler made for BPF, and verifies all its programs. `name` is
+    /// for messages.
     ///
-    /// Cost: linear in the object (functions that share instructions are looked at once each), and the memory of its maps.
+    /// Cost: linear in the object (functions that share instructions are looked at once each), and
+    /// the memory of its maps.
     ///
     /// # Errors
     ///
@@ -133,14 +136,19 @@ impl Programs {
         let mut loaded = [const { None }; Hook::ALL.len()];
         for linked in object.programs {
             let section = linked.hook.section();
-            let world = World { constants: &linked.constants, maps: &object.maps, data: &object.data };
+            let world =
+                World { constants: &linked.constants, maps: &object.maps, data: &object.data };
             verify(&linked.code, linked.entry, &world).map_err(|(at, why)| {
-                let (section, at) = if at < linked.own { (section, at) } else { (".text", at - linked.own) };
+                let (section, at) =
+                    if at < linked.own { (section, at) } else { (".text", at - linked.own) };
                 LoadFault::Refused { section: section.to_owned(), at, why }
             })?;
             let place = &mut loaded[linked.hook as usize];
             if place.is_some() {
-                return Err(LoadFault::Twice { first: section.to_owned(), second: section.to_owned() });
+                return Err(LoadFault::Twice {
+                    first: section.to_owned(),
+                    second: section.to_owned(),
+                });
             }
             let uses_stack = linked.code.iter().any(|insn| insn.dst == 10 || insn.src == 10);
             *place = Some(Loaded {
@@ -221,8 +229,9 @@ impl Programs {
         }
     }
 
-    /// What programs want reclaimed, in the order in which they first asked; at most one request for each group, and at most
-    /// [`REQUESTS_MAX`](crate::limits::REQUESTS_MAX). They are not given out again.
+    /// What programs want reclaimed, in the order in which they first asked; at most one request
+    /// for each group, and at most [`REQUESTS_MAX`](crate::limits::REQUESTS_MAX). They are not
+    /// given out again.
     #[must_use]
     pub fn take_requests(&self) -> Vec<ReclaimRequest> {
         self.lock().host.requests.drain(..).collect()
@@ -247,7 +256,8 @@ impl Programs {
     ///
     /// # Errors
     ///
-    /// If there is no such map, key or value have another length than the map's, or there is no room.
+    /// If there is no such map, key or value have another length than the map's, or there is no
+    /// room.
     pub fn map_set(&self, map: &str, key: &[u8], value: &[u8]) -> Result<(), MapError> {
         self.with_map(map, key, |found| {
             length(found, "value", found.value_bytes, value)?;
@@ -281,7 +291,11 @@ impl Programs {
         let maps = &mut state.memory.maps;
         let Some(at) = maps.iter().position(|map| map.name == name) else {
             let known = maps.iter().map(|map| map.name.clone()).collect();
-            return Err(MapError::NoMap { object: self.name.to_string(), map: name.to_owned(), known });
+            return Err(MapError::NoMap {
+                object: self.name.to_string(),
+                map: name.to_owned(),
+                known,
+            });
         };
         length(&maps[at], "key", maps[at].key_bytes, key)?;
         act(&mut maps[at])
@@ -292,7 +306,8 @@ impl Programs {
         self.lock().run(hook, snapshot)
     }
 
-    /// A run cannot panic, and the state is whole after each step of one: a lock that somebody's panic poisoned is as good as another.
+    /// A run cannot panic, and the state is whole after each step of one: a lock that somebody's
+    /// panic poisoned is as good as another.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -354,6 +369,9 @@ impl LimitHooks for Programs {
 impl fmt::Debug for Programs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hooks: Vec<_> = self.status().into_iter().map(|status| status.hook.section()).collect();
-        f.debug_struct("Programs").field("name", &self.name).field("hooks", &hooks).finish_non_exhaustive()
+        f.debug_struct("Programs")
+            .field("name", &self.name)
+            .field("hooks", &hooks)
+            .finish_non_exhaustive()
     }
 }

@@ -1,11 +1,13 @@
 //! What registers hold, as far as it is certain.
 //!
-//! One state for each instruction says of each register what it holds on every way there. Where ways meet, what they disagree on becomes
-//! [`Ty::Any`], of which nothing is claimed. States only ever lose knowledge, so the walk ends. What is on the stack is not followed: what is read from there
-//! is `Any`. A refusal therefore means that the instruction fails, or breaks a rule, on each way that leads to it as the walk sees it.
+//! One state for each instruction says of each register what it holds on every way there. Where
+//! ways meet, what they disagree on becomes [`Ty::Any`], of which nothing is claimed. States only
+//! ever lose knowledge, so the walk ends. What is on the stack is not followed: what is read from
+//! there is `Any`. A refusal therefore means that the instruction fails, or breaks a rule, on each
+//! way that leads to it as the walk sees it.
 //!
-//! A looked-up value may be null until it is compared with 0. The comparison is a fact about every copy of the address: copies are
-//! recognised by the call that they came from.
+//! A looked-up value may be null until it is compared with 0. The comparison is a fact about every
+//! copy of the address: copies are recognised by the call that they came from.
 
 use crate::error::Refusal;
 use crate::helpers::Helper;
@@ -67,7 +69,9 @@ impl Ty {
             (
                 Self::Value { map: m, off: a, call, maybe_null: x },
                 Self::Value { map: n, off: b, call: other, maybe_null: y },
-            ) if m == n && call == other => Self::Value { map: m, off: same(a, b), call, maybe_null: x && y },
+            ) if m == n && call == other => {
+                Self::Value { map: m, off: same(a, b), call, maybe_null: x && y }
+            }
             _ => Self::Any,
         }
     }
@@ -75,7 +79,11 @@ impl Ty {
     const fn is_address(self) -> bool {
         matches!(
             self,
-            Self::Context(_) | Self::Stack(_) | Self::Value { .. } | Self::Data { .. } | Self::Map(_)
+            Self::Context(_)
+                | Self::Stack(_)
+                | Self::Value { .. }
+                | Self::Data { .. }
+                | Self::Map(_)
         )
     }
 
@@ -97,12 +105,18 @@ impl Ty {
 type State = [Ty; REGISTERS as usize];
 
 /// The third look, at the function that begins at `start`.
-pub(crate) fn check(code: &[Insn], start: usize, is_program: bool, world: &World<'_>) -> Result<(), Refused> {
+pub(crate) fn check(
+    code: &[Insn],
+    start: usize,
+    is_program: bool,
+    world: &World<'_>,
+) -> Result<(), Refused> {
     let mut first = [Ty::Nothing; REGISTERS as usize];
     if is_program {
         first[1] = Ty::Context(Some(0));
     } else {
-        // Whoever calls a function may pass anything, and the callee may look at registers that its caller did not set.
+        // Whoever calls a function may pass anything, and the callee may look at registers that its
+        // caller did not set.
         first = [Ty::Any; REGISTERS as usize];
     }
     first[10] = Ty::Stack(Some(0));
@@ -115,7 +129,8 @@ pub(crate) fn check(code: &[Insn], start: usize, is_program: bool, world: &World
         for (nth, to) in successors(code, at).enumerate() {
             let arriving = branched(code[at], after, nth == 1);
             let known = states.get(&to).copied();
-            let joined = known.map_or(arriving, |known| std::array::from_fn(|i| known[i].join(arriving[i])));
+            let joined =
+                known.map_or(arriving, |known| std::array::from_fn(|i| known[i].join(arriving[i])));
             if known != Some(joined) {
                 states.insert(to, joined);
                 open.push(to);
@@ -139,7 +154,9 @@ fn branched(insn: Insn, mut state: State, jumped: bool) -> State {
     let with_null = insn.op & REG == 0 && insn.imm == 0 && insn.class() == JMP;
     let operation = insn.op & OPERATION;
     for register in [insn.dst, insn.src] {
-        let Ty::Value { call, maybe_null: true, .. } = state[usize::from(register)] else { continue };
+        let Ty::Value { call, maybe_null: true, .. } = state[usize::from(register)] else {
+            continue;
+        };
         let is_null = match operation {
             JEQ if with_null => jumped,
             JNE if with_null => !jumped,
@@ -188,11 +205,15 @@ fn step(code: &[Insn], at: usize, mut state: State, world: &World<'_>) -> Result
             let by = (!by_register).then_some(i64::from(insn.imm));
             state[dst] = match (a, b) {
                 (Ty::Number, Ty::Number) => Ty::Number,
-                (a, Ty::Number) if a.is_address() && class == ALU64 && operation == ADD => a.moved(by),
+                (a, Ty::Number) if a.is_address() && class == ALU64 && operation == ADD => {
+                    a.moved(by)
+                }
                 (a, Ty::Number) if a.is_address() && class == ALU64 && operation == SUB => {
                     a.moved(by.map(|by| -by))
                 }
-                (Ty::Number, b) if b.is_address() && class == ALU64 && operation == ADD => b.moved(None),
+                (Ty::Number, b) if b.is_address() && class == ALU64 && operation == ADD => {
+                    b.moved(None)
+                }
                 _ => Ty::Any,
             };
         }
@@ -222,7 +243,8 @@ fn step(code: &[Insn], at: usize, mut state: State, world: &World<'_>) -> Result
                 }
                 if insn.op & MODE == ATOMIC && insn.imm & FETCH != 0 {
                     let old = if insn.imm == COMPARE_EXCHANGE { 0 } else { usize::from(insn.src) };
-                    state[old] = if matches!(to, Ty::Stack(_) | Ty::Any) { Ty::Any } else { Ty::Number };
+                    state[old] =
+                        if matches!(to, Ty::Stack(_) | Ty::Any) { Ty::Any } else { Ty::Number };
                 }
             }
         }
@@ -230,7 +252,8 @@ fn step(code: &[Insn], at: usize, mut state: State, world: &World<'_>) -> Result
             get(&state, 0)?;
         }
         _ if insn.is_call() => {
-            let result = if insn.src == CALL_LOCAL { Ty::Any } else { helper(insn.imm, at, &state, world)? };
+            let result =
+                if insn.src == CALL_LOCAL { Ty::Any } else { helper(insn.imm, at, &state, world)? };
             state[0] = result;
             state[1..6].fill(Ty::Nothing);
         }
@@ -246,7 +269,14 @@ fn step(code: &[Insn], at: usize, mut state: State, world: &World<'_>) -> Result
 }
 
 /// Whether `bytes` bytes at `ty + off` can be accessed.
-fn access(ty: Ty, register: u8, off: i16, bytes: u64, write: bool, world: &World<'_>) -> Result<(), Refusal> {
+fn access(
+    ty: Ty,
+    register: u8,
+    off: i16,
+    bytes: u64,
+    write: bool,
+    world: &World<'_>,
+) -> Result<(), Refusal> {
     // The first byte, if it is known and the access does not lie within `low..high`.
     let beside = |base: Option<i64>, low: i64, high: i64| {
         let first = base?.checked_add(off.into())?;
@@ -274,7 +304,9 @@ fn access(ty: Ty, register: u8, off: i16, bytes: u64, write: bool, world: &World
                 None => Ok(()),
             }
         }
-        Ty::Data { section, .. } if write && !world.data[section].writable => Err(Refusal::ConstantWrite),
+        Ty::Data { section, .. } if write && !world.data[section].writable => {
+            Err(Refusal::ConstantWrite)
+        }
         Ty::Data { section, off: base } => {
             let bytes = world.data[section].bytes.len() as i64;
             match beside(base, 0, bytes) {

@@ -2,13 +2,16 @@
 //!
 //! Three looks, each at more than the one before:
 //!
-//! 1. **Each slot** alone: is there such an operation, with such registers and fields, do jumps and calls end on an instruction, do helpers exist.
-//! 2. **The flow**: from each function's beginning, every way that can be gone ends in an exit or can still reach one; calls are not
-//!    recursive and not too deep.
-//! 3. **What registers hold** ([`types`]): writes to the context, accesses beside the stack, a value, or the context, null not tested for.
+//! 1. **Each slot** alone: is there such an operation, with such registers and fields, do jumps and
+//!    calls end on an instruction, do helpers exist.
+//! 2. **The flow**: from each function's beginning, every way that can be gone ends in an exit or
+//!    can still reach one; calls are not recursive and not too deep.
+//! 3. **What registers hold** ([`types`]): writes to the context, accesses beside the stack, a
+//!    value, or the context, null not tested for.
 //!
-//! It refuses what is wrong for certain. What depends on data (an index, the turns of a loop) is for the machine to stop, which checks everything again;
-//! so the verifier can be simple, and an error in it is a nuisance but not a hole.
+//! It refuses what is wrong for certain. What depends on data (an index, the turns of a loop) is
+//! for the machine to stop, which checks everything again; so the verifier can be simple, and an
+//! error in it is a nuisance but not a hole.
 
 use crate::error::Refusal;
 use crate::helpers::Helper;
@@ -34,7 +37,8 @@ pub(crate) fn verify(code: &[Insn], entry: usize, world: &World<'_>) -> Result<(
             target(code, &seconds, at)?;
         }
     }
-    // Functions under way, from the outermost, are walked depth first; `done` has the depth below each.
+    // Functions under way, from the outermost, are walked depth first; `done` has the depth below
+    // each.
     let mut done = BTreeMap::new();
     function(code, entry, &mut Vec::new(), &mut done)?;
     for &start in done.keys() {
@@ -77,7 +81,9 @@ fn slot(insn: Insn) -> Result<(), Refusal> {
     let fine = match insn.class() {
         class @ (ALU | ALU64) => match op & OPERATION {
             DIV | MOD => operand && matches!(off, 0 | 1),
-            MOV if by_register => operand && (matches!(off, 0 | 8 | 16) || off == 32 && class == ALU64),
+            MOV if by_register => {
+                operand && (matches!(off, 0 | 8 | 16) || off == 32 && class == ALU64)
+            }
             NEG => {
                 if by_register {
                     return unknown;
@@ -172,7 +178,8 @@ pub(crate) fn successors(code: &[Insn], at: usize) -> impl Iterator<Item = usize
     falls.then_some(next).into_iter().chain(jumps)
 }
 
-/// The second look, at the function that begins at `start` and at those it calls. Returns how many functions deep it goes, itself included.
+/// The second look, at the function that begins at `start` and at those it calls. Returns how many
+/// functions deep it goes, itself included.
 fn function(
     code: &[Insn],
     start: usize,
@@ -213,8 +220,11 @@ fn function(
     // The jump that keeps it going says more than the way to it.
     let mut lost = seen.difference(&ends).copied();
     if let Some(first) = lost.next() {
-        let at =
-            if code[first].is_jump() { first } else { lost.find(|&at| code[at].is_jump()).unwrap_or(first) };
+        let at = if code[first].is_jump() {
+            first
+        } else {
+            lost.find(|&at| code[at].is_jump()).unwrap_or(first)
+        };
         return Err((at, Refusal::EndlessLoop));
     }
     let mut below = 0;

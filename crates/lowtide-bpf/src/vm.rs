@@ -1,9 +1,11 @@
 //! The virtual machine: an interpreter that counts.
 //!
-//! It executes what the [verifier](crate::verify) has let through and trusts it in nothing that matters for safety: every access is checked
-//! ([`memory`](crate::memory)), every slot is fetched with its bounds, every instruction is paid for from a budget. So a program can be wrong, but it can neither run on, nor reach
-//! anything outside, nor bring the process down. Arithmetic is RFC 9669's: division by zero gives 0, a remainder by zero leaves the
-//! dividend, shifts take the low bits of the distance, 32-bit results clear the upper half.
+//! It executes what the [verifier](crate::verify) has let through and trusts it in nothing that
+//! matters for safety: every access is checked ([`memory`](crate::memory)), every slot is fetched
+//! with its bounds, every instruction is paid for from a budget. So a program can be wrong, but it
+//! can neither run on, nor reach anything outside, nor bring the process down. Arithmetic is RFC
+//! 9669's: division by zero gives 0, a remainder by zero leaves the dividend, shifts take the low
+//! bits of the distance, 32-bit results clear the upper half.
 
 use crate::error::{RunError, RunFault};
 use crate::helpers::{self, Helper, Host};
@@ -33,8 +35,13 @@ struct Frame {
 ///
 /// # Errors
 ///
-/// If the program does what it must not, or not enough is left of its budget. What it has changed until then stays.
-pub(crate) fn run(program: &Program, memory: &mut Memory, host: &mut Host) -> Result<u64, RunError> {
+/// If the program does what it must not, or not enough is left of its budget. What it has changed
+/// until then stays.
+pub(crate) fn run(
+    program: &Program,
+    memory: &mut Memory,
+    host: &mut Host,
+) -> Result<u64, RunError> {
     let code = &program.code[..];
     // 16, so that four bits are always an index.
     let mut r = [0u64; 16];
@@ -108,7 +115,9 @@ pub(crate) fn run(program: &Program, memory: &mut Memory, host: &mut Host) -> Re
                 memory.open_frames(depth as u32 + 1, false);
             }
             _ if insn.is_local_call() => {
-                let Some(frame) = frames.get_mut(depth) else { return Err(fail(RunFault::TooDeep)) };
+                let Some(frame) = frames.get_mut(depth) else {
+                    return Err(fail(RunFault::TooDeep));
+                };
                 frame.next = pc;
                 frame.saved.copy_from_slice(&r[6..10]);
                 depth += 1;
@@ -117,7 +126,9 @@ pub(crate) fn run(program: &Program, memory: &mut Memory, host: &mut Host) -> Re
                 pc = pc.wrapping_add_signed(insn.imm as isize);
             }
             _ if insn.is_call() => {
-                let Some(helper) = Helper::of(insn.imm) else { return Err(fail(RunFault::Illegal)) };
+                let Some(helper) = Helper::of(insn.imm) else {
+                    return Err(fail(RunFault::Illegal));
+                };
                 let (result, cost) =
                     helpers::call(helper, [r[1], r[2], r[3], r[4]], memory, host).map_err(fail)?;
                 r[0] = result;
@@ -191,7 +202,8 @@ fn alu64(insn: Insn, a: u64, b: u64) -> Option<u64> {
     })
 }
 
-/// 32-bit arithmetic: the upper half of the result is 0. `whole` is the destination, of which a byte swap needs more.
+/// 32-bit arithmetic: the upper half of the result is 0. `whole` is the destination, of which a
+/// byte swap needs more.
 #[inline]
 fn alu32(insn: Insn, whole: u64, b: u32) -> Option<u64> {
     let a = whole as u32;
@@ -242,7 +254,12 @@ fn swapped(a: u64, bits: i32) -> u64 {
 }
 
 /// A read-modify-write. Only one program of an object runs at a time, so it need not be one.
-fn atomic(insn: Insn, address: u64, r: &mut [u64; 16], memory: &mut Memory) -> Result<(), RunFault> {
+fn atomic(
+    insn: Insn,
+    address: u64,
+    r: &mut [u64; 16],
+    memory: &mut Memory,
+) -> Result<(), RunFault> {
     let wide = insn.op & WIDTH == DOUBLE;
     let src = usize::from(insn.src & 0xf);
     let old = if wide { memory.load::<8>(address) } else { memory.load::<4>(address) }?;

@@ -2,7 +2,8 @@
 //!
 //! # Safety
 //!
-//! The allocator is the system's, which keeps the contract; counting touches no memory of its own but a number of the thread.
+//! The allocator is the system's, which keeps the contract; counting touches no memory of its own
+//! but a number of the thread.
 
 use lowtide_bpf::Programs;
 use lowtide_core::hooks::{LimitHooks, LimitSnapshot};
@@ -42,7 +43,8 @@ fn a_run_allocates_nothing() {
     for (name, object) in objects {
         let mut programs = Programs::load(object, name).unwrap();
         let before = ALLOCATIONS.get();
-        // Groups come and go, more than the maps have room for, and every request waits to be taken.
+        // Groups come and go, more than the maps have room for, and every request waits to be
+        // taken.
         for round in 0..10_000 {
             let snapshot = LimitSnapshot {
                 group: round % 97,

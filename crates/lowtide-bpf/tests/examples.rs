@@ -28,7 +28,8 @@ fn overage_ticks(usage: u64, high: u64, pages: u64, hz: u64) -> u64 {
     u64::try_from(ticks).unwrap_or(u64::MAX)
 }
 
-/// The proposal's delay in ticks (§7.1), from the overage's and from the ticks since the last refault.
+/// The proposal's delay in ticks (§7.1), from the overage's and from the ticks since the last
+/// refault.
 fn proposed_ticks(overage: u64, since: Option<u64>, hz: u64) -> u64 {
     let penalty = match since {
         Some(since) if since < hz => (hz / since.max(1)).min(hz / 10),
@@ -43,10 +44,12 @@ fn the_straightforward_computation_has_the_published_values() {
     for (hz, expected) in
         [(100, [0, 2, 15, 63, 143]), (250, [1, 6, 39, 159, 359]), (1000, [6, 25, 159, 639, 1439])]
     {
-        let got = [101, 102, 105, 110, 115].map(|percent| overage_ticks(256 * percent, 25600, 64, hz));
+        let got =
+            [101, 102, 105, 110, 115].map(|percent| overage_ticks(256 * percent, 25600, 64, hz));
         assert_eq!(got, expected, "HZ {hz}");
     }
-    let penalties = [1, 10, 20, 50, 100, 250, 500, 1000].map(|since| proposed_ticks(0, Some(since), 1000));
+    let penalties =
+        [1, 10, 20, 50, 100, 250, 500, 1000].map(|since| proposed_ticks(0, Some(since), 1000));
     assert_eq!(penalties, [100, 100, 50, 20, 10, 4, 2, 0]);
 }
 
@@ -67,13 +70,19 @@ fn refault_recency_sleeps_exactly_as_long_as_the_proposal() {
                 ..LimitSnapshot::default()
             };
             let ticks = proposed_ticks(overage, since, hz);
-            assert_eq!(programs.throttle(&snapshot), ThrottleAnswer::Exactly(ticks * tick), "{snapshot:?}");
+            assert_eq!(
+                programs.throttle(&snapshot),
+                ThrottleAnswer::Exactly(ticks * tick),
+                "{snapshot:?}"
+            );
             asked += 1;
             penalised += u64::from(ticks > overage);
             clamped += u64::from(ticks == 2 * hz);
         };
-        // Every distance up to a second and beyond, at both ends of its tick, with overages at the edges of the rules.
-        let edges = [0, 1, hz / 100, hz / 100 + 1, hz / 10, 2 * hz - 1, 2 * hz, 2 * hz + 1, u64::MAX];
+        // Every distance up to a second and beyond, at both ends of its tick, with overages at the
+        // edges of the rules.
+        let edges =
+            [0, 1, hz / 100, hz / 100 + 1, hz / 10, 2 * hz - 1, 2 * hz, 2 * hz + 1, u64::MAX];
         for since in 0..=hz + 2 {
             for overage in edges {
                 check(overage, Some(since), 0);
@@ -90,7 +99,10 @@ fn refault_recency_sleeps_exactly_as_long_as_the_proposal() {
             check(overage, since, draw.below(tick));
         }
     }
-    assert!(asked > 60_000 && penalised > 10_000 && clamped > 1000, "{asked} {penalised} {clamped}");
+    assert!(
+        asked > 60_000 && penalised > 10_000 && clamped > 1000,
+        "{asked} {penalised} {clamped}"
+    );
     assert_eq!(programs.status()[0].failures, 0);
 }
 
@@ -119,7 +131,8 @@ fn priority_lets_low_wait_longer_and_high_never() {
         programs.map_set("priority", &group.to_le_bytes(), &priority.to_le_bytes()).unwrap();
     }
     let mut ask = |group| {
-        let snapshot = LimitSnapshot { group, default_delay_ns: 1_000_000, ..LimitSnapshot::default() };
+        let snapshot =
+            LimitSnapshot { group, default_delay_ns: 1_000_000, ..LimitSnapshot::default() };
         (hooks.throttle(&snapshot), hooks.below_low(&snapshot))
     };
     use ThrottleAnswer::{Default, Exactly};
@@ -184,7 +197,8 @@ fn story(programs: &mut Programs, seed: u64) -> Vec<String> {
             programs.below_min(&snapshot),
             programs.proactive(&snapshot),
         );
-        let values: Vec<_> = (0..4u32).map(|key| programs.map_get("sums", &key.to_le_bytes())).collect();
+        let values: Vec<_> =
+            (0..4u32).map(|key| programs.map_get("sums", &key.to_le_bytes())).collect();
         seen.push(format!("{answers:?} {values:?} {:?}", programs.take_requests()));
     }
     seen.push(format!(
@@ -205,8 +219,13 @@ fn equal_snapshots_and_equal_maps_give_equal_answers() {
 #[test]
 fn functions_data_loops_and_maps_with_structures_work_as_in_c() {
     let mut programs = Programs::load(FEATURES, "features").unwrap();
-    let snapshot =
-        |group, usage| LimitSnapshot { group, usage, min: 3, now_ns: 9, ..LimitSnapshot::default() };
+    let snapshot = |group, usage| LimitSnapshot {
+        group,
+        usage,
+        min: 3,
+        now_ns: 9,
+        ..LimitSnapshot::default()
+    };
     // table[group % 8] * 2 + calls * 3
     for (calls, (group, entry)) in (1..).zip([(0, 5), (9, 10), (7, 640)]) {
         let expected = ThrottleAnswer::Exactly(entry * 2 + calls * 3);
@@ -218,11 +237,20 @@ fn functions_data_loops_and_maps_with_structures_work_as_in_c() {
         // No more than the group has.
         assert_eq!(programs.proactive(&snapshot(0, usage)), (sum % total).min(usage));
     }
-    let answers: Vec<_> = [1, 1, 2, 3, 1].map(|group| programs.below_low(&snapshot(group, 0))).into();
-    assert_eq!(answers, [Some(false), Some(true), Some(false), None, Some(true)], "the map has room for two");
+    let answers: Vec<_> =
+        [1, 1, 2, 3, 1].map(|group| programs.below_low(&snapshot(group, 0))).into();
+    assert_eq!(
+        answers,
+        [Some(false), Some(true), Some(false), None, Some(true)],
+        "the map has room for two"
+    );
     let key = [1u64.to_le_bytes(), 0u64.to_le_bytes()].concat();
     let value = programs.map_get("seen", &key).unwrap().unwrap();
-    assert_eq!(value[..12], [3, 0, 0, 0, 0, 0, 0, 0, 0xef, 0xff, 0xff, 0xff], "asked 3 times, -7 - 5 - 5");
+    assert_eq!(
+        value[..12],
+        [3, 0, 0, 0, 0, 0, 0, 0, 0xef, 0xff, 0xff, 0xff],
+        "asked 3 times, -7 - 5 - 5"
+    );
     assert_eq!(programs.below_min(&snapshot(1, 0)), Some(true));
     assert_eq!(programs.below_min(&snapshot(1, 0)), Some(false));
     // 9, and then 9 + 9, for the same group.
@@ -236,7 +264,17 @@ fn functions_data_loops_and_maps_with_structures_work_as_in_c() {
 fn compile(source: &Path, cpu: &str, to: &Path) -> Option<Vec<u8>> {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
     let output = Command::new("clang")
-        .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-target", "bpf", &format!("-mcpu={cpu}"), "-I"])
+        .args([
+            "-O2",
+            "-g",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-target",
+            "bpf",
+            &format!("-mcpu={cpu}"),
+            "-I",
+        ])
         .arg(include)
         .arg("-c")
         .arg(source)
@@ -273,7 +311,8 @@ fn the_committed_objects_behave_as_their_sources_compiled_now() {
             let source = place.join(format!("{name}.bpf.c"));
             let Some(object) = compile(&source, cpu, &directory.path().join("now.o")) else {
                 eprintln!(
-                    "SKIPPED: there is no clang for BPF here; the committed objects were not compared with their sources"
+                    "SKIPPED: there is no clang for BPF here; the committed objects were not \
+                     compared with their sources"
                 );
                 return;
             };

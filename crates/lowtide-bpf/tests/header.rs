@@ -49,7 +49,8 @@ fn rust_fields() -> Vec<(&'static str, usize)> {
         overage_delay_ns default_delay_ns hz now_ns)
 }
 
-/// Name, offset and bytes of each field of the header's structure, by C's rules, and the bytes of it all.
+/// Name, offset and bytes of each field of the header's structure, by C's rules, and the bytes of
+/// it all.
 fn c_fields() -> (Vec<(&'static str, usize, usize)>, usize) {
     let (_, rest) = HEADER.split_once("struct lowtide_limit {").unwrap();
     let (body, _) = rest.split_once("};").unwrap();

@@ -1,4 +1,5 @@
-//! Programs that mean harm, or that somebody got wrong: each is refused or stopped, and the process goes on.
+//! Programs that mean harm, or that somebody got wrong: each is refused or stopped, and the process
+//! goes on.
 
 mod common;
 
@@ -57,15 +58,17 @@ fn a_back_edge_whose_condition_never_fails_is_stopped_by_the_budget() {
 #[test]
 fn a_back_edge_that_ends_runs_to_its_end() {
     // for (r0 = 0; r0 < 1000; r0++);
-    let (got, error) = answer(&Maker::new(vec![mov(0, 0), add(0, 1), op(0xa5, 0, 0, -2, 1000), exit()]));
+    let (got, error) =
+        answer(&Maker::new(vec![mov(0, 0), add(0, 1), op(0xa5, 0, 0, -2, 1000), exit()]));
     assert_eq!((got, error), (ThrottleAnswer::Exactly(1000), None));
 }
 
 #[test]
 fn many_helper_calls_cost_more_than_many_instructions() {
     // 1000 turns of three instructions fit; with a helper in each they do not.
-    let turns =
-        |body| Maker::new(vec![mov(6, 0), body, add(6, 1), op(0xa5, 6, 0, -3, 1000), mov(0, 1), exit()]);
+    let turns = |body| {
+        Maker::new(vec![mov(6, 0), body, add(6, 1), op(0xa5, 6, 0, -3, 1000), mov(0, 1), exit()])
+    };
     assert_eq!(answer(&turns(mov(0, 0))).1, None);
     assert_eq!(answer(&turns(helper(5))).1.map(|(_, what)| what), Some(RunFault::Budget));
 }
@@ -113,9 +116,11 @@ fn accesses_beside_a_value_are_refused_or_stopped() {
         refusal(&tested(&[add(0, -8), store(0, 0, 0), mov(0, 0), exit()])),
         (11, Refusal::ValueBounds { offset: -8, bytes: 8 })
     );
-    // By a distance that only the run knows: 4096, and then 8, which a table without gaps would take for the next value.
+    // By a distance that only the run knows: 4096, and then 8, which a table without gaps would
+    // take for the next value.
     for distance in [4096, 8, 1] {
-        let add_page_bytes = tested(&[mov(3, distance), op(0x0f, 0, 3, 0, 0), load(0, 0, 0), exit()]);
+        let add_page_bytes =
+            tested(&[mov(3, distance), op(0x0f, 0, 3, 0, 0), load(0, 0, 0), exit()]);
         assert_eq!(answer(&add_page_bytes), (SKIP, Some((12, RunFault::OutOfBounds { bytes: 8 }))));
     }
 }
@@ -125,16 +130,21 @@ fn wrong_use_of_maps_is_refused() {
     let [low, high] = constant(1, 0);
     let memory = Maker::new(vec![low, high, load(0, 1, 0), exit()]).map_at(&[0]);
     assert_eq!(refusal(&memory), (2, Refusal::MapAsMemory { register: 1 }));
-    let not_a_map = Maker::new(vec![mov(1, 0), copy(2, 10), add(2, -8), helper(1), mov(0, 0), exit()]);
+    let not_a_map =
+        Maker::new(vec![mov(1, 0), copy(2, 10), add(2, -8), helper(1), mov(0, 0), exit()]);
     assert_eq!(refusal(&not_a_map), (3, Refusal::NotAMap { number: 1, register: 1 }));
-    let key_beside = Maker::new(vec![low, high, copy(2, 10), add(2, -4), helper(1), mov(0, 0), exit()]);
+    let key_beside =
+        Maker::new(vec![low, high, copy(2, 10), add(2, -4), helper(1), mov(0, 0), exit()]);
     assert_eq!(refusal(&key_beside.map_at(&[0])), (4, Refusal::StackBounds { offset: -4 }));
     let no_key = Maker::new(vec![low, high, mov(2, 8), helper(1), mov(0, 0), exit()]).map_at(&[0]);
     assert_eq!(refusal(&no_key), (3, Refusal::NotAnAddress { register: 2 }));
     let mut keyless = lookup();
     keyless.drain(..4);
     keyless.extend([mov(0, 0), exit()]);
-    assert_eq!(refusal(&Maker::new(keyless).map_at(&[0])), (2, Refusal::Uninitialised { register: 2 }));
+    assert_eq!(
+        refusal(&Maker::new(keyless).map_at(&[0])),
+        (2, Refusal::Uninitialised { register: 2 })
+    );
 }
 
 #[test]
@@ -156,7 +166,8 @@ fn a_number_that_looks_like_a_map_is_none() {
             exit(),
         ];
         let (got, error) = answer(&Maker { map: (2, 4), ..Maker::new(code) });
-        // The object has a map, 4096 is its number: that one is as good as a real reference, and an array refuses.
+        // The object has a map, 4096 is its number: that one is as good as a real reference, and an
+        // array refuses.
         let expected = if forged == 4096 << 32 {
             (ThrottleAnswer::Exactly(3), None)
         } else {
@@ -173,8 +184,13 @@ fn accesses_beside_the_stack_are_refused_or_stopped() {
         assert_eq!(refusal(&maker), (1, Refusal::StackBounds { offset: off.into() }));
     }
     for distance in [-520, 0, i32::MAX, i32::MIN] {
-        let maker = Maker::new(vec![mov(3, distance), op(0x0f, 3, 10, 0, 0), load(0, 3, 0), exit()]);
-        assert_eq!(answer(&maker), (SKIP, Some((2, RunFault::OutOfBounds { bytes: 8 }))), "{distance}");
+        let maker =
+            Maker::new(vec![mov(3, distance), op(0x0f, 3, 10, 0, 0), load(0, 3, 0), exit()]);
+        assert_eq!(
+            answer(&maker),
+            (SKIP, Some((2, RunFault::OutOfBounds { bytes: 8 }))),
+            "{distance}"
+        );
     }
 }
 
@@ -198,7 +214,8 @@ fn writes_to_the_context_are_refused_or_stopped() {
         let maker = Maker::new(vec![mov(0, 0), write, exit()]);
         assert_eq!(refusal(&maker), (1, Refusal::ContextWrite));
     }
-    let hidden = Maker::new(vec![store(10, -8, 1), load(3, 10, -8), store(3, 0, 1), mov(0, 0), exit()]);
+    let hidden =
+        Maker::new(vec![store(10, -8, 1), load(3, 10, -8), store(3, 0, 1), mov(0, 0), exit()]);
     assert_eq!(answer(&hidden), (SKIP, Some((2, RunFault::ReadOnly))));
 }
 
@@ -239,10 +256,19 @@ fn unknown_operations_helpers_registers_and_fields_are_refused() {
     assert_eq!(refusal(&kernel_function), (0, Refusal::ForeignCall { kind: 2 }));
     let map_by_number = Maker::new(vec![op(0x18, 1, 1, 0, 3), op(0, 0, 0, 0, 0), exit()]);
     assert_eq!(refusal(&map_by_number), (0, Refusal::ForeignConstant { kind: 1 }));
-    assert_eq!(refusal(&Maker::new(vec![mov(11, 0), exit()])), (0, Refusal::Register { register: 11 }));
-    assert_eq!(refusal(&Maker::new(vec![copy(0, 15), exit()])), (0, Refusal::Register { register: 15 }));
+    assert_eq!(
+        refusal(&Maker::new(vec![mov(11, 0), exit()])),
+        (0, Refusal::Register { register: 11 })
+    );
+    assert_eq!(
+        refusal(&Maker::new(vec![copy(0, 15), exit()])),
+        (0, Refusal::Register { register: 15 })
+    );
     assert_eq!(refusal(&Maker::new(vec![mov(10, 0), exit()])), (0, Refusal::FramePointer));
-    assert_eq!(refusal(&Maker::new(vec![op(0xb7, 0, 3, 0, 0), exit()])), (0, Refusal::Field { op: 0xb7 }));
+    assert_eq!(
+        refusal(&Maker::new(vec![op(0xb7, 0, 3, 0, 0), exit()])),
+        (0, Refusal::Field { op: 0xb7 })
+    );
     assert_eq!(
         refusal(&Maker::new(vec![op(0xdb, 10, 0, -8, 0x23), exit()])),
         (0, Refusal::Field { op: 0xdb })
@@ -274,14 +300,21 @@ fn a_program_that_is_too_long_is_refused() {
 
 #[test]
 fn division_by_zero_is_zero_and_a_remainder_by_zero_changes_nothing() {
-    let by_zero = |operation: u8| Maker::new(vec![mov(0, 40), mov(3, 0), op(operation, 0, 3, 0, 0), exit()]);
+    let by_zero =
+        |operation: u8| Maker::new(vec![mov(0, 40), mov(3, 0), op(operation, 0, 3, 0, 0), exit()]);
     for (operation, expected) in [(0x3f, 0), (0x3c, 0), (0x9f, 40), (0x9c, 40)] {
         assert_eq!(answer(&by_zero(operation)), (ThrottleAnswer::Exactly(expected), None));
     }
     // The one quotient that does not fit: i64::MIN / -1.
     let [low, high] = constant(0, i64::MIN as u64);
-    let minimum =
-        Maker::new(vec![low, high, mov(3, -1), op(0x3f, 0, 3, 1, 0), op(0x77, 0, 0, 0, 63), exit()]);
+    let minimum = Maker::new(vec![
+        low,
+        high,
+        mov(3, -1),
+        op(0x3f, 0, 3, 1, 0),
+        op(0x77, 0, 0, 0, 63),
+        exit(),
+    ]);
     assert_eq!(answer(&minimum), (ThrottleAnswer::Exactly(1), None));
 }
 
@@ -301,7 +334,8 @@ fn a_huge_answer_is_clamped_and_a_negative_one_is_none() {
     for (value, pages, protected) in
         [(u64::MAX >> 1, 10, None), (u64::MAX, 0, None), (7, 7, Some(true)), (0, 0, Some(false))]
     {
-        let load = |section| Programs::load(&returns(value).section(section).bytes(), "returns").unwrap();
+        let load =
+            |section| Programs::load(&returns(value).section(section).bytes(), "returns").unwrap();
         assert_eq!(load("memcg/proactive").proactive(&snapshot), pages);
         assert_eq!(load("memcg/below_low").below_low(&snapshot), protected);
         assert_eq!(load("memcg/below_min").below_min(&snapshot), protected);
@@ -311,7 +345,10 @@ fn a_huge_answer_is_clamped_and_a_negative_one_is_none() {
 #[test]
 fn an_address_is_no_answer_and_does_not_escape() {
     assert_eq!(refusal(&Maker::new(vec![copy(0, 10), exit()])), (1, Refusal::AddressReturned));
-    assert_eq!(refusal(&Maker::new(vec![copy(0, 1), add(0, 5), exit()])), (2, Refusal::AddressReturned));
+    assert_eq!(
+        refusal(&Maker::new(vec![copy(0, 1), add(0, 5), exit()])),
+        (2, Refusal::AddressReturned)
+    );
     let mut escape = lookup();
     escape.extend([op(0x15, 0, 0, 1, 0), store(0, 0, 10), mov(0, 0), exit()]);
     assert_eq!(refusal(&Maker::new(escape).map_at(&[4])), (8, Refusal::AddressEscapes));
@@ -319,7 +356,8 @@ fn an_address_is_no_answer_and_does_not_escape() {
 
 #[test]
 fn an_address_that_slips_out_is_the_same_in_every_process() {
-    // The frame pointer through the stack, shifted: what a run can see of it is a virtual address, not one of this process.
+    // The frame pointer through the stack, shifted: what a run can see of it is a virtual address,
+    // not one of this process.
     let maker = Maker::new(vec![store(10, -8, 10), load(0, 10, -8), op(0x77, 0, 0, 0, 4), exit()]);
     let expected = ThrottleAnswer::Exactly((2 << 32 | 4096) >> 4);
     assert_eq!(answer(&maker).0, expected);
@@ -368,7 +406,16 @@ fn a_program_may_have_so_many_functions_and_no_more() {
 #[test]
 fn a_callee_cannot_change_what_its_caller_keeps() {
     // r6 = 5; f(); return r6;   f: r6 = 9; stack bottom = 9;
-    let code = vec![mov(6, 5), local(2), copy(0, 6), exit(), mov(6, 9), store(10, -8, 6), mov(0, 0), exit()];
+    let code = vec![
+        mov(6, 5),
+        local(2),
+        copy(0, 6),
+        exit(),
+        mov(6, 9),
+        store(10, -8, 6),
+        mov(0, 0),
+        exit(),
+    ];
     assert_eq!(answer(&Maker::new(code)), (ThrottleAnswer::Exactly(5), None));
 }
 
@@ -406,8 +453,9 @@ fn reclaim_requests_are_queued_joined_and_bounded() {
     // request(ctx->group, ctx->usage)
     let code = vec![load(2, 1, 24), load(1, 1, 8), helper(4096), op(0x87, 0, 0, 0, 0), exit()];
     let mut programs = Programs::load(&Maker::new(code).bytes(), "requests").unwrap();
-    let mut ask =
-        |group, usage| programs.throttle(&LimitSnapshot { group, usage, ..LimitSnapshot::default() });
+    let mut ask = |group, usage| {
+        programs.throttle(&LimitSnapshot { group, usage, ..LimitSnapshot::default() })
+    };
     assert_eq!(ask(1, 0), ThrottleAnswer::Exactly(22), "no pages");
     for group in 0..64 {
         assert_eq!(ask(group, 10), ThrottleAnswer::Exactly(0));
@@ -474,7 +522,8 @@ fn objects_whose_parts_do_not_fit_together_are_refused() {
     assert_eq!(what(&Maker { functions: 2, ..good.clone() }.bytes()), entry(2));
     let undefined = what(&Maker { map_section: 0, ..good.clone() }.bytes());
     assert!(
-        matches!(&undefined, LoadFault::Relocation { at: 4, why, .. } if why.contains("`m` is not defined")),
+        matches!(&undefined, LoadFault::Relocation { at: 4, why, .. } if why.contains("`m` is not \
+            defined")),
         "{undefined}"
     );
     let nowhere = what(&good.clone().map_at(&[3]).bytes());

@@ -1,4 +1,5 @@
-//! Objects with bytes that somebody changed, and bytes that never were an object: whatever they are, nothing panics, and what is loaded can be run.
+//! Objects with bytes that somebody changed, and bytes that never were an object: whatever they
+//! are, nothing panics, and what is loaded can be run.
 
 mod common;
 
@@ -86,7 +87,8 @@ fn drawn_instructions_never_panic() {
             let op = operations[draw.below(operations.len() as u64) as usize];
             let (dst, src) = (draw.below(8) as u8, draw.below(11) as u8);
             let src = if op & 8 == 0 && op & 7 > 3 { 0 } else { src };
-            let imm = if op & 8 != 0 || op & 7 == 1 { 0 } else { draw.next() as i32 >> draw.below(32) };
+            let imm =
+                if op & 8 != 0 || op & 7 == 1 { 0 } else { draw.next() as i32 >> draw.below(32) };
             let off = if op & 7 == 5 || op & 7 < 4 { draw.below(5) as i16 - 2 } else { 0 };
             code.push(common::op(op, dst, src, off, imm));
         }

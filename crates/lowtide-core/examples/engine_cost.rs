@@ -1,17 +1,19 @@
 //! What the engine costs: nanoseconds for one miss, bytes for one folio.
 //!
-//! A miss is a charge, its share of the reclaim that the charge asks for, and the insertion. The driver is as small as one can be:
-//! an array of words for the translations (frame or shadow), a byte each for the young bits, no I/O, no copying. Its answers to the engine
-//! are part of the figures, and so is the aging walk. The accesses are zipf 0.99 over four times the memory, once through the mapping
-//! (young bits) and once through the descriptor (access counts).
+//! A miss is a charge, its share of the reclaim that the charge asks for, and the insertion. The
+//! driver is as small as one can be: an array of words for the translations (frame or shadow), a
+//! byte each for the young bits, no I/O, no copying. Its answers to the engine are part of the
+//! figures, and so is the aging walk. The accesses are zipf 0.99 over four times the memory, once
+//! through the mapping (young bits) and once through the descriptor (access counts).
 //!
 //! `cargo run --release -p lowtide-core --example engine_cost [FRAMES]`
 #![expect(clippy::print_stdout, reason = "it is a report")]
 
 use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
 use lowtide_core::{
-    AgeJob, Charge, Engine, EngineConfig, Facts, Folio, FolioId, FolioState, LruType, MemcgId, Next, Owner,
-    Policy, Reclaim, References, Shadow, SpaceId, Step, TableKey, Task, Unmapped, Window,
+    AgeJob, Charge, Engine, EngineConfig, Facts, Folio, FolioId, FolioState, LruType, MemcgId,
+    Next, Owner, Policy, Reclaim, References, Shadow, SpaceId, Step, TableKey, Task, Unmapped,
+    Window,
 };
 use lowtide_workload::groundtruth::Case;
 use std::time::{Duration, Instant};
@@ -84,7 +86,9 @@ impl Driver {
         loop {
             match reclaim.step(&mut self.engine, &mut self.translations, 0) {
                 Step::Walk => self.walk(reclaim.age_job()),
-                Step::Unmap => reclaim.victims().iter_mut().for_each(|v| v.outcome = Unmapped::Done),
+                Step::Unmap => {
+                    reclaim.victims().iter_mut().for_each(|v| v.outcome = Unmapped::Done)
+                }
                 Step::Freed => {
                     for gone in reclaim.freed() {
                         self.translations.words[gone.owner.page as usize] = gone.shadow.to_bits();
@@ -100,14 +104,16 @@ impl Driver {
     fn walk(&mut self, job: &mut AgeJob) {
         while job.next_space(&mut self.engine).is_some() {
             let Translations { words, young } = &mut self.translations;
-            let tables = words.chunks(TABLE_ENTRIES as usize).zip(young.chunks_mut(TABLE_ENTRIES as usize));
+            let tables =
+                words.chunks(TABLE_ENTRIES as usize).zip(young.chunks_mut(TABLE_ENTRIES as usize));
             for (n, (words, young)) in tables.enumerate() {
                 let key = TableKey(n as u64);
                 if !job.wants(&self.engine, key) {
                     continue;
                 }
                 let mut found = 0;
-                for (word, young) in words.iter().zip(young.iter_mut()).filter(|(_, young)| **young) {
+                for (word, young) in words.iter().zip(young.iter_mut()).filter(|(_, young)| **young)
+                {
                     if let Some(folio) = job.takes(&self.engine, FolioId(word & !RESIDENT)) {
                         *young = false;
                         job.young(&mut self.engine, folio, false);
@@ -130,7 +136,13 @@ fn clock_overhead() -> Duration {
     begin.elapsed() / n
 }
 
-fn measure(policy: Policy, frames: u32, mapped: bool, ops: &[u32], pages: usize) -> (u64, f64, f64) {
+fn measure(
+    policy: Policy,
+    frames: u32,
+    mapped: bool,
+    ops: &[u32],
+    pages: usize,
+) -> (u64, f64, f64) {
     let config = EngineConfig { frames, max: u64::from(frames), page_bytes: 4096, policy, cpus: 1 };
     let mut engine = Engine::new(&config).expect("the budget is big enough");
     let space = engine.add_space(ROOT);
@@ -146,7 +158,8 @@ fn measure(policy: Policy, frames: u32, mapped: bool, ops: &[u32], pages: usize)
             let begin = Instant::now();
             driver.miss(page, task);
             let took = begin.elapsed();
-            // Filling an empty memory is not what a miss costs; and from then on one miss in some forty reclaims for all.
+            // Filling an empty memory is not what a miss costs; and from then on one miss in some
+            // forty reclaims for all.
             if full || misses > 0 {
                 misses += 1;
                 time += took.saturating_sub(overhead);
@@ -169,19 +182,26 @@ fn measure(policy: Policy, frames: u32, mapped: bool, ops: &[u32], pages: usize)
 }
 
 fn main() {
-    let frames = std::env::args().nth(1).map_or(1 << 17, |n| n.parse().expect("a number of frames"));
+    let frames =
+        std::env::args().nth(1).map_or(1 << 17, |n| n.parse().expect("a number of frames"));
     let (pages, accesses) = (u64::from(frames) * 4, u64::from(frames) * 32);
     let case = format!("kind=zipf s=0.99 F={pages} N={accesses} mem={frames} seed=1");
     let ops: Vec<_> = case.parse::<Case>().expect("a valid case").ops().collect();
     println!("{frames} frames, {pages} pages, {accesses} accesses");
-    println!("{:10} {:10} {:>10} {:>12} {:>14}", "policy", "access", "misses", "ns/miss", "bytes/folio");
+    println!(
+        "{:10} {:10} {:>10} {:>12} {:>14}",
+        "policy", "access", "misses", "ns/miss", "bytes/folio"
+    );
     for (policy, _) in Policy::builtin() {
         for (mapped, access) in [(true, "mapped"), (false, "descriptor")] {
             // The best of three: what disturbs a run only ever makes it slower.
             let runs = (0..3).map(|_| measure(policy, frames, mapped, &ops, pages as usize));
             let (misses, nanos, bytes) =
                 runs.min_by(|a, b| a.1.total_cmp(&b.1)).expect("there are three runs");
-            println!("{:10} {access:10} {misses:>10} {nanos:>12.0} {bytes:>14.1}", policy.to_string());
+            println!(
+                "{:10} {access:10} {misses:>10} {nanos:>12.0} {bytes:>14.1}",
+                policy.to_string()
+            );
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What the laws of limits cost: nanoseconds for one event of each kind.
 //!
-//! A refault that stalled books a debt, asks what is owed, and notes its distance; a task that stalls tells its group and each ancestor; an idle group is
-//! asked for nothing. Times of events advance as they would, so that sums age.
+//! A refault that stalled books a debt, asks what is owed, and notes its distance; a task that
+//! stalls tells its group and each ancestor; an idle group is asked for nothing. Times of events
+//! advance as they would, so that sums age.
 //!
 //! `cargo run --release -p lowtide-core --example limit_cost`
 #![expect(clippy::print_stdout, reason = "it is a report")]
@@ -51,7 +52,9 @@ fn main() {
         black_box(clear.owed(&[(1, level.price(&law, now))], now));
     });
     let mut missing = MissingMemory::default();
-    measure("a distance is noted for advice", |now| missing.note(black_box(now % 100_003), PACE, now));
+    measure("a distance is noted for advice", |now| {
+        missing.note(black_box(now % 100_003), PACE, now)
+    });
     let (mut psi, mut stalling) = (Psi::new(1000, 0), TaskPsi::new(0));
     psi.apply(stalling.run(0), 0);
     measure("a stall begins and ends, pressure of one group", |now| {

@@ -1,9 +1,9 @@
 //! Per-CPU batches of list operations (`docs/kernel/reclaim.md` §0, 5.1).
 //!
-//! A new folio does not enter its list at once: it waits, with up to thirty others, until the batch is full or
-//! somebody scans the lruvec. *Where* it enters is decided then, so flags that were set in between count. Activations and
-//! rotations wait in the same way. A driver that runs the engine behind one lock uses one CPU's batches for
-//! everybody.
+//! A new folio does not enter its list at once: it waits, with up to thirty others, until the batch
+//! is full or somebody scans the lruvec. *Where* it enters is decided then, so flags that were set
+//! in between count. Activations and rotations wait in the same way. A driver that runs the engine
+//! behind one lock uses one CPU's batches for everybody.
 
 use crate::engine::Engine;
 use crate::folio::Flags;
@@ -23,7 +23,11 @@ pub(crate) struct Batches {
 impl Batches {
     /// Each kind of batch with the flag of the folios in it.
     pub(crate) fn by_flag(&self) -> [(Flags, &[FolioId]); 3] {
-        [(Flags::ADD_BATCH, &self.add), (Flags::ACT_BATCH, &self.activate), (Flags::ROT_BATCH, &self.rotate)]
+        [
+            (Flags::ADD_BATCH, &self.add),
+            (Flags::ACT_BATCH, &self.activate),
+            (Flags::ROT_BATCH, &self.rotate),
+        ]
     }
 }
 
@@ -82,7 +86,11 @@ impl Engine {
     }
 
     /// Acts on each folio of a batch, and gives the emptied batch back for reuse.
-    fn each(&mut self, mut batch: Vec<FolioId>, act: impl Fn(&mut Locked<'_>, FolioId)) -> Vec<FolioId> {
+    fn each(
+        &mut self,
+        mut batch: Vec<FolioId>,
+        act: impl Fn(&mut Locked<'_>, FolioId),
+    ) -> Vec<FolioId> {
         for id in batch.drain(..) {
             let memcg = self.folios[id].memcg;
             act(&mut self.locked(memcg), id);

@@ -1,14 +1,17 @@
 //! Charging: taking pages from a budget, and what to do when there are none.
 //!
-//! [`Charge`] is the charge path of `docs/kernel/memcg.md` §2.2 as a value: the driver asks it what to do next, does
-//! that, and reports back. It tries the stock, then a batch, then just what is needed. The group that is full is reclaimed, which may be an ancestor of the one that
-//! pays. A charge retries for free as long as reclaim makes progress; without progress it survives one draining of
-//! stocks and sixteen retries, which belong to the charge and are not refilled. Reclaim that finds nothing
-//! is a result, not an error; what the driver makes of [`Next::Failed`] (wait, or a typed error) is its own affair.
+//! [`Charge`] is the charge path of `docs/kernel/memcg.md` §2.2 as a value: the driver asks it what
+//! to do next, does that, and reports back. It tries the stock, then a batch, then just what is
+//! needed. The group that is full is reclaimed, which may be an ancestor of the one that
+//! pays. A charge retries for free as long as reclaim makes progress; without progress it survives
+//! one draining of stocks and sixteen retries, which belong to the charge and are not refilled.
+//! Reclaim that finds nothing is a result, not an error; what the driver makes of [`Next::Failed`]
+//! (wait, or a typed error) is its own affair.
 //!
-//! A charge that succeeded may have brought a group above its `high`. The pages that it took then are the task's to answer for: [`Next::Charged`] tells the
-//! driver, who adds them up for each task and lets it pay before it goes on (`high/`). Pages that came from a stock were answered for
-//! when the stock was filled.
+//! A charge that succeeded may have brought a group above its `high`. The pages that it took then
+//! are the task's to answer for: [`Next::Charged`] tells the driver, who adds them up for each task
+//! and lets it pay before it goes on (`high/`). Pages that came from a stock were answered for when
+//! the stock was filled.
 
 use crate::engine::Engine;
 use crate::limits::{MAX_RECLAIM_RETRIES, SWAP_CLUSTER_MAX};
@@ -38,7 +41,8 @@ pub struct Charge {
 pub enum Next {
     /// The pages are charged.
     Charged {
-        /// Pages that were charged although a group on the way is above its `high`: the task owes for them.
+        /// Pages that were charged although a group on the way is above its `high`: the task owes
+        /// for them.
         over_high: u64,
     },
     /// Run this reclaim to its end, then report what it reclaimed.
@@ -66,8 +70,8 @@ impl Charge {
         Self { memcg, pages, batch, retries, drained: false, over: memcg, counted: true }
     }
 
-    /// A charge of a driver that waits and charges again when this one fails. The failure is not counted: the driver does that
-    /// with [`Engine::count_oom`], if it gives up.
+    /// A charge of a driver that waits and charges again when this one fails. The failure is not
+    /// counted: the driver does that with [`Engine::count_oom`], if it gives up.
     #[must_use]
     pub fn patient(memcg: MemcgId, pages: u64) -> Self {
         Self { counted: false, ..Self::new(memcg, pages) }
@@ -102,7 +106,12 @@ impl Charge {
                     self.over = engine.memcgs.id(over);
                     engine.memcgs.raise(over, |events| &mut events.max);
                     let goal = self.pages.max(SWAP_CLUSTER_MAX);
-                    return Next::Reclaim(Box::new(Reclaim::new(self.over, goal, Reason::Direct, task)));
+                    return Next::Reclaim(Box::new(Reclaim::new(
+                        self.over,
+                        goal,
+                        Reason::Direct,
+                        task,
+                    )));
                 }
             }
         }
@@ -138,9 +147,11 @@ impl Engine {
         self.charge_levels(memcg.slot, pages, pages).map_err(|over| self.memcgs.id(over))
     }
 
-    /// Charges pages if there is room for them as things are: from the stock, a batch, or just what is needed. Returns how many the task has to answer for
-    /// ([`Next::Charged`]), or `None` if some group on the way up is full; then nothing is charged, and nothing is counted. For drivers that have many pages to charge
-    /// under one hold of their lock, and ask for a reclaim ([`Charge`]) when they hold nothing that others wait for.
+    /// Charges pages if there is room for them as things are: from the stock, a batch, or just what
+    /// is needed. Returns how many the task has to answer for ([`Next::Charged`]), or `None` if
+    /// some group on the way up is full; then nothing is charged, and nothing is counted. For
+    /// drivers that have many pages to charge under one hold of their lock, and ask for a
+    /// reclaim ([`Charge`]) when they hold nothing that others wait for.
     ///
     /// # Panics
     /// When the group is gone.
@@ -151,14 +162,15 @@ impl Engine {
             return Some(0);
         }
         let batch = charge_batch(memcg, pages);
-        let charged = [batch, pages].into_iter().find(|&n| self.full_level(slot, n, pages).is_none())?;
+        let charged =
+            [batch, pages].into_iter().find(|&n| self.full_level(slot, n, pages).is_none())?;
         self.memcgs.add(slot, charged, pages);
         self.refill_stock(task.cpu, slot, charged - pages);
         Some(if self.over_high(slot) { charged } else { 0 })
     }
 
-    /// Gives pages back to a group and its ancestors: for a charge whose folio never came to be. A group that is gone has left its
-    /// charges to its parent: then `memcg` is the parent.
+    /// Gives pages back to a group and its ancestors: for a charge whose folio never came to be. A
+    /// group that is gone has left its charges to its parent: then `memcg` is the parent.
     ///
     /// # Panics
     /// When the group is gone, or fewer pages are charged to it.
@@ -181,12 +193,17 @@ impl Engine {
     /// When the group is gone, or has fewer reserved.
     pub fn release_reserved(&mut self, memcg: MemcgId, pages: u64) {
         let group = &mut self.memcgs[memcg];
-        assert!(group.reserved >= pages, "{pages} reserved pages are given back of {}", group.reserved);
+        assert!(
+            group.reserved >= pages,
+            "{pages} reserved pages are given back of {}",
+            group.reserved
+        );
         group.reserved -= pages;
         self.uncharge(memcg, pages);
     }
 
-    /// Charges `batch` pages to a group and its ancestors, but to the root, whose counter is the number of frames in use, `pages`.
+    /// Charges `batch` pages to a group and its ancestors, but to the root, whose counter is the
+    /// number of frames in use, `pages`.
     fn charge_levels(&mut self, slot: MemcgSlot, batch: u64, pages: u64) -> Result<(), MemcgSlot> {
         match self.full_level(slot, batch, pages) {
             Some(over) => {
@@ -244,7 +261,8 @@ mod tests {
     use crate::testing::filled;
     use crate::units::{FolioId, LruType};
 
-    /// Reports results of reclaim to a charge that never finds room; returns how many reports it survives.
+    /// Reports results of reclaim to a charge that never finds room; returns how many reports it
+    /// survives.
     fn patience(pages: u64, reports: impl Fn(u32) -> u64) -> u32 {
         let mut engine = filled(Policy::MGLRU, 64, LruType::File);
         let mut charge = Charge::new(MemcgId::ROOT, pages);
@@ -265,14 +283,16 @@ mod tests {
         assert_eq!(patience(1, |_| 0), 18);
     }
 
-    /// `docs/kernel/reclaim.md` §9, 35: progress of any size is enough for a small charge, not for a large one.
+    /// `docs/kernel/reclaim.md` §9, 35: progress of any size is enough for a small charge, not for
+    /// a large one.
     #[test]
     fn progress_costs_no_retry_up_to_eight_pages() {
         assert_eq!(patience(8, |_| 1), 1000);
         assert_eq!(patience(9, |_| 1), 18);
     }
 
-    /// `docs/kernel/reclaim.md` §9, 47: retries belong to the charge and are not refilled by progress in between.
+    /// `docs/kernel/reclaim.md` §9, 47: retries belong to the charge and are not refilled by
+    /// progress in between.
     #[test]
     fn progress_does_not_refill_the_retries() {
         assert_eq!(patience(1, |n| u64::from(n % 2)), 35, "18 fruitless ones among 17 fruitful");

@@ -1,4 +1,5 @@
-//! `validate()`: recounts everything from scratch and compares it with the incremental counters (`docs/kernel/reclaim.md` §10).
+//! `validate()`: recounts everything from scratch and compares it with the incremental counters
+//! (`docs/kernel/reclaim.md` §10).
 
 use crate::batches::Batches;
 use crate::dirty::Figures;
@@ -28,7 +29,9 @@ impl Engine {
         same("dirty pages of all groups", sum.state.dirty, self.totals.file_dirty)?;
         same("pages under writeback of all groups", sum.state.writeback, self.totals.writeback)?;
         self.validate_devices()?;
-        expect(self.stocks.largest() <= CHARGE_BATCH, || format!("a stock holds {}", self.stocks.largest()))?;
+        expect(self.stocks.largest() <= CHARGE_BATCH, || {
+            format!("a stock holds {}", self.stocks.largest())
+        })?;
         self.validate_swap()
     }
 
@@ -37,10 +40,15 @@ impl Engine {
         let cached: u64 = groups.map(|slot| self.memcgs[slot].swapcached).sum();
         let swap = &self.swap;
         same("slots of swap", swap.free_pages + cached + swap.swapped_out, swap.total_pages)?;
-        same("charged slots of swap", cached + swap.swapped_out, self.memcgs[MemcgId::ROOT].swap.usage)
+        same(
+            "charged slots of swap",
+            cached + swap.swapped_out,
+            self.memcgs[MemcgId::ROOT].swap.usage,
+        )
     }
 
-    /// Usage is what children use plus what is charged here; what children claim of protection is what they publish (`docs/kernel/memcg.md` §16, 1 and 3).
+    /// Usage is what children use plus what is charged here; what children claim of protection is
+    /// what they publish (`docs/kernel/memcg.md` §16, 1 and 3).
     fn validate_counter(&self, slot: MemcgSlot) -> Result<(), String> {
         let group = &self.memcgs[slot];
         let root = group.parent.is_none();
@@ -48,8 +56,12 @@ impl Engine {
         let mut claims = [0; 2];
         for child in self.memcgs.children(slot) {
             let child_group = &self.memcgs[child];
-            expect(child_group.parent == Some(slot), || format!("child {} has another parent", child.0))?;
-            expect(child_group.depth == group.depth + 1, || format!("child {} has a wrong depth", child.0))?;
+            expect(child_group.parent == Some(slot), || {
+                format!("child {} has another parent", child.0)
+            })?;
+            expect(child_group.depth == group.depth + 1, || {
+                format!("child {} has a wrong depth", child.0)
+            })?;
             below += child_group.memory.usage;
             if root {
                 // The root has not seen what is stocked below it.
@@ -68,7 +80,9 @@ impl Engine {
             )
         })?;
         same("claimed protection", claims, group.memory.claims.map(|claim| claim.children))?;
-        expect(group.memory.watermark >= group.memory.usage, || "usage is above its watermark".to_owned())
+        expect(group.memory.watermark >= group.memory.usage, || {
+            "usage is above its watermark".to_owned()
+        })
     }
 
     fn validate_group(&mut self, memcg: MemcgSlot) -> Result<(), String> {
@@ -89,7 +103,9 @@ impl Engine {
             }
             if flags.contains(Flags::SWAPCACHE) {
                 swapcached += pages;
-                expect(t == LruType::Anon, || format!("{id:?} is file memory with a slot in swap"))?;
+                expect(t == LruType::Anon, || {
+                    format!("{id:?} is file memory with a slot in swap")
+                })?;
             }
             if flags.contains(Flags::SWAPPED) {
                 swap_only += pages;
@@ -102,8 +118,12 @@ impl Engine {
                 off_list += pages;
             }
             if let Some(gen_slot) = flags.generation() {
-                expect(flags.contains(Flags::LRU), || format!("{id:?} has a generation but is isolated"))?;
-                expect(!flags.contains(Flags::ACTIVE), || format!("{id:?} is active on a generation list"))?;
+                expect(flags.contains(Flags::LRU), || {
+                    format!("{id:?} has a generation but is isolated")
+                })?;
+                expect(!flags.contains(Flags::ACTIVE), || {
+                    format!("{id:?} is active on a generation list")
+                })?;
                 let gens = &group.lruvec.gens;
                 let known = gens.is_stray(t, gen_slot) || gens.window(t).any(|s| s == gen_slot);
                 expect(known, || format!("{id:?} is in a generation that is gone"))?;
@@ -127,16 +147,25 @@ impl Engine {
         let e = &group.events;
         same("pgscan", e.pgscan_direct + e.pgscan_kswapd + e.pgscan_proactive, e.pgscan)?;
         same("pgsteal", e.pgsteal_direct + e.pgsteal_kswapd + e.pgsteal_proactive, e.pgsteal)?;
-        expect(e.pgsteal <= e.pgscan, || format!("pgsteal {} is above pgscan {}", e.pgsteal, e.pgscan))?;
+        expect(e.pgsteal <= e.pgscan, || {
+            format!("pgsteal {} is above pgscan {}", e.pgsteal, e.pgscan)
+        })?;
         for t in LruType::ALL {
             let n = group.lruvec.gens.count(t);
-            expect((MIN_NR_GENS..=MAX_NR_GENS).contains(&n), || format!("{t:?} has {n} generations"))?;
+            expect((MIN_NR_GENS..=MAX_NR_GENS).contains(&n), || {
+                format!("{t:?} has {n} generations")
+            })?;
             for active in [false, true] {
                 let size = group.lruvec.classical.size(t, active);
-                same("a classical list's size", by_activity[t as usize][usize::from(active)], size)?;
+                same(
+                    "a classical list's size",
+                    by_activity[t as usize][usize::from(active)],
+                    size,
+                )?;
             }
         }
-        // Usage that has come down stays down: from here on it is held to what it is now, or to the limit.
+        // Usage that has come down stays down: from here on it is held to what it is now, or to the
+        // limit.
         let memory = &mut self.memcgs[memcg].memory;
         memory.ceiling = memory.max.max(memory.usage);
         self.validate_refaults(memcg)?;
@@ -157,7 +186,9 @@ impl Engine {
                 && restore <= refault
                 && (!classical || restore <= activate)
                 && (classical || !self.policy.has(Switches::ACTIVATE) || activate <= restore);
-            expect(holds, || format!("{refault} refaults, {activate} activated, {restore} restored"))?;
+            expect(holds, || {
+                format!("{refault} refaults, {activate} activated, {restore} restored")
+            })?;
         }
         Ok(())
     }
@@ -185,17 +216,23 @@ impl Engine {
             for head in heads {
                 for id in lru.folios.walk(head) {
                     let f = &lru.folios[id];
-                    let fits =
-                        f.lru_type() == t && f.flags.contains(Flags::LRU | Flags::HEAD) && f.memcg == memcg;
+                    let fits = f.lru_type() == t
+                        && f.flags.contains(Flags::LRU | Flags::HEAD)
+                        && f.memcg == memcg;
                     let in_gen = f.flags.generation().is_some() == (lists == Lists::MultiGen);
                     expect(in_gen, || format!("{id:?} has the flags of the other kind of lists"))?;
-                    expect(fits, || format!("{id:?} is on a list of {t:?} with flags {:?}", f.flags))?;
+                    expect(fits, || {
+                        format!("{id:?} is on a list of {t:?} with flags {:?}", f.flags)
+                    })?;
                     linked += 1;
                 }
             }
         }
-        let on_lists =
-            self.folios.iter().filter(|(_, f)| f.memcg == memcg && f.flags.contains(Flags::LRU)).count();
+        let on_lists = self
+            .folios
+            .iter()
+            .filter(|(_, f)| f.memcg == memcg && f.flags.contains(Flags::LRU))
+            .count();
         same("folios on lists", linked, on_lists)?;
         self.validate_batches()
     }
@@ -210,8 +247,13 @@ impl Engine {
             }
         }
         for flag in [Flags::ADD_BATCH, Flags::ACT_BATCH, Flags::ROT_BATCH] {
-            let waiting: usize =
-                self.cpus.iter().flat_map(Batches::by_flag).filter(|b| b.0 == flag).map(|b| b.1.len()).sum();
+            let waiting: usize = self
+                .cpus
+                .iter()
+                .flat_map(Batches::by_flag)
+                .filter(|b| b.0 == flag)
+                .map(|b| b.1.len())
+                .sum();
             let flagged = self.folios.iter().filter(|(_, f)| f.flags.contains(flag)).count();
             same("folios in batches", waiting, flagged)?;
         }

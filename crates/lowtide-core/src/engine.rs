@@ -1,7 +1,7 @@
 //! The engine: all folios and groups of one pool, and everything that may happen to them.
 //!
-//! An [`Engine`] is a value. It does no I/O, reads no clock and starts no thread; whoever owns it (a runtime behind a mutex, or a simulator) is
-//! its *driver* and tells it what happens:
+//! An [`Engine`] is a value. It does no I/O, reads no clock and starts no thread; whoever owns it
+//! (a runtime behind a mutex, or a simulator) is its *driver* and tells it what happens:
 //!
 //! | the driver | calls |
 //! |---|---|
@@ -37,7 +37,8 @@ pub struct EngineConfig {
     pub frames: u32,
     /// Budget in base pages, at most `frames`.
     pub max: u64,
-    /// Bytes of a base page: for `memory.stat`, and for the classical inactive ratio, which depends on gibibytes.
+    /// Bytes of a base page: for `memory.stat`, and for the classical inactive ratio, which
+    /// depends on gibibytes.
     pub page_bytes: u64,
     /// The policy.
     pub policy: Policy,
@@ -148,8 +149,10 @@ impl Engine {
         })
     }
 
-    /// The root is the memory of a whole machine rather than a group with a limit: the multi-gen LRU then reclaims it group by group in the order of
-    /// the memcg LRU, and neither sleeps for congestion (`docs/kernel/reclaim.md` §2.11, 4.4). To be said before there are other groups.
+    /// The root is the memory of a whole machine rather than a group with a limit: the multi-gen
+    /// LRU then reclaims it group by group in the order of the memcg LRU, and neither sleeps
+    /// for congestion (`docs/kernel/reclaim.md` §2.11, 4.4). To be said before there are other
+    /// groups.
     ///
     /// # Panics
     /// When there are other groups.
@@ -202,7 +205,8 @@ impl Engine {
         self.memcgs[memcg].memory.max
     }
 
-    /// Sequence numbers of a group's generations. With the classical lists they stay as they were at the start.
+    /// Sequence numbers of a group's generations. With the classical lists they stay as they were
+    /// at the start.
     #[must_use]
     pub fn sequences(&self, memcg: MemcgId) -> Sequences {
         let gens = &self.memcgs[memcg].lruvec.gens;
@@ -279,9 +283,11 @@ impl Engine {
         self.memcgs[to].lruvec.walk.add_space(id);
     }
 
-    /// Tells whether nobody has run in a space since it was walked last: an aging leaves an idle space out, and opens its generation all the
-    /// same. Spaces are not idle unless a driver that schedules tasks says so; it does so when it begins to walk one, and takes it back
-    /// when a task that uses the space is switched in. A space that the engine does not know is ignored.
+    /// Tells whether nobody has run in a space since it was walked last: an aging leaves an idle
+    /// space out, and opens its generation all the same. Spaces are not idle unless a driver
+    /// that schedules tasks says so; it does so when it begins to walk one, and takes it back
+    /// when a task that uses the space is switched in. A space that the engine does not know is
+    /// ignored.
     pub fn set_idle(&mut self, id: SpaceId, idle: bool) {
         if let Some(&Some(memcg)) = self.spaces.get(id.0 as usize) {
             self.memcgs[memcg].lruvec.walk.set_idle(id, idle);
@@ -305,13 +311,16 @@ impl Engine {
         }
     }
 
-    /// Brings a folio into memory that has been charged: counts a refault if there is a shadow, and queues it for its list.
+    /// Brings a folio into memory that has been charged: counts a refault if there is a shadow, and
+    /// queues it for its list.
     ///
-    /// `order` is log2 of its base pages, `id` a multiple of that. A driver may insert the folio before its contents
-    /// have arrived, if it answers [`FolioState::locked`](crate::FolioState::locked) until then. An anonymous page that comes back from swap
-    /// is brought in by [`Engine::swap_in`].
+    /// `order` is log2 of its base pages, `id` a multiple of that. A driver may insert the folio
+    /// before its contents have arrived, if it answers
+    /// [`FolioState::locked`](crate::FolioState::locked) until then. An anonymous page that comes
+    /// back from swap is brought in by [`Engine::swap_in`].
     ///
-    /// If it is a refault, the driver measures how long somebody waits for the contents, and says so ([`Engine::stalled`]).
+    /// If it is a refault, the driver measures how long somebody waits for the contents, and says
+    /// so ([`Engine::stalled`]).
     ///
     /// # Panics
     /// When a frame of the folio is in use or out of range: the driver's frame allocator is wrong.
@@ -347,7 +356,8 @@ impl Engine {
     ) -> Option<Refaulted> {
         self.accesses.reset(id);
         let mut lru = self.locked(memcg);
-        let sighting = shadow.and_then(|shadow| lru.workingset_refault(id, shadow, task.in_lru_fault));
+        let sighting =
+            shadow.and_then(|shadow| lru.workingset_refault(id, shadow, task.in_lru_fault));
         if lru.policy.lists() == Lists::MultiGen {
             lru.before_insertion(id, task.in_lru_fault);
         }
@@ -355,17 +365,23 @@ impl Engine {
         sighting.map(|sighting| self.refaulted(memcg, sighting))
     }
 
-    /// Takes a folio out of memory that the driver drops by itself (truncated, closed, or never filled), and uncharges it.
-    /// No shadow remains, and slots in swap that the folio has are free again. Cost: O(batch size) if the folio waits in a batch.
+    /// Takes a folio out of memory that the driver drops by itself (truncated, closed, or never
+    /// filled), and uncharges it. No shadow remains, and slots in swap that the folio has are
+    /// free again. Cost: O(batch size) if the folio waits in a batch.
     ///
-    /// Returns false, changing nothing, if a reclaim in progress has isolated the folio: finish that step and try again.
+    /// Returns false, changing nothing, if a reclaim in progress has isolated the folio: finish
+    /// that step and try again.
     ///
     /// # Panics
-    /// When the folio does not exist or is being written: its frame may not be reused before the write has ended.
+    /// When the folio does not exist or is being written: its frame may not be reused before the
+    /// write has ended.
     #[must_use]
     pub fn remove(&mut self, id: FolioId) -> bool {
         let f = *self.folios.get(id).expect("only an existing folio can be removed");
-        assert!(!f.flags.contains(Flags::WRITEBACK), "folio {id:?} was removed while it is being written");
+        assert!(
+            !f.flags.contains(Flags::WRITEBACK),
+            "folio {id:?} was removed while it is being written"
+        );
         let mut lru = self.locked(f.memcg);
         if f.flags.contains(Flags::LRU) {
             lru.take_off_list(id);
@@ -378,7 +394,8 @@ impl Engine {
         true
     }
 
-    /// Ends the life of a folio that is on no list. If it is `evicted`, its slots in swap keep its contents.
+    /// Ends the life of a folio that is on no list. If it is `evicted`, its slots in swap keep its
+    /// contents.
     pub(crate) fn release(&mut self, id: FolioId, evicted: bool) {
         if self.folios[id].flags.intersects(Flags::BATCHED) {
             self.forget_in_batches(id);
@@ -399,7 +416,8 @@ impl Engine {
         self.memcgs.sub(f.memcg, pages, pages);
     }
 
-    /// One access through the descriptor, told directly (see [`AccessCounts`] for the way around the lock).
+    /// One access through the descriptor, told directly (see [`AccessCounts`] for the way around
+    /// the lock).
     pub fn mark_accessed(&mut self, id: FolioId, task: Task) {
         let Some(f) = self.folios.get(id) else { return };
         let memcg = f.memcg;
@@ -415,14 +433,16 @@ impl Engine {
         events.pgmajfault += u64::from(major);
     }
 
-    /// Forbids or allows the eviction of a folio. It leaves its list when a scan meets it, and comes back at once.
+    /// Forbids or allows the eviction of a folio. It leaves its list when a scan meets it, and
+    /// comes back at once.
     pub fn set_unevictable(&mut self, id: FolioId, unevictable: bool) {
         let f = &self.folios[id];
         let (memcg, pages, was) = (f.memcg, f.pages(), f.flags.contains(Flags::MLOCKED));
         if was == unevictable {
             return;
         }
-        // Accesses noted so far were made under the old state; those of an unevictable folio do not count.
+        // Accesses noted so far were made under the old state; those of an unevictable folio do not
+        // count.
         self.locked(memcg).absorb(id);
         let f = &mut self.folios[id];
         f.flags.set(Flags::MLOCKED, unevictable);
@@ -447,9 +467,11 @@ impl Engine {
         }
     }
 
-    /// How willingly anonymous memory is taken: 0 (never) to 200, or 201 for nothing else. Larger numbers mean 201.
+    /// How willingly anonymous memory is taken: 0 (never) to 200, or 201 for nothing else. Larger
+    /// numbers mean 201.
     ///
-    /// Without swap, 0 to 200 all mean 0, and 201 means that nothing at all can be reclaimed (`ANONONLY` off: it means 0).
+    /// Without swap, 0 to 200 all mean 0, and 201 means that nothing at all can be reclaimed
+    /// (`ANONONLY` off: it means 0).
     pub fn set_swappiness(&mut self, memcg: MemcgId, swappiness: u32) {
         self.memcgs[memcg].lruvec.swappiness = swappiness.min(crate::limits::SWAPPINESS_ANON_ONLY);
     }

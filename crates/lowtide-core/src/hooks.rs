@@ -1,8 +1,9 @@
 //! The seam for programs that decide about limits.
 //!
-//! Whoever wants another over-limit behaviour than the built-in ones attaches [`LimitHooks`] to a group. The engine asks
-//! them at four points, hands them a [`LimitSnapshot`] and nothing else, and never believes the answer further than is
-//! harmless: delays are clamped, protection cannot make a charge fail that could succeed, and the engine decides alone again after too many failures.
+//! Whoever wants another over-limit behaviour than the built-in ones attaches [`LimitHooks`] to a
+//! group. The engine asks them at four points, hands them a [`LimitSnapshot`] and nothing else, and
+//! never believes the answer further than is harmless: delays are clamped, protection cannot make a
+//! charge fail that could succeed, and the engine decides alone again after too many failures.
 //! Whether a hook is native code or a program in a virtual machine is not the engine's affair.
 //!
 //! | hook | asked | answer |
@@ -11,7 +12,8 @@
 //! | below low, below min | when reclaim comes to the group | protected or not |
 //! | proactive | at the driver's interval | pages to reclaim |
 //!
-//! Equal snapshots and equal state of the program give equal answers: nothing here reads a clock. Source: `docs/kernel/memcg.md` §15.4.
+//! Equal snapshots and equal state of the program give equal answers: nothing here reads a clock.
+//! Source: `docs/kernel/memcg.md` §15.4.
 
 use std::fmt;
 
@@ -39,8 +41,9 @@ pub enum LimitReason {
 
 /// What a hook sees: one level of the tree and the task that pays.
 ///
-/// The layout is an interface (`include/lowtide_bpf.h` in the crate `lowtide-bpf`). It only ever grows at the end; `size` tells a program how much of it there is, and what
-/// is behind that reads as 0. Memory is in base pages, time in nanoseconds.
+/// The layout is an interface (`include/lowtide_bpf.h` in the crate `lowtide-bpf`). It only ever
+/// grows at the end; `size` tells a program how much of it there is, and what is behind that reads
+/// as 0. Memory is in base pages, time in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct LimitSnapshot {
@@ -72,7 +75,8 @@ pub struct LimitSnapshot {
     pub swap_usage: u64,
     /// Limit on pages in swap.
     pub swap_max: u64,
-    /// Refault stall in nanoseconds a second, decayed over ten seconds, of all tasks below the group.
+    /// Refault stall in nanoseconds a second, decayed over ten seconds, of all tasks below the
+    /// group.
     pub stall_rate: u64,
     /// Total time in which some task, and all tasks, waited for memory: microseconds.
     pub psi_some_us: u64,

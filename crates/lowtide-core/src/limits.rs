@@ -1,4 +1,5 @@
-//! Every constant of reclaim, with unit and source (`docs/kernel/reclaim.md` §0), and the relations between them.
+//! Every constant of reclaim, with unit and source (`docs/kernel/reclaim.md` §0), and the relations
+//! between them.
 
 /// The youngest generations of a type that are never evictable.
 pub const MIN_NR_GENS: u64 = 2;
@@ -38,17 +39,19 @@ pub const BLOOM_BITS: usize = 1 << 15;
 pub const MIN_REFAULTS: u64 = 64;
 /// Nanoseconds: CONGESTED and NOPROGRESS naps, one scheduler tick at 250 Hz.
 pub const TICK_NS: u64 = 4_000_000;
-/// Nanoseconds between two publications of group statistics (`docs/kernel/reclaim.md` §5.6). Drivers call
-/// [`Engine::publish`](crate::Engine::publish) at this interval.
+/// Nanoseconds between two publications of group statistics (`docs/kernel/reclaim.md` §5.6).
+/// Drivers call [`Engine::publish`](crate::Engine::publish) at this interval.
 pub const PUBLISH_INTERVAL_NS: u64 = 2_000_000_000;
 /// Pages: swap below which the multi-gen LRU leaves anonymous memory alone.
 pub const MIN_SWAP_PAGES: u64 = 64;
 /// Largest folio order the engine accepts: 2^12 base pages, 2 MiB of 512-byte pages.
 pub const MAX_ORDER: u8 = 12;
-/// Pages: the smallest budget that a pager may be given. Below it, a batch of victims would be the whole memory.
+/// Pages: the smallest budget that a pager may be given. Below it, a batch of victims would be the
+/// whole memory.
 pub const MIN_BUDGET: u64 = SWAP_CLUSTER_MAX;
-/// Levels of groups below the root. A charge and a reclaim cost O(depth) under the lock, and the kernel's trees, which can be bounded in
-/// the same way (`cgroup.max.depth`), are rarely deeper than ten.
+/// Levels of groups below the root. A charge and a reclaim cost O(depth) under the lock, and the
+/// kernel's trees, which can be bounded in the same way (`cgroup.max.depth`), are rarely deeper
+/// than ten.
 pub const MAX_DEPTH: u32 = 64;
 
 const _: () = assert!(MIN_NR_GENS < MAX_NR_GENS);

@@ -1,9 +1,10 @@
 //! Policies by name, and the switches they are made of.
 //!
-//! Three policies are built in: `mglru` (Linux 7.3), `mglru-7.1` (before the reclaim-loop series) and `lru`
-//! (the classical active and inactive lists, as of 7.3). The two multi-gen policies differ by exactly the switches
-//! below, one for each patch of the series (`docs/kernel/reclaim.md` §3.5) and one for each later change. A
-//! policy's name may be followed by any number of `+SWITCH` and `-SWITCH`:
+//! Three policies are built in: `mglru` (Linux 7.3), `mglru-7.1` (before the reclaim-loop series)
+//! and `lru` (the classical active and inactive lists, as of 7.3). The two multi-gen policies
+//! differ by exactly the switches below, one for each patch of the series (`docs/kernel/reclaim.md`
+//! §3.5) and one for each later change. A policy's name may be followed by any number of `+SWITCH`
+//! and `-SWITCH`:
 //!
 //! ```
 //! use lowtide_core::{Policy, Switches};
@@ -100,8 +101,14 @@ const ABOUT: [(Switches, &str); 23] = [
     (Switches::S1, "one function computes the evictable size (no effect)"),
     (Switches::S2, "names only (no effect)"),
     (Switches::S3, "the cap of a batch moves to its callers (no effect)"),
-    (Switches::S4, "the scan budget is fixed once, by size and priority; aging is decided apart from it"),
-    (Switches::S5, "a scan answers exactly what it looked at; empty generations go before and after it"),
+    (
+        Switches::S4,
+        "the scan budget is fixed once, by size and priority; aging is decided apart from it",
+    ),
+    (
+        Switches::S5,
+        "a scan answers exactly what it looked at; empty generations go before and after it",
+    ),
     (Switches::S6, "the other type is tried only if nothing at all was scanned"),
     (Switches::S7, "a batch looks at 64 folios at most, not at 4096"),
     (Switches::S8, "reclaim goes on after aging (ends the out-of-memory kill beside clean pages)"),
@@ -109,7 +116,8 @@ const ABOUT: [(Switches, &str); 23] = [
     (Switches::S10, "dirty folios are isolated and activated, not sorted one generation up"),
     (
         Switches::S11,
-        "the flusher is woken for each batch that is all dirty, not for a pass without a clean page",
+        "the flusher is woken for each batch that is all dirty, not for a pass without a clean \
+         page",
     ),
     (Switches::S12, "a dead argument goes (no effect)"),
     (Switches::S13, "a dead counter goes (no effect)"),
@@ -118,7 +126,10 @@ const ABOUT: [(Switches, &str); 23] = [
         Switches::S15,
         "congestion is counted, and reclaim naps for it (ends the kill of a slow device's writer)",
     ),
-    (Switches::PLACEMENT, "7.2: pages of faults enter one generation older, pages read twice one younger"),
+    (
+        Switches::PLACEMENT,
+        "7.2: pages of faults enter one generation older, pages read twice one younger",
+    ),
     (
         Switches::PROMOTION,
         "7.2: the second sighting at eviction no longer makes a folio part of the working set",
@@ -185,7 +196,8 @@ impl Policy {
     /// Classical lists.
     pub const LRU: Self = Self { base: &BUILTIN[2], switches: Switches::all() };
 
-    /// The built-in policies in the order in which they are usually compared, each with a line about it.
+    /// The built-in policies in the order in which they are usually compared, each with a line
+    /// about it.
     pub fn builtin() -> impl Iterator<Item = (Self, &'static str)> {
         [Self::MGLRU, Self::MGLRU_7_1, Self::LRU].into_iter().map(|p| (p, p.base.about))
     }
@@ -254,7 +266,8 @@ impl fmt::Display for Policy {
 pub enum PolicyError {
     /// No built-in policy has this name.
     #[error(
-        "unknown policy `{0}`: choose mglru, mglru-7.1 or lru, optionally followed by switches such as +S10 or -S7"
+        "unknown policy `{0}`: choose mglru, mglru-7.1 or lru, optionally followed by switches \
+         such as +S10 or -S7"
     )]
     UnknownName(String),
     /// No switch has this name.
@@ -283,10 +296,13 @@ impl FromStr for Policy {
         while let Some(sign) = rest.chars().next() {
             let end = rest[1..].find(['+', '-']).map_or(rest.len(), |i| i + 1);
             let name = &rest[1..end];
-            let (_, bit) =
-                Switches::all().iter_names().find(|(flag, _)| flag.eq_ignore_ascii_case(name)).ok_or_else(
-                    || PolicyError::UnknownSwitch { policy: text.to_owned(), switch: name.to_owned() },
-                )?;
+            let (_, bit) = Switches::all()
+                .iter_names()
+                .find(|(flag, _)| flag.eq_ignore_ascii_case(name))
+                .ok_or_else(|| PolicyError::UnknownSwitch {
+                    policy: text.to_owned(),
+                    switch: name.to_owned(),
+                })?;
             policy.switches.set(bit, sign == '+');
             rest = &rest[end..];
         }
@@ -330,7 +346,8 @@ mod tests {
     fn unknown_names_are_told_apart_from_unknown_switches() {
         assert!(matches!("fifo".parse::<Policy>(), Err(PolicyError::UnknownName(_))));
         assert!(matches!("mglru7".parse::<Policy>(), Err(PolicyError::UnknownName(_))));
-        let Err(PolicyError::UnknownSwitch { switch, .. }) = "mglru-S7+S99".parse::<Policy>() else {
+        let Err(PolicyError::UnknownSwitch { switch, .. }) = "mglru-S7+S99".parse::<Policy>()
+        else {
             panic!("S99 is not a switch")
         };
         assert_eq!(switch, "S99");

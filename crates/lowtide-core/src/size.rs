@@ -1,7 +1,8 @@
 //! Sizes in bytes, as people write them: `64M`, `1.5G`, `4096`, `max`.
 //!
-//! Units are binary, as everywhere in the kernel's memory interfaces: `1K` is 1024 bytes. `K`, `KB` and `KiB`
-//! are the same, in either case. A size that is displayed reads back as the same number of bytes.
+//! Units are binary, as everywhere in the kernel's memory interfaces: `1K` is 1024 bytes. `K`, `KB`
+//! and `KiB` are the same, in either case. A size that is displayed reads back as the same number
+//! of bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,7 +25,8 @@ pub struct Size(u64);
 /// A text that is no size. The message says what is accepted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "`{text}` is not a size: {problem}; write a number and perhaps a unit (K, M, G, T, P or E, where 1K is 1024 bytes), \
+    "`{text}` is not a size: {problem}; write a number and perhaps a unit (K, M, G, T, P or E, \
+     where 1K is 1024 bytes), \
      such as 4096, 64M or 1.5G, or `max`"
 )]
 pub struct SizeError {
@@ -91,8 +93,8 @@ impl From<u64> for Size {
 impl FromStr for Size {
     type Err = SizeError;
 
-    /// Reads `max`, or a decimal number with an optional unit. Blanks around the parts are allowed. Fractions
-    /// are exact.
+    /// Reads `max`, or a decimal number with an optional unit. Blanks around the parts are allowed.
+    /// Fractions are exact.
     fn from_str(text: &str) -> Result<Self, SizeError> {
         let trimmed = text.trim();
         if trimmed.eq_ignore_ascii_case("max") {
@@ -106,7 +108,8 @@ fn parse(text: &str) -> Result<u64, SizeProblem> {
     if text.starts_with(['-', '+']) {
         return Err(SizeProblem::Signed);
     }
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+    let digits =
+        text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
     let (number, unit) = text.split_at(digits);
     let shift = shift_of(unit.trim_start());
     if number.is_empty() {
@@ -131,7 +134,8 @@ fn parse(text: &str) -> Result<u64, SizeProblem> {
 
 /// Bytes of `0.fraction` units of `2^shift` bytes.
 fn fraction_bytes(fraction: &str, shift: u32) -> Result<u64, SizeProblem> {
-    // Doubling the decimal digits `shift` times gives the bytes as the carries, exactly and for any length.
+    // Doubling the decimal digits `shift` times gives the bytes as the carries, exactly and for any
+    // length.
     let mut digits: Vec<u8> = fraction.bytes().map(|digit| digit - b'0').collect();
     let mut bytes = 0;
     for _ in 0..shift {
@@ -157,8 +161,8 @@ fn shift_of(unit: &str) -> Option<u32> {
 }
 
 impl fmt::Display for Size {
-    /// The shortest exact form: in the largest unit that needs at most three decimals, and otherwise in
-    /// bytes.
+    /// The shortest exact form: in the largest unit that needs at most three decimals, and
+    /// otherwise in bytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_max() {
             return f.pad("max");
@@ -276,7 +280,9 @@ mod tests {
 
         let mut bytes = 1u64;
         for step in 0..10_000u32 {
-            bytes = bytes.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            bytes = bytes
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let size = Size::new(bytes >> (step % 64) & (u64::MAX << (step * 7 % 40)));
             assert_eq!(size.to_string().parse(), Ok(size), "{} bytes", size.bytes());
         }

@@ -1,8 +1,9 @@
 //! Counters, under the kernel's names and in its units (`docs/kernel/reclaim.md` §8).
 //!
-//! Events count base pages, except `pgfault`, `pgmajfault` and `workingset_nodereclaim`, which count occurrences.
-//! State items are computed when asked for. [`MemoryStat`] is one consistent snapshot; its `Display` (`text.rs`) is the text of
-//! a v2 `memory.stat`, with state items in bytes.
+//! Events count base pages, except `pgfault`, `pgmajfault` and `workingset_nodereclaim`, which
+//! count occurrences. State items are computed when asked for. [`MemoryStat`] is one consistent
+//! snapshot; its `Display` (`text.rs`) is the text of a v2 `memory.stat`, with state items in
+//! bytes.
 
 use crate::units::LruType;
 
@@ -45,7 +46,8 @@ events! {
     workingset_restore_anon,
     /// Recent refaults of pages that had been in the workingset.
     workingset_restore_file,
-    /// Index nodes of shadow entries freed; always 0 here, where shadows take no memory of their own.
+    /// Index nodes of shadow entries freed; always 0 here, where shadows take no memory of their
+    /// own.
     workingset_nodereclaim,
     /// Pages freed by the background reclaimer.
     pgsteal_kswapd,
@@ -85,8 +87,8 @@ events! {
     pgrotated,
     /// Dirty file pages met by the shrinker, which it may not write.
     nr_vmscan_immediate_reclaim,
-    /// Batches of victims that were dirty to the last page, and loops (before S11) that met nothing else: each woke the flushers. Counted, as what follows, at the
-    /// group that was to shrink.
+    /// Batches of victims that were dirty to the last page, and loops (before S11) that met nothing
+    /// else: each woke the flushers. Counted, as what follows, at the group that was to shrink.
     nr_wakeup_flushers,
     /// Naps of reclaim because all that was dirty was being written.
     nr_throttled_congested,
@@ -96,8 +98,8 @@ events! {
     nr_throttled_isolated,
     /// Naps for congestion that were not taken, because half of the group or more was clean.
     nr_throttled_yield,
-    /// File pages met by the shrinker that were dirty or being written. (This and the following are what throttling is decided from; policies without S15 do not
-    /// count them.)
+    /// File pages met by the shrinker that were dirty or being written. (This and the following are
+    /// what throttling is decided from; policies without S15 do not count them.)
     nr_shrink_dirty,
     /// Those that were being written when they were met for the second time.
     nr_shrink_congested,
@@ -166,7 +168,8 @@ pub struct MemoryStat {
     pub current: u64,
     /// Limit in pages.
     pub max: u64,
-    /// Anonymous pages that are mapped. Those in the swap cache only are in neither `anon` nor `file`.
+    /// Anonymous pages that are mapped. Those in the swap cache only are in neither `anon` nor
+    /// `file`.
     pub anon: u64,
     /// File pages.
     pub file: u64,

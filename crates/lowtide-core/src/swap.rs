@@ -1,7 +1,8 @@
 //! Swap: where anonymous memory goes, and the time that its pages spend in both places.
 //!
-//! A page of swap is a *slot*. The engine counts slots and knows nothing else of them: which slot a page has, and what is in it, is
-//! the driver's affair. A folio that has slots is in the *swap cache*:
+//! A page of swap is a *slot*. The engine counts slots and knows nothing else of them: which slot a
+//! page has, and what is in it, is the driver's affair. A folio that has slots is in the *swap
+//! cache*:
 //!
 //! ```text
 //!            reclaim takes a slot, unmaps             written              reclaim frees the folio
@@ -13,13 +14,16 @@
 //!                                        slot kept: if nobody stores to it, the next eviction writes nothing
 //! ```
 //!
-//! Three things give up the slot of a folio that is mapped again, and none does while it is being written (`docs/kernel/fault-and-writeback.md` A7, C3):
+//! Three things give up the slot of a folio that is mapped again, and none does while it is being
+//! written (`docs/kernel/fault-and-writeback.md` A7, C3):
 //!
 //! * the fault that maps it is a store;
 //! * the device is synchronous, so that keeping a second copy saves nothing;
-//! * swap is *full*, which means more than half used: then reclaim, too, takes the slots of folios that it activates.
+//! * swap is *full*, which means more than half used: then reclaim, too, takes the slots of folios
+//!   that it activates.
 //!
-//! What is swapped out keeps its slot until it is read in, or until the driver drops it ([`Engine::free_swap`]).
+//! What is swapped out keeps its slot until it is read in, or until the driver drops it
+//! ([`Engine::free_swap`]).
 //!
 //! | the driver | calls |
 //! |---|---|
@@ -33,8 +37,9 @@
 //! | drops a page that is in memory | [`Engine::remove`]: its slot is free again |
 //! | drops a page that is not | [`Engine::free_swap`] |
 //!
-//! Slots are counted in base pages, and a folio has one for each of its pages. In every state *free* + *held by folios* + *swapped out* is
-//! the size of swap; [`Engine::validate`] checks it. Source: `docs/kernel/reclaim.md` §2.2, 4.1, 7.5; faults and writeback, A7, C2, C3, C8.
+//! Slots are counted in base pages, and a folio has one for each of its pages. In every state
+//! *free* + *held by folios* + *swapped out* is the size of swap; [`Engine::validate`] checks it.
+//! Source: `docs/kernel/reclaim.md` §2.2, 4.1, 7.5; faults and writeback, A7, C2, C3, C8.
 
 use crate::engine::Engine;
 use crate::folio::Flags;
@@ -48,7 +53,8 @@ use crate::units::{FolioId, LruType, MemcgId, Owner, Task};
 pub struct Swap {
     /// Its size in base pages; 0 is no swap.
     pub pages: u64,
-    /// Reading and writing take no longer than copying, as with compressed memory: a folio that is mapped again keeps no slot.
+    /// Reading and writing take no longer than copying, as with compressed memory: a folio that is
+    /// mapped again keeps no slot.
     pub synchronous: bool,
 }
 
@@ -77,15 +83,16 @@ pub(crate) struct SwapFacts {
 }
 
 impl SwapFacts {
-    /// So much of swap is used that slots are worth more than the writes they may save (`docs/kernel/reclaim.md` §7.5).
+    /// So much of swap is used that slots are worth more than the writes they may save
+    /// (`docs/kernel/reclaim.md` §7.5).
     pub(crate) const fn full(&self) -> bool {
         self.free_pages * 2 < self.total_pages
     }
 }
 
 impl Engine {
-    /// Gives the engine swap, or makes what it has larger or smaller. Anonymous memory is reclaimed from now on if
-    /// there is any, according to [`Engine::set_swappiness`].
+    /// Gives the engine swap, or makes what it has larger or smaller. Anonymous memory is reclaimed
+    /// from now on if there is any, according to [`Engine::set_swappiness`].
     ///
     /// # Errors
     /// [`SwapTooSmall`] when more is in use; nothing is changed then.
@@ -106,13 +113,16 @@ impl Engine {
         self.swap.free_pages
     }
 
-    /// Brings a page that is swapped out into memory that has been charged: the folio enters the swap cache, mapped by nobody and with
-    /// its slots. Arguments and cost as for [`Engine::insert`]; `pswpin` counts its pages.
+    /// Brings a page that is swapped out into memory that has been charged: the folio enters the
+    /// swap cache, mapped by nobody and with its slots. Arguments and cost as for
+    /// [`Engine::insert`]; `pswpin` counts its pages.
     ///
-    /// Swap readahead, if a driver has any, calls this and no [`Engine::swap_fault`] until somebody touches the page.
+    /// Swap readahead, if a driver has any, calls this and no [`Engine::swap_fault`] until somebody
+    /// touches the page.
     ///
     /// # Panics
-    /// When a frame of the folio is in use or out of range, or fewer pages than it has are swapped out.
+    /// When a frame of the folio is in use or out of range, or fewer pages than it has are swapped
+    /// out.
     pub fn swap_in(
         &mut self,
         id: FolioId,
@@ -139,8 +149,9 @@ impl Engine {
         self.enter(id, memcg.slot, shadow, task)
     }
 
-    /// The read of a folio after [`Engine::swap_in`] failed: it goes away, and its contents are in swap as before. (Its shadow is the
-    /// driver's to restore.) Otherwise as [`Engine::remove`].
+    /// The read of a folio after [`Engine::swap_in`] failed: it goes away, and its contents are in
+    /// swap as before. (Its shadow is the driver's to restore.) Otherwise as
+    /// [`Engine::remove`].
     ///
     /// # Panics
     /// When the folio does not exist, is being written, or is mapped.
@@ -159,10 +170,12 @@ impl Engine {
         removed
     }
 
-    /// A fault maps a folio of the swap cache: one whose contents [`Engine::swap_in`] has brought, or one that reclaim had unmapped and not
-    /// yet freed (a minor fault). Does nothing for a folio that is not in the swap cache.
+    /// A fault maps a folio of the swap cache: one whose contents [`Engine::swap_in`] has brought,
+    /// or one that reclaim had unmapped and not yet freed (a minor fault). Does nothing for a
+    /// folio that is not in the swap cache.
     ///
-    /// Returns whether the folio gives up its slots. Then they are free, and the contents are dirty: they are nowhere else.
+    /// Returns whether the folio gives up its slots. Then they are free, and the contents are
+    /// dirty: they are nowhere else.
     ///
     /// # Panics
     /// When the folio does not exist.
@@ -173,7 +186,8 @@ impl Engine {
         }
         self.set_swapped(id, false);
         if store && flags.contains(Flags::ADD_BATCH) {
-            // The kernel has to know that the batch holds no reference, so the folio is placed while it is still in the swap cache.
+            // The kernel has to know that the batch holds no reference, so the folio is placed
+            // while it is still in the swap cache.
             self.drain(task.cpu);
         }
         (store || self.swap.synchronous || self.swap.full() || flags.contains(Flags::MLOCKED))
@@ -185,13 +199,17 @@ impl Engine {
     /// # Panics
     /// When fewer pages are swapped out.
     pub fn free_swap(&mut self, memcg: MemcgId, pages: u64) {
-        assert!(self.swap.swapped_out >= pages, "{pages} pages of swap are dropped that are not there");
+        assert!(
+            self.swap.swapped_out >= pages,
+            "{pages} pages of swap are dropped that are not there"
+        );
         self.swap.swapped_out -= pages;
         self.swap.free_pages += pages;
         self.memcgs.sub_swap(memcg.slot, pages);
     }
 
-    /// Takes slots for a folio that has none. Returns whether there were enough. What they hold is older than the folio.
+    /// Takes slots for a folio that has none. Returns whether there were enough. What they hold is
+    /// older than the folio.
     pub(crate) fn take_slot(&mut self, id: FolioId) -> bool {
         let f = &mut self.folios[id];
         debug_assert!(f.lru_type() == LruType::Anon && !f.flags.contains(Flags::SWAPCACHE));
@@ -209,10 +227,13 @@ impl Engine {
         true
     }
 
-    /// Takes the slots of a mapped folio away, unless it is being written or has none. Returns whether it did.
+    /// Takes the slots of a mapped folio away, unless it is being written or has none. Returns
+    /// whether it did.
     pub(crate) fn give_up_slot(&mut self, id: FolioId) -> bool {
         let f = &mut self.folios[id];
-        if !f.flags.contains(Flags::SWAPCACHE) || f.flags.intersects(Flags::WRITEBACK | Flags::SWAPPED) {
+        if !f.flags.contains(Flags::SWAPCACHE)
+            || f.flags.intersects(Flags::WRITEBACK | Flags::SWAPPED)
+        {
             return false;
         }
         f.flags.remove(Flags::SWAPCACHE);
@@ -224,7 +245,8 @@ impl Engine {
         true
     }
 
-    /// Notes that no translation leads to a folio of the swap cache any more, or that one does again.
+    /// Notes that no translation leads to a folio of the swap cache any more, or that one does
+    /// again.
     pub(crate) fn set_swapped(&mut self, id: FolioId, swapped: bool) {
         let f = &mut self.folios[id];
         if f.flags.contains(Flags::SWAPPED) == swapped {

@@ -4,7 +4,8 @@ use crate::engine::{Engine, EngineConfig};
 use crate::policy::Policy;
 use crate::units::{FolioId, LruType, MemcgId, Owner, SpaceId, Task};
 
-/// An engine with the folios `0..count` of one type, each of one page, brought in through the descriptor and put on their lists.
+/// An engine with the folios `0..count` of one type, each of one page, brought in through the
+/// descriptor and put on their lists.
 pub(crate) fn filled(policy: Policy, count: u32, t: LruType) -> Engine {
     let config = EngineConfig {
         frames: count.max(64),

@@ -1,7 +1,10 @@
-//! The texts of `memory.stat` and `memory.events`, with every key that the kernel prints, in its order (`docs/kernel/memcg.md` §12.2, 13).
+//! The texts of `memory.stat` and `memory.events`, with every key that the kernel prints, in its
+//! order (`docs/kernel/memcg.md` §12.2, 13).
 //!
-//! Readers look keys up by name, and some expect keys to be there. So what cannot exist here is printed as 0: kernel memory, network buffers, NUMA, compressed
-//! swap, and pages that a processor's page tables map (`file_mapped`; views reach pages through translations). Sizes are in bytes.
+//! Readers look keys up by name, and some expect keys to be there. So what cannot exist here is
+//! printed as 0: kernel memory, network buffers, NUMA, compressed swap, and pages that a
+//! processor's page tables map (`file_mapped`; views reach pages through translations). Sizes are
+//! in bytes.
 
 use crate::stat::{MemcgEvents, MemoryStat};
 use std::fmt;
@@ -35,7 +38,8 @@ macro_rules! zero {
     };
 }
 
-/// The lines of `memory.stat`. `hugetlb`, which the kernel prints only on request, is not among them.
+/// The lines of `memory.stat`. `hugetlb`, which the kernel prints only on request, is not among
+/// them.
 const STAT: &[(&str, Value)] = &[
     pages!(anon),
     pages!(file),
@@ -144,9 +148,13 @@ mod tests {
     #[test]
     fn memory_stat_has_seventy_one_keys_once_each() {
         let text = MemoryStat::default().to_string();
-        let keys: std::collections::HashSet<_> = text.lines().filter_map(|l| l.split(' ').next()).collect();
+        let keys: std::collections::HashSet<_> =
+            text.lines().filter_map(|l| l.split(' ').next()).collect();
         assert_eq!((text.lines().count(), keys.len()), (71, 71));
-        assert!(text.starts_with("anon 0\nfile 0\nkernel 0\n") && text.ends_with("numa_hint_faults 0\n"));
+        assert!(
+            text.starts_with("anon 0\nfile 0\nkernel 0\n")
+                && text.ends_with("numa_hint_faults 0\n")
+        );
     }
 
     #[test]
@@ -162,19 +170,28 @@ mod tests {
     /// What is counted under a name of the kernel's file is printed there.
     #[test]
     fn every_counter_with_a_name_of_the_file_is_printed() {
-        let ours = ["pgrotated", "nr_vmscan_immediate_reclaim", "nr_wakeup_flushers", "aging", "protected"];
+        let ours = [
+            "pgrotated",
+            "nr_vmscan_immediate_reclaim",
+            "nr_wakeup_flushers",
+            "aging",
+            "protected",
+        ];
         let our_prefixes = ["nr_throttled_", "nr_shrink_"];
         let mut engine = filled(Policy::MGLRU, 64, LruType::File);
         engine.count_fault(MemcgId::ROOT, true);
         let stat = engine.stat(MemcgId::ROOT);
-        let theirs =
-            |name: &&str| !ours.contains(name) && !our_prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let theirs = |name: &&str| {
+            !ours.contains(name) && !our_prefixes.iter().any(|prefix| name.starts_with(prefix))
+        };
         for name in stat.events.iter().map(|(name, _)| name).filter(theirs) {
-            let counted = STAT.iter().any(|(key, value)| *key == name && matches!(value, Value::Count(_)));
+            let counted =
+                STAT.iter().any(|(key, value)| *key == name && matches!(value, Value::Count(_)));
             assert!(counted, "{name}");
         }
         for (name, _) in stat.sizes() {
-            let counted = STAT.iter().any(|(key, value)| *key == name && matches!(value, Value::Pages(_)));
+            let counted =
+                STAT.iter().any(|(key, value)| *key == name && matches!(value, Value::Pages(_)));
             assert!(counted, "{name}");
         }
     }

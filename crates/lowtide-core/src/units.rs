@@ -18,7 +18,8 @@ impl FolioId {
     }
 }
 
-/// A memory control group: one budget. Places of groups that are gone are used again, the names are not: an old name finds nothing.
+/// A memory control group: one budget. Places of groups that are gone are used again, the names are
+/// not: an old name finds nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MemcgId {
     pub(crate) slot: MemcgSlot,
@@ -37,7 +38,8 @@ impl MemcgId {
     }
 }
 
-/// Where a group is kept: its place in the table of groups. What belongs to a group that exists may name it so.
+/// Where a group is kept: its place in the table of groups. What belongs to a group that exists may
+/// name it so.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct MemcgSlot(pub(crate) u16);
 
@@ -55,13 +57,15 @@ impl From<MemcgId> for MemcgSlot {
     }
 }
 
-/// Index of an address space: a set of translations that an aging pass walks as one (the kernel's mm).
+/// Index of an address space: a set of translations that an aging pass walks as one (the kernel's
+/// mm).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SpaceId(pub u32);
 
 /// Where a folio's contents belong: a space and the base page in it that the folio begins at.
 ///
-/// Packed into one word in the folio table: 24 bits of space, 40 bits of page (4 PiB of 4 KiB pages).
+/// Packed into one word in the folio table: 24 bits of space, 40 bits of page (4 PiB of 4 KiB
+/// pages).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Owner {
     /// The space the page belongs to.
@@ -94,8 +98,8 @@ impl Owner {
     }
 }
 
-/// Key of one table of translations (at most 512 neighbouring entries of one space): the unit that an
-/// aging walk visits or skips, and that the Bloom filters remember.
+/// Key of one table of translations (at most 512 neighbouring entries of one space): the unit that
+/// an aging walk visits or skips, and that the Bloom filters remember.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TableKey(pub u64);
 
@@ -124,7 +128,8 @@ impl LruType {
 /// Who runs a reclaim or takes a fault: what the engine must know about the calling task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Task {
-    /// Which per-CPU batches the task uses. A driver that runs the engine behind one lock may use 0.
+    /// Which per-CPU batches the task uses. A driver that runs the engine behind one lock may use
+    /// 0.
     pub cpu: u16,
     /// The access that brings the folio in goes through a mapping whose accessed bits count
     /// ("in LRU fault", `docs/kernel/reclaim.md` §1.3). False for access through a descriptor.

@@ -2,7 +2,8 @@
 //!
 //! # Safety
 //!
-//! The allocator is the system's, which keeps the contract; counting touches no memory of its own but a number of the thread.
+//! The allocator is the system's, which keeps the contract; counting touches no memory of its own
+//! but a number of the thread.
 
 use lowtide_core::{Engine, EngineConfig, Policy};
 use std::alloc::{GlobalAlloc, Layout, System};

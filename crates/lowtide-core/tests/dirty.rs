@@ -1,17 +1,21 @@
-//! Writers are held back so that dirty data neither takes over memory nor lets the device idle: closed loops in virtual time.
+//! Writers are held back so that dirty data neither takes over memory nor lets the device idle:
+//! closed loops in virtual time.
 //!
-//! Numbers of invariants are those of `docs/kernel/fault-and-writeback.md`, section D. That no pause is above 200 ms (12) is asserted by the rig, in every test.
+//! Numbers of invariants are those of `docs/kernel/fault-and-writeback.md`, section D. That no
+//! pause is above 200 ms (12) is asserted by the rig, in every test.
 
 mod disk;
 
 use disk::{MS, ROOT, Rig};
 use lowtide_core::{
-    Balance, Dirtier, DirtyLimits, DirtyLimitsError, DirtyShare, FlushReason, FolioId, MemcgId, Thresholds,
+    Balance, Dirtier, DirtyLimits, DirtyLimitsError, DirtyShare, FlushReason, FolioId, MemcgId,
+    Thresholds,
 };
 
 const SECOND: u64 = 1000;
 
-/// Pages that writers and disks dealt with in some time, and the mean of what was dirty or being written in the root.
+/// Pages that writers and disks dealt with in some time, and the mean of what was dirty or being
+/// written in the root.
 fn measure(rig: &mut Rig, ms: u64) -> (Vec<u64>, Vec<u64>, u64) {
     let counts = |rig: &Rig| {
         let dirtied: Vec<_> = rig.writers.iter().map(|writer| writer.dirtied).collect();
@@ -21,7 +25,9 @@ fn measure(rig: &mut Rig, ms: u64) -> (Vec<u64>, Vec<u64>, u64) {
     let (dirtied, written) = counts(rig);
     let mut sum = 0;
     rig.run(ms, |rig| sum += rig.engine.dirty_state(ROOT).unclean());
-    let since = |now: Vec<u64>, then: Vec<u64>| now.iter().zip(then).map(|(now, then)| now - then).collect();
+    let since = |now: Vec<u64>, then: Vec<u64>| {
+        now.iter().zip(then).map(|(now, then)| now - then).collect()
+    };
     let (dirtied_now, written_now) = counts(rig);
     (since(dirtied_now, dirtied), since(written_now, written), sum / ms)
 }
@@ -56,14 +62,19 @@ fn one_writer_settles_at_the_speed_of_the_device() {
         rig.run(40 * SECOND, |_| ());
         let (dirtied, written, mean) = measure(&mut rig, 30 * SECOND);
         assert!(written[0].abs_diff(speed * 30) <= speed * 3, "{speed}: {written:?} written");
-        assert!(dirtied[0].abs_diff(written[0]) <= written[0] / 10, "{speed}: {dirtied:?} of {written:?}");
+        assert!(
+            dirtied[0].abs_diff(written[0]) <= written[0] / 10,
+            "{speed}: {dirtied:?} of {written:?}"
+        );
         let Thresholds { freerun, hard, .. } = rig.engine.dirty_thresholds(ROOT);
         let setpoint = freerun.midpoint(hard);
         assert!(
             mean.abs_diff(setpoint) <= (hard - freerun) / 3,
             "{speed}: {mean} dirty, setpoint {setpoint}, from {freerun} to {hard}"
         );
-        assert!(rig.engine.throttled(ROOT).pauses == rig.writers[0].pauses && rig.writers[0].pauses > 0);
+        assert!(
+            rig.engine.throttled(ROOT).pauses == rig.writers[0].pauses && rig.writers[0].pauses > 0
+        );
     }
 }
 
@@ -137,7 +148,8 @@ fn below_freerun_nobody_ever_sleeps() {
     }
 }
 
-/// Invariant 15, without reclaim: `dd` of 192 MiB through a budget of 128 MiB, on a device on which every write takes a second.
+/// Invariant 15, without reclaim: `dd` of 192 MiB through a budget of 128 MiB, on a device on which
+/// every write takes a second.
 #[test]
 fn a_write_of_a_second_is_waited_for_in_small_pauses() {
     let mut rig = Rig::new(1 << 15, true);
@@ -227,7 +239,10 @@ fn a_tenants_flusher_begins_at_the_tenants_own_background_limit() {
     assert!(rig.engine.dirty_state(ROOT).unclean() < rig.engine.dirty_thresholds(ROOT).background);
     let mut most = 0;
     rig.run(20 * SECOND, |rig| most = most.max(rig.engine.dirty_state(tenant).unclean()));
-    assert!((background..=freerun).contains(&most), "{most}, background {background}, freerun {freerun}");
+    assert!(
+        (background..=freerun).contains(&most),
+        "{most}, background {background}, freerun {freerun}"
+    );
     assert_eq!(rig.engine.throttled(tenant).pauses, 0);
 }
 
@@ -264,7 +279,11 @@ fn bytes_for_the_whole_are_shares_for_the_parts() {
     // ⌈4000 · 4096 / 40001⌉ = 410 and 103 parts of 4096.
     assert_eq!(of(&rig, group), (4_000, 100, 400));
     rig.engine.set_dirty_limits(group, bytes(1_000, 100_000)).unwrap();
-    assert_eq!(of(&rig, group), (4_000, 1_000, 4_000), "its own are absolute, but no more than there is");
+    assert_eq!(
+        of(&rig, group),
+        (4_000, 1_000, 4_000),
+        "its own are absolute, but no more than there is"
+    );
     let huge = DirtyLimits { background: DirtyShare::Percent(50), hard: DirtyShare::Percent(50) };
     rig.engine.set_dirty_limits(group, huge).unwrap();
     assert_eq!(of(&rig, group), (4_000, 1_000, 2_000), "background is below hard");
@@ -303,7 +322,8 @@ fn groups_of_a_few_pages_are_written_at_the_speed_of_the_device() {
         let dirtied = rig.writers[writer].dirtied;
         // The first page is looked at when it is dirty already; so is one more of each sixteenth.
         assert!(most <= 1 + hard / 16, "{pages} pages: {most} above {hard}");
-        // A page takes a millisecond, a pause may take another, and a third goes by while the rig takes its turns.
+        // A page takes a millisecond, a pause may take another, and a third goes by while the rig
+        // takes its turns.
         assert!(dirtied >= 20_000 / 4, "{pages} pages: {dirtied} in 20 s");
     }
 }
@@ -326,7 +346,8 @@ fn a_page_that_cannot_be_written_stops_its_writer_with_bounded_pauses_until_it_c
 
 // Old figures.
 
-/// B12: a group in a machine sees itself as it was up to two seconds ago; its writer fills it before anybody notices. With exact figures it does not.
+/// B12: a group in a machine sees itself as it was up to two seconds ago; its writer fills it
+/// before anybody notices. With exact figures it does not.
 #[test]
 fn published_figures_let_a_burst_through_and_exact_ones_do_not() {
     for exact in [false, true] {

@@ -1,4 +1,5 @@
-//! The checklist of `docs/kernel/reclaim.md` §9: each point is a test, here or elsewhere, or a sentence on why there is nothing to test.
+//! The checklist of `docs/kernel/reclaim.md` §9: each point is a test, here or elsewhere, or a
+//! sentence on why there is nothing to test.
 //!
 //! | point | tested by, or why not |
 //! |---|---|
@@ -80,7 +81,10 @@ fn a_fault_is_placed_one_generation_older_since_7_2() {
         let mut desk = Desk::of(policy, 64);
         desk.fault(0..31);
         assert!((0..31).all(|id| desk.depth(id) == Some(depth)), "{policy}");
-        assert!((0..31).all(|id| !desk.flags(id).contains(Flags::ACTIVE)), "insertion consumes the flag");
+        assert!(
+            (0..31).all(|id| !desk.flags(id).contains(Flags::ACTIVE)),
+            "insertion consumes the flag"
+        );
     }
 }
 
@@ -92,7 +96,10 @@ fn a_promoted_folio_is_moved_when_the_evictor_meets_it() {
     assert!(desk.events().aging > 0, "everything was young, so reclaim had to age");
     let promoted = |id| desk.resident(id) && desk.flags(id).contains(Flags::WORKINGSET);
     assert!((0..124).any(promoted), "the walk met folios for the second time");
-    assert!(desk.events().pgrefill > 0, "which the evictor then found on a list that they had left");
+    assert!(
+        desk.events().pgrefill > 0,
+        "which the evictor then found on a list that they had left"
+    );
 }
 
 /// I10: aging moves nobody who was not accessed.
@@ -106,8 +113,8 @@ fn aging_leaves_the_unaccessed_where_they_are() {
     while desk.events().aging == 0 {
         assert_ne!(desk.step(&mut reclaim), Step::Done);
     }
-    let unmoved =
-        (0..93).filter(|&id| desk.resident(id) && desk.flags(id).generation() == slots[id as usize]);
+    let unmoved = (0..93)
+        .filter(|&id| desk.resident(id) && desk.flags(id).generation() == slots[id as usize]);
     assert!(unmoved.count() >= 93 - 64, "all but the batch being evicted");
     desk.run(&mut reclaim);
 }
@@ -162,7 +169,8 @@ fn anonymous_memory_without_swap_does_not_stop_aging() {
 
 // Budgets and batches.
 
-/// I15, I17, and the numbers of `docs/kernel/reclaim.md` §3.2: with 16,000 pages the passes take 3, 7, 15, 31.
+/// I15, I17, and the numbers of `docs/kernel/reclaim.md` §3.2: with 16,000 pages the passes take 3,
+/// 7, 15, 31.
 #[test]
 fn budgets_are_shifted_and_never_rounded_up() {
     for policy in ["mglru", "mglru-7.1"] {
@@ -199,7 +207,11 @@ fn background_reclaim_never_uses_priority_zero() {
         desk.fill(0..1);
         let mut reclaim = Reclaim::new(ROOT, 1, reason, Task::DESCRIPTOR);
         desk.run(&mut reclaim);
-        assert_eq!(reclaim.reclaimed(), reclaimed, "{reason:?}: one page is below every shift but the last");
+        assert_eq!(
+            reclaim.reclaimed(),
+            reclaimed,
+            "{reason:?}: one page is below every shift but the last"
+        );
     }
 }
 
@@ -290,7 +302,9 @@ fn a_folio_that_the_driver_drops_leaves_no_trace() {
 
 #[test]
 fn congestion_needs_a_second_encounter() {
-    for (policy, napping) in [("mglru", true), ("lru", true), ("mglru-S15", false), ("mglru-S10", false)] {
+    for (policy, napping) in
+        [("mglru", true), ("lru", true), ("mglru-S15", false), ("mglru-S10", false)]
+    {
         let mut desk = Desk::of(policy, 64);
         desk.fill(0..62);
         desk.dirty(0..62, true);
@@ -301,7 +315,11 @@ fn congestion_needs_a_second_encounter() {
         }
         assert_eq!(naps(&steps) > 0, napping, "{policy}");
         // Passes of 1, 3, 7, 15 and 31 meet every folio for the first time.
-        assert!(!napping || desk.facts.judged.len() > 57, "{policy}: napped after {:?}", desk.facts.judged);
+        assert!(
+            !napping || desk.facts.judged.len() > 57,
+            "{policy}: napped after {:?}",
+            desk.facts.judged
+        );
         desk.run(&mut reclaim);
     }
 }
@@ -317,7 +335,8 @@ fn nobody_naps_while_most_of_memory_is_clean() {
     assert!(steps.contains(&Step::Yield), "congested all the same");
 }
 
-/// I22, for the batches of 1, 2, 4, … folios that a pass takes from 124: each begins with the folio that the last ended before.
+/// I22, for the batches of 1, 2, 4, … folios that a pass takes from 124: each begins with the folio
+/// that the last ended before.
 #[test]
 fn one_clean_page_in_the_batch_keeps_the_flusher_asleep() {
     let before_aging = |desk: &mut Desk| {
@@ -343,7 +362,8 @@ fn one_clean_page_in_the_batch_keeps_the_flusher_asleep() {
     assert_eq!(before_aging(&mut dirty(&[0, 1, 4, 11, 26, 57, 119])), 0);
 }
 
-/// Policies that wake at the end of a pass: 7.1 itself, with dirty folios isolated, and the newest without S11.
+/// Policies that wake at the end of a pass: 7.1 itself, with dirty folios isolated, and the newest
+/// without S11.
 const WAKE_AT_THE_END: [&str; 3] = ["mglru-7.1", "mglru-7.1+S10", "mglru-S11"];
 
 /// A desk on which a pass of priority 12 scans 4 pages, the next 8, and so on.
@@ -359,7 +379,11 @@ fn one_clean_page_in_the_pass_keeps_7_1s_flusher_asleep() {
     for policy in WAKE_AT_THE_END {
         for clean in 0..4 {
             let mut desk = sixteen_thousand_pages(policy, (0..4).filter(|&id| id != clean));
-            assert_eq!(wakes(&desk.reclaim(1)), 0, "{policy}: page {clean} is clean, three are dirty");
+            assert_eq!(
+                wakes(&desk.reclaim(1)),
+                0,
+                "{policy}: page {clean} is clean, three are dirty"
+            );
             assert!(!desk.resident(clean), "{policy}: reclaim took the clean page");
         }
     }
@@ -369,14 +393,19 @@ fn one_clean_page_in_the_pass_keeps_7_1s_flusher_asleep() {
 fn a_pass_that_meets_dirty_pages_only_wakes_7_1s_flusher() {
     for policy in WAKE_AT_THE_END {
         let mut desk = sixteen_thousand_pages(policy, 0..4);
-        assert_eq!(wakes(&desk.reclaim(1)), 1, "{policy}: once, at the end of the pass that met them");
+        assert_eq!(
+            wakes(&desk.reclaim(1)),
+            1,
+            "{policy}: once, at the end of the pass that met them"
+        );
         let mut desk = sixteen_thousand_pages(policy, 0..4);
         assert!(desk.engine.start_writeback(FolioId(3)) && desk.engine.set_dirty(FolioId(3)));
         assert_eq!(wakes(&desk.reclaim(1)), 0, "{policy}: the flusher is at one of them already");
     }
 }
 
-/// The passes of priority 12 to 8 wake; that of priority 7 takes clean pages in its first batch, dirty ones in its second.
+/// The passes of priority 12 to 8 wake; that of priority 7 takes clean pages in its first batch,
+/// dirty ones in its second.
 #[test]
 fn a_clean_page_counts_for_the_whole_pass_in_7_1_and_for_its_batch_since_s11() {
     for (policy, wake) in [("mglru-7.1", 5), ("mglru-7.1+S10", 5), ("mglru-7.1+S10+S11", 6)] {
@@ -388,7 +417,8 @@ fn a_clean_page_counts_for_the_whole_pass_in_7_1_and_for_its_batch_since_s11() {
     }
 }
 
-/// I23: the end of a write moves a folio that reclaim waited for to the very end, ahead of everything clean.
+/// I23: the end of a write moves a folio that reclaim waited for to the very end, ahead of
+/// everything clean.
 #[test]
 fn a_folio_whose_write_ended_is_the_next_to_go() {
     for policy in ["mglru", "mglru-7.1", "lru"] {
@@ -413,7 +443,8 @@ fn only_the_classical_lists_wait_for_isolated_pages() {
         let mut desk = Desk::of(policy, 256);
         desk.fill(0..248);
         let hold = |desk: &mut Desk| {
-            // Goals that keep a reclaim going until it has a full batch, and then it is left alone with it.
+            // Goals that keep a reclaim going until it has a full batch, and then it is left alone
+            // with it.
             let mut reclaim = Reclaim::new(ROOT, 1000, Reason::Direct, Task::DESCRIPTOR);
             loop {
                 let step = reclaim.step(&mut desk.engine, &mut desk.facts, 0);
@@ -424,8 +455,9 @@ fn only_the_classical_lists_wait_for_isolated_pages() {
             }
         };
         let mut held: Vec<_> = (0..3).map(|_| hold(&mut desk)).collect();
-        let throttled =
-            held.iter().any(|(_, s)| matches!(s, Step::Throttle(ThrottleReason::Isolated, 20_000_000)));
+        let throttled = held
+            .iter()
+            .any(|(_, s)| matches!(s, Step::Throttle(ThrottleReason::Isolated, 20_000_000)));
         assert_eq!(throttled, waiting, "{policy}");
         held.iter_mut().for_each(|(reclaim, _)| drop(desk.run(reclaim)));
     }
@@ -456,7 +488,8 @@ fn the_active_list_gives_back_referenced_folios_too() {
     (0..124).for_each(|id| desk.map_young(id));
     desk.facts.exec[..62].fill(true);
     let mut reclaim = Reclaim::new(ROOT, 1, Reason::Direct, Task::DESCRIPTOR);
-    let first_victims = (0..1000).map(|_| desk.step(&mut reclaim)).find(|step| *step == Step::Unmap);
+    let first_victims =
+        (0..1000).map(|_| desk.step(&mut reclaim)).find(|step| *step == Step::Unmap);
     assert!(first_victims.is_some(), "deactivated folios become victims");
     let deactivated = |id| desk.resident(id) && desk.flags(id).contains(Flags::WORKINGSET);
     assert!(desk.events().pgdeactivate > 0);

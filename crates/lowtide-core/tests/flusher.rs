@@ -1,11 +1,12 @@
-//! What a device's flusher is told to do, and that everything about devices is counted right whatever happens.
+//! What a device's flusher is told to do, and that everything about devices is counted right
+//! whatever happens.
 
 mod disk;
 
 use disk::{MS, ROOT, Rig};
 use lowtide_core::{
-    Dirtier, DirtyTimers, DirtyTimersError, Engine, FlushReason, FlushWork, FolioId, LruType, MemcgId, Owner,
-    SpaceId, Task,
+    Dirtier, DirtyTimers, DirtyTimersError, Engine, FlushReason, FlushWork, FolioId, LruType,
+    MemcgId, Owner, SpaceId, Task,
 };
 use proptest::prelude::*;
 
@@ -46,7 +47,10 @@ fn what_reclaim_asked_for_comes_before_old_pages_and_those_before_the_background
     let mut next = || rig.engine.flusher_work(device, 60 * SECOND);
     let work = |reason, group, pages| Some(FlushWork { reason, group, pages, older_than: None });
     assert_eq!(next(), work(FlushReason::Reclaim, Some(second), 10));
-    let old = FlushWork { older_than: Some(30 * SECOND), ..work(FlushReason::Periodic, None, 160).unwrap() };
+    let old = FlushWork {
+        older_than: Some(30 * SECOND),
+        ..work(FlushReason::Periodic, None, 160).unwrap()
+    };
     assert_eq!(next(), Some(old));
     assert_eq!(next(), work(FlushReason::Background, Some(first), 1024));
     assert_eq!(next(), None, "nothing was written of what was given");
@@ -82,7 +86,11 @@ fn groups_above_their_background_limits_take_turns_and_the_root_comes_first() {
             || turns == [second, first, second, first].map(Some)
     );
     dirty(&mut rig, 200..1000);
-    assert_eq!(rig.engine.flusher_work(device, 0).unwrap().group, None, "1160 pages are over a tenth of all");
+    assert_eq!(
+        rig.engine.flusher_work(device, 0).unwrap().group,
+        None,
+        "1160 pages are over a tenth of all"
+    );
 }
 
 #[test]
@@ -119,14 +127,19 @@ fn old_pages_are_looked_for_once_an_interval() {
     assert_eq!(rig.engine.next_flush(device), None);
     assert_eq!(rig.engine.flusher_work(device, 1000 * SECOND), None);
     let often = DirtyTimers { interval_ns: 1, ..never };
-    assert_eq!(rig.engine.set_dirty_timers(often), Err(DirtyTimersError::TooOften { interval_ns: 1 }));
+    assert_eq!(
+        rig.engine.set_dirty_timers(often),
+        Err(DirtyTimersError::TooOften { interval_ns: 1 })
+    );
     assert_eq!(rig.engine.dirty_timers(), never);
 }
 
 #[test]
 fn timers_and_clocks_near_the_end_of_time_are_as_good_as_others() {
     const END: u64 = u64::MAX;
-    for (expire_ns, interval_ns) in [(END, END), (END - 1, SECOND), (0, END), (1, END - 1), (0, SECOND)] {
+    for (expire_ns, interval_ns) in
+        [(END, END), (END - 1, SECOND), (0, END), (1, END - 1), (0, SECOND)]
+    {
         let (mut rig, _) = two_groups();
         let device = rig.disks[0].id;
         dirty(&mut rig, 0..10);
@@ -162,7 +175,10 @@ fn only_flushers_with_something_to_write_are_asked() {
     // Whoever is gone does not ask.
     assert_eq!(rig.engine.ask_to_flush(first), [device]);
     assert_eq!(rig.engine.remove_group(first), Ok(()));
-    assert_eq!((rig.engine.flusher_work(device, 0), rig.engine.ask_to_flush(first)), (None, vec![]));
+    assert_eq!(
+        (rig.engine.flusher_work(device, 0), rig.engine.ask_to_flush(first)),
+        (None, vec![])
+    );
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! Groups are moved and removed while an invocation of reclaim or a charge is between two steps: nothing panics, nothing is lost.
+//! Groups are moved and removed while an invocation of reclaim or a charge is between two steps:
+//! nothing panics, nothing is lost.
 
 use lowtide_core::{
-    Charge, Engine, EngineConfig, Facts, Folio, FolioId, FolioState, LruType, MemcgId, Next, Owner, Policy,
-    Reason, Reclaim, References, Step, Task, Unmapped, Window,
+    Charge, Engine, EngineConfig, Facts, Folio, FolioId, FolioState, LruType, MemcgId, Next, Owner,
+    Policy, Reason, Reclaim, References, Step, Task, Unmapped, Window,
 };
 
 /// Nobody has accessed anything, and everything can be unmapped.
@@ -17,12 +18,18 @@ impl Facts for Idle {
         References { young: 0, exec: false }
     }
 
-    fn look_around(&mut self, _: FolioId, _: &Folio, _: &mut dyn FnMut(FolioId) -> bool) -> Option<Window> {
+    fn look_around(
+        &mut self,
+        _: FolioId,
+        _: &Folio,
+        _: &mut dyn FnMut(FolioId) -> bool,
+    ) -> Option<Window> {
         None
     }
 }
 
-/// An engine of 256 frames, a group below the root, one below that, and so many pages in the lower one.
+/// An engine of 256 frames, a group below the root, one below that, and so many pages in the lower
+/// one.
 fn tree(policy: Policy, pages: u32) -> (Engine, MemcgId, MemcgId) {
     let config = EngineConfig { frames: 256, max: 256, page_bytes: 4096, policy, cpus: 1 };
     let mut engine = Engine::new(&config).unwrap();
@@ -41,7 +48,9 @@ fn tree(policy: Policy, pages: u32) -> (Engine, MemcgId, MemcgId) {
 fn pause(engine: &mut Engine, reclaim: &mut Reclaim) -> Step {
     loop {
         match reclaim.step(engine, &mut Idle, 0) {
-            Step::Unmap => reclaim.victims().iter_mut().for_each(|victim| victim.outcome = Unmapped::Done),
+            Step::Unmap => {
+                reclaim.victims().iter_mut().for_each(|victim| victim.outcome = Unmapped::Done)
+            }
             Step::Freed | Step::WakeFlushers => {}
             Step::Walk => {
                 while reclaim.age_job().next_space(engine).is_some() {}
@@ -106,7 +115,13 @@ fn a_patient_charge_is_counted_as_out_of_memory_when_its_driver_gives_up() {
         };
         assert_eq!((over, engine.limit_events(upper).oom), (upper, oom));
         engine.count_oom(over);
-        assert_eq!((engine.limit_events(MemcgId::ROOT).oom, engine.limit_events(lower).oom), (oom + 1, 0));
-        assert!(engine.failcnt(upper) > 0 && engine.failcnt(lower) == 0, "the level that refuses counts");
+        assert_eq!(
+            (engine.limit_events(MemcgId::ROOT).oom, engine.limit_events(lower).oom),
+            (oom + 1, 0)
+        );
+        assert!(
+            engine.failcnt(upper) > 0 && engine.failcnt(lower) == 0,
+            "the level that refuses counts"
+        );
     }
 }

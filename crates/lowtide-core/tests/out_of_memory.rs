@@ -1,12 +1,16 @@
-//! The two premature out-of-memory kills of Linux 7.1, and their end (`docs/kernel/reclaim.md` §4.5 and 4.6; I25, I26).
+//! The two premature out-of-memory kills of Linux 7.1, and their end (`docs/kernel/reclaim.md` §4.5
+//! and 4.6; I25, I26).
 //!
-//! *Aging*: one thread ages; until it publishes the new generation, every other reclaimer finds "aging is needed" and "somebody is at
-//! it", and leaves with nothing done. Sixteen retries later the charge has failed, with all of memory clean and cold.
+//! *Aging*: one thread ages; until it publishes the new generation, every other reclaimer finds
+//! "aging is needed" and "somebody is at it", and leaves with nothing done. Sixteen retries later
+//! the charge has failed, with all of memory clean and cold.
 //!
-//! *Throttling*: a small group full of dirty pages on a slow device. Reclaim that sorts such pages away never learns that they are
-//! under writeback, so it never sleeps; the retries last milliseconds, the device a second.
+//! *Throttling*: a small group full of dirty pages on a slow device. Reclaim that sorts such pages
+//! away never learns that they are under writeback, so it never sleeps; the retries last
+//! milliseconds, the device a second.
 //!
-//! And one that only a small memory knows: all that could be evicted waits in the batch of another CPU.
+//! And one that only a small memory knows: all that could be evicted waits in the batch of another
+//! CPU.
 
 mod desk;
 mod writer;
@@ -15,8 +19,8 @@ use desk::{Desk, ROOT};
 use lowtide_core::{Charge, FolioId, LruType, Next, Policy, Reason, Reclaim, Step, Switches, Task};
 use writer::{OutOfMemory, Writer};
 
-/// A full memory of clean file pages that nobody accesses, in the oldest of three generations; and a thread that has walked for the
-/// next generation and has not yet published it.
+/// A full memory of clean file pages that nobody accesses, in the oldest of three generations; and
+/// a thread that has walked for the next generation and has not yet published it.
 fn slow_ager(policy: Policy) -> (Desk, Reclaim) {
     const PAGES: u32 = 3968;
     let mut desk = Desk::new(policy, PAGES);
@@ -37,8 +41,8 @@ fn slow_ager(policy: Policy) -> (Desk, Reclaim) {
     panic!("{policy} never aged with three generations");
 }
 
-/// Charges one page, reclaiming as often as the charge asks for it. Returns the pages reclaimed, whether the page was charged, and whether
-/// it came to an aging walk.
+/// Charges one page, reclaiming as often as the charge asks for it. Returns the pages reclaimed,
+/// whether the page was charged, and whether it came to an aging walk.
 fn charge(desk: &mut Desk) -> (u64, bool, bool) {
     let mut charge = Charge::new(ROOT, 1);
     let (mut result, mut total, mut walked) = (None, 0, false);
@@ -68,7 +72,11 @@ fn while_one_thread_ages_the_others_starve_in_7_1_only() {
     ] {
         let (mut desk, mut ager) = slow_ager(policy);
         let (reclaimed, charged, walked) = charge(&mut desk);
-        assert_eq!((reclaimed > 0, charged), (survives, survives), "{policy}: {reclaimed} reclaimed");
+        assert_eq!(
+            (reclaimed > 0, charged),
+            (survives, survives),
+            "{policy}: {reclaimed} reclaimed"
+        );
         assert!(!walked, "{policy}: the walk for this generation is over");
         // As soon as the ager goes on, everybody finds something.
         desk.run(&mut ager);
@@ -76,13 +84,15 @@ fn while_one_thread_ages_the_others_starve_in_7_1_only() {
     }
 }
 
-/// The one that ages opens its generation under the lists' lock. Whoever asks for folios under that lock, in vain, must let go of it before the
-/// next pass, or all its tries would be over before the generation is there; whoever does not ask has no reason to wait.
+/// The one that ages opens its generation under the lists' lock. Whoever asks for folios under that
+/// lock, in vain, must let go of it before the next pass, or all its tries would be over before the
+/// generation is there; whoever does not ask has no reason to wait.
 #[test]
 fn a_pass_that_found_nothing_lets_go_of_the_lock_and_one_that_did_not_look_never_had_it() {
     for (policy, looks) in [(Policy::MGLRU, true), (Policy::MGLRU_7_1, false)] {
         let (mut desk, mut ager) = slow_ager(policy);
-        // What is young is kept and leaves the oldest generation: in the end there are two, and nothing can be evicted.
+        // What is young is kept and leaves the oldest generation: in the end there are two, and
+        // nothing can be evicted.
         let (mut reclaim, mut yields) = (Reclaim::new(ROOT, 32, Reason::Direct, Task::FAULT), 0);
         for _ in 0..8 {
             desk.facts.young.fill(true);
@@ -96,7 +106,11 @@ fn a_pass_that_found_nothing_lets_go_of_the_lock_and_one_that_did_not_look_never
         if looks {
             assert!(yields >= 20 && reclaim.isolations() as usize >= yields, "{policy}: {yields}");
         } else {
-            assert!(yields <= 2 && reclaim.isolations() <= 2, "{policy}: {yields}, {}", reclaim.isolations());
+            assert!(
+                yields <= 2 && reclaim.isolations() <= 2,
+                "{policy}: {yields}, {}",
+                reclaim.isolations()
+            );
         }
     }
 }
@@ -118,7 +132,12 @@ fn a_writer_on_a_slow_device_is_killed_by_7_1_only() {
         assert_eq!(result, Ok(()), "{policy}");
         let steps = writer.steps;
         assert!(steps.naps > 0, "{policy}: it slept until the device was done: {steps:?}");
-        writer.engine.stat(ROOT).events.iter().for_each(|(name, n)| assert!(n < 1 << 40, "{name} is {n}"));
+        writer
+            .engine
+            .stat(ROOT)
+            .events
+            .iter()
+            .for_each(|(name, n)| assert!(n < 1 << 40, "{name} is {n}"));
     }
 }
 

@@ -1,5 +1,6 @@
-//! What tasks pay for being over a limit, on a real tree: the handler's events and delays to the tick, attribution of stalls, programs.
-//! (`docs/kernel/memcg.md` §6, 7, 8, 15; the laws themselves are tested where they are.)
+//! What tasks pay for being over a limit, on a real tree: the handler's events and delays to the
+//! tick, attribution of stalls, programs. (`docs/kernel/memcg.md` §6, 7, 8, 15; the laws themselves
+//! are tested where they are.)
 
 mod forest;
 
@@ -50,7 +51,8 @@ fn pay(
     panic!("a payment does not end");
 }
 
-/// §6.3: the table, with N = 64, through the tree and the handler: ticks, the rule of 10 ms, the clamp.
+/// §6.3: the table, with N = 64, through the tree and the handler: ticks, the rule of 10 ms, the
+/// clamp.
 #[test]
 fn the_kernels_delays_come_out_to_the_tick() {
     let table = [
@@ -136,7 +138,8 @@ fn refault(f: &mut Forest, group: MemcgId, limited: MemcgId, for_high: bool) -> 
     refaulted.expect("it was evicted from this group")
 }
 
-/// §8.2, 8.5: a stall is booked with the level whose limit evicted the page, be it `high` or `max`, and the task owes for it there.
+/// §8.2, 8.5: a stall is booked with the level whose limit evicted the page, be it `high` or `max`,
+/// and the task owes for it there.
 #[test]
 fn a_stall_is_owed_at_the_level_whose_limit_evicted_the_page() {
     for for_high in [true, false] {
@@ -152,7 +155,10 @@ fn a_stall_is_owed_at_the_level_whose_limit_evicted_the_page() {
             now += 200 * MS;
             f.engine.stalled(group, &refaulted, 100 * MS, 4096, &mut debt, now);
         }
-        assert!(f.engine.stall_rate(parent, now) > 150 * MS, "on the way to half a second a second");
+        assert!(
+            f.engine.stall_rate(parent, now) > 150 * MS,
+            "on the way to half a second a second"
+        );
         assert_eq!(f.engine.stall_rate(group, now), 0, "its own limit is not to blame");
         assert!(f.engine.owes(group, &debt, now) > 100 * MS);
         let sleeps = pay(&mut f, group, 0, 1000, &mut debt, now);
@@ -165,7 +171,8 @@ fn a_stall_is_owed_at_the_level_whose_limit_evicted_the_page() {
     }
 }
 
-/// §8.4, 8.6: the policy's own measure of a recent refault is not the law's. What was gone for no more evictions than the level holds pages belongs to the working set.
+/// §8.4, 8.6: the policy's own measure of a recent refault is not the law's. What was gone for no
+/// more evictions than the level holds pages belongs to the working set.
 #[test]
 fn a_page_that_left_lately_is_of_the_working_set_whatever_the_policy_makes_of_it() {
     let mut f = Forest::new(Policy::MGLRU, 1 << 14, 1);
@@ -193,7 +200,8 @@ fn eviction_on_request_makes_no_debt() {
     f.charge(group, 1, Task::FAULT).unwrap();
     let frame = FolioId(f.take_frame());
     let owner = Owner { space: SpaceId(0), page };
-    let refaulted = f.engine.insert(frame, owner, 0, LruType::File, group, shadow, Task::FAULT).unwrap();
+    let refaulted =
+        f.engine.insert(frame, owner, 0, LruType::File, group, shadow, Task::FAULT).unwrap();
     f.pages.insert(page, frame);
     let mut debt = TaskDebt::default();
     f.engine.stalled(group, &refaulted, SECOND, 4096, &mut debt, 2 * SECOND);
@@ -212,7 +220,9 @@ fn the_patchs_penalty_depends_on_how_long_ago_the_last_refault_was() {
     let mut debt = TaskDebt::default();
     let then = 5 * SECOND;
     f.engine.stalled(group, &refaulted, MS, 4096, &mut debt, then + MS);
-    for (ago_ms, penalty_ms) in [(1, 100), (10, 100), (20, 50), (50, 20), (100, 10), (250, 4), (500, 2)] {
+    for (ago_ms, penalty_ms) in
+        [(1, 100), (10, 100), (20, 50), (50, 20), (100, 10), (250, 4), (500, 2)]
+    {
         let sleeps = pay(&mut f, group, 64, 1000, &mut debt, then + ago_ms * MS);
         assert_eq!(sleeps, [(penalty_ms * MS, SleepCause::RefaultRecency)], "{ago_ms} ms ago");
     }
@@ -238,7 +248,8 @@ impl LimitHooks for Program {
     }
 }
 
-/// §15.4: it sees the level and the task, its answer is clamped, children inherit it, and detaching ends it.
+/// §15.4: it sees the level and the task, its answer is clamped, children inherit it, and detaching
+/// ends it.
 #[test]
 fn a_program_decides_how_long_tasks_sleep() {
     let (mut f, group) = over(105, HighPolicy::Overage);
@@ -257,7 +268,10 @@ fn a_program_decides_how_long_tasks_sleep() {
         let sleeps = pay(&mut f, child, 64, 1000, &mut TaskDebt::default(), SECOND);
         assert_eq!(sleeps.first().map(|s| s.0), expected, "{answer:?}");
         let saw = seen.lock().unwrap().take().expect("it was asked");
-        assert_eq!((saw.group, saw.level, saw.high, saw.usage), (group.number(), 1, 25_600, 26_880));
+        assert_eq!(
+            (saw.group, saw.level, saw.high, saw.usage),
+            (group.number(), 1, 25_600, 26_880)
+        );
         assert_eq!((saw.nr_over_high, saw.task, saw.hz, saw.now_ns), (64, 7, 1000, SECOND));
         assert_eq!((saw.overage_delay_ns, saw.default_delay_ns), (159 * MS, 159 * MS));
     }
@@ -266,7 +280,8 @@ fn a_program_decides_how_long_tasks_sleep() {
     assert_eq!(pay(&mut f, child, 64, 1000, &mut TaskDebt::default(), SECOND)[0].0, 159 * MS);
 }
 
-/// A program that calls everything protected delays nothing but its own group's turn: a charge that can succeed does.
+/// A program that calls everything protected delays nothing but its own group's turn: a charge that
+/// can succeed does.
 #[test]
 fn a_program_cannot_make_charges_fail() {
     for policy in [Policy::MGLRU, Policy::MGLRU_7_1, Policy::LRU] {

@@ -1,9 +1,12 @@
-//! Random operations against a naive model, every policy and every mixture of switches, with swap of any size or none.
+//! Random operations against a naive model, every policy and every mixture of switches, with swap
+//! of any size or none.
 //!
-//! The model knows which folios are in memory and what was done to them (dirty, under writeback, locked, unevictable, young). Two reclaims
-//! may be in progress at any time, stopped at any step; their answers to the engine (locked, young, pinned, raced) are arbitrary as long
-//! as they are honest. Pages of the heap have contents, which must be what was stored last whenever a page comes back from swap. After every
-//! operation the engine recounts itself ([`Engine::validate`]) and is compared with the model. The invariants of `docs/kernel/reclaim.md` §10, and where
+//! The model knows which folios are in memory and what was done to them (dirty, under writeback,
+//! locked, unevictable, young). Two reclaims may be in progress at any time, stopped at any step;
+//! their answers to the engine (locked, young, pinned, raced) are arbitrary as long as they are
+//! honest. Pages of the heap have contents, which must be what was stored last whenever a page
+//! comes back from swap. After every operation the engine recounts itself ([`Engine::validate`])
+//! and is compared with the model. The invariants of `docs/kernel/reclaim.md` §10, and where
 //! they are checked:
 //!
 //! | | checked | | checked |
@@ -30,8 +33,9 @@ mod model;
 
 use lowtide_core::limits::{MIN_LRU_BATCH, TABLE_ENTRIES};
 use lowtide_core::{
-    Charge, Engine, EngineConfig, Events, Flags, Folio, FolioId, Lists, LruType, MemcgId, Next, Owner,
-    Policy, Reason, Reclaim, Shadow, SpaceId, Step, Swap, Switches, TableKey, Task, ThrottleReason, Unmapped,
+    Charge, Engine, EngineConfig, Events, Flags, Folio, FolioId, Lists, LruType, MemcgId, Next,
+    Owner, Policy, Reason, Reclaim, Shadow, SpaceId, Step, Swap, Switches, TableKey, Task,
+    ThrottleReason, Unmapped,
 };
 use model::{Key, Model, Resident, Slot};
 use proptest::prelude::*;
@@ -111,7 +115,9 @@ fn policies() -> impl Strategy<Value = Policy> {
     let base = prop_oneof![Just(Policy::MGLRU), Just(Policy::MGLRU_7_1), Just(Policy::LRU)];
     let toggled = prop_oneof![2 => Just(0), 3 => any::<u32>()];
     (base, toggled).prop_map(|(base, bits)| {
-        Switches::from_bits_truncate(bits).iter().fold(base, |p, switch| p.with(switch, !p.has(switch)))
+        Switches::from_bits_truncate(bits)
+            .iter()
+            .fold(base, |p, switch| p.with(switch, !p.has(switch)))
     })
 }
 
@@ -138,7 +144,8 @@ struct World {
 
 impl World {
     fn new(policy: Policy, max: u32, swap: Swap) -> Self {
-        let config = EngineConfig { frames: max, max: u64::from(max), page_bytes: 4096, policy, cpus: 2 };
+        let config =
+            EngineConfig { frames: max, max: u64::from(max), page_bytes: 4096, policy, cpus: 2 };
         let mut engine = Engine::new(&config).unwrap();
         engine.set_swap(swap).unwrap();
         let (file, anon) = (engine.add_space(ROOT), engine.add_space(ROOT));
@@ -215,7 +222,10 @@ impl World {
                         self.model.latest.remove(&key);
                         self.release(r.id, r.order);
                     } else {
-                        assert!(self.runs.iter().flatten().count() > 0, "somebody must have isolated it");
+                        assert!(
+                            self.runs.iter().flatten().count() > 0,
+                            "somebody must have isolated it"
+                        );
                     }
                 }
             }
@@ -234,7 +244,13 @@ impl World {
             Op::Begin { slot, reason, goal } => {
                 let task = self.task(true);
                 let reclaim = Reclaim::new(ROOT, goal, reason, task);
-                self.runs[slot].get_or_insert(Run { reclaim, reason, goal, phase: Phase::Ready, steps: 0 });
+                self.runs[slot].get_or_insert(Run {
+                    reclaim,
+                    reason,
+                    goal,
+                    phase: Phase::Ready,
+                    steps: 0,
+                });
             }
             Op::Step { slot, luck } => {
                 if let Some(mut run) = self.runs[slot].take()
@@ -256,11 +272,15 @@ impl World {
         self.bring_in(key, t, order, fault)
     }
 
-    /// The folio of a page that is not in memory, brought in if there is room. A page that has a slot comes from there.
+    /// The folio of a page that is not in memory, brought in if there is room. A page that has a
+    /// slot comes from there.
     fn bring_in(&mut self, key: Key, t: LruType, order: u8, fault: bool) -> Option<&mut Resident> {
         // A large folio needs all of its pages to be absent.
-        let order =
-            if (0..1 << order).any(|i| self.model.at((key.0, key.1 + i)).is_some()) { 0 } else { order };
+        let order = if (0..1 << order).any(|i| self.model.at((key.0, key.1 + i)).is_some()) {
+            0
+        } else {
+            order
+        };
         let task = self.task(fault);
         if !self.charge(1 << order, task) {
             return None;
@@ -324,8 +344,9 @@ impl World {
     /// An aligned run of free frames, taken.
     fn frames(&mut self, order: u8) -> Option<FolioId> {
         let n = 1_usize << order;
-        let first =
-            (0..self.free.len() / n).map(|i| i * n).find(|&i| self.free[i..i + n].iter().all(|f| *f))?;
+        let first = (0..self.free.len() / n)
+            .map(|i| i * n)
+            .find(|&i| self.free[i..i + n].iter().all(|f| *f))?;
         self.free[first..first + n].fill(false);
         Some(FolioId(first as u32))
     }
@@ -339,7 +360,8 @@ impl World {
         assert_eq!(self.engine.set_dirty(id), !std::mem::replace(&mut r.dirty, true));
     }
 
-    /// One step of a reclaim. `luck` decides about pins and races. Returns the pages reclaimed when it is over.
+    /// One step of a reclaim. `luck` decides about pins and races. Returns the pages reclaimed when
+    /// it is over.
     fn advance(&mut self, run: &mut Run, luck: u32) -> Option<u64> {
         run.steps += 1;
         assert!(run.steps < STEPS_MAX, "reclaim does not end: {:?}", run.reclaim);
@@ -362,8 +384,8 @@ impl World {
         match step {
             Step::Walk => run.phase = Phase::Walking(None),
             Step::Unmap => {
-                // How many generations a slot was from the young end before this step: max_seq is 3 + agings. An aging in
-                // this step makes everything one older.
+                // How many generations a slot was from the young end before this step: max_seq is 3
+                // + agings. An aging in this step makes everything one older.
                 let depth = |slot: usize| (7 + agings - slot as u64) % 4 + aged - agings;
                 for victim in run.reclaim.victims() {
                     let f = victim.folio;
@@ -373,7 +395,10 @@ impl World {
                         self.model.slots.insert(key, Slot::Void);
                         self.model.resident.get_mut(&key).unwrap().dirty = true;
                     }
-                    assert!(!self.model.harvested.contains(&f), "I13: {f:?} was young and is a victim");
+                    assert!(
+                        !self.model.harvested.contains(&f),
+                        "I13: {f:?} was young and is a victim"
+                    );
                     assert!(
                         before[&f].is_none_or(|slot| depth(slot) >= 2),
                         "I12: {f:?} is of a young generation"
@@ -392,7 +417,11 @@ impl World {
                 let reclaimed = run.reclaim.reclaimed();
                 if self.policy.lists() == Lists::MultiGen {
                     let batch = MIN_LRU_BATCH + (1 << MAX_ORDER);
-                    assert!(reclaimed < run.goal + batch, "I16: {reclaimed} reclaimed for {}", run.goal);
+                    assert!(
+                        reclaimed < run.goal + batch,
+                        "I16: {reclaimed} reclaimed for {}",
+                        run.goal
+                    );
                 }
                 return Some(reclaimed);
             }
@@ -432,7 +461,8 @@ impl World {
         for (i, victim) in run.reclaim.victims().iter_mut().enumerate() {
             let key = (victim.owner.space, victim.owner.page);
             let r = self.model.resident[&key];
-            let changed = r.young || r.writeback || r.unevictable || r.locked || (r.dirty && !victim.to_swap);
+            let changed =
+                r.young || r.writeback || r.unevictable || r.locked || (r.dirty && !victim.to_swap);
             let luck = luck.rotate_left(i as u32);
             victim.outcome = match luck % 8 {
                 _ if changed => Unmapped::Raced,
@@ -454,8 +484,13 @@ impl World {
             assert!(!r.unevictable && !r.locked, "a folio that may not be evicted was freed");
             if key.0 == self.anon {
                 assert!(!r.mapped && !r.stored, "a store to a page that was freed is lost");
-                let slot = self.model.slots.get(&key).expect("I20: anonymous memory has nowhere to go");
-                assert_eq!(*slot, Slot::Holds(self.model.latest[&key]), "a page was freed unwritten");
+                let slot =
+                    self.model.slots.get(&key).expect("I20: anonymous memory has nowhere to go");
+                assert_eq!(
+                    *slot,
+                    Slot::Holds(self.model.latest[&key]),
+                    "a page was freed unwritten"
+                );
             }
             assert_eq!((r.id, r.order), (gone.folio, gone.order));
             assert_eq!(Shadow::from_bits(gone.shadow.to_bits()), Some(gone.shadow), "I19");
@@ -469,7 +504,10 @@ impl World {
     }
 
     fn folios(&self) -> impl Iterator<Item = (FolioId, &Folio)> {
-        self.model.resident.values().map(|r| (r.id, self.engine.folio(r.id).expect("the model has it")))
+        self.model
+            .resident
+            .values()
+            .map(|r| (r.id, self.engine.folio(r.id).expect("the model has it")))
     }
 
     /// What must hold between any two operations.
@@ -479,7 +517,8 @@ impl World {
         let (mut resident, mut on_lists, mut dirty, mut elsewhere) = (0, 0, 0, 0);
         let (mut swapcached, mut swap_only) = (0, 0);
         for (key, r) in &self.model.resident {
-            let f = self.engine.folio(r.id).expect("what is resident in the model is in the engine");
+            let f =
+                self.engine.folio(r.id).expect("what is resident in the model is in the engine");
             let flags = f.flags();
             assert_eq!((f.owner().space, f.owner().page, f.order()), (key.0, key.1, r.order));
             assert_eq!(flags.contains(Flags::DIRTY), r.dirty);
@@ -494,7 +533,8 @@ impl World {
             resident += f.pages();
             dirty += if r.dirty && f.lru_type() == LruType::File { f.pages() } else { 0 };
             on_lists += if flags.contains(Flags::LRU) { f.pages() } else { 0 };
-            elsewhere += u64::from(!flags.intersects(Flags::LRU | Flags::ADD_BATCH | Flags::CULLED));
+            elsewhere +=
+                u64::from(!flags.intersects(Flags::LRU | Flags::ADD_BATCH | Flags::CULLED));
         }
         assert_eq!(stat.anon + stat.file + swap_only, resident);
         assert_eq!(stat.swapcached, swapcached);
@@ -503,7 +543,10 @@ impl World {
         assert_eq!(stat.file_dirty, dirty);
         let lists = [stat.inactive_anon, stat.active_anon, stat.inactive_file, stat.active_file];
         assert_eq!(lists.iter().sum::<u64>(), on_lists, "I6");
-        assert!(elsewhere == 0 || self.runs.iter().flatten().count() > 0, "I7: {elsewhere} are isolated");
+        assert!(
+            elsewhere == 0 || self.runs.iter().flatten().count() > 0,
+            "I7: {elsewhere} are isolated"
+        );
         let e = stat.events;
         for ((name, now), (_, before)) in e.iter().zip(self.before.iter()) {
             assert!(now >= before, "I33: {name} went from {before} to {now}");
@@ -518,8 +561,8 @@ impl World {
         self.before = e;
     }
 
-    /// Ends everything that is in progress and lets go of everything that is held; then, with one clean evictable folio of file memory in
-    /// a full budget, a charge must succeed.
+    /// Ends everything that is in progress and lets go of everything that is held; then, with one
+    /// clean evictable folio of file memory in a full budget, a charge must succeed.
     fn settle(&mut self) {
         for slot in 0..2 {
             if let Some(mut run) = self.runs[slot].take() {
@@ -547,7 +590,10 @@ impl World {
             let clean = self.model.resident.iter().any(|(k, r)| k.0 == self.file && !r.dirty);
             let room = self.engine.usage(ROOT) < self.engine.max(ROOT);
             let charged = self.resident((filler, page), LruType::File, 0, false).is_some();
-            assert!(charged || !(clean || room), "a clean folio was there, and no room could be made");
+            assert!(
+                charged || !(clean || room),
+                "a clean folio was there, and no room could be made"
+            );
         }
         self.after();
     }

@@ -1,4 +1,5 @@
-//! What reclaim does about dirty pages and those being written: the table of `docs/kernel/reclaim.md` §4.4, row by row, and the counters that show it.
+//! What reclaim does about dirty pages and those being written: the table of
+//! `docs/kernel/reclaim.md` §4.4, row by row, and the counters that show it.
 //!
 //! | row | tested by |
 //! |---|---|
@@ -49,8 +50,13 @@ fn lru_and_mglru_nap_a_tick_when_all_dirty_is_congested() {
         assert!(ticks > 0, "{policy}");
         assert_eq!(naps(&events), [ticks, 0, 0], "{policy}: and nothing else is slept for");
         assert_eq!(events.nr_throttled_yield, 0, "{policy}");
-        assert!(events.nr_shrink_congested > 0 && events.nr_shrink_congested < events.nr_shrink_dirty);
-        assert_eq!(events.nr_shrink_writeback, events.nr_shrink_dirty, "{policy}: none waits for a flusher");
+        assert!(
+            events.nr_shrink_congested > 0 && events.nr_shrink_congested < events.nr_shrink_dirty
+        );
+        assert_eq!(
+            events.nr_shrink_writeback, events.nr_shrink_dirty,
+            "{policy}: none waits for a flusher"
+        );
         assert_eq!((events.nr_shrink_immediate, events.nr_wakeup_flushers), (0, 0), "{policy}");
         assert!(events.nr_shrink_taken >= events.nr_shrink_dirty, "{policy}");
     }
@@ -62,10 +68,18 @@ fn mglru_7_1_never_naps() {
         for reason in [Reason::Direct, Reason::Kswapd, Reason::Proactive] {
             let mut desk = dirty(policy, true);
             let steps = run(&mut desk, ROOT, reason);
-            assert_eq!(count(&steps, |step| matches!(step, Step::Throttle(..))), 0, "{policy} {reason:?}");
+            assert_eq!(
+                count(&steps, |step| matches!(step, Step::Throttle(..))),
+                0,
+                "{policy} {reason:?}"
+            );
             let events = desk.events();
             assert_eq!((naps(&events), events.nr_throttled_yield), ([0; 3], 0), "{policy}");
-            assert_eq!((events.nr_shrink_dirty, events.nr_shrink_taken), (0, 0), "{policy}: nobody counts");
+            assert_eq!(
+                (events.nr_shrink_dirty, events.nr_shrink_taken),
+                (0, 0),
+                "{policy}: nobody counts"
+            );
             assert_eq!(events.pgsteal, 0, "{policy}");
         }
     }
@@ -79,7 +93,11 @@ fn congestion_ends_with_the_invocation() {
         let before = desk.events().nr_throttled_congested;
         (0..62).for_each(|id| desk.engine.end_writeback(FolioId(id), true, Task::DESCRIPTOR));
         run(&mut desk, ROOT, Reason::Direct);
-        assert_eq!(desk.events().nr_throttled_congested, before, "{policy}: nothing is dirty any more");
+        assert_eq!(
+            desk.events().nr_throttled_congested,
+            before,
+            "{policy}: nothing is dirty any more"
+        );
         assert!(desk.events().pgsteal >= 32, "{policy}");
     }
 }
@@ -118,7 +136,11 @@ fn the_gate_is_evaluated_for_the_group_that_is_reclaimed() {
         run(&mut desk, group, Reason::Direct);
         let events = desk.engine.own_events(group);
         assert!(events.nr_throttled_congested > 0, "{policy}: {events:?}");
-        assert_eq!(desk.engine.own_events(ROOT).nr_throttled_congested, 0, "{policy}: counted where it was");
+        assert_eq!(
+            desk.engine.own_events(ROOT).nr_throttled_congested,
+            0,
+            "{policy}: counted where it was"
+        );
         assert_eq!(
             desk.events().nr_throttled_congested,
             events.nr_throttled_congested,
@@ -129,11 +151,14 @@ fn the_gate_is_evaluated_for_the_group_that_is_reclaimed() {
 
 #[test]
 fn background_reclaim_waits_for_pages_that_it_marked_and_for_nothing_else() {
-    for (policy, waiting) in [("lru", true), ("mglru", true), ("mglru-S15", false), ("mglru-7.1", false)] {
+    for (policy, waiting) in
+        [("lru", true), ("mglru", true), ("mglru-S15", false), ("mglru-7.1", false)]
+    {
         let mut desk = dirty(policy, true);
         let steps = run(&mut desk, ROOT, Reason::Kswapd);
         let events = desk.events();
-        let waits = count(&steps, |step| *step == Step::Throttle(ThrottleReason::Writeback, 100_000_000));
+        let waits =
+            count(&steps, |step| *step == Step::Throttle(ThrottleReason::Writeback, 100_000_000));
         assert_eq!(naps(&events), [0, waits, 0], "{policy}: it never sleeps for congestion");
         assert_eq!((waits > 0, events.nr_shrink_immediate > 0), (waiting, waiting), "{policy}");
         // With a clean page among those that it takes, it has something better to do.
@@ -163,7 +188,10 @@ fn flushers_are_woken_for_each_batch_that_waits_for_them() {
         run(&mut desk, ROOT, Reason::Direct);
         desk.events().nr_wakeup_flushers
     };
-    assert!(at_end("mglru") > at_end("mglru-S11"), "per batch since S11, at the end of a loop before");
+    assert!(
+        at_end("mglru") > at_end("mglru-S11"),
+        "per batch since S11, at the end of a loop before"
+    );
 }
 
 #[test]

@@ -1,18 +1,22 @@
-//! What a user of swap relies on: nothing is lost, slots are neither leaked nor wasted, and pages come back the way the kernel's do.
+//! What a user of swap relies on: nothing is lost, slots are neither leaked nor wasted, and pages
+//! come back the way the kernel's do.
 //!
-//! Source: `docs/kernel/reclaim.md` §2.2, 2.3, 4.1, 7.5; `docs/kernel/fault-and-writeback.md` A7 and C3. The same promises under random operations: `properties.rs`; on a whole
-//! machine: `swap.rs` of lowtide-sim.
+//! Source: `docs/kernel/reclaim.md` §2.2, 2.3, 4.1, 7.5; `docs/kernel/fault-and-writeback.md` A7
+//! and C3. The same promises under random operations: `properties.rs`; on a whole machine: `swap.
+//! rs` of lowtide-sim.
 
 mod desk;
 
 use desk::{Desk, ROOT};
 use lowtide_core::{
-    Flags, FolioId, LruType, MemcgId, Reason, Reclaim, Shadow, Step, Swap, SwapTooSmall, Task, Unmapped,
+    Flags, FolioId, LruType, MemcgId, Reason, Reclaim, Shadow, Step, Swap, SwapTooSmall, Task,
+    Unmapped,
 };
 
 const POLICIES: [&str; 3] = ["mglru", "mglru-7.1", "lru"];
 
-/// A desk with 124 pages of heap, all of them old enough to go, swap for `slots` pages, and nothing else.
+/// A desk with 124 pages of heap, all of them old enough to go, swap for `slots` pages, and nothing
+/// else.
 fn heap(policy: &str, slots: u64, synchronous: bool) -> Desk {
     let mut desk = Desk::of(policy, 128);
     desk.swap(slots, synchronous);
@@ -35,8 +39,9 @@ fn end_writes(desk: &mut Desk, ids: &[u32], written: bool) {
 /// Swaps pages out for good. Returns them with their shadows.
 fn swapped_out(desk: &mut Desk) -> Vec<(u32, Shadow)> {
     while desk.freed.is_empty() {
-        let writing: Vec<_> =
-            (0..124).filter(|&id| desk.resident(id) && desk.flags(id).contains(Flags::WRITEBACK)).collect();
+        let writing: Vec<_> = (0..124)
+            .filter(|&id| desk.resident(id) && desk.flags(id).contains(Flags::WRITEBACK))
+            .collect();
         end_writes(desk, &writing, true);
         desk.reclaim(1);
     }
@@ -56,11 +61,16 @@ fn a_page_leaves_memory_when_its_write_has_ended_and_not_before() {
         let taken = writing.len() as u64;
         let stat = desk.engine.stat(ROOT);
         assert_eq!((stat.events.pswpout, stat.file_writeback), (taken, taken), "{policy}");
-        assert_eq!((stat.anon, stat.file, stat.swapcached), (124 - taken, 0, taken), "in neither: {policy}");
+        assert_eq!(
+            (stat.anon, stat.file, stat.swapcached),
+            (124 - taken, 0, taken),
+            "in neither: {policy}"
+        );
 
         end_writes(&mut desk, &writing, true);
         desk.reclaim(1);
-        // The batch was put back oldest first, each to the young end; rotation, in the order in which writes ended, turns that round.
+        // The batch was put back oldest first, each to the young end; rotation, in the order in
+        // which writes ended, turns that round.
         let first = desk.freed[0].0.0;
         assert!(writing.contains(&first), "{policy}: what is written goes first");
         assert_eq!(desk.events().pgrotated, taken, "{policy}");
@@ -75,13 +85,21 @@ fn synchronous_swap_frees_in_the_same_batch_and_keeps_no_second_copy() {
         desk.reclaim(1);
         let gone = desk.freed.len() as u64;
         assert!(gone > 0, "{policy}");
-        assert_eq!((desk.events().pswpout, desk.engine.stat(ROOT).swapcached), (gone, 0), "{policy}");
+        assert_eq!(
+            (desk.events().pswpout, desk.engine.stat(ROOT).swapcached),
+            (gone, 0),
+            "{policy}"
+        );
         assert_eq!(desk.engine.free_swap_pages(), 1000 - gone, "{policy}");
         let (id, shadow) = desk.freed[0];
         assert!(desk.swap_in(id.0, Some(shadow), false), "{policy}: a load gives the slot up");
         assert_eq!(desk.engine.free_swap_pages(), 1001 - gone, "{policy}");
         let e = desk.events();
-        assert_eq!((e.pswpin, e.workingset_refault_anon, e.workingset_refault_file), (1, 1, 0), "{policy}");
+        assert_eq!(
+            (e.pswpin, e.workingset_refault_anon, e.workingset_refault_file),
+            (1, 1, 0),
+            "{policy}"
+        );
         assert!(desk.flags(id.0).contains(Flags::DIRTY), "{policy}: memory has the only copy");
     }
 }
@@ -111,7 +129,9 @@ fn a_store_gives_the_slot_up_unless_it_is_being_written() {
         let free = desk.engine.free_swap_pages();
         assert!(desk.swap_in(id, Some(shadow), true), "{policy}");
         assert_eq!(desk.engine.free_swap_pages(), free + 1, "{policy}");
-        assert!(desk.flags(id).contains(Flags::DIRTY) && !desk.flags(id).contains(Flags::SWAPCACHE));
+        assert!(
+            desk.flags(id).contains(Flags::DIRTY) && !desk.flags(id).contains(Flags::SWAPCACHE)
+        );
 
         let mut desk = heap(policy, 1000, false);
         let writing = swap_out(&mut desk)[0];
@@ -139,17 +159,25 @@ fn a_failed_write_keeps_the_page_and_is_tried_again() {
         }
         let again = |id: &&u32| desk.resident(**id) && desk.flags(**id).contains(Flags::WRITEBACK);
         assert!(desk.events().pswpout > before, "{policy}");
-        assert_eq!(writing.iter().filter(again).count(), writing.len(), "{policy}: written again, not freed");
+        assert_eq!(
+            writing.iter().filter(again).count(),
+            writing.len(),
+            "{policy}: written again, not freed"
+        );
     }
 }
 
-/// `docs/kernel/reclaim.md` §9, 22: it is counted as writeback, but nobody is woken or sleeps for it.
+/// `docs/kernel/reclaim.md` §9, 22: it is counted as writeback, but nobody is woken or sleeps for
+/// it.
 #[test]
 fn writes_to_swap_are_no_congestion() {
     for policy in POLICIES {
         let mut desk = heap(policy, 1000, false);
         let steps: Vec<_> = (0..8).flat_map(|_| desk.reclaim(64)).collect();
-        assert!(desk.engine.stat(ROOT).file_writeback > 62, "{policy}: most of memory is being written");
+        assert!(
+            desk.engine.stat(ROOT).file_writeback > 62,
+            "{policy}: most of memory is being written"
+        );
         let for_files = |s: &&Step| matches!(s, Step::WakeFlushers | Step::Throttle(..));
         assert_eq!(steps.iter().find(for_files), None, "{policy}");
     }
@@ -177,7 +205,8 @@ fn dropping_pages_frees_their_slots() {
     let (id, shadow) = gone[0];
     assert!(!desk.swap_in(id, Some(shadow), false));
     assert!(desk.engine.remove(FolioId(id)), "a page in memory takes its slot with it");
-    let held = (0..124).filter(|&n| desk.resident(n) && desk.flags(n).contains(Flags::SWAPCACHE)).count();
+    let held =
+        (0..124).filter(|&n| desk.resident(n) && desk.flags(n).contains(Flags::SWAPCACHE)).count();
     assert_eq!(desk.engine.free_swap_pages(), 1000 - held as u64);
     desk.engine.validate().unwrap();
 }
@@ -186,10 +215,17 @@ fn dropping_pages_frees_their_slots() {
 fn without_a_free_slot_a_page_stays() {
     let mut desk = heap("lru", 3, true);
     desk.reclaim(64);
-    assert_eq!((desk.freed.len(), desk.engine.free_swap_pages()), (3, 0), "as many as there are slots");
+    assert_eq!(
+        (desk.freed.len(), desk.engine.free_swap_pages()),
+        (3, 0),
+        "as many as there are slots"
+    );
     let mut desk = heap("mglru", 63, true);
     desk.reclaim(64);
-    assert!(desk.freed.is_empty(), "generations leave the heap alone when fewer than 64 slots are free");
+    assert!(
+        desk.freed.is_empty(),
+        "generations leave the heap alone when fewer than 64 slots are free"
+    );
 }
 
 #[test]
@@ -208,12 +244,18 @@ fn when_swap_is_more_than_half_full_slots_are_given_up() {
         let mut reclaim = Reclaim::new(ROOT, 64, Reason::Direct, Task::FAULT);
         loop {
             match reclaim.step(&mut desk.engine, &mut desk.facts, 0) {
-                Step::Unmap => reclaim.victims().iter_mut().for_each(|v| v.outcome = Unmapped::Pinned),
+                Step::Unmap => {
+                    reclaim.victims().iter_mut().for_each(|v| v.outcome = Unmapped::Pinned)
+                }
                 Step::Done => break,
                 _ => {}
             }
         }
-        assert_eq!(desk.facts.given_up, if full { vec![FolioId(by_reclaim)] } else { vec![] }, "activated");
+        assert_eq!(
+            desk.facts.given_up,
+            if full { vec![FolioId(by_reclaim)] } else { vec![] },
+            "activated"
+        );
         assert_eq!(desk.flags(by_reclaim).contains(Flags::SWAPCACHE), !full);
     }
 }
@@ -229,7 +271,11 @@ fn pages_from_swap_are_placed_one_generation_older_since_7_2() {
             assert_eq!(desk.depth(0), Some(2), "{policy}: at its first touch");
             let (id, _) = swapped_out(&mut desk)[0];
             desk.swap_in(id, None, store);
-            assert_eq!(desk.depth(id).is_some(), store, "{policy}: a store flushes the batch first");
+            assert_eq!(
+                desk.depth(id).is_some(),
+                store,
+                "{policy}: a store flushes the batch first"
+            );
             desk.fill(124..154);
             assert_eq!(desk.depth(id), Some(back), "{policy}: placed as a page of the swap cache");
         }

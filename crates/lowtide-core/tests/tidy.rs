@@ -1,8 +1,8 @@
 //! What the sources and the documents refer to is in the repository.
 //!
-//! Every page that a source or a document names must exist, and every section that is cited of a page on
-//! the kernel's rules (`docs/kernel`) must be a heading there, or a numbered point of the section cited
-//! before it: "§9, 54" is point 54 of section 9.
+//! Every page that a source or a document names must exist, and every section that is cited of a
+//! page on the kernel's rules (`docs/kernel`) must be a heading there, or a numbered point of the
+//! section cited before it: "§9, 54" is point 54 of section 9.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -77,7 +77,9 @@ fn references(mut text: &str) -> Vec<String> {
             text = rest.get(2..).unwrap_or_default();
         }
         text = text.strip_prefix(['a', 'b', 'c', 'd', '-', '–']).unwrap_or(text);
-        if !text.starts_with([',', ' ', '§', 'A', 'B', 'C', 'D']) && !text.starts_with(char::is_numeric) {
+        if !text.starts_with([',', ' ', '§', 'A', 'B', 'C', 'D'])
+            && !text.starts_with(char::is_numeric)
+        {
             return found;
         }
     }
@@ -88,7 +90,9 @@ fn sections(page: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut section = String::new();
     for line in page.lines() {
-        let number = |text: &str| text.split(' ').next().unwrap_or_default().trim_end_matches('.').to_owned();
+        let number = |text: &str| {
+            text.split(' ').next().unwrap_or_default().trim_end_matches('.').to_owned()
+        };
         if line.starts_with('#') {
             section = number(line.trim_start_matches('#').trim_start());
             all.push(section.clone());
@@ -133,7 +137,9 @@ fn every_section_that_is_cited_exists() {
         for (n, line) in text.lines().enumerate() {
             for (page, rest) in pages(line) {
                 let name = page.rsplit('/').next().unwrap_or(page);
-                let Some(sections) = known.get(name).filter(|_| name != "README.md") else { continue };
+                let Some(sections) = known.get(name).filter(|_| name != "README.md") else {
+                    continue;
+                };
                 let mut before: Vec<String> = Vec::new();
                 for reference in references(rest) {
                     cited += 1;
@@ -142,7 +148,8 @@ fn every_section_that_is_cited_exists() {
                         before.push(reference);
                         continue;
                     }
-                    let point = |section: &str, n: &str| sections.contains(&format!("{section}/{n}"));
+                    let point =
+                        |section: &str, n: &str| sections.contains(&format!("{section}/{n}"));
                     let in_d = reference.strip_prefix('D').is_some_and(|n| point("D", n));
                     if !in_d && !before.iter().any(|section| point(section, &reference)) {
                         wrong.push(at);

@@ -1,4 +1,5 @@
-//! The tree of groups: charging, protection, fairness, removal; every claim by name, with its section in `docs/kernel/memcg.md`.
+//! The tree of groups: charging, protection, fairness, removal; every claim by name, with its
+//! section in `docs/kernel/memcg.md`.
 
 mod forest;
 
@@ -14,7 +15,11 @@ fn single_charges_are_taken_in_batches_of_64() {
     let mut f = Forest::new(Policy::MGLRU, 1024, 1);
     let g = f.group(ROOT, u64::MAX);
     f.fill(g, 1);
-    assert_eq!((f.engine.usage(g), f.engine.usage(ROOT)), (64, 1), "the root counts frames, not batches");
+    assert_eq!(
+        (f.engine.usage(g), f.engine.usage(ROOT)),
+        (64, 1),
+        "the root counts frames, not batches"
+    );
     f.fill(g, 63);
     assert_eq!((f.engine.usage(g), f.engine.usage(ROOT)), (64, 64));
     f.fill(g, 1);
@@ -22,13 +27,18 @@ fn single_charges_are_taken_in_batches_of_64() {
     f.engine.validate().unwrap();
 }
 
-/// §2.2 step 4 and 10: a batch that does not fit is no reason to reclaim, and stocks are drained before anybody fails.
+/// §2.2 step 4 and 10: a batch that does not fit is no reason to reclaim, and stocks are drained
+/// before anybody fails.
 #[test]
 fn the_last_pages_of_a_budget_are_charged_one_by_one() {
     let mut f = Forest::new(Policy::MGLRU, 1024, 2);
     let g = f.group(ROOT, 100);
     f.fill(g, 100);
-    assert_eq!((f.engine.usage(g), f.engine.stat(g).limits.max), (100, 0), "nothing was reclaimed for it");
+    assert_eq!(
+        (f.engine.usage(g), f.engine.stat(g).limits.max),
+        (100, 0),
+        "nothing was reclaimed for it"
+    );
 
     let h = f.group(ROOT, 100);
     let page = f.page(h, ON_CPU_1).unwrap();
@@ -40,7 +50,8 @@ fn the_last_pages_of_a_budget_are_charged_one_by_one() {
     f.engine.validate().unwrap();
 }
 
-/// §1.2: equality is allowed; the full level is named, and it is reclaimed rather than the one that pays.
+/// §1.2: equality is allowed; the full level is named, and it is reclaimed rather than the one that
+/// pays.
 #[test]
 fn the_level_that_is_full_is_the_one_that_is_reclaimed() {
     for policy in POLICIES {
@@ -53,7 +64,11 @@ fn the_level_that_is_full_is_the_one_that_is_reclaimed() {
         assert!(f.resident(a) < 448, "{policy}: a has to give way to b");
         assert_eq!(f.engine.local_events(b).max, 0, "b is not limited");
         assert!(f.engine.local_events(parent).max > 0);
-        assert_eq!(f.engine.stat(ROOT).limits.max, f.engine.local_events(parent).max, "events add up");
+        assert_eq!(
+            f.engine.stat(ROOT).limits.max,
+            f.engine.local_events(parent).max,
+            "events add up"
+        );
         f.engine.validate().unwrap();
     }
 }
@@ -110,7 +125,8 @@ fn a_group_below_min_is_never_reclaimed_for_others() {
     }
 }
 
-/// §5.3: `low` holds while there is something else, and is overridden, with an event, when there is not.
+/// §5.3: `low` holds while there is something else, and is overridden, with an event, when there is
+/// not.
 #[test]
 fn a_group_below_low_is_spared_until_nothing_else_is_left() {
     for policy in POLICIES {
@@ -187,7 +203,11 @@ fn a_removed_group_leaves_everything_to_its_parent() {
         assert!(matches!(f.engine.remove_group(parent), Err(GroupError::HasChildren)));
         f.engine.remove_group(child).unwrap();
         f.engine.validate().unwrap();
-        assert_eq!((f.engine.usage(ROOT), f.engine.usage(parent)), (usage, usage), "stocks are given back");
+        assert_eq!(
+            (f.engine.usage(ROOT), f.engine.usage(parent)),
+            (usage, usage),
+            "stocks are given back"
+        );
         let after = f.engine.stat(parent);
         assert_eq!((after.file, after.events), (stat.file, stat.events), "{policy}");
         assert!(matches!(f.engine.remove_group(child), Err(GroupError::Gone)));

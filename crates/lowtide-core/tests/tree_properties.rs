@@ -1,8 +1,11 @@
-//! Random trees, charges, limits, moves and removals, with reclaims kept in the middle: `docs/kernel/memcg.md` §16, 1-8, 14, 18.
+//! Random trees, charges, limits, moves and removals, with reclaims kept in the middle:
+//! `docs/kernel/memcg.md` §16, 1-8, 14, 18.
 //!
-//! After every operation the engine recounts itself: usage is what children use and what is charged here, claims are what children publish, stocks
-//! are within bounds, usage is at most `max` (or falling). What is checked here beside that: a charge that fails changes nothing, effective protection is
-//! never more than there is, a group below `min` is not looked at for others, events add up, and in the end everything is given back.
+//! After every operation the engine recounts itself: usage is what children use and what is charged
+//! here, claims are what children publish, stocks are within bounds, usage is at most `max` (or
+//! falling). What is checked here beside that: a charge that fails changes nothing, effective
+//! protection is never more than there is, a group below `min` is not looked at for others, events
+//! add up, and in the end everything is given back.
 
 mod forest;
 
@@ -183,7 +186,8 @@ impl World {
             Op::Reclaim { group, goal } => self.reclaim(self.pick(group), goal),
             Op::Begin { group, goal } => {
                 self.advance(10_000);
-                self.running = Some(Reclaim::new(self.pick(group), goal, Reason::Direct, Task::DESCRIPTOR));
+                self.running =
+                    Some(Reclaim::new(self.pick(group), goal, Reason::Direct, Task::DESCRIPTOR));
             }
             Op::Advance { steps } => self.advance(steps),
         }
@@ -191,13 +195,15 @@ impl World {
 
     /// Reclaims, and checks whom.
     fn reclaim(&mut self, target: MemcgId, goal: u64) {
-        let scans: Vec<_> = self.groups.iter().map(|&g| self.forest.engine.own_events(g).pgscan).collect();
+        let scans: Vec<_> =
+            self.groups.iter().map(|&g| self.forest.engine.own_events(g).pgscan).collect();
         let before = self.usages();
         self.forest.reclaim(target, goal);
         let engine = &self.forest.engine;
         for (n, &g) in self.groups.iter().enumerate() {
             let scanned = engine.own_events(g).pgscan - scans[n];
-            let within = std::iter::successors(Some(g), |&at| engine.parent(at)).any(|at| at == target);
+            let within =
+                std::iter::successors(Some(g), |&at| engine.parent(at)).any(|at| at == target);
             assert!(within || scanned == 0, "reclaim for {target:?} has looked at {g:?}");
             let (min, low) = engine.effective(g);
             let child_of_target = engine.parent(g) == Some(target);
@@ -205,8 +211,9 @@ impl World {
             if child_of_target && setting >= before[n] && setting > 0 {
                 assert_eq!(scanned, 0, "{g:?} has {setting} of {} protected", before[n]);
             }
-            // Only of those that were visited is the protection that of this reclaim. A parent that is protected beyond what it uses passes
-            // the excess on, so the rule "never more than usage" holds below one that is not.
+            // Only of those that were visited is the protection that of this reclaim. A parent that
+            // is protected beyond what it uses passes the excess on, so the rule "never
+            // more than usage" holds below one that is not.
             if scanned > 0 && g != target && !child_of_target {
                 let parent = engine.parent(g).unwrap();
                 let (parent_min, parent_low) = engine.effective(parent);
@@ -223,7 +230,8 @@ impl World {
     fn check(&mut self) {
         self.forest.engine.validate().unwrap();
         let engine = &self.forest.engine;
-        let frames = self.forest.pages.len() as u64 + self.reserved.iter().map(|r| r.1).sum::<u64>();
+        let frames =
+            self.forest.pages.len() as u64 + self.reserved.iter().map(|r| r.1).sum::<u64>();
         assert_eq!(engine.usage(ROOT), frames, "the root counts every page and no stock");
         for &g in &self.groups {
             let below = engine.children(g).fold((0, 0), |sum, child| {

@@ -1,4 +1,5 @@
-//! Writes a ground-truth sequence as a trace, for `lowtide bench replay --trace` and for other tools.
+//! Writes a ground-truth sequence as a trace, for `lowtide bench replay --trace` and for other
+//! tools.
 //!
 //! ```text
 //! cargo run --release -p lowtide-workload --example trace -- mix > mix.csv

@@ -1,9 +1,9 @@
 //! The page record: whole pages made of 512-byte blocks that know where they belong.
 //!
-//! Workloads on whole pages (`random-read`, `scan`, `replay`) run on pages of any size from 512 bytes up.
-//! Their content is therefore made of 512-byte blocks, numbered through the file, so that a block verifies
-//! alone: a page of any size, a part of a page, and a page of which the device returned only half are all
-//! told apart.
+//! Workloads on whole pages (`random-read`, `scan`, `replay`) run on pages of any size from 512
+//! bytes up. Their content is therefore made of 512-byte blocks, numbered through the file, so that
+//! a block verifies alone: a page of any size, a part of a page, and a page of which the device
+//! returned only half are all told apart.
 //!
 //! | bytes | field | encoding |
 //! |---|---|---|
@@ -13,8 +13,8 @@
 //! | 24..32 | checksum of index, seed and payload | `u64`, little-endian |
 //! | 32..512 | payload | drawn from index and seed |
 //!
-//! The seed plays the version's part: a player that rewrites a page gives it a new one, and a block left
-//! over from an earlier run does not pass for one of this run. The checksum is made as the
+//! The seed plays the version's part: a player that rewrites a page gives it a new one, and a block
+//! left over from an earlier run does not pass for one of this run. The checksum is made as the
 //! [record](crate::record)'s; verifying one block costs about 20 ns.
 
 use crate::prng::{SplitMix64, mix64};
@@ -33,7 +33,9 @@ const PAYLOAD: usize = 32;
 #[non_exhaustive]
 pub enum BlockError {
     /// The slice is not a block, or not a whole number of blocks.
-    #[error("block {index}: {found} bytes were given, not a whole number of {BLOCK_BYTES}-byte blocks")]
+    #[error(
+        "block {index}: {found} bytes were given, not a whole number of {BLOCK_BYTES}-byte blocks"
+    )]
     Length {
         /// The block asked for.
         index: u64,
@@ -47,14 +49,17 @@ pub enum BlockError {
         index: u64,
     },
     /// The bytes do not start with the magic: not a file made by this program.
-    #[error("block {index}: does not start with the block magic; was this file made for this workload?")]
+    #[error(
+        "block {index}: does not start with the block magic; was this file made for this workload?"
+    )]
     Magic {
         /// The block asked for.
         index: u64,
     },
     /// The checksum does not match.
     #[error(
-        "block {index}: checksum does not match (the bytes claim block {found_index}, seed {found_seed})"
+        "block {index}: checksum does not match (the bytes claim block {found_index}, seed \
+         {found_seed})"
     )]
     Corrupt {
         /// The block asked for.
@@ -75,7 +80,10 @@ pub enum BlockError {
         found_seed: u64,
     },
     /// An intact block of this place, but from another run or an earlier write.
-    #[error("block {index}: written with seed {found_seed}, not {seed}; it is left over from another write")]
+    #[error(
+        "block {index}: written with seed {found_seed}, not {seed}; it is left over from another \
+         write"
+    )]
     WrongSeed {
         /// The block asked for.
         index: u64,
@@ -112,7 +120,8 @@ pub fn inspect_block(index: u64, block: &[u8]) -> Result<u64, BlockError> {
     };
     let (header, _) = block.as_chunks::<8>();
     let [found_index, seed, stored] = [header[1], header[2], header[3]].map(u64::from_le_bytes);
-    let intact = header[0] == BLOCK_MAGIC && checksum(found_index, seed, &block[PAYLOAD..]) == stored;
+    let intact =
+        header[0] == BLOCK_MAGIC && checksum(found_index, seed, &block[PAYLOAD..]) == stored;
     if intact && found_index == index {
         Ok(seed)
     } else {

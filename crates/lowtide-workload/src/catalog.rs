@@ -29,8 +29,15 @@ pub enum Workload {
 
 impl Workload {
     /// All workloads, in the order in which they are listed to users.
-    pub const ALL: [Self; 7] =
-        [Self::YcsbA, Self::YcsbB, Self::YcsbC, Self::Mixed, Self::RandomRead, Self::Scan, Self::Replay];
+    pub const ALL: [Self; 7] = [
+        Self::YcsbA,
+        Self::YcsbB,
+        Self::YcsbC,
+        Self::Mixed,
+        Self::RandomRead,
+        Self::Scan,
+        Self::Replay,
+    ];
 
     /// The name on the command line and in results.
     #[must_use]
@@ -50,13 +57,18 @@ impl Workload {
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
-            Self::YcsbA => "50 % reads, 50 % updates of 1 KiB records, zipf popularity: much dirty memory",
+            Self::YcsbA => {
+                "50 % reads, 50 % updates of 1 KiB records, zipf popularity: much dirty memory"
+            }
             Self::YcsbB => {
-                "95 % reads, 5 % updates of 1 KiB records, zipf popularity: the usual read-mostly store"
+                "95 % reads, 5 % updates of 1 KiB records, zipf popularity: the usual read-mostly \
+                 store"
             }
             Self::YcsbC => "reads of 1 KiB records, zipf popularity: nothing is ever dirty",
             Self::Mixed => "ycsb-b with a checkpoint every ten seconds: what reads notice of it",
-            Self::RandomRead => "uniform reads of single pages: the cost of a miss, where no policy can help",
+            Self::RandomRead => {
+                "uniform reads of single pages: the cost of a miss, where no policy can help"
+            }
             Self::Scan => "the whole file from start to end, repeated: the worst case of recency",
             Self::Replay => "a recorded trace, played as fast as it goes",
         }

@@ -9,8 +9,8 @@
 //! The two skewed ones differ: see [`ScrambledZipfian`]. Popular items are
 //! scattered in both, so that they share pages only by chance.
 //!
-//! Draws use floating point, so streams are equal wherever `powf` rounds equally: on one machine always, and
-//! between machines up to a rare difference of one rank.
+//! Draws use floating point, so streams are equal wherever `powf` rounds equally: on one machine
+//! always, and between machines up to a rare difference of one rank.
 
 use crate::prng::SplitMix64;
 use crate::zipf::{Bijection, ScrambledZipfian, Zipfian};
@@ -28,7 +28,9 @@ pub enum DistributionError {
     #[error("a distribution needs at least one item; ask for one record or page or more")]
     NoItems,
     /// The closed form needs `0 <= theta < 1`.
-    #[error("zipf exponent {theta} is outside 0 <= theta < 1; use 0.99 for the usual skew, 0 for none")]
+    #[error(
+        "zipf exponent {theta} is outside 0 <= theta < 1; use 0.99 for the usual skew, 0 for none"
+    )]
     Theta {
         /// The exponent asked for.
         theta: f64,
@@ -41,11 +43,11 @@ pub enum DistributionError {
 pub enum Distribution {
     /// All items are equally popular.
     Uniform,
-    /// Zipf with this exponent over the items themselves, ranks scattered by a [`Bijection`], so that no
-    /// two ranks meet on one item and no item is left out.
+    /// Zipf with this exponent over the items themselves, ranks scattered by a [`Bijection`], so
+    /// that no two ranks meet on one item and no item is left out.
     Zipfian(f64),
-    /// YCSB's chooser as its client has it: key space one larger than the record count, and a draw of the
-    /// key one past the end repeated.
+    /// YCSB's chooser as its client has it: key space one larger than the record count, and a draw
+    /// of the key one past the end repeated.
     YcsbScrambled,
 }
 
@@ -79,9 +81,10 @@ impl Distribution {
         }
         Ok(Sampler(match self {
             Self::Uniform => Choice::Uniform { items },
-            Self::Zipfian(theta) => {
-                Choice::Zipfian { ranks: Zipfian::new(items, theta)?, place: Bijection::new(items, seed) }
-            }
+            Self::Zipfian(theta) => Choice::Zipfian {
+                ranks: Zipfian::new(items, theta)?,
+                place: Bijection::new(items, seed),
+            },
             Self::YcsbScrambled => {
                 Choice::Ycsb { items, keys: ScrambledZipfian::ycsb(items.saturating_add(1))? }
             }

@@ -1,8 +1,9 @@
 //! Where a record lives: pages and offsets for 1 KiB records on pages of any size.
 //!
-//! Record `key` starts at byte `key * 1024` of its file, without gaps or headers. Page sizes are powers of
-//! two, so a page of 1 KiB or more holds whole records, and a page of 512 bytes holds half of one: there,
-//! and only there, a record spans two pages and must be put together before it is verified.
+//! Record `key` starts at byte `key * 1024` of its file, without gaps or headers. Page sizes are
+//! powers of two, so a page of 1 KiB or more holds whole records, and a page of 512 bytes holds
+//! half of one: there, and only there, a record spans two pages and must be put together before it
+//! is verified.
 
 use crate::op::{Access, PageOp, SpaceId};
 use crate::record::RECORD_BYTES;
@@ -17,7 +18,9 @@ pub const PAGE_BYTES_MIN: usize = 512;
 #[non_exhaustive]
 pub enum LayoutError {
     /// The page size is not usable.
-    #[error("page size {page_bytes} is not a power of two of at least {PAGE_BYTES_MIN} bytes; use 4096")]
+    #[error(
+        "page size {page_bytes} is not a power of two of at least {PAGE_BYTES_MIN} bytes; use 4096"
+    )]
     PageBytes {
         /// The page size asked for, in bytes.
         page_bytes: usize,
@@ -84,8 +87,8 @@ impl RecordLayout {
         }
     }
 
-    /// A record operation as an operation on the pages of `space`. An update is one write of the record's
-    /// pages.
+    /// A record operation as an operation on the pages of `space`. An update is one write of the
+    /// record's pages.
     #[inline]
     #[must_use]
     pub const fn page_op(&self, op: RecordOp, space: SpaceId, access: Access) -> PageOp {
@@ -125,8 +128,14 @@ mod tests {
     #[test]
     fn an_update_becomes_a_write_of_its_pages() {
         let layout = RecordLayout::new(512).unwrap();
-        let op =
-            layout.page_op(RecordOp { kind: RecordOpKind::Update, key: 3 }, SpaceId(1), Access::Descriptor);
-        assert_eq!(op, PageOp { kind: crate::op::OpKind::Write, space: SpaceId(1), page: 6, pages: 2 });
+        let op = layout.page_op(
+            RecordOp { kind: RecordOpKind::Update, key: 3 },
+            SpaceId(1),
+            Access::Descriptor,
+        );
+        assert_eq!(
+            op,
+            PageOp { kind: crate::op::OpKind::Write, space: SpaceId(1), page: 6, pages: 2 }
+        );
     }
 }

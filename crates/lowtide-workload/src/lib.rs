@@ -1,9 +1,9 @@
 //! One description of a workload, played by two worlds.
 //!
-//! A *workload* here is a deterministic stream of operations: the same seed and the same thread number
-//! always give the same operations, whether they are carried out on real memory by the runtime or on
-//! virtual memory by the simulator. Nothing in this crate reads a clock, starts a thread or touches the
-//! memory under test; the only input and output are trace files.
+//! A *workload* here is a deterministic stream of operations: the same seed and the same thread
+//! number always give the same operations, whether they are carried out on real memory by the
+//! runtime or on virtual memory by the simulator. Nothing in this crate reads a clock, starts a
+//! thread or touches the memory under test; the only input and output are trace files.
 //!
 //! Where to read, in order:
 //!

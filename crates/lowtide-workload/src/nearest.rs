@@ -1,10 +1,11 @@
 //! What somebody may have meant by a name that does not exist.
 //!
-//! Names are few and short, so all of them are compared: the nearest is the one that the fewest insertions, deletions and
-//! substitutions of characters turn into what was given (Levenshtein).
+//! Names are few and short, so all of them are compared: the nearest is the one that the fewest
+//! insertions, deletions and substitutions of characters turn into what was given (Levenshtein).
 
-/// The known name nearest to the given one, if one is near: beyond half the name, a suggestion is a guess and not a help.
-/// Where none is, the first word of a name stands for it. Of several at the same distance, the first.
+/// The known name nearest to the given one, if one is near: beyond half the name, a suggestion is a
+/// guess and not a help. Where none is, the first word of a name stands for it. Of several at the
+/// same distance, the first.
 ///
 /// ```
 /// use lowtide_workload::nearest;
@@ -44,7 +45,9 @@ mod tests {
 
     #[test]
     fn edit_distances() {
-        for (a, b, distance) in [("", "", 0), ("a", "", 1), ("kitten", "sitting", 3), ("scan", "scna", 2)] {
+        for (a, b, distance) in
+            [("", "", 0), ("a", "", 1), ("kitten", "sitting", 3), ("scan", "scna", 2)]
+        {
             assert_eq!(edit_distance(a, b), distance, "{a} {b}");
             assert_eq!(edit_distance(b, a), distance, "{b} {a}");
         }

@@ -1,11 +1,13 @@
 //! The vocabulary: what a workload asks of memory.
 //!
-//! An operation names a *space* (a file or a heap), a run of pages in it and what happens to them. Pages
-//! are counted in the base pages of whoever plays the stream; the stream itself does not know their size.
+//! An operation names a *space* (a file or a heap), a run of pages in it and what happens to them.
+//! Pages are counted in the base pages of whoever plays the stream; the stream itself does not know
+//! their size.
 //!
 //! The kernel tells two kinds of access apart, and so does the engine: an access *through the
-//! descriptor* (`read(2)`, `write(2)`) is counted when it happens, and one *through a mapping* leaves only a
-//! young bit that aging and reclaim find later. That is why reading appears twice in [`OpKind`].
+//! descriptor* (`read(2)`, `write(2)`) is counted when it happens, and one *through a mapping*
+//! leaves only a young bit that aging and reclaim find later. That is why reading appears twice in
+//! [`OpKind`].
 
 use std::fmt;
 
@@ -28,7 +30,8 @@ pub enum OpKind {
 
 impl OpKind {
     /// All kinds, in declaration order.
-    pub const ALL: [Self; 6] = [Self::Read, Self::Write, Self::Load, Self::Store, Self::Sync, Self::Free];
+    pub const ALL: [Self; 6] =
+        [Self::Read, Self::Write, Self::Load, Self::Store, Self::Sync, Self::Free];
 
     /// The name used in traces.
     #[must_use]
@@ -79,8 +82,9 @@ impl Access {
     }
 }
 
-/// The most pages that a space can have: 2^32, which are 16 TiB of 4 KiB pages. What plays operations keeps a few bytes for
-/// each page, and a larger number is most likely a damaged trace or one that was misread.
+/// The most pages that a space can have: 2^32, which are 16 TiB of 4 KiB pages. What plays
+/// operations keeps a few bytes for each page, and a larger number is most likely a damaged trace
+/// or one that was misread.
 pub const SPACE_PAGES_MAX: u64 = 1 << 32;
 
 /// The number of a space within one workload or trace: an index into its table of [`Space`]s.
@@ -159,12 +163,14 @@ impl PageOp {
         Self { kind, space, page, pages: 1 }
     }
 
-    /// Whether it is on at least one page and ends within the [`SPACE_PAGES_MAX`] pages of a space, as all operations of
-    /// streams and traces of this crate do.
+    /// Whether it is on at least one page and ends within the [`SPACE_PAGES_MAX`] pages of a space,
+    /// as all operations of streams and traces of this crate do.
     #[inline]
     #[must_use]
     pub const fn range_is_possible(&self) -> bool {
-        self.pages > 0 && self.page < SPACE_PAGES_MAX && self.page + self.pages as u64 <= SPACE_PAGES_MAX
+        self.pages > 0
+            && self.page < SPACE_PAGES_MAX
+            && self.page + self.pages as u64 <= SPACE_PAGES_MAX
     }
 
     /// The last page touched. For a range that is not possible the result saturates.

@@ -1,21 +1,22 @@
 //! The one source of randomness: SplitMix64.
 //!
-//! The state is a 64-bit counter that advances by an odd constant; each output is a bijective mix of the
-//! counter. So the period is exactly 2^64, every seed is good (zero too), and a generator is eight bytes
-//! that can be copied to replay from that point. The ground-truth sequences were drawn with exactly this
-//! generator, and [`below`](SplitMix64::below) uses exactly their reduction, so one implementation serves
-//! both them and everything else.
+//! The state is a 64-bit counter that advances by an odd constant; each output is a bijective mix
+//! of the counter. So the period is exactly 2^64, every seed is good (zero too), and a generator is
+//! eight bytes that can be copied to replay from that point. The ground-truth sequences were drawn
+//! with exactly this generator, and [`below`](SplitMix64::below) uses exactly their reduction, so
+//! one implementation serves both them and everything else.
 //!
-//! A workload takes one seed and gives each thread its own generator by [`fork`](SplitMix64::fork). All
-//! generators walk the same cycle, from starting points that the mix scatters over 2^64: two streams of
-//! 2^40 draws overlap with a probability near 2^-23.
+//! A workload takes one seed and gives each thread its own generator by [`fork`](SplitMix64::fork).
+//! All generators walk the same cycle, from starting points that the mix scatters over 2^64: two
+//! streams of 2^40 draws overlap with a probability near 2^-23.
 //!
 //! This is not a cryptographic generator.
 
 /// The step of the counter: 2^64 divided by the golden ratio, made odd.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The bijective mix of SplitMix64's output: any change of one input bit changes about half the output.
+/// The bijective mix of SplitMix64's output: any change of one input bit changes about half the
+/// output.
 ///
 /// Costs two multiplications.
 #[inline]
@@ -69,8 +70,8 @@ impl SplitMix64 {
 
     /// A generator for sub-stream number `stream`, independent of this one's further outputs.
     ///
-    /// Does not advance `self`. Different numbers give different starting states, because both mixes are
-    /// bijective.
+    /// Does not advance `self`. Different numbers give different starting states, because both
+    /// mixes are bijective.
     #[inline]
     #[must_use]
     pub const fn fork(&self, stream: u64) -> Self {
@@ -114,7 +115,8 @@ mod tests {
     #[test]
     fn forks_differ_from_each_other_and_leave_the_parent_alone() {
         let parent = SplitMix64::new(42);
-        let mut first_outputs: HashSet<u64> = (0..1000).map(|s| parent.fork(s).next_u64()).collect();
+        let mut first_outputs: HashSet<u64> =
+            (0..1000).map(|s| parent.fork(s).next_u64()).collect();
         first_outputs.insert(parent.clone().next_u64());
         assert_eq!(first_outputs.len(), 1001);
         assert_eq!(parent.fork(5), SplitMix64::new(42).fork(5));

@@ -1,7 +1,7 @@
 //! Uniform random reads of single pages.
 //!
-//! Every page is as likely as any other, so no policy beats another: what is measured is the path of a miss
-//! and the device. The hit ratio is the resident share of the file.
+//! Every page is as likely as any other, so no policy beats another: what is measured is the path
+//! of a miss and the device. The hit ratio is the resident share of the file.
 
 use crate::distribution::DistributionError;
 use crate::op::{Access, PageOp, SpaceId};
@@ -33,14 +33,19 @@ impl RandomRead {
         self.pages
     }
 
-    /// The endless stream of thread number `thread` of `threads`; it depends on seed and thread alone.
+    /// The endless stream of thread number `thread` of `threads`; it depends on seed and thread
+    /// alone.
     ///
     /// # Panics
     /// When `thread` is not below `threads`.
     #[must_use]
     pub fn stream(&self, thread: u32, threads: u32) -> RandomReadStream {
         assert!(thread < threads, "thread {thread} of {threads} threads");
-        RandomReadStream { pages: self.pages, access: self.access, rng: self.root.fork(u64::from(thread)) }
+        RandomReadStream {
+            pages: self.pages,
+            access: self.access,
+            rng: self.root.fork(u64::from(thread)),
+        }
     }
 }
 
@@ -82,7 +87,8 @@ mod tests {
     #[test]
     fn threads_have_streams_of_their_own() {
         let workload = RandomRead::new(1 << 40, Access::Mapped, 1).unwrap();
-        let pages = |thread| workload.stream(thread, 8).take(100).map(|op| op.page).collect::<Vec<_>>();
+        let pages =
+            |thread| workload.stream(thread, 8).take(100).map(|op| op.page).collect::<Vec<_>>();
         assert_eq!(pages(2), pages(2));
         assert_ne!(pages(2), pages(3));
     }

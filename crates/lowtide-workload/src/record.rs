@@ -1,8 +1,8 @@
 //! The benchmark record: 1024 bytes that know who they are.
 //!
-//! Wrong bytes are worse than no bytes, so every record carries its own key, version and checksum, and every
-//! read is verified. The content is a function of key and version alone: ten fields of 100 bytes, as YCSB's,
-//! that look random to a compressing device.
+//! Wrong bytes are worse than no bytes, so every record carries its own key, version and checksum,
+//! and every read is verified. The content is a function of key and version alone: ten fields of
+//! 100 bytes, as YCSB's, that look random to a compressing device.
 //!
 //! | bytes | field | encoding |
 //! |---|---|---|
@@ -11,9 +11,9 @@
 //! | 16..24 | checksum of key, version and payload | `u64`, little-endian |
 //! | 24..1024 | payload: fields 0 to 9 of 100 bytes each | drawn from key and version |
 //!
-//! The checksum is XXH3 (64 bits) of the payload, into which key and version are folded by SplitMix64's mix.
-//! XXH3 was chosen over CRC-32 because it was faster over these 1000 bytes in the default x86-64 build (27
-//! against 42 ns, with SSE2 alone against hardware CRC) and has 64 bits.
+//! The checksum is XXH3 (64 bits) of the payload, into which key and version are folded by
+//! SplitMix64's mix. XXH3 was chosen over CRC-32 because it was faster over these 1000 bytes in the
+//! default x86-64 build (27 against 42 ns, with SSE2 alone against hardware CRC) and has 64 bits.
 //!
 //! An update changes one field in YCSB. Here it draws all ten afresh: the page is as dirty, and a
 //! torn update (half the slot old, half new) cannot pass.
@@ -51,7 +51,8 @@ pub enum RecordError {
     },
     /// The checksum does not match: torn, damaged, or no record at all.
     #[error(
-        "record {key}: checksum does not match (the bytes claim key {found_key}, version {found_version})"
+        "record {key}: checksum does not match (the bytes claim key {found_key}, version \
+         {found_version})"
     )]
     Corrupt {
         /// The key asked for.
@@ -62,7 +63,9 @@ pub enum RecordError {
         found_version: u64,
     },
     /// An intact record, but another one: a read went to the wrong place.
-    #[error("record {key}: found the intact record {found_key} (version {found_version}) in its place")]
+    #[error(
+        "record {key}: found the intact record {found_key} (version {found_version}) in its place"
+    )]
     WrongKey {
         /// The key asked for.
         key: u64,
@@ -177,7 +180,10 @@ mod tests {
         );
         let mut torn = record(5, 2);
         torn[512..].copy_from_slice(&record(5, 1)[512..]);
-        assert_eq!(verify(5, &torn), Err(RecordError::Corrupt { key: 5, found_key: 5, found_version: 2 }));
+        assert_eq!(
+            verify(5, &torn),
+            Err(RecordError::Corrupt { key: 5, found_key: 5, found_version: 2 })
+        );
     }
 
     #[test]

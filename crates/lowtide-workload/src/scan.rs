@@ -1,7 +1,8 @@
 //! A sequential scan of a whole file, over and over.
 //!
-//! The worst case of recency: with less memory than the file, exact LRU evicts every page just before it is
-//! wanted again. The file is cut into one contiguous share per thread, and each thread repeats its own.
+//! The worst case of recency: with less memory than the file, exact LRU evicts every page just
+//! before it is wanted again. The file is cut into one contiguous share per thread, and each thread
+//! repeats its own.
 
 use crate::distribution::DistributionError;
 use crate::op::{Access, PageOp, SpaceId};
@@ -38,8 +39,8 @@ impl Scan {
         self.pages
     }
 
-    /// The share of thread number `thread` of `threads`: contiguous, equal up to one page, together the
-    /// whole file.
+    /// The share of thread number `thread` of `threads`: contiguous, equal up to one page, together
+    /// the whole file.
     ///
     /// # Panics
     /// When `thread` is not below `threads`.
@@ -50,15 +51,20 @@ impl Scan {
         cut(thread)..cut(thread + 1)
     }
 
-    /// The stream of thread number `thread` of `threads`: endless, or empty when there are more threads
-    /// than pages and its share has none.
+    /// The stream of thread number `thread` of `threads`: endless, or empty when there are more
+    /// threads than pages and its share has none.
     ///
     /// # Panics
     /// When `thread` is not below `threads`.
     #[must_use]
     pub fn stream(&self, thread: u32, threads: u32) -> ScanStream {
         let share = self.share(thread, threads);
-        ScanStream { next: share.start, share, pages_per_op: self.pages_per_op, access: self.access }
+        ScanStream {
+            next: share.start,
+            share,
+            pages_per_op: self.pages_per_op,
+            access: self.access,
+        }
     }
 }
 
@@ -86,7 +92,8 @@ impl Iterator for ScanStream {
         let per_op = self.pages_per_op.get();
         // The last operation of a pass stops at the end of the share.
         let pages = u32::try_from(left).map_or(per_op, |left| left.min(per_op));
-        let op = PageOp { kind: self.access.kind(false), space: SpaceId(0), page: self.next, pages };
+        let op =
+            PageOp { kind: self.access.kind(false), space: SpaceId(0), page: self.next, pages };
         self.next += u64::from(pages);
         Some(op)
     }
@@ -103,7 +110,8 @@ mod tests {
 
     #[test]
     fn a_scan_repeats_from_its_start() {
-        let ops: Vec<(u64, u32)> = scan(5, 2).stream(0, 1).take(7).map(|op| (op.page, op.pages)).collect();
+        let ops: Vec<(u64, u32)> =
+            scan(5, 2).stream(0, 1).take(7).map(|op| (op.page, op.pages)).collect();
         assert_eq!(ops, [(0, 2), (2, 2), (4, 1), (0, 2), (2, 2), (4, 1), (0, 2)]);
     }
 

@@ -6,11 +6,12 @@
 //! | B | 95 % | 5 % | tagging of photographs |
 //! | C | 100 % | 0 % | a cache of profiles |
 //!
-//! Every operation is one draw for its kind and one for its key, in that order and for all three letters, so
-//! A, B and C of one seed ask for the same keys in the same order and differ only in what they do there.
+//! Every operation is one draw for its kind and one for its key, in that order and for all three
+//! letters, so A, B and C of one seed ask for the same keys in the same order and differ only in
+//! what they do there.
 //!
-//! Each thread draws from the whole key space with its own sub-stream. What a thread does depends on the
-//! seed and its own number, not on how many threads there are.
+//! Each thread draws from the whole key space with its own sub-stream. What a thread does depends
+//! on the seed and its own number, not on how many threads there are.
 
 use crate::distribution::{Distribution, DistributionError, Sampler};
 use crate::prng::SplitMix64;
@@ -81,15 +82,19 @@ impl Ycsb {
     /// The workload `letter` over `records` records whose popularity follows `distribution`.
     ///
     /// # Errors
-    /// [`DistributionError::NoItems`] when `records` is 0, [`DistributionError::Theta`] for an exponent
-    /// outside `0 <= theta < 1`.
+    /// [`DistributionError::NoItems`] when `records` is 0, [`DistributionError::Theta`] for an
+    /// exponent outside `0 <= theta < 1`.
     pub fn new(
         letter: Letter,
         records: u64,
         distribution: Distribution,
         seed: u64,
     ) -> Result<Self, DistributionError> {
-        Ok(Self { letter, sampler: distribution.sampler(records, seed)?, root: SplitMix64::new(seed) })
+        Ok(Self {
+            letter,
+            sampler: distribution.sampler(records, seed)?,
+            root: SplitMix64::new(seed),
+        })
     }
 
     /// Which workload this is.
@@ -163,9 +168,13 @@ mod tests {
     fn shares_of_updates_are_kept() {
         for letter in [Letter::A, Letter::B, Letter::C] {
             let updates =
-                ops(letter, 1, 0, 1).iter().filter(|op| op.kind == RecordOpKind::Update).count() as f64;
+                ops(letter, 1, 0, 1).iter().filter(|op| op.kind == RecordOpKind::Update).count()
+                    as f64;
             let want = 200.0 * f64::from(letter.update_percent());
-            assert!((updates - want).abs() <= 0.1 * want, "{letter:?}: {updates} updates, {want} expected");
+            assert!(
+                (updates - want).abs() <= 0.1 * want,
+                "{letter:?}: {updates} updates, {want} expected"
+            );
         }
     }
 

@@ -1,13 +1,13 @@
-//! Promise: a trace is read as it was written or not at all. Whatever is cut off or damaged, reading ends in an error with a
-//! place inside the file, or in a prefix where the format has no end of its own; it never panics, and the
-//! compact format notices every damaged byte.
+//! Promise: a trace is read as it was written or not at all. Whatever is cut off or damaged,
+//! reading ends in an error with a place inside the file, or in a prefix where the format has no
+//! end of its own; it never panics, and the compact format notices every damaged byte.
 
 use std::io::Cursor;
 use std::path::Path;
 
 use lowtide_workload::trace::{
-    Columns, CompactWriter, Format, Head, Names, TenantId, Trace, TraceError, TraceFault, TraceFileError,
-    TraceRecord, Writer, read_from,
+    Columns, CompactWriter, Format, Head, Names, TenantId, Trace, TraceError, TraceFault,
+    TraceFileError, TraceRecord, Writer, read_from,
 };
 use lowtide_workload::{OpKind, PageOp, SPACE_PAGES_MAX, Space, SpaceId};
 use proptest::prelude::*;
@@ -27,8 +27,11 @@ fn read(bytes: &[u8], format: Option<Format>) -> Result<Vec<TraceRecord>, TraceE
 }
 
 fn names() -> Names {
-    let mut names =
-        Names::with_spaces([Space::file("index"), Space::anon("with \"quotes\", commas"), Space::file("ü:")]);
+    let mut names = Names::with_spaces([
+        Space::file("index"),
+        Space::anon("with \"quotes\", commas"),
+        Space::file("ü:"),
+    ]);
     names.tenant("first");
     names.tenant("second, quoted");
     names
@@ -66,19 +69,27 @@ fn oracle(records: u32) -> Vec<u8> {
     let record = |n: u32| {
         let next = if n.is_multiple_of(3) { -1 } else { i64::from(n) + 5 };
         let (object, bytes) = (u64::from(n % 17) << 20, n % 5 * 3000 + 1);
-        [(n / 2).to_le_bytes().as_slice(), &object.to_le_bytes(), &bytes.to_le_bytes(), &next.to_le_bytes()]
-            .concat()
+        [
+            (n / 2).to_le_bytes().as_slice(),
+            &object.to_le_bytes(),
+            &bytes.to_le_bytes(),
+            &next.to_le_bytes(),
+        ]
+        .concat()
     };
     (0..records).flat_map(record).collect()
 }
 
-const OBJECTS: &str = "time,id,size,op\n1,a,100,get\n2.5,\"b,c\",70000,set\n3,a,100,delete\n4,d,5,get\n";
-const MSR: &str = "128166372003061629,hm,0,Read,8192,4096,100\n128166372003061630,hm,1,Write,4095,2,7\n";
+const OBJECTS: &str =
+    "time,id,size,op\n1,a,100,get\n2.5,\"b,c\",70000,set\n3,a,100,delete\n4,d,5,get\n";
+const MSR: &str =
+    "128166372003061629,hm,0,Read,8192,4096,100\n128166372003061630,hm,1,Write,4095,2,7\n";
 const LACKEY: &str =
     "==9== Lackey\nI  0401ab70,3\n S 1fff000658,8\n L 1ffefffffc,8\n M 04226b90,4\n==9== end\n";
 const FILEMAP: &str = "# tracer: nop\n\
     x-1 [000] ..... 1.000001: mm_filemap_get_pages: dev=8:1 ino=1f ofs=0-16383\n\
-    x-1 [000] ..... 1.000002: mm_filemap_delete_from_page_cache: dev 8:1 ino 1f pfn=0x1 ofs=0 order=0\n\
+    x-1 [000] ..... 1.000002: mm_filemap_delete_from_page_cache: dev 8:1 ino 1f pfn=0x1 ofs=0 \
+    order=0\n\
     x-2 [001] ..... 1.000003: mm_filemap_fault: dev=8:1 ino=1f ofs=12288\n";
 
 fn samples() -> Vec<(Format, Vec<u8>)> {
@@ -183,7 +194,8 @@ fn a_damaged_byte_never_panics_and_compact_always_notices() {
                 }
                 let mut damaged = bytes.clone();
                 damaged[at] ^= damage;
-                // Forced, so that damage at the start does not hide the reader from it; and told by content.
+                // Forced, so that damage at the start does not hide the reader from it; and told by
+                // content.
                 for forced in [Some(format), None] {
                     let found = read(&damaged, forced);
                     if let Err(error) = &found {
@@ -249,7 +261,10 @@ fn gigantic_numbers_are_refused_with_their_place() {
     let objects = format!("id,size\n1,{}\n", (1_u64 << 40) + 1);
     assert!(matches!(line(&objects), (Some(2), TraceFault::ObjectTooLarge { .. })));
     assert!(matches!(line(" L fffffffffffffffff,8\n"), (None, TraceFault::UnknownFormat)));
-    assert!(matches!(line("I  04,1\n L fffffffffffffffff,8\n"), (Some(2), TraceFault::BadLine { .. })));
+    assert!(matches!(
+        line("I  04,1\n L fffffffffffffffff,8\n"),
+        (Some(2), TraceFault::BadLine { .. })
+    ));
 }
 
 /// What a trace says, with names instead of numbers.

@@ -92,7 +92,8 @@ impl Maker {
         Self { map_at: slots.to_vec(), ..self }
     }
 
-    /// An ELF file: null, code, its relocations, `.maps`, `.BTF`, symbols, their names, sections' names.
+    /// An ELF file: null, code, its relocations, `.maps`, `.BTF`, symbols, their names, sections'
+    /// names.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let names = format!("\0{}\0.rel\0.maps\0.BTF\0.symtab\0.strtab\0.shstrtab\0", self.section);
         let name = |of: &str| names.find(&format!("\0{of}\0")).unwrap() as u32 + 1;

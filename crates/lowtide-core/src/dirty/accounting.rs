@@ -1,8 +1,10 @@
 //! Dirty, under writeback, clean: what the driver says of a folio, and what is counted for it.
 //!
-//! A folio may be dirty and under writeback at once: it was stored to while it was being written. Then it counts as both. Truncation takes back that a page is dirty, but
-//! not that it became dirty; a failed write makes pages dirty *again*, which is no dirtying and no page
-//! written, so a device that fails looks slow to the estimators, as it is. Source: B2; end of writeback: `docs/kernel/reclaim.md` §4.2.
+//! A folio may be dirty and under writeback at once: it was stored to while it was being written.
+//! Then it counts as both. Truncation takes back that a page is dirty, but not that it became
+//! dirty; a failed write makes pages dirty *again*, which is no dirtying and no page written, so a
+//! device that fails looks slow to the estimators, as it is. Source: B2; end of writeback:
+//! `docs/kernel/reclaim.md` §4.2.
 
 use super::MS;
 use crate::engine::Engine;
@@ -10,8 +12,8 @@ use crate::folio::{Flags, Folio};
 use crate::units::{FolioId, LruType, Task};
 
 impl Engine {
-    /// The folio's contents are newer than its backing store. Returns whether that is news. The writer answers for its pages with
-    /// [`Engine::dirtied`].
+    /// The folio's contents are newer than its backing store. Returns whether that is news. The
+    /// writer answers for its pages with [`Engine::dirtied`].
     pub fn set_dirty(&mut self, id: FolioId) -> bool {
         if self.folios[id].flags.contains(Flags::DIRTY) {
             return false;
@@ -20,10 +22,12 @@ impl Engine {
         true
     }
 
-    /// The driver begins to write the folio: dirty becomes writeback. Returns false, changing nothing, if it is not
-    /// dirty or is being written already. For anonymous memory `pswpout` counts its pages.
+    /// The driver begins to write the folio: dirty becomes writeback. Returns false, changing
+    /// nothing, if it is not dirty or is being written already. For anonymous memory `pswpout`
+    /// counts its pages.
     ///
-    /// Its contents are to be written as they are now, to its file, or to its slots in swap (which only a victim of reclaim has and needs).
+    /// Its contents are to be written as they are now, to its file, or to its slots in swap (which
+    /// only a victim of reclaim has and needs).
     pub fn start_writeback(&mut self, id: FolioId) -> bool {
         let flags = self.folios[id].flags;
         if !flags.contains(Flags::DIRTY) || flags.contains(Flags::WRITEBACK) {
@@ -54,15 +58,19 @@ impl Engine {
         true
     }
 
-    /// The write ended (`docs/kernel/reclaim.md` §4.2). A folio that reclaim was waiting for moves to the eviction end, unless it is dirty
-    /// again or isolated at the moment. After a failed write (`written` false) the folio is dirty as before: it is not dropped and
+    /// The write ended (`docs/kernel/reclaim.md` §4.2). A folio that reclaim was waiting for moves
+    /// to the eviction end, unless it is dirty again or isolated at the moment. After a failed
+    /// write (`written` false) the folio is dirty as before: it is not dropped and
     /// not forgotten.
     ///
     /// # Panics
     /// When the folio is not being written.
     pub fn end_writeback(&mut self, id: FolioId, written: bool, task: Task) {
         let f = self.folios[id];
-        assert!(f.flags.contains(Flags::WRITEBACK), "the write of folio {id:?} ended but never began");
+        assert!(
+            f.flags.contains(Flags::WRITEBACK),
+            "the write of folio {id:?} ended but never began"
+        );
         self.count_as_not_written(id);
         let (period, pages) = (self.dirty.period(), f.pages());
         if !written {
@@ -99,7 +107,8 @@ impl Engine {
         }
     }
 
-    /// A clean folio is dirty from now on, because somebody stored to it, or (not `new`) because writing it failed.
+    /// A clean folio is dirty from now on, because somebody stored to it, or (not `new`) because
+    /// writing it failed.
     fn count_as_dirty(&mut self, id: FolioId, new: bool) {
         let f = &mut self.folios[id];
         f.flags.insert(Flags::DIRTY);

@@ -1,19 +1,24 @@
 //! What a writer does after it made pages dirty: mostly nothing, sometimes a short sleep.
 //!
-//! Looking at domains costs more than making a page dirty, so a task looks after a number of pages only, which depends on what it found the last time: while nobody is
-//! held back, about the square root of the distance to the threshold; later, as many as its next sleep should be for. Besides, somebody looks whenever many
-//! pages became dirty in sum, whoever's they are.
+//! Looking at domains costs more than making a page dirty, so a task looks after a number of pages
+//! only, which depends on what it found the last time: while nobody is held back, about the square
+//! root of the distance to the threshold; later, as many as its next sleep should be for. Besides,
+//! somebody looks whenever many pages became dirty in sum, whoever's they are.
 //!
-//! A look ([`Engine::balance_dirty`]) takes the domain that slows the writer down most, and from its position and the wb's rate computes the *period*
-//! that the pages should have taken. The time since the last pause counts as part of it, so a task that computes between its writes sleeps less
-//! or not at all, and may even save up to a second of such time for a burst.
+//! A look ([`Engine::balance_dirty`]) takes the domain that slows the writer down most, and from
+//! its position and the wb's rate computes the *period* that the pages should have taken. The time
+//! since the last pause counts as part of it, so a task that computes between its writes sleeps
+//! less or not at all, and may even save up to a second of such time for a burst.
 //!
-//! At the limit the rate is 0. The writer then sleeps as long as it may, and looks again. It is let go when there is room, or when its own wb has nothing
-//! left to write: then it is others who fill the domain, and this device should not stand still for them. Source: B4, B5.
+//! At the limit the rate is 0. The writer then sleeps as long as it may, and looks again. It is let
+//! go when there is room, or when its own wb has nothing left to write: then it is others who fill
+//! the domain, and this device should not stand still for them. Source: B4, B5.
 //!
-//! What is exact and what is not: with exact figures a wb's writers look after a sixteenth of the hard limit together at the latest, and the flusher is woken
-//! as soon as any domain is above its background limit. So a limit is exceeded by at most a sixteenth of it and
-//! by what each writer makes dirty in one go. With published figures all is as in a kernel: between two publications, nobody knows.
+//! What is exact and what is not: with exact figures a wb's writers look after a sixteenth of the
+//! hard limit together at the latest, and the flusher is woken as soon as any domain is above its
+//! background limit. So a limit is exceeded by at most a sixteenth of it and by what each writer
+//! makes dirty in one go. With published figures all is as in a kernel: between two publications,
+//! nobody knows.
 
 use super::MS;
 use super::bandwidth::{Evidence, INTERVAL, task_rate};
@@ -51,7 +56,8 @@ impl Default for Dirtier {
 }
 
 impl Dirtier {
-    /// Pages that the task may still make dirty before it has to answer; at least one. For drivers that make many pages dirty at once.
+    /// Pages that the task may still make dirty before it has to answer; at least one. For drivers
+    /// that make many pages dirty at once.
     #[must_use]
     pub fn room(&self) -> u64 {
         self.nr_dirtied_pause.saturating_sub(self.nr_dirtied).max(1)
@@ -65,8 +71,8 @@ pub struct Balance {
     pub wake_flusher: bool,
     /// Sleep so many nanoseconds, at most 200 ms. An early end does no harm.
     pub pause_ns: Option<u64>,
-    /// Call [`Engine::balance_dirty`] again after the pause: the limit has been reached. Whoever does not want to wait any longer, because
-    /// the device is dead, may go on without.
+    /// Call [`Engine::balance_dirty`] again after the pause: the limit has been reached. Whoever
+    /// does not want to wait any longer, because the device is dead, may go on without.
     pub again: bool,
 }
 
@@ -98,8 +104,9 @@ struct Standing {
 }
 
 impl Engine {
-    /// A task made pages of a space dirty that were clean ([`Engine::set_dirty`] said so). Returns whether it has to call [`Engine::balance_dirty`]
-    /// before it makes more pages dirty, and when it holds nothing that others wait for. Cheap.
+    /// A task made pages of a space dirty that were clean ([`Engine::set_dirty`] said so). Returns
+    /// whether it has to call [`Engine::balance_dirty`] before it makes more pages dirty, and
+    /// when it holds nothing that others wait for. Cheap.
     pub fn dirtied(&mut self, dirtier: &mut Dirtier, space: SpaceId, pages: u64) -> bool {
         let Some((device, slot)) = self.place_of(space) else { return false };
         dirtier.nr_dirtied += pages;
@@ -124,7 +131,8 @@ impl Engine {
 
     /// What a task must do for the pages that it made dirty. `now` is in nanoseconds.
     ///
-    /// The caller wakes the flusher if told so, sleeps if told so, and, if told so, calls again. Cost: O(groups below the domains that the space is in).
+    /// The caller wakes the flusher if told so, sleeps if told so, and, if told so, calls again.
+    /// Cost: O(groups below the domains that the space is in).
     pub fn balance_dirty(&mut self, dirtier: &mut Dirtier, space: SpaceId, now: u64) -> Balance {
         self.dirty.tell_time(now);
         dirtier.owed += std::mem::take(&mut dirtier.nr_dirtied);
@@ -151,7 +159,11 @@ impl Engine {
         let (pause, again) = self.pause(dirtier, device, slot, standing, now);
         if let Some(ticks) = pause {
             let ns = ticks * MS;
-            self.memcgs[slot].dirty.throttled.add(Throttled { pauses: 1, pause_ns: ns, longest_ns: ns });
+            self.memcgs[slot].dirty.throttled.add(Throttled {
+                pauses: 1,
+                pause_ns: ns,
+                longest_ns: ns,
+            });
         }
         Balance { wake_flusher: !writing, pause_ns: pause.map(|ticks| ticks * MS), again }
     }
@@ -161,7 +173,8 @@ impl Engine {
         self.dirty.left += dirtier.nr_dirtied + dirtier.owed;
     }
 
-    /// The pauses that writers of a group and of those below it were told to make. Cost: O(groups below).
+    /// The pauses that writers of a group and of those below it were told to make. Cost: O(groups
+    /// below).
     ///
     /// # Panics
     /// When the group is gone.
@@ -174,8 +187,9 @@ impl Engine {
         sum
     }
 
-    /// Whether the flusher is woken as soon as a domain is above its background limit. A writer who sees old figures of a group does not look at that; the
-    /// flusher is woken above freerun then.
+    /// Whether the flusher is woken as soon as a domain is above its background limit. A writer who
+    /// sees old figures of a group does not look at that; the flusher is woken above freerun
+    /// then.
     fn sees_background(&self, domain: &Domain) -> bool {
         self.sees_exactly(domain.of) && domain.over_background()
     }
@@ -188,12 +202,20 @@ impl Engine {
         let exact = self.dirty.exact;
         let wb = self.wb_mut(slot, device);
         wb.unchecked = 0;
-        wb.check_every = if exact { tightest.map_or(1, |hard| (hard / 16).max(1)) } else { u64::MAX };
+        wb.check_every =
+            if exact { tightest.map_or(1, |hard| (hard / 16).max(1)) } else { u64::MAX };
     }
 
     /// Finds the domain that slows a wb's writers down most, and brings the wb's rates up to date.
-    fn hardest(&mut self, device: DeviceId, slot: MemcgSlot, domains: &[Domain], now: u64) -> Standing {
-        let standings: Vec<_> = domains.iter().map(|domain| self.standing(device, slot, *domain)).collect();
+    fn hardest(
+        &mut self,
+        device: DeviceId,
+        slot: MemcgSlot,
+        domains: &[Domain],
+        now: u64,
+    ) -> Standing {
+        let standings: Vec<_> =
+            domains.iter().map(|domain| self.standing(device, slot, *domain)).collect();
         let exceeded = standings.iter().any(|standing| {
             let Standing { domain, position, .. } = standing;
             position.wb_unclean > position.wb_thresh && position.unclean > domain.thresholds.hard
@@ -233,7 +255,8 @@ impl Engine {
         Standing { domain, position, ratio: position.ratio() }
     }
 
-    /// What the pages that a task made dirty cost it: a sleep in ms, and whether it has to look again afterwards.
+    /// What the pages that a task made dirty cost it: a sleep in ms, and whether it has to look
+    /// again afterwards.
     fn pause(
         &mut self,
         dirtier: &mut Dirtier,
@@ -315,6 +338,9 @@ mod tests {
 
     #[test]
     fn a_task_looks_again_after_the_root_of_what_is_left() {
-        assert_eq!([0, 1, 3, 4, 1000, 10_000, 1_000_000].map(poll_after), [1, 1, 1, 2, 16, 64, 512]);
+        assert_eq!(
+            [0, 1, 3, 4, 1000, 10_000, 1_000_000].map(poll_after),
+            [1, 1, 1, 2, 16, 64, 512]
+        );
     }
 }

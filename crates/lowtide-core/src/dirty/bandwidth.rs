@@ -1,15 +1,20 @@
-//! Estimators: what a device writes in a second, and the rate at which a writer may make pages dirty so that both balance.
+//! Estimators: what a device writes in a second, and the rate at which a writer may make pages
+//! dirty so that both balance.
 //!
-//! The write bandwidth is a weighted mean of what was measured, over about four seconds, and a second, slower mean that follows it only where the trend
-//! is confirmed: a device's speed jumps about, and rates should not.
+//! The write bandwidth is a weighted mean of what was measured, over about four seconds, and a
+//! second, slower mean that follows it only where the trend is confirmed: a device's speed jumps
+//! about, and rates should not.
 //!
-//! The *balanced* rate follows from one equation. All writers ran at a common rate and made pages dirty with so much in sum; had they run at the
-//! rate times bandwidth over that sum, it would have been exactly what the device writes. With N equal writers the fixed point is an
-//! Nth of the bandwidth, without anybody counting them. The rate in force moves towards it in small steps, and only where all evidence
-//! points the same way. Times are in milliseconds, rates in pages a second. Source: B7.
+//! The *balanced* rate follows from one equation. All writers ran at a common rate and made pages
+//! dirty with so much in sum; had they run at the rate times bandwidth over that sum, it would have
+//! been exactly what the device writes. With N equal writers the fixed point is an Nth of the
+//! bandwidth, without anybody counting them. The rate in force moves towards it in small steps, and
+//! only where all evidence points the same way. Times are in milliseconds, rates in pages a second.
+//! Source: B7.
 //!
-//! Everything begins with a guess of 100 MB/s. A kernel needs seconds to learn that a device is ten times as fast. Where figures are exact (`set_exact_dirty`), the first
-//! measurements are believed at once if they are higher, and the rate follows: a small budget has no seconds to give away.
+//! Everything begins with a guess of 100 MB/s. A kernel needs seconds to learn that a device is ten
+//! times as fast. Where figures are exact (`set_exact_dirty`), the first measurements are believed
+//! at once if they are higher, and the rate follows: a small budget has no seconds to give away.
 
 use super::HZ;
 
@@ -42,7 +47,8 @@ impl WriteRate {
         Self { bandwidth: INITIAL, average: INITIAL, since: now, written: 0, eager: 0 }
     }
 
-    /// Believes its first few measurements at once if they are higher than the guess that it begins with.
+    /// Believes its first few measurements at once if they are higher than the guess that it begins
+    /// with.
     pub(super) const fn make_eager(&mut self) {
         self.eager = EAGER;
     }
@@ -52,8 +58,8 @@ impl WriteRate {
         Self { since: now, written: 0, ..*other }
     }
 
-    /// Takes a new estimate if the last one is old enough. `written`: pages ever; `busy`: something is being written.
-    /// Returns whether the average has made a leap.
+    /// Takes a new estimate if the last one is old enough. `written`: pages ever; `busy`: something
+    /// is being written. Returns whether the average has made a leap.
     pub(super) fn update(&mut self, now: u64, written: u64, busy: bool) -> bool {
         let elapsed = now.saturating_sub(self.since);
         if elapsed < INTERVAL {
@@ -133,7 +139,8 @@ impl DirtyRate {
         let dirty_rate = seen.dirtied.saturating_sub(self.dirtied) * HZ / elapsed;
         (self.since, self.dirtied) = (now, seen.dirtied);
         let task_rate = task_rate(self.ratelimit, seen.ratio) + 1;
-        let balanced = u128::from(task_rate) * u128::from(seen.bandwidth) / u128::from(dirty_rate | 1);
+        let balanced =
+            u128::from(task_rate) * u128::from(seen.bandwidth) / u128::from(dirty_rate | 1);
         let balanced = balanced.min(u128::from(seen.bandwidth)) as u64;
         let rate = self.ratelimit;
         let step = if seen.below_setpoint {
@@ -144,7 +151,8 @@ impl DirtyRate {
         // Small errors do not count, and no error is corrected at once.
         let shift = u32::try_from(rate / (2 * step + 1)).unwrap_or(u32::MAX);
         let step = step.checked_shr(shift).unwrap_or(0).div_ceil(8);
-        self.ratelimit = if rate < balanced { rate + step } else { rate.saturating_sub(step).max(1) };
+        self.ratelimit =
+            if rate < balanced { rate + step } else { rate.saturating_sub(step).max(1) };
         self.balanced = balanced;
     }
 
@@ -215,7 +223,8 @@ mod tests {
         assert_eq!(rate.average, 1, "never 0");
     }
 
-    /// N equal writers at the setpoint, each at an Nth: nothing moves. With fewer pages dirty and a wrong rate it does, the right way.
+    /// N equal writers at the setpoint, each at an Nth: nothing moves. With fewer pages dirty and a
+    /// wrong rate it does, the right way.
     #[test]
     fn the_rate_of_n_equal_writers_is_an_nth() {
         let bandwidth = 25_600;
@@ -230,7 +239,10 @@ mod tests {
                     rate.update(n * 200, seen);
                 }
                 let sum = rate.ratelimit * writers;
-                assert!(sum.abs_diff(bandwidth) <= bandwidth / 8, "{writers} writers from {start}: {sum}");
+                assert!(
+                    sum.abs_diff(bandwidth) <= bandwidth / 8,
+                    "{writers} writers from {start}: {sum}"
+                );
             }
         }
     }
@@ -239,7 +251,8 @@ mod tests {
     fn extreme_figures_do_no_harm() {
         let mut rate = DirtyRate::new(1, 0);
         for (n, dirtied) in [0, u64::MAX / HZ, u64::MAX / HZ].into_iter().enumerate() {
-            let seen = Evidence { ratio: 16 * ONE, below_setpoint: n == 0, bandwidth: 1 << 40, dirtied };
+            let seen =
+                Evidence { ratio: 16 * ONE, below_setpoint: n == 0, bandwidth: 1 << 40, dirtied };
             rate.update((n as u64 + 1) * 1000, seen);
             assert!(rate.ratelimit >= 1);
         }

@@ -1,24 +1,31 @@
 //! A domain: a set of pages, how much of it is dirty, and how much may be.
 //!
-//! The root is a domain, and so is each group with what is below it. What could become dirty in the root is its file pages and its free ones. A group could
-//! grow as well, up to the nearest of its limits, but only by what others would have to give up: their clean pages and the free ones.
+//! The root is a domain, and so is each group with what is below it. What could become dirty in the
+//! root is its file pages and its free ones. A group could grow as well, up to the nearest of its
+//! limits, but only by what others would have to give up: their clean pages and the free ones.
 //!
-//! A threshold is a part of that, and moves with it. The *limit* is the threshold, or, where that has fallen a moment ago, a little more: it follows
-//! upwards at once and downwards by a 32nd of the distance every 200 ms, so that writers are not stopped dead by the fall of a threshold that they cannot
-//! have known.
+//! A threshold is a part of that, and moves with it. The *limit* is the threshold, or, where that
+//! has fallen a moment ago, a little more: it follows upwards at once and downwards by a 32nd of
+//! the distance every 200 ms, so that writers are not stopped dead by the fall of a threshold that
+//! they cannot have known.
 //!
-//! A group's figures may be up to two seconds old ([`Engine::set_exact_dirty`]); with old ones its writers run past the threshold and are stopped too
-//! late, as in a kernel.
+//! A group's figures may be up to two seconds old ([`Engine::set_exact_dirty`]); with old ones its
+//! writers run past the threshold and are stopped too late, as in a kernel.
 //!
-//! Which domains a writer is in: its group's, the root's, and those of ancestors in between that have limits of their own. (A kernel's groups have none, and
-//! it looks at the group and the root only.)
+//! Which domains a writer is in: its group's, the root's, and those of ancestors in between that
+//! have limits of their own. (A kernel's groups have none, and it looks at the group and the root
+//! only.)
 //!
-//! **Small groups.** Thresholds are rounded down. Below five pages the default limit is 0 pages, and below ten it is one: a writer waits there until
-//! what it wrote is clean, page by page; with nothing dirty nobody waits at all. So even a group of a single page can be written to, at the speed of the device.
+//! **Small groups.** Thresholds are rounded down. Below five pages the default limit is 0 pages,
+//! and below ten it is one: a writer waits there until what it wrote is clean, page by page; with
+//! nothing dirty nobody waits at all. So even a group of a single page can be written to, at the
+//! speed of the device.
 //!
-//! Departures: file pages are counted wherever they are, in batches and isolated too (a kernel counts those on lists); a share in bytes
-//! is never more than all that could be dirty; the limit falls by a page at least; where nothing was written lately, each device's part is the whole (not an
-//! eighth of what is left), so that a single device that was idle does not begin to write at an eighth of its limit. Source: B3, B6.
+//! Departures: file pages are counted wherever they are, in batches and isolated too (a kernel
+//! counts those on lists); a share in bytes is never more than all that could be dirty; the limit
+//! falls by a page at least; where nothing was written lately, each device's part is the whole (not
+//! an eighth of what is left), so that a single device that was idle does not begin to write at an
+//! eighth of its limit. Source: B3, B6.
 
 use super::limits::DirtyShare;
 use crate::engine::Engine;
@@ -95,7 +102,8 @@ impl Domain {
         self.thresholds.hard.saturating_sub(self.state.unclean())
     }
 
-    /// The part of the threshold of somebody who wrote `share` of `all` pages lately. While there is room it is some of that at least, so that whoever begins can.
+    /// The part of the threshold of somebody who wrote `share` of `all` pages lately. While there
+    /// is room it is some of that at least, so that whoever begins can.
     pub(super) fn part(&self, share: u64, all: u64) -> u64 {
         let hard = self.thresholds.hard;
         if all == 0 {
@@ -135,7 +143,8 @@ impl FallingLimit {
 }
 
 impl Engine {
-    /// How much of a group and of what is below it is dirty: exactly, whatever writers see. Cost: O(groups below).
+    /// How much of a group and of what is below it is dirty: exactly, whatever writers see. Cost:
+    /// O(groups below).
     ///
     /// # Panics
     /// When the group is gone.
@@ -145,8 +154,8 @@ impl Engine {
         self.figures_now(id.slot).state
     }
 
-    /// How much of a group and of what is below it may be dirty at the moment, as writers see it. A limit that has just fallen is
-    /// higher for a while. Cost: O(groups below).
+    /// How much of a group and of what is below it may be dirty at the moment, as writers see it. A
+    /// limit that has just fallen is higher for a while. Cost: O(groups below).
     ///
     /// # Panics
     /// When the group is gone.
@@ -182,8 +191,11 @@ impl Engine {
                 DirtyShare::Percent(percent) => part_of(all_dirtyable, percent_of_4096(percent)),
                 DirtyShare::Bytes(bytes) => pages(bytes),
             };
-            let thresholds =
-                Thresholds::new(all_dirtyable, share(root_limits.background), share(root_limits.hard));
+            let thresholds = Thresholds::new(
+                all_dirtyable,
+                share(root_limits.background),
+                share(root_limits.hard),
+            );
             return Domain { of, state: all.state, thresholds };
         }
         let figures = self.figures(of);
@@ -196,18 +208,21 @@ impl Engine {
             DirtyShare::Percent(percent) => part_of(dirtyable, percent_of_4096(percent)),
             DirtyShare::Bytes(bytes) if own.is_some() => pages(bytes),
             // The same part of the group's memory as it is of the root's, in 4096ths.
-            DirtyShare::Bytes(bytes) => {
-                part_of(dirtyable, (pages(bytes).saturating_mul(4096)).div_ceil(all_dirtyable).min(4096))
-            }
+            DirtyShare::Bytes(bytes) => part_of(
+                dirtyable,
+                (pages(bytes).saturating_mul(4096)).div_ceil(all_dirtyable).min(4096),
+            ),
         };
         let limits = own.unwrap_or(root_limits);
         let thresholds = Thresholds::new(dirtyable, share(limits.background), share(limits.hard));
         Domain { of, state: figures.state, thresholds }
     }
 
-    /// By how much a group may grow before it or an ancestor is full. The root's memory is no limit here: others can give it up.
+    /// By how much a group may grow before it or an ancestor is full. The root's memory is no limit
+    /// here: others can give it up.
     fn headroom(&self, of: MemcgSlot) -> u64 {
-        let levels = self.memcgs.upwards(of).map(|slot| &self.memcgs[slot]).filter(|g| g.parent.is_some());
+        let levels =
+            self.memcgs.upwards(of).map(|slot| &self.memcgs[slot]).filter(|g| g.parent.is_some());
         let room = levels.map(|g| g.memory.max.min(g.memory.high).saturating_sub(g.memory.usage));
         room.min().unwrap_or(u64::MAX)
     }
@@ -244,7 +259,11 @@ mod tests {
 
     fn domain(dirtyable: u64, background: u64, hard: u64, unclean: u64) -> Domain {
         let state = DirtyState { dirty: unclean, writeback: 0 };
-        Domain { of: MemcgId::ROOT.slot, state, thresholds: Thresholds::new(dirtyable, background, hard) }
+        Domain {
+            of: MemcgId::ROOT.slot,
+            state,
+            thresholds: Thresholds::new(dirtyable, background, hard),
+        }
     }
 
     #[test]

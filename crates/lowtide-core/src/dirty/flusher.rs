@@ -1,14 +1,17 @@
 //! What the flusher of a device does next.
 //!
-//! One flusher writes to a device, for all groups. Between pieces of work it asks what is next, and gets, in this order:
+//! One flusher writes to a device, for all groups. Between pieces of work it asks what is next, and
+//! gets, in this order:
 //!
 //! 1. what reclaim asked for: everything dirty of a group in which it met nothing but dirty pages;
 //! 2. *periodic* work, once an interval: everything that has been dirty for long;
-//! 3. *background* work: while more of a domain is dirty than its background limit, what is being written not counted, or while the device has more than its
-//!    part of that limit; a slice at a time, so that it is looked at again.
+//! 3. *background* work: while more of a domain is dirty than its background limit, what is being
+//!    written not counted, or while the device has more than its part of that limit; a slice at a
+//!    time, so that it is looked at again.
 //!
-//! The root's domain comes first, since everybody's pages count there; groups take turns. Background work that led to no write (all of it is being stored to, or
-//! has failed and waits) is not given again before the flusher has slept. Source: B10.
+//! The root's domain comes first, since everybody's pages count there; groups take turns.
+//! Background work that led to no write (all of it is being stored to, or has failed and waits) is
+//! not given again before the flusher has slept. Source: B10.
 
 use super::MS;
 use super::bandwidth::WriteRate;
@@ -116,14 +119,17 @@ impl Engine {
         }
     }
 
-    /// Reclaim met nothing but dirty pages in a group ([`Step::WakeFlushers`](crate::Step::WakeFlushers)): all that is dirty there is to be written. Returns
-    /// the devices whose flushers the driver wakes: those on which the group or those below it have dirty pages. A kernel
-    /// does not tell groups apart here: it passes [`MemcgId::ROOT`]. Cost: O(groups with dirty pages).
+    /// Reclaim met nothing but dirty pages in a group
+    /// ([`Step::WakeFlushers`](crate::Step::WakeFlushers)): all that is dirty there is to be
+    /// written. Returns the devices whose flushers the driver wakes: those on which the group
+    /// or those below it have dirty pages. A kernel does not tell groups apart here: it passes
+    /// [`MemcgId::ROOT`]. Cost: O(groups with dirty pages).
     pub fn ask_to_flush(&mut self, below: MemcgId) -> Vec<DeviceId> {
         if !self.alive(below) {
             return Vec::new();
         }
-        let has_dirty = |dirty: &BTreeSet<_>| dirty.iter().any(|&at| self.memcgs.is_below(at, below.slot));
+        let has_dirty =
+            |dirty: &BTreeSet<_>| dirty.iter().any(|&at| self.memcgs.is_below(at, below.slot));
         let devices = (0..).map(DeviceId).zip(&self.dirty.devices);
         let asked: Vec<_> = devices
             .filter(|(_, device)| device.as_ref().is_some_and(|device| has_dirty(&device.dirty)))
@@ -141,9 +147,11 @@ impl Engine {
         asked
     }
 
-    /// What the flusher of a device should do next. `None`: sleep until somebody wakes it, or until [`Engine::next_flush`].
+    /// What the flusher of a device should do next. `None`: sleep until somebody wakes it, or until
+    /// [`Engine::next_flush`].
     ///
-    /// Between two pieces of this work it may do work of its own (a sync). Cost: O(groups with dirty pages on the device, and what is below them).
+    /// Between two pieces of this work it may do work of its own (a sync). Cost: O(groups with
+    /// dirty pages on the device, and what is below them).
     ///
     /// # Panics
     /// When there is no such device.
@@ -164,7 +172,8 @@ impl Engine {
         })
     }
 
-    /// When the flusher of a device has to look for old pages, if nobody wakes it before (ns). `None`: never.
+    /// When the flusher of a device has to look for old pages, if nobody wakes it before (ns).
+    /// `None`: never.
     ///
     /// # Panics
     /// When there is no such device.
@@ -174,7 +183,8 @@ impl Engine {
         (interval > 0).then(|| self.dirty.device(device).looked.saturating_add(interval))
     }
 
-    /// Whether more is dirty than the background limit of the root, or of some group with dirty pages on a device, allows, or than the device's part of it. Cost: as
+    /// Whether more is dirty than the background limit of the root, or of some group with dirty
+    /// pages on a device, allows, or than the device's part of it. Cost: as
     /// [`Engine::flusher_work`].
     ///
     /// # Panics
@@ -198,7 +208,12 @@ impl Engine {
             let pages = if self.alive(group) { self.dirty_on(device, group.slot) } else { 0 };
             if pages > 0 {
                 let group = (group != MemcgId::ROOT).then_some(group);
-                return Some(FlushWork { reason: FlushReason::Reclaim, group, pages, older_than: None });
+                return Some(FlushWork {
+                    reason: FlushReason::Reclaim,
+                    group,
+                    pages,
+                    older_than: None,
+                });
             }
         }
         None
@@ -226,30 +241,37 @@ impl Engine {
             // That was everything.
             return None;
         }
-        let (turn, domain) =
-            self.domains_over_background(device).find(|(_, domain)| !fruitless.contains(&domain.of))?;
+        let (turn, domain) = self
+            .domains_over_background(device)
+            .find(|(_, domain)| !fruitless.contains(&domain.of))?;
         if let Some(turn) = turn {
             self.dirty.device_mut(device).turn = turn;
         }
         Some(domain)
     }
 
-    /// Domains above their background limits: the root's, or those of groups with dirty pages on the device, each with the group in whose turn it was found.
-    fn domains_over_background(&self, device: DeviceId) -> impl Iterator<Item = (Option<MemcgSlot>, Domain)> {
+    /// Domains above their background limits: the root's, or those of groups with dirty pages on
+    /// the device, each with the group in whose turn it was found.
+    fn domains_over_background(
+        &self,
+        device: DeviceId,
+    ) -> impl Iterator<Item = (Option<MemcgSlot>, Domain)> {
         let dev = self.dirty.device(device);
         let period = self.dirty.period();
         let root = self.domain(MemcgId::ROOT.slot);
         let share = (dev.completions.get(period), self.completions(root.of));
-        let root = (dev.reclaimable > 0 && over(&root, dev.reclaimable, share)).then_some((None, root));
-        let groups = dev.in_turn().filter(|&slot| slot != MemcgId::ROOT.slot).flat_map(move |slot| {
-            let wb = self.memcgs[slot].dirty.wb(device).expect("it has dirty pages there");
-            let domains = self.domains(slot).filter(|domain| domain.of != MemcgId::ROOT.slot);
-            let above = domains.filter(move |domain| {
-                let share = (wb.completions.get(period), self.completions(domain.of));
-                over(domain, wb.reclaimable, share)
+        let root =
+            (dev.reclaimable > 0 && over(&root, dev.reclaimable, share)).then_some((None, root));
+        let groups =
+            dev.in_turn().filter(|&slot| slot != MemcgId::ROOT.slot).flat_map(move |slot| {
+                let wb = self.memcgs[slot].dirty.wb(device).expect("it has dirty pages there");
+                let domains = self.domains(slot).filter(|domain| domain.of != MemcgId::ROOT.slot);
+                let above = domains.filter(move |domain| {
+                    let share = (wb.completions.get(period), self.completions(domain.of));
+                    over(domain, wb.reclaimable, share)
+                });
+                above.map(move |domain| (Some(slot), domain))
             });
-            above.map(move |domain| (Some(slot), domain))
-        });
         root.into_iter().chain(groups)
     }
 
@@ -276,7 +298,8 @@ impl Engine {
     }
 }
 
-/// Whether a domain is above its background limit, or somebody who wrote a `share` of it, with dirty pages of his own, above his part.
+/// Whether a domain is above its background limit, or somebody who wrote a `share` of it, with
+/// dirty pages of his own, above his part.
 fn over(domain: &Domain, reclaimable: u64, (share, all): (u64, u64)) -> bool {
     let thresholds = domain.thresholds;
     let part = u128::from(domain.part(share, all)) * u128::from(thresholds.background);

@@ -1,8 +1,10 @@
 //! Settings: how much may be dirty, and for how long.
 //!
-//! A share is a part of the memory that could become dirty (file pages, and what they may still grow by), or a number of bytes. A group without settings of its own uses
-//! those of the root, as shares of its own memory: a number of bytes for the whole pool becomes the same *part* of the group's memory. Settings
-//! that a group has itself mean what they say, and hold for it and everything below it. Source: B1, B3.
+//! A share is a part of the memory that could become dirty (file pages, and what they may still
+//! grow by), or a number of bytes. A group without settings of its own uses those of the root, as
+//! shares of its own memory: a number of bytes for the whole pool becomes the same *part* of the
+//! group's memory. Settings that a group has itself mean what they say, and hold for it and
+//! everything below it. Source: B1, B3.
 
 use super::domain::FallingLimit;
 use crate::engine::Engine;
@@ -20,10 +22,11 @@ pub enum DirtyShare {
 /// How much may be dirty in a group and below it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirtyLimits {
-    /// Above this much (without what is being written already) the flusher writes in the background. Where it turns out not to be below `hard`, half of
-    /// that is used.
+    /// Above this much (without what is being written already) the flusher writes in the
+    /// background. Where it turns out not to be below `hard`, half of that is used.
     pub background: DirtyShare,
-    /// At this much, with what is being written, writers wait. They are slowed down from half-way between `background` and here.
+    /// At this much, with what is being written, writers wait. They are slowed down from half-way
+    /// between `background` and here.
     pub hard: DirtyShare,
 }
 
@@ -44,7 +47,9 @@ pub enum DirtyLimitsError {
         percent: u32,
     },
     /// Writers could never write.
-    #[error("a hard limit of {given} would stop every writer: give at least 1 % or {at_least} bytes")]
+    #[error(
+        "a hard limit of {given} would stop every writer: give at least 1 % or {at_least} bytes"
+    )]
     Nothing {
         /// What was given, with its unit.
         given: Given,
@@ -52,7 +57,9 @@ pub enum DirtyLimitsError {
         at_least: u64,
     },
     /// The flusher would never begin by itself.
-    #[error("the background limit, {background}, is above the hard limit, {hard}: it must be lower")]
+    #[error(
+        "the background limit, {background}, is above the hard limit, {hard}: it must be lower"
+    )]
     BackgroundAboveHard {
         /// What was given, with its unit.
         background: Given,
@@ -78,7 +85,8 @@ impl std::fmt::Display for Given {
 }
 
 impl DirtyLimits {
-    /// Checks the limits against each other as far as they can be compared. `page_bytes` is the size of a page.
+    /// Checks the limits against each other as far as they can be compared. `page_bytes` is the
+    /// size of a page.
     ///
     /// # Errors
     /// [`DirtyLimitsError`] but `Gone`.
@@ -95,7 +103,10 @@ impl DirtyLimits {
             DirtyShare::Bytes(bytes) => bytes < 2 * page_bytes,
         };
         if nothing {
-            return Err(DirtyLimitsError::Nothing { given: Given(self.hard), at_least: 2 * page_bytes });
+            return Err(DirtyLimitsError::Nothing {
+                given: Given(self.hard),
+                at_least: 2 * page_bytes,
+            });
         }
         let above = match (self.background, self.hard) {
             (DirtyShare::Percent(background), DirtyShare::Percent(hard)) => background > hard,
@@ -157,18 +168,23 @@ impl DirtyTimers {
 }
 
 impl Engine {
-    /// Whether domains of groups see how much is dirty *now*. By default they see what [`Engine::publish`] last published, up to two seconds old, as a
-    /// kernel's do; the root, if it is a machine ([`Engine::set_machine_root`]), always sees what is.
+    /// Whether domains of groups see how much is dirty *now*. By default they see what
+    /// [`Engine::publish`] last published, up to two seconds old, as a kernel's do; the root,
+    /// if it is a machine ([`Engine::set_machine_root`]), always sees what is.
     pub fn set_exact_dirty(&mut self, exact: bool) {
         self.dirty.exact = exact;
     }
 
-    /// Limits the dirty data of a group and of what is below it. The root's settings are also those of groups without their own, as
-    /// shares of each group's memory (`limits.rs`).
+    /// Limits the dirty data of a group and of what is below it. The root's settings are also those
+    /// of groups without their own, as shares of each group's memory (`limits.rs`).
     ///
     /// # Errors
     /// [`DirtyLimitsError`].
-    pub fn set_dirty_limits(&mut self, id: MemcgId, limits: DirtyLimits) -> Result<(), DirtyLimitsError> {
+    pub fn set_dirty_limits(
+        &mut self,
+        id: MemcgId,
+        limits: DirtyLimits,
+    ) -> Result<(), DirtyLimitsError> {
         limits.check(self.page_bytes)?;
         if !self.alive(id) {
             return Err(DirtyLimitsError::Gone);
@@ -215,16 +231,33 @@ mod tests {
         let check = |background, hard| DirtyLimits { background, hard }.check(4096);
         use DirtyShare::{Bytes, Percent};
         assert_eq!(DirtyLimits::default().check(4096), Ok(()));
-        assert_eq!(check(Percent(0), Percent(1)), Ok(()), "background 0: everything is written at once");
+        assert_eq!(
+            check(Percent(0), Percent(1)),
+            Ok(()),
+            "background 0: everything is written at once"
+        );
         assert_eq!(check(Percent(20), Percent(20)), Ok(()));
-        assert_eq!(check(Bytes(1 << 40), Percent(20)), Ok(()), "different units cannot be compared");
-        assert_eq!(check(Percent(101), Percent(20)), Err(DirtyLimitsError::AboveAll { percent: 101 }));
+        assert_eq!(
+            check(Bytes(1 << 40), Percent(20)),
+            Ok(()),
+            "different units cannot be compared"
+        );
+        assert_eq!(
+            check(Percent(101), Percent(20)),
+            Err(DirtyLimitsError::AboveAll { percent: 101 })
+        );
         let error = check(Percent(0), Bytes(8191)).unwrap_err();
-        assert!(error.to_string().contains("8191 bytes") && error.to_string().contains("8192"), "{error}");
+        assert!(
+            error.to_string().contains("8191 bytes") && error.to_string().contains("8192"),
+            "{error}"
+        );
         assert!(matches!(check(Percent(0), Percent(0)), Err(DirtyLimitsError::Nothing { .. })));
         let error = check(Bytes(9000), Bytes(8192)).unwrap_err();
         assert!(error.to_string().contains("9000 bytes"), "{error}");
-        assert!(matches!(check(Percent(30), Percent(20)), Err(DirtyLimitsError::BackgroundAboveHard { .. })));
+        assert!(matches!(
+            check(Percent(30), Percent(20)),
+            Err(DirtyLimitsError::BackgroundAboveHard { .. })
+        ));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Dirty data: how much of it there may be, who waits when there is too much, and who writes it when.
+//! Dirty data: how much of it there may be, who waits when there is too much, and who writes it
+//! when.
 //!
 //! ```text
 //!                           background       freerun     setpoint     limit
@@ -7,13 +8,16 @@
 //!                                                 writers pause, the longer the further to the right
 //! ```
 //!
-//! A *domain* is a set of pages with such a scale: the whole pool, and each group with what is below it. Up to *freerun* nobody is held back. From there on a writer
-//! sleeps a little after some pages, and the sleeps grow smoothly, so that pages become dirty just as fast as the device writes them
-//! and the amount settles at the *setpoint*, half-way to the limit. At the limit itself a writer waits until something has been written; a
-//! driver whose device is alive seldom gets there.
+//! A *domain* is a set of pages with such a scale: the whole pool, and each group with what is
+//! below it. Up to *freerun* nobody is held back. From there on a writer sleeps a little after some
+//! pages, and the sleeps grow smoothly, so that pages become dirty just as fast as the device
+//! writes them and the amount settles at the *setpoint*, half-way to the limit. At the limit itself
+//! a writer waits until something has been written; a driver whose device is alive seldom gets
+//! there.
 //!
-//! How long a writer sleeps is computed from what was measured: how fast the device writes, and how fast pages become dirty. That is kept for each
-//! pair of a device and a group (a *wb*), because one group's writes compete with another's, and one device's do not.
+//! How long a writer sleeps is computed from what was measured: how fast the device writes, and how
+//! fast pages become dirty. That is kept for each pair of a device and a group (a *wb*), because
+//! one group's writes compete with another's, and one device's do not.
 //!
 //! What a driver does:
 //!
@@ -40,11 +44,14 @@
 //! | `flusher.rs` | what the flusher of a device does next | B10 |
 //! | `write_budget.rs` | how much may be in flight so that reads do not starve (ours) | - |
 //!
-//! Everything but `accounting.rs`, `balance.rs` and `flusher.rs` is arithmetic on what it is told. Time is the driver's, in
-//! nanoseconds; the formulas work in milliseconds, as a kernel with 1000 ticks a second does.
+//! Everything but `accounting.rs`, `balance.rs` and `flusher.rs` is arithmetic on what it is told.
+//! Time is the driver's, in nanoseconds; the formulas work in milliseconds, as a kernel with 1000
+//! ticks a second does.
 //!
-//! Left out: devices with limits of their own (strict limits, minimum and maximum shares), shortcuts for real-time tasks, and files that two groups write
-//! (a space belongs to one group). Source: `docs/kernel/fault-and-writeback.md` part B; `B5` and the like in this folder are its sections.
+//! Left out: devices with limits of their own (strict limits, minimum and maximum shares),
+//! shortcuts for real-time tasks, and files that two groups write (a space belongs to one group).
+//! Source: `docs/kernel/fault-and-writeback.md` part B; `B5` and the like in this folder are its
+//! sections.
 
 mod accounting;
 mod balance;

@@ -1,8 +1,10 @@
-//! From a rate to sleeps: how long one may be, how long it should at least be, and after how many pages.
+//! From a rate to sleeps: how long one may be, how long it should at least be, and after how many
+//! pages.
 //!
-//! Sleeps should be long enough to be cheap and short enough to be smooth. With many writers each may sleep longer, since the others keep
-//! the device busy; with little to write nobody may sleep for longer than the device takes to write it, or it would run dry. Times
-//! are in ticks of a millisecond. Source: B8.
+//! Sleeps should be long enough to be cheap and short enough to be smooth. With many writers each
+//! may sleep longer, since the others keep the device busy; with little to write nobody may sleep
+//! for longer than the device takes to write it, or it would run dry. Times are in ticks of a
+//! millisecond. Source: B8.
 
 use super::HZ;
 
@@ -28,7 +30,8 @@ pub(super) struct Aim {
     pub(super) pages: u64,
 }
 
-/// What to aim at for a task that may make `task_rate` pages dirty in a second, on a wb where the rate is `ratelimit` at the setpoint.
+/// What to aim at for a task that may make `task_rate` pages dirty in a second, on a wb where the
+/// rate is `ratelimit` at the setpoint.
 pub(super) fn aim(max_pause: u64, bandwidth: u64, ratelimit: u64, task_rate: u64) -> Aim {
     let concurrency = bandwidth.max(1).ilog2().saturating_sub(ratelimit.max(1).ilog2());
     let mut pause = (HZ / 100 * (1 + u64::from(concurrency))).min(1 + max_pause / 2);

@@ -1,9 +1,12 @@
-//! Position control: from where a domain stands on its scale to a factor for the rate of its writers.
+//! Position control: from where a domain stands on its scale to a factor for the rate of its
+//! writers.
 //!
-//! The factor is a fixed-point number in 1/1024. The scale of the domain gives a cubic that is 2 at freerun, 1 and flat at the setpoint, and 0 at the
-//! limit: near the setpoint it hardly reacts, so that the rate is the estimator's affair, and far from it it reacts strongly. A device's own part of the
-//! domain bends it: linearly down where the device has more than its part, up where it has less than half, so that a
-//! device never runs out of pages to write because another one filled the domain. Source: B6.
+//! The factor is a fixed-point number in 1/1024. The scale of the domain gives a cubic that is 2 at
+//! freerun, 1 and flat at the setpoint, and 0 at the limit: near the setpoint it hardly reacts, so
+//! that the rate is the estimator's affair, and far from it it reacts strongly. A device's own part
+//! of the domain bends it: linearly down where the device has more than its part, up where it has
+//! less than half, so that a device never runs out of pages to write because another one filled the
+//! domain. Source: B6.
 
 /// 1.0 as a factor.
 pub(super) const ONE: u64 = 1 << SHIFT;
@@ -32,7 +35,8 @@ impl Position {
         (self.freerun + self.limit) / 2
     }
 
-    /// The factor for the rate of writers; 0 exactly if the limit is reached, but for what rounding does next to it.
+    /// The factor for the rate of writers; 0 exactly if the limit is reached, but for what rounding
+    /// does next to it.
     pub(super) fn ratio(&self) -> u64 {
         if self.unclean >= self.limit {
             return 0;
@@ -48,8 +52,8 @@ impl Position {
         let span = scale(self.thresh - self.wb_thresh + 8 * self.bandwidth, part);
         let end = setpoint + span;
         if self.wb_unclean < end - span / 4 {
-            let scaled =
-                u128::from(ratio) * u128::from(end - self.wb_unclean) / u128::from((end - setpoint) | 1);
+            let scaled = u128::from(ratio) * u128::from(end - self.wb_unclean)
+                / u128::from((end - setpoint) | 1);
             scaled as u64
         } else {
             ratio / 4
@@ -159,7 +163,8 @@ mod tests {
             let fuller = Position { unclean: position.unclean + more, ..position }.ratio();
             prop_assert!(fuller <= ratio, "domain: {ratio} rises to {fuller}");
             let fuller = Position { wb_unclean: position.wb_unclean + more, ..position }.ratio();
-            // Rounding of the line and of the reserve, each at most one in a thousand and twenty-four.
+            // Rounding of the line and of the reserve, each at most one in a thousand and
+            // twenty-four.
             prop_assert!(fuller <= ratio + 8, "wb: {ratio} rises to {fuller}");
             prop_assert!(position.unclean < position.limit || ratio == 0);
         }

@@ -1,8 +1,9 @@
 //! Whose part of a domain a device is: its share of what was written lately.
 //!
-//! Each written page is an event. Every three seconds all counts are halved, so a count is a sum of the past with weights 1, 1/2, 1/4, …, and what is idle
-//! fades. Halving is done when a count is next looked at; all use the same period, which is why the counts of
-//! the parts never add up to more than the count of the whole. Source: B6.
+//! Each written page is an event. Every three seconds all counts are halved, so a count is a sum of
+//! the past with weights 1, 1/2, 1/4, …, and what is idle fades. Halving is done when a count is
+//! next looked at; all use the same period, which is why the counts of the parts never add up to
+//! more than the count of the whole. Source: B6.
 
 /// Length of a period.
 const PERIOD_NS: u64 = 3_000_000_000;

@@ -1,10 +1,13 @@
 //! Devices, and what a group has on a device.
 //!
-//! A device is whatever takes writes at a rate of its own: a disk, to the driver. Each space of files may be on one. What the
-//! spaces of one group have on one device is a *wb*: pages that wait to be written, pages that are being written, and what was learned about the rates of
-//! both. It comes into being with the first page and belongs to the group; a group that is removed leaves it to its parent.
+//! A device is whatever takes writes at a rate of its own: a disk, to the driver. Each space of
+//! files may be on one. What the spaces of one group have on one device is a *wb*: pages that wait
+//! to be written, pages that are being written, and what was learned about the rates of
+//! both. It comes into being with the first page and belongs to the group; a group that is removed
+//! leaves it to its parent.
 //!
-//! Memory of spaces without a device (anonymous memory, or a driver that does not care) is counted as dirty and nothing else.
+//! Memory of spaces without a device (anonymous memory, or a driver that does not care) is counted
+//! as dirty and nothing else.
 
 use super::MS;
 use super::balance::Throttled;
@@ -183,7 +186,8 @@ impl Engine {
         DeviceId(index as u32)
     }
 
-    /// Removes a device. Its spaces are on none from now on, and nobody waits for what they have. Its number may be used again. Cost: O(groups + spaces).
+    /// Removes a device. Its spaces are on none from now on, and nobody waits for what they have.
+    /// Its number may be used again. Cost: O(groups + spaces).
     pub fn remove_device(&mut self, id: DeviceId) {
         let slots: Vec<_> = self.memcgs.subtree(MemcgId::ROOT.slot).collect();
         for slot in slots {
@@ -218,7 +222,11 @@ impl Engine {
 
     /// What a group has on a device, from now on if it had nothing, and the device.
     #[inline]
-    pub(super) fn wb_and_device(&mut self, slot: MemcgSlot, id: DeviceId) -> (&mut Wb, &mut Device) {
+    pub(super) fn wb_and_device(
+        &mut self,
+        slot: MemcgSlot,
+        id: DeviceId,
+    ) -> (&mut Wb, &mut Device) {
         let (now, exact) = (self.dirty.now / MS, self.dirty.exact);
         let device = self.dirty.device_mut(id);
         let wbs = &mut self.memcgs[slot].dirty.wbs;
@@ -229,7 +237,8 @@ impl Engine {
         (&mut wbs[at], device)
     }
 
-    /// Pages that a group and those below it wrote lately, to all devices, as `proportions.rs` counts.
+    /// Pages that a group and those below it wrote lately, to all devices, as `proportions.rs`
+    /// counts.
     pub(super) fn completions(&self, of: MemcgSlot) -> u64 {
         let period = self.dirty.period();
         if of == MemcgId::ROOT.slot {
@@ -239,7 +248,8 @@ impl Engine {
         groups.flat_map(|group| &group.wbs).map(|wb| wb.completions.get(period)).sum()
     }
 
-    /// A group that is removed leaves what it has on devices to its parent. Its spaces are the parent's already.
+    /// A group that is removed leaves what it has on devices to its parent. Its spaces are the
+    /// parent's already.
     pub(crate) fn reparent_dirty(&mut self, child: MemcgSlot, parent: MemcgSlot) {
         let gone = std::mem::take(&mut self.memcgs[child].dirty);
         let period = self.dirty.period();
@@ -272,7 +282,9 @@ impl Engine {
         }
         recounted.retain(|_, counts| *counts != [0; 2]);
         let groups = || self.memcgs.subtree(MemcgId::ROOT.slot);
-        let wbs = || groups().flat_map(|slot| self.memcgs[slot].dirty.wbs.iter().map(move |wb| (slot, wb)));
+        let wbs = || {
+            groups().flat_map(|slot| self.memcgs[slot].dirty.wbs.iter().map(move |wb| (slot, wb)))
+        };
         let kept: BTreeMap<_, _> = wbs()
             .map(|(slot, wb)| ((slot, wb.device), [wb.reclaimable, wb.writeback]))
             .filter(|(_, counts)| *counts != [0; 2])
@@ -289,7 +301,9 @@ impl Engine {
             let writeback: u64 = here().map(|(_, wb)| wb.writeback).sum();
             let dirty: BTreeSet<_> =
                 here().filter(|(_, wb)| wb.reclaimable > 0).map(|(slot, _)| slot).collect();
-            if (device.reclaimable, device.writeback, &device.dirty) != (reclaimable, writeback, &dirty) {
+            if (device.reclaimable, device.writeback, &device.dirty)
+                != (reclaimable, writeback, &dirty)
+            {
                 return Err(format!(
                     "device {} has {device:?}, its groups {reclaimable}, {writeback}, {dirty:?}",
                     id.0

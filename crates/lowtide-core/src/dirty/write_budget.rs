@@ -1,18 +1,25 @@
-//! How many bytes of writes may be in flight on a device so that it is busy, and reads do not starve.
+//! How many bytes of writes may be in flight on a device so that it is busy, and reads do not
+//! starve.
 //!
-//! A device that has 64 MiB of writes in its queue is as fast as one that has 4, and a read that comes then waits for all of them. So the driver keeps
-//! no more in flight than this budget, which is set once a *window* of 100 ms from what was measured in it:
+//! A device that has 64 MiB of writes in its queue is as fast as one that has 4, and a read that
+//! comes then waits for all of them. So the driver keeps no more in flight than this budget, which
+//! is set once a *window* of 100 ms from what was measured in it:
 //!
-//! * Reads in the window, and a quarter of them or fewer were served within the *target*: writes are in their way. Half the budget.
-//! * Otherwise the budget grows, in eight windows at most, to what keeps the device busy: what it writes in 50 ms, or in twice the time that a write takes at
-//!   best (a disk at the far end of a network); 4 to 64 MiB.
+//! * Reads in the window, and a quarter of them or fewer were served within the *target*: writes
+//!   are in their way. Half the budget.
+//! * Otherwise the budget grows, in eight windows at most, to what keeps the device busy: what it
+//!   writes in 50 ms, or in twice the time that a write takes at best (a disk at the far end of a
+//!   network); 4 to 64 MiB.
 //!
-//! The target is four times what a read takes when nobody writes, and a millisecond at least. That time is learned: a window in which reads were faster than ever
-//! lowers it at once; only a window in which nothing was written can raise it. The lower quartile is looked at, and not a mean, because a
-//! few slow reads say nothing about the queue, and not the smallest, because one read that a cache served says nothing either.
+//! The target is four times what a read takes when nobody writes, and a millisecond at least. That
+//! time is learned: a window in which reads were faster than ever lowers it at once; only a window
+//! in which nothing was written can raise it. The lower quartile is looked at, and not a mean,
+//! because a few slow reads say nothing about the queue, and not the smallest, because one read
+//! that a cache served says nothing either.
 //!
-//! A run of 1 MiB is the least: below that writes would be cut into pieces and the device would be slow for everybody. Writes that somebody waits for (a
-//! sync) keep at least 4 MiB in flight: a checkpoint has to end, too. This is ours; a kernel leaves it to its I/O scheduler.
+//! A run of 1 MiB is the least: below that writes would be cut into pieces and the device would be
+//! slow for everybody. Writes that somebody waits for (a sync) keep at least 4 MiB in flight: a
+//! checkpoint has to end, too. This is ours; a kernel leaves it to its I/O scheduler.
 
 const MIB: u64 = 1 << 20;
 const MS: u64 = 1_000_000;
@@ -29,7 +36,8 @@ const FASTEST_TARGET: u64 = MS;
 /// Reads of a window that are remembered: the last ones.
 const READS: usize = 256;
 
-/// The budget of one device. See the module documentation. Times are in nanoseconds since any beginning, and do not go back.
+/// The budget of one device. See the module documentation. Times are in nanoseconds since any
+/// beginning, and do not go back.
 #[derive(Clone, Debug)]
 pub struct WriteBudget {
     max: u64,
@@ -85,10 +93,12 @@ impl WriteBudget {
         self.written = self.written.saturating_add(bytes);
     }
 
-    /// A write was served, so long after it was submitted. To be told besides [`WriteBudget::write_done`]; without it a device with a long latency and many hands
+    /// A write was served, so long after it was submitted. To be told besides
+    /// [`WriteBudget::write_done`]; without it a device with a long latency and many hands
     /// is taken for a slow one.
     pub fn write_took(&mut self, latency_ns: u64) {
-        self.fastest_write = Some(self.fastest_write.map_or(latency_ns, |fastest| fastest.min(latency_ns)));
+        self.fastest_write =
+            Some(self.fastest_write.map_or(latency_ns, |fastest| fastest.min(latency_ns)));
     }
 
     /// Bytes of writes that may be in flight while nobody waits for them.
@@ -107,7 +117,9 @@ impl WriteBudget {
     /// What a read may take before writes are held back.
     #[must_use]
     pub fn target_ns(&self) -> u64 {
-        self.unloaded.map_or(FASTEST_TARGET, |latency| latency.saturating_mul(SLOWER)).max(FASTEST_TARGET)
+        self.unloaded
+            .map_or(FASTEST_TARGET, |latency| latency.saturating_mul(SLOWER))
+            .max(FASTEST_TARGET)
     }
 
     fn close_windows(&mut self, now: u64) {
@@ -124,7 +136,8 @@ impl WriteBudget {
     fn close_window(&mut self) {
         let wrote = self.written > 0;
         if wrote {
-            // A window may have been idle in part, so what is more is believed sooner than what is less.
+            // A window may have been idle in part, so what is more is believed sooner than what is
+            // less.
             let sample = std::mem::take(&mut self.written).saturating_mul(1000 * MS / WINDOW);
             if sample > self.bandwidth {
                 self.bandwidth += (sample - self.bandwidth).div_ceil(2);
@@ -159,9 +172,11 @@ impl WriteBudget {
     }
 
     fn grow(&mut self) {
-        let busy_for = self.fastest_write.map_or(BUSY, |fastest| fastest.saturating_mul(2).max(BUSY));
+        let busy_for =
+            self.fastest_write.map_or(BUSY, |fastest| fastest.saturating_mul(2).max(BUSY));
         let bytes = u128::from(self.bandwidth) * u128::from(busy_for) / u128::from(1000 * MS);
-        let busy = u64::try_from(bytes).unwrap_or(u64::MAX).clamp(*BUSY_BYTES.start(), *BUSY_BYTES.end());
+        let busy =
+            u64::try_from(bytes).unwrap_or(u64::MAX).clamp(*BUSY_BYTES.start(), *BUSY_BYTES.end());
         self.max = (self.max + busy / 8).min(busy);
     }
 }

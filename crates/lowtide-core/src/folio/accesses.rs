@@ -1,14 +1,16 @@
 //! Accesses through the descriptor, recorded without a lock.
 //!
-//! The kernel counts an access through a descriptor by changing the folio's flag word atomically. Here the
-//! flag word belongs to the engine alone, and a reader only notes *that* it came: one byte per frame,
-//! written with plain loads and stores. The engine takes the note and applies it ("absorbs" it) whenever
-//! it is about to look at the folio's flags, and never in between; since multi-gen accesses change nothing but flags,
-//! applying them late gives exactly what applying them at once would have given. A note that is lost to a
-//! race between two readers is an access that was not counted, which a heuristic can bear.
+//! The kernel counts an access through a descriptor by changing the folio's flag word atomically.
+//! Here the flag word belongs to the engine alone, and a reader only notes *that* it came: one byte
+//! per frame, written with plain loads and stores. The engine takes the note and applies it
+//! ("absorbs" it) whenever it is about to look at the folio's flags, and never in between; since
+//! multi-gen accesses change nothing but flags, applying them late gives exactly what applying them
+//! at once would have given. A note that is lost to a race between two readers is an access that
+//! was not counted, which a heuristic can bear.
 //!
-//! The classical lists move a folio at its second access, so there the reader has to tell the engine, at most
-//! until the folio is active and referenced; from then on the byte says "settled" and nothing is done.
+//! The classical lists move a folio at its second access, so there the reader has to tell the
+//! engine, at most until the folio is active and referenced; from then on the byte says "settled"
+//! and nothing is done.
 
 use crate::units::FolioId;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -33,8 +35,8 @@ impl AccessCounts {
     /// Notes one access through the descriptor. Two relaxed memory operations at most.
     ///
     /// Returns whether the caller must also call
-    /// [`Engine::mark_accessed`](crate::Engine::mark_accessed): never with the multi-gen LRU, at most a
-    /// few times per residency with the classical lists.
+    /// [`Engine::mark_accessed`](crate::Engine::mark_accessed): never with the multi-gen LRU, at
+    /// most a few times per residency with the classical lists.
     #[inline]
     #[must_use]
     pub fn record(&self, folio: FolioId) -> bool {

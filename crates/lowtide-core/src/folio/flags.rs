@@ -6,14 +6,14 @@
 //!                batch                        batch
 //! ```
 //!
-//! * *gen* holds the ring slot of the folio's generation plus one; 0 means that it is on no generation
-//!   list. Slot = sequence number mod 4.
+//! * *gen* holds the ring slot of the folio's generation plus one; 0 means that it is on no
+//!   generation list. Slot = sequence number mod 4.
 //! * *refs* holds the accesses through a descriptor beyond the first, and means nothing while
 //!   *referenced* is clear.
-//! * *active* is an instruction on an isolated folio ("put me among the young"); insertion consumes it,
-//!   so it is never set on a generation list. On the classical lists it tells the list.
-//! * *workingset* is the last tier: accessed five times, promoted through mappings, or refaulted from
-//!   such a state. It is sticky until eviction.
+//! * *active* is an instruction on an isolated folio ("put me among the young"); insertion consumes
+//!   it, so it is never set on a generation list. On the classical lists it tells the list.
+//! * *workingset* is the last tier: accessed five times, promoted through mappings, or refaulted
+//!   from such a state. It is sticky until eviction.
 
 use crate::limits::{GENS, MAX_NR_TIERS};
 

@@ -1,9 +1,9 @@
 //! Index-linked lists of folios: circular, doubly linked through the folio table.
 //!
-//! The *head* is the young end, where folios are inserted; scans take from the *tail*, the old end. A list
-//! head is a record of the table itself, so [`FolioTable::unlink`] works on any folio without knowing
-//! which list it is on; promoted folios rely on that (their flag says one generation, their links
-//! another list, until the evictor meets them).
+//! The *head* is the young end, where folios are inserted; scans take from the *tail*, the old end.
+//! A list head is a record of the table itself, so [`FolioTable::unlink`] works on any folio
+//! without knowing which list it is on; promoted folios rely on that (their flag says one
+//! generation, their links another list, until the evictor meets them).
 
 use super::FolioTable;
 use crate::units::FolioId;

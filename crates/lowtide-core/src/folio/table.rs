@@ -1,8 +1,9 @@
 //! The folio table: one record per frame, found by index.
 //!
 //! Records link to each other by index, never by pointer, so the table can be validated, moved and
-//! compared. Behind the frames stand the *list heads*: records of the same shape that belong to no frame and
-//! only close the circles of the lists, so unlinking a folio needs no knowledge of the list it is on.
+//! compared. Behind the frames stand the *list heads*: records of the same shape that belong to no
+//! frame and only close the circles of the lists, so unlinking a folio needs no knowledge of the
+//! list it is on.
 
 use super::flags::Flags;
 use crate::units::{FolioId, LruType, MemcgSlot, Owner};
@@ -19,8 +20,8 @@ pub struct Folio {
     owner: u64,
 }
 
-// 24 bytes here, four in the driver's translation entry and one in `AccessCounts`: within the 32 bytes
-// a resident folio that the design allows.
+// 24 bytes here, four in the driver's translation entry and one in `AccessCounts`: within the 32
+// bytes a resident folio that the design allows.
 const _: () = assert!(size_of::<Folio>() == 24);
 
 impl Folio {
@@ -103,7 +104,10 @@ impl FolioTable {
 
     /// Keeps the head of an empty list for the next list.
     pub(super) fn spare_head(&mut self, head: u32) {
-        debug_assert_eq!(self.records[head as usize].next, head, "a list that is given up is empty");
+        debug_assert_eq!(
+            self.records[head as usize].next, head,
+            "a list that is given up is empty"
+        );
         self.spare_heads.push(head);
     }
 
@@ -113,17 +117,32 @@ impl FolioTable {
     }
 
     /// Begins the life of a folio in the frames from `id` on.
-    pub(crate) fn create(&mut self, id: FolioId, owner: Owner, order: u8, memcg: MemcgSlot, flags: Flags) {
-        assert!(id.0.is_multiple_of(1 << order), "folio {id:?} is not aligned to its order {order}");
+    pub(crate) fn create(
+        &mut self,
+        id: FolioId,
+        owner: Owner,
+        order: u8,
+        memcg: MemcgSlot,
+        flags: Flags,
+    ) {
+        assert!(
+            id.0.is_multiple_of(1 << order),
+            "folio {id:?} is not aligned to its order {order}"
+        );
         let end = u64::from(id.0) + (1 << order);
-        assert!(end <= u64::from(self.frames), "folio {id:?} is outside of the {} frames", self.frames);
+        assert!(
+            end <= u64::from(self.frames),
+            "folio {id:?} is outside of the {} frames",
+            self.frames
+        );
         let [head, tails @ ..] = &mut self.records[id.index()..end as usize] else {
             unreachable!("a folio has at least one frame")
         };
         for f in std::iter::once(&*head).chain(&*tails) {
             assert!(f.flags.is_empty(), "a frame of folio {id:?} holds a folio already");
         }
-        *head = Folio { flags: flags | Flags::HEAD, memcg, order, owner: owner.pack(), ..Folio::EMPTY };
+        *head =
+            Folio { flags: flags | Flags::HEAD, memcg, order, owner: owner.pack(), ..Folio::EMPTY };
         tails.fill(Folio { flags: Flags::TAIL, prev: id.0, ..Folio::EMPTY });
     }
 
@@ -148,7 +167,9 @@ impl FolioTable {
 
     /// The folio whose first frame is `id`, if there is one.
     pub(crate) fn get(&self, id: FolioId) -> Option<&Folio> {
-        self.records[..self.frames as usize].get(id.index()).filter(|f| f.flags.contains(Flags::HEAD))
+        self.records[..self.frames as usize]
+            .get(id.index())
+            .filter(|f| f.flags.contains(Flags::HEAD))
     }
 
     /// All folios that exist.

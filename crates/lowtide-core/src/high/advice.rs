@@ -1,13 +1,18 @@
 //! How much more memory would be enough: the answer to "just raise the limit".
 //!
-//! A refault says how many pages were evicted between the page's own eviction and its return: with as many pages more it would have been a
-//! hit. The stalls of refaults are summed by that distance, in buckets of powers of two; the advice is usage and the smallest distance
-//! that covers nine tenths of the stall. Stall, not refaults, is weighed: a thousand reads that nobody waited for are no reason for more memory.
+//! A refault says how many pages were evicted between the page's own eviction and its return: with
+//! as many pages more it would have been a hit. The stalls of refaults are summed by that distance,
+//! in buckets of powers of two; the advice is usage and the smallest distance that covers nine
+//! tenths of the stall. Stall, not refaults, is weighed: a thousand reads that nobody waited for
+//! are no reason for more memory.
 //!
-//! All sums are halved every five minutes, so that a phase that is over does not ask for memory for ever. An event costs O(1).
+//! All sums are halved every five minutes, so that a phase that is over does not ask for memory for
+//! ever. An event costs O(1).
 //!
-//! It is an upper estimate: the distance counts evictions, and a page that was evicted twice in between counts twice, and a bucket stands for its upper end (but never more
-//! than the longest distance that was seen). Random access over little more than fits exaggerates most. Source: `docs/kernel/memcg.md` §8.8.
+//! It is an upper estimate: the distance counts evictions, and a page that was evicted twice in
+//! between counts twice, and a bucket stands for its upper end (but never more than the longest
+//! distance that was seen). Random access over little more than fits exaggerates most. Source:
+//! `docs/kernel/memcg.md` §8.8.
 
 /// Nanoseconds after which what was seen counts half.
 const HALVING_NS: u64 = 300_000_000_000;
@@ -42,7 +47,8 @@ impl MissingMemory {
         }
     }
 
-    /// Pages with which nine tenths of the stall would not have been, for a group that uses `usage` pages; `usage` if there was none.
+    /// Pages with which nine tenths of the stall would not have been, for a group that uses `usage`
+    /// pages; `usage` if there was none.
     #[must_use]
     pub fn suggest(&mut self, usage: u64, now_ns: u64) -> u64 {
         self.age(now_ns);
@@ -138,7 +144,11 @@ mod tests {
         assert_eq!(missing.stall(1000 * HALVING_NS), 0);
         assert_eq!(missing.suggest(5, 1000 * HALVING_NS), 5);
         missing.note(40, MS, 1000 * HALVING_NS);
-        assert_eq!(missing.suggest(0, 1000 * HALVING_NS), 40, "the old longest distance is forgotten too");
+        assert_eq!(
+            missing.suggest(0, 1000 * HALVING_NS),
+            40,
+            "the old longest distance is forgotten too"
+        );
     }
 
     #[test]

@@ -1,9 +1,12 @@
-//! Sums that halve with time, in integers: the same on every machine and under every spacing of events.
+//! Sums that halve with time, in integers: the same on every machine and under every spacing of
+//! events.
 //!
-//! A decayed sum is `Σ amount × 2^(−age / half-life)`. Time is cut into ticks of 65.536 µs, and a sum decays by whole ticks only, so that
-//! a million additions within a second leave what one of the same amount leaves. The factor of some ticks is a shift for the whole half-lives, and
-//! one multiplication for each 8 of the 40 binary digits of the rest, from tables. The tables are products of `2^(−1/2), 2^(−1/4), …`, which integer square roots give at
-//! compile time. Nothing here uses floating point: `exp2` is not the same on all machines.
+//! A decayed sum is `Σ amount × 2^(−age / half-life)`. Time is cut into ticks of 65.536 µs, and a
+//! sum decays by whole ticks only, so that a million additions within a second leave what one of
+//! the same amount leaves. The factor of some ticks is a shift for the whole half-lives, and
+//! one multiplication for each 8 of the 40 binary digits of the rest, from tables. The tables are
+//! products of `2^(−1/2), 2^(−1/4), …`, which integer square roots give at compile time. Nothing
+//! here uses floating point: `exp2` is not the same on all machines.
 
 use super::NS_PER_SEC;
 
@@ -57,7 +60,8 @@ const fn times(value: u64, factor: u64) -> u64 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HalfLife {
     ticks: u64,
-    /// Natural logarithm of 2 for each half-life in seconds, with 48 binary digits behind the point.
+    /// Natural logarithm of 2 for each half-life in seconds, with 48 binary digits behind the
+    /// point.
     per_second: u64,
 }
 
@@ -93,7 +97,8 @@ impl HalfLife {
     }
 }
 
-/// A decayed sum, at most 2^48. Additions cost a compare and an add within a tick, some tens of nanoseconds after it.
+/// A decayed sum, at most 2^48. Additions cost a compare and an add within a tick, some tens of
+/// nanoseconds after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Decayed {
     value: u64,
@@ -133,7 +138,8 @@ impl Decayed {
         ((u128::from(self.at(half, now_ns)) * u128::from(half.per_second)) >> 48) as u64
     }
 
-    /// The sum that an amount per second keeps: the inverse of [`Decayed::per_second`], not rounded down below it.
+    /// The sum that an amount per second keeps: the inverse of [`Decayed::per_second`], not rounded
+    /// down below it.
     #[must_use]
     pub(super) const fn kept_by(half: HalfLife, per_second: u64) -> u64 {
         let half_ns = (half.ticks << TICK_SHIFT) as u128;
@@ -201,7 +207,8 @@ mod tests {
     }
 
     proptest! {
-        /// "Exact under any event spacing": looking in between, at any times, changes at most the last digits.
+        /// "Exact under any event spacing": looking in between, at any times, changes at most the
+        /// last digits.
         #[test]
         fn looking_in_between_does_not_change_what_is_left(mut times in prop::collection::vec(0u64..100 * NS_PER_SEC, 0..300)) {
             times.sort_unstable();

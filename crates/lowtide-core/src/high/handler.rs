@@ -1,7 +1,9 @@
-//! What an over-limit task does before it goes on: reclaim from the levels that are over, then sleep.
+//! What an over-limit task does before it goes on: reclaim from the levels that are over, then
+//! sleep.
 //!
-//! [`OverLimit`] is the handler as a value that the driver steps, as it steps a [`Charge`](crate::Charge): it says what to do next, the driver does that and reports
-//! back, with the levels as they are then.
+//! [`OverLimit`] is the handler as a value that the driver steps, as it steps a
+//! [`Charge`](crate::Charge): it says what to do next, the driver does that and reports back, with
+//! the levels as they are then.
 //!
 //! ```text
 //!   pass:   for each level above its high, from the task's group up: one event `high`, one reclaim (N pages in the first pass, then 32)
@@ -16,14 +18,17 @@
 //! | `refault-recency` | overage and the patch's penalty | with a penalty, no further pass and no rule of 10 ms |
 //! | `stall-debt` | overage and the debt that is due | counts in nanoseconds, so that ticks do not matter |
 //!
-//! Reclaim comes before the delay is computed: a task that could bring its group below the limit does not sleep for having been above it. A
-//! dying task stops at once: it must be able to give its memory back. When a pass finds no level over, there is nothing to reclaim, but a penalty
+//! Reclaim comes before the delay is computed: a task that could bring its group below the limit
+//! does not sleep for having been above it. A dying task stops at once: it must be able to give its
+//! memory back. When a pass finds no level over, there is nothing to reclaim, but a penalty
 //! or a debt may still be due; the fruitless passes are then skipped at once.
 //!
-//! A program that is attached to the group is asked once, when the built-in policy has decided; [`apply`] is the only place where its answer becomes a
-//! delay. A delay that it asks for is slept even if it is short.
+//! A program that is attached to the group is asked once, when the built-in policy has decided;
+//! [`apply`] is the only place where its answer becomes a delay. A delay that it asks for is slept
+//! even if it is short.
 //!
-//! The roots of trees have no limits: `levels` go from the task's group up to the last one below the root. Source: `docs/kernel/memcg.md` §6.2, 6.4, 7.1, 8.5, 16 (9-12).
+//! The roots of trees have no limits: `levels` go from the task's group up to the last one below
+//! the root. Source: `docs/kernel/memcg.md` §6.2, 6.4, 7.1, 8.5, 16 (9-12).
 
 use super::{NS_PER_SEC, overage, recency};
 use crate::hooks::{DELAY_MAX_NS, ThrottleAnswer};
@@ -71,7 +76,9 @@ impl fmt::Display for HighPolicy {
 
 /// A policy that does not exist.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("unknown policy `{0}` for going over a limit: choose overage, refault-recency or stall-debt")]
+#[error(
+    "unknown policy `{0}` for going over a limit: choose overage, refault-recency or stall-debt"
+)]
 pub struct UnknownHighPolicy(pub String);
 
 impl FromStr for HighPolicy {
@@ -123,7 +130,8 @@ pub struct Delays {
 /// What to do next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HighStep {
-    /// Count one event `high` of this level (an index into `levels`), reclaim from it as a memory stall, and report the pages.
+    /// Count one event `high` of this level (an index into `levels`), reclaim from it as a memory
+    /// stall, and report the pages.
     Reclaim {
         /// Index into the levels of this call.
         level: usize,
@@ -135,7 +143,8 @@ pub enum HighStep {
         /// Index into the levels of this call.
         level: usize,
     },
-    /// Pay the debts ([`TaskDebt::pay`](super::stall_debt::TaskDebt::pay)) with this time, sleep so long as throttle, killable, and call again.
+    /// Pay the debts ([`TaskDebt::pay`](super::stall_debt::TaskDebt::pay)) with this time, sleep so
+    /// long as throttle, killable, and call again.
     Sleep {
         /// Nanoseconds, at most 2 s.
         ns: u64,
@@ -193,8 +202,10 @@ impl OverLimit {
         }
     }
 
-    /// The next step. `levels` go from the task's group upward, without the root, and `task` is as things are now; `reclaimed` is the result of the
-    /// reclaim that the last call asked for; `hook` is asked at most once in a handling, for the first level's group or whoever it inherits from.
+    /// The next step. `levels` go from the task's group upward, without the root, and `task` is as
+    /// things are now; `reclaimed` is the result of the reclaim that the last call asked for;
+    /// `hook` is asked at most once in a handling, for the first level's group or whoever it
+    /// inherits from.
     pub fn next(
         &mut self,
         levels: &[LevelView],
@@ -232,7 +243,11 @@ impl OverLimit {
         if let At::Memory(from) = self.at {
             if let Some(level) = (from..levels.len()).find(|&i| levels[i].usage > levels[i].high) {
                 self.at = At::Memory(level + 1);
-                let goal = if self.first && self.pages_over > 0 { self.pages_over } else { SWAP_CLUSTER_MAX };
+                let goal = if self.first && self.pages_over > 0 {
+                    self.pages_over
+                } else {
+                    SWAP_CLUSTER_MAX
+                };
                 return Some(HighStep::Reclaim { level, goal });
             }
             self.at = At::Swap(0);
@@ -264,7 +279,8 @@ impl OverLimit {
     /// What the policy says about the levels as they are.
     fn delay(&self, levels: &[LevelView], task: &TaskFacts) -> Delay {
         let memory = levels.iter().map(|l| overage::overage(l.usage, l.high)).max().unwrap_or(0);
-        let swap = levels.iter().map(|l| overage::overage(l.swap_usage, l.swap_high)).max().unwrap_or(0);
+        let swap =
+            levels.iter().map(|l| overage::overage(l.swap_usage, l.swap_high)).max().unwrap_or(0);
         let (hz, extra, cause) = match self.policy {
             HighPolicy::Overage => (task.hz, 0, SleepCause::Overage),
             HighPolicy::RefaultRecency => {
@@ -305,7 +321,8 @@ impl Delay {
     }
 }
 
-/// The delay that comes of a program's answer and the built-in policy's delay: nanoseconds, never more than 2 s.
+/// The delay that comes of a program's answer and the built-in policy's delay: nanoseconds, never
+/// more than 2 s.
 #[must_use]
 pub const fn apply(answer: ThrottleAnswer, default_ns: u64) -> u64 {
     let ns = match answer {

@@ -9,7 +9,8 @@
 //! * `programs`: asking the programs that are attached to groups.
 //! * [`decay`]: sums that halve with time, in integers.
 //!
-//! All of it but the last two is arithmetic on what it is told: no engine type, no clock, no floating point. Source: `docs/kernel/memcg.md` §6, 7, 8.
+//! All of it but the last two is arithmetic on what it is told: no engine type, no clock, no
+//! floating point. Source: `docs/kernel/memcg.md` §6, 7, 8.
 
 pub mod advice;
 pub mod decay;

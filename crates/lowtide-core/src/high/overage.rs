@@ -1,12 +1,14 @@
 //! The kernel's penalty for being above `memory.high`: how far over, and how long to sleep for it.
 //!
-//! The *overage* of a level is what it uses above `high`, as a fraction of `high` with 20 binary digits. The worst level decides, for memory and
-//! for swap separately. The delay grows with the square of the overage and with the pages `N` that the task itself charged since it was last
-//! handled: about `r² × N` seconds for an overage `r`. A task that charges four times as much waits four times as long, one that charges
-//! nothing does not wait.
+//! The *overage* of a level is what it uses above `high`, as a fraction of `high` with 20 binary
+//! digits. The worst level decides, for memory and for swap separately. The delay grows with the
+//! square of the overage and with the pages `N` that the task itself charged since it was last
+//! handled: about `r² × N` seconds for an overage `r`. A task that charges four times as much waits
+//! four times as long, one that charges nothing does not wait.
 //!
-//! The order of the roundings is part of the law (the shift first, then times `N`, then divided by 64): other orders give other ticks at small
-//! values. The kernel computes in 64 bits and wraps beyond an overage of about 128 times `high`; here the result saturates, which the clamp of two
+//! The order of the roundings is part of the law (the shift first, then times `N`, then divided by
+//! 64): other orders give other ticks at small values. The kernel computes in 64 bits and wraps
+//! beyond an overage of about 128 times `high`; here the result saturates, which the clamp of two
 //! seconds hides in all but contrived cases.
 //!
 //! Source: `docs/kernel/memcg.md` §6.3, 17.
@@ -20,7 +22,8 @@ const SCALING: u32 = 14;
 /// Pages of a charge batch.
 const CHARGE_BATCH: u64 = 64;
 
-/// How far a level is over, in units of `high / 2^20`. 0 when usage is at most `high`. Both in pages.
+/// How far a level is over, in units of `high / 2^20`. 0 when usage is at most `high`. Both in
+/// pages.
 #[must_use]
 pub const fn overage(usage: u64, high: u64) -> u64 {
     if usage <= high {
@@ -30,7 +33,8 @@ pub const fn overage(usage: u64, high: u64) -> u64 {
     saturate((((usage - high) as u128) << PRECISION) / divisor as u128)
 }
 
-/// Ticks to sleep for an overage, before any clamp. `pages` is what the task charged since it was last handled, `hz` the ticks in a second.
+/// Ticks to sleep for an overage, before any clamp. `pages` is what the task charged since it was
+/// last handled, `hz` the ticks in a second.
 ///
 /// With `hz` of a thousand million the result is in nanoseconds.
 #[must_use]
@@ -40,7 +44,8 @@ pub const fn delay(overage: u64, pages: u64, hz: u64) -> u64 {
     saturate(base.saturating_mul(pages as u128) / CHARGE_BATCH as u128)
 }
 
-/// The kernel's penalty: ticks for the worst memory overage plus ticks for the worst swap overage, two seconds at most.
+/// The kernel's penalty: ticks for the worst memory overage plus ticks for the worst swap overage,
+/// two seconds at most.
 #[must_use]
 pub const fn penalty(memory: u64, swap: u64, pages: u64, hz: u64) -> u64 {
     let sum = delay(memory, pages, hz).saturating_add(delay(swap, pages, hz));

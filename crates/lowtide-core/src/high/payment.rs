@@ -1,4 +1,5 @@
-//! The laws of this folder on the engine's tree: booking what refaults cost, and letting a task pay before it goes on.
+//! The laws of this folder on the engine's tree: booking what refaults cost, and letting a task pay
+//! before it goes on.
 //!
 //! ```text
 //!   Engine::insert ──► Refaulted ──(the driver waits for the contents)──► Engine::stalled    books the wait with the level and the task
@@ -6,11 +7,14 @@
 //!                            Engine::owes ───────────┴──► Payment::next ──► reclaim, sleep   at the end of the operation, without any lock
 //! ```
 //!
-//! **Whose fault is a refault?** A shadow has no room for the group whose limit evicted its page. But evictions come in bursts: the group remembers for whose
-//! limit it was last reclaimed, and a page that comes back recently enough to count went in the same burst, or one like it. Pages evicted on request or
-//! because the whole pool was short are nobody's fault: the root is not a level that tasks pay for.
+//! **Whose fault is a refault?** A shadow has no room for the group whose limit evicted its page.
+//! But evictions come in bursts: the group remembers for whose limit it was last reclaimed, and a
+//! page that comes back recently enough to count went in the same burst, or one like it. Pages
+//! evicted on request or because the whole pool was short are nobody's fault: the root is not a
+//! level that tasks pay for.
 //!
-//! The policy of the task's own group decides how it pays; programs ([`LimitHooks`](crate::hooks::LimitHooks)) are inherited from the nearest ancestor that has one.
+//! The policy of the task's own group decides how it pays; programs
+//! ([`LimitHooks`](crate::hooks::LimitHooks)) are inherited from the nearest ancestor that has one.
 //! Source: `docs/kernel/memcg.md` §6, 7.1, 8.
 
 use super::advice::MissingMemory;
@@ -52,7 +56,8 @@ pub struct Refaulted {
 }
 
 impl Refaulted {
-    /// Whether some limit had evicted it, rather than the whole pool or a request: only then is there anything to book.
+    /// Whether some limit had evicted it, rather than the whole pool or a request: only then is
+    /// there anything to book.
     #[must_use]
     pub fn is_for_a_limit(&self) -> bool {
         matches!(self.by, Some((_, EvictedFor::High | EvictedFor::Max)))
@@ -64,7 +69,8 @@ impl Refaulted {
 pub enum HighNext {
     /// Run this reclaim to its end, then report what it reclaimed.
     Reclaim(Box<Reclaim>),
-    /// Sleep so long, as a throttle in the sense of [`psi`](crate::psi), then call again. It is paid for already.
+    /// Sleep so long, as a throttle in the sense of [`psi`](crate::psi), then call again. It is
+    /// paid for already.
     Sleep {
         /// Nanoseconds, at most 2 s.
         ns: u64,
@@ -84,16 +90,22 @@ pub struct Payment {
 }
 
 impl Payment {
-    /// Begins to handle a task of a group: takes the pages that it charged above a limit, and leaves 0.
+    /// Begins to handle a task of a group: takes the pages that it charged above a limit, and
+    /// leaves 0.
     #[must_use]
     pub fn new(engine: &Engine, memcg: MemcgId, pages_over: &mut u64) -> Self {
-        let policy = if engine.alive(memcg) { engine.memcgs[memcg].high.policy } else { HighPolicy::Overage };
+        let policy = if engine.alive(memcg) {
+            engine.memcgs[memcg].high.policy
+        } else {
+            HighPolicy::Overage
+        };
         let over = *pages_over;
         Self { handler: OverLimit::new(policy, pages_over), memcg, pages_over: over }
     }
 
-    /// The next thing to do. `debt` is the task's, `number` its identity for programs, `hz` the ticks of the driver's scheduler, `reclaimed` the
-    /// result of the reclaim that the last call asked for.
+    /// The next thing to do. `debt` is the task's, `number` its identity for programs, `hz` the
+    /// ticks of the driver's scheduler, `reclaimed` the result of the reclaim that the last
+    /// call asked for.
     pub fn next(
         &mut self,
         engine: &mut Engine,
@@ -113,7 +125,9 @@ impl Payment {
             let facts = TaskFacts {
                 dying: payer.dying,
                 hz: payer.hz,
-                since_refault_ns: group.last_refault_ns.map_or(u64::MAX, |then| now.saturating_sub(then)),
+                since_refault_ns: group
+                    .last_refault_ns
+                    .map_or(u64::MAX, |then| now.saturating_sub(then)),
                 owed_ns: payer.debt.owed(&prices, now),
             };
             let (memcg, over) = (self.memcg, self.pages_over);
@@ -171,8 +185,8 @@ impl Engine {
         self.memcgs[memcg].high.policy
     }
 
-    /// Somebody waited for a page that came back: books it. `bytes` were read, read-ahead included. Call it when the contents are there. A group that is gone is
-    /// ignored.
+    /// Somebody waited for a page that came back: books it. `bytes` were read, read-ahead included.
+    /// Call it when the contents are there. A group that is gone is ignored.
     pub fn stalled(
         &mut self,
         memcg: MemcgId,
@@ -199,7 +213,8 @@ impl Engine {
             level: level.number(),
             depth,
             evicted_for,
-            // Whether a policy gives the page a place among the active is its own affair (a generation can be over long before as much as the level holds was evicted). What
+            // Whether a policy gives the page a place among the active is its own affair (a
+            // generation can be over long before as much as the level holds was evicted). What
             // counts here is whether the page would have stayed in a memory twice the size.
             working_set: refaulted.recent || refaulted.distance <= usage,
             stall_ns,
@@ -209,11 +224,14 @@ impl Engine {
         stall_debt::book(&law, &mut of.stall, debt, &refault, now);
     }
 
-    /// Nanoseconds that a task of a group would have to sleep for its debts now: worth a [`Payment`] if it is long enough to be worth a sleep, even if the task has
+    /// Nanoseconds that a task of a group would have to sleep for its debts now: worth a
+    /// [`Payment`] if it is long enough to be worth a sleep, even if the task has
     /// charged nothing over a limit.
     #[must_use]
     pub fn owes(&mut self, memcg: MemcgId, debt: &TaskDebt, now: u64) -> u64 {
-        if debt.is_clear(now) || !self.alive(memcg) || self.memcgs[memcg].high.policy != HighPolicy::StallDebt
+        if debt.is_clear(now)
+            || !self.alive(memcg)
+            || self.memcgs[memcg].high.policy != HighPolicy::StallDebt
         {
             return 0;
         }
@@ -222,7 +240,8 @@ impl Engine {
         debt.owed(&prices, now)
     }
 
-    /// A task of a group changed: tells the pressure of the group and of its ancestors. A group that is gone is ignored.
+    /// A task of a group changed: tells the pressure of the group and of its ancestors. A group
+    /// that is gone is ignored.
     pub fn psi_change(&mut self, memcg: MemcgId, change: Change, now: u64) {
         if !self.alive(memcg) || change.from == change.to {
             return;
@@ -230,7 +249,11 @@ impl Engine {
         let mut at = Some(memcg.slot);
         while let Some(slot) = at {
             let group = &mut self.memcgs[slot];
-            group.high.psi.get_or_insert_with(|| Box::new(Psi::new(PSI_HZ, now))).apply(change, now);
+            group
+                .high
+                .psi
+                .get_or_insert_with(|| Box::new(Psi::new(PSI_HZ, now)))
+                .apply(change, now);
             at = group.parent;
         }
     }
@@ -243,7 +266,8 @@ impl Engine {
         self.memcgs[memcg].high.psi.as_mut().map_or_else(Pressure::default, |psi| psi.read(now))
     }
 
-    /// The budget in pages with which nine tenths of the waiting for pages that had been evicted would not have been; what the group uses if nobody waited.
+    /// The budget in pages with which nine tenths of the waiting for pages that had been evicted
+    /// would not have been; what the group uses if nobody waited.
     ///
     /// # Panics
     /// When the group is gone.

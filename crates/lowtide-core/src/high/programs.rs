@@ -1,7 +1,10 @@
-//! Asking the programs that are attached to groups: what they are shown, and how far their answers go.
+//! Asking the programs that are attached to groups: what they are shown, and how far their answers
+//! go.
 //!
-//! A group without a program has that of its nearest ancestor. A program that is asked about protection can spare a group or give it up, but not make a charge
-//! fail that could succeed: what it calls protected is treated as best effort, and is taken before a reclaim returns with nothing. Source: `docs/kernel/memcg.md` §15.
+//! A group without a program has that of its nearest ancestor. A program that is asked about
+//! protection can spare a group or give it up, but not make a charge fail that could succeed: what
+//! it calls protected is treated as best effort, and is taken before a reclaim returns with
+//! nothing. Source: `docs/kernel/memcg.md` §15.
 
 use super::Payer;
 use super::handler::{Delays, TaskFacts};
@@ -11,7 +14,8 @@ use crate::memcg::Protection;
 use crate::units::{MemcgId, MemcgSlot};
 
 impl Engine {
-    /// What a program attached to a group, or to the nearest ancestor that has one, would see of a group.
+    /// What a program attached to a group, or to the nearest ancestor that has one, would see of a
+    /// group.
     ///
     /// # Panics
     /// When the group is gone.
@@ -39,7 +43,10 @@ impl Engine {
             psi_full_us: pressure.full.total_ns / 1000,
             psi_some_avg10: pressure.some.averages[0],
             psi_full_avg10: pressure.full.averages[0],
-            since_refault_ns: group.high.last_refault_ns.map_or(u64::MAX, |then| now.saturating_sub(then)),
+            since_refault_ns: group
+                .high
+                .last_refault_ns
+                .map_or(u64::MAX, |then| now.saturating_sub(then)),
             now_ns: now,
             ..LimitSnapshot::default()
         }
@@ -76,8 +83,14 @@ impl Engine {
         self.memcgs.upwards(slot).find(|&at| self.memcgs[at].hooks.is_some())
     }
 
-    /// Whether reclaim has to spare a group altogether, and whether as long as others have something: as computed, or as its program says.
-    pub(crate) fn ask_protection(&mut self, slot: MemcgSlot, computed: &Protection, now: u64) -> Spared {
+    /// Whether reclaim has to spare a group altogether, and whether as long as others have
+    /// something: as computed, or as its program says.
+    pub(crate) fn ask_protection(
+        &mut self,
+        slot: MemcgSlot,
+        computed: &Protection,
+        now: u64,
+    ) -> Spared {
         let spared = Spared { min: computed.below_min(), low: computed.below_low() };
         let Some(of) = self.hooked(slot) else { return spared };
         let snapshot = self.snapshot(self.memcgs.id(slot), LimitReason::Protection, now);
@@ -90,7 +103,8 @@ impl Engine {
         }
     }
 
-    /// Pages that the program of a group wants to be reclaimed from it now, ahead of need: asked at the driver's interval. At most what the group uses.
+    /// Pages that the program of a group wants to be reclaimed from it now, ahead of need: asked at
+    /// the driver's interval. At most what the group uses.
     ///
     /// # Panics
     /// When the group is gone.

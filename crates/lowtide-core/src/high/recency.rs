@@ -1,17 +1,21 @@
-//! The penalty of a proposed patch: the more recent the last refault of the group, the longer the sleep.
+//! The penalty of a proposed patch: the more recent the last refault of the group, the longer the
+//! sleep.
 //!
-//! The patch (December 2025, not merged) stamps the group at every refault with the tick, and adds to the penalty for overage
-//! `HZ / ticks since then`, a tenth of a second at most and nothing after a second. It is here to be compared with, so it has the
-//! patch's faults too: a number without dimension is used as ticks, so that a refault 100 ms ago costs 10 ms at HZ 1000 and 100 ms at HZ 100; ten
-//! refaults a second and a hundred thousand look alike; the group is measured, but each task pays.
+//! The patch (December 2025, not merged) stamps the group at every refault with the tick, and adds
+//! to the penalty for overage `HZ / ticks since then`, a tenth of a second at most and nothing
+//! after a second. It is here to be compared with, so it has the patch's faults too: a number
+//! without dimension is used as ticks, so that a refault 100 ms ago costs 10 ms at HZ 1000 and 100
+//! ms at HZ 100; ten refaults a second and a hundred thousand look alike; the group is measured,
+//! but each task pays.
 //!
-//! What else the patch does with a penalty (no retry of reclaim, no rule of ten milliseconds) is in `handler.rs`.
-//! Source: `docs/kernel/memcg.md` §7.1, 7.3.
+//! What else the patch does with a penalty (no retry of reclaim, no rule of ten milliseconds) is in
+//! `handler.rs`. Source: `docs/kernel/memcg.md` §7.1, 7.3.
 
 use super::overage::ns_to_ticks;
 
-/// Ticks to add to the penalty for overage. `since_refault_ns` is the time since the last refault in the group of the task, `u64::MAX` if there was none,
-/// and is rounded down to ticks; `hz` is the number of ticks in a second.
+/// Ticks to add to the penalty for overage. `since_refault_ns` is the time since the last refault
+/// in the group of the task, `u64::MAX` if there was none, and is rounded down to ticks; `hz` is
+/// the number of ticks in a second.
 #[must_use]
 pub const fn penalty(since_refault_ns: u64, hz: u64) -> u64 {
     if since_refault_ns == u64::MAX {
@@ -59,7 +63,8 @@ mod tests {
         }
     }
 
-    /// `docs/kernel/memcg.md` §7.3: the fault of the units, by hand: 25 / 250 ticks of 4 ms and 10 / 100 ticks of 10 ms.
+    /// `docs/kernel/memcg.md` §7.3: the fault of the units, by hand: 25 / 250 ticks of 4 ms and 10
+    /// / 100 ticks of 10 ms.
     #[test]
     fn the_same_recency_costs_more_with_fewer_ticks_a_second() {
         assert_eq!([1000, 250, 100].map(|hz| penalties_ms(100, hz)), [10, 40, 100]);

@@ -1,11 +1,13 @@
-//! Stall debt: the default law of limits. A task that makes a limited group thrash pays with sleep for the stall that it caused.
+//! Stall debt: the default law of limits. A task that makes a limited group thrash pays with sleep
+//! for the stall that it caused.
 //!
 //! # The law
 //!
-//! When a task waits for a page that it had before, and that was evicted because of a *level*'s limit, the wait goes to two accounts: the
-//! level's stall, and the task's debt at that level. The level has a *price* `k`: for a second of debt the task sleeps `k` seconds, at its next
-//! throttle point, and the debt is paid. The price is such that the level's stall comes down to a target `β`: 0.1 seconds a second, for all
-//! its tasks together.
+//! When a task waits for a page that it had before, and that was evicted because of a *level*'s
+//! limit, the wait goes to two accounts: the level's stall, and the task's debt at that level. The
+//! level has a *price* `k`: for a second of debt the task sleeps `k` seconds, at its next
+//! throttle point, and the debt is paid. The price is such that the level's stall comes down to a
+//! target `β`: 0.1 seconds a second, for all its tasks together.
 //!
 //! ```text
 //!   at a stall s:        burden ← burden × 2^(−Δt/3 s) + s × (1 + k)          (rate of the burden: b)
@@ -13,38 +15,49 @@
 //!   at a throttle point: sleep = min(2 s, max over levels of k × debt), and each level's debt falls by sleep / k
 //! ```
 //!
-//! The *burden* is what the stalls cost the tasks: the time they waited and the time they will have to sleep for it. This is the demand that the
-//! level would have without a price. Were one task to thrash all the time, stalls and sleeps would fill its second, `b = 1` whatever the price, and `k = 1/β' − 1`:
-//! so much that the stall is `β'`. With sixteen of them `b = 16`, and the stall is `β'` again. Because the demand hardly depends on the price, the price goes to
-//! its place without overshooting: in one step of the law `1 + k` is multiplied by `ρ/β'`, where `ρ` is the stall rate, and with tasks that also
-//! compute this is a contraction (with `m` tasks that compute `T` for each stall `s`, the slope at the fixed point is `(T/s) / (m/β')`, positive, and below 1 whenever
-//! there is something to throttle).
+//! The *burden* is what the stalls cost the tasks: the time they waited and the time they will have
+//! to sleep for it. This is the demand that the level would have without a price. Were one task to
+//! thrash all the time, stalls and sleeps would fill its second, `b = 1` whatever the price, and `k
+//! = 1/β' − 1`: so much that the stall is `β'`. With sixteen of them `b = 16`, and the stall is
+//! `β'` again. Because the demand hardly depends on the price, the price goes to its place without
+//! overshooting: in one step of the law `1 + k` is multiplied by `ρ/β'`, where `ρ` is the stall
+//! rate, and with tasks that also compute this is a contraction (with `m` tasks that compute `T`
+//! for each stall `s`, the slope at the fixed point is `(T/s) / (m/β')`, positive, and below 1
+//! whenever there is something to throttle).
 //!
 //! # Where it departs from `docs/kernel/memcg.md` §8, and why
 //!
-//! * **The price is not `(ρ − β)/β`** (§8.4). That is a proportional law: with the loop closed, one thrashing task has `ρ = 1/(1 + k)`, and the law settles at `ρ = √β`, 32 %
-//!   of the device for a target of 10 %; sixteen tasks settle where `k_max` is, at more than the whole device.
-//! * **`k_max` is 255 rather than 8.** With 8, one task alone never gets below 1/9. The bound is still a bound: no task ever sleeps more than
-//!   255 times its own stall, so that a task without stall never sleeps; up to 24 thrashing tasks share the target, and beyond it grows slowly.
-//! * **No cap for the single stalled task** (§8.7). It would leave half of the device to the one task that thrashes, and nothing to
-//!   its neighbours; the task's own latency is what the limit is meant to cost.
-//! * **No gate on pressure** (§8.7). The burden is measured stall of working-set pages, throttle sleep is in neither account, and below `β` the price is 0: the
-//!   gate is in the signal.
-//! * **The burden forgets faster (3 s) than the stall that is shown (10 s).** A price that takes half a minute to rise leaves the neighbours alone with the thrasher for as long.
+//! * **The price is not `(ρ − β)/β`** (§8.4). That is a proportional law: with the loop closed, one
+//!   thrashing task has `ρ = 1/(1 + k)`, and the law settles at `ρ = √β`, 32 % of the device for a
+//!   target of 10 %; sixteen tasks settle where `k_max` is, at more than the whole device.
+//! * **`k_max` is 255 rather than 8.** With 8, one task alone never gets below 1/9. The bound is
+//!   still a bound: no task ever sleeps more than 255 times its own stall, so that a task without
+//!   stall never sleeps; up to 24 thrashing tasks share the target, and beyond it grows slowly.
+//! * **No cap for the single stalled task** (§8.7). It would leave half of the device to the one
+//!   task that thrashes, and nothing to its neighbours; the task's own latency is what the limit is
+//!   meant to cost.
+//! * **No gate on pressure** (§8.7). The burden is measured stall of working-set pages, throttle
+//!   sleep is in neither account, and below `β` the price is 0: the gate is in the signal.
+//! * **The burden forgets faster (3 s) than the stall that is shown (10 s).** A price that takes
+//!   half a minute to rise leaves the neighbours alone with the thrasher for as long.
 //! * **`β` is a ceiling**: the law aims at 15/16 of it, so that noise stays below.
-//! * **One stall counts for 250 ms at most**, which alone makes no price. A device that hiccups is not a task that thrashes, and making the task wait once more
-//!   would not help. On a device that always takes longer, more than the target gets through.
+//! * **One stall counts for 250 ms at most**, which alone makes no price. A device that hiccups is
+//!   not a task that thrashes, and making the task wait once more would not help. On a device that
+//!   always takes longer, more than the target gets through.
 //!
-//! What is kept: attribution to the level whose limit evicted the page, never to a global or proactive reclaim; debt only for working-set refaults; a task's
-//! unpaid rest stays and decays; the same law for `high` and `max`; no sleep where it cannot help: a level is only paid for if it was within a
-//! charge batch of its limit during the last 100 ms. Bytes are counted to be shown; they are not part of the law, since a batch of
-//! read-ahead costs the time that it costs.
+//! What is kept: attribution to the level whose limit evicted the page, never to a global or
+//! proactive reclaim; debt only for working-set refaults; a task's unpaid rest stays and decays;
+//! the same law for `high` and `max`; no sleep where it cannot help: a level is only paid for if it
+//! was within a charge batch of its limit during the last 100 ms. Bytes are counted to be shown;
+//! they are not part of the law, since a batch of read-ahead costs the time that it costs.
 //!
-//! A wait for a device that neighbours keep busy is booked in full: the thrasher steps back further then. Up to the highest price all this holds for any number
-//! of tasks; with 64 that thrash all the time, the device is at a quarter instead of a tenth (`closed_loop.rs` in the tests has the small world behind these figures).
+//! A wait for a device that neighbours keep busy is booked in full: the thrasher steps back further
+//! then. Up to the highest price all this holds for any number of tasks; with 64 that thrash all
+//! the time, the device is at a quarter instead of a tenth (`closed_loop.rs` in the tests has the
+//! small world behind these figures).
 //!
-//! Nothing here depends on ticks, on the number of handlings, or on how a group's work is split among tasks. Time is the driver's.
-//! Source: `docs/kernel/memcg.md` §8, 16 (16).
+//! Nothing here depends on ticks, on the number of handlings, or on how a group's work is split
+//! among tasks. Time is the driver's. Source: `docs/kernel/memcg.md` §8, 16 (16).
 
 use super::decay::{Decayed, HalfLife};
 use crate::hooks::DELAY_MAX_NS;
@@ -57,7 +70,8 @@ const RESPONSE: HalfLife = HalfLife::from_ns(3_000_000_000);
 const NEAR_LIMIT_NS: u64 = 100_000_000;
 /// Pages below the limit that count as near: one charge batch.
 const NEAR_LIMIT_PAGES: u64 = 64;
-/// What one stall counts for at most. Less than what a default target keeps in the burden, so that a single read, however slow, makes no price.
+/// What one stall counts for at most. Less than what a default target keeps in the burden, so that
+/// a single read, however slow, makes no price.
 const STALL_MAX_NS: u64 = 250_000_000;
 /// Levels at which a task can have debts.
 const DEBTS: usize = 4;
@@ -98,7 +112,9 @@ impl Price {
     }
 
     fn of(self, stall: u64) -> u64 {
-        (u128::from(stall) * u128::from(self.0) / u128::from(Self::ONE)).try_into().unwrap_or(u64::MAX)
+        (u128::from(stall) * u128::from(self.0) / u128::from(Self::ONE))
+            .try_into()
+            .unwrap_or(u64::MAX)
     }
 
     /// The stall that a sleep pays for, rounded up. A price of 0 is not asked for.
@@ -134,7 +150,8 @@ pub struct Refault {
     pub depth: u32,
     /// What the limit was.
     pub evicted_for: EvictedFor,
-    /// Whether the page would have been resident with no more memory than the working set has (the refault is recent).
+    /// Whether the page would have been resident with no more memory than the working set has (the
+    /// refault is recent).
     pub working_set: bool,
     /// Nanoseconds that the task waited.
     pub stall_ns: u64,
@@ -162,14 +179,16 @@ pub struct LevelStall {
 }
 
 impl LevelStall {
-    /// Tells of the level's usage and the lower of its limits (pages), where the engine learns of it: at charges, at reclaim, at a throttle point.
+    /// Tells of the level's usage and the lower of its limits (pages), where the engine learns of
+    /// it: at charges, at reclaim, at a throttle point.
     pub fn note_usage(&mut self, usage: u64, limit: u64, now_ns: u64) {
         if usage.saturating_add(NEAR_LIMIT_PAGES) >= limit && limit != crate::hooks::NO_LIMIT {
             self.near_limit = Some(now_ns);
         }
     }
 
-    /// Stall that was booked, in nanoseconds a second over the last ten seconds. More than one task can stall: this may exceed a second.
+    /// Stall that was booked, in nanoseconds a second over the last ten seconds. More than one task
+    /// can stall: this may exceed a second.
     #[must_use]
     pub fn rate(&self, now_ns: u64) -> u64 {
         self.stall.per_second(MEMORY, now_ns)
@@ -213,7 +232,8 @@ impl LevelStall {
     }
 }
 
-/// What a task has not paid yet: at up to four levels. What does not fit goes to the highest level among them.
+/// What a task has not paid yet: at up to four levels. What does not fit goes to the highest level
+/// among them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TaskDebt {
     debts: [Debt; DEBTS],
@@ -239,18 +259,21 @@ impl TaskDebt {
         self.debts.iter().map(|d| d.stall.at(MEMORY, now_ns)).fold(0, u64::saturating_add)
     }
 
-    /// How long the task would have to sleep now, at most 2 s: the dearest of its levels. `levels` are the groups from its own upward, with their
-    /// prices; debts at other groups are not asked for.
+    /// How long the task would have to sleep now, at most 2 s: the dearest of its levels. `levels`
+    /// are the groups from its own upward, with their prices; debts at other groups are not
+    /// asked for.
     ///
-    /// A driver asks at each return from a fault that stalled, and handles the task (`handler.rs`) when it is worth a sleep: the sooner a debt
-    /// is paid, the less it is cut off by the clamp.
+    /// A driver asks at each return from a fault that stalled, and handles the task (`handler.rs`)
+    /// when it is worth a sleep: the sooner a debt is paid, the less it is cut off by the
+    /// clamp.
     #[must_use]
     pub fn owed(&self, levels: &[(u64, Price)], now_ns: u64) -> u64 {
         let of = |debt: &Debt| debt.price(levels).of(debt.stall.at(MEMORY, now_ns));
         self.debts.iter().map(of).max().unwrap_or(0).min(DELAY_MAX_NS)
     }
 
-    /// Pays with a sleep, whatever it was imposed for. Called with the levels and the time of [`TaskDebt::owed`].
+    /// Pays with a sleep, whatever it was imposed for. Called with the levels and the time of
+    /// [`TaskDebt::owed`].
     pub fn pay(&mut self, slept_ns: u64, levels: &[(u64, Price)], now_ns: u64) {
         for debt in &mut self.debts {
             let price = debt.price(levels);
@@ -286,8 +309,8 @@ impl Debt {
     }
 }
 
-/// Books a refault with the level whose limit caused it and with the task that waited. Returns the nanoseconds that were booked: 0 if it is
-/// nobody's fault.
+/// Books a refault with the level whose limit caused it and with the task that waited. Returns the
+/// nanoseconds that were booked: 0 if it is nobody's fault.
 pub fn book(
     law: &StallDebt,
     level: &mut LevelStall,

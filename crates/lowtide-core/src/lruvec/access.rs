@@ -1,11 +1,11 @@
 //! What an access does to a folio.
 //!
-//! There are two kinds of access. One *through the descriptor* counts: one, two to three, four, five accesses are
-//! the tiers. One *through a mapping* sets a young bit that somebody has to find: the aging
-//! walk (`update_gen`, promotes to the youngest generation), or the evictor's reference check
-//! (`set_refs`, keeps or activates). Both take two sightings to promote. A hit of the reference check
-//! also looks around: the neighbours in the same table are checked at once, because finding one young entry makes
-//! others likely and one visit of a table is cheaper than many.
+//! There are two kinds of access. One *through the descriptor* counts: one, two to three, four,
+//! five accesses are the tiers. One *through a mapping* sets a young bit that somebody has to find:
+//! the aging walk (`update_gen`, promotes to the youngest generation), or the evictor's reference
+//! check (`set_refs`, keeps or activates). Both take two sightings to promote. A hit of the
+//! reference check also looks around: the neighbours in the same table are checked at once, because
+//! finding one young entry makes others likely and one visit of a table is cheaper than many.
 //!
 //! Source: `docs/kernel/reclaim.md` §1.2, 1.3, 2.6.
 
@@ -40,7 +40,8 @@ pub struct FolioState {
 pub struct Window {
     /// The table that the hit is in.
     pub table: TableKey,
-    /// Entries examined, empty ones included (at most [`LOOK_AROUND_MAX`](crate::limits::LOOK_AROUND_MAX)).
+    /// Entries examined, empty ones included (at most
+    /// [`LOOK_AROUND_MAX`](crate::limits::LOOK_AROUND_MAX)).
     pub entries: u64,
 }
 
@@ -52,9 +53,10 @@ pub trait Facts {
     /// Clears the young bits of the folio and says how many there were.
     fn references(&mut self, id: FolioId, folio: &Folio) -> References;
 
-    /// Examines the entries around the folio's translation: at most 64, within its table, centred where the
-    /// table is longer. For each *young* entry other than the folio's own, calls `visit` with the frame it leads to
-    /// (any frame of a folio) and clears the young bit if the answer is true. `None` if there is no window to look at.
+    /// Examines the entries around the folio's translation: at most 64, within its table, centred
+    /// where the table is longer. For each *young* entry other than the folio's own, calls
+    /// `visit` with the frame it leads to (any frame of a folio) and clears the young bit if
+    /// the answer is true. `None` if there is no window to look at.
     fn look_around(
         &mut self,
         id: FolioId,
@@ -62,12 +64,13 @@ pub trait Facts {
         visit: &mut dyn FnMut(FolioId) -> bool,
     ) -> Option<Window>;
 
-    /// Drops the translations of a dirty folio that reclaim met and does not write. A driver whose translations
-    /// cost nothing to keep may do nothing.
+    /// Drops the translations of a dirty folio that reclaim met and does not write. A driver whose
+    /// translations cost nothing to keep may do nothing.
     fn unmap_dirty(&mut self, _id: FolioId, _folio: &Folio) {}
 
-    /// Reclaim has taken a mapped folio's slots in swap away, because swap is more than half full or the folio may not be
-    /// evicted: what they hold is void, and they may be given to another folio from now on. A driver without swap is never told.
+    /// Reclaim has taken a mapped folio's slots in swap away, because swap is more than half full
+    /// or the folio may not be evicted: what they hold is void, and they may be given to
+    /// another folio from now on. A driver without swap is never told.
     fn slot_given_up(&mut self, _id: FolioId, _folio: &Folio) {}
 }
 
@@ -108,7 +111,8 @@ impl Locked<'_> {
         }
     }
 
-    /// A young bit found by the evictor. Returns whether the folio is to be activated rather than kept.
+    /// A young bit found by the evictor. Returns whether the folio is to be activated rather than
+    /// kept.
     pub(crate) fn set_refs(&mut self, id: FolioId, exec: bool) -> bool {
         self.absorb(id);
         let flags = &mut self.folios[id].flags;
@@ -132,8 +136,9 @@ impl Locked<'_> {
 
     /// Looks at the neighbours of a folio that the reference check found young.
     ///
-    /// `walking`: this thread owns a walk context, so neighbours are promoted as by the aging walk. Otherwise they are
-    /// treated as by the reference check, and those to activate are pushed to `activate`.
+    /// `walking`: this thread owns a walk context, so neighbours are promoted as by the aging walk.
+    /// Otherwise they are treated as by the reference check, and those to activate are pushed
+    /// to `activate`.
     pub(crate) fn look_around<F: Facts>(
         &mut self,
         id: FolioId,
@@ -157,7 +162,8 @@ impl Locked<'_> {
             if last.replace(neighbour) == Some(neighbour) {
                 return true;
             }
-            // Neighbours are in the same mapping, so what is said of the hit holds for those of its type.
+            // Neighbours are in the same mapping, so what is said of the hit holds for those of its
+            // type.
             let exec = hit.exec && self.folios[neighbour].lru_type() == folio.lru_type();
             if walking {
                 self.update_gen(neighbour, exec);
@@ -190,13 +196,19 @@ mod tests {
     fn sightings(policy: Policy, exec: bool) -> Vec<(bool, bool)> {
         let mut engine = filled(policy, 1, LruType::File);
         let mut lru = engine.locked(MemcgId::ROOT);
-        (0..3).map(|_| (lru.set_refs(F, exec), lru.folios[F].flags.contains(Flags::WORKINGSET))).collect()
+        (0..3)
+            .map(|_| (lru.set_refs(F, exec), lru.folios[F].flags.contains(Flags::WORKINGSET)))
+            .collect()
     }
 
-    /// `docs/kernel/reclaim.md` §1.3b and §9, 45: in 7.1 the second sighting reaches the workingset, since 7.2 the third.
+    /// `docs/kernel/reclaim.md` §1.3b and §9, 45: in 7.1 the second sighting reaches the
+    /// workingset, since 7.2 the third.
     #[test]
     fn the_evictor_promotes_at_the_second_sighting() {
-        assert_eq!(sightings(Policy::MGLRU_7_1, false), [(false, false), (true, true), (true, true)]);
+        assert_eq!(
+            sightings(Policy::MGLRU_7_1, false),
+            [(false, false), (true, true), (true, true)]
+        );
         assert_eq!(sightings(Policy::MGLRU, false), [(false, false), (true, false), (true, true)]);
     }
 
@@ -206,8 +218,8 @@ mod tests {
         assert_eq!(sightings(Policy::MGLRU, true)[0], (true, true));
     }
 
-    /// `docs/kernel/reclaim.md` §1.3a and §9, 7, 53: the walk moves a folio at the second sighting, to the youngest generation, and for good into
-    /// the last tier.
+    /// `docs/kernel/reclaim.md` §1.3a and §9, 7, 53: the walk moves a folio at the second sighting,
+    /// to the youngest generation, and for good into the last tier.
     #[test]
     fn the_walk_promotes_in_two_steps() {
         for policy in [Policy::MGLRU_7_1, Policy::MGLRU] {

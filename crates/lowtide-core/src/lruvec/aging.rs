@@ -1,6 +1,7 @@
 //! Aging: making generation `max_seq + 1` out of what was accessed.
 //!
-//! Aging is a job with a beginning, chunks and an end, so that a driver can let other threads in between:
+//! Aging is a job with a beginning, chunks and an end, so that a driver can let other threads in
+//! between:
 //!
 //! ```text
 //!   begin(seq) ──► next_space() ──► for each table: wants()? ─► young()… ─► table_done() ──► … ──► end()
@@ -8,10 +9,11 @@
 //!      └ None: the walk for seq is over already                     true for exactly one job ─┘
 //! ```
 //!
-//! All jobs for the same `seq` share one cursor over the spaces, so concurrent agers take different spaces. The one that
-//! runs off the end has finished the walk and opens the new generation; all others get *false*, even though aging is in progress
-//! and they helped. What a reclaimer makes of that answer is the difference between the aging OOM of Linux
-//! 7.1 and its fix (`docs/kernel/reclaim.md` §4.5). Source: `docs/kernel/reclaim.md` §2.5.
+//! All jobs for the same `seq` share one cursor over the spaces, so concurrent agers take different
+//! spaces. The one that runs off the end has finished the walk and opens the new generation; all
+//! others get *false*, even though aging is in progress and they helped. What a reclaimer makes of
+//! that answer is the difference between the aging OOM of Linux 7.1 and its fix
+//! (`docs/kernel/reclaim.md` §4.5). Source: `docs/kernel/reclaim.md` §2.5.
 
 use super::Locked;
 use super::bloom::Filters;
@@ -54,7 +56,8 @@ impl WalkState {
         self.spaces.push(WalkSpace { id, fresh: true, idle: false });
     }
 
-    /// A walk leaves out a space in which nobody has run since it was walked last (`docs/kernel/reclaim.md` §2.5).
+    /// A walk leaves out a space in which nobody has run since it was walked last
+    /// (`docs/kernel/reclaim.md` §2.5).
     pub(crate) fn set_idle(&mut self, id: SpaceId, idle: bool) {
         if let Some(space) = self.spaces.iter_mut().find(|s| s.id == id) {
             space.idle = idle;
@@ -124,8 +127,9 @@ impl AgeJob {
         }
     }
 
-    /// Whether it was this job that ran off the end of the walk: when it ends, it opens the generation, for which it needs the lists'
-    /// lock. Until then all others find the walk finished and nothing gained.
+    /// Whether it was this job that ran off the end of the walk: when it ends, it opens the
+    /// generation, for which it needs the lists' lock. Until then all others find the walk
+    /// finished and nothing gained.
     #[must_use]
     pub const fn finished(&self) -> bool {
         self.finished_walk
@@ -136,14 +140,15 @@ impl AgeJob {
         lv.gens.max_seq != self.seq || lv.walk.seq >= self.seq
     }
 
-    /// Whether the walk should visit memory of a type: not what may not be evicted (`docs/kernel/reclaim.md` §2.5). It does no harm to
-    /// visit it all the same.
+    /// Whether the walk should visit memory of a type: not what may not be evicted
+    /// (`docs/kernel/reclaim.md` §2.5). It does no harm to visit it all the same.
     #[must_use]
     pub fn visits(&self, engine: &mut Engine, t: LruType) -> bool {
         engine.alive(self.memcg) && engine.locked(self.memcg).evictable_types().contains(&t)
     }
 
-    /// Whether the walk should visit a table. False for all tables once the generation has been opened by somebody.
+    /// Whether the walk should visit a table. False for all tables once the generation has been
+    /// opened by somebody.
     #[must_use]
     pub fn wants(&self, engine: &Engine, table: TableKey) -> bool {
         if !engine.alive(self.memcg) {
@@ -153,8 +158,8 @@ impl AgeJob {
         lv.gens.max_seq == self.seq && (self.force || lv.walk.filters.may_contain(self.seq, table))
     }
 
-    /// The folio that a young entry leads to, given any of its frames, if it takes part: it belongs to this group and is on its
-    /// lists. The driver clears the young bit only if so.
+    /// The folio that a young entry leads to, given any of its frames, if it takes part: it belongs
+    /// to this group and is on its lists. The driver clears the young bit only if so.
     #[must_use]
     pub fn takes(&self, engine: &Engine, frame: FolioId) -> Option<FolioId> {
         let id = engine.folios.of_frame(frame)?;
@@ -162,8 +167,8 @@ impl AgeJob {
         (f.memcg == self.memcg.slot && f.flags().generation().is_some()).then_some(id)
     }
 
-    /// A young entry was found and cleared. For a large folio, call once for each run of entries that lead to it.
-    /// Cost: O(1).
+    /// A young entry was found and cleared. For a large folio, call once for each run of entries
+    /// that lead to it. Cost: O(1).
     pub fn young(&mut self, engine: &mut Engine, folio: FolioId, exec: bool) {
         if !engine.alive(self.memcg) {
             return;

@@ -1,8 +1,9 @@
 //! Bloom filters over tables of translations (`docs/kernel/reclaim.md` §2.5).
 //!
-//! An aging walk records the tables in which it found enough young entries; the next walk visits only those. Look-around at
-//! eviction adds what it happens to see. Two filters alternate: walk `seq` tests filter `seq mod 2`
-//! and fills the other. A filter that was never created matches everything.
+//! An aging walk records the tables in which it found enough young entries; the next walk visits
+//! only those. Look-around at eviction adds what it happens to see. Two filters alternate: walk
+//! `seq` tests filter `seq mod 2` and fills the other. A filter that was never created matches
+//! everything.
 
 use crate::limits::BLOOM_BITS;
 use crate::units::TableKey;
@@ -36,9 +37,9 @@ impl Filters {
     }
 
     pub(super) fn may_contain(&self, seq: u64, key: TableKey) -> bool {
-        self.filters[(seq % 2) as usize]
-            .as_ref()
-            .is_none_or(|words| bits_of(key).iter().all(|bit| words[bit / 64] & 1 << (bit % 64) != 0))
+        self.filters[(seq % 2) as usize].as_ref().is_none_or(|words| {
+            bits_of(key).iter().all(|bit| words[bit / 64] & 1 << (bit % 64) != 0)
+        })
     }
 }
 

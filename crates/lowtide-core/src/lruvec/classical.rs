@@ -1,10 +1,12 @@
 //! The classical lists: active and inactive, for each type.
 //!
-//! New folios enter at the head of the inactive list and leave at its tail, unless a second access moves them to
-//! the active list. The active list gives folios back when the inactive one is low, or when refaults say that the workingset changes.
+//! New folios enter at the head of the inactive list and leave at its tail, unless a second access
+//! moves them to the active list. The active list gives folios back when the inactive one is low,
+//! or when refaults say that the workingset changes.
 //!
-//! What reclaim sees of sizes is a *published* copy, up to two seconds old (`docs/kernel/reclaim.md` §5.6). That is no detail: with
-//! exact counters nearly every invocation would find "the workingset changes" and deactivate. The driver's timer calls
+//! What reclaim sees of sizes is a *published* copy, up to two seconds old
+//! (`docs/kernel/reclaim.md` §5.6). That is no detail: with exact counters nearly every invocation
+//! would find "the workingset changes" and deactivate. The driver's timer calls
 //! [`Engine::publish`](crate::Engine::publish); list lengths used as scan counts are exact.
 //!
 //! Source: `docs/kernel/reclaim.md` §5.1, 5.4, 5.6.
@@ -41,7 +43,8 @@ impl Published {
     }
 
     pub(super) fn add(&mut self, other: &Self) {
-        let sums = self.size.iter_mut().flatten().chain(&mut self.activations).chain(&mut self.rotated);
+        let sums =
+            self.size.iter_mut().flatten().chain(&mut self.activations).chain(&mut self.rotated);
         let more = other.size.iter().flatten().chain(&other.activations).chain(&other.rotated);
         for (sum, more) in sums.chain(&mut self.io).zip(more.chain(&other.io)) {
             *sum += more;
@@ -77,7 +80,8 @@ impl ClassicalLists {
 }
 
 impl Locked<'_> {
-    /// Puts a folio on the list that its flags name: at the head, or at the tail of the inactive list.
+    /// Puts a folio on the list that its flags name: at the head, or at the tail of the inactive
+    /// list.
     pub(crate) fn add_to_classical(&mut self, id: FolioId, tail: bool) {
         if tail {
             self.folios[id].flags.remove(Flags::ACTIVE);
@@ -112,7 +116,8 @@ impl Locked<'_> {
         self.accesses.settle(id, settled);
     }
 
-    /// One access through the descriptor (`docs/kernel/reclaim.md` §1.2). Returns whether to enter the activation batch.
+    /// One access through the descriptor (`docs/kernel/reclaim.md` §1.2). Returns whether to enter
+    /// the activation batch.
     pub(super) fn mark_accessed_classical(&mut self, id: FolioId) -> bool {
         let pages = self.folios[id].pages();
         let flags = &mut self.folios[id].flags;
@@ -138,8 +143,8 @@ impl Locked<'_> {
         !waits && self.folios[id].flags.contains(Flags::LRU)
     }
 
-    /// An isolated folio goes back to the head of its list. One put back active moves the nonresident age
-    /// (`docs/kernel/reclaim.md` §5.4).
+    /// An isolated folio goes back to the head of its list. One put back active moves the
+    /// nonresident age (`docs/kernel/reclaim.md` §5.4).
     pub(crate) fn put_back_classical(&mut self, id: FolioId) {
         let (flags, pages) = (self.folios[id].flags, self.folios[id].pages());
         self.lv.isolated -= pages;
@@ -149,8 +154,8 @@ impl Locked<'_> {
         self.add(id, false);
     }
 
-    /// Takes folios of up to `pages` pages (the last may exceed that) from the tail of a list; appends them to `out`, oldest
-    /// first. Returns their pages.
+    /// Takes folios of up to `pages` pages (the last may exceed that) from the tail of a list;
+    /// appends them to `out`, oldest first. Returns their pages.
     pub(crate) fn isolate_classical(
         &mut self,
         t: LruType,
@@ -170,7 +175,8 @@ impl Locked<'_> {
         taken
     }
 
-    /// Whether the inactive list of a type should grow (`docs/kernel/reclaim.md` §5.1), by published sizes.
+    /// Whether the inactive list of a type should grow (`docs/kernel/reclaim.md` §5.1), by
+    /// published sizes.
     pub(crate) fn inactive_is_low(&self, t: LruType, page_bytes: u64) -> bool {
         let p = self.levels.published(self.slot);
         let gib = ((p.inactive(t) + p.active(t)) * page_bytes) >> 30;
@@ -178,7 +184,8 @@ impl Locked<'_> {
         p.inactive(t) * ratio < p.active(t)
     }
 
-    /// Whether published refaults say that the workingset of a type changed since the last invocation.
+    /// Whether published refaults say that the workingset of a type changed since the last
+    /// invocation.
     pub(crate) fn workingset_changes(&self, t: LruType) -> bool {
         self.levels.published(self.slot).activations[t as usize]
             != self.lv.classical.activations_seen[t as usize]
@@ -207,7 +214,8 @@ mod tests {
     use crate::testing::filled;
     use crate::units::MemcgId;
 
-    /// `docs/kernel/reclaim.md` §9, 38: strict, by published sizes, with the integer root of ten times the gibibytes.
+    /// `docs/kernel/reclaim.md` §9, 38: strict, by published sizes, with the integer root of ten
+    /// times the gibibytes.
     #[test]
     fn the_inactive_list_is_low_by_a_ratio_that_grows_with_memory() {
         const MIB: u64 = 1 << 20;
@@ -233,6 +241,9 @@ mod tests {
         assert!(lru.workingset_changes(LruType::File));
         *lru.events.activate(LruType::File) += 5;
         lru.snapshot_activations();
-        assert!(!lru.workingset_changes(LruType::File), "one invocation acted upon what was published");
+        assert!(
+            !lru.workingset_changes(LruType::File),
+            "one invocation acted upon what was published"
+        );
     }
 }

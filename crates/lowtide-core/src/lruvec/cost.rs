@@ -1,11 +1,12 @@
 //! What reclaim of each type has cost, and how scans are balanced between the types by it.
 //!
-//! A page that is written or comes back costs 32, a page that was looked at in vain costs 1. The type that costs more is scanned less:
-//! each cost is weighted between one third and two thirds before swappiness. Costs decay, both by half, when they exceed a
-//! quarter of the lists.
+//! A page that is written or comes back costs 32, a page that was looked at in vain costs 1. The
+//! type that costs more is scanned less: each cost is weighted between one third and two thirds
+//! before swappiness. Costs decay, both by half, when they exceed a quarter of the lists.
 //!
-//! Until 7.2 the events were added as they happened; since 7.3 reclaim pulls *published* counters when it prepares a
-//! pass, so costs move in steps of two seconds. Source: `docs/kernel/reclaim.md` §5.2 step 1, 5.3.
+//! Until 7.2 the events were added as they happened; since 7.3 reclaim pulls *published* counters
+//! when it prepares a pass, so costs move in steps of two seconds. Source: `docs/kernel/reclaim.md`
+//! §5.2 step 1, 5.3.
 
 use super::Locked;
 use crate::limits::{DEF_PRIORITY, MAX_SWAPPINESS, SWAP_CLUSTER_MAX, SWAPPINESS_ANON_ONLY};
@@ -52,7 +53,8 @@ impl Locked<'_> {
         self.cost_of_shrinking(t, 0, rotated);
     }
 
-    /// Reclaim wrote `written` pages of a type, and looked at `rotated` pages in vain (those written among them).
+    /// Reclaim wrote `written` pages of a type, and looked at `rotated` pages in vain (those
+    /// written among them).
     pub(crate) fn cost_of_shrinking(&mut self, t: LruType, written: u64, rotated: u64) {
         self.lv.cost.io[t as usize] += written;
         self.lv.cost.rotated[t as usize] += rotated;
@@ -84,7 +86,8 @@ impl Locked<'_> {
         let p = *self.levels.published(self.slot);
         let c = &mut self.lv.cost;
         for t in 0..2 {
-            c.cost[t] += (p.io[t] - c.io_pulled[t]) * SWAP_CLUSTER_MAX + (p.rotated[t] - c.rotated_pulled[t]);
+            c.cost[t] += (p.io[t] - c.io_pulled[t]) * SWAP_CLUSTER_MAX
+                + (p.rotated[t] - c.rotated_pulled[t]);
         }
         (c.io_pulled, c.rotated_pulled) = (p.io, p.rotated);
         while c.cost[0] + c.cost[1] > p.lru_size() / 4 {
@@ -100,8 +103,9 @@ impl Locked<'_> {
         page_bytes: u64,
     ) -> Preparation {
         self.pull_costs();
-        let may_deactivate = LruType::ALL
-            .map(|t| force_deactivate || self.workingset_changes(t) || self.inactive_is_low(t, page_bytes));
+        let may_deactivate = LruType::ALL.map(|t| {
+            force_deactivate || self.workingset_changes(t) || self.inactive_is_low(t, page_bytes)
+        });
         let trim = self.levels.published(self.slot).inactive(LruType::File) >> priority != 0
             && !may_deactivate[LruType::File as usize];
         Preparation { may_deactivate, balance: self.balance(priority, trim) }
@@ -136,7 +140,8 @@ impl Locked<'_> {
     }
 }
 
-/// Pages to scan of each list, by type and activity, of what is not protected of it. No small number is rounded up (`docs/kernel/reclaim.md` §5.3).
+/// Pages to scan of each list, by type and activity, of what is not protected of it. No small
+/// number is rounded up (`docs/kernel/reclaim.md` §5.3).
 pub(crate) fn scan_targets(sizes: [[u64; 2]; 2], priority: u32, balance: Balance) -> [[u64; 2]; 2] {
     debug_assert!(priority <= DEF_PRIORITY);
     LruType::ALL.map(|t| {
@@ -159,7 +164,8 @@ mod tests {
     use crate::testing::filled;
     use crate::units::MemcgId;
 
-    /// `docs/kernel/reclaim.md` §9, 40: events halve once since they are small, a pull halves until the costs fit.
+    /// `docs/kernel/reclaim.md` §9, 40: events halve once since they are small, a pull halves until
+    /// the costs fit.
     #[test]
     fn costs_decay_once_an_event_or_until_they_fit() {
         let event_driven: Policy = "lru-cost".parse().unwrap();

@@ -8,17 +8,20 @@
 //!     ^ scans take from here      ^^^^^^^^^^^^^ the two youngest are never evicted
 //! ```
 //!
-//! Aging opens generation `max_seq + 1`, eviction empties generation `min_seq`; the two are coupled by nothing
-//! but this window. `max_seq` is common to both types, `min_seq` is per type. A generation is a list and a size;
-//! the *size* follows the folio's generation field at once, the *list* only when the evictor or a forced advance
-//! meets the folio, so list and field may disagree for promoted folios. Whoever disagrees, the field is right.
+//! Aging opens generation `max_seq + 1`, eviction empties generation `min_seq`; the two are coupled
+//! by nothing but this window. `max_seq` is common to both types, `min_seq` is per type. A
+//! generation is a list and a size; the *size* follows the folio's generation field at once, the
+//! *list* only when the evictor or a forced advance meets the folio, so list and field may disagree
+//! for promoted folios. Whoever disagrees, the field is right.
 //!
-//! Under one lock for everything, sizes are exact at all times (the kernel's may lag and go negative).
+//! Under one lock for everything, sizes are exact at all times (the kernel's may lag and go
+//! negative).
 //!
-//! A type that may not be evicted is *pinned*: when it fills the ring, its oldest list becomes its youngest as it is, promoted folios
-//! included. Once the type may be evicted again, a generation may therefore be retired, its list being empty, that folios on younger lists still
-//! name. Such *strays* count as inactive; whoever of the evictor or a new generation in that slot comes first takes them in.
-//! Source: `docs/kernel/reclaim.md` §2.1, 2.3, 2.4, 2.5, 2.7.
+//! A type that may not be evicted is *pinned*: when it fills the ring, its oldest list becomes its
+//! youngest as it is, promoted folios included. Once the type may be evicted again, a generation
+//! may therefore be retired, its list being empty, that folios on younger lists still name. Such
+//! *strays* count as inactive; whoever of the evictor or a new generation in that slot comes first
+//! takes them in. Source: `docs/kernel/reclaim.md` §2.1, 2.3, 2.4, 2.5, 2.7.
 
 use super::Locked;
 use crate::folio::{Flags, FolioTable, ListHead};
@@ -106,7 +109,8 @@ impl Locked<'_> {
         self.lv.gens.recount(t, pages, from, to);
     }
 
-    /// The placement rule (`docs/kernel/reclaim.md` §2.3): how many generations from the young end, 1 the youngest.
+    /// The placement rule (`docs/kernel/reclaim.md` §2.3): how many generations from the young end,
+    /// 1 the youngest.
     fn depth(&self, flags: Flags, tail: bool) -> u64 {
         let workingset = u64::from(flags.contains(Flags::WORKINGSET));
         if flags.contains(Flags::ACTIVE) {
@@ -128,7 +132,9 @@ impl Locked<'_> {
     pub(crate) fn placement(&self, id: FolioId, tail: bool) -> u64 {
         let f = &self.folios[id];
         let gens = &self.lv.gens;
-        (gens.max_seq + 1).saturating_sub(self.depth(f.flags, tail)).max(gens.min_seq[f.lru_type() as usize])
+        (gens.max_seq + 1)
+            .saturating_sub(self.depth(f.flags, tail))
+            .max(gens.min_seq[f.lru_type() as usize])
     }
 
     /// Puts an isolated or new folio into its generation; consumes *active*.
@@ -147,7 +153,8 @@ impl Locked<'_> {
         }
     }
 
-    /// Takes a folio in that comes from the list of another lruvec, where it was `depth` generations from the young end (0: in the youngest).
+    /// Takes a folio in that comes from the list of another lruvec, where it was `depth`
+    /// generations from the young end (0: in the youngest).
     pub(crate) fn adopt(&mut self, id: FolioId, depth: u64) {
         let t = self.folios[id].lru_type();
         let gens = &self.lv.gens;
@@ -158,7 +165,8 @@ impl Locked<'_> {
         self.folios.push_young(list, id);
     }
 
-    /// Step before a new folio enters the add batch (`docs/kernel/reclaim.md` §2.3, "pre-insertion").
+    /// Step before a new folio enters the add batch (`docs/kernel/reclaim.md` §2.3,
+    /// "pre-insertion").
     pub(crate) fn before_insertion(&mut self, id: FolioId, in_lru_fault: bool) {
         if !in_lru_fault {
             return;
@@ -171,8 +179,8 @@ impl Locked<'_> {
         }
     }
 
-    /// Moves a folio of the oldest generation one up, forgetting its accesses; one that was promoted
-    /// earlier keeps its generation. Returns the ring slot it is in. Links stay.
+    /// Moves a folio of the oldest generation one up, forgetting its accesses; one that was
+    /// promoted earlier keeps its generation. Returns the ring slot it is in. Links stay.
     pub(super) fn inc_gen(&mut self, id: FolioId, t: LruType) -> usize {
         let min = self.lv.gens.min_seq[t as usize];
         let now = self.folios[id].flags.generation().expect("a folio on a list has a generation");
@@ -184,14 +192,17 @@ impl Locked<'_> {
         slot(min + 1)
     }
 
-    /// Retires empty oldest generations ("voluntary flush", `docs/kernel/reclaim.md` §2.7). Returns whether any was.
+    /// Retires empty oldest generations ("voluntary flush", `docs/kernel/reclaim.md` §2.7). Returns
+    /// whether any was.
     pub(crate) fn retire_empty(&mut self) -> bool {
         let types = self.evictable_types();
         let max = self.lv.gens.max_seq;
         let mut candidate = self.lv.gens.min_seq;
         for &t in types {
             let c = &mut candidate[t as usize];
-            while *c + MIN_NR_GENS <= max && self.folios.is_empty(self.lv.gens.lists[slot(*c)][t as usize]) {
+            while *c + MIN_NR_GENS <= max
+                && self.folios.is_empty(self.lv.gens.lists[slot(*c)][t as usize])
+            {
                 *c += 1;
             }
         }
@@ -221,8 +232,8 @@ impl Locked<'_> {
         any
     }
 
-    /// Frees a slot of the ring for a type that fills it, at most [`MAX_LRU_BATCH`] folios at a time.
-    /// Returns whether it is done.
+    /// Frees a slot of the ring for a type that fills it, at most [`MAX_LRU_BATCH`] folios at a
+    /// time. Returns whether it is done.
     fn advance_min_seq(&mut self, t: LruType) -> bool {
         let min = self.lv.gens.min_seq[t as usize];
         if self.evictable_types().contains(&t) {
@@ -235,7 +246,8 @@ impl Locked<'_> {
                 quota -= 1;
                 self.absorb(id);
                 let (flags, pages) = (self.folios[id].flags, self.folios[id].pages());
-                // Folios that were promoted since are met here too; they stay where they are and count as tier 3.
+                // Folios that were promoted since are met here too; they stay where they are and
+                // count as tier 3.
                 let to = self.inc_gen(id, t);
                 if !flags.saturated() {
                     self.lv.tiers[t as usize].protect(flags.tier(), pages);
@@ -245,7 +257,8 @@ impl Locked<'_> {
                 self.folios.push_old(self.lv.gens.lists[to][t as usize], id);
             }
         } else {
-            // A type that may not be evicted is not moved: its oldest folios now alias the youngest slot.
+            // A type that may not be evicted is not moved: its oldest folios now alias the youngest
+            // slot.
             self.lv.gens.wrapped[t as usize] = true;
         }
         self.lv.tiers[t as usize].carry_over();
@@ -293,7 +306,8 @@ mod tests {
         assert_eq!(lru.events.protected, 5000, "what a forced advance moves counts as protected");
     }
 
-    /// Without swap, anonymous folios are not moved: their oldest generation now shares its slot with the youngest.
+    /// Without swap, anonymous folios are not moved: their oldest generation now shares its slot
+    /// with the youngest.
     #[test]
     fn a_pinned_type_moves_nothing_and_aliases_the_youngest_slot() {
         let mut engine = filled(Policy::MGLRU_7_1, 62, LruType::Anon);
@@ -307,7 +321,8 @@ mod tests {
         engine.validate().unwrap();
     }
 
-    /// A folio that was promoted before its type was pinned, and whose generation was retired after, is found all the same.
+    /// A folio that was promoted before its type was pinned, and whose generation was retired
+    /// after, is found all the same.
     #[test]
     fn a_stray_is_counted_and_scanned() {
         let anon = LruType::Anon as usize;
@@ -318,7 +333,8 @@ mod tests {
         lru.update_gen(FolioId(0), false);
         assert_eq!(lru.folios[FolioId(0)].flags.generation(), Some(slot(5)));
         assert!([5, 6].iter().all(|&seq| lru.inc_max_seq(seq, 0) == Some(true)));
-        // There is swap from now on. Generation 5 has an empty list: its only folio is on that of the other two.
+        // There is swap from now on. Generation 5 has an empty list: its only folio is on that of
+        // the other two.
         lru.swap.free_pages = 1000;
         assert!(lru.retire_empty());
         assert_eq!((lru.lv.gens.max_seq, lru.lv.gens.min_seq[anon]), (7, 6));
@@ -355,13 +371,17 @@ mod tests {
         assert!(!lru.retire_empty(), "nothing left to retire");
     }
 
-    /// With swap both types may be evicted, and neither runs ahead of the other by more than a generation.
+    /// With swap both types may be evicted, and neither runs ahead of the other by more than a
+    /// generation.
     #[test]
     fn retiring_keeps_the_types_within_one_generation() {
         let mut engine = filled(Policy::MGLRU, 31, LruType::File);
         let mut lru = engine.locked(MemcgId::ROOT);
         lru.swap.free_pages = 1000;
-        assert!(lru.retire_empty(), "anonymous memory is empty, file memory is all in the oldest generation");
+        assert!(
+            lru.retire_empty(),
+            "anonymous memory is empty, file memory is all in the oldest generation"
+        );
         assert_eq!(lru.lv.gens.min_seq, [1, 0]);
     }
 }

@@ -1,9 +1,11 @@
 //! What a lruvec shares with its ancestors: clocks and sizes that include everything below.
 //!
-//! With the classical lists, an eviction or an activation moves the clock of refault distances of the group *and of all its ancestors*: what was evicted for
-//! the sake of an ancestor is measured on the ancestor's clock, against the ancestor's sizes. Reclaim of a subtree prepares its passes from the sizes and costs of
-//! the whole subtree. Both are kept here, in one table by place, so that a lruvec under its lock can reach its ancestors without the tree. Source:
-//! `docs/kernel/reclaim.md` §5.2, 5.6, 6.1.
+//! With the classical lists, an eviction or an activation moves the clock of refault distances of
+//! the group *and of all its ancestors*: what was evicted for the sake of an ancestor is measured
+//! on the ancestor's clock, against the ancestor's sizes. Reclaim of a subtree prepares its passes
+//! from the sizes and costs of the whole subtree. Both are kept here, in one table by place, so
+//! that a lruvec under its lock can reach its ancestors without the tree. Source: `docs/kernel/
+//! reclaim.md` §5.2, 5.6, 6.1.
 
 use super::Published;
 use crate::dirty::Figures;
@@ -82,7 +84,8 @@ impl Levels {
         }
     }
 
-    /// Adds what a group has to what is published of it and of its ancestors. `own` and `dirty` are its exact counts without those below.
+    /// Adds what a group has to what is published of it and of its ancestors. `own` and `dirty` are
+    /// its exact counts without those below.
     pub(crate) fn publish(&mut self, slot: MemcgSlot, own: &Published, dirty: &Figures) {
         let mut at = Some(slot);
         while let Some(slot) = at {
@@ -93,7 +96,8 @@ impl Levels {
         }
     }
 
-    /// The group that a shadow's few bits name: the ancestor, or the group itself, whose place has these low bits.
+    /// The group that a shadow's few bits name: the ancestor, or the group itself, whose place has
+    /// these low bits.
     pub(super) fn named(&self, slot: MemcgSlot, bits: u16, mask: u16) -> Option<MemcgSlot> {
         self.upwards(slot).find(|at| at.0 & mask == bits)
     }

@@ -1,7 +1,8 @@
 //! A lruvec: the lists of one memory control group, and everything that decides about their order.
 //!
 //! [`Lruvec`] is the data. [`Locked`] is a lruvec whose lock is held, together with the things that
-//! every list operation needs (folio table, counters, policy); all algorithms of this folder are methods of it, one file for each concept:
+//! every list operation needs (folio table, counters, policy); all algorithms of this folder are
+//! methods of it, one file for each concept:
 //!
 //! | file | concept | section |
 //! |---|---|---|
@@ -61,16 +62,18 @@ pub(crate) struct Lruvec {
     pub(crate) unevictable: u64,
     /// Pages isolated and not yet put back or freed.
     pub(crate) isolated: u64,
-    /// Everything dirty that a pass of direct reclaim met was under writeback for the second time. Cleared when that
-    /// invocation ends (`docs/kernel/reclaim.md` §4.4).
+    /// Everything dirty that a pass of direct reclaim met was under writeback for the second time.
+    /// Cleared when that invocation ends (`docs/kernel/reclaim.md` §4.4).
     pub(crate) congested: bool,
-    /// What the background reclaimer found. Only it sets these flags, and only it clears them, when it meets its goal.
+    /// What the background reclaimer found. Only it sets these flags, and only it clears them,
+    /// when it meets its goal.
     pub(crate) node: NodeFlags,
     /// 0..=200: how willingly anonymous memory is taken rather than file memory.
     pub(crate) swappiness: u32,
 }
 
-/// State of writeback as the background reclaimer saw it (`docs/kernel/reclaim.md` §4.4; the "node" is the group itself).
+/// State of writeback as the background reclaimer saw it (`docs/kernel/reclaim.md` §4.4; the "node"
+/// is the group itself).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NodeFlags {
     /// Everything dirty in a pass was under writeback for the second time.
@@ -98,7 +101,8 @@ impl Lruvec {
 
     /// The lists, to be given up with the lruvec: empty, if nothing was lost.
     pub(crate) fn take_lists(&mut self) -> Vec<ListHead> {
-        let classical = LruType::ALL.map(|t| [false, true].map(|active| self.classical.list(t, active)));
+        let classical =
+            LruType::ALL.map(|t| [false, true].map(|active| self.classical.list(t, active)));
         self.gens.lists.iter().flatten().chain(classical.iter().flatten()).copied().collect()
     }
 

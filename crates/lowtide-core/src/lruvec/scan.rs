@@ -1,9 +1,10 @@
-//! Scanning: taking folios from the old end, sorting away those that belong elsewhere, isolating the rest.
+//! Scanning: taking folios from the old end, sorting away those that belong elsewhere, isolating
+//! the rest.
 //!
-//! The lists are sorted lazily: promotion changes a folio's generation field and nothing else, and only here,
-//! when the scan meets it, does the folio move to the list it belongs on. What is left after sorting is
-//! isolated: taken off its list and out of the sizes, so that its fate can be settled without the lock.
-//! Source: `docs/kernel/reclaim.md` §2.8 and 1.4.
+//! The lists are sorted lazily: promotion changes a folio's generation field and nothing else, and
+//! only here, when the scan meets it, does the folio move to the list it belongs on. What is left
+//! after sorting is isolated: taken off its list and out of the sizes, so that its fate can be
+//! settled without the lock. Source: `docs/kernel/reclaim.md` §2.8 and 1.4.
 
 use super::Locked;
 use super::generation::slot;
@@ -21,7 +22,8 @@ pub(crate) struct Scan {
     pub(crate) sorted: u64,
     /// The folio budget was used up.
     pub(crate) exhausted: bool,
-    /// Dirty file pages that were sorted away (before S10), and those of them not yet under writeback.
+    /// Dirty file pages that were sorted away (before S10), and those of them not yet under
+    /// writeback.
     pub(crate) dirty_sorted: u64,
     pub(crate) unqueued_dirty: u64,
 }
@@ -36,7 +38,8 @@ enum Sorted {
 impl Locked<'_> {
     /// Scans the oldest generation of a type; appends the isolated folios to `out`, oldest first.
     ///
-    /// `folios` is a number of *folios*, everything counted in the answer is pages (`docs/kernel/reclaim.md` §3.4).
+    /// `folios` is a number of *folios*, everything counted in the answer is pages
+    /// (`docs/kernel/reclaim.md` §3.4).
     pub(crate) fn scan(
         &mut self,
         t: LruType,

@@ -63,7 +63,9 @@ mod tests {
     /// `docs/kernel/reclaim.md` §9, 31.
     #[test]
     fn anon_only_is_not_downgraded_since_7_3() {
-        for (policy, types) in [(Policy::MGLRU, [LruType::Anon]), (Policy::MGLRU_7_1, [LruType::File])] {
+        for (policy, types) in
+            [(Policy::MGLRU, [LruType::Anon]), (Policy::MGLRU_7_1, [LruType::File])]
+        {
             let mut engine = filled(policy, 1, LruType::File);
             engine.set_swappiness(MemcgId::ROOT, SWAPPINESS_ANON_ONLY);
             assert_eq!(engine.locked(MemcgId::ROOT).evictable_types(), types);

@@ -1,11 +1,12 @@
 //! Refault feedback: which type to evict, and which tiers to protect.
 //!
-//! A folio's *tier* is the logarithm of its accesses through the descriptor. For each tier of a type we count
-//! what was evicted from it, what was protected instead, and what of the evicted came back. The share that
-//! came back, compared between two tiers (or two types) with a gain on each side, is the error signal of a
-//! controller with a proportional term (the running counts) and an integral one (their exponential average, carried over whenever the oldest
-//! generation is retired). If a higher tier refaults no more than tier 0 does, its folios are no better than those and are
-//! evicted; otherwise they are moved one generation up.
+//! A folio's *tier* is the logarithm of its accesses through the descriptor. For each tier of a
+//! type we count what was evicted from it, what was protected instead, and what of the evicted came
+//! back. The share that came back, compared between two tiers (or two types) with a gain on each
+//! side, is the error signal of a controller with a proportional term (the running counts) and an
+//! integral one (their exponential average, carried over whenever the oldest generation is
+//! retired). If a higher tier refaults no more than tier 0 does, its folios are no better than
+//! those and are evicted; otherwise they are moved one generation up.
 //!
 //! Source: `docs/kernel/reclaim.md` §2.9. History depth is 1.
 
@@ -49,7 +50,8 @@ impl TierControl {
         self.tiers[tier].refaulted += pages;
     }
 
-    /// Folds the current counts into the averages; called whenever the oldest generation is retired.
+    /// Folds the current counts into the averages; called whenever the oldest generation is
+    /// retired.
     pub(super) fn carry_over(&mut self) {
         for t in &mut self.tiers {
             *t = Tier {
@@ -91,8 +93,9 @@ impl Locked<'_> {
             0 | 1 => LruType::File,
             s if s >= MAX_SWAPPINESS => LruType::Anon,
             s => {
-                let all =
-                    |t: LruType, gain| self.lv.tiers[t as usize].position(0..MAX_NR_TIERS, u64::from(gain));
+                let all = |t: LruType, gain| {
+                    self.lv.tiers[t as usize].position(0..MAX_NR_TIERS, u64::from(gain))
+                };
                 if no_worse(all(LruType::Anon, s), all(LruType::File, MAX_SWAPPINESS - s)) {
                     LruType::File
                 } else {

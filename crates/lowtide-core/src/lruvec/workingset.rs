@@ -1,14 +1,15 @@
 //! Workingset detection: what is remembered of an evicted page, and what its return means.
 //!
-//! When a page is evicted, a *shadow* takes the place that its translation had: 30 bits that say when it left and
-//! how it stood. When the page comes back, the shadow tells whether it was gone for so short a time that it would
-//! have been a hit in a slightly bigger memory (a *recent* refault), and so whether it deserves a place among the
-//! active.
+//! When a page is evicted, a *shadow* takes the place that its translation had: 30 bits that say
+//! when it left and how it stood. When the page comes back, the shadow tells whether it was gone
+//! for so short a time that it would have been a hit in a slightly bigger memory (a *recent*
+//! refault), and so whether it deserves a place among the active.
 //!
-//! The clock differs. Classical lists count evictions and activations ("nonresident age"): the difference
-//! between two readings is the refault distance, a lower bound of the page's reuse distance; if it is no more than the size of the lists that
-//! the page would have to compete with, the refault is recent. The multi-gen LRU uses the oldest generation's number:
-//! recent means evicted at most three generations ago.
+//! The clock differs. Classical lists count evictions and activations ("nonresident age"): the
+//! difference between two readings is the refault distance, a lower bound of the page's reuse
+//! distance; if it is no more than the size of the lists that the page would have to compete with,
+//! the refault is recent. The multi-gen LRU uses the oldest generation's number: recent means
+//! evicted at most three generations ago.
 //!
 //! ```text
 //!   29 28        19 18                                        1 0
@@ -16,16 +17,18 @@
 //!  |   |            | classical: age in steps (18)             |  |
 //! ```
 //!
-//! Of the group, a shadow has the low ten bits of its place: with the multi-gen LRU the group that had the page, with the classical lists the one whose limit
-//! made reclaim take it, which is an ancestor. Among more than 1024 groups two may look alike; then a page that came back to another group than it left
-//! is taken for a refault.
+//! Of the group, a shadow has the low ten bits of its place: with the multi-gen LRU the group that
+//! had the page, with the classical lists the one whose limit made reclaim take it, which is an
+//! ancestor. Among more than 1024 groups two may look alike; then a page that came back to another
+//! group than it left is taken for a refault.
 //!
-//! A shadow lives in the driver's translation entry, where the frame number was; it costs no memory of its own
-//! and is never reclaimed (the kernel's shadow shrinker, §6.3, has nothing to do here). The price is a short
-//! clock. Of its 18 bits the classical age spends 5 on range and 13 on precision: it counts in steps of 1/8192 of the memory (single
-//! pages below 2^13), and wraps around after 32 memories' worth of evictions and activations. A page that returns after
-//! a multiple of that is taken for a recent one with a probability of at most 1/32; precision finer than the noise of published sizes
-//! would buy nothing.
+//! A shadow lives in the driver's translation entry, where the frame number was; it costs no memory
+//! of its own and is never reclaimed (the kernel's shadow shrinker, §6.3, has nothing to do here).
+//! The price is a short clock. Of its 18 bits the classical age spends 5 on range and 13 on
+//! precision: it counts in steps of 1/8192 of the memory (single pages below 2^13), and wraps
+//! around after 32 memories' worth of evictions and activations. A page that returns after
+//! a multiple of that is taken for a recent one with a probability of at most 1/32; precision finer
+//! than the noise of published sizes would buy nothing.
 //!
 //! Source: `docs/kernel/reclaim.md` §6.1, 6.2.
 
@@ -91,12 +94,13 @@ impl Shadow {
 pub(crate) struct Sighting {
     /// It was gone for so short a time that it belongs to the workingset.
     pub(crate) recent: bool,
-    /// Pages evicted in between: as much more memory would have made it a hit. With the multi-gen LRU, an upper bound as fine as a generation.
+    /// Pages evicted in between: as much more memory would have made it a hit. With the multi-gen
+    /// LRU, an upper bound as fine as a generation.
     pub(crate) distance: u64,
 }
 
-/// Evictions as a clock for refault distances with the multi-gen LRU, whose shadows name a generation. It says how many pages had been
-/// evicted when that generation became the oldest.
+/// Evictions as a clock for refault distances with the multi-gen LRU, whose shadows name a
+/// generation. It says how many pages had been evicted when that generation became the oldest.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EvictionClock {
     evicted: u64,
@@ -157,7 +161,8 @@ impl Locked<'_> {
         Shadow::new(of, token, flags.contains(Flags::WORKINGSET))
     }
 
-    /// A folio comes in over a shadow: counts the refault and marks the folio by how recent it is. `None` if it is nobody's refault.
+    /// A folio comes in over a shadow: counts the refault and marks the folio by how recent it is.
+    /// `None` if it is nobody's refault.
     pub(crate) fn workingset_refault(
         &mut self,
         id: FolioId,
@@ -170,7 +175,12 @@ impl Locked<'_> {
         }
     }
 
-    fn refault_multi_gen(&mut self, id: FolioId, shadow: Shadow, in_lru_fault: bool) -> Option<Sighting> {
+    fn refault_multi_gen(
+        &mut self,
+        id: FolioId,
+        shadow: Shadow,
+        in_lru_fault: bool,
+    ) -> Option<Sighting> {
         let f = &self.folios[id];
         let (pages, t) = (f.pages(), f.lru_type());
         if shadow.memcg() != f.memcg.0 & MEMCG_MASK {
@@ -223,7 +233,8 @@ impl Locked<'_> {
         Some(Sighting { recent: true, distance })
     }
 
-    /// Pages that a returning page competes with, as last published (`docs/kernel/reclaim.md` §6.1 step 3).
+    /// Pages that a returning page competes with, as last published (`docs/kernel/reclaim.md` §6.1
+    /// step 3).
     fn refault_competitors(&self, from: MemcgSlot, t: LruType) -> u64 {
         let p = self.levels.published(from);
         let mut size = p.active(LruType::File);
@@ -256,11 +267,17 @@ mod tests {
 
     #[test]
     fn the_classical_clock_is_fine_enough_and_wraps_late() {
-        assert_eq!((bucket_order(1), bucket_order(1 << 13), bucket_order((1 << 13) + 1)), (0, 0, 1));
+        assert_eq!(
+            (bucket_order(1), bucket_order(1 << 13), bucket_order((1 << 13) + 1)),
+            (0, 0, 1)
+        );
         for log2 in [13, 18, 24, 31] {
             let (frames, step) = (1_u64 << log2, 1_u64 << bucket_order(1 << log2));
             assert!(step <= frames >> 13, "a step of {step} pages is coarse for {frames}");
-            assert!(step << TOKEN_BITS >= frames << CLOCK_MEMORIES_LOG2, "{frames} wrap after {step} steps");
+            assert!(
+                step << TOKEN_BITS >= frames << CLOCK_MEMORIES_LOG2,
+                "{frames} wrap after {step} steps"
+            );
         }
     }
 }

@@ -13,7 +13,8 @@ impl Engine {
         self.alive(id) && self.alive(top) && self.memcgs.is_below(id.slot, top.slot)
     }
 
-    /// Pages that may still be charged to a group before it is full itself; its ancestors may have less.
+    /// Pages that may still be charged to a group before it is full itself; its ancestors may have
+    /// less.
     ///
     /// # Panics
     /// When the group is gone.
@@ -31,7 +32,8 @@ impl Engine {
         self.memcgs[id].limits
     }
 
-    /// Charges that met the limit of a group so far, tries with a whole batch among them: what the kernel's log calls `failcnt`.
+    /// Charges that met the limit of a group so far, tries with a whole batch among them: what the
+    /// kernel's log calls `failcnt`.
     ///
     /// # Panics
     /// When the group is gone.
@@ -40,23 +42,25 @@ impl Engine {
         self.memcgs[id].memory.failcnt
     }
 
-    /// Counts `oom`: a driver gives up a [patient](crate::Charge::patient) charge, or the lowering of a limit. Nothing happens when the
-    /// group is gone.
+    /// Counts `oom`: a driver gives up a [patient](crate::Charge::patient) charge, or the lowering
+    /// of a limit. Nothing happens when the group is gone.
     pub fn count_oom(&mut self, id: MemcgId) {
         if self.alive(id) {
             self.memcgs.raise(id.slot, |events| &mut events.oom);
         }
     }
 
-    /// Gives what was charged in advance to a group and those below it back to the counters. Nothing happens when the group is gone.
+    /// Gives what was charged in advance to a group and those below it back to the counters.
+    /// Nothing happens when the group is gone.
     pub fn drain_stocks_of(&mut self, id: MemcgId) {
         if self.alive(id) {
             self.drain_stocks(id.slot);
         }
     }
 
-    /// Whether waiting can help a charge that a full group refuses: something below it is resident and not under hard protection, so what
-    /// is held, dirty or being written now may be evicted later. Cost: O(groups below).
+    /// Whether waiting can help a charge that a full group refuses: something below it is resident
+    /// and not under hard protection, so what is held, dirty or being written now may be
+    /// evicted later. Cost: O(groups below).
     #[must_use]
     pub fn may_become_reclaimable(&mut self, full: MemcgId) -> bool {
         if !self.alive(full) {

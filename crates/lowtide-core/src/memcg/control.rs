@@ -1,7 +1,9 @@
-//! Creating, moving and removing groups, and setting their limits: what writes to the files of a memory cgroup do.
+//! Creating, moving and removing groups, and setting their limits: what writes to the files of a
+//! memory cgroup do.
 //!
-//! Setting a limit never evicts. A driver that lowers `max` or `high` reclaims what is above it, with ordinary invocations, until usage has come
-//! down or it gives up; charges meanwhile see the new limit. Source: `docs/kernel/memcg.md` §1, 4.
+//! Setting a limit never evicts. A driver that lowers `max` or `high` reclaims what is above it,
+//! with ordinary invocations, until usage has come down or it gives up; charges meanwhile see the
+//! new limit. Source: `docs/kernel/memcg.md` §1, 4.
 
 use super::counter::{Kind, UNLIMITED};
 use super::{Memcg, MemcgTree};
@@ -43,7 +45,8 @@ pub enum GroupError {
     TooMany,
     /// The tree would have too many levels.
     #[error(
-        "a group would be more than {MAX_DEPTH} levels below the root, which is as deep as a tree can be"
+        "a group would be more than {MAX_DEPTH} levels below the root, which is as deep as a tree \
+         can be"
     )]
     TooDeep,
     /// The root stays where it is.
@@ -60,7 +63,8 @@ pub enum GroupError {
     Cycle,
     /// What the group uses does not fit under its new ancestors.
     #[error(
-        "{needed} pages do not fit under the new parent, where {margin} are left: reclaim first, or raise max"
+        "{needed} pages do not fit under the new parent, where {margin} are left: reclaim first, \
+         or raise max"
     )]
     NoRoom {
         /// Pages that the group uses.
@@ -71,7 +75,8 @@ pub enum GroupError {
 }
 
 impl Engine {
-    /// Creates a group without limits, the last child of another. Cost: O(1) and a few hundred bytes.
+    /// Creates a group without limits, the last child of another. Cost: O(1) and a few hundred
+    /// bytes.
     ///
     /// # Errors
     /// [`GroupError::Gone`], [`GroupError::TooMany`], [`GroupError::TooDeep`].
@@ -87,18 +92,21 @@ impl Engine {
         Ok(id)
     }
 
-    /// Removes a group without children. What it holds belongs to its parent from now on: folios keep their age, charges
-    /// stay where they are, counts are added to the parent's. Cost: O(folios of the group).
+    /// Removes a group without children. What it holds belongs to its parent from now on: folios
+    /// keep their age, charges stay where they are, counts are added to the parent's. Cost:
+    /// O(folios of the group).
     ///
     /// # Errors
-    /// [`GroupError::Gone`], [`GroupError::Root`], [`GroupError::HasChildren`], [`GroupError::Busy`].
+    /// [`GroupError::Gone`], [`GroupError::Root`], [`GroupError::HasChildren`],
+    /// [`GroupError::Busy`].
     pub fn remove_group(&mut self, id: MemcgId) -> Result<(), GroupError> {
         let slot = self.existing(id)?;
         let parent = self.memcgs[slot].parent.ok_or(GroupError::Root)?;
         if self.memcgs.children(slot).next().is_some() {
             return Err(GroupError::HasChildren);
         }
-        // A list can be damaged by nothing but its own; so what waits in batches gets to its list first.
+        // A list can be damaged by nothing but its own; so what waits in batches gets to its list
+        // first.
         self.drain_all();
         if self.memcgs[slot].lruvec.isolated > 0 {
             return Err(GroupError::Busy);
@@ -119,7 +127,8 @@ impl Engine {
     /// Moves a group, with everything below it, under another parent, and its charges with it.
     ///
     /// # Errors
-    /// [`GroupError::Gone`], [`GroupError::Root`], [`GroupError::Cycle`], [`GroupError::TooDeep`], [`GroupError::NoRoom`].
+    /// [`GroupError::Gone`], [`GroupError::Root`], [`GroupError::Cycle`], [`GroupError::TooDeep`],
+    /// [`GroupError::NoRoom`].
     pub fn move_group(&mut self, id: MemcgId, parent: MemcgId) -> Result<(), GroupError> {
         let slot = self.existing(id)?;
         let to = self.existing(parent)?;
@@ -130,7 +139,8 @@ impl Engine {
         if from == to {
             return Ok(());
         }
-        // Only levels that are not above it already are asked; the root, which counts frames, never is.
+        // Only levels that are not above it already are asked; the root, which counts frames, never
+        // is.
         let subtree: Vec<_> = self.memcgs.subtree(slot).collect();
         let deepest = subtree.iter().map(|&at| self.memcgs[at].depth).max().unwrap_or_default();
         if self.memcgs[to].depth + 1 + (deepest - self.memcgs[slot].depth) > MAX_DEPTH {
@@ -138,8 +148,10 @@ impl Engine {
         }
         self.drain_stocks(slot);
         let (memory, swap) = (self.memcgs[slot].memory.usage, self.memcgs[slot].swap.usage);
-        let gains: Vec<_> = self.memcgs.upwards(to).filter(|&at| !self.memcgs.is_below(from, at)).collect();
-        let margin = gains.iter().map(|&at| self.memcgs[at].memory.margin()).min().unwrap_or(UNLIMITED);
+        let gains: Vec<_> =
+            self.memcgs.upwards(to).filter(|&at| !self.memcgs.is_below(from, at)).collect();
+        let margin =
+            gains.iter().map(|&at| self.memcgs[at].memory.margin()).min().unwrap_or(UNLIMITED);
         if margin < memory {
             return Err(GroupError::NoRoom { needed: memory, margin });
         }
@@ -243,13 +255,14 @@ impl Engine {
         self.memcgs[id].memory.high = pages;
     }
 
-    /// Sets the budget of a group, in pages. Nothing is evicted by this: the driver reclaims what is
-    /// above the new budget, until usage has come down to it or it gives up (`docs/kernel/reclaim.md` §7.2). Until then every charge that does not fit
-    /// reclaims, and may fail.
+    /// Sets the budget of a group, in pages. Nothing is evicted by this: the driver reclaims what
+    /// is above the new budget, until usage has come down to it or it gives up
+    /// (`docs/kernel/reclaim.md` §7.2). Until then every charge that does not fit reclaims, and
+    /// may fail.
     ///
     /// # Errors
-    /// [`ConfigError`] when the budget of the root is impossible: smaller than a batch, or more than the frames there are. Nothing has changed then.
-    /// # Panics
+    /// [`ConfigError`] when the budget of the root is impossible: smaller than a batch, or more
+    /// than the frames there are. Nothing has changed then. # Panics
     /// When the group is gone.
     pub fn set_max(&mut self, id: MemcgId, pages: u64) -> Result<(), ConfigError> {
         if id == MemcgId::ROOT {
@@ -267,7 +280,8 @@ impl Engine {
         self.memcgs[id].swap.set_max(pages);
     }
 
-    /// Attaches a program to a group and those below it that have none of their own, in the place of the one it had. `None` detaches it.
+    /// Attaches a program to a group and those below it that have none of their own, in the place
+    /// of the one it had. `None` detaches it.
     ///
     /// # Panics
     /// When the group is gone.
@@ -287,12 +301,16 @@ impl Engine {
 impl MemcgTree {
     /// Adds `below` pages to a group and its ancestors, the root excepted, which gets `root` pages.
     pub(crate) fn add(&mut self, slot: MemcgSlot, below: u64, root: u64) {
-        self.change(slot, |group| group.memory.add(if group.parent.is_none() { root } else { below }));
+        self.change(slot, |group| {
+            group.memory.add(if group.parent.is_none() { root } else { below })
+        });
     }
 
     /// The reverse of [`MemcgTree::add`].
     pub(crate) fn sub(&mut self, slot: MemcgSlot, below: u64, root: u64) {
-        self.change(slot, |group| group.memory.sub(if group.parent.is_none() { root } else { below }));
+        self.change(slot, |group| {
+            group.memory.sub(if group.parent.is_none() { root } else { below })
+        });
     }
 
     /// Adds pages of swap to a group and its ancestors.

@@ -1,8 +1,9 @@
 //! The counter of a group: what is charged, what may be, and what protection is claimed.
 //!
-//! A counter *publishes* to its parent how much of its protection it makes use of, min(usage, setting). The parent keeps the
-//! sum over its children, so effective protection costs O(1) a level to compute, however many children there are. What
-//! is published changes with every charge; `MemcgTree` carries the difference up. Source: `docs/kernel/memcg.md` §1.
+//! A counter *publishes* to its parent how much of its protection it makes use of, min(usage,
+//! setting). The parent keeps the sum over its children, so effective protection costs O(1) a level
+//! to compute, however many children there are. What is published changes with every charge;
+//! `MemcgTree` carries the difference up. Source: `docs/kernel/memcg.md` §1.
 
 /// No limit.
 pub(crate) const UNLIMITED: u64 = u64::MAX;
@@ -47,7 +48,8 @@ pub(crate) struct Counter {
     pub(crate) failcnt: u64,
     /// By [`Kind`].
     pub(crate) claims: [Claim; 2],
-    /// What usage may be at most: `max`, or what it was when `max` was set to less. Forced charges raise it.
+    /// What usage may be at most: `max`, or what it was when `max` was set to less. Forced charges
+    /// raise it.
     pub(crate) ceiling: u64,
 }
 
@@ -74,7 +76,8 @@ impl Counter {
         self.usage > self.high
     }
 
-    /// Sets the limit. Usage may be above it from now on, but then it can only fall until it is below.
+    /// Sets the limit. Usage may be above it from now on, but then it can only fall until it is
+    /// below.
     pub(crate) fn set_max(&mut self, pages: u64) {
         self.max = pages;
         self.ceiling = pages.max(self.usage);

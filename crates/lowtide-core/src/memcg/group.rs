@@ -47,7 +47,8 @@ pub(crate) struct Memcg {
     pub(crate) reserved: u64,
     /// What its limits cost its tasks.
     pub(crate) high: GroupHigh,
-    /// A program that decides about the limits of this group and those below that have none of their own.
+    /// A program that decides about the limits of this group and those below that have none of
+    /// their own.
     pub(crate) hooks: Option<Box<dyn LimitHooks>>,
 }
 

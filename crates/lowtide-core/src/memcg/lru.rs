@@ -1,11 +1,15 @@
 //! The memcg LRU: whose turn it is when a whole machine is short of memory (multi-gen LRU only).
 //!
-//! Groups stand in a ring of three generations, each in one of eight bins that is drawn at random. A reclaimer begins in a random bin of the oldest generation and visits
-//! every group of that generation at most once. Where a group goes afterwards says when its turn comes again: one that was aged, is too
-//! small or is protected goes to the young generation; one that still has something stays, or goes to the tail of a bin once. When the oldest generation is
-//! empty the next one is the oldest. So reclaim spreads over all groups in the long run while each reclaimer sees only a few, and bins keep reclaimers apart.
+//! Groups stand in a ring of three generations, each in one of eight bins that is drawn at random.
+//! A reclaimer begins in a random bin of the oldest generation and visits every group of that
+//! generation at most once. Where a group goes afterwards says when its turn comes again: one that
+//! was aged, is too small or is protected goes to the young generation; one that still has
+//! something stays, or goes to the tail of a bin once. When the oldest generation is empty the next
+//! one is the oldest. So reclaim spreads over all groups in the long run while each reclaimer sees
+//! only a few, and bins keep reclaimers apart.
 //!
-//! Reclaim for a group's own limit does not use this but a [cursor](super::Cursor) over its subtree. Source: `docs/kernel/reclaim.md` §2.11.
+//! Reclaim for a group's own limit does not use this but a [cursor](super::Cursor) over its
+//! subtree. Source: `docs/kernel/reclaim.md` §2.11.
 
 use crate::units::{MemcgId, MemcgSlot};
 use std::collections::VecDeque;
@@ -53,7 +57,12 @@ pub(crate) struct MemcgLru {
 
 impl MemcgLru {
     pub(crate) fn new() -> Self {
-        Self { seq: 0, bins: Default::default(), entries: Vec::new(), random: 0x9E37_79B9_7F4A_7C15 }
+        Self {
+            seq: 0,
+            bins: Default::default(),
+            entries: Vec::new(),
+            random: 0x9E37_79B9_7F4A_7C15,
+        }
     }
 
     /// A bin at random: the same ones in the same order for every engine.
@@ -108,7 +117,11 @@ impl MemcgLru {
 
     /// Whether a group was put to the tail of a bin since it became old.
     pub(crate) fn at_tail(&self, slot: MemcgSlot) -> bool {
-        self.entries.get(slot.index()).copied().flatten().is_some_and(|entry| entry.segment == Segment::Tail)
+        self.entries
+            .get(slot.index())
+            .copied()
+            .flatten()
+            .is_some_and(|entry| entry.segment == Segment::Tail)
     }
 
     /// Puts a group where it belongs after a visit.
@@ -119,9 +132,11 @@ impl MemcgLru {
         let Some(entry) = self.take(id) else { return };
         let bin = self.draw();
         let entry = match turn {
-            Turn::Young => {
-                Entry { generation: ((self.seq + 1) % GENERATIONS) as usize, bin, segment: Segment::Default }
-            }
+            Turn::Young => Entry {
+                generation: ((self.seq + 1) % GENERATIONS) as usize,
+                bin,
+                segment: Segment::Default,
+            },
             _ => Entry { bin, segment: Segment::Tail, ..entry },
         };
         self.put(id, entry);
@@ -145,7 +160,8 @@ impl Round {
         Self { generation: lru.old(), first: lru.draw(), bins: 0, left: Vec::new() }
     }
 
-    /// The next group: of the generation that was the oldest when the pass began, and each group once.
+    /// The next group: of the generation that was the oldest when the pass began, and each group
+    /// once.
     pub(crate) fn next(&mut self, lru: &MemcgLru) -> Option<MemcgId> {
         loop {
             while let Some(id) = self.left.pop() {

@@ -1,8 +1,9 @@
 //! Memory control groups: who pays, how much there is to spend, and who is spared.
 //!
-//! Groups form a tree. A page is charged to one group and, through it, to all of its ancestors; a limit anywhere on that way holds. The root is the
-//! pool itself: its counter is exact to the page at every instant. Below it a charge takes a *batch* of 64 pages and
-//! keeps the rest in a stock for the next ones, as the kernel does, so that most charges touch the root only.
+//! Groups form a tree. A page is charged to one group and, through it, to all of its ancestors; a
+//! limit anywhere on that way holds. The root is the pool itself: its counter is exact to the page
+//! at every instant. Below it a charge takes a *batch* of 64 pages and keeps the rest in a stock
+//! for the next ones, as the kernel does, so that most charges touch the root only.
 //!
 //! | file | concept | section of `docs/kernel/memcg.md` |
 //! |---|---|---|

@@ -1,11 +1,15 @@
 //! Effective protection: how much of a group is spared while another pays.
 //!
-//! Protection is relative to whom reclaim serves, the *target*. The target itself is never protected, a child of the target has what it was
-//! given, and further down what a parent has is shared among the children in proportion to what they claim and use; what they leave
-//! goes to those that use more than they claim, in proportion to that. So nobody can give away more than he has, and nothing is lost.
+//! Protection is relative to whom reclaim serves, the *target*. The target itself is never
+//! protected, a child of the target has what it was given, and further down what a parent has is
+//! shared among the children in proportion to what they claim and use; what they leave
+//! goes to those that use more than they claim, in proportion to that. So nobody can give away more
+//! than he has, and nothing is lost.
 //!
-//! Two questions are asked of it. Is the group *below* its protection (effective >= usage)? Then `min` takes it out of reclaim, and `low` does
-//! unless there is nothing else. And if not, how much of it may be scanned? The unprotected part. Source: `docs/kernel/memcg.md` §5, `docs/kernel/reclaim.md` §7.4.
+//! Two questions are asked of it. Is the group *below* its protection (effective >= usage)? Then
+//! `min` takes it out of reclaim, and `low` does unless there is nothing else. And if not, how much
+//! of it may be scanned? The unprotected part. Source: `docs/kernel/memcg.md` §5,
+//! `docs/kernel/reclaim.md` §7.4.
 
 use super::counter::Kind;
 use super::{Counter, MemcgTree};
@@ -31,8 +35,9 @@ impl Protection {
         self.low > 0 && self.low >= self.usage
     }
 
-    /// Pages out of `size` that a reclaim may scan, before they are shifted by the priority. `override_low`: best-effort protection no longer counts.
-    /// Returns whether `low` was what spared the rest.
+    /// Pages out of `size` that a reclaim may scan, before they are shifted by the priority.
+    /// `override_low`: best-effort protection no longer counts. Returns whether `low` was what
+    /// spared the rest.
     pub(crate) fn scale(&self, size: u64, override_low: bool) -> (u64, bool) {
         if self.min == 0 && self.low == 0 {
             return (size, false);
@@ -62,8 +67,9 @@ fn share(child: &Counter, parent: &Counter, kind: Kind, of_parent: u64) -> u64 {
 }
 
 impl MemcgTree {
-    /// Computes what protects a group from a reclaim for `target`, and remembers it in the groups on the way. O(depth),
-    /// of the stack, too: [`MAX_DEPTH`](crate::limits::MAX_DEPTH) bounds both.
+    /// Computes what protects a group from a reclaim for `target`, and remembers it in the groups
+    /// on the way. O(depth), of the stack, too: [`MAX_DEPTH`](crate::limits::MAX_DEPTH) bounds
+    /// both.
     pub(crate) fn protect(&mut self, target: MemcgId, slot: MemcgSlot) -> Protection {
         if slot == target.slot {
             return Protection { usage: self[slot].memory.usage, ..Protection::default() };

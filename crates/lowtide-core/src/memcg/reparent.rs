@@ -1,7 +1,8 @@
 //! A group that is removed leaves what it holds to its parent.
 //!
-//! Charges need no change: they are in the parent's counter already. Folios change hands one by one, from the oldest to the youngest, and keep their
-//! distance from the young end, so that the parent does not take them for new ones. Source: `docs/kernel/memcg.md` §3.
+//! Charges need no change: they are in the parent's counter already. Folios change hands one by
+//! one, from the oldest to the youngest, and keep their distance from the young end, so that the
+//! parent does not take them for new ones. Source: `docs/kernel/memcg.md` §3.
 
 use crate::engine::Engine;
 use crate::folio::Flags;
@@ -30,7 +31,8 @@ impl Engine {
         }
         let gone = &mut self.memcgs[child];
         let (events, resident, lists) = (gone.events, gone.resident, gone.lruvec.take_lists());
-        let sums = [gone.file_dirty, gone.file_writeback, gone.swapcached, gone.swap_only, gone.reserved];
+        let sums =
+            [gone.file_dirty, gone.file_writeback, gone.swapcached, gone.swap_only, gone.reserved];
         let unevictable = gone.lruvec.unevictable;
         for list in lists {
             self.folios.drop_list(list);
@@ -58,16 +60,20 @@ impl Engine {
         for t in LruType::ALL {
             let gens = &self.memcgs[child].lruvec.gens;
             let max = gens.max_seq;
-            let lists: Vec<_> =
-                (gens.min_seq[t as usize]..=max).map(|seq| gens.lists[ring_slot(seq)][t as usize]).collect();
+            let lists: Vec<_> = (gens.min_seq[t as usize]..=max)
+                .map(|seq| gens.lists[ring_slot(seq)][t as usize])
+                .collect();
             for list in lists {
                 for id in self.folios.walk(list) {
                     // The field is right, not the list; a stray counts as one of the oldest.
                     let of = self.folios[id].flags.generation();
                     let mut lru = self.locked(child);
                     let seqs = lru.lv.gens.min_seq[t as usize]..=max;
-                    let depth =
-                        max - seqs.clone().find(|&seq| Some(ring_slot(seq)) == of).unwrap_or(*seqs.start());
+                    let depth = max
+                        - seqs
+                            .clone()
+                            .find(|&seq| Some(ring_slot(seq)) == of)
+                            .unwrap_or(*seqs.start());
                     lru.absorb(id);
                     lru.take_off_list(id);
                     self.folios[id].memcg = parent;

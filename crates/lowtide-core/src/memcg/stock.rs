@@ -1,10 +1,12 @@
 //! Stocks: charges taken in advance, per CPU.
 //!
-//! Walking up the tree for every page would make its upper counters the hottest words of the machine. So a charge takes a batch, and what it
-//! does not need stays with the CPU that took it: up to 64 pages for each of seven groups. Stocked pages are charged already at every level but the
-//! root, whose counter is the number of frames in use; so a stock hides pages from its siblings' limits, never memory.
-//! What would make a slot overflow empties it. Whoever fails to charge has all stocks below the full group drained before it gives up.
-//! Source: `docs/kernel/memcg.md` §2.1.
+//! Walking up the tree for every page would make its upper counters the hottest words of the
+//! machine. So a charge takes a batch, and what it does not need stays with the CPU that took it:
+//! up to 64 pages for each of seven groups. Stocked pages are charged already at every level but
+//! the root, whose counter is the number of frames in use; so a stock hides pages from its
+//! siblings' limits, never memory. What would make a slot overflow empties it. Whoever fails to
+//! charge has all stocks below the full group drained before it gives up. Source: `docs/kernel/
+//! memcg.md` §2.1.
 
 use crate::units::MemcgSlot;
 
@@ -54,13 +56,16 @@ impl Stocks {
         false
     }
 
-    /// Puts charged pages into a group's stock. What comes back has to be given back to the counters: of a slot that overflows, all of it.
+    /// Puts charged pages into a group's stock. What comes back has to be given back to the
+    /// counters: of a slot that overflows, all of it.
     pub(crate) fn refill(&mut self, cpu: u16, group: MemcgSlot, pages: u64) -> Option<Returned> {
         if pages == 0 {
             return None;
         }
         let stock = &mut self.cpus[usize::from(cpu)];
-        if let Some(slot) = stock.slots.iter_mut().find(|s| matches!(s, Some((of, _)) if *of == group)) {
+        if let Some(slot) =
+            stock.slots.iter_mut().find(|s| matches!(s, Some((of, _)) if *of == group))
+        {
             let held = slot.as_ref().map_or(0, |s| s.1) + pages;
             if held > CHARGE_BATCH {
                 *slot = None;
@@ -85,7 +90,9 @@ impl Stocks {
     pub(crate) fn drain(&mut self, of: impl Fn(MemcgSlot) -> bool) -> Vec<Returned> {
         let slots = self.cpus.iter_mut().flat_map(|cpu| &mut cpu.slots);
         slots
-            .filter_map(|slot| if slot.is_some_and(|(group, _)| of(group)) { slot.take() } else { None })
+            .filter_map(
+                |slot| if slot.is_some_and(|(group, _)| of(group)) { slot.take() } else { None },
+            )
             .collect()
     }
 
@@ -97,7 +104,13 @@ impl Stocks {
 
     /// The largest slot, for the check of invariants.
     pub(crate) fn largest(&self) -> u64 {
-        self.cpus.iter().flat_map(|cpu| cpu.slots).flatten().map(|(_, held)| held).max().unwrap_or(0)
+        self.cpus
+            .iter()
+            .flat_map(|cpu| cpu.slots)
+            .flatten()
+            .map(|(_, held)| held)
+            .max()
+            .unwrap_or(0)
     }
 }
 

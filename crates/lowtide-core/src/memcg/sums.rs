@@ -1,7 +1,9 @@
-//! What a group and everything below it has: the sums behind `memory.stat`, `memory.events` and the limits in force.
+//! What a group and everything below it has: the sums behind `memory.stat`, `memory.events` and the
+//! limits in force.
 //!
-//! Groups count what happens to them alone, because that happens often; a reader adds up the subtree, because that happens seldom. A group that is removed
-//! leaves its counts to its parent. Source: `docs/kernel/memcg.md` §12, 13.
+//! Groups count what happens to them alone, because that happens often; a reader adds up the
+//! subtree, because that happens seldom. A group that is removed leaves its counts to its parent.
+//! Source: `docs/kernel/memcg.md` §12, 13.
 
 use super::counter::Kind;
 use crate::engine::Engine;
@@ -80,7 +82,8 @@ impl Engine {
         self.memcgs[memcg].swap.usage
     }
 
-    /// Effective protection as the last reclaim that came by computed it: `min` and `low`, in pages.
+    /// Effective protection as the last reclaim that came by computed it: `min` and `low`, in
+    /// pages.
     ///
     /// # Panics
     /// When the group is gone.
@@ -90,8 +93,9 @@ impl Engine {
         (claims[Kind::Min as usize].effective, claims[Kind::Low as usize].effective)
     }
 
-    /// Whether more than half of what could be reclaimed from a subtree is dirty or under writeback. Otherwise no nap helps: there is
-    /// something clean to look for (`docs/kernel/reclaim.md` §4.4, "gate").
+    /// Whether more than half of what could be reclaimed from a subtree is dirty or under
+    /// writeback. Otherwise no nap helps: there is something clean to look for
+    /// (`docs/kernel/reclaim.md` §4.4, "gate").
     pub(crate) fn mostly_dirty(&self, memcg: MemcgId) -> bool {
         let lists = self.policy().lists();
         let can_swap = self.swap.free_pages > 0;

@@ -1,8 +1,9 @@
 //! The tree of groups: places, names, parents and children.
 //!
-//! Groups are kept in a table; a place that becomes free is used again under a new name ([`MemcgId`] carries a serial number), so somebody who
-//! still holds the old name finds nothing rather than somebody else. A place that has used up its serial numbers stays
-//! empty. Children are linked in the order of their creation, and a subtree is visited in pre-order: a group before its
+//! Groups are kept in a table; a place that becomes free is used again under a new name
+//! ([`MemcgId`] carries a serial number), so somebody who still holds the old name finds nothing
+//! rather than somebody else. A place that has used up its serial numbers stays empty. Children are
+//! linked in the order of their creation, and a subtree is visited in pre-order: a group before its
 //! children, in O(1) a step on average.
 
 use super::Memcg;
@@ -75,7 +76,9 @@ impl MemcgTree {
     pub(super) fn take(&mut self, slot: MemcgSlot) -> Memcg {
         self.unlink(slot);
         let next = self[slot].serial.checked_add(1);
-        let Place::Group(group) = std::mem::replace(&mut self.places[slot.index()], Place::Free(next)) else {
+        let Place::Group(group) =
+            std::mem::replace(&mut self.places[slot.index()], Place::Free(next))
+        else {
             unreachable!("only a group is taken")
         };
         if next.is_some() {
@@ -99,8 +102,11 @@ impl MemcgTree {
     /// Takes a group, with what is below it, out of its parent's children.
     pub(super) fn unlink(&mut self, slot: MemcgSlot) {
         let group = &self[slot];
-        let (parent, prev, next) =
-            (group.parent.expect("the root has no siblings"), group.prev_sibling, group.next_sibling);
+        let (parent, prev, next) = (
+            group.parent.expect("the root has no siblings"),
+            group.prev_sibling,
+            group.next_sibling,
+        );
         match prev {
             Some(prev) => self[prev].next_sibling = next,
             None => self[parent].first_child = next,
@@ -156,7 +162,8 @@ impl MemcgTree {
         std::iter::successors(self[slot].first_child, |&at| self[at].next_sibling)
     }
 
-    /// Counts a limit event at a group, and for the files that include what is below at each of its ancestors (`docs/kernel/memcg.md` §13).
+    /// Counts a limit event at a group, and for the files that include what is below at each of its
+    /// ancestors (`docs/kernel/memcg.md` §13).
     pub(crate) fn raise(&mut self, slot: MemcgSlot, event: impl Fn(&mut MemcgEvents) -> &mut u64) {
         *event(&mut self[slot].local) += 1;
         let mut at = Some(slot);

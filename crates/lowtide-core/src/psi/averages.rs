@@ -1,11 +1,14 @@
 //! Running averages of pressure over 10, 60 and 300 seconds.
 //!
-//! One sample is taken each period of `2·HZ + 1` ticks: the part of the period that was spent in the state, in whole percent. An
-//! average keeps `e` of its old value and takes the rest from the sample, in fixed point with 11 binary digits; it rounds up while it rises, so
-//! that a constant pressure is reached. Periods that were missed count as samples of zero, all at once with a power of `e`. Time that does
-//! not fit in one period stays for the next sample: nothing is lost, it only comes later.
+//! One sample is taken each period of `2·HZ + 1` ticks: the part of the period that was spent in
+//! the state, in whole percent. An average keeps `e` of its old value and takes the rest from the
+//! sample, in fixed point with 11 binary digits; it rounds up while it rises, so that a constant
+//! pressure is reached. Periods that were missed count as samples of zero, all at once with a power
+//! of `e`. Time that does not fit in one period stays for the next sample: nothing is lost, it only
+//! comes later.
 //!
-//! The decays assume samples every 2 s while the period is a tick longer (`docs/kernel/memcg.md` §17). Source: `docs/kernel/memcg.md` §14.3, 14.4.
+//! The decays assume samples every 2 s while the period is a tick longer (`docs/kernel/memcg.md`
+//! §17). Source: `docs/kernel/memcg.md` §14.3, 14.4.
 
 use super::STATES;
 
@@ -39,7 +42,8 @@ impl Averages {
         }
     }
 
-    /// Takes a sample of the totals (nanoseconds since the beginning) at `now`, which is `next` or later.
+    /// Takes a sample of the totals (nanoseconds since the beginning) at `now`, which is `next` or
+    /// later.
     pub(super) fn sample(&mut self, totals: [u64; STATES], now: u64) {
         let missed = (now - self.next) / self.period;
         self.next += (1 + missed) * self.period;
@@ -115,7 +119,8 @@ mod tests {
         assert_eq!(after(5000, 100), [10_000; 3]);
     }
 
-    /// `docs/kernel/memcg.md` §14.4. The slowest average still lacks a hundredth after a thousand samples; rounding up brings it there.
+    /// `docs/kernel/memcg.md` §14.4. The slowest average still lacks a hundredth after a thousand
+    /// samples; rounding up brings it there.
     #[test]
     fn steady_forty_percent_settles_at_forty() {
         assert_eq!(after(1000, 40), [4000, 4000, 3999]);
@@ -129,7 +134,8 @@ mod tests {
         assert_eq!(Averages::new(100, 7).next, 7 + 2_010_000_000);
     }
 
-    /// `docs/kernel/memcg.md` §16, 15: one catching up with many periods is many samples of zero, within rounding.
+    /// `docs/kernel/memcg.md` §16, 15: one catching up with many periods is many samples of zero,
+    /// within rounding.
     #[test]
     fn missed_periods_decay_like_samples_of_zero() {
         for missed in [1, 2, 7, 30, 100] {

@@ -9,18 +9,24 @@
 //! | throttle | tasks are stalled, and all of them sleep because a limit told them to |
 //! | non-idle | any task runs, waits for I/O or is stalled |
 //!
-//! The time of a state in the group is the mean over its CPUs, weighted by how long each was not idle. Sums go into totals and into
-//! averages (`averages.rs`) once a period. A sleep that a limit imposes is a memory stall like others, for those who read `memory.pressure`; *throttle* is what a
-//! controller subtracts from *some* so as not to feed on its own output, and the difference is exact: the time in which somebody stalled otherwise.
+//! The time of a state in the group is the mean over its CPUs, weighted by how long each was not
+//! idle. Sums go into totals and into averages (`averages.rs`) once a period. A sleep that a limit
+//! imposes is a memory stall like others, for those who read `memory.pressure`; *throttle* is what
+//! a controller subtracts from *some* so as not to feed on its own output, and the difference is
+//! exact: the time in which somebody stalled otherwise.
 //!
-//! **Nobody has to call at a given time.** The kernel has a worker that samples busy groups every period and leaves idle ones alone. Here the samples that
-//! such a worker would have taken since the last call are taken at the next call, at the times at which they were due: between two calls nothing changed. So a group that
-//! is idle costs nothing, 10,000 of them cost their few hundred bytes, and when and how often somebody reads changes nothing.
+//! **Nobody has to call at a given time.** The kernel has a worker that samples busy groups every
+//! period and leaves idle ones alone. Here the samples that such a worker would have taken since
+//! the last call are taken at the next call, at the times at which they were due: between two calls
+//! nothing changed. So a group that is idle costs nothing, 10,000 of them cost their few hundred
+//! bytes, and when and how often somebody reads changes nothing.
 //!
-//! One departure: the kernel forgets the stall of a CPU that was busy for less than a tick between two collections (its weight is rounded to 0). Here it
-//! stays for the next one, so that frequent readers do not lose time.
+//! One departure: the kernel forgets the stall of a CPU that was busy for less than a tick between
+//! two collections (its weight is rounded to 0). Here it stays for the next one, so that frequent
+//! readers do not lose time.
 //!
-//! The hierarchy is the caller's: he applies each change to the group and to each ancestor. Source: `docs/kernel/memcg.md` §14.
+//! The hierarchy is the caller's: he applies each change to the group and to each ancestor. Source:
+//! `docs/kernel/memcg.md` §14.
 
 mod averages;
 mod task;
@@ -38,7 +44,8 @@ const THROTTLE: usize = 2;
 /// After so many samples of one unchanging state the averages do not move any more.
 const SETTLED: u64 = 4096;
 
-/// Pressure stall information of one group. O(1) a change, O(CPUs) a period; CPUs are added as tasks come to them.
+/// Pressure stall information of one group. O(1) a change, O(CPUs) a period; CPUs are added as
+/// tasks come to them.
 #[derive(Clone, Debug)]
 pub struct Psi {
     cpus: Vec<Cpu>,
@@ -83,7 +90,8 @@ pub struct PressureLine {
 }
 
 impl Psi {
-    /// A group that begins now. `hz` is the number of ticks in a second: a sample is taken every `2·hz + 1`.
+    /// A group that begins now. `hz` is the number of ticks in a second: a sample is taken every
+    /// `2·hz + 1`.
     #[must_use]
     pub fn new(hz: u64, now_ns: u64) -> Self {
         Self {
@@ -119,8 +127,10 @@ impl Psi {
     pub fn read(&mut self, now_ns: u64) -> Pressure {
         self.catch_up(now_ns);
         self.collect(now_ns);
-        let line =
-            |state| PressureLine { averages: self.averages.hundredths(state), total_ns: self.totals[state] };
+        let line = |state| PressureLine {
+            averages: self.averages.hundredths(state),
+            total_ns: self.totals[state],
+        };
         Pressure { some: line(SOME), full: line(FULL), throttle: line(THROTTLE) }
     }
 

@@ -1,8 +1,10 @@
 //! What one task is doing, and the changes of it that groups are told.
 //!
-//! A driver keeps a [`TaskPsi`] for each task and calls a method at each change; the [`Change`] that comes back goes to the task's group and to
-//! each of its ancestors ([`Psi::apply`](super::Psi::apply)). Stalls nest: reclaim during a read of a working-set page is one stall, and a
-//! change that changes nothing costs the groups nothing. Source: `docs/kernel/memcg.md` §14.1, 14.2.
+//! A driver keeps a [`TaskPsi`] for each task and calls a method at each change; the [`Change`]
+//! that comes back goes to the task's group and to each of its ancestors
+//! ([`Psi::apply`](super::Psi::apply)). Stalls nest: reclaim during a read of a working-set page is
+//! one stall, and a change that changes nothing costs the groups nothing. Source:
+//! `docs/kernel/memcg.md` §14.1, 14.2.
 
 bitflags::bitflags! {
     /// What a task is doing.
@@ -14,7 +16,8 @@ bitflags::bitflags! {
         const ON_CPU = 2;
         /// It waits for I/O.
         const IO_WAIT = 4;
-        /// It is in a memory stall: reclaims, or waits for memory, or for a page that it had before.
+        /// It is in a memory stall: reclaims, or waits for memory, or for a page that it had
+        /// before.
         const MEM_STALL = 8;
         /// Its memory stall is a sleep that a limit imposed.
         const THROTTLE = 16;
@@ -30,7 +33,8 @@ pub struct Change {
     pub to: (u16, TaskState),
 }
 
-/// One task. A blocked task counts on its last CPU; a driver without CPUs uses CPU 0 and calls what it knows of.
+/// One task. A blocked task counts on its last CPU; a driver without CPUs uses CPU 0 and calls what
+/// it knows of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TaskPsi {
     cpu: u16,
@@ -83,7 +87,8 @@ impl TaskPsi {
         self.change(self.cpu, self.stalled())
     }
 
-    /// It goes to sleep because of a limit: a memory stall, but one that must not drive a controller.
+    /// It goes to sleep because of a limit: a memory stall, but one that must not drive a
+    /// controller.
     pub fn enter_throttle(&mut self) -> Change {
         self.depth = self.depth.saturating_add(1);
         self.sleeps = self.sleeps.saturating_add(1);

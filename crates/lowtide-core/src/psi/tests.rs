@@ -39,7 +39,8 @@ fn full_needs_that_no_task_without_a_stall_could_run() {
     assert_eq!(some_full_ms(&mut psi, 900 * MS), (250, 150));
 }
 
-/// `docs/kernel/memcg.md` §14.3: a CPU that is busy for longer weighs more. 300 ms stalled of 300 busy, 0 of 100.
+/// `docs/kernel/memcg.md` §14.3: a CPU that is busy for longer weighs more. 300 ms stalled of 300
+/// busy, 0 of 100.
 #[test]
 fn cpus_are_weighted_by_how_long_they_were_not_idle() {
     let mut psi = group();
@@ -85,7 +86,8 @@ fn throttle_sleep_is_pressure_and_can_be_subtracted_exactly() {
     assert_eq!((p.some.total_ns - p.throttle.total_ns) / MS, 100, "what the other lost");
 }
 
-/// `docs/kernel/memcg.md` §14.4: the vectors, through the group. After one period 18.11 / 3.27 / 0.68.
+/// `docs/kernel/memcg.md` §14.4: the vectors, through the group. After one period 18.11 / 3.27 /
+/// 0.68.
 #[test]
 fn the_text_is_that_of_memory_pressure() {
     let mut psi = group();
@@ -93,15 +95,24 @@ fn the_text_is_that_of_memory_pressure() {
     psi.apply(task.enter_stall(), 0);
     assert_eq!(
         psi.read(PERIOD).to_string(),
-        "some avg10=18.11 avg60=3.27 avg300=0.68 total=2001000\nfull avg10=18.11 avg60=3.27 avg300=0.68 total=2001000\n"
+        "some avg10=18.11 avg60=3.27 avg300=0.68 total=2001000\nfull avg10=18.11 avg60=3.27 \
+         avg300=0.68 total=2001000\n"
     );
-    assert_eq!(psi.read(15 * PERIOD).some.averages, [9501, 3928, 978], "samples are taken as they were due");
+    assert_eq!(
+        psi.read(15 * PERIOD).some.averages,
+        [9501, 3928, 978],
+        "samples are taken as they were due"
+    );
     assert!(
-        Psi::new(100, 0).read(0).to_string().starts_with("some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
+        Psi::new(100, 0)
+            .read(0)
+            .to_string()
+            .starts_with("some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
     );
 }
 
-/// `docs/kernel/memcg.md` §16, 15: after k idle periods an average has decayed by e^k, within rounding.
+/// `docs/kernel/memcg.md` §16, 15: after k idle periods an average has decayed by e^k, within
+/// rounding.
 #[test]
 fn an_idle_group_decays_whether_or_not_it_is_read() {
     let run = |reads: &[u64]| {
@@ -183,7 +194,8 @@ fn a_task_that_moves_to_another_group_takes_its_stall_along() {
 }
 
 proptest! {
-    /// `docs/kernel/memcg.md` §16, 15: averages within 0 and 100, full at most some, throttle at most some, nothing beyond the time that passed.
+    /// `docs/kernel/memcg.md` §16, 15: averages within 0 and 100, full at most some, throttle at
+    /// most some, nothing beyond the time that passed.
     #[test]
     fn totals_and_averages_stay_in_order(steps in prop::collection::vec((0usize..4, 0u8..7, 0u16..3, 0u64..3 * SEC), 1..200)) {
         let mut psi = group();

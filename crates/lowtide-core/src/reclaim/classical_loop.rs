@@ -1,7 +1,8 @@
 //! The lruvec loop of the classical lists.
 //!
-//! A pass first decides what it may deactivate and how to share the scan between the types, then goes round the four lists, 32
-//! pages at a time, until the counts are used up or, the goal being met, what is left has been brought back into proportion. Small numbers are not rounded up: a
+//! A pass first decides what it may deactivate and how to share the scan between the types, then
+//! goes round the four lists, 32 pages at a time, until the counts are used up or, the goal being
+//! met, what is left has been brought back into proportion. Small numbers are not rounded up: a
 //! list of 10,000 pages gives 2 pages at priority 12. Source: `docs/kernel/reclaim.md` §5.2-5.4.
 
 use super::invocation::{At, Reason, Reclaim, Step};
@@ -51,25 +52,31 @@ impl ClassicalLoop {
         self.at += 1;
     }
 
-    /// The goal is met with work left on both types: ends the smaller, and shortens the larger to the same proportion.
+    /// The goal is met with work left on both types: ends the smaller, and shortens the larger to
+    /// the same proportion.
     fn bring_into_proportion(&mut self) {
         let (anon, file) = (self.sum(LruType::Anon), self.sum(LruType::File));
-        let (small, large) =
-            if file > anon { (LruType::Anon, LruType::File) } else { (LruType::File, LruType::Anon) };
+        let (small, large) = if file > anon {
+            (LruType::Anon, LruType::File)
+        } else {
+            (LruType::File, LruType::Anon)
+        };
         let original: u64 = self.targets[small as usize].iter().sum();
         let percent = self.sum(small) * 100 / (original + 1);
         self.left[small as usize] = [0; 2];
         for a in 0..2 {
             let target = self.targets[large as usize][a];
             let scanned = target - self.left[large as usize][a];
-            self.left[large as usize][a] = (target * (100 - percent.min(100)) / 100).saturating_sub(scanned);
+            self.left[large as usize][a] =
+                (target * (100 - percent.min(100)) / 100).saturating_sub(scanned);
         }
         self.adjusted = true;
     }
 }
 
 impl Reclaim {
-    /// Decides, from the sizes and costs of the whole subtree, what a pass may deactivate and how the types share its scan.
+    /// Decides, from the sizes and costs of the whole subtree, what a pass may deactivate and how
+    /// the types share its scan.
     pub(super) fn prepare_classical(&mut self, engine: &mut Engine) {
         let page_bytes = engine.page_bytes;
         let mut lru = engine.locked(self.target);
@@ -77,9 +84,11 @@ impl Reclaim {
     }
 
     pub(super) fn begin_classical(&mut self, engine: &mut Engine) {
-        let prepared = self.prepared.expect("a pass over classical lists begins with a preparation");
+        let prepared =
+            self.prepared.expect("a pass over classical lists begins with a preparation");
         let lru = engine.locked(self.group);
-        let sizes = LruType::ALL.map(|t| [false, true].map(|active| lru.lv.classical.size(t, active)));
+        let sizes =
+            LruType::ALL.map(|t| [false, true].map(|active| lru.lv.classical.size(t, active)));
         let sizes = sizes.map(|of| of.map(|size| self.unprotected(size)));
         let targets = scan_targets(sizes, self.priority, prepared.balance);
         self.classical = ClassicalLoop {
@@ -99,7 +108,9 @@ impl Reclaim {
                 self.classical.at = 0;
                 let reclaimed = self.reclaimed - self.classical.reclaimed_before;
                 if reclaimed >= self.goal && !self.classical.adjusted {
-                    if self.classical.sum(LruType::File) == 0 || self.classical.sum(LruType::Anon) == 0 {
+                    if self.classical.sum(LruType::File) == 0
+                        || self.classical.sum(LruType::Anon) == 0
+                    {
                         break;
                     }
                     self.classical.bring_into_proportion();
@@ -156,16 +167,17 @@ impl Reclaim {
         self.at = At::LruvecEnd;
     }
 
-    /// Whether so much is isolated by others that taking more would leave nothing to look at (`docs/kernel/reclaim.md` §4.4). The
-    /// kernel's threshold is one eighth of a whole node; here, where the lists may be tiny, one batch of another
-    /// reclaimer is never too much.
+    /// Whether so much is isolated by others that taking more would leave nothing to look at
+    /// (`docs/kernel/reclaim.md` §4.4). The kernel's threshold is one eighth of a whole node;
+    /// here, where the lists may be tiny, one batch of another reclaimer is never too much.
     fn too_many_isolated(&self, engine: &mut Engine, t: LruType) -> bool {
         let lru = engine.locked(self.group);
         let inactive = lru.lv.classical.size(t, false);
         self.reason != Reason::Kswapd && lru.lv.isolated > (inactive >> 3).max(SWAP_CLUSTER_MAX)
     }
 
-    /// Anonymous memory is aged if there is swap at all, be it full (`docs/kernel/reclaim.md` §5.3, 7.5).
+    /// Anonymous memory is aged if there is swap at all, be it full (`docs/kernel/reclaim.md` §5.3,
+    /// 7.5).
     fn age_anon<F: Facts>(&mut self, engine: &mut Engine, facts: &mut F) {
         let page_bytes = engine.page_bytes;
         let mut lru = engine.locked(self.group);
@@ -194,8 +206,8 @@ impl Reclaim {
     }
 }
 
-/// Moves folios from the tail of an active list to the head of the inactive one; only referenced executable file
-/// memory stays (`docs/kernel/reclaim.md` §5.4).
+/// Moves folios from the tail of an active list to the head of the inactive one; only referenced
+/// executable file memory stays (`docs/kernel/reclaim.md` §5.4).
 /// Returns the pages that it looked at.
 fn shrink_active<F: Facts>(lru: &mut Locked<'_>, t: LruType, pages: u64, facts: &mut F) -> u64 {
     let mut batch = Vec::new();

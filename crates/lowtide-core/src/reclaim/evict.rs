@@ -1,8 +1,10 @@
-//! One batch of the multi-gen LRU: isolate from the oldest generation, and put back what was not freed.
+//! One batch of the multi-gen LRU: isolate from the oldest generation, and put back what was not
+//! freed.
 //!
-//! A rejected folio never goes back to the oldest generation, where the next scan would only meet it again. One
-//! exception is tried once more at once: a clean, unmapped folio may have missed its rotation after writeback because it was isolated
-//! when the write ended. Source: `docs/kernel/reclaim.md` §2.10.
+//! A rejected folio never goes back to the oldest generation, where the next scan would only meet
+//! it again. One exception is tried once more at once: a clean, unmapped folio may have missed its
+//! rotation after writeback because it was isolated when the write ended. Source:
+//! `docs/kernel/reclaim.md` §2.10.
 
 use super::invocation::{At, Reclaim};
 use super::shrink::{Entry, Fate};
@@ -29,7 +31,8 @@ impl Reclaim {
         for _ in 0..lru.evictable_types().len() {
             let limit = lru.lv.tiers[t as usize].limit();
             let scan = lru.scan(t, limit, folios, &mut isolated);
-            let counted = if exact || scan.isolated > 0 || scan.exhausted { scan.scanned } else { 0 };
+            let counted =
+                if exact || scan.isolated > 0 || scan.exhausted { scan.scanned } else { 0 };
             total += counted;
             taken += scan.isolated;
             self.sorted += scan.sorted;
@@ -73,7 +76,10 @@ impl Reclaim {
                 flags.clear_refs();
             }
             lru.add(id, false);
-            debug_assert!(not_oldest(&lru, id), "{id:?} was rejected and is at the eviction end again");
+            debug_assert!(
+                not_oldest(&lru, id),
+                "{id:?} was rejected and is at the eviction end again"
+            );
         }
         self.count_steal(lru.events, self.batch.stat.reclaimed);
         self.batch.first_pass = false;
@@ -90,8 +96,8 @@ impl Reclaim {
     }
 }
 
-/// Whether a folio is where the next scan will not meet it: above the oldest generation, which may be met only when there are just
-/// two, and then nothing of the type is scanned.
+/// Whether a folio is where the next scan will not meet it: above the oldest generation, which may
+/// be met only when there are just two, and then nothing of the type is scanned.
 fn not_oldest(lru: &Locked<'_>, id: FolioId) -> bool {
     let t = lru.folios[id].lru_type();
     let oldest = lru.lv.gens.window(t).next();
@@ -117,11 +123,15 @@ mod tests {
     /// `docs/kernel/reclaim.md` §2.10 and §9, 11.
     #[test]
     fn the_other_type_is_tried_only_if_nothing_was_scanned_since_s6() {
-        let switched =
-            |policy, scanned, counted| next_type(policy, LruType::File, scanned, counted) == LruType::Anon;
+        let switched = |policy, scanned, counted| {
+            next_type(policy, LruType::File, scanned, counted) == LruType::Anon
+        };
         let before = Policy::MGLRU.with(Switches::S6, false);
         assert!(switched(Policy::MGLRU, 0, 0) && !switched(Policy::MGLRU, 9, 9));
-        assert!(switched(before, 9, 9), "with exact counts, but without S6, every fruitless scan switched");
+        assert!(
+            switched(before, 9, 9),
+            "with exact counts, but without S6, every fruitless scan switched"
+        );
         assert!(switched(Policy::MGLRU_7_1, 9, 0), "7.1 took a fruitless scan for an empty one");
     }
 }

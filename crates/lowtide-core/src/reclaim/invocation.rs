@@ -9,9 +9,10 @@
 //!                                 Done        └─ after aging                   └─── clean retry ──────────┘
 //! ```
 //!
-//! The machine holds no reference to the engine: each [`Reclaim::step`] borrows it for as long as the lock is held, so other
-//! threads run between steps. An invocation starts at priority 12, where a pass may scan 1/4096 of the lists, and ends when its
-//! goal is met or priority 0 has been tried. If nothing at all was reclaimed it starts over, once for each thing that it had spared.
+//! The machine holds no reference to the engine: each [`Reclaim::step`] borrows it for as long as
+//! the lock is held, so other threads run between steps. An invocation starts at priority 12, where
+//! a pass may scan 1/4096 of the lists, and ends when its goal is met or priority 0 has been tried.
+//! If nothing at all was reclaimed it starts over, once for each thing that it had spared.
 //! Source: `docs/kernel/reclaim.md` §3.6.
 
 use super::classical_loop::ClassicalLoop;
@@ -45,11 +46,12 @@ pub enum Reason {
 pub enum Step {
     /// Feed young bits to [`Reclaim::age_job`] until its [`AgeJob::next_space`] is `None`.
     Walk,
-    /// For each of [`Reclaim::victims`]: drop its translations unless somebody uses it, begin to write it if it goes to swap and is dirty,
-    /// and set the outcome. Until the next step nobody may map those that were unmapped.
+    /// For each of [`Reclaim::victims`]: drop its translations unless somebody uses it, begin to
+    /// write it if it goes to swap and is dirty, and set the outcome. Until the next step
+    /// nobody may map those that were unmapped.
     Unmap,
-    /// [`Reclaim::freed`] are gone: store their shadows and reuse their frames. They are uncharged already, and what was anonymous is in
-    /// its slots.
+    /// [`Reclaim::freed`] are gone: store their shadows and reuse their frames. They are uncharged
+    /// already, and what was anonymous is in its slots.
     Freed,
     /// Dirty pages stand in the way: wake whoever writes them.
     WakeFlushers,
@@ -85,9 +87,9 @@ enum Walk {
 
 /// One invocation of reclaim. See the module documentation.
 ///
-/// Once begun it must be stepped to [`Step::Done`]: an invocation that is dropped half-way takes the folios it has isolated, or the
-/// aging it was to complete, with it. It holds no isolated folios when it returns [`Step::Walk`], [`Step::Throttle`],
-/// [`Step::Yield`] or [`Step::Done`].
+/// Once begun it must be stepped to [`Step::Done`]: an invocation that is dropped half-way takes
+/// the folios it has isolated, or the aging it was to complete, with it. It holds no isolated
+/// folios when it returns [`Step::Walk`], [`Step::Throttle`], [`Step::Yield`] or [`Step::Done`].
 #[derive(Debug)]
 pub struct Reclaim {
     /// The group that is to shrink, with everything below it.
@@ -181,8 +183,9 @@ impl Reclaim {
         }
     }
 
-    /// Also says [`Step::Yield`] between the batches of the classical lists, as it does between those of the multi-gen LRU. For drivers
-    /// whose one lock covers what the kernel does without its own; what is counted is the same.
+    /// Also says [`Step::Yield`] between the batches of the classical lists, as it does between
+    /// those of the multi-gen LRU. For drivers whose one lock covers what the kernel does
+    /// without its own; what is counted is the same.
     #[must_use]
     pub const fn sharing_the_lock(mut self) -> Self {
         self.shares_lock = true;
@@ -213,21 +216,23 @@ impl Reclaim {
         self.reclaimed
     }
 
-    /// Passes over the group begun so far. One step may contain many, if they find nothing: what a pass costs besides the folios it looks at is
-    /// the driver's to charge.
+    /// Passes over the group begun so far. One step may contain many, if they find nothing: what a
+    /// pass costs besides the folios it looks at is the driver's to charge.
     #[must_use]
     pub const fn passes(&self) -> u32 {
         self.passes
     }
 
-    /// How often lists were asked for folios so far, whether or not there were any. A pass that gives up before it asks does not need the
-    /// lists' lock: that is how a reclaimer can try again and again while another waits for that lock.
+    /// How often lists were asked for folios so far, whether or not there were any. A pass that
+    /// gives up before it asks does not need the lists' lock: that is how a reclaimer can try
+    /// again and again while another waits for that lock.
     #[must_use]
     pub const fn isolations(&self) -> u32 {
         self.isolations
     }
 
-    /// Pages looked at so far that were moved within the lists without being isolated (`pgrefill`): no `pgscan`, but work all the same.
+    /// Pages looked at so far that were moved within the lists without being isolated (`pgrefill`):
+    /// no `pgscan`, but work all the same.
     #[must_use]
     pub const fn sorted(&self) -> u64 {
         self.sorted
@@ -254,13 +259,13 @@ impl Reclaim {
 
     /// Goes on until the driver has something to do. `now` is the driver's time in nanoseconds.
     ///
-    /// After [`Step::Done`] every further step is `Done`. Cost: at most one batch (64 folios isolated, 4096 looked at), or 4096
-    /// folios moved by an aging.
+    /// After [`Step::Done`] every further step is `Done`. Cost: at most one batch (64 folios
+    /// isolated, 4096 looked at), or 4096 folios moved by an aging.
     ///
     /// # Panics
-    /// When a victim was reported as [`Unmapped::Done`](super::Unmapped::Done) although it had become dirty, written or
-    /// unevictable before its translations were dropped, or was never written to swap: the driver's protocol is broken, and going on would
-    /// lose data.
+    /// When a victim was reported as [`Unmapped::Done`](super::Unmapped::Done) although it had
+    /// become dirty, written or unevictable before its translations were dropped, or was never
+    /// written to swap: the driver's protocol is broken, and going on would lose data.
     pub fn step<F: Facts>(&mut self, engine: &mut Engine, facts: &mut F, now: u64) -> Step {
         self.now = now;
         loop {
@@ -328,7 +333,9 @@ impl Reclaim {
         }
         let full = self.full_walk || self.reason == Reason::Kswapd;
         self.cursor = match &mut engine.memcg_lru {
-            Some(lru) if self.target == MemcgId::ROOT && engine.policy.lists() == Lists::MultiGen => {
+            Some(lru)
+                if self.target == MemcgId::ROOT && engine.policy.lists() == Lists::MultiGen =>
+            {
                 Walk::Machine(Round::new(lru))
             }
             _ => Walk::Subtree(Cursor::new(&engine.memcgs, self.target, full)),
@@ -407,9 +414,14 @@ impl Reclaim {
         }
     }
 
-    /// The group, or the target from below which it was moved away, was removed since the last step. Nothing of it is in hand, so the next one is looked at; if it was the target, that is all.
+    /// The group, or the target from below which it was moved away, was removed since the last
+    /// step. Nothing of it is in hand, so the next one is looked at; if it was the target, that is
+    /// all.
     fn group_is_gone(&mut self, engine: &Engine) {
-        debug_assert!(!self.batch.isolated(), "a group is not removed while folios of it are isolated");
+        debug_assert!(
+            !self.batch.isolated(),
+            "a group is not removed while folios of it are isolated"
+        );
         self.job = None;
         self.group = self.target.slot;
         self.group_id = self.target;
@@ -419,7 +431,8 @@ impl Reclaim {
         }
     }
 
-    /// Pages of a size that this pass may scan of the group, before they are shifted by the priority.
+    /// Pages of a size that this pass may scan of the group, before they are shifted by the
+    /// priority.
     pub(super) fn unprotected(&mut self, size: u64) -> u64 {
         let (scan, by_low) = self.protection.scale(size, self.override_low);
         self.low_skipped |= by_low;
@@ -449,8 +462,9 @@ impl Reclaim {
         if self.reclaimed > 0 {
             self.at = At::Done;
         } else if !self.full_walk {
-            // In the kernel a full walk visits the groups that a partial one left to others. Here, where a budget may be
-            // no bigger than a batch, what was left to others is what waits in their batches.
+            // In the kernel a full walk visits the groups that a partial one left to others. Here,
+            // where a budget may be no bigger than a batch, what was left to others is
+            // what waits in their batches.
             self.full_walk = true;
             engine.drain_all();
         } else if self.skipped_deactivate && !self.force_deactivate {

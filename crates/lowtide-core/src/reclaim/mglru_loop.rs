@@ -1,14 +1,17 @@
 //! The lruvec loop of the multi-gen LRU: how much to scan, when to age, when to stop.
 //!
-//! Before the series the budget was asked for again at every turn, and the answer could be "aging is needed", whereupon the
-//! caller that aged left the loop and the caller that found somebody else aging got a budget of zero: it left with nothing
-//! done, and sixteen such visits make an out-of-memory kill with gigabytes of clean pages at hand. Since then the budget is fixed once
-//! (size shifted by priority, no lower bound), aging is decided apart from it, and the loop goes on whatever
-//! aging says. Source: `docs/kernel/reclaim.md` §3.1-3.3, 4.5.
+//! Before the series the budget was asked for again at every turn, and the answer could be "aging
+//! is needed", whereupon the caller that aged left the loop and the caller that found somebody else
+//! aging got a budget of zero: it left with nothing done, and sixteen such visits make an
+//! out-of-memory kill with gigabytes of clean pages at hand. Since then the budget is fixed once
+//! (size shifted by priority, no lower bound), aging is decided apart from it, and the loop goes on
+//! whatever aging says. Source: `docs/kernel/reclaim.md` §3.1-3.3, 4.5.
 
 use super::invocation::{At, Reclaim, Step};
 use crate::engine::Engine;
-use crate::limits::{DEF_PRIORITY, MAX_LRU_BATCH, MIN_LRU_BATCH, MIN_NR_GENS, SWAPPINESS_ANON_ONLY};
+use crate::limits::{
+    DEF_PRIORITY, MAX_LRU_BATCH, MIN_LRU_BATCH, MIN_NR_GENS, SWAPPINESS_ANON_ONLY,
+};
 use crate::lruvec::Locked;
 use crate::policy::Switches;
 
@@ -31,7 +34,8 @@ fn generations(lru: &Locked<'_>) -> u64 {
 }
 
 impl Reclaim {
-    /// Pages that a pass may scan: what is not protected, always shifted, never rounded up, so that a small group is left alone at high priorities.
+    /// Pages that a pass may scan: what is not protected, always shifted, never rounded up, so that
+    /// a small group is left alone at high priorities.
     fn scan_budget(&mut self, engine: &mut Engine) -> u64 {
         let lru = engine.locked(self.group);
         if lru.effective_swappiness() == SWAPPINESS_ANON_ONLY && !lru.can_swap() {
@@ -57,7 +61,8 @@ impl Reclaim {
         let lru = engine.locked(self.group);
         let n = generations(&lru);
         let age = if lru.policy.has(Switches::S4) {
-            // With three generations there is something to evict, so the first pass goes without aging.
+            // With three generations there is something to evict, so the first pass goes without
+            // aging.
             n <= MIN_NR_GENS || (n == MIN_NR_GENS + 1 && self.priority < DEF_PRIORITY)
         } else {
             self.mglru.budget = if n <= MIN_NR_GENS { 0 } else { self.scan_budget(engine) };
@@ -128,8 +133,9 @@ impl Reclaim {
         // On a whole machine fairness comes from turns: one batch after an aging is enough.
         let turn_over = self.whole_machine() && self.mglru.aged;
         let again = scanned > 0 && more && !self.abort() && !turn_over;
-        // A loop of many batches must not keep others from the lock (§3.3, both versions). Nor must many passes that find nothing: what they
-        // wait for may be the generation that somebody else is about to open, under that lock (§4.5).
+        // A loop of many batches must not keep others from the lock (§3.3, both versions). Nor must
+        // many passes that find nothing: what they wait for may be the generation that
+        // somebody else is about to open, under that lock (§4.5).
         if again || scanned == 0 {
             self.pending.push_back(Step::Yield);
         }

@@ -1,7 +1,8 @@
 //! Reclaim: freeing pages of a group by taking the least useful folios.
 //!
-//! One *invocation* ([`Reclaim`]) makes *passes* at falling priorities until its goal is met; a pass runs the *lruvec loop* of the
-//! policy; the loop takes *batches*; the shrinker *settles* each folio of a batch. One file for each:
+//! One *invocation* ([`Reclaim`]) makes *passes* at falling priorities until its goal is met; a
+//! pass runs the *lruvec loop* of the policy; the loop takes *batches*; the shrinker *settles* each
+//! folio of a batch. One file for each:
 //!
 //! | file | level | section |
 //! |---|---|---|

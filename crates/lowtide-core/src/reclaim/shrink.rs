@@ -1,14 +1,18 @@
-//! The folio-list shrinker: the fate of every folio of an isolated batch, whichever lists it came from.
+//! The folio-list shrinker: the fate of every folio of an isolated batch, whichever lists it came
+//! from.
 //!
-//! It works in two halves around the driver. [`Reclaim::judge`] asks for facts (locked? young?) and decides; what may go becomes
-//! a *victim*, whose translations the driver drops. [`Reclaim::conclude`] takes the outcomes: a victim that somebody
-//! uses after all is activated, one that changed meanwhile is kept, the others are freed. Dirty file folios are never written
-//! here and never freed; they are marked so that the end of their writeback moves them to the eviction end.
+//! It works in two halves around the driver. [`Reclaim::judge`] asks for facts (locked? young?) and
+//! decides; what may go becomes a *victim*, whose translations the driver drops.
+//! [`Reclaim::conclude`] takes the outcomes: a victim that somebody uses after all is activated,
+//! one that changed meanwhile is kept, the others are freed. Dirty file folios are never written
+//! here and never freed; they are marked so that the end of their writeback moves them to the
+//! eviction end.
 //!
-//! Anonymous folios have nowhere to go but swap. Each gets slots first (there are none: it is activated), is unmapped, and is written by
-//! the driver unless its slots hold what it holds. If the write ends at once it is freed in this batch. Otherwise it is kept in
-//! the swap cache, marked like a dirty file folio, and a later batch finds it at the eviction end, clean.
-//! Source: `docs/kernel/reclaim.md` §4.1, 5.5.
+//! Anonymous folios have nowhere to go but swap. Each gets slots first (there are none: it is
+//! activated), is unmapped, and is written by the driver unless its slots hold what it holds. If
+//! the write ends at once it is freed in this batch. Otherwise it is kept in the swap cache, marked
+//! like a dirty file folio, and a later batch finds it at the eviction end, clean. Source: `docs/
+//! kernel/reclaim.md` §4.1, 5.5.
 
 use super::invocation::{Reason, Reclaim};
 use crate::engine::Engine;
@@ -22,8 +26,9 @@ use crate::units::{FolioId, LruType, Owner};
 pub enum Unmapped {
     /// They are gone, nobody can reach the folio any more, and nothing had to be written.
     Done,
-    /// They are gone, and writing the folio to its slots was begun ([`Engine::start_writeback`]), or is even over ([`Engine::end_writeback`]). If
-    /// it is by the next step, its fate is settled then: freed, or kept after a failure. For anonymous memory only.
+    /// They are gone, and writing the folio to its slots was begun ([`Engine::start_writeback`]),
+    /// or is even over ([`Engine::end_writeback`]). If it is by the next step, its fate is
+    /// settled then: freed, or kept after a failure. For anonymous memory only.
     Writing,
     /// Somebody holds the folio.
     Pinned,
@@ -40,9 +45,10 @@ pub struct Victim {
     pub order: u8,
     /// Where its translations are.
     pub owner: Owner,
-    /// It goes to swap: its translations become references to its slots, of which it has one for each page, new or from
-    /// before. If it is dirty when they are gone, counting stores that only the translations knew of ([`Engine::set_dirty`]), then
-    /// [`Engine::start_writeback`] it, begin the write, and answer [`Unmapped::Writing`].
+    /// It goes to swap: its translations become references to its slots, of which it has one for
+    /// each page, new or from before. If it is dirty when they are gone, counting stores that
+    /// only the translations knew of ([`Engine::set_dirty`]), then [`Engine::start_writeback`]
+    /// it, begin the write, and answer [`Unmapped::Writing`].
     pub to_swap: bool,
     /// To be set by the driver; [`Unmapped::Raced`] until then.
     pub outcome: Unmapped,
@@ -144,7 +150,8 @@ impl Batch {
 }
 
 impl Reclaim {
-    /// Decides the fate of each folio as far as the driver's facts allow. Returns whether there are victims.
+    /// Decides the fate of each folio as far as the driver's facts allow. Returns whether there are
+    /// victims.
     pub(super) fn judge<F: Facts>(&mut self, engine: &mut Engine, facts: &mut F) -> bool {
         self.batch.victims.clear();
         self.batch.freed.clear();
@@ -156,7 +163,8 @@ impl Reclaim {
             }
             let state = facts.state(entry.folio, &engine.folios[entry.folio]);
             entry.mapped = state.mapped;
-            entry.fate = if state.locked { Fate::Keep } else { self.judge_one(engine, facts, entry.folio) };
+            entry.fate =
+                if state.locked { Fate::Keep } else { self.judge_one(engine, facts, entry.folio) };
             match entry.fate {
                 Fate::Unmap => {
                     let f = &engine.folios[entry.folio];
@@ -247,17 +255,24 @@ impl Reclaim {
         fate
     }
 
-    /// Frees the victims that the driver could unmap, and that are written. Returns whether there are any.
+    /// Frees the victims that the driver could unmap, and that are written. Returns whether there
+    /// are any.
     pub(super) fn conclude<F: Facts>(&mut self, engine: &mut Engine, facts: &mut F) -> bool {
         let mut victims = self.batch.victims.iter();
         for entry in self.batch.entries.iter_mut().filter(|e| e.fate == Fate::Unmap) {
             let victim = victims.next().expect("every folio to unmap is a victim");
             let pages = engine.folios[entry.folio].pages();
-            // A driver that saw a write too late for its outcome is caught here: a dirty folio is never freed.
-            let changed =
-                engine.folios[entry.folio].flags.intersects(Flags::DIRTY | Flags::WRITEBACK | Flags::MLOCKED);
+            // A driver that saw a write too late for its outcome is caught here: a dirty folio is
+            // never freed.
+            let changed = engine.folios[entry.folio]
+                .flags
+                .intersects(Flags::DIRTY | Flags::WRITEBACK | Flags::MLOCKED);
             if victim.outcome == Unmapped::Writing {
-                assert!(victim.to_swap, "folio {:?} is file memory: reclaim does not write it", entry.folio);
+                assert!(
+                    victim.to_swap,
+                    "folio {:?} is file memory: reclaim does not write it",
+                    entry.folio
+                );
                 self.batch.written += pages;
             }
             entry.fate = match victim.outcome {
@@ -299,7 +314,8 @@ impl Reclaim {
     }
 }
 
-/// A folio is unmapped and in the swap cache; its write to swap is under way, or has failed already.
+/// A folio is unmapped and in the swap cache; its write to swap is under way, or has failed
+/// already.
 fn written_to_swap(engine: &mut Engine, id: FolioId) {
     engine.set_swapped(id, true);
     let flags = &mut engine.folios[id].flags;

@@ -1,17 +1,21 @@
-//! Writeback seen from reclaim: counting it, waking those who write, and sleeping when only waiting helps.
+//! Writeback seen from reclaim: counting it, waking those who write, and sleeping when only waiting
+//! helps.
 //!
-//! * A batch that is dirty to the last page, none of it being written yet, says that the flushers lag: wake them.
+//! * A batch that is dirty to the last page, none of it being written yet, says that the flushers
+//!   lag: wake them.
 //! * A pass in which everything dirty was already met once, and is being written now, says that
-//!   reclaim runs ahead of the device: a direct reclaimer sleeps for a tick. Unless less than half of the group is dirty; then it only yields.
+//!   reclaim runs ahead of the device: a direct reclaimer sleeps for a tick. Unless less than half
+//!   of the group is dirty; then it only yields.
 //!
-//! Before S11 the flushers were woken once, at the end of the loop, if the pass had isolated no clean
-//! file page and none of the dirty ones that it met was being written. With clean pages about that
-//! hardly ever happens. Before S15 nothing was counted, so reclaim never slept, and a small group full
-//! of pages under writeback died within milliseconds. The background reclaimer never sleeps for
-//! congestion, but it does wait for writes of pages that it marked for immediate reclaim, once all that
-//! it takes is under writeback.
+//! Before S11 the flushers were woken once, at the end of the loop, if the pass had isolated no
+//! clean file page and none of the dirty ones that it met was being written. With clean pages about
+//! that hardly ever happens. Before S15 nothing was counted, so reclaim never slept, and a small
+//! group full of pages under writeback died within milliseconds. The background reclaimer never
+//! sleeps for congestion, but it does wait for writes of pages that it marked for immediate
+//! reclaim, once all that it takes is under writeback.
 //!
-//! Source: `docs/kernel/reclaim.md` §4.3, 4.4, 4.6. The engine's "node" is the target itself (section C of that page).
+//! Source: `docs/kernel/reclaim.md` §4.3, 4.4, 4.6. The engine's "node" is the target itself
+//! (section C of that page).
 
 use super::invocation::{Reason, Reclaim, Step};
 use crate::engine::Engine;
@@ -57,7 +61,8 @@ pub(super) struct PassCounts {
 }
 
 impl Reclaim {
-    /// Accounts for the batch that was just shrunk, and wakes the flushers if all of it is waiting for them.
+    /// Accounts for the batch that was just shrunk, and wakes the flushers if all of it is waiting
+    /// for them.
     pub(super) fn account_writeback(&mut self, engine: &mut Engine) {
         let (policy, stat, taken) = (engine.policy, self.batch.stat, self.batch.taken);
         self.pass.unqueued_dirty += stat.unqueued_dirty;
@@ -80,16 +85,17 @@ impl Reclaim {
         }
     }
 
-    /// Before S11: counts what [`Reclaim::wake_at_loop_end`] decides from. Isolated file pages count as
-    /// taken beside the dirty ones that were sorted away: one clean page keeps the flushers asleep.
+    /// Before S11: counts what [`Reclaim::wake_at_loop_end`] decides from. Isolated file pages
+    /// count as taken beside the dirty ones that were sorted away: one clean page keeps the
+    /// flushers asleep.
     pub(super) fn count_for_wake(&mut self, t: LruType, scan: &Scan) {
         let isolated = if t == LruType::File { scan.isolated } else { 0 };
         self.pass.file_taken += scan.dirty_sorted + isolated;
         self.pass.unqueued_dirty += scan.unqueued_dirty;
     }
 
-    /// Before S11: wakes the flushers at the end of the lruvec loop, if every file page that the pass
-    /// took waits for them.
+    /// Before S11: wakes the flushers at the end of the lruvec loop, if every file page that the
+    /// pass took waits for them.
     pub(super) fn wake_at_loop_end(&mut self, engine: &mut Engine) {
         if !engine.policy.has(Switches::S11)
             && self.pass.unqueued_dirty > 0

@@ -1,13 +1,15 @@
 //! A desk: an engine whose folios a test arranges by hand.
 //!
-//! Page `n` of the one space lives in frame `n`, and every fact that the engine may ask for is a vector that the test writes to. There
-//! are no accesses and no charges other than those the test makes; a reclaim runs to its end, the list of its steps is the result.
+//! Page `n` of the one space lives in frame `n`, and every fact that the engine may ask for is a
+//! vector that the test writes to. There are no accesses and no charges other than those the test
+//! makes; a reclaim runs to its end, the list of its steps is the result.
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
 use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
 use lowtide_core::{
-    AgeJob, Engine, EngineConfig, Events, Facts, Flags, Folio, FolioId, FolioState, LruType, MemcgId, Owner,
-    Policy, Reason, Reclaim, References, Shadow, SpaceId, Step, Swap, TableKey, Task, Unmapped, Window,
+    AgeJob, Engine, EngineConfig, Events, Facts, Flags, Folio, FolioId, FolioState, LruType,
+    MemcgId, Owner, Policy, Reason, Reclaim, References, Shadow, SpaceId, Step, Swap, TableKey,
+    Task, Unmapped, Window,
 };
 
 pub(crate) const ROOT: MemcgId = MemcgId::ROOT;
@@ -74,7 +76,13 @@ pub(crate) struct Desk {
 impl Desk {
     /// An empty desk with room for so many pages.
     pub(crate) fn new(policy: Policy, pages: u32) -> Self {
-        let config = EngineConfig { frames: pages, max: u64::from(pages), page_bytes: 4096, policy, cpus: 2 };
+        let config = EngineConfig {
+            frames: pages,
+            max: u64::from(pages),
+            page_bytes: 4096,
+            policy,
+            cpus: 2,
+        };
         let mut engine = Engine::new(&config).expect("the budget is big enough");
         let space = engine.add_space(ROOT);
         let all = || vec![false; pages as usize];
@@ -95,7 +103,14 @@ impl Desk {
     }
 
     /// Brings a folio in.
-    pub(crate) fn insert(&mut self, id: u32, order: u8, t: LruType, shadow: Option<Shadow>, task: Task) {
+    pub(crate) fn insert(
+        &mut self,
+        id: u32,
+        order: u8,
+        t: LruType,
+        shadow: Option<Shadow>,
+        task: Task,
+    ) {
         self.engine.try_charge(ROOT, 1 << order).expect("the test leaves room");
         let owner = Owner { space: self.space, page: u64::from(id) };
         self.engine.insert(FolioId(id), owner, order, t, ROOT, shadow, task);
@@ -107,7 +122,8 @@ impl Desk {
         self.engine.set_swap(Swap { pages, synchronous }).expect("it is large enough");
     }
 
-    /// Brings pages of the heap in that were never touched, puts them on their lists, and forgets that they are young.
+    /// Brings pages of the heap in that were never touched, puts them on their lists, and forgets
+    /// that they are young.
     pub(crate) fn heap(&mut self, pages: std::ops::Range<u32>) {
         for id in pages {
             self.insert(id, 0, LruType::Anon, None, Task::FAULT);
@@ -115,7 +131,8 @@ impl Desk {
         }
     }
 
-    /// Brings a page in that is swapped out, and maps it for a load or store. Returns whether it gave its slot up.
+    /// Brings a page in that is swapped out, and maps it for a load or store. Returns whether it
+    /// gave its slot up.
     pub(crate) fn swap_in(&mut self, id: u32, shadow: Option<Shadow>, store: bool) -> bool {
         self.engine.try_charge(ROOT, 1).expect("the test leaves room");
         let owner = Owner { space: self.space, page: u64::from(id) };
@@ -174,7 +191,8 @@ impl Desk {
         self.engine.folio(FolioId(id)).is_some()
     }
 
-    /// How many generations a folio is from the young end: 1 is the youngest, `None` is on no list. (`max_seq` is 3 and the agings.)
+    /// How many generations a folio is from the young end: 1 is the youngest, `None` is on no list.
+    /// (`max_seq` is 3 and the agings.)
     pub(crate) fn depth(&self, id: u32) -> Option<u64> {
         let max_seq = 3 + self.events().aging;
         self.flags(id).generation().map(|slot| (max_seq + 4 - slot as u64) % 4 + 1)

@@ -1,19 +1,21 @@
 //! Writers, flushers and devices around an engine: the smallest driver that can be throttled.
 //!
-//! Every page of every file is in memory from the start. A writer makes clean pages of its own file dirty, one after the other, as fast as it is allowed to; a
-//! flusher for each device does what the engine tells it; a device writes a constant number of pages a second, in the order in which they were
-//! begun. Time is virtual and passes by the millisecond.
+//! Every page of every file is in memory from the start. A writer makes clean pages of its own file
+//! dirty, one after the other, as fast as it is allowed to; a flusher for each device does what the
+//! engine tells it; a device writes a constant number of pages a second, in the order in which they
+//! were begun. Time is virtual and passes by the millisecond.
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
 use lowtide_core::{
-    DeviceId, Dirtier, Engine, EngineConfig, FlushReason, FlushWork, FolioId, LruType, MemcgId, Owner,
-    Policy, SpaceId, Task,
+    DeviceId, Dirtier, Engine, EngineConfig, FlushReason, FlushWork, FolioId, LruType, MemcgId,
+    Owner, Policy, SpaceId, Task,
 };
 use std::collections::VecDeque;
 
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const ROOT: MemcgId = MemcgId::ROOT;
-/// Pages that may be in flight on a device: as many as it writes in 50 ms and twice its latency, but so many at least.
+/// Pages that may be in flight on a device: as many as it writes in 50 ms and twice its latency,
+/// but so many at least.
 const IN_FLIGHT: u64 = 1024;
 /// Pages of one file that are begun before it is another file's turn.
 const SLICE: u64 = 64;
@@ -121,7 +123,15 @@ impl Rig {
         for frame in frames.clone() {
             self.engine.try_charge(group, 1).expect("the test leaves room");
             let owner = Owner { space, page: frame.into() };
-            self.engine.insert(FolioId(frame), owner, 0, LruType::File, group, None, Task::DESCRIPTOR);
+            self.engine.insert(
+                FolioId(frame),
+                owner,
+                0,
+                LruType::File,
+                group,
+                None,
+                Task::DESCRIPTOR,
+            );
         }
         self.writers.push(Writer {
             space,
@@ -174,7 +184,8 @@ impl Rig {
                 let rest = (writer.next..writer.frames.end).chain(writer.frames.start..writer.next);
                 // With nothing clean, a real writer would wait for memory.
                 let Some(frame) = rest.into_iter().find(clean) else { return };
-                writer.next = if frame + 1 == writer.frames.end { writer.frames.start } else { frame + 1 };
+                writer.next =
+                    if frame + 1 == writer.frames.end { writer.frames.start } else { frame + 1 };
                 assert!(self.engine.set_dirty(FolioId(frame)));
                 writer.dirty.push_back((self.now, FolioId(frame)));
                 writer.dirtied += 1;
@@ -234,7 +245,8 @@ impl Rig {
         panic!("the flusher goes round and round");
     }
 
-    /// Begins to write pages that a piece of work is about, some of each file in turn. Returns how many.
+    /// Begins to write pages that a piece of work is about, some of each file in turn. Returns how
+    /// many.
     fn submit(&mut self, d: usize, work: &FlushWork) -> u64 {
         let disk = &mut self.disks[d];
         let mut begun = 0;
@@ -250,7 +262,8 @@ impl Rig {
                 continue;
             }
             for _ in 0..most {
-                let old = |page: &mut (u64, FolioId)| work.older_than.is_none_or(|time| page.0 <= time);
+                let old =
+                    |page: &mut (u64, FolioId)| work.older_than.is_none_or(|time| page.0 <= time);
                 let Some((since, folio)) = writer.dirty.pop_front_if(old) else { break };
                 if !self.engine.start_writeback(folio) {
                     // Dirty again while it is being written: the end of that write comes first.

@@ -1,12 +1,14 @@
-//! A forest: an engine with a tree of groups, whose folios are clean file pages that nobody looks at again.
+//! A forest: an engine with a tree of groups, whose folios are clean file pages that nobody looks
+//! at again.
 //!
-//! The simplest driver there is: it charges, inserts, reclaims and forgets. A reclaim runs to its end, or is kept in the middle at a step
-//! at which it holds nothing, while the tree changes under it.
+//! The simplest driver there is: it charges, inserts, reclaims and forgets. A reclaim runs to its
+//! end, or is kept in the middle at a step at which it holds nothing, while the tree changes under
+//! it.
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
 use lowtide_core::{
-    Charge, Engine, EngineConfig, Facts, Folio, FolioId, FolioState, LruType, MemcgId, Next, Owner, Policy,
-    Reason, Reclaim, References, Shadow, SpaceId, Step, Task, Unmapped, Window,
+    Charge, Engine, EngineConfig, Facts, Folio, FolioId, FolioState, LruType, MemcgId, Next, Owner,
+    Policy, Reason, Reclaim, References, Shadow, SpaceId, Step, Task, Unmapped, Window,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,7 +29,12 @@ impl Facts for Idle {
         References { young: u32::from(self.young.remove(&id)), exec: false }
     }
 
-    fn look_around(&mut self, _: FolioId, _: &Folio, _: &mut dyn FnMut(FolioId) -> bool) -> Option<Window> {
+    fn look_around(
+        &mut self,
+        _: FolioId,
+        _: &Folio,
+        _: &mut dyn FnMut(FolioId) -> bool,
+    ) -> Option<Window> {
         None
     }
 }
@@ -51,7 +58,8 @@ pub(crate) struct Forest {
 
 impl Forest {
     pub(crate) fn new(policy: Policy, frames: u32, cpus: u16) -> Self {
-        let config = EngineConfig { frames, max: u64::from(frames), page_bytes: 4096, policy, cpus };
+        let config =
+            EngineConfig { frames, max: u64::from(frames), page_bytes: 4096, policy, cpus };
         let mut engine = Engine::new(&config).expect("the budget is big enough");
         let space = engine.add_space(ROOT);
         Self {
@@ -75,7 +83,12 @@ impl Forest {
     }
 
     /// Charges pages to a group. Returns the group that was full if that fails.
-    pub(crate) fn charge(&mut self, group: MemcgId, pages: u64, task: Task) -> Result<(), Option<MemcgId>> {
+    pub(crate) fn charge(
+        &mut self,
+        group: MemcgId,
+        pages: u64,
+        task: Task,
+    ) -> Result<(), Option<MemcgId>> {
         let mut charge = Charge::new(group, pages);
         let mut reclaimed = None;
         loop {
@@ -104,7 +117,12 @@ impl Forest {
     }
 
     /// Brings a page in, paid by a group.
-    pub(crate) fn bring(&mut self, group: MemcgId, page: u64, task: Task) -> Result<(), Option<MemcgId>> {
+    pub(crate) fn bring(
+        &mut self,
+        group: MemcgId,
+        page: u64,
+        task: Task,
+    ) -> Result<(), Option<MemcgId>> {
         self.charge(group, 1, task)?;
         let id = FolioId(self.free.pop().expect("what is charged has a frame"));
         let owner = Owner { space: self.space, page };
@@ -135,7 +153,9 @@ impl Forest {
         let step = reclaim.step(&mut self.engine, &mut self.facts, self.now);
         match step {
             Step::Walk => while reclaim.age_job().next_space(&mut self.engine).is_some() {},
-            Step::Unmap => reclaim.victims().iter_mut().for_each(|victim| victim.outcome = Unmapped::Done),
+            Step::Unmap => {
+                reclaim.victims().iter_mut().for_each(|victim| victim.outcome = Unmapped::Done)
+            }
             Step::Freed => {
                 for gone in reclaim.freed() {
                     assert_eq!(self.pages.remove(&gone.owner.page), Some(gone.folio));
@@ -165,7 +185,8 @@ impl Forest {
 
     /// Pages that a group alone has resident.
     pub(crate) fn resident(&self, group: MemcgId) -> u64 {
-        let below: u64 = self.engine.children(group).map(|child| self.engine.stat(child).file).sum();
+        let below: u64 =
+            self.engine.children(group).map(|child| self.engine.stat(child).file).sum();
         self.engine.stat(group).file - below
     }
 }

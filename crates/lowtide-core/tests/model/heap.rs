@@ -1,11 +1,13 @@
-//! The heap of the naive model: what is in its pages and in its slots of swap, and how they get from one to the other.
+//! The heap of the naive model: what is in its pages and in its slots of swap, and how they get
+//! from one to the other.
 
 use super::{Key, Slot};
 use crate::World;
 use lowtide_core::{LruType, MemcgId, Unmapped, Victim};
 
 impl World {
-    /// A load or store to a page of the heap. With bad luck the read from swap fails; with good luck the engine is told of a store at once.
+    /// A load or store to a page of the heap. With bad luck the read from swap fails; with good
+    /// luck the engine is told of a store at once.
     pub(crate) fn heap(&mut self, key: Key, store: bool, luck: bool) {
         if !self.model.resident.contains_key(&key) {
             let swapped = self.model.slots.get(&key).copied();
@@ -16,7 +18,11 @@ impl World {
                 Some(slot) if luck || !store => {
                     let Slot::Holds(content) = slot else { panic!("{key:?} is nowhere") };
                     r.content = content;
-                    assert_eq!(Some(&content), self.model.latest.get(&key), "an old version came back");
+                    assert_eq!(
+                        Some(&content),
+                        self.model.latest.get(&key),
+                        "an old version came back"
+                    );
                 }
                 Some(_) => {
                     assert!(self.engine.swap_in_failed(id), "nobody can have isolated it yet");
@@ -76,7 +82,8 @@ impl World {
         self.engine.end_writeback(r.id, written, task);
     }
 
-    /// Drops the translation of a page of the heap, and writes it if its slot does not hold what it holds.
+    /// Drops the translation of a page of the heap, and writes it if its slot does not hold what it
+    /// holds.
     pub(crate) fn unmap_to_swap(&mut self, victim: &mut Victim, luck: u32) {
         let key = (victim.owner.space, victim.owner.page);
         let r = self.model.resident.get_mut(&key).unwrap();

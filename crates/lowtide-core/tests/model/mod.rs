@@ -1,9 +1,12 @@
-//! The naive model of memory that `properties.rs` compares the engine with: which folios there are, and what was done to them.
+//! The naive model of memory that `properties.rs` compares the engine with: which folios there are,
+//! and what was done to them.
 
 mod heap;
 
 use lowtide_core::limits::TABLE_ENTRIES;
-use lowtide_core::{Facts, Folio, FolioId, FolioState, Owner, References, Shadow, SpaceId, TableKey, Window};
+use lowtide_core::{
+    Facts, Folio, FolioId, FolioState, Owner, References, Shadow, SpaceId, TableKey, Window,
+};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What the model knows of a folio. It is found by its space and first page.
@@ -66,7 +69,9 @@ impl Model {
 
     pub(crate) fn of(&mut self, folio: &Folio) -> &mut Resident {
         let owner = folio.owner();
-        self.resident.get_mut(&(owner.space, owner.page)).expect("the engine asks about folios that exist")
+        self.resident
+            .get_mut(&(owner.space, owner.page))
+            .expect("the engine asks about folios that exist")
     }
 }
 

@@ -1,15 +1,19 @@
-//! One writer on a slow device: the smallest driver that can run out of memory because of dirty pages.
+//! One writer on a slow device: the smallest driver that can run out of memory because of dirty
+//! pages.
 //!
-//! One CPU, one task that writes whole pages of a file through the descriptor; nothing is mapped. Memory is charged, with direct reclaim when
-//! the charge meets the budget. A flusher begins to write everything that is dirty when more than a tenth of the budget is, or when reclaim wakes it;
-//! a write ends a fixed latency after it began, in virtual time, which passes by 100 ns an access, 1 µs a step of reclaim, and in naps. So
-//! writes end during an invocation of reclaim, as they do in a kernel.
+//! One CPU, one task that writes whole pages of a file through the descriptor; nothing is mapped.
+//! Memory is charged, with direct reclaim when the charge meets the budget. A flusher begins to
+//! write everything that is dirty when more than a tenth of the budget is, or when reclaim wakes
+//! it; a write ends a fixed latency after it began, in virtual time, which passes by 100 ns an
+//! access, 1 µs a step of reclaim, and in naps. So writes end during an invocation of reclaim, as
+//! they do in a kernel.
 //!
-//! The classical lists see group statistics as of the last publication, every 10,000 pages; so does the flusher under them.
+//! The classical lists see group statistics as of the last publication, every 10,000 pages; so does
+//! the flusher under them.
 
 use lowtide_core::{
-    Charge, Engine, EngineConfig, Facts, Folio, FolioId, FolioState, Lists, LruType, MemcgId, Next, Owner,
-    Policy, Reclaim, References, SpaceId, Step, Task, Unmapped, Window,
+    Charge, Engine, EngineConfig, Facts, Folio, FolioId, FolioState, Lists, LruType, MemcgId, Next,
+    Owner, Policy, Reclaim, References, SpaceId, Step, Task, Unmapped, Window,
 };
 use std::collections::VecDeque;
 
@@ -44,7 +48,12 @@ impl Facts for Unmappable {
         References::default()
     }
 
-    fn look_around(&mut self, _: FolioId, _: &Folio, _: &mut dyn FnMut(FolioId) -> bool) -> Option<Window> {
+    fn look_around(
+        &mut self,
+        _: FolioId,
+        _: &Folio,
+        _: &mut dyn FnMut(FolioId) -> bool,
+    ) -> Option<Window> {
         None
     }
 }
@@ -69,7 +78,8 @@ pub(crate) struct Writer {
 impl Writer {
     /// A writer with memory for `max` pages, on a device that takes `latency` nanoseconds.
     pub(crate) fn new(policy: Policy, max: u32, latency: u64) -> Self {
-        let config = EngineConfig { frames: max, max: max.into(), page_bytes: 4096, policy, cpus: 1 };
+        let config =
+            EngineConfig { frames: max, max: max.into(), page_bytes: 4096, policy, cpus: 1 };
         Self {
             engine: Engine::new(&config).expect("the budget is big enough"),
             steps: Steps::default(),
@@ -138,7 +148,9 @@ impl Writer {
             }
             self.pass_time(1_000);
             match step {
-                Step::Unmap => reclaim.victims().iter_mut().for_each(|v| v.outcome = Unmapped::Done),
+                Step::Unmap => {
+                    reclaim.victims().iter_mut().for_each(|v| v.outcome = Unmapped::Done)
+                }
                 Step::Freed => self.free.extend(reclaim.freed().iter().map(|gone| gone.folio.0)),
                 Step::WakeFlushers => {
                     self.steps.wakes += 1;

@@ -177,8 +177,9 @@ impl<'a> Pairs<'a> {
     fn parse(line: &'a str) -> Result<Self, CaseError> {
         let mut pairs = BTreeMap::new();
         for word in line.split_whitespace() {
-            let (key, value) =
-                word.split_once('=').ok_or_else(|| CaseError::NotAPair { word: word.to_owned() })?;
+            let (key, value) = word
+                .split_once('=')
+                .ok_or_else(|| CaseError::NotAPair { word: word.to_owned() })?;
             if !KEYS.contains(&key) {
                 return Err(CaseError::UnknownKey { key: key.to_owned() });
             }
@@ -215,7 +216,9 @@ impl<'a> Pairs<'a> {
     }
 
     fn percent(&self, key: &'static str) -> Result<Option<u32>, CaseError> {
-        self.optional(key, "0 to 100 percent are needed", |text| text.parse().ok().filter(|&p| p <= 100))
+        self.optional(key, "0 to 100 percent are needed", |text| {
+            text.parse().ok().filter(|&p| p <= 100)
+        })
     }
 
     fn exponent(&self, key: &'static str) -> Result<f64, CaseError> {
@@ -245,9 +248,16 @@ impl FromStr for Case {
         let kind = pairs.0.get("kind").copied().ok_or(CaseError::Missing { key: "kind" })?;
         let sequence = match kind {
             "zipf" => {
-                let phases = pairs
-                    .optional("phases", "1 or more are needed", |t| t.parse().ok().filter(|&p| p > 0))?;
-                Sequence::Zipf { exponent, file_pages, accesses, phases: phases.unwrap_or(1), write_percent }
+                let phases = pairs.optional("phases", "1 or more are needed", |t| {
+                    t.parse().ok().filter(|&p| p > 0)
+                })?;
+                Sequence::Zipf {
+                    exponent,
+                    file_pages,
+                    accesses,
+                    phases: phases.unwrap_or(1),
+                    write_percent,
+                }
             }
             "uniform" => Sequence::Uniform { file_pages, accesses, write_percent },
             "loop" => Sequence::Loop { file_pages, accesses },
@@ -271,7 +281,9 @@ impl FromStr for Case {
                 exponent,
                 file_pages,
                 accesses,
-                anon_percent: pairs.percent("anonpct")?.ok_or(CaseError::Missing { key: "anonpct" })?,
+                anon_percent: pairs
+                    .percent("anonpct")?
+                    .ok_or(CaseError::Missing { key: "anonpct" })?,
                 anon_write_percent: pairs.percent("awf")?.unwrap_or(0),
                 write_percent,
             },
@@ -316,7 +328,8 @@ mod tests {
 
     #[test]
     fn descriptor_cases_read_and_write_and_the_heap_stays_mapped() {
-        let case: Case = "kind=anonfile io=prw A=2 F=8 N=4000 anonpct=50 awf=50 wf=50".parse().unwrap();
+        let case: Case =
+            "kind=anonfile io=prw A=2 F=8 N=4000 anonpct=50 awf=50 wf=50".parse().unwrap();
         let ops: Vec<PageOp> = case.page_ops().collect();
         assert_eq!(ops[0], PageOp::one(OpKind::Store, ANON, 0));
         assert_eq!(ops[1], PageOp::one(OpKind::Store, ANON, 1));
@@ -324,15 +337,19 @@ mod tests {
             assert!(ops.iter().any(|op| op.kind == kind && op.space == FILE), "{kind} of the file");
         }
         for kind in [OpKind::Load, OpKind::Store] {
-            assert!(ops[2..].iter().any(|op| op.kind == kind && op.space == ANON), "{kind} of the heap");
+            assert!(
+                ops[2..].iter().any(|op| op.kind == kind && op.space == ANON),
+                "{kind} of the heap"
+            );
         }
         assert_eq!(case.spaces(), [Space::file("file"), Space::anon("heap")]);
     }
 
     #[test]
     fn limits_and_devices_are_read() {
-        let case: Case =
-            "kind=loop F=8 N=9 mem=5 high=4 low_a=3 swap=zram swappiness=200 seed=7".parse().unwrap();
+        let case: Case = "kind=loop F=8 N=9 mem=5 high=4 low_a=3 swap=zram swappiness=200 seed=7"
+            .parse()
+            .unwrap();
         assert_eq!((case.mem, case.high, case.low_a), (Some(5), Some(4), Some(3)));
         assert_eq!((case.swap, case.swappiness, case.seed), (Some(Swap::Zram), 200, 7));
     }

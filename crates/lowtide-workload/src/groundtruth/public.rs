@@ -1,7 +1,7 @@
 //! The cases whose kernel counters are published, with the fingerprints of their op lists.
 //!
-//! A port of the generators is right when every case here has the number of ops and the fingerprint given;
-//! the tests check that for this one.
+//! A port of the generators is right when every case here has the number of ops and the fingerprint
+//! given; the tests check that for this one.
 
 use super::case::{Case, CaseError};
 
@@ -74,7 +74,8 @@ pub const PUBLIC: [PublicCase; 8] = [
     },
     PublicCase {
         name: "af60",
-        parameters: "kind=anonfile A=16384 F=32768 s=0.99 N=400000 anonpct=50 awf=50 mem=24576 swap=nvme \
+        parameters: "kind=anonfile A=16384 F=32768 s=0.99 N=400000 anonpct=50 awf=50 mem=24576 \
+            swap=nvme \
                      swappiness=60 seed=11",
         ops: 416_384,
         hash: 0xa103_12b3_6873_8278,

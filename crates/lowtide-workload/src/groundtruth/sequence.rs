@@ -1,11 +1,13 @@
 //! The six generators of the ground-truth runs, draw for draw.
 //!
-//! The kernels were measured on op lists made by another program, so a port is right only when it draws the
-//! same random numbers in the same order. Everything below is integer arithmetic on one generator seeded with
-//! the case's seed, except the permutations, which have a generator of their own:
+//! The kernels were measured on op lists made by another program, so a port is right only when it
+//! draws the same random numbers in the same order. Everything below is integer arithmetic on one
+//! generator seeded with the case's seed, except the permutations, which have a generator of their
+//! own:
 //!
 //! * an op is a `u32`: page in bits 0 to 29, bit 30 for the anon region, bit 31 for a write;
-//! * the permutation of region `r` (0 file, 1 anon) in phase `p` is drawn from `seed + ((r + 1) << 32) + p`;
+//! * the permutation of region `r` (0 file, 1 anon) in phase `p` is drawn from `seed + ((r + 1) <<
+//!   32) + p`;
 //! * a write share of 0 % draws nothing; `anon_percent` and `scan_percent` are always drawn.
 //!
 //! [`op_hash`] fingerprints a list, and the tests compare it with the published fingerprints.
@@ -112,7 +114,9 @@ impl Sequence {
             | Self::Loop { accesses, .. }
             | Self::Mix { accesses, .. }
             | Self::TwoTouch { accesses, .. } => *accesses,
-            Self::AnonFile { accesses, anon_pages, .. } => accesses.saturating_add(*anon_pages as u64),
+            Self::AnonFile { accesses, anon_pages, .. } => {
+                accesses.saturating_add(*anon_pages as u64)
+            }
         }
     }
 
@@ -149,9 +153,8 @@ impl Sequence {
     pub fn ops(&self, seed: u64) -> Ops {
         let hot = |exponent, pages| Popular::new(exponent, pages, Region::File, seed);
         let draws = match *self {
-            Self::Zipf { exponent, file_pages, .. } | Self::AnonFile { exponent, file_pages, .. } => {
-                Some(hot(exponent, file_pages))
-            }
+            Self::Zipf { exponent, file_pages, .. }
+            | Self::AnonFile { exponent, file_pages, .. } => Some(hot(exponent, file_pages)),
             Self::Mix { exponent, hot_pages, .. } | Self::TwoTouch { exponent, hot_pages, .. } => {
                 Some(hot(exponent, hot_pages))
             }
@@ -186,8 +189,13 @@ struct Popular {
 
 impl Popular {
     fn new(exponent: f64, pages: u32, region: Region, seed: u64) -> Self {
-        let mut popular =
-            Self { table: ZipfTable::new(pages, exponent), region, seed, phase: 0, page_of_rank: Vec::new() };
+        let mut popular = Self {
+            table: ZipfTable::new(pages, exponent),
+            region,
+            seed,
+            phase: 0,
+            page_of_rank: Vec::new(),
+        };
         popular.shuffle();
         popular
     }
@@ -265,7 +273,13 @@ impl Ops {
                     _ => self.popular_file_page(),
                 }
             }
-            Sequence::AnonFile { anon_pages, anon_percent, anon_write_percent, write_percent, .. } => {
+            Sequence::AnonFile {
+                anon_pages,
+                anon_percent,
+                anon_write_percent,
+                write_percent,
+                ..
+            } => {
                 if i < u64::from(anon_pages) {
                     i as u32 | ANON_BIT | WRITE_BIT
                 } else if self.rng.percent(anon_percent) {
@@ -307,8 +321,9 @@ impl Iterator for Ops {
 /// The fingerprint of an op list: FNV-1a with whole ops in place of bytes.
 #[must_use]
 pub fn op_hash(ops: impl IntoIterator<Item = u32>) -> u64 {
-    ops.into_iter()
-        .fold(0xCBF2_9CE4_8422_2325, |hash, op| (hash ^ u64::from(op)).wrapping_mul(0x100_0000_01B3))
+    ops.into_iter().fold(0xCBF2_9CE4_8422_2325, |hash, op| {
+        (hash ^ u64::from(op)).wrapping_mul(0x100_0000_01B3)
+    })
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! The way to write a trace to a file: [`create`], and [`TraceWriter`].
 //!
-//! The file's name says what is written: `.csv` the text, `.lt` the compact format; `.gz` or `.zst` behind it
-//! compresses. The trace grows under a temporary name beside its own (`….partial`) and is renamed when it is finished, so
-//! under its own name there are only whole traces, and a run that fails leaves nothing. What is there already and
-//! is no regular file (a pipe, a device) is written to directly.
+//! The file's name says what is written: `.csv` the text, `.lt` the compact format; `.gz` or `.zst`
+//! behind it compresses. The trace grows under a temporary name beside its own (`….partial`) and is
+//! renamed when it is finished, so under its own name there are only whole traces, and a run that
+//! fails leaves nothing. What is there already and is no regular file (a pipe, a device) is written
+//! to directly.
 
 use super::compact::CompactWriter;
 use super::csv::Writer;
@@ -38,8 +39,8 @@ enum Encoder {
     Compact(Box<CompactWriter<Output>>),
 }
 
-/// Starts a trace at `path`, whose name says format and compression, with what `head` says: optional columns, and the size
-/// of a page.
+/// Starts a trace at `path`, whose name says format and compression, with what `head` says:
+/// optional columns, and the size of a page.
 ///
 /// # Errors
 /// [`TraceFileError::Name`], [`TraceFileError::Create`], [`TraceFileError::Write`].
@@ -77,13 +78,15 @@ pub fn create(path: &Path, head: impl Into<Head>) -> Result<TraceWriter, TraceFi
     Ok(writer)
 }
 
-/// Refuses a path at which [`create`] cannot succeed: whose name says no format, or whose directory does not exist.
+/// Refuses a path at which [`create`] cannot succeed: whose name says no format, or whose directory
+/// does not exist.
 ///
 /// # Errors
 /// [`TraceFileError::Name`], [`TraceFileError::Create`].
 pub fn check_path(path: &Path) -> Result<(), TraceFileError> {
     told_by(path).ok_or_else(|| TraceFileError::Name { path: path.to_owned() })?;
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory =
+        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match fs::metadata(directory) {
         Ok(metadata) if !metadata.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
         Ok(_) if path.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
@@ -94,11 +97,12 @@ pub fn check_path(path: &Path) -> Result<(), TraceFileError> {
 }
 
 impl TraceWriter {
-    /// Writes one record, whose numbers refer to `names`: the same tables for all records, though they may grow. Optional
-    /// values without a column are left out.
+    /// Writes one record, whose numbers refer to `names`: the same tables for all records, though
+    /// they may grow. Optional values without a column are left out.
     ///
     /// # Errors
-    /// [`TraceFileError::Write`]; nothing of the record is then written, except perhaps when the device failed.
+    /// [`TraceFileError::Write`]; nothing of the record is then written, except perhaps when the
+    /// device failed.
     #[inline]
     pub fn write(&mut self, record: &TraceRecord, names: &Names) -> Result<(), TraceFileError> {
         let written = match &mut self.encoder {
@@ -113,8 +117,8 @@ impl TraceWriter {
     /// Writes the rest, waits until the device has it, and gives the file its name.
     ///
     /// # Errors
-    /// [`TraceFileError::Write`] when the rest cannot be written, [`TraceFileError::Create`] when the file cannot get its
-    /// name. It is then removed.
+    /// [`TraceFileError::Write`] when the rest cannot be written, [`TraceFileError::Create`] when
+    /// the file cannot get its name. It is then removed.
     pub fn finish(mut self) -> Result<(), TraceFileError> {
         let output = match self.encoder.take() {
             Some(Encoder::Csv(writer)) => writer.finish(),
@@ -162,7 +166,8 @@ enum Compression {
 
 /// Format and compression by name.
 fn told_by(path: &Path) -> Option<(Format, Compression)> {
-    let extension = |path: &Path| path.extension().map(|text| text.to_string_lossy().to_ascii_lowercase());
+    let extension =
+        |path: &Path| path.extension().map(|text| text.to_string_lossy().to_ascii_lowercase());
     let (compression, inner) = match extension(path)?.as_str() {
         "gz" => (Compression::Gzip, path.with_extension("")),
         "zst" => (Compression::Zstd, path.with_extension("")),
@@ -214,8 +219,12 @@ impl Output {
     fn finish(self) -> io::Result<File> {
         match self {
             Self::Plain(buffer) => buffer.into_inner().map_err(io::IntoInnerError::into_error),
-            Self::Gzip(buffer) => buffer.into_inner().map_err(io::IntoInnerError::into_error)?.finish(),
-            Self::Zstd(buffer) => buffer.into_inner().map_err(io::IntoInnerError::into_error)?.finish(),
+            Self::Gzip(buffer) => {
+                buffer.into_inner().map_err(io::IntoInnerError::into_error)?.finish()
+            }
+            Self::Zstd(buffer) => {
+                buffer.into_inner().map_err(io::IntoInnerError::into_error)?.finish()
+            }
         }
     }
 }
@@ -274,8 +283,9 @@ mod tests {
     #[test]
     fn every_combination_is_read_back_by_its_content() {
         let directory = tempfile::tempdir().unwrap();
-        let read =
-            |path: &Path| -> Vec<TraceRecord> { open(path, None).unwrap().map(Result::unwrap).collect() };
+        let read = |path: &Path| -> Vec<TraceRecord> {
+            open(path, None).unwrap().map(Result::unwrap).collect()
+        };
         let plain = directory.path().join("a.csv");
         write(&plain, 5000).unwrap();
         let want = read(&plain);
@@ -309,7 +319,8 @@ mod tests {
         let absent = directory.path().join("absent/a.csv");
         let error = write(&absent, 1).unwrap_err();
         assert!(
-            matches!(&error, TraceFileError::Create { .. }) && error.to_string().contains("absent/a.csv")
+            matches!(&error, TraceFileError::Create { .. })
+                && error.to_string().contains("absent/a.csv")
         );
         let error = write(Path::new("trace.txt"), 1).unwrap_err().to_string();
         assert!(error.contains("trace.txt") && error.contains(".csv or .lt"), "{error}");

@@ -29,7 +29,12 @@ const fn after(line: Option<u64>) -> &'static str {
 
 /// A header for records of so many fields, as far as there are columns.
 fn header_for(fields: usize) -> String {
-    REQUIRED.into_iter().chain(OPTIONAL).take(fields.max(REQUIRED.len())).collect::<Vec<_>>().join(",")
+    REQUIRED
+        .into_iter()
+        .chain(OPTIONAL)
+        .take(fields.max(REQUIRED.len()))
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// What is wrong at a place of a trace.
@@ -49,7 +54,9 @@ pub enum TraceFault {
     #[error("the trace is empty; its first line must be the header `{}`", REQUIRED.join(","))]
     NoHeader,
     /// A comment about the page that says nothing possible.
-    #[error("`{text}` is no page size; write `# page_bytes: N`, N a power of two from 512 to 65536")]
+    #[error(
+        "`{text}` is no page size; write `# page_bytes: N`, N a power of two from 512 to 65536"
+    )]
     BadPage {
         /// What follows the colon.
         text: String,
@@ -124,7 +131,10 @@ pub enum TraceFault {
     #[error("`pages` is 0; an operation is on at least one page")]
     NoPages,
     /// An operation that would end beyond the last page that a space can have.
-    #[error("page {page} and {pages} pages from there end beyond page 2^32, the last that a space can have")]
+    #[error(
+        "page {page} and {pages} pages from there end beyond page 2^32, the last that a space can \
+         have"
+    )]
     TooFar {
         /// The first page.
         page: u64,
@@ -177,7 +187,9 @@ pub enum TraceFault {
         what: &'static str,
     },
     /// A compact trace of a later version.
-    #[error("the trace is of version {found} of the compact format; this program reads version {known}")]
+    #[error(
+        "the trace is of version {found} of the compact format; this program reads version {known}"
+    )]
     Version {
         /// The trace's.
         found: u8,
@@ -185,7 +197,9 @@ pub enum TraceFault {
         known: u8,
     },
     /// A last line without its line break.
-    #[error("the last line has no line break, so the trace may be cut short; if it is whole, add one")]
+    #[error(
+        "the last line has no line break, so the trace may be cut short; if it is whole, add one"
+    )]
     Truncated,
     /// A line, or a quoted name, without an end in sight.
     #[error("no end of the line within {max} bytes; is this a trace, and is every quote closed?")]
@@ -226,7 +240,8 @@ pub enum TraceFileError {
     },
     /// The name of a file to be written says neither format nor compression.
     #[error(
-        "{} does not say what to write; end the name in .csv or .lt (compact), and .gz or .zst behind it to compress",
+        "{} does not say what to write; end the name in .csv or .lt (compact), and .gz or .zst \
+         behind it to compress",
         path.display()
     )]
     Name {
@@ -272,7 +287,9 @@ pub enum WriteError {
         known: usize,
     },
     /// A name that a trace cannot hold.
-    #[error("`{name}` cannot stand in a trace; a name has at least one character and no line breaks")]
+    #[error(
+        "`{name}` cannot stand in a trace; a name has at least one character and no line breaks"
+    )]
     BadName {
         /// The name.
         name: String,
@@ -286,14 +303,17 @@ pub enum WriteError {
         max: usize,
     },
     /// A page of a size that no trace has.
-    #[error("pages of {bytes} bytes cannot stand in a trace; a page is a power of two from 512 to 65536")]
+    #[error(
+        "pages of {bytes} bytes cannot stand in a trace; a page is a power of two from 512 to 65536"
+    )]
     BadPage {
         /// The size.
         bytes: u64,
     },
     /// An operation on no pages, or one that ends beyond the last page that a space can have.
     #[error(
-        "page {page} and {pages} pages from there are not a range of at least 1 page that ends within 2^32"
+        "page {page} and {pages} pages from there are not a range of at least 1 page that ends \
+         within 2^32"
     )]
     BadRange {
         /// The first page.

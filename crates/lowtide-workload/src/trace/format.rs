@@ -1,15 +1,18 @@
 //! The formats that a trace can be in, by name and by content.
 //!
-//! A file's name says nothing that can be relied on, so a format is told by the first bytes of what is
-//! left after decompression:
+//! A file's name says nothing that can be relied on, so a format is told by the first bytes of what
+//! is left after decompression:
 //!
-//! * `compact` has a magic. One damaged byte in it does not hide it: the reader then says what is damaged.
-//! * The text formats are told by their first line that says something: a header of our columns, a header
-//!   with an object's identity, seven fields with `Read` or `Write` as the fourth, a Lackey access.
-//! * `filemap` text is told by the name of one of its events anywhere in the sample, because other events
-//!   and comments may come first.
-//! * `oracle-general` has neither magic nor text. It is what is left when the first records are plausible
-//!   as a whole: times that do not fall, sizes above 0, next accesses that are in the future or never.
+//! * `compact` has a magic. One damaged byte in it does not hide it: the reader then says what is
+//!   damaged.
+//! * The text formats are told by their first line that says something: a header of our columns, a
+//!   header with an object's identity, seven fields with `Read` or `Write` as the fourth, a Lackey
+//!   access.
+//! * `filemap` text is told by the name of one of its events anywhere in the sample, because other
+//!   events and comments may come first.
+//! * `oracle-general` has neither magic nor text. It is what is left when the first records are
+//!   plausible as a whole: times that do not fall, sizes above 0, next accesses that are in the
+//!   future or never.
 
 use super::compact::MAGIC;
 use super::csv;
@@ -36,7 +39,8 @@ pub enum Format {
     OracleGeneral,
     /// `object-csv`: accesses to objects of a key-value cache or a content network, with a header.
     ObjectCsv,
-    /// `msr`: block accesses as published by Microsoft Research Cambridge, seven columns without header.
+    /// `msr`: block accesses as published by Microsoft Research Cambridge, seven columns without
+    /// header.
     Msr,
     /// `lackey`: what `valgrind --tool=lackey --trace-mem=yes` prints.
     Lackey,
@@ -74,7 +78,9 @@ impl Format {
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
-            Self::Csv => "lowtide's own, as text: op,space,page,pages and optional time_ns,thread,tenant",
+            Self::Csv => {
+                "lowtide's own, as text: op,space,page,pages and optional time_ns,thread,tenant"
+            }
             Self::Compact => "lowtide's own, in binary: a few bytes a record, with checksums",
             Self::OracleGeneral => {
                 "libCacheSim oracleGeneral: 24-byte records of time, object, size, next access"
@@ -121,10 +127,12 @@ impl Format {
     }
 }
 
-/// Whether any field is one of our columns, or the line is a record whose header is missing: the reader says what is wrong.
+/// Whether any field is one of our columns, or the line is a record whose header is missing: the
+/// reader says what is wrong.
 fn is_own(line: &[u8]) -> bool {
     csv::is_record(Fields::of(line))
-        || Fields::of(line).any(|field| REQUIRED.iter().chain(&OPTIONAL).any(|name| name.as_bytes() == field))
+        || Fields::of(line)
+            .any(|field| REQUIRED.iter().chain(&OPTIONAL).any(|name| name.as_bytes() == field))
 }
 
 fn trim_end(line: &[u8]) -> &[u8] {
@@ -169,10 +177,17 @@ mod tests {
             assert_eq!(format.to_string().parse(), Ok(format));
         }
         assert!(
-            "orcale".parse::<Format>().unwrap_err().to_string().contains("did you mean `oracle-general`?")
+            "orcale"
+                .parse::<Format>()
+                .unwrap_err()
+                .to_string()
+                .contains("did you mean `oracle-general`?")
         );
         let error = "cvs".parse::<Format>().unwrap_err().to_string();
-        assert!(error.contains("`cvs`") && error.contains("csv, compact, oracle-general"), "{error}");
+        assert!(
+            error.contains("`cvs`") && error.contains("csv, compact, oracle-general"),
+            "{error}"
+        );
     }
 
     fn told(text: &str) -> Option<Format> {

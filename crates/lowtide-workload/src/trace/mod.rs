@@ -1,12 +1,14 @@
 //! Recorded operation streams: our exchange format, and the formats of other tools.
 //!
-//! [`open`] reads a trace of any format, plain, gzip or Zstandard, told by its content; [`create`] writes ours. In
-//! between is one vocabulary, [`TraceRecord`]: an operation on pages of a space, and perhaps when, by which
-//! thread and for which tenant. Everything streams: a trace may be larger than memory.
+//! [`open`] reads a trace of any format, plain, gzip or Zstandard, told by its content; [`create`]
+//! writes ours. In between is one vocabulary, [`TraceRecord`]: an operation on pages of a space,
+//! and perhaps when, by which thread and for which tenant. Everything streams: a trace may be
+//! larger than memory.
 //!
 //! # The exchange format
 //!
-//! As text it is CSV with a header; a comment before the header may say how many bytes a page has. Four columns are required, three are optional, in any order:
+//! As text it is CSV with a header; a comment before the header may say how many bytes a page has.
+//! Four columns are required, three are optional, in any order:
 //!
 //! | column | value |
 //! |---|---|
@@ -18,9 +20,9 @@
 //! | `thread` | optional: the thread's number |
 //! | `tenant` | optional: the tenant's name |
 //!
-//! An optional value may be empty. Names may hold anything but line breaks, quoted as CSV quotes. Every
-//! line, the last one too, ends in a line break: without that rule, a trace cut off in the middle of a
-//! number would be read as a smaller number.
+//! An optional value may be empty. Names may hold anything but line breaks, quoted as CSV quotes.
+//! Every line, the last one too, ends in a line break: without that rule, a trace cut off in the
+//! middle of a number would be read as a smaller number.
 //!
 //! ```text
 //! # page_bytes: 4096
@@ -29,8 +31,8 @@
 //! store,anon:heap,4,2,1
 //! ```
 //!
-//! The compact format says the same in a few bytes a record, with checksums and an end mark, so that damage and
-//! truncation are noticed: `compact/mod.rs` describes it byte by byte.
+//! The compact format says the same in a few bytes a record, with checksums and an end mark, so
+//! that damage and truncation are noticed: `compact/mod.rs` describes it byte by byte.
 //!
 //! # Where things are
 //!

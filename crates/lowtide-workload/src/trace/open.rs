@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A trace of any format, compressed or not: an iterator over its records.
 ///
-/// Reads as it goes, in memory that does not grow with the trace but with what it names: spaces and tenants, and for
-/// `oracle-general` and `object-csv` about 24 bytes for every distinct object. Ends after the last record or
-/// after the first error.
+/// Reads as it goes, in memory that does not grow with the trace but with what it names: spaces and
+/// tenants, and for `oracle-general` and `object-csv` about 24 bytes for every distinct object.
+/// Ends after the last record or after the first error.
 ///
 /// ```
 /// use lowtide_workload::trace::{self, Format};
@@ -74,8 +74,8 @@ enum Decoder {
 /// Without `format` it is told by the first 64 KiB of the content; see [`Format`].
 ///
 /// # Errors
-/// [`TraceFileError::Open`] when the file cannot be read, [`TraceFileError::Content`] when it is empty, its format
-/// could not be told, or its header is wrong.
+/// [`TraceFileError::Open`] when the file cannot be read, [`TraceFileError::Content`] when it is
+/// empty, its format could not be told, or its header is wrong.
 pub fn open(path: &Path, format: Option<Format>) -> Result<Trace, TraceFileError> {
     let unopened = |source| TraceFileError::Open { path: path.to_owned(), source };
     if path == Path::new("-") {
@@ -97,8 +97,8 @@ pub fn read_from(
     name: &Path,
     format: Option<Format>,
 ) -> Result<Trace, TraceFileError> {
-    let input =
-        Input::new(source).map_err(|source| TraceFileError::Open { path: name.to_owned(), source })?;
+    let input = Input::new(source)
+        .map_err(|source| TraceFileError::Open { path: name.to_owned(), source })?;
     Trace::of(input, name, None, format)
 }
 
@@ -112,7 +112,8 @@ impl Trace {
         let taken = input.taken();
         let content = |source| TraceFileError::Content { path: path.to_owned(), source };
         let at_start = |what| content(TraceError { line: None, byte_offset: 0, what });
-        // What cannot be read at all is reported here; what can be read in part is read as far as that.
+        // What cannot be read at all is reported here; what can be read in part is read as far as
+        // that.
         let (whole, failed) = match input.fill(SAMPLE_BYTES) {
             Ok(filled) => (!filled, None),
             Err(source) => (false, Some(source)),
@@ -133,7 +134,8 @@ impl Trace {
             Format::OracleGeneral => Decoder::Oracle(Oracle::new(input)),
             Format::ObjectCsv => {
                 let mut lines = Lines::new(input);
-                let parser = ObjectCsv::new(&mut lines).map_err(|fault| content(lines.at(fault)))?;
+                let parser =
+                    ObjectCsv::new(&mut lines).map_err(|fault| content(lines.at(fault)))?;
                 Decoder::ObjectCsv(Text::new(lines, parser))
             }
             Format::Msr => Decoder::Msr(Text::new(Lines::new(input), Msr::default())),
@@ -152,8 +154,8 @@ impl Trace {
         self.format
     }
 
-    /// Bytes of a page: what the trace says, or what the reader made of the bytes and addresses of a foreign format
-    /// ([`PAGE_BYTES`]). `None` when a trace in our own formats does not say.
+    /// Bytes of a page: what the trace says, or what the reader made of the bytes and addresses of
+    /// a foreign format ([`PAGE_BYTES`]). `None` when a trace in our own formats does not say.
     #[must_use]
     pub fn page_bytes(&self) -> Option<u64> {
         match &self.decoder {
@@ -177,7 +179,8 @@ impl Trace {
         }
     }
 
-    /// Where reading is, as an offset into the decompressed content: the last line read, or the next binary record.
+    /// Where reading is, as an offset into the decompressed content: the last line read, or the
+    /// next binary record.
     #[must_use]
     pub fn position(&self) -> u64 {
         match &self.decoder {
@@ -257,8 +260,8 @@ mod tests {
     use std::io::Write;
 
     fn trace(records: u32) -> String {
-        let lines =
-            (0..records).map(|page| format!("read,file:data,{},1\n", page.wrapping_mul(2_654_435_761)));
+        let lines = (0..records)
+            .map(|page| format!("read,file:data,{},1\n", page.wrapping_mul(2_654_435_761)));
         std::iter::once("op,space,page,pages\n".to_owned()).chain(lines).collect()
     }
 
@@ -328,12 +331,18 @@ mod tests {
     fn what_is_no_trace_is_an_error_that_names_the_formats() {
         assert!(matches!(read(b"").unwrap_err().what, TraceFault::Empty));
         assert!(matches!(read(&gzip("")).unwrap_err().what, TraceFault::Empty));
-        assert!(matches!(read(b"op\n").unwrap_err().what, TraceFault::MissingColumn { column: "space" }));
+        assert!(matches!(
+            read(b"op\n").unwrap_err().what,
+            TraceFault::MissingColumn { column: "space" }
+        ));
         for bytes in [b"hello\n".as_slice(), &[0; 100], b"\x7fELF\x02\x01\x01"] {
             let error = read(bytes).unwrap_err();
             assert!(matches!(error.what, TraceFault::UnknownFormat), "{error}");
             let text = error.to_string();
-            assert!(text.starts_with("byte 0: ") && text.contains("--format (csv, compact,"), "{text}");
+            assert!(
+                text.starts_with("byte 0: ") && text.contains("--format (csv, compact,"),
+                "{text}"
+            );
         }
     }
 
@@ -341,7 +350,8 @@ mod tests {
     fn a_forced_format_is_not_second_guessed() {
         let text = file(b"op,space,page,pages\nread,file:a,1,1\n");
         for format in Format::ALL {
-            let found = open(text.path(), Some(format)).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+            let found =
+                open(text.path(), Some(format)).and_then(Iterator::collect::<Result<Vec<_>, _>>);
             match format {
                 Format::Csv => assert_eq!(found.unwrap().len(), 1),
                 // Text without a known event holds no access.
@@ -358,7 +368,10 @@ mod tests {
         let Err(error) = open(&path, None) else { panic!("an absent file was opened") };
         assert!(matches!(&error, TraceFileError::Open { .. }));
         assert!(error.to_string().contains("absent.csv"));
-        assert!(matches!(open(directory.path(), None), Err(TraceFileError::Open { .. })), "a directory");
+        assert!(
+            matches!(open(directory.path(), None), Err(TraceFileError::Open { .. })),
+            "a directory"
+        );
     }
 
     #[test]

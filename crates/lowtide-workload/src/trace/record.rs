@@ -44,7 +44,8 @@ pub struct Columns {
     pub tenant: bool,
 }
 
-/// What a trace says before its first record. The default is no optional column, and nothing about pages.
+/// What a trace says before its first record. The default is no optional column, and nothing about
+/// pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// The optional columns.
@@ -60,7 +61,8 @@ impl From<Columns> for Head {
     }
 }
 
-/// Whether pages of a trace can have so many bytes: a power of two from 512 to 64 KiB, as the pages of the engine.
+/// Whether pages of a trace can have so many bytes: a power of two from 512 to 64 KiB, as the pages
+/// of the engine.
 #[must_use]
 pub const fn page_is_possible(bytes: u64) -> bool {
     bytes.is_power_of_two() && bytes >= 512 && bytes <= 64 << 10
@@ -119,8 +121,8 @@ impl Names {
         Some(id)
     }
 
-    /// The number of the tenant called `name`, which is added if it is new. `None` when 2^32 tenants are
-    /// taken.
+    /// The number of the tenant called `name`, which is added if it is new. `None` when 2^32
+    /// tenants are taken.
     pub fn tenant(&mut self, name: &str) -> Option<TenantId> {
         if let Some(&id) = self.tenant_ids.get(name) {
             return Some(id);
@@ -142,8 +144,8 @@ pub(super) fn name_is_possible(name: &str) -> bool {
     !name.is_empty() && !name.contains(['\n', '\r'])
 }
 
-/// The names of a record that is to be written, if it can stand in a trace: its space, and its tenant if there is a
-/// column for it.
+/// The names of a record that is to be written, if it can stand in a trace: its space, and its
+/// tenant if there is a column for it.
 pub(super) fn checked<'a>(
     record: &TraceRecord,
     names: &'a Names,
@@ -154,14 +156,17 @@ pub(super) fn checked<'a>(
         return Err(WriteError::BadRange { page: op.page, pages: op.pages });
     }
     let known = names.spaces.len();
-    let space =
-        names.spaces.get(op.space.0 as usize).ok_or(WriteError::UnknownSpace { id: op.space.0, known })?;
+    let space = names
+        .spaces
+        .get(op.space.0 as usize)
+        .ok_or(WriteError::UnknownSpace { id: op.space.0, known })?;
     check_name(&space.name)?;
     let tenant = match record.tenant.filter(|_| columns.tenant) {
         None => None,
         Some(TenantId(id)) => {
             let known = names.tenants.len();
-            let name = names.tenants.get(id as usize).ok_or(WriteError::UnknownTenant { id, known })?;
+            let name =
+                names.tenants.get(id as usize).ok_or(WriteError::UnknownTenant { id, known })?;
             check_name(name)?;
             Some(name.as_str())
         }

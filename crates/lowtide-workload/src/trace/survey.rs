@@ -1,7 +1,8 @@
 //! One pass over a trace before it is played: how large its spaces must be.
 //!
-//! A player has to create its files before the first operation, and a trace only says how large they are at
-//! its end. So a trace is read twice; the pass also finds every error before anything has been played.
+//! A player has to create its files before the first operation, and a trace only says how large
+//! they are at its end. So a trace is read twice; the pass also finds every error before anything
+//! has been played.
 
 use super::error::TraceFileError;
 use super::format::Format;
@@ -129,6 +130,9 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "op,space,page,pages\nread,file:a,0,0\n").unwrap();
         let error = survey(file.path(), None).unwrap_err().to_string();
-        assert!(error.contains(&file.path().display().to_string()) && error.contains("line 2"), "{error}");
+        assert!(
+            error.contains(&file.path().display().to_string()) && error.contains("line 2"),
+            "{error}"
+        );
     }
 }

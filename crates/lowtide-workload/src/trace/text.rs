@@ -1,15 +1,16 @@
 //! What the text formats share: lines with their places, fields, numbers.
 //!
-//! Every line, the last one too, must end in a line break: without that rule, a trace cut off in the middle of
-//! a number would be read as a smaller number. A format is then a [`LineParser`]; [`Text`] reads for it.
+//! Every line, the last one too, must end in a line break: without that rule, a trace cut off in
+//! the middle of a number would be read as a smaller number. A format is then a [`LineParser`];
+//! [`Text`] reads for it.
 
 use super::error::{TraceError, TraceFault};
 use super::input::Input;
 use super::record::{Names, TraceRecord, parse_number};
 use memchr::{memchr, memchr2};
 
-/// How long a line may be, in bytes: a file that is no trace must not be gathered into one line of the size of
-/// the file. Far above any real line; not tuned.
+/// How long a line may be, in bytes: a file that is no trace must not be gathered into one line of
+/// the size of the file. Far above any real line; not tuned.
 pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of a line or field that a message shows.
@@ -57,7 +58,9 @@ impl<P: LineParser> Text<P> {
                 Ok(None) => {}
                 Ok(Some(record)) if record.op.range_is_possible() => return Ok(Some(record)),
                 Ok(Some(TraceRecord { op, .. })) => {
-                    return Err(self.lines.at(TraceFault::TooFar { page: op.page, pages: op.pages }));
+                    return Err(self
+                        .lines
+                        .at(TraceFault::TooFar { page: op.page, pages: op.pages }));
                 }
                 Err(fault) => return Err(self.lines.at(fault)),
             }
@@ -98,7 +101,8 @@ impl Lines {
         Self { input, line: 0, byte_offset: 0, lent: 0 }
     }
 
-    /// Goes to the next line and lends it out without its line break (`\n` or `\r\n`); `None` at the end.
+    /// Goes to the next line and lends it out without its line break (`\n` or `\r\n`); `None` at
+    /// the end.
     #[inline]
     pub(super) fn advance(&mut self) -> Result<Option<&[u8]>, TraceFault> {
         self.input.consume(std::mem::take(&mut self.lent));
@@ -129,8 +133,9 @@ impl Lines {
     }
 }
 
-/// The fields of a line: separated by commas, quoted with `"` where they hold some. A doubled quote inside quotes is left
-/// as it is, since fields are compared and hashed here and never shown to anyone.
+/// The fields of a line: separated by commas, quoted with `"` where they hold some. A doubled quote
+/// inside quotes is left as it is, since fields are compared and hashed here and never shown to
+/// anyone.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
     rest: Option<&'a [u8]>,
@@ -210,7 +215,8 @@ pub(super) fn parse_hex(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// Parses decimal seconds, such as `12` or `12.000345`, into nanoseconds. Digits beyond the ninth are dropped.
+/// Parses decimal seconds, such as `12` or `12.000345`, into nanoseconds. Digits beyond the ninth
+/// are dropped.
 pub(super) fn parse_seconds(text: &[u8]) -> Option<u64> {
     const SECOND_NS: u64 = 1_000_000_000;
     let (whole, fraction) = match memchr2(b'.', b',', text) {
@@ -254,7 +260,10 @@ mod tests {
         assert_eq!(parse_seconds(b"12.000345"), Some(12_000_345_000));
         assert_eq!(parse_seconds(b"0.1234567891"), Some(123_456_789));
         assert_eq!(parse_seconds(b"20000000000"), None);
-        assert_eq!((parse_seconds(b""), parse_seconds(b"1."), parse_seconds(b"1.x")), (None, None, None));
+        assert_eq!(
+            (parse_seconds(b""), parse_seconds(b"1."), parse_seconds(b"1.x")),
+            (None, None, None)
+        );
     }
 
     #[test]

@@ -1,11 +1,14 @@
-//! The fast Zipf draw: one random number and one look into a table of 8 bytes an item, whatever the skew.
+//! The fast Zipf draw: one random number and one look into a table of 8 bytes an item, whatever the
+//! skew.
 //!
-//! The alias method (Walker 1974, Vose 1991): `n` slots of equal width, each split between at most two items, so that every item has its
-//! share in the sum of its parts. A draw takes a slot and a height; below the split it is the slot's own item, above
-//! it the other. The weights are those of [`ZipfTable`](super::ZipfTable), integers, and so is the construction: the widths add up exactly, and
-//! only `powf` stands between two machines.
+//! The alias method (Walker 1974, Vose 1991): `n` slots of equal width, each split between at most
+//! two items, so that every item has its share in the sum of its parts. A draw takes a slot and a
+//! height; below the split it is the slot's own item, above it the other. The weights are those of
+//! [`ZipfTable`](super::ZipfTable), integers, and so is the construction: the widths add up
+//! exactly, and only `powf` stands between two machines.
 //!
-//! Items are scattered when the table is built, by a seeded [`permutation`](super::permutation), so a draw gives the item itself.
+//! Items are scattered when the table is built, by a seeded [`permutation`](super::permutation), so
+//! a draw gives the item itself.
 
 use super::table::permutation;
 use crate::distribution::DistributionError;
@@ -26,11 +29,12 @@ struct Slot {
 }
 
 impl ZipfAlias {
-    /// A table for `items` items with this exponent; `seed` selects which are the popular ones. Cost: one `powf` and 24 bytes an item while
-    /// it is built.
+    /// A table for `items` items with this exponent; `seed` selects which are the popular ones.
+    /// Cost: one `powf` and 24 bytes an item while it is built.
     ///
     /// # Errors
-    /// [`DistributionError::NoItems`] when `items` is 0, [`DistributionError::Theta`] for an exponent that is negative or no number.
+    /// [`DistributionError::NoItems`] when `items` is 0, [`DistributionError::Theta`] for an
+    /// exponent that is negative or no number.
     pub fn new(items: u32, exponent: f64, seed: u64) -> Result<Self, DistributionError> {
         if items == 0 {
             return Err(DistributionError::NoItems);
@@ -43,7 +47,8 @@ impl ZipfAlias {
         let n = u128::from(items);
         let mut weights = vec![0_u128; items as usize];
         for (rank, &item) in place.iter().enumerate() {
-            weights[item as usize] = (4_294_967_296.0 * (rank as f64 + 1.0).powf(-exponent)) as u128 * n;
+            weights[item as usize] =
+                (4_294_967_296.0 * (rank as f64 + 1.0).powf(-exponent)) as u128 * n;
         }
         let width = weights.iter().sum::<u128>() / n;
         let (mut small, mut large): (Vec<u32>, Vec<u32>) =
@@ -68,7 +73,8 @@ impl ZipfAlias {
         self.slots.len() as u64
     }
 
-    /// Draws an item in `0..items`. Consumes one output of `rng`; about 5 ns while the table is in cache.
+    /// Draws an item in `0..items`. Consumes one output of `rng`; about 5 ns while the table is in
+    /// cache.
     #[inline]
     #[must_use]
     pub fn draw(&self, rng: &mut SplitMix64) -> u64 {

@@ -1,9 +1,10 @@
 //! A keyed permutation of `0..n` for any `n`, without a table.
 //!
-//! Popular ranks must land on scattered items, or the popular part of a file would be one short run. Hashing
-//! scatters, but two ranks then meet on one item and others stay empty; a shuffled table does not, but takes
-//! memory per item. A *Feistel network* does both: write `x` as a pair of digits in `a * b` (with `a` and `b`
-//! near the square root of `n`), then add to one digit a hash of the other, back and forth:
+//! Popular ranks must land on scattered items, or the popular part of a file would be one short
+//! run. Hashing scatters, but two ranks then meet on one item and others stay empty; a shuffled
+//! table does not, but takes memory per item. A *Feistel network* does both: write `x` as a pair of
+//! digits in `a * b` (with `a` and `b` near the square root of `n`), then add to one digit a hash
+//! of the other, back and forth:
 //!
 //! ```text
 //! x = left * b + right
@@ -11,9 +12,10 @@
 //! right = (right + hash1(left))  mod b        twice over
 //! ```
 //!
-//! Each line can be undone, whatever the hash, so the whole is a bijection of `0..a*b`. Since `a * b`
-//! exceeds `n` by less than `a`, a result of `n` or more is rare (one in the square root of `n`); it is
-//! sent through again until it falls below `n`, which keeps it a bijection of `0..n` ("cycle walking").
+//! Each line can be undone, whatever the hash, so the whole is a bijection of `0..a*b`. Since `a *
+//! b` exceeds `n` by less than `a`, a result of `n` or more is rare (one in the square root of
+//! `n`); it is sent through again until it falls below `n`, which keeps it a bijection of `0..n`
+//! ("cycle walking").
 
 use crate::prng::{SplitMix64, mix64};
 
@@ -38,8 +40,8 @@ impl Bijection {
         Self { n, rows, columns, keys }
     }
 
-    /// Where `x` goes. Distinct `x` below `n` go to distinct places below `n`; an `x` of `n` or more is
-    /// returned unchanged.
+    /// Where `x` goes. Distinct `x` below `n` go to distinct places below `n`; an `x` of `n` or
+    /// more is returned unchanged.
     #[inline]
     #[must_use]
     pub fn apply(&self, mut x: u64) -> u64 {

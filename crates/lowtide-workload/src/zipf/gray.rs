@@ -1,21 +1,22 @@
 //! The Zipf draw in closed form, after Gray et al., "Quickly generating billion-record synthetic
 //! databases" (SIGMOD 1994).
 //!
-//! With `zeta(n) = sum of k^-theta over k = 1..n` and a uniform `u`, the first two ranks are drawn exactly:
-//! rank 0 when `u * zeta(n) < 1`, rank 1 when `u * zeta(n) < 1 + 2^-theta`. All others come from
-//! inverting the *integral* of `x^-theta` instead of the sum:
+//! With `zeta(n) = sum of k^-theta over k = 1..n` and a uniform `u`, the first two ranks are drawn
+//! exactly: rank 0 when `u * zeta(n) < 1`, rank 1 when `u * zeta(n) < 1 + 2^-theta`. All others
+//! come from inverting the *integral* of `x^-theta` instead of the sum:
 //!
 //! ```text
 //! rank = floor(n * (eta * u - eta + 1) ^ alpha)      alpha = 1 / (1 - theta)
 //!                                                    eta = (1 - (2/n)^(1-theta)) / (1 - zeta(2)/zeta(n))
 //! ```
 //!
-//! `eta` stretches the curve so that it meets the exact part at rank 2. One draw is one `powf`, at any `n`.
+//! `eta` stretches the curve so that it meets the exact part at rank 2. One draw is one `powf`, at
+//! any `n`.
 //!
-//! [`zeta`] adds the first terms one by one and the rest by the Euler-Maclaurin formula: the integral, half
-//! the end terms and two derivative corrections. From the 1024th term on, the first neglected correction is
-//! below 1e-18, so the result is good to a few units in the last place, better than adding 10^10 terms
-//! one by one, where rounding errors pile up.
+//! [`zeta`] adds the first terms one by one and the rest by the Euler-Maclaurin formula: the
+//! integral, half the end terms and two derivative corrections. From the 1024th term on, the first
+//! neglected correction is below 1e-18, so the result is good to a few units in the last place,
+//! better than adding 10^10 terms one by one, where rounding errors pile up.
 
 use crate::distribution::DistributionError;
 use crate::prng::SplitMix64;
@@ -25,8 +26,8 @@ const DIRECT_TERMS: u64 = 1024;
 
 /// The generalised harmonic number `sum of k^-theta over k = 1..=n`. Accurate to 1e-12 relative.
 ///
-/// Meant for `0 <= theta < 1`, correct for any `theta` of moderate size. `zeta(0, _)` is 0. Costs at most
-/// 1024 `powf`.
+/// Meant for `0 <= theta < 1`, correct for any `theta` of moderate size. `zeta(0, _)` is 0. Costs
+/// at most 1024 `powf`.
 #[must_use]
 pub fn zeta(n: u64, theta: f64) -> f64 {
     let term = |k: f64| k.powf(-theta);
@@ -38,13 +39,14 @@ pub fn zeta(n: u64, theta: f64) -> f64 {
     }
     let (a, b) = (DIRECT_TERMS as f64, n as f64);
     let p = 1.0 - theta;
-    // The integral of x^-theta from a to b, as a^p * (e^(p ln(b/a)) - 1) / p. Written with `exp_m1` it
-    // loses nothing when p is small, and has the logarithm as its limit.
+    // The integral of x^-theta from a to b, as a^p * (e^(p ln(b/a)) - 1) / p. Written with `exp_m1`
+    // it loses nothing when p is small, and has the logarithm as its limit.
     let log_ratio = (b / a).ln();
     let integral = if p == 0.0 { log_ratio } else { a.powf(p) * (p * log_ratio).exp_m1() / p };
     let first = |x: f64| -theta * x.powf(-theta - 1.0);
     let third = |x: f64| -theta * (theta + 1.0) * (theta + 2.0) * x.powf(-theta - 3.0);
-    head + integral + (term(a) + term(b)) / 2.0 + (first(b) - first(a)) / 12.0 - (third(b) - third(a)) / 720.0
+    head + integral + (term(a) + term(b)) / 2.0 + (first(b) - first(a)) / 12.0
+        - (third(b) - third(a)) / 720.0
 }
 
 /// A Zipf distribution over `0..items`, 0 being the most popular.
@@ -70,8 +72,8 @@ impl Zipfian {
         Self::with_zeta(items, theta, zeta(items, theta))
     }
 
-    /// As [`new`](Self::new) with `zeta(items, theta)` given, to reproduce a generator that has its own
-    /// value for it.
+    /// As [`new`](Self::new) with `zeta(items, theta)` given, to reproduce a generator that has its
+    /// own value for it.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -83,7 +85,8 @@ impl Zipfian {
             return Err(DistributionError::Theta { theta });
         }
         let zeta_two = 1.0 + 0.5_f64.powf(theta);
-        // Up to two items the exact part covers everything, and the formula would divide zero by zero.
+        // Up to two items the exact part covers everything, and the formula would divide zero by
+        // zero.
         let eta = if items <= 2 {
             0.0
         } else {
@@ -164,7 +167,8 @@ mod tests {
             counts[zipf.draw(&mut rng) as usize] += 1;
         }
         let total = zeta(items, theta);
-        // Ranks 0 and 1 are exact; the closed form is a few percent off for the next handful and settles.
+        // Ranks 0 and 1 are exact; the closed form is a few percent off for the next handful and
+        // settles.
         for top in [1, 2, 10, 100, 500, 1000] {
             let got = f64::from(counts[..top].iter().sum::<u32>()) / f64::from(draws);
             let want = zeta(top as u64, theta) / total;
@@ -181,7 +185,10 @@ mod tests {
                 for step in 0..=1000 {
                     let u = (f64::from(step) / 1000.0).min(1.0 - f64::EPSILON / 2.0);
                     let rank = zipf.rank(u);
-                    assert!(rank < items && rank >= last, "items {items} theta {theta} u {u}: {rank}");
+                    assert!(
+                        rank < items && rank >= last,
+                        "items {items} theta {theta} u {u}: {rank}"
+                    );
                     last = rank;
                 }
             }

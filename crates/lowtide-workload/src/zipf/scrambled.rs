@@ -1,14 +1,15 @@
 //! YCSB's key chooser: Zipf ranks over a huge domain, folded onto the keys by a hash.
 //!
-//! Ranks are drawn over 10^10 + 1 values, hashed with FNV-1a (64 bits) and reduced modulo the number of
-//! keys. What results is *not* a Zipf distribution over the keys: it is a spiky head (each popular rank
-//! keeps its share, wherever it lands) on a nearly uniform floor (the billions of unpopular ranks spread
-//! over everything), and keys on which two popular ranks collide are more popular than either. With few
-//! keys the floor dominates, so shrinking the key count alone flattens the workload; shrink the domain too
-//! (1.25 million keys behave like 20 million with a domain of 33 million).
+//! Ranks are drawn over 10^10 + 1 values, hashed with FNV-1a (64 bits) and reduced modulo the
+//! number of keys. What results is *not* a Zipf distribution over the keys: it is a spiky head
+//! (each popular rank keeps its share, wherever it lands) on a nearly uniform floor (the billions
+//! of unpopular ranks spread over everything), and keys on which two popular ranks collide are more
+//! popular than either. With few keys the floor dominates, so shrinking the key count alone
+//! flattens the workload; shrink the domain too (1.25 million keys behave like 20 million with a
+//! domain of 33 million).
 //!
-//! The zeta value of the full domain is the constant that YCSB carries, not a computed one, so that the same
-//! uniform draw gives the same rank.
+//! The zeta value of the full domain is the constant that YCSB carries, not a computed one, so that
+//! the same uniform draw gives the same rank.
 
 use super::gray::Zipfian;
 use crate::distribution::DistributionError;
@@ -21,8 +22,8 @@ pub const YCSB_THETA: f64 = 0.99;
 /// The zeta value that YCSB carries for its domain and exponent.
 pub const YCSB_ZETA: f64 = 26.469_028_201_783_02;
 
-/// FNV-1a over the eight bytes of `value`, least significant first, as the absolute value of the signed
-/// result.
+/// FNV-1a over the eight bytes of `value`, least significant first, as the absolute value of the
+/// signed result.
 ///
 /// Eight dependent multiplications, about 10 ns.
 #[inline]
@@ -50,8 +51,8 @@ impl ScrambledZipfian {
     /// Ranks over `domain` with exponent `theta`, folded onto `items` keys.
     ///
     /// # Errors
-    /// [`DistributionError::NoItems`] when `items` or `domain` is 0, [`DistributionError::Theta`] unless
-    /// `0 <= theta < 1`.
+    /// [`DistributionError::NoItems`] when `items` or `domain` is 0, [`DistributionError::Theta`]
+    /// unless `0 <= theta < 1`.
     pub fn new(items: u64, domain: u64, theta: f64) -> Result<Self, DistributionError> {
         Self::over(items, Zipfian::new(domain, theta)?)
     }

@@ -1,9 +1,10 @@
 //! The exact Zipf draw: a cumulative table of integers and a binary search.
 //!
-//! Weight of rank `k` (from 0) is `floor(2^32 * (k + 1)^-s)`; a draw picks a number below the sum of all
-//! weights and finds the rank whose interval holds it. Apart from one `powf` per rank while the table is
-//! built, everything is integer arithmetic, so two implementations agree bit for bit. That is what the
-//! ground-truth sequences need; for large item counts [`Zipfian`](super::Zipfian) needs no table.
+//! Weight of rank `k` (from 0) is `floor(2^32 * (k + 1)^-s)`; a draw picks a number below the sum
+//! of all weights and finds the rank whose interval holds it. Apart from one `powf` per rank while
+//! the table is built, everything is integer arithmetic, so two implementations agree bit for bit.
+//! That is what the ground-truth sequences need; for large item counts [`Zipfian`](super::Zipfian)
+//! needs no table.
 //!
 //! Ranks become pages through a seeded [`permutation`], so that popular pages are not neighbours.
 
@@ -20,7 +21,8 @@ pub struct ZipfTable {
 impl ZipfTable {
     /// The table for `ranks` ranks with the given exponent.
     ///
-    /// Weights below 2^-32 of the first rank's round to zero and are never drawn. Costs one `powf` per rank.
+    /// Weights below 2^-32 of the first rank's round to zero and are never drawn. Costs one `powf`
+    /// per rank.
     #[must_use]
     pub fn new(ranks: u32, exponent: f64) -> Self {
         let mut sum = 0_u64;
@@ -53,7 +55,8 @@ impl ZipfTable {
     }
 }
 
-/// A permutation of `0..n` by Fisher and Yates' shuffle from the last element down, drawn from `rng`.
+/// A permutation of `0..n` by Fisher and Yates' shuffle from the last element down, drawn from
+/// `rng`.
 ///
 /// Takes 4 bytes per element.
 #[must_use]

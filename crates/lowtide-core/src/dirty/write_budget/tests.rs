@@ -1,10 +1,12 @@
-//! The budget on a model of a device: one queue, served in order, reads behind whatever was submitted before.
+//! The budget on a model of a device: one queue, served in order, reads behind whatever was
+//! submitted before.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
-/// A device and its two users: a flusher that keeps as much in flight as it may, in runs of 1 MiB, and a reader that waits a millisecond between two reads.
+/// A device and its two users: a flusher that keeps as much in flight as it may, in runs of 1 MiB,
+/// and a reader that waits a millisecond between two reads.
 struct Model {
     budget: WriteBudget,
     now: u64,
@@ -48,7 +50,9 @@ impl Model {
         let end = self.now + ms * MS;
         while self.now < end {
             self.now += MS / 20;
-            while let Some((submitted, _)) = self.in_flight.pop_front_if(|(_, done)| *done <= self.now) {
+            while let Some((submitted, _)) =
+                self.in_flight.pop_front_if(|(_, done)| *done <= self.now)
+            {
                 self.written += MIB;
                 self.budget.write_took(self.now - submitted);
                 self.budget.write_done(MIB, self.now);
@@ -61,7 +65,9 @@ impl Model {
             }
             let max = self.budget.in_flight_max(self.now);
             assert!((WriteBudget::FLOOR..=64 * MIB).contains(&max), "a budget of {max}");
-            assert!(self.budget.in_flight_max_waited(self.now) >= max.max(WriteBudget::FLOOR_WAITED));
+            assert!(
+                self.budget.in_flight_max_waited(self.now) >= max.max(WriteBudget::FLOOR_WAITED)
+            );
             while writing && (self.in_flight.len() as u64 + 1) * MIB <= max {
                 let done = self.serve(MIB * 1000 * MS / self.bytes_per_s);
                 self.in_flight.push_back((self.now, done));
@@ -108,7 +114,10 @@ fn reads_do_not_starve_and_neither_do_writes() {
         // At best a read waits for the one run that is the least.
         let bound = model.budget.target_ns().max(unloaded + 2 * run_ns) * 3 / 2;
         let quartile = model.quartile();
-        assert!(quartile <= bound, "{bytes_per_s}: {quartile} ns, unloaded {unloaded}, bound {bound}");
+        assert!(
+            quartile <= bound,
+            "{bytes_per_s}: {quartile} ns, unloaded {unloaded}, bound {bound}"
+        );
         let left = bytes_per_s * 4 / 4;
         assert!(model.written >= left, "{bytes_per_s}: {} bytes written", model.written);
         // Without the budget, reads would wait for all that keeps the device busy.
@@ -129,7 +138,8 @@ fn the_budget_comes_back_when_reads_are_over() {
     assert!(squeezed < 16 * MIB && free == 64 * MIB, "{squeezed}, then {free}");
 }
 
-/// A device that takes any number of writes and needs a second for each: 4 MiB in flight would be 4 MiB a second.
+/// A device that takes any number of writes and needs a second for each: 4 MiB in flight would be 4
+/// MiB a second.
 #[test]
 fn a_long_latency_is_no_small_bandwidth() {
     for told in [true, false] {

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 const MS: u64 = 1_000_000;
 const HIGH: u64 = 25_600;
 
-const TASK: TaskFacts = TaskFacts { dying: false, hz: 1000, since_refault_ns: u64::MAX, owed_ns: 0 };
+const TASK: TaskFacts =
+    TaskFacts { dying: false, hz: 1000, since_refault_ns: u64::MAX, owed_ns: 0 };
 
 fn level(percent: u64) -> LevelView {
     LevelView { id: 1, usage: HIGH * percent / 100, high: HIGH, swap_usage: 0, swap_high: NO_LIMIT }
@@ -20,7 +21,8 @@ struct Run {
     sleeps: Vec<(u64, SleepCause)>,
 }
 
-/// Steps a handling to its end. `reclaim` gets the levels, the level and the goal, and may change the levels.
+/// Steps a handling to its end. `reclaim` gets the levels, the level and the goal, and may change
+/// the levels.
 fn run_with(
     policy: HighPolicy,
     mut levels: Vec<LevelView>,
@@ -40,7 +42,11 @@ fn run_with(
             HighStep::SwapEvent { level } => run.swap_events.push(level),
             HighStep::Sleep { ns, cause } => run.sleeps.push((ns, cause)),
             HighStep::Done => {
-                assert_eq!(over.next(&levels, &task, None, |_| answer), HighStep::Done, "done is done");
+                assert_eq!(
+                    over.next(&levels, &task, None, |_| answer),
+                    HighStep::Done,
+                    "done is done"
+                );
                 return run;
             }
         }
@@ -94,7 +100,8 @@ fn progress_repeats_the_pass_and_costs_no_retry() {
         left -= i32::from(left > 0);
         u64::from(left > 0)
     };
-    let run = run_with(HighPolicy::Overage, vec![level(110)], TASK, reclaim, ThrottleAnswer::Default);
+    let run =
+        run_with(HighPolicy::Overage, vec![level(110)], TASK, reclaim, ThrottleAnswer::Default);
     assert_eq!(run.goals.len(), 99 + 17);
     assert_eq!(run.sleeps.len(), 1);
 }
@@ -111,7 +118,8 @@ fn ten_milliseconds_or_less_are_not_slept() {
     assert_eq!(at(over(11) - 1).sleeps, []);
     assert_eq!(at(over(11) - 1).goals, [(0, 64)], "one pass");
     assert_eq!(at(over(11)).sleeps, [(11 * MS, SleepCause::Overage)]);
-    let owes = |owed_ns| run(HighPolicy::StallDebt, vec![level(90)], TaskFacts { owed_ns, ..TASK }).sleeps;
+    let owes =
+        |owed_ns| run(HighPolicy::StallDebt, vec![level(90)], TaskFacts { owed_ns, ..TASK }).sleeps;
     assert_eq!(owes(10 * MS), []);
     assert_eq!(owes(10 * MS + 1), [(10 * MS + 1, SleepCause::StallDebt)]);
     assert_eq!(owes(u64::MAX), [(2000 * MS, SleepCause::StallDebt)]);
@@ -134,10 +142,14 @@ fn a_dying_task_neither_reclaims_nor_sleeps_nor_asks() {
         HighStep::Reclaim { .. }
     ));
     let killed = TaskFacts { dying: true, ..task };
-    assert_eq!(over.next(&over_levels, &killed, Some(0), |_| ThrottleAnswer::Exactly(MS)), HighStep::Done);
+    assert_eq!(
+        over.next(&over_levels, &killed, Some(0), |_| ThrottleAnswer::Exactly(MS)),
+        HighStep::Done
+    );
 }
 
-/// `docs/kernel/memcg.md` §7.1: one pass, no rule of 10 ms; and §7.3: it sleeps though reclaim brought the level below.
+/// `docs/kernel/memcg.md` §7.1: one pass, no rule of 10 ms; and §7.3: it sleeps though reclaim
+/// brought the level below.
 #[test]
 fn the_patch_reclaims_once_and_sleeps_whenever_there_was_a_refault() {
     let task = |ms: u64| TaskFacts { since_refault_ns: ms * MS, ..TASK };
@@ -175,7 +187,9 @@ fn stall_debt_is_added_to_the_overage() {
 /// `docs/kernel/memcg.md` §16, 16.
 #[test]
 fn the_default_law_does_not_depend_on_ticks() {
-    let at = |hz| run(HighPolicy::StallDebt, vec![level(107)], TaskFacts { hz, owed_ns: 33 * MS, ..TASK });
+    let at = |hz| {
+        run(HighPolicy::StallDebt, vec![level(107)], TaskFacts { hz, owed_ns: 33 * MS, ..TASK })
+    };
     assert_eq!(at(100), at(1000));
     assert_eq!(at(0), at(300));
 }
@@ -231,7 +245,8 @@ fn names_are_read_back_and_others_refused() {
 }
 
 proptest! {
-    /// `docs/kernel/memcg.md` §16, 9, 10 and 12: ends; sleeps once, 0 or more than 10 ms and at most 2 s; an ancestor with a smaller ratio changes no delay.
+    /// `docs/kernel/memcg.md` §16, 9, 10 and 12: ends; sleeps once, 0 or more than 10 ms and at
+    /// most 2 s; an ancestor with a smaller ratio changes no delay.
     #[test]
     fn any_handling_ends_and_sleeps_within_bounds(
         percents in prop::collection::vec(0u64..300, 0..4), owed_ns in 0u64..3_000 * MS, stall_debt in any::<bool>(), fruit in 0u64..40,

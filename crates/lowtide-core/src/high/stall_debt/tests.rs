@@ -8,10 +8,18 @@ const SEC: u64 = 1_000 * MS;
 const LAW: StallDebt = StallDebt { target: 100_000_000, price_max: 255 };
 
 fn refault(level: u64, stall_ns: u64) -> Refault {
-    Refault { level, depth: 1, evicted_for: EvictedFor::High, working_set: true, stall_ns, bytes: 4096 }
+    Refault {
+        level,
+        depth: 1,
+        evicted_for: EvictedFor::High,
+        working_set: true,
+        stall_ns,
+        bytes: 4096,
+    }
 }
 
-/// A level at its limit on which one task stalls for half of the time, and that task, after some seconds.
+/// A level at its limit on which one task stalls for half of the time, and that task, after some
+/// seconds.
 fn thrashing(seconds: u64) -> (LevelStall, TaskDebt, u64) {
     let (mut level, mut task) = (LevelStall::default(), TaskDebt::default());
     let now = seconds * SEC;
@@ -46,7 +54,10 @@ fn only_working_set_refaults_of_a_limit_make_debt() {
 fn an_innocent_task_never_sleeps_however_dear_the_level_is() {
     let (level, thrasher, now) = thrashing(60);
     let levels = [(1, level.price(&LAW, now))];
-    assert!((254_900..=255_000).contains(&levels[0].1.thousandths()), "nobody paid: the highest price");
+    assert!(
+        (254_900..=255_000).contains(&levels[0].1.thousandths()),
+        "nobody paid: the highest price"
+    );
     assert_eq!(thrasher.owed(&levels, now), 2 * SEC);
     assert_eq!(TaskDebt::default().owed(&levels, now), 0);
 }
@@ -133,7 +144,11 @@ fn debts_beyond_four_levels_go_upward() {
     }
     task.book(9, 9, MS, 0);
     let at = |task: &TaskDebt, level| task.owed(&[(level, Price(Price::ONE))], 0);
-    assert_eq!([2, 3, 4, 5, 9].map(|l| at(&task, l)), [2 * MS, MS, MS, MS, 0], "a deep one goes to the top");
+    assert_eq!(
+        [2, 3, 4, 5, 9].map(|l| at(&task, l)),
+        [2 * MS, MS, MS, MS, 0],
+        "a deep one goes to the top"
+    );
     task.book(1, 1, MS, 0);
     assert_eq!([1, 2].map(|l| at(&task, l)), [3 * MS, 0], "the top goes to a higher one");
     task.book(7, 7, MS, 1000 * SEC);
@@ -169,8 +184,8 @@ fn the_rate_is_that_of_the_stall() {
     assert_eq!(level.rate(now + 2000 * SEC), 0);
 }
 
-/// `docs/kernel/memcg.md` §16, 16: the same stalls at the same times, dealt out to 1, 4 or 16 tasks. A task is handled when it owes
-/// more than 10 ms.
+/// `docs/kernel/memcg.md` §16, 16: the same stalls at the same times, dealt out to 1, 4 or 16
+/// tasks. A task is handled when it owes more than 10 ms.
 #[test]
 fn splitting_the_work_among_tasks_does_not_change_the_delay() {
     let total = |tasks: usize| {
@@ -199,7 +214,8 @@ fn splitting_the_work_among_tasks_does_not_change_the_delay() {
 }
 
 proptest! {
-    /// `docs/kernel/memcg.md` §16, 16: bounded by 2 s a sleep and by the highest price over all; innocent tasks never sleep; nothing panics.
+    /// `docs/kernel/memcg.md` §16, 16: bounded by 2 s a sleep and by the highest price over all;
+    /// innocent tasks never sleep; nothing panics.
     #[test]
     fn a_task_never_sleeps_longer_than_the_highest_price_of_its_stall(
         events in prop::collection::vec((0usize..3, 1u64..4, 0u64..3 * SEC, 0u64..2 * SEC, any::<bool>()), 1..300),

@@ -1,4 +1,5 @@
-//! The compact format: our exchange format in binary, a few bytes a record, and nothing lost unnoticed.
+//! The compact format: our exchange format in binary, a few bytes a record, and nothing lost
+//! unnoticed.
 //!
 //! ```text
 //! file    = header block* end
@@ -8,11 +9,12 @@
 //! end     = 0:u32  0:u32  records_in_all:u64 .. as a block's header, then crc:u32 over the 16 bytes
 //! ```
 //!
-//! The page is the binary logarithm of its bytes, 0 for a trace that does not say; version 1 never does, and has 0 there.
-//! Numbers are little-endian; checksums are CRC-32 (the polynomial of gzip). The header of a block has a checksum of its
-//! own, so that a damaged length is not believed; the end mark says how many records there were, so that neither a cut nor
-//! a lost block goes unnoticed. A single damaged byte is always found, because a CRC-32 finds every error of up
-//! to 32 bits in a row.
+//! The page is the binary logarithm of its bytes, 0 for a trace that does not say; version 1 never
+//! does, and has 0 there. Numbers are little-endian; checksums are CRC-32 (the polynomial of gzip).
+//! The header of a block has a checksum of its own, so that a damaged length is not believed; the
+//! end mark says how many records there were, so that neither a cut nor a lost block goes
+//! unnoticed. A single damaged byte is always found, because a CRC-32 finds every error of up to 32
+//! bits in a row.
 //!
 //! The content is a sequence of entries, each beginning with a tag byte:
 //!
@@ -25,11 +27,12 @@
 //! | 6 | another thread than the record before: its number + 1, or 0 for none, follows | 0 |
 //! | 7 | another tenant than the record before: its number + 1, or 0 for none, follows | 0 |
 //!
-//! Then come, in this order and as far as the tag says so: space, page (always), pages, time, thread, tenant. All are
-//! variable-length numbers, seven bits to a byte with the low ones first. The page is the difference to the page
-//! behind the last operation on the same space, so that a scan costs one byte; differences are signed, in
-//! zigzag. A name is its length and its text, and comes before the first record that uses it; names are numbered in
-//! order of appearance. Nothing is forgotten between blocks: they are units of checking, not of seeking.
+//! Then come, in this order and as far as the tag says so: space, page (always), pages, time,
+//! thread, tenant. All are variable-length numbers, seven bits to a byte with the low ones first.
+//! The page is the difference to the page behind the last operation on the same space, so that a
+//! scan costs one byte; differences are signed, in zigzag. A name is its length and its text, and
+//! comes before the first record that uses it; names are numbered in order of appearance. Nothing
+//! is forgotten between blocks: they are units of checking, not of seeking.
 
 mod reader;
 mod varint;
@@ -40,15 +43,15 @@ pub use writer::CompactWriter;
 
 use super::record::Columns;
 
-/// The first bytes: the first not ASCII, so that it is no text; the last ends a listing on some systems, and a transfer
-/// that changes line breaks or strips high bits is noticed.
+/// The first bytes: the first not ASCII, so that it is no text; the last ends a listing on some
+/// systems, and a transfer that changes line breaks or strips high bits is noticed.
 pub(super) const MAGIC: [u8; 8] = *b"\x89LTIDE\r\n";
 const VERSION: u8 = 2;
 const HEADER_BYTES: usize = 16;
 const BLOCK_HEADER_BYTES: usize = 16;
 const END_BYTES: usize = 20;
-/// A block is closed when it has this much content: enough that its header costs nothing, and in the second-level
-/// cache. Not tuned.
+/// A block is closed when it has this much content: enough that its header costs nothing, and in
+/// the second-level cache. Not tuned.
 const BLOCK_BYTES: usize = 64 << 10;
 /// The longest name.
 const NAME_BYTES_MAX: usize = 64 << 10;

@@ -1,14 +1,17 @@
 //! Reads the compact format.
 //!
-//! A block is checked as a whole before anything of it is believed, then decoded in place, entry by entry.
+//! A block is checked as a whole before anything of it is believed, then decoded in place, entry by
+//! entry.
 
 use super::super::error::{TraceError, TraceFault};
 use super::super::input::Input;
-use super::super::record::{Names, TenantId, TraceRecord, name_is_possible, page_is_possible, parse_space};
+use super::super::record::{
+    Names, TenantId, TraceRecord, name_is_possible, page_is_possible, parse_space,
+};
 use super::{
-    BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, END_BYTES, HEADER_BYTES, MAGIC, Memory, NAME_BYTES_MAX, TAG_KIND,
-    TAG_OTHER_SPACE, TAG_OTHER_TENANT, TAG_OTHER_THREAD, TAG_PAGES, TAG_SPACE_NAME, TAG_TENANT_NAME,
-    TAG_TIME, VERSION, varint,
+    BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, END_BYTES, HEADER_BYTES, MAGIC, Memory, NAME_BYTES_MAX,
+    TAG_KIND, TAG_OTHER_SPACE, TAG_OTHER_TENANT, TAG_OTHER_THREAD, TAG_PAGES, TAG_SPACE_NAME,
+    TAG_TENANT_NAME, TAG_TIME, VERSION, varint,
 };
 use crate::op::{OpKind, PageOp, SpaceId};
 
@@ -43,7 +46,9 @@ impl Reader {
         let header = take_checked::<HEADER_BYTES>(&mut input, "the header")?;
         let at = |what| TraceError { line: None, byte_offset: 0, what };
         if header[..MAGIC.len()] != MAGIC {
-            return Err(at(TraceFault::Damaged { what: "it does not begin as a compact trace does" }));
+            return Err(at(TraceFault::Damaged {
+                what: "it does not begin as a compact trace does",
+            }));
         }
         let [version, columns, page, rest] = [header[8], header[9], header[10], header[11]];
         let known = TAG_TIME | TAG_OTHER_THREAD | TAG_OTHER_TENANT;
@@ -165,17 +170,23 @@ impl Reader {
         self.input.consume(self.block_bytes);
         (self.block_bytes, self.at) = (0, 0);
 
-        // The end mark is longer than the header of a block and begins with zeroes, which no block has.
+        // The end mark is longer than the header of a block and begins with zeroes, which no block
+        // has.
         self.fill(8)?;
         if self.input.available()[..8] == [0; 8] {
             return self.end();
         }
         let offset = self.input.offset();
         let header = take_checked::<BLOCK_HEADER_BYTES>(&mut self.input, "the header of a block")?;
-        let number =
-            |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let number = |at: usize| {
+            u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        };
         let (bytes, records, crc) = (number(0) as usize, number(4), number(8));
-        let at = |what| TraceError { line: None, byte_offset: offset, what: TraceFault::Damaged { what } };
+        let at = |what| TraceError {
+            line: None,
+            byte_offset: offset,
+            what: TraceFault::Damaged { what },
+        };
         if bytes > BLOCK_BYTES_MAX || bytes == 0 {
             return Err(at(MALFORMED));
         }
@@ -195,7 +206,11 @@ impl Reader {
         let [_, _, _, _, _, _, _, _, records @ .., _, _, _, _] = end;
         if u64::from_le_bytes(records) != self.records {
             let what = "the end mark counts other records than there were; blocks are missing";
-            return Err(TraceError { line: None, byte_offset: offset, what: TraceFault::Damaged { what } });
+            return Err(TraceError {
+                line: None,
+                byte_offset: offset,
+                what: TraceFault::Damaged { what },
+            });
         }
         if self.input.fill(1).map_err(|source| self.fault(TraceFault::Io { source }))? {
             return Err(self.damaged("something follows the end mark"));
@@ -223,8 +238,16 @@ impl Reader {
 
 /// Takes a name into the tables.
 #[cold]
-fn name(tag: u8, content: &[u8], at: &mut usize, names: &mut Names, behind: &mut Vec<u64>) -> Option<()> {
-    let bytes = usize::try_from(varint::take(content, at)?).ok().filter(|&bytes| bytes <= NAME_BYTES_MAX)?;
+fn name(
+    tag: u8,
+    content: &[u8],
+    at: &mut usize,
+    names: &mut Names,
+    behind: &mut Vec<u64>,
+) -> Option<()> {
+    let bytes = usize::try_from(varint::take(content, at)?)
+        .ok()
+        .filter(|&bytes| bytes <= NAME_BYTES_MAX)?;
     let text = str::from_utf8(content.get(*at..*at + bytes)?).ok()?;
     *at += bytes;
     // A name that comes twice would get one number here and two at the writer.
@@ -245,7 +268,10 @@ fn name(tag: u8, content: &[u8], at: &mut usize, names: &mut Names, behind: &mut
 }
 
 /// Takes `N` bytes of which the last four are the checksum of the others.
-fn take_checked<const N: usize>(input: &mut Input, what: &'static str) -> Result<[u8; N], TraceError> {
+fn take_checked<const N: usize>(
+    input: &mut Input,
+    what: &'static str,
+) -> Result<[u8; N], TraceError> {
     let at = |byte_offset, what| TraceError { line: None, byte_offset, what };
     let offset = input.offset();
     input.fill(N).map_err(|source| at(offset, TraceFault::Io { source }))?;

@@ -1,4 +1,5 @@
-//! Variable-length numbers: seven bits to a byte, low ones first, the high bit set while more follow.
+//! Variable-length numbers: seven bits to a byte, low ones first, the high bit set while more
+//! follow.
 
 /// Appends `number`, 1 to 10 bytes.
 #[inline]
@@ -10,8 +11,8 @@ pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// Takes a number from `bytes` at `at`, which is moved behind it. `None` when the bytes end first or the number has
-/// more than 64 bits.
+/// Takes a number from `bytes` at `at`, which is moved behind it. `None` when the bytes end first
+/// or the number has more than 64 bits.
 #[inline]
 pub(super) fn take(bytes: &[u8], at: &mut usize) -> Option<u64> {
     let first = *bytes.get(*at)?;
@@ -37,7 +38,8 @@ fn take_more(bytes: &[u8], at: &mut usize, first: u8) -> Option<u64> {
     None
 }
 
-/// A signed difference as a number that is small when the difference is: 0, -1, 1, -2, … become 0, 1, 2, 3, …
+/// A signed difference as a number that is small when the difference is: 0, -1, 1, -2, … become 0,
+/// 1, 2, 3, …
 #[inline]
 pub(super) const fn zigzag(difference: i64) -> u64 {
     (difference << 1 ^ difference >> 63) as u64

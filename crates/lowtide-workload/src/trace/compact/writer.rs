@@ -3,14 +3,16 @@
 use super::super::error::WriteError;
 use super::super::record::{Columns, Head, Names, TraceRecord, checked, checked_head};
 use super::{
-    BLOCK_BYTES, BLOCK_HEADER_BYTES, MAGIC, Memory, NAME_BYTES_MAX, TAG_OTHER_SPACE, TAG_OTHER_TENANT,
-    TAG_OTHER_THREAD, TAG_PAGES, TAG_SPACE_NAME, TAG_TENANT_NAME, TAG_TIME, VERSION, flags, varint,
+    BLOCK_BYTES, BLOCK_HEADER_BYTES, MAGIC, Memory, NAME_BYTES_MAX, TAG_OTHER_SPACE,
+    TAG_OTHER_TENANT, TAG_OTHER_THREAD, TAG_PAGES, TAG_SPACE_NAME, TAG_TENANT_NAME, TAG_TIME,
+    VERSION, flags, varint,
 };
 use std::io::Write;
 
 /// Writes records in the compact format.
 ///
-/// Buffers one block; [`finish`](Self::finish) writes it and the end mark, without which the trace counts as cut short.
+/// Buffers one block; [`finish`](Self::finish) writes it and the end mark, without which the trace
+/// counts as cut short.
 #[derive(Debug)]
 pub struct CompactWriter<W> {
     output: W,
@@ -48,11 +50,12 @@ impl<W: Write> CompactWriter<W> {
         })
     }
 
-    /// Writes one record, whose numbers refer to `names`: the same tables for all records, though they may grow. Optional
-    /// values without a column are left out.
+    /// Writes one record, whose numbers refer to `names`: the same tables for all records, though
+    /// they may grow. Optional values without a column are left out.
     ///
     /// # Errors
-    /// A [`WriteError`]; nothing of the record is then written, except perhaps after [`WriteError::Io`].
+    /// A [`WriteError`]; nothing of the record is then written, except perhaps after
+    /// [`WriteError::Io`].
     pub fn write(&mut self, record: &TraceRecord, names: &Names) -> Result<(), WriteError> {
         let columns = self.columns;
         let op = record.op;
@@ -103,17 +106,20 @@ impl<W: Write> CompactWriter<W> {
         if self.content.len() >= BLOCK_BYTES { self.close_block() } else { Ok(()) }
     }
 
-    /// Checks a record, writes the names that it is the first to use, and returns the file's numbers of its space and (plus 1,
-    /// 0 for none) its tenant.
+    /// Checks a record, writes the names that it is the first to use, and returns the file's
+    /// numbers of its space and (plus 1, 0 for none) its tenant.
     fn introduce(&mut self, record: &TraceRecord, names: &Names) -> Result<(u32, u64), WriteError> {
         let (space, tenant) = checked(record, names, self.columns)?;
-        // Both names are checked before either is written: a block holds no name without a record behind it.
+        // Both names are checked before either is written: a block holds no name without a record
+        // behind it.
         let new_space = match self.spaces.get(record.op.space.0) {
             Some(_) => None,
             None => Some(fitting(space.to_string())?),
         };
         let new_tenant = match (record.tenant, tenant) {
-            (Some(id), Some(name)) if self.tenants.get(id.0).is_none() => Some(fitting(name.to_owned())?),
+            (Some(id), Some(name)) if self.tenants.get(id.0).is_none() => {
+                Some(fitting(name.to_owned())?)
+            }
             _ => None,
         };
         if let Some(name) = new_space {

@@ -1,19 +1,21 @@
 //! Reads the exchange format, one record at a time.
 //!
-//! Splitting into fields is the `csv` crate's; this file gives the fields their meaning. A trace usually
-//! stays on one space for long runs, so the last space is compared before any table is asked.
+//! Splitting into fields is the `csv` crate's; this file gives the fields their meaning. A trace
+//! usually stays on one space for long runs, so the last space is compared before any table is
+//! asked.
 //!
-//! A last line without line break is only noticed at the end of the input: the splitter gives out such a
-//! line after it has seen the end, and all others before. [`EndWatch`] sits under it and remembers both the
-//! last byte and the end.
+//! A last line without line break is only noticed at the end of the input: the splitter gives out
+//! such a line after it has seen the end, and all others before. [`EndWatch`] sits under it and
+//! remembers both the last byte and the end.
 //!
-//! The splitter skips blank lines and counts from the first of them. [`Lines`] corrects that, so that
-//! errors point at the line they mean; for the same reason it is told that only `\n` ends a line, and the
-//! `\r` before it, if there is one, is taken off the last field here.
+//! The splitter skips blank lines and counts from the first of them. [`Lines`] corrects that, so
+//! that errors point at the line they mean; for the same reason it is told that only `\n` ends a
+//! line, and the `\r` before it, if there is one, is taken off the last field here.
 
 use super::super::error::{TraceError, TraceFault};
 use super::super::record::{
-    Names, OPTIONAL, REQUIRED, TenantId, TraceRecord, name_is_possible, page_is_possible, parse_space,
+    Names, OPTIONAL, REQUIRED, TenantId, TraceRecord, name_is_possible, page_is_possible,
+    parse_space,
 };
 use super::super::text::{LINE_BYTES_MAX, number, shown};
 use super::PAGE_COMMENT;
@@ -51,8 +53,8 @@ impl<R: Read> Reader<R> {
     /// Reads the comments and the header from `input`.
     ///
     /// # Errors
-    /// A [`TraceError`] when there is no header, it is not one of the format's, or a comment before it says an impossible
-    /// page.
+    /// A [`TraceError`] when there is no header, it is not one of the format's, or a comment before
+    /// it says an impossible page.
     pub fn new(input: R) -> Result<Self, TraceError> {
         let mut lines = Lines::new(input);
         match head(&mut lines) {
@@ -89,7 +91,10 @@ impl<R: Read> Reader<R> {
     fn parse(&mut self) -> Result<TraceRecord, TraceFault> {
         let header = self.header;
         if self.lines.fields() != header.columns {
-            return Err(TraceFault::FieldCount { expected: header.columns, found: self.lines.fields() });
+            return Err(TraceFault::FieldCount {
+                expected: header.columns,
+                found: self.lines.fields(),
+            });
         }
         let field = |column: usize| self.lines.field(column);
 
@@ -104,7 +109,8 @@ impl<R: Read> Reader<R> {
             Some(text) => number(column, text, max).map(Some),
         };
         let time_ns = optional("time_ns", header.time_ns, u64::MAX)?;
-        let thread = optional("thread", header.thread, u64::from(u32::MAX))?.map(|thread| thread as u32);
+        let thread =
+            optional("thread", header.thread, u64::from(u32::MAX))?.map(|thread| thread as u32);
         let tenant = match header.tenant.map(field) {
             None | Some([]) => None,
             Some(text) => Some(tenant(&mut self.names, text)?),
@@ -148,7 +154,8 @@ impl<R: Read> Iterator for Reader<R> {
 
 impl<R: Read> std::iter::FusedIterator for Reader<R> {}
 
-/// Reads up to the header: what the comments before it say about the page, and where the columns are.
+/// Reads up to the header: what the comments before it say about the page, and where the columns
+/// are.
 fn head<R: Read>(lines: &mut Lines<R>) -> Result<(Option<u64>, Header), TraceFault> {
     let mut page_bytes = None;
     while lines.advance()? {
@@ -195,15 +202,19 @@ impl Header {
         if is_record(names()) {
             return Err(TraceFault::HeaderMissing { fields: lines.fields() });
         }
-        if let Some(name) =
-            names().find(|name| !REQUIRED.iter().chain(&OPTIONAL).any(|known| known.as_bytes() == *name))
+        if let Some(name) = names()
+            .find(|name| !REQUIRED.iter().chain(&OPTIONAL).any(|known| known.as_bytes() == *name))
         {
             return Err(TraceFault::UnknownColumn { column: shown(name) });
         }
         let find = |column: &'static str| {
             let mut places = names().enumerate().filter(|(_, name)| *name == column.as_bytes());
             let place = places.next().map(|(place, _)| place);
-            if places.next().is_some() { Err(TraceFault::DuplicateColumn { column }) } else { Ok(place) }
+            if places.next().is_some() {
+                Err(TraceFault::DuplicateColumn { column })
+            } else {
+                Ok(place)
+            }
         };
         let need = |column| find(column)?.ok_or(TraceFault::MissingColumn { column });
         Ok(Self {
@@ -219,7 +230,8 @@ impl Header {
     }
 }
 
-/// Whether fields are those of a record in the usual order: what a trace without its header begins with.
+/// Whether fields are those of a record in the usual order: what a trace without its header begins
+/// with.
 pub(in super::super) fn is_record<'a>(mut fields: impl Iterator<Item = &'a [u8]>) -> bool {
     let mut next = || fields.next().unwrap_or_default();
     let (op, space) = (next(), next());
@@ -287,9 +299,11 @@ impl<R: Read> Lines<R> {
                 Err(error) => return Err(TraceFault::Io { source: error.into() }),
             }
             let cut_short = self.splitter.get_ref().cut_short();
-            // Line breaks passed, less those inside quotes and the one at the end, are those of blank lines.
+            // Line breaks passed, less those inside quotes and the one at the end, are those of
+            // blank lines.
             let passed = self.splitter.position().line() - line;
-            let quoted = self.record.as_slice().iter().filter(|&&byte| byte == b'\n').count() as u64;
+            let quoted =
+                self.record.as_slice().iter().filter(|&&byte| byte == b'\n').count() as u64;
             let blank = passed.saturating_sub(quoted + u64::from(!cut_short));
             (self.line, self.byte_offset) = (line + blank, byte + blank);
             if cut_short {
@@ -309,7 +323,11 @@ impl<R: Read> Lines<R> {
     /// The field number `column`, from 0; empty when there is none.
     fn field(&self, column: usize) -> &[u8] {
         let field = self.record.get(column).unwrap_or_default();
-        if column + 1 == self.record.len() { field.strip_suffix(b"\r").unwrap_or(field) } else { field }
+        if column + 1 == self.record.len() {
+            field.strip_suffix(b"\r").unwrap_or(field)
+        } else {
+            field
+        }
     }
 
     /// `what` is wrong with the current line.
@@ -375,8 +393,8 @@ mod tests {
     #[test]
     fn comments_before_the_header_may_say_the_page() {
         let reader = |text: &'static str| Reader::new(text.as_bytes());
-        let said =
-            "# made by hand, on a Sunday\n\n#page_bytes:1024\r\nop,space,page,pages\nread,file:a,0,1\n";
+        let said = "# made by hand, on a \
+            Sunday\n\n#page_bytes:1024\r\nop,space,page,pages\nread,file:a,0,1\n";
         assert_eq!(reader(said).unwrap().page_bytes(), Some(1024));
         assert_eq!(reader(said).unwrap().count(), 1);
         assert_eq!(reader(HEADER).unwrap().page_bytes(), None);
@@ -428,12 +446,16 @@ mod tests {
     #[test]
     fn bad_headers_are_named_at_line_one() {
         assert!(matches!(fails(""), (1, 0, TraceFault::NoHeader)));
-        assert!(matches!(fails("op,space,page\n"), (1, 0, TraceFault::MissingColumn { column: "pages" })));
+        assert!(matches!(
+            fails("op,space,page\n"),
+            (1, 0, TraceFault::MissingColumn { column: "pages" })
+        ));
         assert!(matches!(
             fails("op,space,page,pages,op\n"),
             (1, 0, TraceFault::DuplicateColumn { column: "op" })
         ));
-        let (1, 0, TraceFault::UnknownColumn { column }) = fails("op,space,page,pages,color\n") else {
+        let (1, 0, TraceFault::UnknownColumn { column }) = fails("op,space,page,pages,color\n")
+        else {
             panic!("unknown column expected");
         };
         assert_eq!(column, "color");
@@ -472,7 +494,8 @@ mod tests {
     #[test]
     fn blank_lines_are_skipped_and_counted() {
         for ending in ["\n", "\r\n"] {
-            let text = "\nop,space,page,pages\n\nread,file:a,1,1\n\n\nred,file:a,1,1\n".replace('\n', ending);
+            let text = "\nop,space,page,pages\n\nread,file:a,1,1\n\n\nred,file:a,1,1\n"
+                .replace('\n', ending);
             let (line, byte, what) = fails(&text);
             assert!(matches!(what, TraceFault::UnknownOp { .. }), "{what}");
             assert_eq!(line, 7);
@@ -498,7 +521,9 @@ mod tests {
     fn faults_say_what_was_found() {
         let line = |line: &str| fails(&format!("{HEADER}{line}\n")).2.to_string();
         assert!(line("red,file:a,1,1").contains("`red`"));
-        assert!(line("read,file:a,x,1").contains("`page`") && line("read,file:a,x,1").contains("`x`"));
+        assert!(
+            line("read,file:a,x,1").contains("`page`") && line("read,file:a,x,1").contains("`x`")
+        );
         assert!(line("read,file:a,1,0").contains("`pages` is 0"));
         assert!(line("read,disk:a,1,1").contains("file:NAME"));
         assert!(line("read,file:a,18446744073709551615,1").contains("2^32"));

@@ -9,8 +9,8 @@ use std::io::{self, Write};
 
 /// Writes records in the exchange format.
 ///
-/// Buffers its output; [`finish`](Self::finish) writes the rest and reports its errors, which dropping the
-/// writer cannot.
+/// Buffers its output; [`finish`](Self::finish) writes the rest and reports its errors, which
+/// dropping the writer cannot.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     lines: csv::Writer<W>,
@@ -35,16 +35,19 @@ impl<W: Write> Writer<W> {
             record: ByteRecord::new(),
             field: String::new(),
         };
-        let optional = [(columns.time_ns, "time_ns"), (columns.thread, "thread"), (columns.tenant, "tenant")];
+        let optional =
+            [(columns.time_ns, "time_ns"), (columns.thread, "thread"), (columns.tenant, "tenant")];
         let optional = optional.into_iter().filter_map(|(present, name)| present.then_some(name));
         writer.lines.write_record(REQUIRED.into_iter().chain(optional)).map_err(io_error)?;
         Ok(writer)
     }
 
-    /// Writes one record, whose numbers refer to `names`. Optional values without a column are left out.
+    /// Writes one record, whose numbers refer to `names`. Optional values without a column are left
+    /// out.
     ///
     /// # Errors
-    /// A [`WriteError`]; nothing of the record is then written, except perhaps after [`WriteError::Io`].
+    /// A [`WriteError`]; nothing of the record is then written, except perhaps after
+    /// [`WriteError::Io`].
     pub fn write(&mut self, record: &TraceRecord, names: &Names) -> Result<(), WriteError> {
         let op = record.op;
         let (space, tenant) = checked(record, names, self.columns)?;
@@ -69,7 +72,8 @@ impl<W: Write> Writer<W> {
     fn push(&mut self, value: Option<impl Display>) {
         self.field.clear();
         if let Some(value) = value {
-            // Formatting into a `String` fails only if the value's own `Display` does, and these do not.
+            // Formatting into a `String` fails only if the value's own `Display` does, and these do
+            // not.
             let _ = write!(self.field, "{value}");
         }
         self.record.push_field(self.field.as_bytes());
@@ -111,13 +115,17 @@ mod tests {
     fn the_text_is_the_documented_one() {
         let mut names = Names::with_spaces([Space::file("index"), Space::anon("heap")]);
         let tenant = names.tenant("web");
-        let mut writer = Writer::new(Vec::new(), Columns { thread: true, ..Columns::default() }).unwrap();
+        let mut writer =
+            Writer::new(Vec::new(), Columns { thread: true, ..Columns::default() }).unwrap();
         let read = PageOp::one(OpKind::Read, SpaceId(0), 17);
         writer.write(&TraceRecord { thread: Some(0), tenant, ..read.into() }, &names).unwrap();
         let store = PageOp { kind: OpKind::Store, space: SpaceId(1), page: 4, pages: 2 };
         writer.write(&store.into(), &names).unwrap();
         let text = String::from_utf8(writer.finish().unwrap()).unwrap();
-        assert_eq!(text, "op,space,page,pages,thread\nread,file:index,17,1,0\nstore,anon:heap,4,2,\n");
+        assert_eq!(
+            text,
+            "op,space,page,pages,thread\nread,file:index,17,1,0\nstore,anon:heap,4,2,\n"
+        );
     }
 
     #[test]
@@ -139,7 +147,8 @@ mod tests {
         assert!(matches!(line(one(3), &names), Err(WriteError::UnknownSpace { id: 3, known: 3 })));
         let tenant = TraceRecord { tenant: Some(TenantId(0)), ..one(0) };
         assert!(matches!(line(tenant, &names), Err(WriteError::UnknownTenant { id: 0, known: 0 })));
-        for (page, pages) in [(1, 0), (u64::MAX, 1), (SPACE_PAGES_MAX, 1), (SPACE_PAGES_MAX - 1, 2)] {
+        for (page, pages) in [(1, 0), (u64::MAX, 1), (SPACE_PAGES_MAX, 1), (SPACE_PAGES_MAX - 1, 2)]
+        {
             let op = PageOp { kind: OpKind::Read, space: SpaceId(0), page, pages };
             assert!(matches!(line(op.into(), &names), Err(WriteError::BadRange { .. })));
         }
@@ -178,7 +187,8 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_written_is_read_back(records in prop::collection::vec(any_record(), 0..50)) {
-            let spaces = [Space::file("plain"), Space::anon("with \"quotes\", commas"), Space::file("ü:")];
+            let spaces = [Space::file("plain"), Space::anon("with \"quotes\", \
+                commas"), Space::file("ü:")];
             let mut names = Names::with_spaces(spaces);
             names.tenant("first");
             names.tenant("second, quoted");

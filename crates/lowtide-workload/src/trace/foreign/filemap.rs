@@ -1,5 +1,5 @@
-//! The kernel's page cache at work: `mm_filemap` events as ftrace's `trace_pipe`, trace-cmd or `perf script`
-//! print them.
+//! The kernel's page cache at work: `mm_filemap` events as ftrace's `trace_pipe`, trace-cmd or
+//! `perf script` print them.
 //!
 //! ```text
 //! COMM-PID [CPU] FLAGS SECONDS.MICROS: mm_filemap_get_pages: dev=8:1 ino=1f2e ofs=0-16383
@@ -14,16 +14,16 @@
 //! | `mm_filemap_add_to_page_cache` | see below |
 //! | `mm_filemap_delete_from_page_cache` | nothing: an eviction says what the kernel did, not what was asked of it |
 //!
-//! The first three approximate accesses (hits on pages that are mapped already are invisible to any event). Additions are
-//! misses only. So **a trace that has accesses is read by its accesses, and its additions are passed over**; in
-//! a trace that has none, as kernels before 6.11 record it, each addition is taken as a `read` of its folio. Which of
-//! the two a trace is, is decided by its first 64 KiB; where accesses begin to appear later, additions
-//! are passed over from there on.
+//! The first three approximate accesses (hits on pages that are mapped already are invisible to any
+//! event). Additions are misses only. So **a trace that has accesses is read by its accesses, and
+//! its additions are passed over**; in a trace that has none, as kernels before 6.11 record it,
+//! each addition is taken as a `read` of its folio. Which of the two a trace is, is decided by its
+//! first 64 KiB; where accesses begin to appear later, additions are passed over from there on.
 //!
-//! A file is the space `file:MAJ:MIN:INO`, the inode in hexadecimal as printed. The thread is the process id of the prefix,
-//! the time is its time; lines without prefix have neither. Fields are found by their names, in the older form (`name value`)
-//! and the newer (`name=value`) alike. Everything else (comments, other events, notices of lost events) is
-//! passed over and counted.
+//! A file is the space `file:MAJ:MIN:INO`, the inode in hexadecimal as printed. The thread is the
+//! process id of the prefix, the time is its time; lines without prefix have neither. Fields are
+//! found by their names, in the older form (`name value`) and the newer (`name=value`) alike.
+//! Everything else (comments, other events, notices of lost events) is passed over and counted.
 
 use super::super::error::TraceFault;
 use super::super::record::{Names, TraceRecord, parse_number};
@@ -101,7 +101,12 @@ impl Filemap {
         let has_accesses = sample
             .split(|&byte| byte == b'\n')
             .any(|line| split(&prefix, line).is_some_and(|(_, event, _)| event.is_access()));
-        Self { prefix, files: HashMap::new(), adds_count: !has_accesses, skipped: Skipped::default() }
+        Self {
+            prefix,
+            files: HashMap::new(),
+            adds_count: !has_accesses,
+            skipped: Skipped::default(),
+        }
     }
 
     /// What was passed over so far.
@@ -114,8 +119,9 @@ impl Filemap {
             return Ok(id);
         }
         let FileId { major, minor, inode } = file;
-        let id =
-            names.space(Space::file(format!("{major}:{minor}:{inode:x}"))).ok_or(TraceFault::TooManyNames)?;
+        let id = names
+            .space(Space::file(format!("{major}:{minor}:{inode:x}")))
+            .ok_or(TraceFault::TooManyNames)?;
         self.files.insert(file, id);
         Ok(id)
     }
@@ -141,7 +147,9 @@ struct Values<'a> {
 impl<'a> Values<'a> {
     fn of(fields: &'a [u8]) -> Self {
         let mut values = Self::default();
-        let words = fields.split(|byte| matches!(byte, b' ' | b'=' | b'\t')).filter(|word| !word.is_empty());
+        let words = fields
+            .split(|byte| matches!(byte, b' ' | b'=' | b'\t'))
+            .filter(|word| !word.is_empty());
         let mut name: &[u8] = &[];
         for word in words {
             let value = match name {
@@ -188,7 +196,8 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Time and thread of what stands before an event. What is not there, or not as expected, is `None`.
+/// Time and thread of what stands before an event. What is not there, or not as expected, is
+/// `None`.
 fn time_and_thread(before: &[u8]) -> (Option<u64>, Option<u32>) {
     let before = before.strip_suffix(b"filemap:").unwrap_or(before).trim_ascii_end();
     let Some(before) = before.strip_suffix(b":") else { return (None, None) };
@@ -260,12 +269,16 @@ mod tests {
     fn accesses_become_reads_and_loads_and_additions_beside_them_nothing() {
         let (records, names, skipped) = read(
             "# tracer: nop\n\
-             \x20  my - app-2-1234 [003] d..1. 100.000250: mm_filemap_get_pages: dev=8:1 ino=1F2e ofs=0-16383\n\
-             \x20  cat-77 (  70) [000] ..... 100.5: mm_filemap_add_to_page_cache: dev 8:1 ino 1f2e pfn=0x1 ofs=0 order=2\n\
-             \x20  cat-77 (  70) [000] ..... 101.0: mm_filemap_map_pages: dev=253:0 ino=a ofs=4096-8191\n\
+             \x20  my - app-2-1234 [003] d..1. 100.000250: mm_filemap_get_pages: dev=8:1 ino=1F2e \
+             ofs=0-16383\n\
+             \x20  cat-77 (  70) [000] ..... 100.5: mm_filemap_add_to_page_cache: dev 8:1 ino \
+             1f2e pfn=0x1 ofs=0 order=2\n\
+             \x20  cat-77 (  70) [000] ..... 101.0: mm_filemap_map_pages: dev=253:0 ino=a \
+             ofs=4096-8191\n\
              CPU:0 [LOST 17 EVENTS]\n\
              \x20  cat-77 (  70) [000] ..... 102.0: mm_filemap_fault: dev=8:1 ino=1f2e ofs=12288\n\
-             \x20  cat-77 [000] ..... 103.0: mm_filemap_delete_from_page_cache: dev 8:1 ino 1f2e pfn=0x1 ofs=0 order=0\n\
+             \x20  cat-77 [000] ..... 103.0: mm_filemap_delete_from_page_cache: dev 8:1 ino 1f2e \
+             pfn=0x1 ofs=0 order=0\n\
              \x20  cat-77 [000] ..... 104.0: sched_switch: prev_comm=cat\n",
         )
         .unwrap();
@@ -281,7 +294,8 @@ mod tests {
     #[test]
     fn without_accesses_additions_are_reads_in_the_old_form_and_the_new() {
         let (records, _, skipped) = read(
-            "cat 77/78 [000] 1.5: filemap:mm_filemap_add_to_page_cache: dev 0:24 ino 1f page=0xffff pfn=0x2 ofs=8192\n\
+            "cat 77/78 [000] 1.5: filemap:mm_filemap_add_to_page_cache: dev 0:24 ino 1f \
+             page=0xffff pfn=0x2 ofs=8192\n\
              mm_filemap_add_to_page_cache: dev=0:24 ino=1f pfn=0x2 ofs=65536 order=4\n",
         )
         .unwrap();

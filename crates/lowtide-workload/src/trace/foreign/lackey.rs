@@ -8,13 +8,14 @@
 //!  M 04226b90,4        4 bytes are loaded, changed and stored
 //! ```
 //!
-//! Addresses are hexadecimal. They become pages of `anon:memory`, at address / 4096: fetches and loads `load`, stores
-//! and changes `store` (one operation, as the processor's page walk sees one). What is a file and what is heap cannot be
-//! told from an address, so everything is one space. An access that crosses a page's end touches both pages. Every
-//! line is one operation, also when the page is the same as before: counters count them all.
+//! Addresses are hexadecimal. They become pages of `anon:memory`, at address / 4096: fetches and
+//! loads `load`, stores and changes `store` (one operation, as the processor's page walk sees one).
+//! What is a file and what is heap cannot be told from an address, so everything is one space. An
+//! access that crosses a page's end touches both pages. Every line is one operation, also when the
+//! page is the same as before: counters count them all.
 //!
-//! Lackey writes its trace where Valgrind writes its messages. Those begin with `==`, `--` or `**` and are passed
-//! over. There is no end mark, so a trace cut between two lines is a shorter trace.
+//! Lackey writes its trace where Valgrind writes its messages. Those begin with `==`, `--` or `**`
+//! and are passed over. There is no end mark, so a trace cut between two lines is a shorter trace.
 
 use super::super::error::TraceFault;
 use super::super::record::{Names, TraceRecord, parse_number};
@@ -46,7 +47,8 @@ fn access(line: &[u8]) -> Option<(OpKind, u64, u64)> {
         _ => return None,
     };
     let comma = memrchr(b',', place)?;
-    let bytes = parse_number(&place[comma + 1..]).filter(|bytes| (1..=ACCESS_BYTES_MAX).contains(bytes))?;
+    let bytes =
+        parse_number(&place[comma + 1..]).filter(|bytes| (1..=ACCESS_BYTES_MAX).contains(bytes))?;
     Some((kind, parse_hex(&place[..comma])?, bytes))
 }
 
@@ -140,9 +142,16 @@ mod tests {
 
     #[test]
     fn lines_that_are_neither_access_nor_message_are_refused() {
-        for line in
-            ["I 0401ab70,3", " X 1,1", " L 1,0", " L 1", " L ,8", " L 1fff,1048577", " L 0x1,8", "hello"]
-        {
+        for line in [
+            "I 0401ab70,3",
+            " X 1,1",
+            " L 1,0",
+            " L 1",
+            " L ,8",
+            " L 1fff,1048577",
+            " L 0x1,8",
+            "hello",
+        ] {
             assert!(read(line).is_err(), "{line}");
         }
         assert!(read(" L ffffffffffffffff,2").is_err(), "it ends beyond the last address");

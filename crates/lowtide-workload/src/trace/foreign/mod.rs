@@ -26,8 +26,9 @@ mod regions;
 /// The page that bytes and addresses of foreign traces are counted in.
 pub const PAGE_BYTES: u64 = 4096;
 
-/// The pages that `bytes` bytes at `offset` touch, as the first and how many: unaligned ends touch both pages. No bytes
-/// are taken for one. `None` when they end beyond 2^64 or are more pages than an operation can have.
+/// The pages that `bytes` bytes at `offset` touch, as the first and how many: unaligned ends touch
+/// both pages. No bytes are taken for one. `None` when they end beyond 2^64 or are more pages than
+/// an operation can have.
 pub(super) fn pages_of(offset: u64, bytes: u64) -> Option<(u64, u32)> {
     let last = offset.checked_add(bytes.max(1) - 1)? / PAGE_BYTES;
     let first = offset / PAGE_BYTES;

@@ -5,8 +5,9 @@
 //! 128166372003061629,hm,0,Read,8192,4096,100
 //! ```
 //!
-//! Time is in ticks of 100 ns, `Type` is `Read` or `Write`, `Offset` and `Size` are bytes. Every volume is a space
-//! `file:HOST.DISK`; a page is a 4 KiB block of it, and unaligned ends touch both pages.
+//! Time is in ticks of 100 ns, `Type` is `Read` or `Write`, `Offset` and `Size` are bytes. Every
+//! volume is a space `file:HOST.DISK`; a page is a 4 KiB block of it, and unaligned ends touch both
+//! pages.
 
 use super::super::error::TraceFault;
 use super::super::record::{Names, TraceRecord};
@@ -39,8 +40,9 @@ fn kind_of(column: &[u8]) -> Option<OpKind> {
 
 /// Whether a line is such an access.
 pub(in super::super) fn is_record(line: &[u8]) -> bool {
-    columns(line)
-        .is_some_and(|columns| kind_of(columns[3]).is_some() && number("", columns[4], u64::MAX).is_ok())
+    columns(line).is_some_and(|columns| {
+        kind_of(columns[3]).is_some() && number("", columns[4], u64::MAX).is_ok()
+    })
 }
 
 /// Reads lines.
@@ -51,14 +53,21 @@ pub(in super::super) struct Msr {
 }
 
 impl Msr {
-    fn space(&mut self, host: &[u8], disk: &[u8], names: &mut Names) -> Result<SpaceId, TraceFault> {
+    fn space(
+        &mut self,
+        host: &[u8],
+        disk: &[u8],
+        names: &mut Names,
+    ) -> Result<SpaceId, TraceFault> {
         if let Some((last_host, last_disk, space)) = &self.last
             && (last_host.as_slice(), last_disk.as_slice()) == (host, disk)
         {
             return Ok(*space);
         }
-        let bad =
-            |field: &[u8]| TraceFault::BadLine { text: shown(field), expected: "a host and disk number" };
+        let bad = |field: &[u8]| TraceFault::BadLine {
+            text: shown(field),
+            expected: "a host and disk number",
+        };
         let (Ok(host_name), Ok(disk_number)) = (str::from_utf8(host), str::from_utf8(disk)) else {
             return Err(bad(host));
         };
@@ -77,15 +86,16 @@ impl LineParser for Msr {
         if line.is_empty() {
             return Ok(None);
         }
-        let [time, host, disk, kind, offset, size, _response] = columns(line)
-            .ok_or_else(|| TraceFault::FieldCount { expected: COLUMNS, found: Fields::of(line).count() })?;
+        let [time, host, disk, kind, offset, size, _response] = columns(line).ok_or_else(|| {
+            TraceFault::FieldCount { expected: COLUMNS, found: Fields::of(line).count() }
+        })?;
         let kind = kind_of(kind)
             .ok_or_else(|| TraceFault::BadLine { text: shown(kind), expected: "Read or Write" })?;
         let time_ns = number("Timestamp", time, u64::MAX / TICK_NS)? * TICK_NS;
         let offset = number("Offset", offset, u64::MAX)?;
         let bytes = number("Size", size, u64::from(u32::MAX))?;
-        let (page, pages) =
-            pages_of(offset, bytes).ok_or(TraceFault::TooFar { page: offset / PAGE_BYTES, pages: 1 })?;
+        let (page, pages) = pages_of(offset, bytes)
+            .ok_or(TraceFault::TooFar { page: offset / PAGE_BYTES, pages: 1 })?;
         let op = PageOp { kind, space: self.space(host, disk, names)?, page, pages };
         Ok(Some(TraceRecord { time_ns: Some(time_ns), ..op.into() }))
     }
@@ -111,7 +121,10 @@ mod tests {
     #[test]
     fn lines_that_are_no_access_are_refused() {
         let fails = |line: &str| {
-            assert!(Msr::default().parse(line.as_bytes(), &mut Names::default()).is_err(), "{line}");
+            assert!(
+                Msr::default().parse(line.as_bytes(), &mut Names::default()).is_err(),
+                "{line}"
+            );
         };
         fails("1,hm,0,Read,8192,4096");
         fails("1,hm,0,Fetch,8192,4096,0");

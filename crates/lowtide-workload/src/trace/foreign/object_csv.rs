@@ -7,16 +7,16 @@
 //! | `time` | `timestamp` | optional: seconds, with or without decimals |
 //! | `op` | `operation` | optional: what is done; without it everything is read |
 //!
-//! Columns may stand in any order, and others are passed over. Names of columns and operations are compared without
-//! regard to case. The operation is
+//! Columns may stand in any order, and others are passed over. Names of columns and operations are
+//! compared without regard to case. The operation is
 //!
 //! * a read for `get`, `gets`, `read`, `load` and `head`;
-//! * a write for `set`, `put`, `add`, `replace`, `cas`, `append`, `prepend`, `incr`, `decr`, `write`, `update` and
-//!   `store`;
+//! * a write for `set`, `put`, `add`, `replace`, `cas`, `append`, `prepend`, `incr`, `decr`,
+//!   `write`, `update` and `store`;
 //! * for `delete`, `del`, `remove` and `free`, the object's pages are given up.
 //!
-//! Objects are told apart by a 64-bit hash of their text. Two of a billion objects share one with a chance of
-//! three percent, and then are taken for one object.
+//! Objects are told apart by a 64-bit hash of their text. Two of a billion objects share one with a
+//! chance of three percent, and then are taken for one object.
 
 use super::super::error::TraceFault;
 use super::super::record::{Names, TraceRecord};
@@ -30,8 +30,10 @@ const SIZE: [&str; 2] = ["size", "obj_size"];
 const TIME: [&str; 2] = ["time", "timestamp"];
 const OP: [&str; 2] = ["op", "operation"];
 const READS: [&str; 5] = ["get", "gets", "read", "load", "head"];
-const WRITES: [&str; 12] =
-    ["set", "put", "add", "replace", "cas", "append", "prepend", "incr", "decr", "write", "update", "store"];
+const WRITES: [&str; 12] = [
+    "set", "put", "add", "replace", "cas", "append", "prepend", "incr", "decr", "write", "update",
+    "store",
+];
 const FREES: [&str; 4] = ["delete", "del", "remove", "free"];
 
 /// Whether a line is the header of such a trace: it names an object's identity and its size.
@@ -59,7 +61,8 @@ impl ObjectCsv {
     /// Reads the header, which is the first line that is not blank.
     ///
     /// # Errors
-    /// [`TraceFault::NoObjectColumn`], [`TraceFault::Truncated`] and what else can be wrong with a line.
+    /// [`TraceFault::NoObjectColumn`], [`TraceFault::Truncated`] and what else can be wrong with a
+    /// line.
     pub(in super::super) fn new(lines: &mut Lines) -> Result<Self, TraceFault> {
         let header = loop {
             match lines.advance()? {
@@ -69,8 +72,9 @@ impl ObjectCsv {
             }
         };
         let find = |names: &[&str]| Fields::of(header).position(|field| is_one_of(names, field));
-        let need =
-            |names| find(names).ok_or_else(|| TraceFault::NoObjectColumn { names: names.join(" or ") });
+        let need = |names| {
+            find(names).ok_or_else(|| TraceFault::NoObjectColumn { names: names.join(" or ") })
+        };
         Ok(Self {
             columns: Fields::of(header).count(),
             id: need(&ID)?,
@@ -107,14 +111,13 @@ impl LineParser for ObjectCsv {
         };
         let id = xxh3_64(id);
         let size = number("size", size, u64::MAX)?;
-        let time_ns =
-            match time {
-                None | Some([]) => None,
-                Some(text) => Some(parse_seconds(text).ok_or_else(|| TraceFault::BadLine {
-                    text: shown(text),
-                    expected: "a time in seconds",
-                })?),
-            };
+        let time_ns = match time {
+            None | Some([]) => None,
+            Some(text) => Some(parse_seconds(text).ok_or_else(|| TraceFault::BadLine {
+                text: shown(text),
+                expected: "a time in seconds",
+            })?),
+        };
         let kind = match op {
             None => OpKind::Read,
             Some(op) => parse_op(op)?,
@@ -186,7 +189,9 @@ mod tests {
     #[test]
     fn without_time_and_op_everything_is_read() {
         let records = read("id,size\n1,1\n1,1\n").unwrap();
-        assert!(records.iter().all(|record| record.op.kind == OpKind::Read && record.time_ns.is_none()));
+        assert!(
+            records.iter().all(|record| record.op.kind == OpKind::Read && record.time_ns.is_none())
+        );
         assert_eq!(records.len(), 2);
     }
 
@@ -196,7 +201,10 @@ mod tests {
         assert!(matches!(read("id,size\n1,2\n1\n"), Err((3, TraceFault::FieldCount { .. }))));
         assert!(matches!(read("id,size\n1,2,3\n"), Err((2, TraceFault::FieldCount { .. }))));
         assert!(matches!(read("id,size\n1,x\n"), Err((2, TraceFault::BadNumber { .. }))));
-        assert!(matches!(read("id,size\n1,1099511627777\n"), Err((2, TraceFault::ObjectTooLarge { .. }))));
+        assert!(matches!(
+            read("id,size\n1,1099511627777\n"),
+            Err((2, TraceFault::ObjectTooLarge { .. }))
+        ));
         assert!(matches!(read("id,size,op\n1,1,fly\n"), Err((2, TraceFault::BadLine { .. }))));
         assert!(matches!(read("id,size,time\n1,1,noon\n"), Err((2, TraceFault::BadLine { .. }))));
     }

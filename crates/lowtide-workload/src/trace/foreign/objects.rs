@@ -1,9 +1,10 @@
 //! Objects that have an identity and a size and no place get one: a range of pages in an arena.
 //!
-//! Ranges are given out side by side in order of first appearance, `ceil(size / 4096)` pages each, at least one.
-//! Neighbours in the arena are therefore objects that appeared together, as in a cache that fills a log. An object
-//! that has grown beyond its range moves to a new one at the end; one that has shrunk keeps its range, and its
-//! accesses touch the beginning. Pages left behind are not used again and simply get cold.
+//! Ranges are given out side by side in order of first appearance, `ceil(size / 4096)` pages each,
+//! at least one. Neighbours in the arena are therefore objects that appeared together, as in a
+//! cache that fills a log. An object that has grown beyond its range moves to a new one at the end;
+//! one that has shrunk keeps its range, and its accesses touch the beginning. Pages left behind are
+//! not used again and simply get cold.
 //!
 //! Memory is O(distinct objects), about 24 bytes each plus the empty slots of the table.
 
@@ -16,7 +17,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// The largest object that is believed, in bytes: 1 TiB. A larger one is a damaged or misread trace.
+/// The largest object that is believed, in bytes: 1 TiB. A larger one is a damaged or misread
+/// trace.
 pub(super) const OBJECT_BYTES_MAX: u64 = 1 << 40;
 
 /// Where an object is.
@@ -77,15 +79,19 @@ impl Arena {
     ///
     /// # Errors
     /// [`TraceFault::TooManyNames`].
-    pub(super) fn free(&mut self, id: u64, names: &mut Names) -> Result<Option<PageOp>, TraceFault> {
+    pub(super) fn free(
+        &mut self,
+        id: u64,
+        names: &mut Names,
+    ) -> Result<Option<PageOp>, TraceFault> {
         let Some(&Place { page, pages }) = self.places.get(&id) else { return Ok(None) };
         let (space, page) = self.regions.place(page, names)?;
         Ok(Some(PageOp { kind: OpKind::Free, space, page, pages }))
     }
 }
 
-/// Spreads identities over the table. Many traces number their objects, so the bits have to be mixed; none of them is
-/// an attack on this table, so one multiplication is enough.
+/// Spreads identities over the table. Many traces number their objects, so the bits have to be
+/// mixed; none of them is an attack on this table, so one multiplication is enough.
 #[derive(Debug, Default)]
 pub(super) struct Spread(u64);
 
@@ -144,7 +150,8 @@ mod tests {
     #[test]
     fn impossible_sizes_are_refused() {
         let mut arena = Arena::new();
-        let error = arena.access(OpKind::Read, 1, OBJECT_BYTES_MAX + 1, &mut Names::default()).unwrap_err();
+        let error =
+            arena.access(OpKind::Read, 1, OBJECT_BYTES_MAX + 1, &mut Names::default()).unwrap_err();
         assert!(matches!(error, TraceFault::ObjectTooLarge { .. }), "{error}");
     }
 

@@ -7,9 +7,9 @@
 //! | 12..16 | its size in bytes |
 //! | 16..24 | the number of its next access; -1 or 2^63 - 1 when there is none |
 //!
-//! There is no header, magic or end, so a file cut between two records is a shorter trace. An access becomes a `read`
-//! of the object's pages, at its time. The next access is not passed on: who wants to know the future computes
-//! it from the operations.
+//! There is no header, magic or end, so a file cut between two records is a shorter trace. An
+//! access becomes a `read` of the object's pages, at its time. The next access is not passed on:
+//! who wants to know the future computes it from the operations.
 
 use super::super::error::{TraceError, TraceFault};
 use super::super::input::Input;
@@ -20,7 +20,8 @@ use crate::op::OpKind;
 const RECORD_BYTES: usize = 24;
 /// Records that a format is told by.
 const SAMPLE_RECORDS: usize = 64;
-/// No trace has this many accesses, and most bytes that are no trace have a larger number in this place.
+/// No trace has this many accesses, and most bytes that are no trace have a larger number in this
+/// place.
 const ACCESSES_MAX: i64 = 1 << 44;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -53,7 +54,8 @@ pub(in super::super) fn is_plausible(sample: &[u8]) -> bool {
         let access = Access::of(record);
         let in_order = access.seconds >= seconds;
         seconds = access.seconds;
-        // Accesses may be counted from 0 or from 1, so the next one has at least the number after this one's.
+        // Accesses may be counted from 0 or from 1, so the next one has at least the number after
+        // this one's.
         let future = matches!(access.next_access, -1 | i64::MAX)
             || (number < access.next_access && access.next_access < ACCESSES_MAX);
         in_order && access.bytes > 0 && future
@@ -78,7 +80,8 @@ impl Oracle {
     /// The next record; `None` at the end.
     #[inline]
     pub(in super::super) fn next(&mut self) -> Result<Option<TraceRecord>, TraceError> {
-        let whole = self.input.fill(RECORD_BYTES).map_err(|source| self.at(TraceFault::Io { source }))?;
+        let whole =
+            self.input.fill(RECORD_BYTES).map_err(|source| self.at(TraceFault::Io { source }))?;
         let Some(record) = self.input.available().first_chunk() else {
             debug_assert!(!whole);
             return match self.input.available().len() {

@@ -1,7 +1,8 @@
 //! Page numbers of 52 bits, in spaces of 2^32 pages.
 //!
-//! A space has at most [`SPACE_PAGES_MAX`] pages, and an address space of 64 bits has more. So each region of
-//! that many pages is a space of its own: the lowest keeps the name, region `n` is called `NAME-n`.
+//! A space has at most [`SPACE_PAGES_MAX`] pages, and an address space of 64 bits has more. So each
+//! region of that many pages is a space of its own: the lowest keeps the name, region `n` is called
+//! `NAME-n`.
 
 use super::super::error::TraceFault;
 use super::super::record::Names;
@@ -26,7 +27,11 @@ impl Regions {
     /// # Errors
     /// [`TraceFault::TooManyNames`].
     #[inline]
-    pub(super) fn place(&mut self, page: u64, names: &mut Names) -> Result<(SpaceId, u64), TraceFault> {
+    pub(super) fn place(
+        &mut self,
+        page: u64,
+        names: &mut Names,
+    ) -> Result<(SpaceId, u64), TraceFault> {
         let (region, inside) = (page / SPACE_PAGES_MAX, page % SPACE_PAGES_MAX);
         match self.met.first() {
             Some(&(last, space)) if last == region => Ok((space, inside)),
@@ -44,7 +49,8 @@ impl Regions {
             0 => self.base.name.clone(),
             _ => format!("{}-{region}", self.base.name),
         };
-        let id = names.space(Space { kind: self.base.kind, name }).ok_or(TraceFault::TooManyNames)?;
+        let id =
+            names.space(Space { kind: self.base.kind, name }).ok_or(TraceFault::TooManyNames)?;
         self.met.insert(0, (region, id));
         Ok(id)
     }

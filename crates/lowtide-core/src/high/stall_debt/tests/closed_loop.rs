@@ -1,7 +1,8 @@
 //! The law with the loop closed: a little world of tasks that read at random, in virtual time.
 //!
-//! A task hits (1 µs of computing) or misses a page of the working set (a read). A device serves one read at a time, in order of arrival.
-//! Tasks are handled after each 64 misses, and when they owe more than 10 ms. Everything comes from a seed.
+//! A task hits (1 µs of computing) or misses a page of the working set (a read). A device serves
+//! one read at a time, in order of arrival. Tasks are handled after each 64 misses, and when they
+//! owe more than 10 ms. Everything comes from a seed.
 
 use super::*;
 
@@ -13,7 +14,8 @@ const WORTH_NS: u64 = 10 * MS;
 enum Throttle {
     Nothing,
     Ours,
-    /// 100 ms after each batch of 64 pages, which the patch of `docs/kernel/memcg.md` §7.1 amounts to when the group refaults all the time.
+    /// 100 ms after each batch of 64 pages, which the patch of `docs/kernel/memcg.md` §7.1 amounts
+    /// to when the group refaults all the time.
     Patch,
 }
 
@@ -31,7 +33,15 @@ struct Actor {
 
 impl Actor {
     fn new(misses: u64, thrashes: bool) -> Self {
-        Self { misses, thrashes, wakes: 0, batch: 0, ops: 0, debt: TaskDebt::default(), sleeps: Vec::new() }
+        Self {
+            misses,
+            thrashes,
+            wakes: 0,
+            batch: 0,
+            ops: 0,
+            debt: TaskDebt::default(),
+            sleeps: Vec::new(),
+        }
     }
 
     fn sleep_from(&self, from: u64) -> u64 {
@@ -153,7 +163,8 @@ const READ_NS: u64 = 250_000;
 const FROM: u64 = 30 * SEC;
 const UNTIL: u64 = 120 * SEC;
 
-/// `docs/kernel/workloads.md` §10: 200 MB at random in 150 MB, one task: from 90 % of the device to a tenth.
+/// `docs/kernel/workloads.md` §10: 200 MB at random in 150 MB, one task: from 90 % of the device to
+/// a tenth.
 #[test]
 fn one_thrashing_task_is_brought_down_to_a_tenth_of_the_device() {
     let before = World::new(thrashers(1), Throttle::Nothing, READ_NS, FROM).run(UNTIL);
@@ -167,21 +178,31 @@ fn one_thrashing_task_is_brought_down_to_a_tenth_of_the_device() {
     );
 }
 
-/// No swinging between no sleep and two seconds: once settled, all sleeps are alike, and each second of wall time has its share.
+/// No swinging between no sleep and two seconds: once settled, all sleeps are alike, and each
+/// second of wall time has its share.
 #[test]
 fn a_settled_law_does_not_oscillate() {
     for (tasks, read_ns) in [(1, READ_NS), (4, READ_NS), (16, READ_NS), (1, 10 * MS)] {
         let world = World::new(thrashers(tasks), Throttle::Ours, read_ns, FROM).run(UNTIL);
-        let sleeps: Vec<u64> =
-            world.actors.iter().flat_map(|a| &a.sleeps).filter(|(at, _)| *at >= FROM).map(|s| s.1).collect();
+        let sleeps: Vec<u64> = world
+            .actors
+            .iter()
+            .flat_map(|a| &a.sleeps)
+            .filter(|(at, _)| *at >= FROM)
+            .map(|s| s.1)
+            .collect();
         let (least, most) = (sleeps.iter().min().unwrap(), sleeps.iter().max().unwrap());
         let mean = sleeps.iter().sum::<u64>() / sleeps.len() as u64;
-        assert!(*most < 2 * SEC && *most <= 3 * mean && *least * 4 >= mean, "{least} {mean} {most}");
+        assert!(
+            *most < 2 * SEC && *most <= 3 * mean && *least * 4 >= mean,
+            "{least} {mean} {most}"
+        );
         assert!(world.duty(UNTIL) <= 100);
     }
 }
 
-/// `docs/kernel/memcg.md` §16, 16, with the loop closed: the device's share is the level's, not the task's, so the same reads take the same time.
+/// `docs/kernel/memcg.md` §16, 16, with the loop closed: the device's share is the level's, not the
+/// task's, so the same reads take the same time.
 #[test]
 fn one_four_and_sixteen_tasks_read_as_much_in_the_same_time() {
     let reads = |n| World::new(thrashers(n), Throttle::Ours, READ_NS, FROM).run(UNTIL).reads;
@@ -203,7 +224,8 @@ fn equal_tasks_progress_equally() {
     assert!(jain > 0.99, "{jain}");
 }
 
-/// `docs/kernel/memcg.md` §8.11: a neighbour in the same group that reads pages for the first time, one in a thousand.
+/// `docs/kernel/memcg.md` §8.11: a neighbour in the same group that reads pages for the first time,
+/// one in a thousand.
 #[test]
 fn the_neighbour_gets_more_than_without_a_law_and_more_than_with_the_patch() {
     for n in [1, 4, 16] {
@@ -219,8 +241,12 @@ fn the_neighbour_gets_more_than_without_a_law_and_more_than_with_the_patch() {
             "{n} thrashers"
         );
         assert_eq!(ours.actors[n].sleep_from(0), 0, "the innocent does not sleep");
-        let per_read = |w: &World| w.actors[..n].iter().map(|a| a.ops).sum::<u64>() * 1000 / w.reads;
-        assert!(per_read(&ours) * 50 >= per_read(&patch) * 49, "the thrashers progress as much for a read");
+        let per_read =
+            |w: &World| w.actors[..n].iter().map(|a| a.ops).sum::<u64>() * 1000 / w.reads;
+        assert!(
+            per_read(&ours) * 50 >= per_read(&patch) * 49,
+            "the thrashers progress as much for a read"
+        );
     }
 }
 
@@ -246,7 +272,8 @@ fn a_driver_that_asks_seldom_gets_the_same_duty() {
     }
 }
 
-/// A task that computes more than it reads stalls less than the target: there is nothing to throttle.
+/// A task that computes more than it reads stalls less than the target: there is nothing to
+/// throttle.
 #[test]
 fn a_task_below_the_target_never_sleeps() {
     // A miss in a thousand operations, 60 µs a read: 6 %.
