@@ -302,14 +302,14 @@ impl MemcgTree {
     /// Adds `below` pages to a group and its ancestors, the root excepted, which gets `root` pages.
     pub(crate) fn add(&mut self, slot: MemcgSlot, below: u64, root: u64) {
         self.change(slot, |group| {
-            group.memory.add(if group.parent.is_none() { root } else { below })
+            group.memory.add(if group.parent.is_none() { root } else { below });
         });
     }
 
     /// The reverse of [`MemcgTree::add`].
     pub(crate) fn sub(&mut self, slot: MemcgSlot, below: u64, root: u64) {
         self.change(slot, |group| {
-            group.memory.sub(if group.parent.is_none() { root } else { below })
+            group.memory.sub(if group.parent.is_none() { root } else { below });
         });
     }
 

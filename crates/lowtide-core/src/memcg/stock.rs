@@ -5,8 +5,8 @@
 //! up to 64 pages for each of seven groups. Stocked pages are charged already at every level but
 //! the root, whose counter is the number of frames in use; so a stock hides pages from its
 //! siblings' limits, never memory. What would make a slot overflow empties it. Whoever fails to
-//! charge has all stocks below the full group drained before it gives up. Source: `docs/kernel/
-//! memcg.md` §2.1.
+//! charge has all stocks below the full group drained before it gives up. Source:
+//! `docs/kernel/memcg.md` §2.1.
 
 use crate::units::MemcgSlot;
 

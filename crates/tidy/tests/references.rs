@@ -4,37 +4,13 @@
 //! page on the kernel's rules (`docs/kernel`) must be a heading there, or a numbered point of the
 //! section cited before it: "§9, 54" is point 54 of section 9.
 
+use lowtide_tidy::{Text, root, texts};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
 
-/// Where the repository begins.
-fn root() -> PathBuf {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR"));
-    dir.join("../..").canonicalize().expect("the repository is two levels above this crate")
-}
-
-/// Every file that is written by hand, with its text.
-fn files() -> Vec<(PathBuf, String)> {
-    fn collect(dir: &Path, into: &mut Vec<(PathBuf, String)>) {
-        for entry in fs::read_dir(dir).expect("a folder of the repository") {
-            let path = entry.expect("an entry of a folder").path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let kind = path.extension().unwrap_or_default().to_string_lossy().into_owned();
-            if path.is_dir() {
-                if name != "target" && !name.starts_with('.') {
-                    collect(&path, into);
-                }
-            } else if ["rs", "md", "toml", "c", "h"].contains(&kind.as_str()) {
-                into.push((path.clone(), fs::read_to_string(&path).expect("a text")));
-            }
-        }
-    }
-    let mut files = Vec::new();
-    collect(&root(), &mut files);
-    files.retain(|(path, _)| !path.ends_with("tests/tidy.rs"));
-    assert!(files.len() > 300, "the repository has hundreds of files, found {}", files.len());
-    files
+/// Every file that may name another: all but this one, which has examples.
+fn files() -> Vec<Text> {
+    texts().into_iter().filter(|text| text.path != "crates/tidy/tests/references.rs").collect()
 }
 
 /// The pages that a line names, with what follows each.
@@ -77,9 +53,7 @@ fn references(mut text: &str) -> Vec<String> {
             text = rest.get(2..).unwrap_or_default();
         }
         text = text.strip_prefix(['a', 'b', 'c', 'd', '-', '–']).unwrap_or(text);
-        if !text.starts_with([',', ' ', '§', 'A', 'B', 'C', 'D'])
-            && !text.starts_with(char::is_numeric)
-        {
+        if !text.starts_with([',', ' ', '§', 'A', 'B', 'C', 'D']) && !text.starts_with(char::is_numeric) {
             return found;
         }
     }
@@ -90,9 +64,7 @@ fn sections(page: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut section = String::new();
     for line in page.lines() {
-        let number = |text: &str| {
-            text.split(' ').next().unwrap_or_default().trim_end_matches('.').to_owned()
-        };
+        let number = |text: &str| text.split(' ').next().unwrap_or_default().trim_end_matches('.').to_owned();
         if line.starts_with('#') {
             section = number(line.trim_start_matches('#').trim_start());
             all.push(section.clone());
@@ -107,15 +79,15 @@ fn sections(page: &str) -> Vec<String> {
 fn every_page_that_is_named_exists() {
     let root = root();
     let mut missing = Vec::new();
-    for (file, text) in files() {
-        let dir = file.parent().expect("a file is in a folder");
-        for (n, line) in text.lines().enumerate() {
+    for text in files() {
+        let dir = text.folder();
+        for (n, line) in text.content.lines().enumerate() {
             for (page, _) in pages(line) {
                 let mut above = dir.ancestors().take_while(|d| d.starts_with(&root));
                 let in_docs = root.join("docs").join(page).exists();
                 let known = in_docs || above.any(|d| d.join(page).exists());
                 if !known {
-                    missing.push(format!("{}:{}: there is no {page}", file.display(), n + 1));
+                    missing.push(format!("{}:{}: there is no {page}", text.path, n + 1));
                 }
             }
         }
@@ -133,8 +105,8 @@ fn every_section_that_is_cited_exists() {
     }
     let mut cited = 0;
     let mut wrong = Vec::new();
-    for (file, text) in files() {
-        for (n, line) in text.lines().enumerate() {
+    for text in files() {
+        for (n, line) in text.content.lines().enumerate() {
             for (page, rest) in pages(line) {
                 let name = page.rsplit('/').next().unwrap_or(page);
                 let Some(sections) = known.get(name).filter(|_| name != "README.md") else {
@@ -143,13 +115,12 @@ fn every_section_that_is_cited_exists() {
                 let mut before: Vec<String> = Vec::new();
                 for reference in references(rest) {
                     cited += 1;
-                    let at = format!("{}:{}: {page} has no {reference}", file.display(), n + 1);
+                    let at = format!("{}:{}: {page} has no {reference}", text.path, n + 1);
                     if sections.contains(&reference) {
                         before.push(reference);
                         continue;
                     }
-                    let point =
-                        |section: &str, n: &str| sections.contains(&format!("{section}/{n}"));
+                    let point = |section: &str, n: &str| sections.contains(&format!("{section}/{n}"));
                     let in_d = reference.strip_prefix('D').is_some_and(|n| point("D", n));
                     if !in_d && !before.iter().any(|section| point(section, &reference)) {
                         wrong.push(at);

@@ -1,0 +1,10 @@
+//! What the tests of the repository itself need: its files, and the structure of its code.
+//!
+//! The tests are in `tests/`: `references` follows what pages and sources name, `structure` looks at
+//! which file names which.
+
+mod files;
+mod imports;
+
+pub use files::{Text, root, texts};
+pub use imports::{Crate, circles, crates};
