@@ -87,7 +87,7 @@ impl Driver {
             match reclaim.step(&mut self.engine, &mut self.translations, 0) {
                 Step::Walk => self.walk(reclaim.age_job()),
                 Step::Unmap => {
-                    reclaim.victims().iter_mut().for_each(|v| v.outcome = Unmapped::Done)
+                    reclaim.victims().iter_mut().for_each(|v| v.outcome = Unmapped::Done);
                 }
                 Step::Freed => {
                     for gone in reclaim.freed() {

@@ -53,7 +53,7 @@ fn main() {
     });
     let mut missing = MissingMemory::default();
     measure("a distance is noted for advice", |now| {
-        missing.note(black_box(now % 100_003), PACE, now)
+        missing.note(black_box(now % 100_003), PACE, now);
     });
     let (mut psi, mut stalling) = (Psi::new(1000, 0), TaskPsi::new(0));
     psi.apply(stalling.run(0), 0);

@@ -49,7 +49,7 @@ fn pause(engine: &mut Engine, reclaim: &mut Reclaim) -> Step {
     loop {
         match reclaim.step(engine, &mut Idle, 0) {
             Step::Unmap => {
-                reclaim.victims().iter_mut().for_each(|victim| victim.outcome = Unmapped::Done)
+                reclaim.victims().iter_mut().for_each(|victim| victim.outcome = Unmapped::Done);
             }
             Step::Freed | Step::WakeFlushers => {}
             Step::Walk => {

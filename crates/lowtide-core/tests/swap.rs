@@ -245,7 +245,7 @@ fn when_swap_is_more_than_half_full_slots_are_given_up() {
         loop {
             match reclaim.step(&mut desk.engine, &mut desk.facts, 0) {
                 Step::Unmap => {
-                    reclaim.victims().iter_mut().for_each(|v| v.outcome = Unmapped::Pinned)
+                    reclaim.victims().iter_mut().for_each(|v| v.outcome = Unmapped::Pinned);
                 }
                 Step::Done => break,
                 _ => {}

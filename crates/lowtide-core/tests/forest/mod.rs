@@ -154,7 +154,7 @@ impl Forest {
         match step {
             Step::Walk => while reclaim.age_job().next_space(&mut self.engine).is_some() {},
             Step::Unmap => {
-                reclaim.victims().iter_mut().for_each(|victim| victim.outcome = Unmapped::Done)
+                reclaim.victims().iter_mut().for_each(|victim| victim.outcome = Unmapped::Done);
             }
             Step::Freed => {
                 for gone in reclaim.freed() {

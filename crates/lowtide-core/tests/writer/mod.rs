@@ -149,7 +149,7 @@ impl Writer {
             self.pass_time(1_000);
             match step {
                 Step::Unmap => {
-                    reclaim.victims().iter_mut().for_each(|v| v.outcome = Unmapped::Done)
+                    reclaim.victims().iter_mut().for_each(|v| v.outcome = Unmapped::Done);
                 }
                 Step::Freed => self.free.extend(reclaim.freed().iter().map(|gone| gone.folio.0)),
                 Step::WakeFlushers => {
