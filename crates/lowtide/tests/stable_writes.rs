@@ -35,7 +35,9 @@ impl Slow {
     }
 
     fn open(&self) {
-        self.gate.lock().unwrap().take().unwrap().open();
+        if let Some(gate) = self.gate.lock().unwrap().take() {
+            gate.open();
+        }
     }
 
     /// Waits until a write waits. Only a hang makes it fail.
@@ -45,6 +47,15 @@ impl Slow {
             assert!(began.elapsed() < Duration::from_secs(60), "nothing is written");
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+}
+
+/// Opens the device at the end, also of a test that fails: its threads are waited for.
+struct Opened<'a>(&'a Slow);
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        self.0.open();
     }
 }
 
@@ -62,6 +73,7 @@ fn a_store_waits_for_the_write_of_its_page_where_that_was_asked_for() {
         device.close();
         let stored = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let _opened = Opened(&device);
             let flush = scope.spawn(|| view.flush());
             device.await_write();
             let store = scope.spawn(|| {
