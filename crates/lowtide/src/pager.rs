@@ -207,6 +207,10 @@ impl Pager {
     /// Publishes the statistics that classical reclaim works with, which background threads otherwise do every two seconds.
     #[doc(hidden)]
     pub fn publish(&self) {
-        self.inner.pool.lock().engine.publish();
+        let pool = &self.inner.pool;
+        let mut state = pool.lock();
+        if !pool.is_poisoned() {
+            state.engine.publish();
+        }
     }
 }

@@ -61,6 +61,7 @@ mod tests {
             let pager = builder.export_dir(&exported).build().unwrap();
             let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
             let tenant = pager.tenant("a").create().unwrap();
+            let mut reservation = tenant.reserve("1M".parse().unwrap()).unwrap();
             view.write_at(0, &[8; 4096]).unwrap();
             view.flush().unwrap();
             view.write_at(0, &[9; 4096]).unwrap();
@@ -79,7 +80,9 @@ mod tests {
             }
             let defect = Arc::clone(&pool);
             let panicked = std::thread::spawn(move || {
-                let _state = defect.lock();
+                let mut state = defect.lock();
+                // In the middle of a change.
+                state.reservations = Default::default();
                 panic!("a defect of the engine, as this test wants it");
             });
             assert!(panicked.join().is_err());
@@ -122,6 +125,9 @@ mod tests {
                 assert!(export.to_string().contains("defect"), "{export}");
                 assert!(pager.export_error().is_some());
                 assert!(!tenant.is_gone(), "nobody has removed it");
+                reservation.shrink("64K".parse().unwrap());
+                drop(reservation);
+                pager.publish();
             });
             drop(space);
             bounded("closing", move || {

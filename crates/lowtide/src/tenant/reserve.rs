@@ -188,6 +188,9 @@ impl Reservation {
         self.bytes = self.bytes.saturating_sub(less.bytes());
         let keep = self.bytes.div_ceil(pool.page_bytes() as u64);
         let mut state = pool.lock();
+        if pool.is_poisoned() {
+            return;
+        }
         let pages = state.reservations.place(self.index).pages;
         give_back(&mut state, self.index, pages.saturating_sub(keep));
         drop(state);
@@ -205,6 +208,10 @@ fn give_back(state: &mut crate::pool::State, index: usize, pages: u64) {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.shrink(Size::MAX);
-        self.pager.inner.pool.lock().reservations.end(self.index);
+        let pool = &self.pager.inner.pool;
+        let mut state = pool.lock();
+        if !pool.is_poisoned() {
+            state.reservations.end(self.index);
+        }
     }
 }
