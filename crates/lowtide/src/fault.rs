@@ -15,7 +15,7 @@ use crate::fault_sites::FaultSite;
 use crate::hazard::{self, Held};
 use crate::high::Stall;
 use crate::io::Read;
-use crate::pipeline::pipelines;
+use crate::nested::is_nested;
 use crate::pool::{Allocated, NewFolio, Pool};
 use crate::reclaim::entries_of;
 use crate::space::Space;
@@ -331,7 +331,7 @@ impl Pool {
                 }
                 Miss::Claimed(mut claim) => {
                     let Some((frame, stall)) = self.frames_for(space, page, &mut claim, access)? else {
-                        if pipelines() > 0 {
+                        if is_nested() {
                             return Err(Error::Nested { path: space.path(), page });
                         }
                         // Without the slot: the cut waits for readers.
@@ -362,7 +362,7 @@ impl Pool {
                         self.count_read(access, false);
                         return Ok((frame, held));
                     }
-                    if pipelines() > 0 {
+                    if is_nested() {
                         // What this thread waits for may be among what it reads itself.
                         return Err(Error::Nested { path: space.path(), page });
                     }

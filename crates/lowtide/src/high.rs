@@ -23,7 +23,7 @@ use crate::charge::Payer;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::hazard;
-use crate::pipeline::pipelines;
+use crate::nested::is_nested;
 use crate::pool::{Pool, State};
 use crate::tenant::OnStall;
 use lowtide_core::high::handler::{HighPolicy, NOT_WORTH_NS};
@@ -202,7 +202,7 @@ impl Pool {
     /// The same, in part.
     pub(crate) fn settle(&self, how: Pay) -> Result<(), Error> {
         self.check()?;
-        if pipelines() > 0 || hazard::this_thread_holds() {
+        if is_nested() || hazard::this_thread_holds() {
             return Ok(());
         }
         while let Some(over) = self.account(|account| account.over.pop()).flatten() {

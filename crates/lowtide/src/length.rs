@@ -21,7 +21,7 @@
 //! Lock order: `reshaping`, `growing`, then the pool's.
 
 use crate::error::Error;
-use crate::pipeline::pipelines;
+use crate::nested::is_nested;
 use crate::pool::Pool;
 use crate::space::Space;
 use std::io;
@@ -46,7 +46,7 @@ impl Pool {
     /// As [`Pool::refresh_len`], for a reader that looks behind the end. With reads of its own in
     /// flight it may not wait, and does not look.
     pub(crate) fn look_behind_end(&self, space: &Space) -> Result<u64, Error> {
-        if pipelines() > 0 { Ok(space.len()) } else { self.refresh_len(space) }
+        if is_nested() { Ok(space.len()) } else { self.refresh_len(space) }
     }
 
     /// Makes the file at least so long.
@@ -85,7 +85,7 @@ impl Pool {
 
     /// Makes the file exactly so long.
     pub(crate) fn set_len(&self, space: &Space, len: u64) -> Result<(), Error> {
-        if pipelines() > 0 {
+        if is_nested() {
             return Err(Error::Nested { path: space.path(), page: len >> self.page_shift });
         }
         if len > self.refresh_len(space)? {

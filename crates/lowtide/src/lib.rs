@@ -81,6 +81,7 @@
 //! | `reclaim` | driving the engine's reclaim: aging walks, unmapping victims |
 //! | `adapters` | a view as the standard library wants it |
 //! | `length`, `punch`, `owned` | where a file ends; holes; taking many pages at once to change what is beneath them |
+//! | `nested` | which threads must not wait for others |
 //! | `store`, `writeback`, `close` | writing to pages, writing pages to files, letting go of a file |
 //! | `faults` | a disk that fails, hangs and loses power, for tests |
 //! | `fault_sites` | what was done about failing devices, counted |
@@ -115,6 +116,7 @@ mod hits;
 mod io;
 mod length;
 mod many;
+mod nested;
 mod open;
 mod owned;
 mod pager;

@@ -14,7 +14,7 @@
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::hazard;
-use crate::pipeline::pipelines;
+use crate::nested::is_nested;
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use crate::translation::{State as EntryState, Taken};
@@ -72,7 +72,7 @@ impl Pool {
         absent: Range<u64>,
         settled: bool,
     ) -> Result<Owned<'a>, Error> {
-        if pipelines() > 0 {
+        if is_nested() {
             // What this thread would wait for may be among what it reads itself.
             return Err(Error::Nested { path: space.path(), page: range.start });
         }

@@ -24,11 +24,11 @@ use crate::fault::{Access, Claim};
 use crate::hazard;
 use crate::high::Stall;
 use crate::io::{Batch, Completion, Read, ReadRun, Slice};
+use crate::nested::Nested;
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use crate::translation::State as EntryState;
 use lowtide_core::MemcgId;
-use std::cell::Cell;
 use std::io;
 
 /// The longest run, in bytes. Longer ones are not faster, and their first page comes later.
@@ -37,15 +37,6 @@ const RUN_BYTES: usize = 512 << 10;
 const FLIGHT_BYTES: usize = 16 << 20;
 /// So many bytes that are not submitted are worth a system call.
 const SUBMIT_BYTES: u64 = 128 << 10;
-
-thread_local! {
-    static PIPELINES: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Calls of this thread that may have reads in flight. While there are any, the thread must not wait for a page in other hands.
-pub(crate) fn pipelines() -> u32 {
-    PIPELINES.get()
-}
 
 /// Pages that the caller asked for: `count` neighbours, with as many neighbouring positions in its list.
 #[derive(Clone, Copy, Debug)]
@@ -93,12 +84,12 @@ pub(crate) struct Pipeline<'p> {
     refused: Vec<(usize, u64)>,
     /// Something was refused while nothing was in flight: only waiting can help.
     stuck: bool,
+    _nested: Nested,
 }
 
 impl<'p> Pipeline<'p> {
     pub(crate) fn new(pool: &'p Pool, space: &'p Space, access: Access) -> Self {
         let batch = pool.backend.batch(space.path_ref());
-        PIPELINES.set(PIPELINES.get() + 1);
         Self {
             pool,
             space,
@@ -114,6 +105,7 @@ impl<'p> Pipeline<'p> {
             landing: Vec::new(),
             refused: Vec::new(),
             stuck: false,
+            _nested: Nested::begin(),
         }
     }
 
@@ -365,7 +357,6 @@ impl Drop for Pipeline<'_> {
             // Errors were reported, or the caller is gone.
             drop(self.reap(self.runs_in_flight(), |_, _, _| ()));
         }
-        PIPELINES.set(PIPELINES.get() - 1);
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::backing::{Backing, NewName};
 use crate::error::{Error, OpenError};
 use crate::hazard;
-use crate::pipeline::pipelines;
+use crate::nested::is_nested;
 
 use crate::translation::Table;
 use crate::writeback::{Device, Ledger};
@@ -236,7 +236,7 @@ impl Space {
     ///
     /// `None` if that would take a wait that may be for this thread: it has reads of its own in flight.
     pub(crate) fn storing(&self) -> Option<RwLockReadGuard<'_, ()>> {
-        if pipelines() > 0 {
+        if is_nested() {
             return match self.shape.try_read() {
                 Ok(storing) => Some(storing),
                 Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),

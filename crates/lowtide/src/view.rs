@@ -9,6 +9,7 @@ use crate::fault::Access;
 use crate::guard::Page;
 use crate::hazard::{self, Held};
 use crate::hits::Hits;
+use crate::nested::Nested;
 use crate::pager::Pager;
 use crate::pool::Pool;
 use crate::readahead::ReadAhead;
@@ -407,7 +408,8 @@ impl View {
     /// Pages that follow each other in the list and in the file, and are absent, are read together, in transfers of up to 512 KiB: a
     /// sorted list is cheaper than a shuffled one.
     ///
-    /// `each` must not ask this pager for pages in other hands: such a call fails with [`Error::Nested`].
+    /// `each` must not ask this pager for what another thread has at the moment, to read or to store: such a call
+    /// fails with [`Error::Nested`] at once.
     ///
     /// # Errors
     /// As [`read`](View::read), for the first page that fails. Some pages have been shown then.
@@ -422,7 +424,10 @@ impl View {
             self.look_ahead(first..last + 1);
         }
         let (pool, list) = (&*self.pool, pages.iter().copied());
-        pool.read_many(&self.space, list, Access::Mapped, |index, _, frame| each(index, pool.bytes(frame)))
+        pool.read_many(&self.space, list, Access::Mapped, |index, _, frame| {
+            let _in_callback = Nested::begin();
+            each(index, pool.bytes(frame));
+        })
     }
 
     /// Says that pages will be wanted soon. They are read in the background, without waiting and as far as there is room: what is free, and
@@ -504,8 +509,9 @@ impl View {
     /// Of a large folio ([`OpenOptions::folio_order`](crate::OpenOptions::folio_order)) all pages must be in the range, or it stays.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard stands in the way; [`Error::Timeout`] when a page is being written and the device does not
-    /// answer. Pages before the failing one are forgotten then.
+    /// [`Error::ReadOnly`]; [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard stands in the way;
+    /// [`Error::Timeout`] when a page is being read or written and the device does not answer; [`Error::Nested`]
+    /// inside a callback of [`get_many`](View::get_many). Pages before the failing one are forgotten then.
     pub fn discard(&self, pages: Range<u64>) -> Result<u64, Error> {
         if !self.writes {
             return Err(Error::ReadOnly { path: self.space.path() });

@@ -23,7 +23,7 @@
 use crate::charge::Payer;
 use crate::deadline::Deadline;
 use crate::hazard;
-use crate::pipeline::pipelines;
+use crate::nested::is_nested;
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use crate::sync;
@@ -89,7 +89,7 @@ impl Pool {
 
     /// Answers for the pages that this thread made dirty. The thread has no lock and owns no translation.
     pub(super) fn balance_dirty(&self, space: &Space) {
-        if pipelines() > 0 || hazard::this_thread_holds() || self.is_poisoned() {
+        if is_nested() || hazard::this_thread_holds() || self.is_poisoned() {
             return;
         }
         let deadline = Deadline::after(self.patience);

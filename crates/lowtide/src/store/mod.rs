@@ -34,7 +34,7 @@ pub(crate) use balance::DirtiersLeft;
 use crate::error::Error;
 use crate::fault::Access;
 use crate::hazard;
-use crate::pipeline::pipelines;
+use crate::nested::is_nested;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::translation::State as EntryState;
@@ -131,7 +131,7 @@ impl Batch<'_, '_> {
                 }
                 EntryState::Resident { .. } => self.overwrite_alone(index, entry)?,
                 seen @ (EntryState::Busy | EntryState::Locked { .. }) => {
-                    if pipelines() > 0 {
+                    if is_nested() {
                         // What this thread waits for may be among what it reads itself.
                         return Err(Error::Nested { path: space.path(), page });
                     }

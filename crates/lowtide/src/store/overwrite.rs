@@ -8,7 +8,7 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::fault_sites::FaultSite;
 use crate::hazard::{self, Slots};
-use crate::pipeline::pipelines;
+use crate::nested::is_nested;
 use crate::pool::{Pool, State};
 use crate::reclaim::folio_of;
 use crate::space::Space;
@@ -174,7 +174,7 @@ impl Pool {
         if hazard::is_refused() {
             return Error::NoBarrier;
         }
-        if pipelines() > 0 {
+        if is_nested() {
             return Error::Nested { path: space.path(), page };
         }
         Error::HeldElsewhere { path: space.path(), page, seconds: self.patience.as_secs() }
@@ -202,7 +202,7 @@ impl Pool {
                 std::thread::yield_now();
                 continue;
             }
-            if pipelines() > 0 {
+            if is_nested() {
                 // The reader may be waiting for a page that this thread is reading: neither would ever go on.
                 break;
             }

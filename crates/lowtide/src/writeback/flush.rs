@@ -4,7 +4,7 @@ use super::ledger::{Failure, Told};
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::hazard;
-use crate::pipeline::pipelines;
+use crate::nested::is_nested;
 use crate::pool::Pool;
 use crate::reclaim::folio_of;
 use crate::space::Space;
@@ -83,7 +83,7 @@ impl Pool {
                         // A store that has the page locked waits for this thread's guard.
                         return Err(Error::HeldHere { path: space.path(), page });
                     }
-                    if pipelines() > 0 {
+                    if is_nested() {
                         // What this thread waits for may be among what it reads itself.
                         return Err(Error::Nested { path: space.path(), page });
                     }
