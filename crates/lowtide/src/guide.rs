@@ -53,6 +53,11 @@
 //! [`Error::HeldElsewhere`] after the patience, or at once with [`Error::HeldHere`] if the guard is the thread's own. Hold guards for as long as you
 //! read; do not wait for other work with one.
 //!
+//! In the same way a guard delays [`View::discard`], [`View::punch`] and [`View::set_len`] where they concern its page,
+//! or the folio that the page is in. The thread that has it may read any other page meanwhile, flush, and store to pages
+//! that nobody holds. But two threads that each hold a page and store to the other's page wait for each other until
+//! the patience ends; so do one that holds a page and calls `set_len`, and one that stores to that page.
+//!
 //! # Async
 //!
 //! Operations block the thread while the device works: there is no asynchronous interface. In an executor, put them where blocking is

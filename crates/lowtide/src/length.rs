@@ -16,10 +16,12 @@
 //! ([`Space::reshaping`]); no page behind the new end comes in or is written from now on
 //! ([`Space::cut_from`]); those that are there, and the folio that the new end falls into, are
 //! owned by this thread ([`Pool::own`]) when the file system is asked. If it refuses, all is given
-//! back as it was.
+//! back as it was. So it is if a guard, or the device, keeps a page for too long: locks and marks of
+//! this file are held for one attempt at a time (`attempt.rs`).
 //!
 //! Lock order: `reshaping`, `growing`, then the pool's.
 
+use crate::attempt::{Attempts, Stop};
 use crate::error::Error;
 use crate::nested::is_nested;
 use crate::pool::Pool;
@@ -31,16 +33,18 @@ use std::sync::atomic::Ordering::SeqCst;
 impl Pool {
     /// Looks at the file's size; returns the length that is known then.
     pub(crate) fn refresh_len(&self, space: &Space) -> Result<u64, Error> {
-        let size = space.backing.size().map_err(|e| space.read_error(0, e))?;
-        if size < space.len() {
-            let _alone = space.reshaping();
-            let _one_at_a_time = space.growing();
-            self.notice_cut(space)?;
-        } else if size > space.len() {
-            let _one_at_a_time = space.growing();
-            self.notice_growth(space)?;
-        }
-        Ok(space.len())
+        Attempts::new(self, space).repeat(|attempts| {
+            let size = space.backing.size().map_err(|e| space.read_error(0, e))?;
+            if size < space.len() {
+                let _alone = space.reshaping()?;
+                let _one_at_a_time = space.growing()?;
+                self.notice_cut(space, attempts)?;
+            } else if size > space.len() {
+                let _one_at_a_time = space.growing()?;
+                self.notice_growth(space, attempts)?;
+            }
+            Ok(space.len())
+        })
     }
 
     /// As [`Pool::refresh_len`], for a reader that looks behind the end. With reads of its own in
@@ -49,25 +53,29 @@ impl Pool {
         if is_nested() { Ok(space.len()) } else { self.refresh_len(space) }
     }
 
-    /// Makes the file at least so long.
-    pub(crate) fn extend_to(&self, space: &Space, len: u64) -> Result<(), Error> {
+    /// Makes the file at least so long. Returns whether it was shorter.
+    pub(crate) fn extend_to(&self, space: &Space, len: u64) -> Result<bool, Error> {
         if space.backing.size().is_ok_and(|size| size < space.len()) {
             self.refresh_len(space)?;
         }
-        let _one_at_a_time = space.growing();
-        self.notice_growth(space)?;
-        if len <= space.len() {
-            return Ok(());
-        }
-        self.lengthen(space, len)
+        Attempts::new(self, space).repeat(|attempts| {
+            let _one_at_a_time = space.growing()?;
+            self.notice_growth(space, attempts)?;
+            if len <= space.len() {
+                return Ok(false);
+            }
+            self.lengthen(space, len)?;
+            Ok(true)
+        })
     }
 
     /// Drops the clean pages of a file that others may have changed.
     pub(crate) fn forget_clean(&self, space: &Space) -> Result<(), Error> {
-        {
-            let _alone = space.reshaping();
-            self.own(space, 0..space.table.pages(), 0..0, true)?.drop_clean();
-        }
+        Attempts::new(self, space).repeat(|attempts| {
+            let _alone = space.reshaping()?;
+            self.own(space, 0..space.table.pages(), 0..0, true, attempts)?.drop_clean();
+            Ok(())
+        })?;
         self.refresh_len(space).map(drop)
     }
 
@@ -88,22 +96,22 @@ impl Pool {
         if is_nested() {
             return Err(Error::Nested { path: space.path(), page: len >> self.page_shift });
         }
-        if len > self.refresh_len(space)? {
-            let _one_at_a_time = space.growing();
-            self.notice_growth(space)?;
-            if len > space.len() {
-                return self.lengthen(space, len);
-            }
+        if len > self.refresh_len(space)? && self.extend_to(space, len)? {
+            return Ok(());
         }
-        let _alone = space.reshaping();
-        let _one_at_a_time = space.growing();
-        self.notice_cut(space)?;
-        self.notice_growth(space)?;
+        Attempts::new(self, space).repeat(|attempts| self.try_set_len(space, len, attempts))
+    }
+
+    fn try_set_len(&self, space: &Space, len: u64, attempts: &mut Attempts<'_>) -> Result<(), Stop> {
+        let _alone = space.reshaping()?;
+        let _one_at_a_time = space.growing()?;
+        self.notice_cut(space, attempts)?;
+        self.notice_growth(space, attempts)?;
         if len >= space.len() {
-            return if len > space.len() { self.lengthen(space, len) } else { Ok(()) };
+            return if len > space.len() { Ok(self.lengthen(space, len)?) } else { Ok(()) };
         }
         if !space.backing.is_regular() {
-            return Err(space.grow_error(len, io::Error::from_raw_os_error(libc::EINVAL)));
+            return Err(Stop::Failed(space.grow_error(len, io::Error::from_raw_os_error(libc::EINVAL))));
         }
         let folio = 1_u64 << space.order;
         let kept = len.div_ceil(self.page_bytes() as u64);
@@ -114,13 +122,20 @@ impl Pool {
             space.cut_from(page);
         };
         refuse_from(split.end);
-        let cut = self.cut(space, len, kept, split);
+        let cut = self.cut(space, len, kept, split, attempts);
         refuse_from(u64::MAX);
         cut
     }
 
-    fn cut(&self, space: &Space, len: u64, kept: u64, split: Range<u64>) -> Result<(), Error> {
-        let mut owned = self.own(space, split.start..space.table.pages(), split, true)?;
+    fn cut(
+        &self,
+        space: &Space,
+        len: u64,
+        kept: u64,
+        split: Range<u64>,
+        attempts: &mut Attempts<'_>,
+    ) -> Result<(), Stop> {
+        let mut owned = self.own(space, split.start..space.table.pages(), split, true, attempts)?;
         space.backing.set_len(&self.backend, len).map_err(|e| space.grow_error(len, e))?;
         space.size_is_new.store(true, SeqCst);
         space.begins_hole(len);
@@ -134,7 +149,7 @@ impl Pool {
     }
 
     /// If others have made the file longer: what they appended to pages that are in memory is read.
-    fn notice_growth(&self, space: &Space) -> Result<(), Error> {
+    fn notice_growth(&self, space: &Space, attempts: &mut Attempts<'_>) -> Result<(), Stop> {
         let (size, len) = (space.backing.size().map_err(|e| space.read_error(0, e))?, space.len());
         if size <= len {
             return Ok(());
@@ -145,27 +160,27 @@ impl Pool {
         if !len.is_multiple_of(folio_bytes) {
             let first = len >> self.page_shift;
             let end = len.next_multiple_of(folio_bytes);
-            let owned = self.own(space, first..end >> self.page_shift, 0..0, false)?;
+            let owned = self.own(space, first..end >> self.page_shift, 0..0, false, attempts)?;
             if let Err(error) = owned.read_again(len..size.min(end)) {
                 // Some of it may have been read; behind the end that is known there are zeroes.
                 owned.zero_from(len);
                 // Others may have cut it off again.
                 let cut = error.kind() == io::ErrorKind::UnexpectedEof;
-                return if cut { Ok(()) } else { Err(space.read_error(first, error)) };
+                return if cut { Ok(()) } else { Err(space.read_error(first, error).into()) };
             }
         }
-        space.set_known_len(size)
+        Ok(space.set_known_len(size)?)
     }
 
     /// If others have made the file shorter: clean pages are dropped, and dirty ones make it as
     /// long again.
-    fn notice_cut(&self, space: &Space) -> Result<(), Error> {
+    fn notice_cut(&self, space: &Space, attempts: &mut Attempts<'_>) -> Result<(), Stop> {
         let read_size = || space.backing.size().map_err(|e| space.read_error(0, e));
         if read_size()? >= space.len() {
             return Ok(());
         }
         let first = read_size()? >> self.page_shift >> space.order << space.order;
-        let mut owned = self.own(space, first..space.table.pages(), 0..0, true)?;
+        let mut owned = self.own(space, first..space.table.pages(), 0..0, true, attempts)?;
         // A write that was under way may have made it longer since.
         let (size, len) = (read_size()?, space.len());
         let dirty = space.table.last_dirty(size >> self.page_shift);

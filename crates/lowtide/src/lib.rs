@@ -81,7 +81,7 @@
 //! | `reclaim` | driving the engine's reclaim: aging walks, unmapping victims |
 //! | `adapters` | a view as the standard library wants it |
 //! | `length`, `punch`, `owned` | where a file ends; holes; taking many pages at once to change what is beneath them |
-//! | `nested` | which threads must not wait for others |
+//! | `attempt`, `nested` | nothing is owned for long by a thread that waits; which threads must not wait at all |
 //! | `store`, `writeback`, `close` | writing to pages, writing pages to files, letting go of a file |
 //! | `faults` | a disk that fails, hangs and loses power, for tests |
 //! | `fault_sites` | what was done about failing devices, counted |
@@ -92,6 +92,7 @@
 #![deny(unsafe_code)]
 
 mod adapters;
+mod attempt;
 mod background;
 mod backing;
 mod bell;

@@ -8,21 +8,20 @@
 //! It is all or nothing: a thread that owns several translations never waits for another's. If a
 //! page is in other hands, or is being written, everything is given back, and the thread looks
 //! again after a pause. Guards are waited for while the pages are owned, since no new ones can be
-//! taken; a holder does not need these pages to drop its guard, or the wait ends with the pager's
-//! patience.
+//! taken; but not for long at a time, since a holder may need these pages to drop its guard
+//! (`attempt.rs`).
 
-use crate::deadline::Deadline;
+use crate::attempt::{Attempts, Stop};
 use crate::error::Error;
 use crate::hazard;
-use crate::nested::is_nested;
-use crate::pool::{Pool, State};
+use crate::pool::Pool;
 use crate::space::Space;
+use crate::store::outwait_readers;
 use crate::translation::{State as EntryState, Taken};
 use lowtide_core::{Flags, FolioId};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::MutexGuard;
 use std::time::Duration;
 
 /// Pause between two attempts.
@@ -42,8 +41,8 @@ enum Hold {
 /// Why a range cannot be owned now.
 #[derive(Debug)]
 enum Blocked {
-    /// Another thread has a page, or one is being written.
-    InHand,
+    /// Another thread has this page, or it is being written.
+    InHand(u64),
     /// This thread has a guard on a page.
     HeldHere(u64),
 }
@@ -63,34 +62,27 @@ impl Pool {
     /// Cost: a look at each translation of the range, and one `membarrier`.
     ///
     /// # Errors
-    /// [`Error::HeldHere`], [`Error::HeldElsewhere`]; [`Error::Timeout`] when a page is read or
-    /// written and the device does not answer; [`Error::Nested`] inside a callback of `get_many`.
+    /// [`Error::HeldHere`], or that the attempt has ended. This thread owns nothing then.
     pub(crate) fn own<'a>(
         &'a self,
         space: &'a Space,
         range: Range<u64>,
         absent: Range<u64>,
         settled: bool,
-    ) -> Result<Owned<'a>, Error> {
-        if is_nested() {
-            // What this thread would wait for may be among what it reads itself.
-            return Err(Error::Nested { path: space.path(), page: range.start });
-        }
-        let deadline = Deadline::after(self.io_deadline);
+        attempts: &mut Attempts<'_>,
+    ) -> Result<Owned<'a>, Stop> {
         loop {
             self.check()?;
             match self.try_own(space, &range, &absent, settled) {
                 Ok(owned) => {
-                    owned.outwait_guards()?;
+                    owned.outwait_guards(attempts)?;
                     return Ok(owned);
                 }
-                Err(Blocked::HeldHere(page)) => return Err(Error::HeldHere { path: space.path(), page }),
-                Err(Blocked::InHand) => {}
-            }
-            if deadline.has_passed() {
-                let seconds = self.io_deadline.as_secs_f64();
-                let what = "waiting for a page that is being read or written";
-                return Err(Error::Timeout { path: space.path(), seconds, what });
+                Err(Blocked::HeldHere(page)) => {
+                    return Err(Stop::Failed(Error::HeldHere { path: space.path(), page }));
+                }
+                Err(Blocked::InHand(page)) if !attempts.outwaits_owner() => return Err(Stop::InHand(page)),
+                Err(Blocked::InHand(_)) => {}
             }
             let state = self.lock();
             drop(self.freed.wait(state, PAUSE));
@@ -118,7 +110,7 @@ impl Pool {
                     _ if has_guards && hazard::held_by_this_thread(entry.address()) => {
                         return Err(Blocked::HeldHere(page));
                     }
-                    EntryState::Busy | EntryState::Locked { .. } => return Err(Blocked::InHand),
+                    EntryState::Busy | EntryState::Locked { .. } => return Err(Blocked::InHand(page)),
                     EntryState::Resident { .. } => {
                         if let Ok(taken) = entry.try_lock_for_store() {
                             break Some(Hold::Locked(taken));
@@ -129,10 +121,10 @@ impl Pool {
             owned.pages.extend(hold.map(|hold| (page, hold)));
         }
         // No write of a folio begins while all of its pages are locked or busy; one may be under way.
-        if settled && owned.is_being_written() {
-            return Err(Blocked::InHand);
+        match settled.then(|| owned.being_written()).flatten() {
+            Some(page) => Err(Blocked::InHand(page)),
+            None => Ok(owned),
         }
-        Ok(owned)
     }
 }
 
@@ -144,16 +136,23 @@ impl Owned<'_> {
         })
     }
 
-    fn is_being_written(&self) -> bool {
+    /// A page whose folio is being written.
+    fn being_written(&self) -> Option<u64> {
         let state = self.pool.lock();
-        self.locked().any(|(_, taken)| {
+        let mut written = self.locked().filter(|(_, taken)| {
             let folio = state.engine.folio_of(FolioId(taken.frame)).and_then(|id| state.engine.folio(id));
             folio.is_some_and(|folio| folio.flags().contains(Flags::WRITEBACK))
-        })
+        });
+        written.next().map(|(page, _)| page)
+    }
+
+    /// Whether no page is owned: none was there, or all were dropped.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pages.is_empty()
     }
 
     /// Waits until no guard is on any of the pages.
-    fn outwait_guards(&self) -> Result<(), Error> {
+    fn outwait_guards(&self, attempts: &mut Attempts<'_>) -> Result<(), Stop> {
         if self.locked().next().is_none() {
             return Ok(());
         }
@@ -162,17 +161,17 @@ impl Owned<'_> {
         for (page, _) in self.locked() {
             let entry = self.space.table.entry(page);
             let held = slots.hold(&(entry.address()..=entry.address()));
-            if held && !self.pool.outwait_readers(entry) {
-                return Err(self.pool.held(self.space, page));
+            if held && !outwait_readers(entry, attempts) {
+                return Err(Stop::Guarded(page));
             }
         }
         Ok(())
     }
 
     /// Drops the folios that begin at `from` or behind it, dirty or not, and those before it that
-    /// are clean. They are absent afterwards, without history.
-    pub(crate) fn drop_folios(&mut self, from: u64) {
-        self.drop_where(|first, dirty| first >= from || !dirty);
+    /// are clean. They are absent afterwards, without history. Returns how many pages were dirty.
+    pub(crate) fn drop_folios(&mut self, from: u64) -> u64 {
+        self.drop_where(|first, dirty| first >= from || !dirty)
     }
 
     /// Drops the folios that are clean.
@@ -181,13 +180,17 @@ impl Owned<'_> {
     }
 
     /// Drops the folios for which `goes` says so, given the first page and whether a page of it is
-    /// dirty.
-    fn drop_where(&mut self, goes: impl Fn(u64, bool) -> bool) {
+    /// dirty. Returns how many pages were dirty.
+    fn drop_where(&mut self, goes: impl Fn(u64, bool) -> bool) -> u64 {
         let (pool, space) = (self.pool, self.space);
-        let mut kept = Vec::new();
+        let (mut kept, mut dropped_dirty) = (Vec::new(), 0);
         let mut rest = &self.pages[..];
         while !rest.is_empty() {
             let mut state = pool.lock();
+            if pool.is_poisoned() {
+                kept.extend_from_slice(rest);
+                break;
+            }
             for _ in 0..DROPPED_AT_ONCE {
                 let Some(&(page, hold)) = rest.first() else { break };
                 let Hold::Locked(taken) = hold else {
@@ -201,8 +204,9 @@ impl Owned<'_> {
                 let count = rest.iter().take_while(|(page, _)| *page < first + pages).count();
                 let (of_folio, behind) = rest.split_at(count);
                 rest = behind;
-                let dirty = of_folio.iter().any(|(_, hold)| matches!(hold, Hold::Locked(t) if t.dirty));
-                if page != first || count as u64 != pages || !goes(first, dirty) {
+                let is_dirty = |hold: &Hold| matches!(hold, Hold::Locked(taken) if taken.dirty);
+                let dirty = of_folio.iter().filter(|(_, hold)| is_dirty(hold)).count() as u64;
+                if page != first || count as u64 != pages || !goes(first, dirty > 0) {
                     kept.extend_from_slice(of_folio);
                     continue;
                 }
@@ -213,11 +217,13 @@ impl Owned<'_> {
                     }
                 }
                 state.free_folio(id, folio.order());
+                dropped_dirty += dirty;
             }
             drop(state);
             pool.freed.ring();
         }
         self.pages = kept;
+        dropped_dirty
     }
 
     /// Makes all bytes of the pages zero from an offset in the file on.

@@ -6,6 +6,7 @@
 //! folios at its two ends is stored as zeroes, and so is everything where the file system makes no
 //! holes.
 
+use crate::attempt::Attempts;
 use crate::error::Error;
 use crate::pool::Pool;
 use crate::space::Space;
@@ -47,7 +48,8 @@ impl Pool {
 
     fn punch_folios(&self, space: &Space, bytes: Range<u64>) -> Result<(), Error> {
         let pages = bytes.start >> self.page_shift..bytes.end >> self.page_shift;
-        let mut owned = self.own(space, pages.clone(), pages.clone(), true)?;
+        let mut owned = Attempts::new(self, space)
+            .repeat(|attempts| self.own(space, pages.clone(), pages.clone(), true, attempts))?;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let len = bytes.end - bytes.start;
         match fallocate(space.backing.buffered(), flags, bytes.start, len) {

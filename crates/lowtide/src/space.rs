@@ -252,17 +252,26 @@ impl Space {
 
     /// Waits for stores to end, and keeps others from beginning. It does not wait in the lock itself, where it would
     /// stand in the way of stores by threads that have guards.
-    pub(crate) fn reshaping(&self) -> RwLockWriteGuard<'_, ()> {
+    ///
+    /// # Errors
+    /// [`Error::Nested`]
+    pub(crate) fn reshaping(&self) -> Result<RwLockWriteGuard<'_, ()>, Error> {
         self.reshapers.fetch_add(1, SeqCst);
         let alone = loop {
             match self.shape.try_write() {
-                Ok(alone) => break alone,
-                Err(TryLockError::Poisoned(e)) => break e.into_inner(),
+                Ok(alone) => break Ok(alone),
+                Err(TryLockError::Poisoned(e)) => break Ok(e.into_inner()),
+                Err(TryLockError::WouldBlock) if is_nested() => break Err(self.nested()),
                 Err(TryLockError::WouldBlock) => std::thread::sleep(SHAPE_PAUSE),
             }
         };
         self.reshapers.fetch_sub(1, SeqCst);
         alone
+    }
+
+    /// The error of a callback that would have to wait for another thread that changes the length.
+    fn nested(&self) -> Error {
+        Error::Nested { path: self.path(), page: self.pages() }
     }
 
     /// Waits until no part of the file is about to be cut off. The caller owns no translation.
@@ -271,8 +280,16 @@ impl Space {
     }
 
     /// To be held while the length is learned or changed.
-    pub(crate) fn growing(&self) -> MutexGuard<'_, ()> {
-        crate::sync::lock(&self.growing)
+    ///
+    /// # Errors
+    /// [`Error::Nested`]
+    pub(crate) fn growing(&self) -> Result<MutexGuard<'_, ()>, Error> {
+        match self.growing.try_lock() {
+            Ok(growing) => Ok(growing),
+            Err(TryLockError::Poisoned(e)) => Ok(e.into_inner()),
+            Err(TryLockError::WouldBlock) if is_nested() => Err(self.nested()),
+            Err(TryLockError::WouldBlock) => Ok(crate::sync::lock(&self.growing)),
+        }
     }
 
     /// Whether a page must not come in, because it is about to be cut off. To be asked under the pool's lock.

@@ -16,7 +16,7 @@
 //!
 //! Of a long write, up to [`BATCH`] neighbouring pages go together: one hold of the pool's lock for all that were absent, one `membarrier` and one
 //! hold for all that were resident. A batch only *tries*: what it cannot have at once (another thread has the page, a guard is on it, there is no
-//! room for it, it must be read first) it leaves alone, ends what it owns, and deals with the first such page by itself, waiting as long as need be. So no thread
+//! room for it, it must be read first) it leaves alone, ends what it owns, and deals with the first such page by itself, in attempts that end (`attempt.rs`). So no store
 //! waits while it owns translations of several pages, and two writers of the same pages cannot block each other. After a batch the thread owns nothing: that is when it
 //! answers for what it made dirty (`balance.rs`).
 //!
@@ -30,7 +30,9 @@ mod fill;
 mod overwrite;
 
 pub(crate) use balance::DirtiersLeft;
+pub(crate) use overwrite::outwait_readers;
 
+use crate::attempt::Attempts;
 use crate::error::Error;
 use crate::fault::Access;
 use crate::hazard;
@@ -120,6 +122,7 @@ impl Batch<'_, '_> {
         if hazard::held_by_this_thread(entry.address()) {
             return Err(Error::HeldHere { path: space.path(), page });
         }
+        let mut attempts = Attempts::new(pool, space);
         while !self.parts[index].done {
             pool.check()?;
             match entry.load() {
@@ -129,7 +132,7 @@ impl Batch<'_, '_> {
                         drop(pool.hold_entry(space, page, entry, Access::Patched)?);
                     }
                 }
-                EntryState::Resident { .. } => self.overwrite_alone(index, entry)?,
+                EntryState::Resident { .. } => self.overwrite_alone(index, entry, &mut attempts)?,
                 seen @ (EntryState::Busy | EntryState::Locked { .. }) => {
                     if is_nested() {
                         // What this thread waits for may be among what it reads itself.

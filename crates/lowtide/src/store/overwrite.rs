@@ -4,11 +4,11 @@
 //! pool's lock and while the translation is locked: who has that lock and sees a dirty translation finds a dirty folio, or one that is being written.
 
 use super::{Batch, copy};
+use crate::attempt::{Attempts, Stop};
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::fault_sites::FaultSite;
 use crate::hazard::{self, Slots};
-use crate::nested::is_nested;
 use crate::pool::{Pool, State};
 use crate::reclaim::folio_of;
 use crate::space::Space;
@@ -61,18 +61,23 @@ impl Batch<'_, '_> {
         self.overwrite_locked(&locked);
     }
 
-    /// Stores to one page, if it is resident when it is locked: waits for those who read it, and, where pages stand
-    /// still while they are written, for its write.
+    /// Stores to one page, if it is resident when it is locked and nobody reads it before this attempt ends. Where pages
+    /// stand still while they are written, waits for its write.
     ///
     /// # Errors
     /// [`Error::HeldElsewhere`], [`Error::NoBarrier`], [`Error::Nested`], [`Error::Timeout`]
-    pub(super) fn overwrite_alone(&mut self, index: usize, entry: &Entry) -> Result<(), Error> {
+    pub(super) fn overwrite_alone(
+        &mut self,
+        index: usize,
+        entry: &Entry,
+        attempts: &mut Attempts<'_>,
+    ) -> Result<(), Error> {
         let (pool, space) = (self.pool, self.space);
         let page = self.parts[index].page;
         let Ok(taken) = entry.try_lock_for_store() else { return Ok(()) };
-        if !pool.outwait_readers(entry) {
+        if !outwait_readers(entry, attempts) {
             pool.unlock(space, page, entry, taken);
-            return Err(pool.held(space, page));
+            return attempts.again(Stop::Guarded(page));
         }
         if space.is_stable() && !pool.is_poisoned() && is_written(&pool.lock(), space, page, taken.frame) {
             // No write begins while a store has the page locked (`writeback/collect.rs`).
@@ -132,7 +137,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::Timeout`]
-    pub(crate) fn outwait_write(
+    fn outwait_write(
         &self,
         space: &Space,
         page: u64,
@@ -168,50 +173,34 @@ impl Pool {
             space.table.hint(page).note_young();
         }
     }
+}
 
-    /// Why a store to a page gives up after [`Pool::outwait_readers`].
-    pub(crate) fn held(&self, space: &Space, page: u64) -> Error {
-        if hazard::is_refused() {
-            return Error::NoBarrier;
-        }
-        if is_nested() {
-            return Error::Nested { path: space.path(), page };
-        }
-        Error::HeldElsewhere { path: space.path(), page, seconds: self.patience.as_secs() }
+/// Waits until no slot is on a page that is locked. Returns whether that came to be before the attempt ended, or in a
+/// moment if the thread must not wait.
+pub(crate) fn outwait_readers(entry: &Entry, attempts: &mut Attempts<'_>) -> bool {
+    let address = entry.address()..=entry.address();
+    let slots = hazard::scan_shared();
+    if !slots.hold(&address) {
+        return true;
     }
-
-    /// Waits until no slot is on a page that is locked. Returns whether that came to be within the pool's patience, or
-    /// in a moment inside a callback of `get_many`.
-    pub(crate) fn outwait_readers(&self, entry: &Entry) -> bool {
-        let address = entry.address()..=entry.address();
-        let slots = hazard::scan_shared();
+    // One barrier is enough: it fixed who has the page, and only they can hold it again while the entry is locked.
+    let mut slots = Slots::clone(&slots);
+    for tries in 0_u32.. {
+        if hazard::is_refused() {
+            break;
+        }
+        hazard::look(&mut slots);
         if !slots.hold(&address) {
             return true;
         }
-        // One barrier is enough: it fixed who has the page, and only they can hold it again while the entry is locked.
-        let (mut slots, mut deadline) = (Slots::clone(&slots), None);
-        for tries in 0_u32.. {
-            if hazard::is_refused() {
-                break;
-            }
-            hazard::look(&mut slots);
-            if !slots.hold(&address) {
-                return true;
-            }
-            if tries < SPINS {
-                std::thread::yield_now();
-                continue;
-            }
-            if is_nested() {
-                // The reader may be waiting for a page that this thread is reading: neither would ever go on.
-                break;
-            }
-            let deadline = *deadline.get_or_insert_with(|| Deadline::after(self.patience));
-            if deadline.has_passed() {
-                break;
-            }
-            std::thread::sleep(LOOK_PAUSE);
+        if tries < SPINS {
+            std::thread::yield_now();
+            continue;
         }
-        false
+        if !attempts.outwaits_guard() {
+            break;
+        }
+        std::thread::sleep(LOOK_PAUSE);
     }
+    false
 }

@@ -1,15 +1,12 @@
 //! What a view asks of write-back: flush, and forget.
 
 use super::ledger::{Failure, Told};
-use crate::deadline::Deadline;
+use crate::attempt::Attempts;
 use crate::error::Error;
-use crate::hazard;
-use crate::nested::is_nested;
 use crate::pool::Pool;
 use crate::reclaim::folio_of;
 use crate::space::Space;
-use crate::translation::{Entry, State as EntryState, Taken};
-use lowtide_core::Flags;
+use crate::translation::State as EntryState;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -34,11 +31,10 @@ impl Pool {
     /// Drops what pages hold that the file does not: they are absent afterwards. A large folio that is not wholly in the range stays. Returns the number of
     /// dirty pages that were dropped.
     pub(crate) fn discard(&self, space: &Space, pages: Range<u64>) -> Result<u64, Error> {
-        let deadline = Deadline::after(self.io_deadline);
         let (mut dropped, mut page, mut from) = (0, pages.start, pages.start);
         let forgotten = |pages: Range<u64>| crate::sync::lock(&space.ledger).discarded(pages);
         while page < pages.end.min(space.table.pages()) {
-            match self.discard_folio(space, page, &pages, deadline) {
+            match self.discard_folio(space, page, &pages) {
                 Ok(Discarded::Absent) => page += 1,
                 Ok(Discarded::Gone { end, dirty }) => {
                     dropped += dirty;
@@ -59,95 +55,40 @@ impl Pool {
     }
 
     /// Takes the folio of a page out of memory, dirty or not, if it lies wholly within `wanted`. Waits for
-    /// guards, for stores and for its write, and owns nothing but the folio while it does.
+    /// guards, for stores and for its write, and owns nothing but the folio, for an attempt at a time.
     ///
     /// # Errors
     /// [`Error::HeldHere`], [`Error::HeldElsewhere`], [`Error::Nested`], [`Error::Timeout`]; the folio is as it was.
-    pub(crate) fn discard_folio(
-        &self,
-        space: &Space,
-        page: u64,
-        wanted: &Range<u64>,
-        deadline: Deadline,
-    ) -> Result<Discarded, Error> {
-        let entry = space.table.entry(page);
-        loop {
-            let state = self.lock();
-            self.check()?;
-            let frame = match entry.load() {
-                EntryState::Absent { .. } => return Ok(Discarded::Absent),
-                EntryState::Resident { frame, .. } => frame,
-                seen @ (EntryState::Busy | EntryState::Locked { .. }) => {
-                    drop(state);
-                    if hazard::held_by_this_thread(entry.address()) {
-                        // A store that has the page locked waits for this thread's guard.
-                        return Err(Error::HeldHere { path: space.path(), page });
-                    }
-                    if is_nested() {
-                        // What this thread waits for may be among what it reads itself.
-                        return Err(Error::Nested { path: space.path(), page });
-                    }
-                    drop(self.wait(entry, seen));
-                    continue;
+    fn discard_folio(&self, space: &Space, page: u64, wanted: &Range<u64>) -> Result<Discarded, Error> {
+        Attempts::new(self, space).repeat(|attempts| {
+            loop {
+                self.check()?;
+                let Some(of_folio) = self.folio_around(space, page) else { return Ok(Discarded::Absent) };
+                if of_folio.start < wanted.start || of_folio.end > wanted.end {
+                    return Ok(Discarded::Kept(of_folio));
                 }
-            };
-            let id = folio_of(&state, space, page, frame);
-            let folio = *state.engine.folio(id).expect("it was just found");
-            let of_folio = folio.owner().page..folio.owner().page + (1 << folio.order());
-            if of_folio.start < wanted.start || of_folio.end > wanted.end {
-                return Ok(Discarded::Kept(of_folio));
-            }
-            if of_folio.clone().any(|p| hazard::held_by_this_thread(space.table.entry(p).address())) {
-                return Err(Error::HeldHere { path: space.path(), page });
-            }
-            if folio.flags().contains(Flags::WRITEBACK) {
-                drop(state);
-                self.outwait_write(space, page, entry, deadline)?;
-                continue;
-            }
-            drop(state);
-            // All of it or nothing: who owns several translations does not wait for another.
-            let entries: Vec<&Entry> = of_folio.clone().map(|p| space.table.entry(p)).collect();
-            let taken: Vec<Taken> = entries.iter().map_while(|e| e.try_lock_for_store().ok()).collect();
-            let give_back = || {
-                for ((entry, page), taken) in entries.iter().zip(of_folio.clone()).zip(&taken) {
-                    self.unlock(space, page, entry, *taken);
+                let mut owned = self.own(space, of_folio.clone(), 0..0, true, attempts)?;
+                let dirty = owned.drop_folios(of_folio.start);
+                if owned.is_empty() {
+                    return Ok(Discarded::Gone { end: of_folio.end, dirty });
                 }
-            };
-            if taken.len() < entries.len() {
-                give_back();
-                std::thread::yield_now();
-                continue;
+                // Before it was owned it was evicted, and came back as a part of another folio.
             }
-            if let Some(held) = entries.iter().position(|e| !self.outwait_readers(e)) {
-                give_back();
-                return Err(self.held(space, of_folio.start + held as u64));
+        })
+    }
+
+    /// The pages of the folio that a page is in; of a page that is being read only itself. `None` if it is absent.
+    fn folio_around(&self, space: &Space, page: u64) -> Option<Range<u64>> {
+        let state = self.lock();
+        match space.table.entry(page).load() {
+            EntryState::Absent { .. } => None,
+            EntryState::Busy => Some(page..page + 1),
+            // It stays there: evicting and discarding take the lock.
+            EntryState::Resident { frame, .. } | EntryState::Locked { frame, .. } => {
+                let folio =
+                    state.engine.folio(folio_of(&state, space, page, frame)).expect("it was just found");
+                Some(folio.owner().page..folio.owner().page + folio.pages())
             }
-            let mut state = self.lock();
-            if let Err(e) = self.check() {
-                give_back();
-                return Err(e);
-            }
-            // Before the pages were locked, the folio may have been evicted, and come back elsewhere or in pieces. Or its write has begun.
-            let now = state.engine.folio(id).filter(|now| {
-                let same = now.owner() == folio.owner() && now.order() == folio.order();
-                same && !now.flags().contains(Flags::WRITEBACK)
-            });
-            if now.is_none() || taken.iter().zip(id.0..).any(|(taken, frame)| taken.frame != frame) {
-                drop(state);
-                give_back();
-                continue;
-            }
-            for entry in entries {
-                if entry.discard() {
-                    self.waits.land(entry, &Ok(()));
-                }
-            }
-            state.free_folio(id, folio.order());
-            drop(state);
-            self.freed.ring();
-            let dirty = taken.iter().filter(|t| t.dirty).count() as u64;
-            return Ok(Discarded::Gone { end: of_folio.end, dirty });
         }
     }
 }
