@@ -5,14 +5,11 @@
 //! the same seed, on any machine.
 #![forbid(unsafe_code)]
 
-pub mod baseline;
 pub mod client;
 pub mod costs;
 mod machine;
 mod memory;
-pub mod mrc;
 mod plain;
-pub mod plot;
 mod pool;
 pub mod published;
 pub mod spec;

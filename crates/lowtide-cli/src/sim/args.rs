@@ -8,7 +8,7 @@ use std::str::FromStr;
 use clap::{ArgGroup, Args, ValueEnum};
 use lowtide::{Policy, Size};
 use lowtide_core::high::handler::HighPolicy;
-use lowtide_sim::baseline::Baseline;
+use lowtide_mrc::baseline::Baseline;
 use lowtide_sim::swarm::{Bug, Plan};
 use lowtide_workload::trace::Format;
 use lowtide_workload::{Access, Letter, nearest};

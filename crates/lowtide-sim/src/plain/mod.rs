@@ -25,7 +25,6 @@ mod clock;
 mod config;
 mod flusher;
 mod heap;
-mod player;
 mod reclaim;
 
 pub use config::{PlainConfig, PlainSwap};

@@ -10,11 +10,11 @@ use std::{fs, thread};
 
 use lowtide::Policy;
 use lowtide_core::limits::MIN_BUDGET;
-use lowtide_sim::Plain;
-use lowtide_sim::mrc::{
+use lowtide_mrc::{
     Advice, AdviceRow, Contender, Curve, MakePlayer, MrcError, Player, PlayerError, Progress, RecordError,
     Refusal, Row, Run, Storage, Table, Tape, chart, page, refusals, rows, spread,
 };
+use lowtide_sim::Plain;
 use lowtide_workload::trace::Trace;
 use lowtide_workload::{PageOp, SpaceKind};
 use serde::Serialize;

@@ -1,0 +1,151 @@
+//! CLOCK: first in, first out, but a page that was accessed since it was last looked at gets a
+//! second chance.
+//!
+//! LRU without the list move: a hit sets one bit, and the bit is read only when a victim is wanted
+//! (F. J. Corbató: "A paging experiment with the Multics system", MIT Project MAC, 1968). The pages
+//! form a circle with a hand. The hand looks at the oldest page: bit set, it clears the bit and
+//! moves on, which makes that page the newest; bit clear, that is the victim. New pages come in
+//! behind the hand.
+//!
+//! The circle is kept as a queue, and the hand's step is a move from its old end to its new one:
+//! the same order. A room that [`remove`](Cache::remove) left free is closed, and the next page
+//! comes in behind the hand like any other.
+//!
+//! 9 bytes a page, of which a hit touches one; O(1) amortised, because each step of the hand is
+//! paid by a hit before it.
+
+use super::cache::Cache;
+use super::list::{List, Lists};
+use std::num::NonZeroU32;
+
+const CIRCLE: List = List(0);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum State {
+    Absent,
+    Resident,
+    Referenced,
+}
+
+/// A CLOCK cache with one reference bit a page.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    state: Vec<State>,
+    lists: Lists,
+    capacity: u32,
+    resident: u32,
+}
+
+impl Clock {
+    /// An empty cache of `capacity` pages for the pages `0..pages`.
+    #[must_use]
+    pub fn new(pages: u32, capacity: NonZeroU32) -> Self {
+        Self {
+            state: vec![State::Absent; pages as usize],
+            lists: Lists::new(pages, 1),
+            capacity: capacity.get(),
+            resident: 0,
+        }
+    }
+
+    fn evict(&mut self) {
+        while let Some(page) = self.lists.oldest(CIRCLE) {
+            if self.state[page as usize] == State::Resident {
+                self.remove(page);
+                return;
+            }
+            self.state[page as usize] = State::Resident;
+            self.lists.renew(CIRCLE, page);
+        }
+    }
+}
+
+impl Cache for Clock {
+    #[inline]
+    fn access(&mut self, page: u32, _next: u64) -> bool {
+        let state = &mut self.state[page as usize];
+        if *state != State::Absent {
+            *state = State::Referenced;
+            return true;
+        }
+        *state = State::Resident;
+        if self.resident == self.capacity {
+            self.evict();
+        }
+        self.lists.push_newest(CIRCLE, page);
+        self.resident += 1;
+        false
+    }
+
+    #[inline]
+    fn remove(&mut self, page: u32) {
+        if self.state[page as usize] != State::Absent {
+            self.state[page as usize] = State::Absent;
+            self.lists.unlink(page);
+            self.resident -= 1;
+        }
+    }
+
+    fn resident(&self) -> u64 {
+        u64::from(self.resident)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::baseline::testing::{Model, agree, streams};
+    use proptest::prelude::*;
+
+    /// A circle of pages and bits, and the index of the hand.
+    struct Circle {
+        pages: Vec<(u32, bool)>,
+        hand: usize,
+        capacity: usize,
+    }
+
+    impl Model for Circle {
+        fn access(&mut self, page: u32) -> bool {
+            if let Some((_, referenced)) = self.pages.iter_mut().find(|(p, _)| *p == page) {
+                *referenced = true;
+                return true;
+            }
+            if self.pages.len() < self.capacity {
+                self.pages.insert(self.hand, (page, false));
+                self.hand += 1;
+                return false;
+            }
+            loop {
+                self.hand %= self.pages.len();
+                let slot = &mut self.pages[self.hand];
+                self.hand += 1;
+                if !slot.1 {
+                    *slot = (page, false);
+                    return false;
+                }
+                slot.1 = false;
+            }
+        }
+
+        fn remove(&mut self, page: u32) -> bool {
+            let Some(at) = self.pages.iter().position(|(p, _)| *p == page) else { return false };
+            self.pages.remove(at);
+            self.hand -= usize::from(at < self.hand);
+            true
+        }
+
+        fn resident(&self) -> usize {
+            self.pages.len()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_as_a_circle_with_a_hand(stream in streams(), capacity in 1_u32..20) {
+            let cache = Clock::new(stream.pages, NonZeroU32::new(capacity).unwrap());
+            let circle = Circle { pages: Vec::new(), hand: 0, capacity: capacity as usize };
+            agree(&stream, cache, circle, capacity)?;
+        }
+    }
+}

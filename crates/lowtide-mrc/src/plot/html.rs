@@ -1,0 +1,87 @@
+//! A page in one file: nothing is fetched, nothing is run.
+
+use super::chart::Chart;
+use super::svg::escape;
+
+const STYLE: &str = "\
+:root { color-scheme: light; }
+body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; background: #ffffff; color: #1c1c1c;
+       font: 15px/1.5 Helvetica, Arial, 'DejaVu Sans', sans-serif; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
+svg { max-width: 100%; height: auto; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: 0.2rem 0.8rem; text-align: right; white-space: nowrap; }
+th { border-bottom: 2px solid #444444; } td { border-bottom: 1px solid #e3e3e3; }
+";
+
+/// A page that is being written. What is given as text is escaped.
+#[derive(Clone, Debug)]
+pub struct Page {
+    text: String,
+}
+
+impl Page {
+    /// A page with a title.
+    #[must_use]
+    pub fn new(title: &str) -> Self {
+        let title = escape(title);
+        let text = format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, \
+             initial-scale=1\">\n<title>{title}</title>\n\
+             <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n"
+        );
+        Self { text }
+    }
+
+    /// Adds a heading.
+    pub fn heading(&mut self, text: &str) {
+        self.wrapped("h2", text);
+    }
+
+    /// Adds a paragraph.
+    pub fn paragraph(&mut self, text: &str) {
+        self.wrapped("p", text);
+    }
+
+    /// Adds a list, or nothing if it is empty.
+    pub fn list(&mut self, items: &[String]) {
+        if !items.is_empty() {
+            self.text += "<ul>\n";
+            items.iter().for_each(|item| self.wrapped("li", item));
+            self.text += "</ul>\n";
+        }
+    }
+
+    /// Adds a chart.
+    pub fn chart(&mut self, chart: &Chart) {
+        self.text += &format!("<div class=\"wide\">\n{chart}</div>\n");
+    }
+
+    /// Adds a table, a cell for each text.
+    pub fn table(&mut self, head: &[String], rows: &[Vec<String>]) {
+        let cells = |cell: &str, texts: &[String]| -> String {
+            texts.iter().map(|text| format!("<{cell}>{}</{cell}>", escape(text))).collect()
+        };
+        self.text += &format!(
+            "<div class=\"wide\"><table>\n<thead><tr>{}</tr></thead>\n<tbody>\n",
+            cells("th", head)
+        );
+        for row in rows {
+            self.text += &format!("<tr>{}</tr>\n", cells("td", row));
+        }
+        self.text += "</tbody>\n</table></div>\n";
+    }
+
+    /// The page's text.
+    #[must_use]
+    pub fn finish(mut self) -> String {
+        self.text += "</body>\n</html>\n";
+        self.text
+    }
+
+    fn wrapped(&mut self, element: &str, text: &str) {
+        self.text += &format!("<{element}>{}</{element}>\n", escape(text));
+    }
+}
