@@ -19,6 +19,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -345,8 +346,8 @@ impl Backing {
     }
 
     /// Makes a name durable that this pager gave to the file.
-    pub(crate) fn sync_name(&self, name: &NewName) -> io::Result<()> {
-        name.sync(&self.first.buffered)
+    pub(crate) fn sync_name(&self, backend: &Backend, name: &NewName) -> io::Result<()> {
+        backend.sync_name(&self.path, || name.sync(&self.first.buffered))
     }
 
     /// Size of the file now.
@@ -356,7 +357,12 @@ impl Backing {
 
     /// Makes the file so long.
     pub(crate) fn set_len(&self, backend: &Backend, len: u64) -> io::Result<()> {
-        backend.extend(&self.path, self.buffered(), len)
+        backend.set_len(&self.path, self.buffered(), len)
+    }
+
+    /// Makes a hole in the file.
+    pub(crate) fn punch(&self, backend: &Backend, bytes: Range<u64>) -> io::Result<()> {
+        backend.punch(&self.path, self.buffered(), bytes)
     }
 
     /// One line for people: how the file is read.

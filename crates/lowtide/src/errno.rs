@@ -40,6 +40,7 @@ impl Error {
             Self::Read { source, .. }
             | Self::Write { source, .. }
             | Self::Name { source, .. }
+            | Self::Punch { source, .. }
             | Self::Grow { source, .. } => source.kind(),
             Self::Timeout { .. } => ErrorKind::TimedOut,
             Self::OutOfRange { .. } => ErrorKind::UnexpectedEof,
@@ -62,6 +63,7 @@ impl Error {
             Self::Read { source, .. }
             | Self::Write { source, .. }
             | Self::Name { source, .. }
+            | Self::Punch { source, .. }
             | Self::Grow { source, .. } => source.raw_os_error(),
             Self::Timeout { .. } => Some(libc::ETIMEDOUT),
             Self::ReadOnly { .. } => Some(libc::EBADF),

@@ -199,7 +199,7 @@ pub enum OpenError {
         limit: u32,
     },
     /// The file was created, or is there, but cannot be made as long as asked for.
-    #[error("cannot make {path} {bytes} bytes long: {source}")]
+    #[error("cannot make {path} {bytes} bytes long: {}", reason(source))]
     Grow {
         /// The file.
         path: PathBuf,
@@ -284,6 +284,21 @@ pub enum Error {
         /// The file.
         path: Arc<PathBuf>,
         /// What the directory's file system said.
+        source: Arc<io::Error>,
+    },
+    /// The file system refuses to make a hole. What lies before the range, of what was to be
+    /// [punched](crate::View::punch), reads as zeroes. What lies behind it is as it was; a device
+    /// that failed half-way may have zeroes in a part of the range.
+    #[error(
+        "cannot make bytes {}..{} of {path} a hole: {source}; what was to be zeroes before them is{}",
+        bytes.start, bytes.end, advice(source)
+    )]
+    Punch {
+        /// The file.
+        path: Arc<PathBuf>,
+        /// The part that the file system refused, in bytes.
+        bytes: Range<u64>,
+        /// What the file system said.
         source: Arc<io::Error>,
     },
     /// The range is beyond the end of the file, or ends there.
@@ -386,6 +401,14 @@ pub enum Error {
         /// What the kernel said.
         source: Arc<io::Error>,
     },
+}
+
+/// Why a file does not grow, without the words that say that it does not.
+fn reason(error: &Error) -> String {
+    match error {
+        Error::Grow { source, .. } => source.to_string(),
+        other => other.to_string(),
+    }
 }
 
 /// What can be done about a write that fails.

@@ -55,6 +55,14 @@ sites! {
     SyncShared
     /// The file could not be made longer.
     ExtendFailed
+    /// The file could not be made shorter, and is as it was.
+    ShrinkFailed
+    /// A hole could not be made, and the caller was told which bytes are as they were.
+    PunchFailed
+    /// The file system makes no holes: zeroes were stored.
+    PunchStoredZeroes
+    /// All of a new file was durable, but not its name.
+    NameNotDurable
     /// The end of a file that is no whole block was written through the page cache.
     TailThroughPageCache
     /// A page was stored to while it was being written, and was dirty again at once.

@@ -152,7 +152,9 @@ impl OpenOptions {
     }
 
     /// Whether each [`write_at`](View::write_at) through this view returns only when its bytes are durable, as if
-    /// [`flush_range`](View::flush_range) followed (default: no).
+    /// [`flush_range`](View::flush_range) followed (default: no). As with `O_SYNC`, it is for what is written:
+    /// [`set_len`](View::set_len) and [`punch`](View::punch) are durable after the next flush, or the next
+    /// `write_at` through such a view.
     #[must_use]
     pub fn sync(mut self, sync: bool) -> Self {
         self.sync = sync;

@@ -8,10 +8,10 @@
 
 use crate::attempt::Attempts;
 use crate::error::Error;
+use crate::fault_sites::FaultSite;
 use crate::pool::Pool;
 use crate::space::Space;
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -50,9 +50,7 @@ impl Pool {
         let pages = bytes.start >> self.page_shift..bytes.end >> self.page_shift;
         let mut owned = Attempts::new(self, space)
             .repeat(|attempts| self.own(space, pages.clone(), pages.clone(), true, attempts))?;
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let len = bytes.end - bytes.start;
-        match fallocate(space.backing.buffered(), flags, bytes.start, len) {
+        match space.backing.punch(&self.backend, bytes.clone()) {
             Ok(()) => {
                 space.size_is_new.store(true, SeqCst);
                 owned.drop_folios(0);
@@ -60,13 +58,14 @@ impl Pool {
                 crate::sync::lock(&space.ledger).discarded(pages);
                 Ok(())
             }
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV | Errno::INVAL) => {
+            Err(e) if makes_no_holes(&e) => {
                 drop(owned);
+                self.fault_sites.mark(FaultSite::PunchStoredZeroes);
                 self.store_zeroes(space, bytes.start..bytes.end.min(space.len()))
             }
             Err(e) => {
-                let (path, source) = (space.path(), Arc::new(e.into()));
-                Err(Error::Write { path, pages, incidents: 0, source })
+                self.fault_sites.mark(FaultSite::PunchFailed);
+                Err(Error::Punch { path: space.path(), bytes, source: Arc::new(e) })
             }
         }
     }
@@ -79,4 +78,9 @@ impl Pool {
         }
         Ok(())
     }
+}
+
+/// Whether an error of `fallocate(2)` says that this file system, or this file, cannot have holes.
+fn makes_no_holes(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::ENODEV | libc::EINVAL))
 }

@@ -3,6 +3,7 @@
 use crate::backing::{Backing, NewName};
 use crate::error::{Error, OpenError};
 use crate::hazard;
+use crate::io::Backend;
 use crate::nested::is_nested;
 
 use crate::translation::Table;
@@ -156,11 +157,11 @@ impl Space {
     }
 
     /// Makes the file's name durable, if this pager gave it. Blocks for as long as the device does.
-    pub(crate) fn sync_name(&self) -> Result<(), Error> {
+    pub(crate) fn sync_name(&self, backend: &Backend) -> Result<(), Error> {
         let mut name = crate::sync::lock(&self.new_name);
         if let Some(new) = &*name {
             let error = |e| Error::Name { path: self.path(), source: Arc::new(e) };
-            self.backing.sync_name(new).map_err(error)?;
+            self.backing.sync_name(backend, new).map_err(error)?;
             *name = None;
         }
         Ok(())

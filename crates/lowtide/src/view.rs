@@ -378,7 +378,7 @@ impl View {
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard stands in the way;
     /// [`Error::Timeout`] when a page is being read or written and the device does not answer; [`Error::Nested`]
-    /// inside a callback of [`get_many`](View::get_many); [`Error::Write`] when the file system refuses; as
+    /// inside a callback of [`get_many`](View::get_many); [`Error::Punch`] when the file system refuses; as
     /// [`write_at`](View::write_at) for the two ends. What comes before the failing place is zeroes then.
     ///
     /// # Examples

@@ -236,3 +236,95 @@ fn asking_for_a_page_in_flight_inside_a_callback_is_an_error_not_a_deadlock() {
     .unwrap();
     assert!(nested > 0, "some page was still in flight at the first callback");
 }
+
+/// Fails one kind of operation with one error, while it is switched on.
+struct Refuses(InjectOp, i32, AtomicBool);
+
+impl Inject for Refuses {
+    fn before(&self, request: &Request<'_>) -> Verdict {
+        match request.op == self.0 && self.2.load(SeqCst) {
+            true => Verdict::Fail(io::Error::from_raw_os_error(self.1)),
+            false => Verdict::Pass,
+        }
+    }
+}
+
+fn refusing(op: InjectOp, errno: i32) -> (Arc<Refuses>, Pager) {
+    let device = Arc::new(Refuses(op, errno, AtomicBool::new(true)));
+    let inject: Arc<dyn Inject> = device.clone();
+    let pager = Pager::builder().max("256K".parse().unwrap()).inject(inject).build().unwrap();
+    (device, pager)
+}
+
+#[test]
+fn a_hole_that_the_file_system_refuses_is_an_error_that_says_which_bytes_stay() {
+    let dir = Dir::new();
+    for errno in [libc::EIO, libc::ENOSPC, libc::EDQUOT, libc::EROFS] {
+        let path = make_file(&dir, 64 << 10);
+        let (device, pager) = refusing(InjectOp::Punch, errno);
+        let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
+        view.write_at(8192, &[7; 4096]).unwrap();
+        let before = view.read_to_vec(0..64 << 10).unwrap();
+        let error = view.punch(100..20_000).unwrap_err();
+        let Error::Punch { bytes, .. } = &error else { panic!("{error}") };
+        assert_eq!((bytes.clone(), error.raw_os_error()), (4096..16_384, Some(errno)), "{error}");
+        // The part before it was stored as zeroes; everything else is as it was.
+        let mut expected = before.clone();
+        expected[100..4096].fill(0);
+        assert!(view.read_to_vec(0..64 << 10).unwrap() == expected, "{error}");
+        device.2.store(false, SeqCst);
+        view.punch(100..20_000).unwrap();
+        view.flush().unwrap();
+        expected[100..20_000].fill(0);
+        assert!(std::fs::read(&path).unwrap() == expected);
+        pager.validate().unwrap();
+    }
+}
+
+#[test]
+fn where_a_file_system_makes_no_holes_zeroes_are_stored() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 64 << 10);
+    let (_device, pager) = refusing(InjectOp::Punch, libc::EOPNOTSUPP);
+    let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
+    let mut expected = view.read_to_vec(0..64 << 10).unwrap();
+    view.punch(100..20_000).unwrap();
+    expected[100..20_000].fill(0);
+    view.flush().unwrap();
+    assert!(std::fs::read(&path).unwrap() == expected);
+}
+
+#[test]
+fn a_name_that_is_not_durable_is_an_error_of_every_flush_until_it_is() {
+    let dir = Dir::new();
+    let path = dir.path().join("new");
+    let (device, pager) = refusing(InjectOp::Name, libc::EIO);
+    let view = OpenOptions::new().create(8192).open(&pager, &path).unwrap();
+    view.write_at(0, &[7; 8192]).unwrap();
+    for _ in 0..2 {
+        let error = view.flush().unwrap_err();
+        assert!(matches!(error, Error::Name { .. }), "{error}");
+        assert_eq!(error.raw_os_error(), Some(libc::EIO));
+        assert!(std::fs::read(&path).unwrap() == [7; 8192], "the bytes are there");
+    }
+    device.2.store(false, SeqCst);
+    view.flush().unwrap();
+    device.2.store(true, SeqCst);
+    view.flush().expect("a name that is durable is not synced again");
+}
+
+#[test]
+fn a_file_that_cannot_be_made_longer_or_shorter_says_so_once() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 8192);
+    let (_device, pager) = refusing(InjectOp::Extend, libc::ENOSPC);
+    let error = OpenOptions::new().create(1 << 20).open(&pager, &path).unwrap_err();
+    let full = io::Error::from_raw_os_error(libc::ENOSPC);
+    assert_eq!(error.to_string(), format!("cannot make {} 1048576 bytes long: {full}", path.display()));
+    let (_device, pager) = refusing(InjectOp::Shrink, libc::EIO);
+    let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
+    let error = view.set_len(100).unwrap_err();
+    assert!(matches!(error, Error::Grow { len: 100, .. }), "{error}");
+    assert_eq!((view.len(), std::fs::metadata(&path).unwrap().len()), (8192, 8192));
+    view.set_len(9000).expect("growing is not refused");
+}

@@ -141,7 +141,7 @@ struct Device {
 impl Inject for Device {
     fn before(&self, request: &Request<'_>) -> Verdict {
         match request.op {
-            InjectOp::Extend if self.refuses.load(SeqCst) => {
+            InjectOp::Extend | InjectOp::Shrink if self.refuses.load(SeqCst) => {
                 Verdict::Fail(io::Error::from_raw_os_error(libc::EPERM))
             }
             InjectOp::Sync => {

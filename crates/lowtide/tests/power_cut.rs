@@ -4,7 +4,7 @@ mod common;
 
 use common::Dir;
 use lowtide::faults::{Fault, FaultyDisk, Plan};
-use lowtide::{Inject, InjectOp, OpenOptions, Pager};
+use lowtide::{Inject, InjectOp, OpenOptions, Pager, View};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -38,8 +38,9 @@ fn left_behind(dir: &Path, plan: Plan, seed: u64) -> Vec<u8> {
     drop(view);
     drop(pager);
     disk.image(&path, seed, &image).unwrap();
-    let left = std::fs::read(&image).unwrap();
-    assert_eq!(left.len() as u64, PAGES * PAGE);
+    let mut left = std::fs::read(&image).unwrap();
+    // A disk that lies may lose the length, too: what is not there is no letter.
+    left.resize((PAGES * PAGE) as usize, 0);
     left.chunks(512)
         .map(|sector| {
             assert!(sector.iter().all(|byte| *byte == sector[0]), "a sector is whole");
@@ -80,4 +81,97 @@ fn a_lost_sync_and_a_lost_write_are_found() {
         });
         assert!(found, "{op:?}: a disk that lies went unnoticed");
     }
+}
+
+/// What a cut leaves of a file of letters that a view has changed, by seed: a letter for each sector.
+fn changed(dir: &Path, plan: Plan, change: impl Fn(&View), flushed: bool) -> Vec<String> {
+    let (path, image) = (dir.join("data"), dir.join("image"));
+    let letters = |bytes: &[u8]| bytes.chunks(512).map(|sector| char::from(sector[0])).collect();
+    let mut seen: Vec<String> = (0..60)
+        .map(|seed| {
+            std::fs::write(&path, [b'a'; 4 * PAGE as usize]).unwrap();
+            let disk = Arc::new(FaultyDisk::new(plan.clone()));
+            let pager = pager(&disk);
+            let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
+            change(&view);
+            if flushed {
+                view.flush().unwrap();
+            }
+            disk.cut();
+            drop((view, pager));
+            disk.image(&path, seed, &image).unwrap();
+            letters(&std::fs::read(&image).unwrap())
+        })
+        .collect();
+    seen.sort();
+    seen.dedup();
+    seen
+}
+
+const LETTERS: usize = 4 * PAGE as usize / 512;
+
+#[test]
+fn what_was_cut_off_or_punched_is_gone_after_a_flush_and_may_come_back_before() {
+    let dir = Dir::new();
+    let cut = |view: &View| view.set_len(PAGE).unwrap();
+    let again = |view: &View| {
+        view.set_len(PAGE).unwrap();
+        view.set_len(2 * PAGE).unwrap();
+    };
+    let punch = |view: &View| view.punch(PAGE..2 * PAGE).unwrap();
+    let (page, zeroes) = ("a".repeat(8), "\0".repeat(8));
+    assert_eq!(changed(dir.path(), Plan::new(), cut, true), [page.clone()]);
+    assert_eq!(changed(dir.path(), Plan::new(), again, true), [format!("{page}{zeroes}")]);
+    let holed = format!("{page}{zeroes}{page}{page}");
+    assert_eq!(changed(dir.path(), Plan::new(), punch, true), [holed]);
+    for (what, seen) in [
+        ("cut", changed(dir.path(), Plan::new(), cut, false)),
+        ("grown again", changed(dir.path(), Plan::new(), again, false)),
+        ("punched", changed(dir.path(), Plan::new(), punch, false)),
+    ] {
+        assert!(seen.contains(&"a".repeat(LETTERS)), "{what}: it never came back");
+        assert!(seen.len() > 3, "{what}: the disk is too kind");
+    }
+}
+
+#[test]
+fn a_lost_cut_a_lost_hole_a_tail_and_a_lost_name_are_found() {
+    let dir = Dir::new();
+    let cut = |view: &View| view.set_len(PAGE).unwrap();
+    let lied = |op| Plan::new().every(op, 1, Fault::Lie);
+    assert_ne!(changed(dir.path(), lied(InjectOp::Shrink), cut, true), ["a".repeat(8)]);
+    let punch = |view: &View| view.punch(0..4 * PAGE).unwrap();
+    assert_ne!(changed(dir.path(), lied(InjectOp::Punch), punch, true), ["\0".repeat(LETTERS)]);
+    let (path, image) = (dir.path().join("new"), dir.path().join("image"));
+    std::fs::write(&path, [b'a'; 512]).unwrap();
+    let disk = Arc::new(FaultyDisk::new(Plan::new().every(InjectOp::Shrink, 1, Fault::Tail)));
+    let pager_of_tail = pager(&disk);
+    let view = OpenOptions::new().write(true).open(&pager_of_tail, &path).unwrap();
+    view.set_len(100).unwrap();
+    view.set_len(PAGE).unwrap();
+    view.flush().unwrap();
+    disk.cut();
+    drop((view, pager_of_tail));
+    disk.image(&path, 1, &image).unwrap();
+    let left = std::fs::read(&image).unwrap();
+    assert!(left[100..512].contains(&b'a'), "the tail went unnoticed");
+
+    let lost = |plan: Plan| {
+        (0..20).any(|seed| {
+            let _ = std::fs::remove_file(&path);
+            let disk = Arc::new(FaultyDisk::new(plan.clone()));
+            disk.expect_new(&path);
+            let pager = pager(&disk);
+            let view = OpenOptions::new().create(0).open(&pager, &path).unwrap();
+            view.write_at(0, b"named").unwrap();
+            view.flush().unwrap();
+            disk.cut();
+            drop((view, pager));
+            let cut = disk.image(&path, seed, &image).unwrap();
+            assert_eq!(cut.unnamed, std::fs::read(&image).unwrap().is_empty());
+            cut.unnamed
+        })
+    };
+    assert!(!lost(Plan::new()), "a flush makes the name durable");
+    assert!(lost(lied(InjectOp::Name)), "a lost name went unnoticed");
 }

@@ -5,14 +5,18 @@
 //! whatever descriptor the pager uses. So the file always holds the newest state, and the log
 //! (`undo.rs`) what may come back.
 //!
+//! A file that is made on this disk ([`FaultyDisk::expect_new`]) has no name after a cut, perhaps,
+//! until a sync of its name has ended well, whatever was done for its contents.
+//!
 //! The files must be used through one disk and nobody else, from their first write on.
 
 use super::plan::{Fault, Plan, Rng};
 use super::undo::{Cut, Log, SECTOR};
 use crate::io::{Gate, Inject, InjectOp, Request, Verdict};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -53,6 +57,8 @@ struct State {
     /// Of hanging requests.
     gates: Vec<Gate>,
     files: HashMap<PathBuf, OnDisk>,
+    /// Files whose names may be lost.
+    new_names: HashSet<PathBuf>,
     under_way: HashMap<u64, UnderWay>,
     hits: BTreeMap<(InjectOp, Fault), u64>,
     requests: u64,
@@ -99,6 +105,7 @@ impl FaultyDisk {
                 syncs: true,
                 gates: Vec::new(),
                 files: HashMap::new(),
+                new_names: HashSet::new(),
                 under_way: HashMap::new(),
                 hits: BTreeMap::new(),
                 requests: 0,
@@ -135,6 +142,11 @@ impl FaultyDisk {
     /// hanging.
     pub fn set_plan(&self, plan: Plan) {
         self.lock().plan = plan;
+    }
+
+    /// Says that a file is about to be made: its name is durable once it was synced.
+    pub fn expect_new(&self, path: &Path) {
+        self.lock().new_names.insert(path.to_owned());
     }
 
     /// Lets go what hangs now.
@@ -179,14 +191,14 @@ impl FaultyDisk {
     #[must_use]
     pub fn hits(&self) -> Vec<((InjectOp, Fault), u64)> {
         let state = self.lock();
-        let ops = [InjectOp::Read, InjectOp::Write, InjectOp::Sync, InjectOp::Extend];
-        let all = ops.into_iter().flat_map(|op| Fault::of(op).iter().map(move |&fault| (op, fault)));
+        let all =
+            InjectOp::ALL.into_iter().flat_map(|op| Fault::of(op).iter().map(move |&fault| (op, fault)));
         all.map(|key| (key, state.hits.get(&key).copied().unwrap_or(0))).collect()
     }
 
     /// What is left of a file after a [`cut`](FaultyDisk::cut): one of the possible outcomes,
-    /// chosen by the seed, written to `to` as a new file. The disk forgets the file. Cost: reading
-    /// and writing it.
+    /// chosen by the seed, written to `to` as a new file. A file that has lost its name is empty
+    /// there. The disk forgets the file. Cost: reading and writing it.
     ///
     /// The pager is to be dropped before. What is under way is waited for, half a second at most: a
     /// pager that has given up on a device leaves requests behind of which nobody will hear. They
@@ -209,11 +221,15 @@ impl FaultyDisk {
             (state, _) = self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         }
         let mut image = std::fs::read(path).map_err(failed("read", path))?;
-        let at = state.cut_at;
-        let cut = match state.files.remove(path) {
-            Some(mut file) => file.log.cut(&mut image, &mut Rng(seed), at),
+        let (at, mut rng) = (state.cut_at, Rng(seed));
+        let mut cut = match state.files.remove(path) {
+            Some(mut file) => file.log.cut(&mut image, &mut rng, at),
             None => Cut::default(),
         };
+        if state.new_names.remove(path) && rng.below(2) == 0 {
+            cut.unnamed = true;
+            image.clear();
+        }
         std::fs::write(to, &image).map_err(failed("write", to))?;
         Ok(cut)
     }
@@ -257,6 +273,7 @@ impl State {
         }
         match fault {
             Fault::Lie => Verdict::Pretend,
+            Fault::Tail => Verdict::Pass,
             Fault::Short => Verdict::Short(self.short(request)),
             Fault::Late => {
                 let micros = self.plan.rng().below(LATE_MAX.as_micros() as u64);
@@ -278,26 +295,41 @@ impl State {
         (least + self.plan.rng().below(sectors.saturating_sub(least))) * SECTOR as u64
     }
 
-    /// Remembers what a request is about to replace. Returns whether it did.
-    fn remember(&mut self, request: &Request<'_>) -> bool {
+    /// Remembers what a request is about to replace. Returns whether it did, or whether there is
+    /// nothing to remember.
+    fn remember(&mut self, request: &Request<'_>, fault: Option<Fault>) -> bool {
         let Some(OnDisk { file, log }) = self.file(request.path) else { return false };
+        let Ok(len) = file.metadata().map(|now| now.len()) else { return false };
+        let (number, bytes) = (request.number, request.offset..request.offset + request.len);
         match request.op {
-            InjectOp::Write => {
-                let start = request.offset / SECTOR as u64 * SECTOR as u64;
-                let mut before = vec![0; (request.offset + request.len - start) as usize];
-                before.resize(before.len().next_multiple_of(SECTOR), 0);
-                let held = read_as_far_as_it_goes(file, &mut before, start);
-                let bytes = request.offset..request.offset + request.len;
-                log.begin_write(bytes, &before[..held], request.number);
-                true
+            InjectOp::Write => log.begin_write(bytes.clone(), &held(file, &bytes), number),
+            InjectOp::Punch => {
+                let bytes = bytes.start..bytes.end.min(len);
+                log.begin_hole(bytes.clone(), &held(file, &bytes), number);
             }
-            InjectOp::Extend => file.metadata().is_ok_and(|now| {
-                log.begin_length(now.len(), request.number);
-                true
-            }),
-            _ => false,
+            InjectOp::Extend => log.begin_length(len, number),
+            InjectOp::Shrink => {
+                let gone = request.offset..len;
+                let before = held(file, &gone);
+                if fault == Some(Fault::Tail) {
+                    log.leave_tail(request.offset, &before);
+                }
+                log.begin_cut(gone, &before, number);
+            }
+            _ => {}
         }
+        true
     }
+}
+
+/// What a file holds from the first sector of a range to the end of its last, as far as it goes.
+fn held(file: &File, bytes: &Range<u64>) -> Vec<u8> {
+    let start = bytes.start / SECTOR as u64 * SECTOR as u64;
+    let len = bytes.end.saturating_sub(start) as usize;
+    let mut held = vec![0; len.next_multiple_of(SECTOR)];
+    let count = read_as_far_as_it_goes(file, &mut held, start);
+    held.truncate(count);
+    held
 }
 
 /// Reads until the memory is full or the file ends; returns how much. What cannot be read counts as
@@ -332,13 +364,13 @@ impl Inject for FaultyDisk {
             return Verdict::Fail(io::Error::from_raw_os_error(libc::EIO));
         }
         let fault = state.fault(request.op);
-        let played = request.op == InjectOp::Sync && !state.syncs;
+        let played = matches!(request.op, InjectOp::Sync | InjectOp::Name) && !state.syncs;
         let good = if played { Verdict::Pretend } else { Verdict::Pass };
         let verdict = fault.map_or(good, |fault| state.verdict(request, fault));
         let logged = match verdict {
             Verdict::Fail(_) => false,
             Verdict::Pretend if !played || fault.is_some() => false,
-            _ => request.op == InjectOp::Sync || state.remember(request),
+            _ => state.remember(request, fault),
         };
         state.under_way.insert(request.number, UnderWay { began, logged });
         verdict
@@ -348,14 +380,14 @@ impl Inject for FaultyDisk {
         let mut state = self.lock();
         let now = state.tick();
         let Some(under_way) = state.under_way.remove(&request.number) else { return };
+        if request.op == InjectOp::Name && under_way.logged && result.is_ok() {
+            state.new_names.remove(request.path);
+        }
         if let Some(OnDisk { log, .. }) = state.file(request.path) {
             match request.op {
-                InjectOp::Write if under_way.logged => {
-                    log.end_write(request.offset..request.offset + request.len, request.number, now);
-                }
-                InjectOp::Extend if under_way.logged => log.end_length(request.number, now),
                 InjectOp::Sync if result.is_err() => log.sync_failed(now),
                 InjectOp::Sync if under_way.logged => log.synced(under_way.began),
+                _ if under_way.logged => log.end(request.number, now),
                 _ => {}
             }
         }

@@ -21,6 +21,8 @@ pub enum Fault {
     Edquot,
     /// The file system has become read-only.
     Erofs,
+    /// The file system cannot do that to a file.
+    Eopnotsupp,
     /// The first transfer moves a part only; of a write perhaps nothing.
     Short,
     /// It comes later than what was asked for after it.
@@ -30,11 +32,26 @@ pub enum Fault {
     /// The disk says that it is done, and has done nothing. No program can bear that: it is what a
     /// proof must notice.
     Lie,
+    /// A file is made shorter, and the bytes behind its end, as far as its last sector goes, are
+    /// still there when it is longer again after a cut. That is a lie, too.
+    Tail,
 }
 
 impl Fault {
-    /// What an operation can suffer on a disk that is honest. A read finds no full disk; a sync and
-    /// a change of length have no parts.
+    /// All of them that a disk may suffer and be honest.
+    pub const HONEST: &'static [Self] = &[
+        Self::Eio,
+        Self::Enospc,
+        Self::Edquot,
+        Self::Erofs,
+        Self::Eopnotsupp,
+        Self::Short,
+        Self::Late,
+        Self::Hang,
+    ];
+
+    /// What an operation can suffer on a disk that is honest. A read finds no full disk; what moves
+    /// no bytes has no parts; and only holes are unknown to some file systems.
     #[must_use]
     pub const fn of(op: InjectOp) -> &'static [Self] {
         match op {
@@ -42,7 +59,16 @@ impl Fault {
             InjectOp::Write => {
                 &[Self::Eio, Self::Enospc, Self::Edquot, Self::Erofs, Self::Short, Self::Late, Self::Hang]
             }
-            InjectOp::Sync | InjectOp::Extend => {
+            InjectOp::Punch => &[
+                Self::Eio,
+                Self::Enospc,
+                Self::Edquot,
+                Self::Erofs,
+                Self::Eopnotsupp,
+                Self::Late,
+                Self::Hang,
+            ],
+            InjectOp::Sync | InjectOp::Extend | InjectOp::Shrink | InjectOp::Name => {
                 &[Self::Eio, Self::Enospc, Self::Edquot, Self::Erofs, Self::Late, Self::Hang]
             }
         }
@@ -56,7 +82,8 @@ impl Fault {
             Self::Enospc => Some(libc::ENOSPC),
             Self::Edquot => Some(libc::EDQUOT),
             Self::Erofs => Some(libc::EROFS),
-            Self::Short | Self::Late | Self::Hang | Self::Lie => None,
+            Self::Eopnotsupp => Some(libc::EOPNOTSUPP),
+            Self::Short | Self::Late | Self::Hang | Self::Lie | Self::Tail => None,
         }
     }
 
@@ -68,10 +95,12 @@ impl Fault {
             Self::Enospc => "ENOSPC",
             Self::Edquot => "EDQUOT",
             Self::Erofs => "EROFS",
+            Self::Eopnotsupp => "EOPNOTSUPP",
             Self::Short => "short",
             Self::Late => "late",
             Self::Hang => "hang",
             Self::Lie => "lie",
+            Self::Tail => "tail",
         }
     }
 }

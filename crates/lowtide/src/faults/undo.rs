@@ -21,8 +21,24 @@
 //! nothing about them. Only sectors that are written again become durable again (Linux reports each
 //! error once, see `fsync(2)`).
 //!
-//! Lengths of the file are undecided in the same way, but what a sync could not do to them a later
-//! one can.
+//! # Lengths and holes
+//!
+//! They are metadata. The file system keeps a journal of it, and a sync of the file (`fsync(2)`,
+//! `fdatasync(2)`) makes durable what was changed before. Where ext4 and XFS promise different
+//! things, this disk promises what both do, or less:
+//!
+//! | change | what a cut may leave until a sync | why |
+//! |---|---|---|
+//! | a length | any that the file had since the last sync, and which | each change is a transaction of its own; both commit them later, in order |
+//! | a shorter length is kept | what was cut off is gone, and stays gone when the file grows | both zero the rest of the last block before a longer length is on disk |
+//! | a shorter length is lost | each sector behind it as it was, or as zeroes, or as it was written since | the rest of the last block is zeroed as data, which may come early; ext4 and XFS would not show the others |
+//! | a hole | each sector of it as it was, or as zeroes | a large one takes several transactions; parts of blocks are zeroed as data |
+//!
+//! Nothing orders metadata against data that was written before or since, nor lengths against
+//! holes. What a sync that failed could not do to metadata a later one can: the journal has it
+//! still, or the file system has stopped and every later sync fails. Zeroes in parts of blocks are
+//! data and could be lost like it. That is not played: who cuts or punches at other places than
+//! whole blocks, and goes on after a failed sync, has these bytes from the kernel's page cache.
 
 use super::plan::Rng;
 use std::collections::BTreeMap;
@@ -41,6 +57,8 @@ struct Undo<T> {
     /// Number of the write.
     write: u64,
     ended: u64,
+    /// What came of it no failed sync has spoilt.
+    metadata: bool,
 }
 
 /// The undecided state of one file. Times count requests.
@@ -48,6 +66,8 @@ struct Undo<T> {
 pub(super) struct Log {
     sectors: BTreeMap<u64, Vec<Undo<[u8; SECTOR]>>>,
     lengths: Vec<Undo<u64>>,
+    /// Bytes behind an end that were to be zeroes and are not, by offset ([`Log::leave_tail`]).
+    tails: BTreeMap<u64, Vec<u8>>,
     /// When the last sync failed.
     failed: u64,
 }
@@ -69,8 +89,14 @@ pub struct Cut {
     pub torn: u64,
     /// Whether a write was kept that came after one that was dropped.
     pub reordered: bool,
-    /// Whether the file has a length that it had before.
+    /// Whether the file is shorter than it was at last.
     pub shortened: bool,
+    /// Whether it is longer: it was cut off, and that is lost.
+    pub lengthened: bool,
+    /// Sectors of holes, or behind an end, that are as they were before.
+    pub refilled: u64,
+    /// Whether the file has lost its name.
+    pub unnamed: bool,
 }
 
 fn cover(bytes: Range<u64>) -> Range<u64> {
@@ -81,41 +107,61 @@ impl Log {
     /// A write of a range begins; `before` is what the file holds from the range's first sector on,
     /// as far as it goes.
     pub(super) fn begin_write(&mut self, bytes: Range<u64>, before: &[u8], write: u64) {
+        self.begin(bytes, before, write, false);
+    }
+
+    /// A range begins to become a hole.
+    pub(super) fn begin_hole(&mut self, bytes: Range<u64>, before: &[u8], write: u64) {
+        self.begin(bytes, before, write, true);
+    }
+
+    /// The file begins to be cut off; `bytes` is what goes.
+    pub(super) fn begin_cut(&mut self, bytes: Range<u64>, before: &[u8], write: u64) {
+        self.begin_length(bytes.end, write);
+        self.begin(bytes, before, write, true);
+    }
+
+    fn begin(&mut self, bytes: Range<u64>, before: &[u8], write: u64, metadata: bool) {
         for (index, sector) in cover(bytes).enumerate() {
             let mut contents = [0; SECTOR];
             let held = before.get(index * SECTOR..).unwrap_or_default();
             let held = &held[..held.len().min(SECTOR)];
             contents[..held.len()].copy_from_slice(held);
-            self.sectors.entry(sector).or_default().push(Undo { before: contents, write, ended: UNDER_WAY });
+            let undo = Undo { before: contents, write, ended: UNDER_WAY, metadata };
+            self.sectors.entry(sector).or_default().push(undo);
         }
     }
 
-    /// It has ended, well or not: after an error any part of it may have been written.
-    pub(super) fn end_write(&mut self, bytes: Range<u64>, write: u64, now: u64) {
-        for (_, undos) in self.sectors.range_mut(cover(bytes)) {
-            for undo in undos.iter_mut().filter(|undo| undo.write == write) {
-                undo.ended = now;
-            }
-        }
-    }
-
-    /// The length begins to change.
+    /// The length begins to grow.
     pub(super) fn begin_length(&mut self, before: u64, write: u64) {
-        self.lengths.push(Undo { before, write, ended: UNDER_WAY });
+        self.lengths.push(Undo { before, write, ended: UNDER_WAY, metadata: true });
     }
 
-    /// It has changed, or not.
-    pub(super) fn end_length(&mut self, write: u64, now: u64) {
+    /// A write or a change has ended, well or not: after an error any part of it may have been
+    /// done.
+    pub(super) fn end(&mut self, write: u64, now: u64) {
+        for undo in self.sectors.values_mut().flatten().filter(|undo| undo.write == write) {
+            undo.ended = now;
+        }
         for undo in self.lengths.iter_mut().filter(|undo| undo.write == write) {
             undo.ended = now;
         }
+    }
+
+    /// A disk that lies: the file is cut off at `end`, and the rest of that sector, of which
+    /// `before` is what the file held, will be there again where zeroes are due.
+    pub(super) fn leave_tail(&mut self, end: u64, before: &[u8]) {
+        let within = (end % SECTOR as u64) as usize;
+        let rest = before[..before.len().min(SECTOR)].get(within..).unwrap_or_default();
+        self.tails.insert(end, rest.to_vec());
     }
 
     /// A sync that had begun at a time has ended well.
     pub(super) fn synced(&mut self, began: u64) {
         let failed = self.failed;
         self.sectors.retain(|_, undos| {
-            let durable = undos.iter().rposition(|undo| failed < undo.ended && undo.ended < began);
+            let counts = |undo: &Undo<_>| undo.metadata || failed < undo.ended;
+            let durable = undos.iter().rposition(|undo| counts(undo) && undo.ended < began);
             undos.drain(..durable.map_or(0, |last| last + 1));
             !undos.is_empty()
         });
@@ -139,11 +185,26 @@ impl Log {
         // The extremes are where programs break, and chance would hardly find them: nothing was
         // kept, everything was.
         let keep_in_16 = [0, 4, 8, 12, 16][rng.below(5) as usize];
+        let lengths = std::mem::take(&mut self.lengths);
+        let kept_lengths = rng.below(lengths.len() as u64 + 1) as usize;
+        let newest_length = image.len();
+        let length = lengths.get(kept_lengths).map_or(newest_length as u64, |undo| undo.before);
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        // What was cut off may come back.
+        image.resize(length.max(newest_length), 0);
+        let is_kept = |write| lengths[..kept_lengths].iter().any(|undo| undo.write == write);
         // By write: whether sectors were kept and dropped.
         let mut fates: BTreeMap<u64, (bool, bool)> = BTreeMap::new();
         for (sector, undos) in std::mem::take(&mut self.sectors) {
             let newest = undos.len();
-            let choice = if rng.below(16) < keep_in_16 { newest } else { rng.below(newest as u64) as usize };
+            // What was cut off stays so if the shorter length does.
+            let least = undos.iter().rposition(|undo| undo.metadata && is_kept(undo.write));
+            let least = least.map_or(0, |cut| cut + 1);
+            let choice = match rng.below(16) < keep_in_16 || least == newest {
+                true => newest,
+                false => least + rng.below((newest - least) as u64) as usize,
+            };
+            cut.refilled += u64::from(undos.get(choice).is_some_and(|undo| undo.metadata));
             match choice {
                 0 => cut.dropped += 1,
                 _ if choice == newest => cut.kept += 1,
@@ -159,7 +220,7 @@ impl Log {
             if start >= end {
                 continue;
             }
-            let under_way = undos.last().filter(|undo| undo.ended >= at);
+            let under_way = undos.last().filter(|undo| undo.ended >= at && !undo.metadata);
             if let Some(undo) = under_way.filter(|_| choice + 1 >= newest && rng.below(2) == 0) {
                 cut.mixed += u64::from(mix(&mut image[start..end], &undo.before, rng));
             } else if let Some(undo) = undos.get(choice) {
@@ -170,11 +231,12 @@ impl Log {
         let first_lost = fates.values().position(|(_, dropped)| *dropped);
         let last_kept = fates.values().rposition(|(kept, _)| *kept);
         cut.reordered = first_lost.is_some_and(|lost| last_kept.is_some_and(|kept| lost < kept));
-        let lengths = std::mem::take(&mut self.lengths);
-        if let Some(undo) = lengths.get(rng.below(lengths.len() as u64 + 1) as usize) {
-            let length = usize::try_from(undo.before).unwrap_or(usize::MAX);
-            cut.shortened = length < image.len();
-            image.resize(length, 0);
+        image.truncate(length);
+        cut.shortened = length < newest_length;
+        cut.lengthened = length > newest_length;
+        for (end, tail) in std::mem::take(&mut self.tails) {
+            let held = image.get_mut(end as usize..).unwrap_or_default().iter_mut();
+            held.zip(tail).filter(|(held, _)| **held == 0).for_each(|(held, tail)| *held = tail);
         }
         self.failed = 0;
         cut
@@ -227,7 +289,7 @@ mod tests {
         let before: Vec<u8> = before.bytes().flat_map(|letter| [letter; SECTOR]).collect();
         let bytes = sectors.start * S..sectors.end * S;
         log.begin_write(bytes.clone(), &before, at);
-        log.end_write(bytes, at, at + 1);
+        log.end(at, at + 1);
     }
 
     #[test]
@@ -248,7 +310,7 @@ mod tests {
             write(&mut log, 0..2, "aa", 1);
             log.begin_write(0..S, &[b'b'; SECTOR], 3);
             log.synced(4);
-            log.end_write(0..S, 3, 5);
+            log.end(3, 5);
             (log, "cb")
         });
         assert_eq!(seen, ["bb", "cb"], "the second write was under way");
@@ -280,7 +342,7 @@ mod tests {
             move || {
                 let mut log = Log::default();
                 log.begin_length(S, 1);
-                log.end_length(1, 2);
+                log.end(1, 2);
                 if synced {
                     log.synced(3);
                 }
@@ -291,12 +353,87 @@ mod tests {
         assert_eq!(outcomes(make(true)), ["ab"]);
     }
 
+    /// A file of "abc" that was cut behind the first sector, and made as long as before.
+    fn cut_and_grown() -> Log {
+        let mut log = Log::default();
+        log.begin_cut(S..3 * S, &[[b'b'; SECTOR], [b'c'; SECTOR]].concat(), 1);
+        log.end(1, 2);
+        log.begin_length(S, 3);
+        log.end(3, 4);
+        log
+    }
+
+    #[test]
+    fn what_was_cut_off_comes_back_with_the_old_length_and_with_no_later_one() {
+        let seen = outcomes(|| {
+            let mut log = Log::default();
+            log.begin_cut(S..2 * S, &[b'b'; SECTOR], 1);
+            log.end(1, 2);
+            (log, "a")
+        });
+        assert_eq!(seen, ["a", "a\0", "ab"]);
+        let synced = |at| {
+            move || {
+                let mut log = cut_and_grown();
+                log.synced(at);
+                (log, "a\0\0")
+            }
+        };
+        assert_eq!(outcomes(synced(1)), ["a", "a\0\0", "a\0c", "ab\0", "abc"]);
+        assert_eq!(outcomes(synced(3)), ["a", "a\0\0"], "the cut is durable, growing is not");
+        assert_eq!(outcomes(synced(5)), ["a\0\0"]);
+    }
+
+    #[test]
+    fn what_was_written_behind_a_cut_is_lost_or_kept_and_never_older_than_the_cut_that_is_kept() {
+        let seen = outcomes(|| {
+            let mut log = cut_and_grown();
+            log.synced(3);
+            write(&mut log, 1..2, "\0", 5);
+            (log, "ad\0")
+        });
+        assert_eq!(seen, ["a", "a\0\0", "ad\0"]);
+    }
+
+    #[test]
+    fn a_hole_is_there_in_part_until_a_sync_and_no_failed_sync_spoils_it() {
+        let make = |sync: fn(&mut Log)| {
+            move || {
+                let mut log = Log::default();
+                log.begin_hole(0..2 * S, &[[b'a'; SECTOR], [b'b'; SECTOR]].concat(), 1);
+                log.end(1, 2);
+                sync(&mut log);
+                (log, "\0\0")
+            }
+        };
+        assert_eq!(outcomes(make(|_| ())), ["\0\0", "\0b", "a\0", "ab"]);
+        assert_eq!(outcomes(make(|log| log.sync_failed(3))), ["\0\0", "\0b", "a\0", "ab"]);
+        let again = |log: &mut Log| {
+            log.sync_failed(3);
+            log.synced(4);
+        };
+        assert_eq!(outcomes(make(again)), ["\0\0"]);
+    }
+
+    #[test]
+    fn a_disk_that_leaves_a_tail_shows_it_when_the_file_is_longer_again() {
+        let mut log = Log::default();
+        let mut before = vec![b'a'; SECTOR];
+        log.leave_tail(100, &before);
+        log.begin_cut(100..S, &before, 1);
+        log.end(1, 2);
+        log.synced(3);
+        before[100..].fill(0);
+        log.cut(&mut before, &mut Rng(1), QUIET);
+        assert!(before.iter().all(|byte| *byte == b'a'));
+    }
+
     #[test]
     fn the_end_of_a_file_may_lie_within_a_sector() {
         let dropped = (0..100).find_map(|seed| {
             let mut log = Log::default();
             log.begin_write(S..S + 100, &[b'a'; 50], 1);
-            log.end_write(S..S + 100, 1, 2);
+            log.end(1, 2);
             let mut image = vec![b'b'; SECTOR + 100];
             (log.cut(&mut image, &mut Rng(seed), QUIET).dropped > 0).then_some(image)
         });
@@ -311,7 +448,7 @@ mod tests {
         for seed in 0..100 {
             let mut log = Log::default();
             log.begin_write(0..S, &[b'a'; SECTOR], 1);
-            log.end_write(0..S, 1, 9);
+            log.end(1, 9);
             let mut image = vec![b'b'; SECTOR];
             let cut = log.cut(&mut image, &mut Rng(seed), 5);
             assert!(image.iter().all(|byte| [b'a', b'b'].contains(byte)));

@@ -5,7 +5,8 @@
 //! | [`read_one`](Backend::read_one) | a miss | in the calling thread, which waits |
 //! | [`batch`](Backend::batch) | `get_many`, prefetch, read-ahead | up to [`capacity`](Batch::capacity) at once |
 //! | [`writer`](Backend::writer) | write-back and flush | overlapped; waits end after a time |
-//! | [`write_run`](Backend::write_run), [`extend`](Backend::extend) | whoever has one thing to do | in the calling thread, which waits |
+//! | [`write_run`](Backend::write_run) | one run to write | in the calling thread, which waits |
+//! | [`set_len`](Backend::set_len), [`punch`](Backend::punch), [`sync_name`](Backend::sync_name) | a change of the file | in the calling thread, which waits |
 //!
 //! Every call carries a request to its end: interruptions are repeated, short transfers continued (the
 //! rules are in `job.rs`). An error is the kernel's, unchanged, or one that a test injected.
@@ -16,8 +17,10 @@
 //!
 //! A backend must not be used in a child made by `fork`: rings and threads belong to the parent.
 
+use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 #[cfg(test)]
 use std::os::fd::RawFd;
 use std::path::PathBuf;
@@ -194,19 +197,51 @@ impl Backend {
     /// # Errors
     ///
     /// The kernel's: `EFBIG`, `EINVAL`, `EPERM`, `ENOSPC` and `EDQUOT` where metadata must grow.
-    pub(crate) fn extend(&self, path: &Arc<PathBuf>, file: &File, len: u64) -> io::Result<()> {
-        let act = || file.set_len(len);
-        let extended = match &self.inject {
-            None => act(),
-            Some(inject) => {
-                let (op, number) = (InjectOp::Extend, self.next_number());
-                carry_out(&**inject, &Request { op, path, offset: len, len: 0, number }, act)
-            }
+    pub(crate) fn set_len(&self, path: &Arc<PathBuf>, file: &File, len: u64) -> io::Result<()> {
+        let shrinks = lowtide_sys::file::size(file).is_ok_and(|size| len < size);
+        let (op, site) = match shrinks {
+            true => (InjectOp::Shrink, FaultSite::ShrinkFailed),
+            false => (InjectOp::Extend, FaultSite::ExtendFailed),
         };
-        if extended.is_err() {
-            self.sites.mark(FaultSite::ExtendFailed);
-        }
-        extended
+        self.change(path, op, len..len, || file.set_len(len)).inspect_err(|_| self.sites.mark(site))
+    }
+
+    /// Makes a hole in the file, and leaves its length (`fallocate(2)`), in the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's: `EOPNOTSUPP` and its like where the file system makes no holes.
+    pub(crate) fn punch(&self, path: &Arc<PathBuf>, file: &File, bytes: Range<u64>) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let len = bytes.end - bytes.start;
+        self.change(path, InjectOp::Punch, bytes.clone(), || Ok(fallocate(file, flags, bytes.start, len)?))
+    }
+
+    /// Makes the name of a file durable, as `sync` does it, in the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// Those of `sync`.
+    pub(crate) fn sync_name(
+        &self,
+        path: &Arc<PathBuf>,
+        sync: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let synced = self.change(path, InjectOp::Name, 0..0, sync);
+        synced.inspect_err(|_| self.sites.mark(FaultSite::NameNotDurable))
+    }
+
+    /// Changes a file otherwise than by a transfer.
+    fn change(
+        &self,
+        path: &Arc<PathBuf>,
+        op: InjectOp,
+        bytes: Range<u64>,
+        act: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Some(inject) = &self.inject else { return act() };
+        let (number, len) = (self.next_number(), bytes.end - bytes.start);
+        carry_out(&**inject, &Request { op, path, offset: bytes.start, len, number }, act)
     }
 
     /// Counts the open rings: one strong reference for each, and one for the backend.

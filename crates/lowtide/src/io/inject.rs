@@ -39,6 +39,33 @@ pub enum InjectOp {
     Sync,
     /// The file made longer; the offset is the new length, the length 0.
     Extend,
+    /// The file made shorter; the offset is the new length, the length 0.
+    Shrink,
+    /// A hole made in the file.
+    Punch,
+    /// The name of a file that was made, made durable: by a sync of its directory, or of the file
+    /// system. Offset and length are 0.
+    Name,
+}
+
+impl InjectOp {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::Read, Self::Write, Self::Sync, Self::Extend, Self::Shrink, Self::Punch, Self::Name];
+
+    /// What it is called in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Sync => "sync",
+            Self::Extend => "extend",
+            Self::Shrink => "shrink",
+            Self::Punch => "punch",
+            Self::Name => "name",
+        }
+    }
 }
 
 /// What an injector is asked about.
@@ -67,7 +94,7 @@ pub enum Verdict {
     Fail(io::Error),
     /// Its first transfer takes so many bytes at most; the rest is asked for again, in the same request. With 0 a
     /// write fails with [`WriteZero`](io::ErrorKind::WriteZero), and a read finds the end of the file. Direct I/O
-    /// goes on only from a multiple of the device's logical block. Sync and extend pass.
+    /// goes on only from a multiple of the device's logical block. What moves no bytes passes.
     Short(u64),
     /// It starts so much later. [`Duration::MAX`] is never.
     Later(Duration),

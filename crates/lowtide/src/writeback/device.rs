@@ -233,7 +233,7 @@ impl Pool {
         let outcome = ticket.outcome().expect("it is finished").clone();
         if outcome.is_ok() {
             // In this thread: the flusher has other files to write.
-            space.sync_name()?;
+            space.sync_name(&self.backend)?;
         }
         Ok(outcome)
     }

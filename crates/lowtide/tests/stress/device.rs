@@ -90,12 +90,13 @@ impl State {
         let eio = || Verdict::Fail(io::Error::from_raw_os_error(5));
         let full = || Verdict::Fail(io::Error::from_raw_os_error(28));
         match (self.weather, request.op) {
-            (Weather::Fair, _) => Verdict::Pass,
+            // New names are for `bench power-cut`.
+            (Weather::Fair, _) | (_, InjectOp::Name) => Verdict::Pass,
             (Weather::Rough, _) if self.rng.one_in(3) => self.rough(request),
             (Weather::ReadsFail, InjectOp::Read) if self.rng.one_in(20) => eio(),
             (Weather::WritesFail, InjectOp::Write) if self.rng.one_in(8) => eio(),
             (Weather::WritesFail, InjectOp::Write) if self.rng.one_in(30) => full(),
-            (Weather::WritesFail, InjectOp::Extend) if self.rng.one_in(4) => full(),
+            (Weather::WritesFail, InjectOp::Extend | InjectOp::Shrink) if self.rng.one_in(4) => full(),
             (Weather::SyncsFail, InjectOp::Sync) if self.rng.one_in(4) => eio(),
             (Weather::Hangs, InjectOp::Read) if self.rng.one_in(200) => self.hang(),
             (Weather::Hangs, InjectOp::Write | InjectOp::Sync) if self.rng.one_in(60) => self.hang(),

@@ -70,9 +70,8 @@ fn eio() -> Verdict {
 
 pub(super) fn a_failure_replaces_the_transfer(engine: IoEngine) {
     let script = Script::new(|op, page| match op {
-        InjectOp::Sync | InjectOp::Extend => eio(),
-        _ if page == 1 => eio(),
-        _ => Verdict::Pass,
+        InjectOp::Read | InjectOp::Write if page != 1 => Verdict::Pass,
+        _ => eio(),
     });
     let Some(backend) = open_with(engine, script.options()) else { return };
     let (memory, disk) = (Memory::new(3 * PAGE), Disk::new(3 * PAGE));
@@ -100,9 +99,15 @@ pub(super) fn a_failure_replaces_the_transfer(engine: IoEngine) {
         assert_eq!(backend.write_run(run.clone()).unwrap_err().raw_os_error(), Some(libc::EIO), "{kind}");
         assert!(write_runs(&backend, vec![run]).remove(0).is_err(), "{kind}");
         assert_eq!(sync(&backend, fd).unwrap_err().raw_os_error(), Some(libc::EIO), "{kind}");
-        let extended = backend.extend(&anon(), file, 10 * PAGE as u64);
-        assert_eq!(extended.unwrap_err().raw_os_error(), Some(libc::EIO), "{kind}");
-        assert_eq!(file.metadata().unwrap().len(), 3 * PAGE as u64, "{kind}: the file was extended");
+        for len in [2 * PAGE as u64, 10 * PAGE as u64] {
+            let changed = backend.set_len(&anon(), file, len);
+            assert_eq!(changed.unwrap_err().raw_os_error(), Some(libc::EIO), "{kind}");
+            assert_eq!(file.metadata().unwrap().len(), 3 * PAGE as u64, "{kind}: its length changed");
+        }
+        let punched = backend.punch(&anon(), file, PAGE as u64..2 * PAGE as u64);
+        assert_eq!(punched.unwrap_err().raw_os_error(), Some(libc::EIO), "{kind}");
+        let named = backend.sync_name(&anon(), || panic!("{kind}: the directory was synced"));
+        assert_eq!(named.unwrap_err().raw_os_error(), Some(libc::EIO), "{kind}");
         file.read_exact_at(memory.bytes_mut(0, PAGE), PAGE as u64).unwrap();
         assert!(memory.bytes(0, PAGE) == content(PAGE as u64, PAGE), "{kind}: the file was touched");
     }
