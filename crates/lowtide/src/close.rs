@@ -77,7 +77,9 @@ impl Pool {
         // what came of it is in the ledger, and in the pages if it failed, before it is counted no more.
         let dirty = space.table.last_dirty(0).is_some();
         let quiet = !dirty && !space.has_runs();
-        quiet && crate::sync::lock(&space.ledger).is_settled()
+        // What happened to a file that has no flusher was never promised: its opening failed.
+        let changed = space.new_changes().is_some() && space.device.get().is_some();
+        quiet && !changed && crate::sync::lock(&space.ledger).is_settled()
     }
 
     /// Closes a clean file that nobody has open, and gives its frames back. Waits until the deadline for pages that are
@@ -93,6 +95,9 @@ impl Pool {
             // Read-ahead brings no more pages in; those that are there already, or on their way, are found below.
             let _state = self.lock();
             space.close();
+            if let Some(name) = space.take_new_name() {
+                crate::sync::lock(&self.new_names).insert(space.backing.key(), name);
+            }
             space.backing.unlock();
         }
         self.forget(space, deadline);

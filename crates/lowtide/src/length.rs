@@ -28,7 +28,6 @@ use crate::pool::Pool;
 use crate::space::Space;
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::Ordering::SeqCst;
 
 impl Pool {
     /// Looks at the file's size; returns the length that is known then.
@@ -87,7 +86,7 @@ impl Pool {
         // What can fail without a trace comes first.
         space.make_room(len)?;
         space.backing.set_len(&self.backend, len).map_err(|e| space.grow_error(len, e))?;
-        space.size_is_new.store(true, SeqCst);
+        space.note_change();
         space.set_known_len(len)
     }
 
@@ -137,7 +136,7 @@ impl Pool {
     ) -> Result<(), Stop> {
         let mut owned = self.own(space, split.start..space.table.pages(), split, true, attempts)?;
         space.backing.set_len(&self.backend, len).map_err(|e| space.grow_error(len, e))?;
-        space.size_is_new.store(true, SeqCst);
+        space.note_change();
         space.begins_hole(len);
         space.set_known_len(len)?;
         owned.drop_folios(kept);
@@ -187,7 +186,7 @@ impl Pool {
         let wanted = dirty.map_or(0, |page| len.min((page + 1) << self.page_shift));
         if wanted > size {
             space.backing.set_len(&self.backend, wanted).map_err(|e| space.grow_error(wanted, e))?;
-            space.size_is_new.store(true, SeqCst);
+            space.note_change();
         }
         space.set_known_len(wanted.max(size).min(len))?;
         owned.drop_clean();

@@ -22,7 +22,6 @@ use lowtide_core::{MemcgId, Size, SpaceId};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 /// Time between two attempts to get the lock.
@@ -268,7 +267,7 @@ impl OpenOptions {
         if let Some(name) = name {
             space.name_is_new(name);
             // So is its length, even if it has none.
-            space.size_is_new.store(true, SeqCst);
+            space.note_change();
         }
         if space.takes_notice_of_others()
             && let Err(error) = pool.forget_clean(&space)
@@ -376,6 +375,10 @@ impl OpenOptions {
                 return Err(e);
             }
         };
+        if let Some(name) = crate::sync::lock(&pool.new_names).remove(&space.backing.key()) {
+            space.name_is_new(name);
+            space.note_change();
+        }
         state.add_space(&space);
         Ok(Some(space))
     }

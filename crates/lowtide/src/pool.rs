@@ -11,7 +11,7 @@
 //! Lock order: [`Pool::opening`], then the pool's lock, then a wait bucket, a device's desk or a space's ledger. Nothing is awaited under the pool's lock but
 //! its own condition variables.
 
-use crate::backing::FileKey;
+use crate::backing::{FileKey, NewName};
 use crate::bell::Bell;
 use crate::charge::{Full, Payer};
 use crate::config::Builder;
@@ -134,6 +134,8 @@ pub(crate) struct Pool {
     pub(crate) throttled: Condvar,
     /// One thread opens a file, or lets go of one for good, at a time. Taken before the pool's lock.
     pub(crate) opening: Mutex<()>,
+    /// Names that this pager gave to files that are closed, and that could not be made durable.
+    pub(crate) new_names: Mutex<HashMap<FileKey, NewName>>,
     pub(crate) devices: Devices,
     /// Of threads that made pages dirty and ended.
     pub(crate) dirtiers_left: Arc<DirtiersLeft>,
@@ -273,6 +275,7 @@ impl Pool {
             kswapd: Bell::default(),
             throttled: Condvar::new(),
             opening: Mutex::new(()),
+            new_names: Mutex::default(),
             devices: Devices::default(),
             dirtiers_left: Arc::default(),
             backend,

@@ -14,7 +14,6 @@ use crate::space::Space;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 
 /// Pages that are owned at a time: all of them or none, so many of them would seldom be free beside
 /// threads that read.
@@ -52,7 +51,7 @@ impl Pool {
             .repeat(|attempts| self.own(space, pages.clone(), pages.clone(), true, attempts))?;
         match space.backing.punch(&self.backend, bytes.clone()) {
             Ok(()) => {
-                space.size_is_new.store(true, SeqCst);
+                space.note_change();
                 owned.drop_folios(0);
                 drop(owned);
                 crate::sync::lock(&space.ledger).discarded(pages);

@@ -46,8 +46,10 @@ pub(crate) struct Space {
     in_flight: AtomicU32,
     /// Pages that were read ahead and evicted before they were used.
     pub(crate) ahead_wasted: AtomicU64,
-    /// Its size was changed, or a hole was made in it, which may not be durable.
-    pub(crate) size_is_new: AtomicBool,
+    /// Changes of its length, and holes made in it.
+    changes: AtomicU64,
+    /// So many of them are durable.
+    durable_changes: AtomicU64,
     /// Translations that there is room for.
     reserved: u64,
     /// Shared by stores; alone has it who cuts pages out of the file. Taken before everything else.
@@ -100,7 +102,8 @@ impl Space {
             device: OnceLock::new(),
             in_flight: AtomicU32::new(0),
             ahead_wasted: AtomicU64::new(0),
-            size_is_new: AtomicBool::new(false),
+            changes: AtomicU64::new(0),
+            durable_changes: AtomicU64::new(0),
             reserved,
             shape: RwLock::new(()),
             reshapers: AtomicU32::new(0),
@@ -151,9 +154,31 @@ impl Space {
         self.handles.load(SeqCst) == 0
     }
 
+    /// Notes that the file's length was changed, or a hole made in it.
+    pub(crate) fn note_change(&self) {
+        self.changes.fetch_add(1, SeqCst);
+    }
+
+    /// How many changes there were, if not all of them are durable: what [`Space::are_durable`] is
+    /// told after a sync.
+    pub(crate) fn new_changes(&self) -> Option<u64> {
+        let changes = self.changes.load(SeqCst);
+        (changes > self.durable_changes.load(SeqCst)).then_some(changes)
+    }
+
+    /// So many changes are durable: a sync has ended well that began when there were as many.
+    pub(crate) fn are_durable(&self, changes: u64) {
+        self.durable_changes.fetch_max(changes, SeqCst);
+    }
+
     /// Notes that this pager gave the file its name.
     pub(crate) fn name_is_new(&self, name: NewName) {
         *crate::sync::lock(&self.new_name) = Some(name);
+    }
+
+    /// The name of the file, if it may not be durable: whoever opens the file next is to have it.
+    pub(crate) fn take_new_name(&self) -> Option<NewName> {
+        crate::sync::lock(&self.new_name).take()
     }
 
     /// Makes the file's name durable, if this pager gave it. Blocks for as long as the device does.

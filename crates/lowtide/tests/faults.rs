@@ -4,7 +4,7 @@ mod common;
 
 use common::{Dir, byte_at, make_file};
 use lowtide::{
-    DirtyLimits, DirtyShare, Error, Inject, InjectOp, IoEngine, OpenOptions, Pager, Request, Verdict,
+    DirtyLimits, DirtyShare, Error, Gate, Inject, InjectOp, IoEngine, OpenOptions, Pager, Request, Verdict,
 };
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -314,6 +314,43 @@ fn a_name_that_is_not_durable_is_an_error_of_every_flush_until_it_is() {
 }
 
 #[test]
+fn a_name_that_was_not_durable_when_its_file_was_closed_is_made_so_by_the_next_that_flushes() {
+    let dir = Dir::new();
+    let path = dir.path().join("new");
+    let (device, pager) = refusing(InjectOp::Name, libc::EIO);
+    drop(OpenOptions::new().create(8192).open(&pager, &path).unwrap());
+    let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
+    view.write_at(0, &[7; 100]).unwrap();
+    let error = view.flush().unwrap_err();
+    assert!(matches!(error, Error::Name { .. }), "{error}");
+    device.2.store(false, SeqCst);
+    view.flush().unwrap();
+    // So it is when the file was made and could not be opened.
+    let path = dir.path().join("short");
+    let (_device, pager) = refusing_two(InjectOp::Name, InjectOp::Extend);
+    OpenOptions::new().create(8192).open(&pager, &path).unwrap_err();
+    let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
+    let error = view.flush().unwrap_err();
+    assert!(matches!(error, Error::Name { .. }), "{error}");
+}
+
+/// Refuses two kinds of operations.
+fn refusing_two(first: InjectOp, second: InjectOp) -> (Arc<dyn Inject>, Pager) {
+    struct Two(InjectOp, InjectOp);
+    impl Inject for Two {
+        fn before(&self, request: &Request<'_>) -> Verdict {
+            match [self.0, self.1].contains(&request.op) {
+                true => Verdict::Fail(io::Error::from_raw_os_error(libc::EIO)),
+                false => Verdict::Pass,
+            }
+        }
+    }
+    let device: Arc<dyn Inject> = Arc::new(Two(first, second));
+    let pager = Pager::builder().max("256K".parse().unwrap()).inject(Arc::clone(&device)).build().unwrap();
+    (device, pager)
+}
+
+#[test]
 fn a_file_that_cannot_be_made_longer_or_shorter_says_so_once() {
     let dir = Dir::new();
     let path = make_file(&dir, 8192);
@@ -327,4 +364,32 @@ fn a_file_that_cannot_be_made_longer_or_shorter_says_so_once() {
     assert!(matches!(error, Error::Grow { len: 100, .. }), "{error}");
     assert_eq!((view.len(), std::fs::metadata(&path).unwrap().len()), (8192, 8192));
     view.set_len(9000).expect("growing is not refused");
+}
+
+/// Stops every sync.
+#[derive(Default)]
+struct StopsSyncs(Gate);
+
+impl Inject for StopsSyncs {
+    fn before(&self, request: &Request<'_>) -> Verdict {
+        if request.op == InjectOp::Sync { Verdict::Hang(self.0.clone()) } else { Verdict::Pass }
+    }
+}
+
+#[test]
+fn a_file_that_is_closed_while_its_new_length_is_synced_is_not_taken_for_durable() {
+    let dir = Dir::new();
+    let path = make_file(&dir, 64 << 10);
+    let device = Arc::new(StopsSyncs::default());
+    let inject: Arc<dyn Inject> = device.clone();
+    let builder = Pager::builder().max("256K".parse().unwrap()).inject(inject);
+    let pager = builder.io_deadline(Duration::from_millis(50)).build().unwrap();
+    let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
+    view.set_len(100).unwrap();
+    drop(view);
+    let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
+    let error = view.flush().unwrap_err();
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
+    device.0.open();
+    while view.flush().is_err() {}
 }

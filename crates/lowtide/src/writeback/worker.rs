@@ -35,7 +35,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// Contiguous pages on their way to the file.
@@ -59,8 +59,8 @@ struct Run {
 #[derive(Debug)]
 enum InHand {
     Run(Run),
-    /// Of a file, and whether its size was new.
-    Sync(Arc<Space>, bool),
+    /// Of a file, and the changes of its length and holes that it makes durable.
+    Sync(Arc<Space>, Option<u64>),
 }
 
 /// How far a round is.
@@ -402,9 +402,9 @@ impl<'p> Worker<'p> {
     /// All writes of a round have ended: syncs them, unless nothing was written since the last sync.
     fn begin_sync(&mut self, round: &mut Round) -> Stage {
         let space = &round.space;
-        let grown = space.size_is_new.swap(false, SeqCst);
+        let changes = space.new_changes();
         let mut ledger = crate::sync::lock(&space.ledger);
-        if !grown && !ledger.needs_sync() {
+        if changes.is_none() && !ledger.needs_sync() {
             self.pool.fault_sites.mark(FaultSite::SyncShared);
             return Stage::Done;
         }
@@ -414,7 +414,7 @@ impl<'p> Worker<'p> {
         ledger.sync_begins();
         drop(ledger);
         let fd = space.buffered_fd();
-        let slot = self.take_slot(InHand::Sync(Arc::clone(space), grown));
+        let slot = self.take_slot(InHand::Sync(Arc::clone(space), changes));
         self.writer.push_sync(space.path_ref(), fd, slot as u64);
         Stage::Sync
     }
@@ -514,7 +514,7 @@ impl<'p> Worker<'p> {
             self.free.push(slot);
             match in_hand {
                 InHand::Run(run) => self.run_ended(run, completion.result),
-                InHand::Sync(space, grown) => self.sync_ended(&space, grown, completion.result.map(drop)),
+                InHand::Sync(space, changes) => self.sync_ended(&space, changes, completion.result.map(drop)),
             }
         }
         self.ended = ended;
@@ -573,15 +573,15 @@ impl<'p> Worker<'p> {
         }
     }
 
-    fn sync_ended(&mut self, space: &Arc<Space>, grown: bool, result: io::Result<()>) {
+    fn sync_ended(&mut self, space: &Arc<Space>, changes: Option<u64>, result: io::Result<()>) {
         match result {
-            Ok(()) => crate::sync::lock(&space.ledger).synced(),
+            Ok(()) => {
+                crate::sync::lock(&space.ledger).synced();
+                changes.into_iter().for_each(|changes| space.are_durable(changes));
+            }
             Err(error) => {
                 self.pool.fault_sites.mark(FaultSite::SyncFailed);
                 tracing::warn!(path = %space.path().display(), %error, "the file could not be synced; what was written since the last time is written again");
-                if grown {
-                    space.size_is_new.store(true, SeqCst);
-                }
                 let source = Arc::new(error);
                 crate::sync::lock(&space.ledger).sync_failure(Arc::clone(&source), Instant::now());
                 self.look_at = Instant::now();
