@@ -135,7 +135,11 @@ impl Pool {
         attempts: &mut Attempts<'_>,
     ) -> Result<(), Stop> {
         let mut owned = self.own(space, split.start..space.table.pages(), split, true, attempts)?;
-        space.backing.set_len(&self.backend, len).map_err(|e| space.grow_error(len, e))?;
+        let cut = {
+            let _no_copy = space.beneath();
+            space.backing.set_len(&self.backend, len)
+        };
+        cut.map_err(|e| space.grow_error(len, e))?;
         space.note_change();
         space.begins_hole(len);
         space.set_known_len(len)?;

@@ -49,7 +49,11 @@ impl Pool {
         let pages = bytes.start >> self.page_shift..bytes.end >> self.page_shift;
         let mut owned = Attempts::new(self, space)
             .repeat(|attempts| self.own(space, pages.clone(), pages.clone(), true, attempts))?;
-        match space.backing.punch(&self.backend, bytes.clone()) {
+        let punched = {
+            let _no_copy = space.beneath();
+            space.backing.punch(&self.backend, bytes.clone())
+        };
+        match punched {
             Ok(()) => {
                 space.note_change();
                 owned.drop_folios(0);

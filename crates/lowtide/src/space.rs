@@ -58,6 +58,8 @@ pub(crate) struct Space {
     reshapers: AtomicU32,
     /// One thread learns or changes the length at a time.
     growing: Mutex<()>,
+    /// Held while bytes of the file are taken away, or copied from the file to itself.
+    beneath: Mutex<()>,
     /// From this page on nothing comes in and nothing is written: the file is about to end before it. Changes
     /// under the pool's lock.
     cut_from: AtomicU64,
@@ -108,6 +110,7 @@ impl Space {
             shape: RwLock::new(()),
             reshapers: AtomicU32::new(0),
             growing: Mutex::new(()),
+            beneath: Mutex::new(()),
             cut_from: AtomicU64::new(u64::MAX),
             handles: AtomicU32::new(1),
             closed: AtomicBool::new(false),
@@ -316,6 +319,12 @@ impl Space {
             Err(TryLockError::WouldBlock) if is_nested() => Err(self.nested()),
             Err(TryLockError::WouldBlock) => Ok(crate::sync::lock(&self.growing)),
         }
+    }
+
+    /// To be held while bytes of the file are taken away, so that no thread that has read them
+    /// writes them back ([`Pool::rescue`](crate::pool::Pool)). For system calls only.
+    pub(crate) fn beneath(&self) -> MutexGuard<'_, ()> {
+        crate::sync::lock(&self.beneath)
     }
 
     /// Whether a page must not come in, because it is about to be cut off. To be asked under the pool's lock.

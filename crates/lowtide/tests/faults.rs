@@ -366,6 +366,82 @@ fn a_file_that_cannot_be_made_longer_or_shorter_says_so_once() {
     view.set_len(9000).expect("growing is not refused");
 }
 
+/// Fails the first sync, and then stops the first write.
+#[derive(Default)]
+struct StopsARescue {
+    sync_failed: AtomicBool,
+    /// Where the write begins that was stopped.
+    stopped: Mutex<Option<u64>>,
+    gate: Gate,
+    holes: AtomicU64,
+}
+
+impl Inject for StopsARescue {
+    fn before(&self, request: &Request<'_>) -> Verdict {
+        match request.op {
+            InjectOp::Sync if !self.sync_failed.swap(true, SeqCst) => {
+                return Verdict::Fail(io::Error::from_raw_os_error(libc::EIO));
+            }
+            InjectOp::Write if self.sync_failed.load(SeqCst) => {
+                let mut stopped = self.stopped.lock().unwrap();
+                if stopped.is_none() {
+                    *stopped = Some(request.offset);
+                    return Verdict::Hang(self.gate.clone());
+                }
+            }
+            InjectOp::Punch | InjectOp::Shrink => drop(self.holes.fetch_add(1, SeqCst)),
+            _ => {}
+        }
+        Verdict::Pass
+    }
+}
+
+#[test]
+fn what_is_taken_from_a_file_while_a_failed_sync_is_made_good_does_not_come_back() {
+    let dir = Dir::new();
+    const PAGE: u64 = 4096;
+    for cuts in [false, true] {
+        let path = make_file(&dir, 96 * PAGE);
+        let device = Arc::new(StopsARescue::default());
+        let inject: Arc<dyn Inject> = device.clone();
+        let builder = Pager::builder().max("128K".parse().unwrap()).background(false).inject(inject);
+        let pager = builder.build().unwrap();
+        let view = &OpenOptions::new().write(true).open(&pager, &path).unwrap();
+        // Most of them are written and evicted before the sync that fails.
+        for page in 0..96 {
+            view.write_at(page * PAGE, &[7; PAGE as usize]).unwrap();
+        }
+        view.flush().unwrap_err();
+        std::thread::scope(|scope| {
+            let flush = scope.spawn(|| view.flush());
+            while device.stopped.lock().unwrap().is_none() {
+                std::thread::yield_now();
+            }
+            let at = device.stopped.lock().unwrap().unwrap();
+            let take = scope.spawn(move || match cuts {
+                false => view.punch(at..at + PAGE),
+                true => view.set_len(at),
+            });
+            // It waits for the write. If it did not, it would be here soon.
+            for _ in 0..200 {
+                if device.holes.load(SeqCst) == 0 && !take.is_finished() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            device.gate.open();
+            take.join().unwrap().unwrap();
+            let _ = flush.join().unwrap();
+            let _ = view.flush();
+            let bytes = std::fs::read(&path).unwrap();
+            if cuts {
+                assert_eq!(bytes.len() as u64, at, "the file is long again");
+            } else {
+                assert!(bytes[at as usize..][..PAGE as usize] == [0; PAGE as usize], "old bytes are back");
+            }
+        });
+    }
+}
+
 /// Stops every sync.
 #[derive(Default)]
 struct StopsSyncs(Gate);

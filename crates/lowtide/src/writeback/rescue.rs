@@ -46,6 +46,8 @@ impl Pool {
 
     fn read_and_write(&self, space: &Space, pages: Range<u64>) -> Result<(), Failure> {
         self.fault_sites.mark(FaultSite::SyncFailedReadBack);
+        // What is cut off or punched in between would come back.
+        let _nothing_goes = space.beneath();
         let (path, fd) = (space.path_ref(), space.buffered_fd());
         let offset = pages.start << self.page_shift;
         let bytes = space.len().min(pages.end << self.page_shift).saturating_sub(offset);
