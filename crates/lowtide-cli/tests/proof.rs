@@ -13,7 +13,17 @@ fn killed_writers_leave_every_flushed_byte() {
     assert_eq!((row["lost_bytes"].as_u64(), row["wrong_bytes"].as_u64()), (Some(0), Some(0)));
     assert_eq!(row["verified_bytes"].as_u64().unwrap(), 20 * row["data_bytes"].as_u64().unwrap());
     assert!(row["flushes"].as_u64().unwrap() > 0, "nothing was promised: {row}");
+    assert_drawn(row, &["files shrunk", "ranges punched"]);
     assert!(files(dir.path()).is_empty(), "files are left behind");
+}
+
+/// That each of these happened.
+fn assert_drawn(row: &serde_json::Value, whats: &[&str]) {
+    let drawn = row["drawn"].as_array().unwrap();
+    for what in whats {
+        let times = drawn.iter().find(|of| of["what"] == *what).and_then(|of| of["count"].as_u64());
+        assert!(times > Some(0), "{what}: {row}");
+    }
 }
 
 #[test]
@@ -29,6 +39,16 @@ fn power_cuts_on_a_failing_disk_leave_every_flushed_byte() {
     for lost in ["sectors_dropped", "sectors_kept", "writes_torn", "cuts_reordered"] {
         assert!(row["disk"][lost].as_u64().unwrap() > 0, "{lost}: the disk is too kind: {row}");
     }
+    assert_drawn(
+        row,
+        &[
+            "files shrunk",
+            "ranges punched",
+            "ranges discarded",
+            "files that began sparse",
+            "files that the pager made",
+        ],
+    );
     for kind in ["faults", "sites"] {
         let reached = row[kind].as_array().unwrap().iter().filter(|of| of["count"].as_u64() > Some(0));
         assert!(reached.count() >= 10, "{row}");
@@ -36,9 +56,10 @@ fn power_cuts_on_a_failing_disk_leave_every_flushed_byte() {
     assert!(files(dir.path()).is_empty(), "files are left behind");
 }
 
+/// Each lie within so many cuts.
 #[test]
-fn a_disk_that_lies_is_found_out() {
-    for lie in ["lost-sync", "lost-write"] {
+fn a_disk_that_lies_is_found_out_within_200_cuts() {
+    for lie in ["lost-sync", "lost-write", "lost-shrink", "lost-tail", "lost-punch", "lost-name"] {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().to_str().unwrap();
         let args = ["bench", "power-cut", "--cuts", "200", "--seed", "1", "--sabotage", lie, "--dir", place];

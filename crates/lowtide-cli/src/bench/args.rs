@@ -221,11 +221,20 @@ impl FromStr for Target {
 
 /// What a disk can claim to have done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[expect(clippy::enum_variant_names, reason = "they are the values of the option")]
 pub(crate) enum Sabotage {
     /// Some syncs
     LostSync,
     /// Some writes
     LostWrite,
+    /// Cutting files off
+    LostShrink,
+    /// Zeroes between a new end and the next sector
+    LostTail,
+    /// Holes
+    LostPunch,
+    /// Making names durable
+    LostName,
 }
 
 /// A way to read a file in order.

@@ -10,7 +10,8 @@ use lowtide::faults::{Cut, Fault, FaultyDisk};
 use lowtide::{FaultSite, InjectOp, Pager};
 use serde::Serialize;
 
-use super::shape::Shape;
+use super::script::Change;
+use super::shape::{Beginning, Shape};
 use crate::bench::error::BenchError;
 use crate::table;
 
@@ -34,6 +35,9 @@ pub(super) struct DiskRow {
     writes_torn: u64,
     cuts_reordered: u64,
     cuts_shortened: u64,
+    cuts_lengthened: u64,
+    sectors_refilled: u64,
+    names_lost: u64,
 }
 
 /// How often a kind of request suffered a fault, as it stands in the JSON.
@@ -56,16 +60,6 @@ pub(super) struct SiteRow {
 pub(super) struct DrawnRow {
     what: String,
     count: u64,
-}
-
-const fn name_of(op: InjectOp) -> &'static str {
-    match op {
-        InjectOp::Read => "read",
-        InjectOp::Write => "write",
-        InjectOp::Sync => "sync",
-        InjectOp::Extend => "extend",
-        _ => "other",
-    }
 }
 
 impl Coverage {
@@ -94,12 +88,15 @@ impl Coverage {
         cuts.writes_torn += cut.torn;
         cuts.cuts_reordered += u64::from(cut.reordered);
         cuts.cuts_shortened += u64::from(cut.shortened);
+        cuts.cuts_lengthened += u64::from(cut.lengthened);
+        cuts.sectors_refilled += cut.refilled;
+        cuts.names_lost += u64::from(cut.unnamed);
     }
 
     /// What never happened.
     pub(super) fn missing(&self) -> Vec<String> {
         let faults = self.faults.iter().filter(|(_, count)| **count == 0);
-        let faults = faults.map(|((op, fault), _)| format!("{} {fault}", name_of(*op)));
+        let faults = faults.map(|((op, fault), _)| format!("{} {fault}", op.name()));
         let sites = self.sites.iter().filter(|(_, count)| **count == 0).map(|(site, _)| site.to_string());
         let cuts = [
             (self.cuts.sectors_dropped, "a dropped sector"),
@@ -108,10 +105,13 @@ impl Coverage {
             (self.cuts.sectors_mixed, "a sector that is old and new"),
             (self.cuts.writes_torn, "a torn write"),
             (self.cuts.cuts_reordered, "writes out of order"),
-            (self.cuts.cuts_shortened, "an older length"),
+            (self.cuts.cuts_shortened, "an older length that is shorter"),
+            (self.cuts.cuts_lengthened, "an older length that is longer"),
+            (self.cuts.sectors_refilled, "zeroes that are lost"),
+            (self.cuts.names_lost, "a lost name"),
         ];
         let cuts = cuts.into_iter().filter(|(count, _)| *count == 0).map(|(_, what)| what.to_owned());
-        faults.chain(sites).chain(cuts).chain(self.missing_shapes()).collect()
+        faults.chain(sites).chain(cuts).chain(self.missing_draws()).collect()
     }
 
     /// Adds what a cycle drew.
@@ -121,9 +121,19 @@ impl Coverage {
         }
     }
 
+    /// Adds something that was drawn or done.
+    pub(super) fn count(&mut self, row: &str, times: u64) {
+        *self.drawn.entry(row.to_owned()).or_default() += times;
+    }
+
+    fn all_draws() -> impl Iterator<Item = String> {
+        let others = Beginning::ROWS.into_iter().chain(Change::ROWS).map(str::to_owned);
+        Shape::all_rows().chain(others)
+    }
+
     /// What was never drawn.
-    pub(super) fn missing_shapes(&self) -> Vec<String> {
-        Shape::all_rows().filter(|row| !self.drawn.contains_key(row)).collect()
+    pub(super) fn missing_draws(&self) -> Vec<String> {
+        Self::all_draws().filter(|row| !self.drawn.contains_key(row)).collect()
     }
 
     /// Fails if a proof that was long enough never met something.
@@ -137,10 +147,11 @@ impl Coverage {
         Ok(())
     }
 
-    /// For people: how often pages, folios and views of each kind were drawn.
+    /// For people: how often pages, folios and views of each kind were drawn, and what was done
+    /// to files.
     pub(super) fn drawn_table(&self) -> String {
-        let mut drawn = table::new(&["drawn", "cycles"], 1);
-        for row in Shape::all_rows() {
+        let mut drawn = table::new(&["drawn", "times"], 1);
+        for row in Self::all_draws() {
             let count = self.drawn.get(&row).copied().unwrap_or(0);
             drawn.add_row([row, table::thousands(count as f64)]);
         }
@@ -154,10 +165,10 @@ impl Coverage {
 
     /// For people: a table of faults, one of places, and a line about cuts.
     pub(super) fn tables(&self) -> [String; 4] {
-        let ops = [InjectOp::Read, InjectOp::Write, InjectOp::Sync, InjectOp::Extend];
-        let mut faults = table::new(&["fault", "read", "write", "sync", "extend"], 1);
-        for fault in Fault::of(InjectOp::Write) {
-            let counts = ops.map(|op| match self.faults.get(&(op, *fault)) {
+        let heads: Vec<&str> = std::iter::once("fault").chain(InjectOp::ALL.map(InjectOp::name)).collect();
+        let mut faults = table::new(&heads, 1);
+        for fault in Fault::HONEST {
+            let counts = InjectOp::ALL.map(|op| match self.faults.get(&(op, *fault)) {
                 Some(count) => table::thousands(*count as f64),
                 None => "-".to_owned(),
             });
@@ -170,7 +181,7 @@ impl Coverage {
         let cuts = &self.cuts;
         let cuts = format!(
             "cuts: {} sectors undecided, of which {} lost all, {} kept an older write, {} kept all, {} are mixtures; {} writes torn; {} cuts with writes \
-             out of order, {} with an older length",
+             out of order, {} with an older length that is shorter, {} with one that is longer; {} sectors of lost zeroes; {} names lost",
             cuts.sectors_undecided,
             cuts.sectors_dropped,
             cuts.sectors_intermediate,
@@ -178,7 +189,10 @@ impl Coverage {
             cuts.sectors_mixed,
             cuts.writes_torn,
             cuts.cuts_reordered,
-            cuts.cuts_shortened
+            cuts.cuts_shortened,
+            cuts.cuts_lengthened,
+            cuts.sectors_refilled,
+            cuts.names_lost
         );
         [faults.to_string(), sites.to_string(), self.drawn_table(), cuts]
     }
@@ -191,7 +205,7 @@ impl Coverage {
     /// For the JSON.
     pub(super) fn fault_rows(&self) -> Vec<FaultRow> {
         let row = |(&(op, fault), &count): (&(InjectOp, Fault), &u64)| FaultRow {
-            op: name_of(op),
+            op: op.name(),
             fault: fault.name(),
             count,
         };

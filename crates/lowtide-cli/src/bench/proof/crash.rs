@@ -8,6 +8,7 @@
 //! come before the write, and pages that are lost, torn or mixed up by their own machinery. What
 //! the kernel itself may lose, `bench power-cut` plays.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read};
@@ -25,7 +26,8 @@ use super::coverage::Coverage;
 use super::files::Files;
 use super::layout::Layout;
 use super::ledger::{Findings, Ledger};
-use super::shape::Shape;
+use super::script::{Part, Version};
+use super::shape::{Beginning, Shape};
 use super::victim::{Message, VictimArgs};
 use super::{Proof, Setting, Sizes, Tally, conclude};
 use crate::bench::args::BenchArgs;
@@ -46,8 +48,10 @@ const THREADS: u32 = 8;
 const MAX_BYTES: u64 = 512 << 10;
 /// How long a process writes at most, in microseconds.
 const LIFE_US: u64 = 60_000;
-/// Records that a thread may have begun in that time, at most.
-const RECORDS_MAX: u64 = 1 << 15;
+/// Changes that a thread may have begun in that time, at most.
+const CHANGES_MAX: u64 = 1 << 15;
+/// Kills that one file lives for, until the next begins.
+const CYCLES_OF_A_FILE: u64 = 16;
 /// How long a process may take to begin.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often a wait looks for Ctrl-C.
@@ -63,8 +67,6 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     let scratch = depot.scratch("crash")?;
     let files = Files::beside(scratch.path());
     let path = files.now.as_path();
-    let made = File::create(path).and_then(|file| file.set_len(bytes));
-    made.map_err(|source| BenchError::file("make", path, source))?;
 
     let policy = options::policies(args)[0];
     let engine = IoEngine::from(args.io);
@@ -75,7 +77,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         data_bytes: bytes,
         threads,
         seed: args.seed,
-        file_system: facts::fs_name(path).unwrap_or_else(|_| "unknown".into()),
+        file_system: facts::fs_name(scratch.path()).unwrap_or_else(|_| "unknown".into()),
         io: engine.to_string(),
     };
     let cycles = args.cycles.unwrap_or(CYCLES);
@@ -91,9 +93,18 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     let mut ledger = Ledger::new(&layout);
     let mut tally = Tally::default();
     let mut coverage = Coverage::default();
+    let mut create = None;
     for cycle in 0..cycles {
         interrupt::check(|| format!("killing writers ({cycle} times so far)"))?;
         progress.set(cycle);
+        if cycle.is_multiple_of(CYCLES_OF_A_FILE) {
+            let beginning = Beginning::draw(&mut rng);
+            beginning.rows().for_each(|row| coverage.count(row, 1));
+            let half = layout.slot(layout.tail()).start;
+            let made = beginning.make(path, half, bytes);
+            create = made.map_err(|source| BenchError::file("make", path, source))?;
+            ledger = Ledger::new(&layout);
+        }
         let shape = Shape::draw(&mut rng);
         coverage.add_shape(&shape);
         let victim = VictimArgs {
@@ -109,9 +120,14 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
             order: shape.order,
             two_views: shape.two_views,
             reopens: shape.reopens,
+            create,
         };
         let said = kill_one(&victim, Duration::from_micros(rng.below(LIFE_US)))?;
-        promise(&layout, &victim, &said, &mut ledger, &mut tally);
+        for (row, times) in promise(&layout, &victim, &said, &mut ledger, &mut tally) {
+            coverage.count(row, times);
+        }
+        // Unless it was killed before it had made the file.
+        create = create.filter(|_| !path.exists());
         let found = verify(path, &layout, &victim, &mut ledger)?;
         tally.findings.add(found);
         tally.cycles += 1;
@@ -120,7 +136,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     let seconds = began.elapsed().as_secs_f64();
     out::line(format_args!("{}\n", coverage.drawn_table()));
     conclude(args, &setting, &tally, seconds, &coverage)?;
-    Coverage::must_have(cycles >= CYCLES_FOR_COVERAGE, &coverage.missing_shapes())
+    Coverage::must_have(cycles >= CYCLES_FOR_COVERAGE, &coverage.missing_draws())
 }
 
 /// A process that ends with whoever holds it, and is waited for.
@@ -194,10 +210,17 @@ fn kill_one(args: &VictimArgs, life: Duration) -> Result<Vec<Message>, BenchErro
     Ok(said)
 }
 
-/// Enters what a process said into the ledger.
-fn promise(layout: &Layout, victim: &VictimArgs, said: &[Message], ledger: &mut Ledger, tally: &mut Tally) {
-    // By thread: how many of its records were played back, and the last of them in each slot.
-    let mut played: Vec<(u64, HashMap<usize, u64>)> = vec![Default::default(); victim.threads];
+/// Enters what a process said into the ledger. Returns how often it had done what is counted.
+fn promise(
+    layout: &Layout,
+    victim: &VictimArgs,
+    said: &[Message],
+    ledger: &mut Ledger,
+    tally: &mut Tally,
+) -> HashMap<&'static str, u64> {
+    let mut counts = HashMap::new();
+    // By thread: how many of its changes were played back, and the last of them in each slot.
+    let mut played: Vec<(u64, HashMap<usize, Version>)> = vec![Default::default(); victim.threads];
     // Messages of a thread are in its order, so a slot never goes back.
     for message in said {
         let (thread, n, only) = match *message {
@@ -208,30 +231,45 @@ fn promise(layout: &Layout, victim: &VictimArgs, said: &[Message], ledger: &mut 
         let part = victim.part(thread);
         let (until, last) = &mut played[thread];
         for n in *until + 1..=n {
-            last.insert(part.slot(layout, n), part.number(n));
+            let change = part.change(layout, n);
+            for slot in change.slots(layout) {
+                match change.makes(part.number(n)) {
+                    Some(version) => drop(last.insert(slot, version)),
+                    // What was flushed before is in the ledger.
+                    None => drop(last.remove(&slot)),
+                }
+            }
+            if let Some(row) = change.row() {
+                *counts.entry(row).or_default() += 1;
+            }
         }
         tally.flushes += 1;
         tally.writes += n - *until;
         *until = n;
         match only {
             Some(slot) => {
-                if let Some(number) = last.get(&slot) {
-                    ledger.promise(layout, slot, *number);
+                if let Some(version) = last.get(&slot) {
+                    ledger.promise(layout, slot, *version);
                 }
             }
             None => {
-                for (slot, number) in last.iter() {
-                    ledger.promise(layout, *slot, *number);
+                for (slot, version) in last.iter() {
+                    ledger.promise(layout, *slot, *version);
                 }
             }
         }
     }
+    counts
 }
 
 /// Reads the file when nothing of a killed process is under way any more. The kernel ends what it
-/// had in flight after the process is gone, and then lets go of its lock.
+/// had in flight after the process is gone, and then lets go of its lock. A file that was not made
+/// yet is empty.
 fn read_when_quiet(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        opened => opened?,
+    };
     let deadline = Instant::now() + PATIENCE;
     while let Err(error) = file.try_lock() {
         match error {
@@ -254,8 +292,15 @@ fn verify(
     ledger: &mut Ledger,
 ) -> Result<Findings, BenchError> {
     let file = read_when_quiet(path).map_err(|source| BenchError::file("read", path, source))?;
-    let begun = |slot: usize, number| victim.part(slot % victim.threads).begun(layout, slot, number);
-    let all_begun = |slot: usize| victim.part(slot % victim.threads).numbers(layout, slot, RECORDS_MAX);
+    let thread_of = |slot| Part::thread_of(layout, slot, victim.threads);
+    let begun = |slot, number| victim.part(thread_of(slot)).begun(layout, slot, number);
+    let histories: Vec<OnceCell<_>> = vec![OnceCell::new(); victim.threads];
+    let all_begun = |slot: usize| {
+        let thread = thread_of(slot);
+        let history = || victim.part(thread).history(layout, CHANGES_MAX);
+        let versions: &Vec<Version> = &histories[thread].get_or_init(history)[slot];
+        versions.clone()
+    };
     let mut findings = ledger.settle(layout, &file, begun, all_begun);
     if let Some(first) = &mut findings.first {
         *first = format!("kill {}: {first}", victim.cycle);

@@ -8,13 +8,13 @@
 //! Everything is in this process and in files of half a megabyte; syncs are played, because on this
 //! disk its log decides what is durable. So a cycle takes some milliseconds.
 
-use std::fs::File;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use lowtide::faults::FaultyDisk;
-use lowtide::{Error, Inject, IoEngine, Pager, Policy, Size, View};
+use lowtide::{Error, Inject, IoEngine, OpenError, Pager, Policy, Size, View};
 use lowtide_sys::file as facts;
 use lowtide_workload::SplitMix64;
 
@@ -22,8 +22,9 @@ use super::coverage::Coverage;
 use super::files::Files;
 use super::layout::Layout;
 use super::ledger::Ledger;
-use super::shape::Shape;
-use super::writer::{Part, Step, Writer};
+use super::script::{Part, Version};
+use super::shape::{Beginning, Shape};
+use super::writer::{Step, Writer};
 use super::{Proof, Setting, Sizes, Tally, conclude, weather};
 use crate::bench::args::{BenchArgs, Engine};
 use crate::bench::datafile::Depot;
@@ -46,8 +47,8 @@ const REQUESTS_MAX: u64 = 250;
 const STEPS_MAX: u32 = 2000;
 /// Steps of a thread before the file is closed and opened again, if it is.
 const STEPS_BEFORE_REOPENING: u32 = 60;
-/// Cycles that one file lives for, until the next begins short and empty.
-const CYCLES_OF_A_FILE: u64 = 16;
+/// Cycles that a file lives for, on average, until the next begins.
+const CYCLES_OF_A_FILE: u64 = 5;
 /// How long a store waits for memory that cannot be had.
 const PATIENCE: Duration = Duration::from_millis(5);
 /// How long a flush waits for a disk that does not answer.
@@ -134,16 +135,19 @@ struct Played {
     reads: u64,
     flushes: u64,
     refused: u64,
-    promises: Vec<(usize, u64)>,
+    /// What is counted by a row of the coverage table.
+    counts: BTreeMap<&'static str, u64>,
+    promises: Vec<(usize, Version)>,
     wrong: Option<(u64, String)>,
 }
 
 impl Run<'_> {
     /// A pager's life, from its beginning to the file that the next one finds.
     fn cycle(&mut self, cycle: u64, mut rng: SplitMix64) -> Result<(), BenchError> {
-        if cycle.is_multiple_of(CYCLES_OF_A_FILE) {
-            self.begin_file()?;
-        }
+        let new = match cycle == 0 || rng.below(CYCLES_OF_A_FILE) == 0 {
+            true => self.begin_file(Beginning::draw(&mut rng))?,
+            false => None,
+        };
         let disk = FaultyDisk::new(weather::plan(&mut rng, self.args.sabotage)).without_syncs();
         let disk = Arc::new(disk);
         disk.cut_after(1 + rng.below(REQUESTS_MAX));
@@ -159,15 +163,18 @@ impl Run<'_> {
         let parts: Vec<Part> = parts.collect();
         let acting = |part: &Part| (Writer::new(self.layout, *part), Played::default());
         let mut cast: Vec<_> = parts.iter().map(acting).collect();
-        let mut views = shape.open(&pager, &self.files.now)?;
-        if shape.reopens {
-            play(&self.ledger, &views, &mut cast, &disk, STEPS_BEFORE_REOPENING)?;
-            drop(views);
-            views = shape.open(&pager, &self.files.now)?;
+        if new.is_some() {
+            disk.expect_new(&self.files.now);
         }
-        play(&self.ledger, &views, &mut cast, &disk, STEPS_MAX)?;
-        disk.cut();
-        drop(views);
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let watch = scope.spawn(|| watch(&disk, &ended));
+            let lived = self.live(&shape, new, &pager, &mut cast, &disk);
+            disk.cut();
+            ended.store(true, Relaxed);
+            watch.thread().unpark();
+            lived
+        })?;
         self.coverage.add_pager(&pager);
         drop(pager);
         self.coverage.add_disk(&disk);
@@ -185,11 +192,11 @@ impl Run<'_> {
         let Files { now, next } = &self.files;
         let file = std::fs::read(next).map_err(|source| BenchError::file("read", next, source))?;
         std::fs::rename(next, now).map_err(|source| BenchError::file("rename", next, source))?;
-        let begun = |slot: usize, number| parts[slot % self.threads].begun(self.layout, slot, number);
-        let all_begun = |slot: usize| {
-            let thread = slot % self.threads;
-            parts[thread].numbers(self.layout, slot, begun_by[thread])
-        };
+        let thread_of = |slot| Part::thread_of(self.layout, slot, self.threads);
+        let begun = |slot, number| parts[thread_of(slot)].begun(self.layout, slot, number);
+        let histories: Vec<_> =
+            parts.iter().zip(&begun_by).map(|(part, until)| part.history(self.layout, *until)).collect();
+        let all_begun = |slot: usize| histories[thread_of(slot)][slot].clone();
         let mut found = self.ledger.settle(self.layout, &file, begun, all_begun);
         if let Some(first) = &mut found.first {
             *first = format!("cut {cycle}: {first}");
@@ -199,14 +206,38 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// An empty file that will grow.
-    fn begin_file(&mut self) -> Result<(), BenchError> {
+    /// A file without records, or none; then the length that the pager is to make it with.
+    fn begin_file(&mut self, beginning: Beginning) -> Result<Option<u64>, BenchError> {
         let path = &self.files.now;
-        let all = self.layout.slot(self.layout.slots() - 1).end;
-        let made = File::create(path).and_then(|file| file.set_len(self.layout.end_of_slot_at(all / 2)));
-        made.map_err(|source| BenchError::file("make", path, source))?;
+        beginning.rows().for_each(|row| self.coverage.count(row, 1));
+        let (half, all) =
+            (self.layout.slot(self.layout.tail()).start, self.layout.slot(self.layout.slots() - 1).end);
+        let made = beginning.make(path, half, all);
         self.ledger = Ledger::new(self.layout);
-        Ok(())
+        made.map_err(|source| BenchError::file("make", path, source))
+    }
+
+    /// Opens the file and lets the threads work until the power is cut.
+    fn live(
+        &self,
+        shape: &Shape,
+        new: Option<u64>,
+        pager: &Pager,
+        cast: &mut [(Writer<'_>, Played)],
+        disk: &FaultyDisk,
+    ) -> Result<(), BenchError> {
+        let open = || match shape.open(pager, &self.files.now, new) {
+            // The disk refused, or had none of it any more. The file is there, and stays short.
+            Err(OpenError::Grow { .. }) => shape.open(pager, &self.files.now, Some(0)),
+            opened => opened,
+        };
+        let mut views = open()?;
+        if shape.reopens {
+            play(&self.ledger, &views, cast, disk, STEPS_BEFORE_REOPENING)?;
+            drop(views);
+            views = open()?;
+        }
+        play(&self.ledger, &views, cast, disk, STEPS_MAX)
     }
 
     /// Policies, engines and background threads take turns.
@@ -238,8 +269,11 @@ impl Run<'_> {
         self.tally.reads += played.reads;
         self.tally.flushes += played.flushes;
         self.tally.refused += played.refused;
-        for (slot, number) in played.promises {
-            self.ledger.promise(self.layout, slot, number);
+        for (slot, version) in played.promises {
+            self.ledger.promise(self.layout, slot, version);
+        }
+        for (row, times) in played.counts {
+            self.coverage.count(row, times);
         }
         if let Some((bytes, what)) = played.wrong {
             let what = format!("before cut {}: {what}", self.tally.cycles);
@@ -256,39 +290,29 @@ fn play(
     disk: &FaultyDisk,
     steps: u32,
 ) -> Result<(), BenchError> {
-    let working = AtomicUsize::new(cast.len());
     std::thread::scope(|scope| {
         let threads: Vec<_> = cast
             .iter_mut()
             .zip(views.iter().cycle())
             .map(|((writer, played), view)| {
-                let working = &working;
-                scope.spawn(move || {
-                    let _leaves = Leaves(working);
-                    play_one(writer, played, view, ledger, disk, steps);
-                })
+                scope.spawn(move || play_one(writer, played, view, ledger, disk, steps))
             })
             .collect();
-        let mut moved = (Instant::now(), disk.requests());
-        while working.load(Relaxed) > 0 {
-            std::thread::sleep(LOOK);
-            let requests = disk.requests();
-            if requests != moved.1 {
-                moved = (Instant::now(), requests);
-            } else if moved.0.elapsed() > STANDSTILL {
-                disk.release();
-            }
-        }
         threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| BenchError::Worker))
     })
 }
 
-/// Counts a thread down when it ends, also by a panic.
-struct Leaves<'a>(&'a AtomicUsize);
-
-impl Drop for Leaves<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+/// Lets go what hangs when nothing has moved for long, until the cycle has ended.
+fn watch(disk: &FaultyDisk, ended: &AtomicBool) {
+    let mut moved = (Instant::now(), disk.requests());
+    while !ended.load(Relaxed) {
+        std::thread::park_timeout(LOOK);
+        let requests = disk.requests();
+        if requests != moved.1 {
+            moved = (Instant::now(), requests);
+        } else if moved.0.elapsed() > STANDSTILL {
+            disk.release();
+        }
     }
 }
 
@@ -305,7 +329,12 @@ fn play_one(
             break;
         }
         match writer.step(view, ledger) {
-            Step::Wrote => played.writes += 1,
+            Step::Changed(change) => {
+                played.writes += 1;
+                if let Some(row) = change.row() {
+                    *played.counts.entry(row).or_default() += 1;
+                }
+            }
             Step::Read => played.reads += 1,
             Step::Flushed(_) | Step::FlushedSlot(..) => played.flushes += 1,
             Step::Refused(error) => {

@@ -53,6 +53,11 @@ impl Layout {
         self.slots.len()
     }
 
+    /// The first record of the second half.
+    pub(super) fn tail(&self) -> usize {
+        self.slots() / 2
+    }
+
     /// How many pieces.
     pub(super) fn pieces(&self) -> usize {
         self.firsts.last().copied().unwrap_or(0)
@@ -61,12 +66,6 @@ impl Layout {
     /// Where a record lies.
     pub(super) fn slot(&self, slot: usize) -> Range<u64> {
         self.slots[slot].clone()
-    }
-
-    /// The end of the slot that a byte lies in.
-    pub(super) fn end_of_slot_at(&self, byte: u64) -> u64 {
-        let after = self.slots.partition_point(|slot| slot.start <= byte);
-        self.slots[after.max(1) - 1].end
     }
 
     /// A record's pieces: their numbers and places.

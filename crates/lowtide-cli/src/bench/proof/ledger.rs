@@ -1,8 +1,9 @@
 //! What must be in the file.
 //!
-//! For each piece the ledger has the number that was last promised: found after the last crash, or
+//! For each piece the ledger has the version that was last promised: found after the last crash, or
 //! flushed since. After the next crash a piece must be that one or a newer one that was really
-//! begun.
+//! begun. Zeroes are a version, too: of what was punched or cut off. From the moment at which that
+//! is begun, the record that was there is promised no more; once it was flushed, zeroes are.
 //!
 //! A page that was under write-back may be left in any mixture of bytes, since nothing keeps a
 //! program from storing to it meanwhile, and a device from stopping anywhere. So each *byte* must
@@ -12,6 +13,7 @@
 use std::collections::HashMap;
 
 use super::layout::{Layout, number_of};
+use super::script::Version;
 
 /// What comparing has found.
 #[derive(Clone, Debug, Default)]
@@ -48,10 +50,10 @@ impl Findings {
     }
 }
 
-/// The least number that each piece may have.
+/// The oldest version that each piece may be.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
-    promised: Vec<u64>,
+    promised: Vec<Version>,
     /// Pieces that were found as mixtures.
     mixtures: HashMap<usize, Vec<u8>>,
 }
@@ -59,11 +61,11 @@ pub(super) struct Ledger {
 impl Ledger {
     /// Of a file of zeros.
     pub(super) fn new(layout: &Layout) -> Self {
-        Self { promised: vec![0; layout.pieces()], mixtures: HashMap::new() }
+        Self { promised: vec![Version::NEVER; layout.pieces()], mixtures: HashMap::new() }
     }
 
-    /// The least number of a piece.
-    pub(super) fn promised(&self, piece: usize) -> u64 {
+    /// The oldest version that a piece may be.
+    pub(super) fn promised(&self, piece: usize) -> Version {
         self.promised[piece]
     }
 
@@ -72,11 +74,11 @@ impl Ledger {
         self.mixtures.get(&piece).map(Vec::as_slice)
     }
 
-    /// A flush has promised a record.
-    pub(super) fn promise(&mut self, layout: &Layout, slot: usize, number: u64) {
+    /// A flush has promised a version of a record.
+    pub(super) fn promise(&mut self, layout: &Layout, slot: usize, version: Version) {
         for (piece, _) in layout.pieces_of(slot) {
-            if number > self.promised[piece] {
-                self.promised[piece] = number;
+            if version.number > self.promised[piece].number {
+                self.promised[piece] = version;
                 self.mixtures.remove(&piece);
             }
         }
@@ -88,34 +90,48 @@ impl Ledger {
             for (piece, place) in layout.pieces_of(slot) {
                 let bytes = held(file, &place);
                 match number_of(piece, &bytes) {
-                    Some(number) => self.promised[piece] = number,
+                    Some(0) => self.promised[piece] = Version::NEVER,
+                    Some(number) => self.promised[piece] = Version { number, zeroes: false },
                     None => drop(self.mixtures.insert(piece, bytes)),
                 }
             }
         }
     }
 
-    /// Whether each byte is that of the promised record, or of one of the records begun later.
-    fn is_mixture(&self, layout: &Layout, slot: usize, piece: usize, bytes: &[u8], begun: &[u64]) -> bool {
+    /// The bytes of a version of a piece.
+    fn bytes_of(layout: &Layout, slot: usize, piece: usize, version: Version) -> Vec<u8> {
+        layout.piece(slot, piece, if version.zeroes { 0 } else { version.number })
+    }
+
+    /// Whether each byte is that of the promised version, or of one of those begun later.
+    fn is_mixture(
+        &self,
+        layout: &Layout,
+        slot: usize,
+        piece: usize,
+        bytes: &[u8],
+        begun: &[Version],
+    ) -> bool {
+        let promised = self.promised[piece];
         let base = match self.mixtures.get(&piece) {
             Some(mixture) => mixture.clone(),
-            None => layout.piece(slot, piece, self.promised[piece]),
+            None => Self::bytes_of(layout, slot, piece, promised),
         };
-        let later = begun.iter().filter(|number| **number > self.promised[piece]);
-        let candidates: Vec<Vec<u8>> =
-            later.map(|number| layout.piece(slot, piece, *number)).chain([base]).collect();
+        let later = begun.iter().filter(|version| version.number > promised.number);
+        let later = later.map(|version| Self::bytes_of(layout, slot, piece, *version));
+        let candidates: Vec<Vec<u8>> = later.chain([base]).collect();
         (0..bytes.len()).all(|at| candidates.iter().any(|candidate| candidate[at] == bytes[at]))
     }
 
     /// Compares a file with what must be in it; `begun` says whether a record of that number was
-    /// ever begun in a slot, `all_begun` which ones were. What is found is what must be found the
-    /// next time.
+    /// ever begun in a slot, `all_begun` which versions were. What is found is what must be found
+    /// the next time.
     pub(super) fn settle(
         &mut self,
         layout: &Layout,
         file: &[u8],
         begun: impl Fn(usize, u64) -> bool,
-        all_begun: impl Fn(usize) -> Vec<u64>,
+        all_begun: impl Fn(usize) -> Vec<Version>,
     ) -> Findings {
         let mut findings = Findings::default();
         for slot in 0..layout.slots() {
@@ -126,12 +142,20 @@ impl Ledger {
                 let promised = self.promised[piece];
                 let found = number_of(piece, &bytes);
                 let known = self.mixtures.get(&piece);
+                let due = if promised.zeroes { 0 } else { promised.number };
+                // Zeroes are of the last change that made some.
+                let zeroes = (found == Some(0) && (due > 0 || known.is_some())).then(|| {
+                    let later = |v: &Version| v.zeroes && v.number > promised.number;
+                    all_begun(slot).into_iter().rfind(later)
+                });
+                let zeroes = zeroes.flatten();
                 let what = match found {
                     _ if known == Some(&bytes) => None,
-                    Some(number) if number == promised && known.is_none() => None,
-                    Some(number) if number < promised => {
+                    Some(number) if number == due && known.is_none() => None,
+                    _ if zeroes.is_some() => None,
+                    Some(number) if number < promised.number => {
                         findings.lost += length;
-                        Some(format!("is record {number:#x}, and {promised:#x} was promised"))
+                        Some(format!("is record {number:#x}, and {promised} was promised"))
                     }
                     Some(number) if begun(slot, number) => None,
                     Some(number) => {
@@ -152,7 +176,9 @@ impl Ledger {
                 }
                 match found {
                     Some(number) => {
-                        self.promised[piece] = number;
+                        let number = if number > 0 { number } else { promised.number };
+                        let version = Version { number, zeroes: found == Some(0) };
+                        self.promised[piece] = zeroes.unwrap_or(version);
                         self.mixtures.remove(&piece);
                     }
                     None => drop(self.mixtures.insert(piece, bytes)),
@@ -183,6 +209,37 @@ fn held(file: &[u8], place: &std::ops::Range<u64>) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    fn record(number: u64) -> Version {
+        Version { number, zeroes: false }
+    }
+
+    fn zeroes(number: u64) -> Version {
+        Version { number, zeroes: true }
+    }
+
+    #[test]
+    fn zeroes_are_right_from_the_moment_they_are_begun_and_due_once_they_are_promised() {
+        let layout = Layout::new(1 << 16);
+        let mut ledger = Ledger::new(&layout);
+        ledger.promise(&layout, 4, record(9));
+        let bytes = layout.record(4, 9).len() as u64;
+        let (old, gone) = (file(&layout, |_| 9), vec![0; 1 << 16]);
+        let settle = |ledger: &Ledger, file: &[u8], begun: &[Version]| {
+            let found = ledger.clone().settle(&layout, file, |_, number| number == 9, |_| begun.to_vec());
+            (found.lost, found.wrong)
+        };
+        assert_eq!(settle(&ledger, &gone, &[]), (bytes, 0));
+        assert_eq!(settle(&ledger, &gone, &[zeroes(8)]), (bytes, 0), "they came before");
+        assert_eq!(settle(&ledger, &gone, &[zeroes(10)]), (0, 0));
+        assert_eq!(settle(&ledger, &old, &[zeroes(10)]), (0, 0));
+        ledger.promise(&layout, 4, zeroes(10));
+        assert_eq!(settle(&ledger, &gone, &[]), (0, 0));
+        assert_eq!(settle(&ledger, &old, &[]), (bytes, 0), "what was cut off is back");
+        let mut half = old;
+        half[layout.slot(4).start as usize..][..40].fill(0);
+        assert!(settle(&ledger, &half, &[]).1 > 0, "a part of it is back");
+    }
+
     fn file(layout: &Layout, numbers: impl Fn(usize) -> u64) -> Vec<u8> {
         (0..layout.slots()).flat_map(|slot| layout.record(slot, numbers(slot))).collect()
     }
@@ -191,7 +248,7 @@ mod tests {
     fn what_was_promised_or_is_newer_is_right_and_all_else_is_not() {
         let layout = Layout::new(1 << 16);
         let mut ledger = Ledger::new(&layout);
-        ledger.promise(&layout, 4, 9);
+        ledger.promise(&layout, 4, record(9));
         let fine =
             ledger.clone().settle(&layout, &file(&layout, |_| 9), |_, number| number == 9, |_| Vec::new());
         assert_eq!((fine.verified, fine.lost, fine.wrong, fine.first), (1 << 16, 0, 0, None));
@@ -226,14 +283,14 @@ mod tests {
     fn a_mixture_of_bytes_begun_since_the_promise_is_right_and_stays_as_it_was_found() {
         let layout = Layout::new(1 << 16);
         let mut ledger = Ledger::new(&layout);
-        ledger.promise(&layout, 5, 3);
+        ledger.promise(&layout, 5, record(3));
         let mut mixed = file(&layout, |slot| if slot == 5 { 3 } else { 0 });
         let place = layout.slot(5).start as usize;
         let newer = layout.record(5, 7);
         mixed[place + 100..place + 300].copy_from_slice(&newer[100..300]);
-        let wrong = ledger.clone().settle(&layout, &mixed, |_, _| true, |_| vec![6]);
+        let wrong = ledger.clone().settle(&layout, &mixed, |_, _| true, |_| vec![record(6)]);
         assert!(wrong.wrong > 0, "7 was never begun");
-        let found = ledger.settle(&layout, &mixed, |_, _| true, |_| vec![6, 7]);
+        let found = ledger.settle(&layout, &mixed, |_, _| true, |_| vec![record(6), record(7)]);
         assert!(found.mixed > 0);
         assert_eq!((found.lost, found.wrong), (0, 0));
         let again = ledger.clone().settle(&layout, &mixed, |_, _| false, |_| Vec::new());

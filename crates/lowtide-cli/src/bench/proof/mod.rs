@@ -5,7 +5,8 @@
 //! |---|---|
 //! | `layout` | records of all sizes, and the pieces that a disk writes whole |
 //! | `ledger` | what must be in the file, and comparing it with what is there |
-//! | `writer` | a thread that writes, reads, flushes, and knows what it was promised |
+//! | `script` | what the threads of a cycle change, from its seed alone |
+//! | `writer` | a thread that changes, reads, flushes, and knows what it was promised |
 //! | `crash`, `victim` | processes that are killed, and the file they leave |
 //! | `cut`, `weather` | pagers whose power is cut, and what their disk does before |
 //! | `shape` | which pages, folios and views a cycle draws |
@@ -20,7 +21,8 @@
 //! anywhere. So a record may be old in one byte and new in another after a crash. Each sector's
 //! *piece* of a record says whose it is and how new, and has bytes that only it has. A piece is
 //! *lost* when it is older than what was promised, and *wrong* when it has a byte that is neither
-//! of the promised record nor of one that was begun later.
+//! of the promised record nor of one that was begun later. Where records are punched or cut off,
+//! zeroes take the place of a record.
 
 mod coverage;
 mod crash;
@@ -28,6 +30,7 @@ mod cut;
 mod files;
 mod layout;
 mod ledger;
+mod script;
 mod shape;
 pub(crate) mod victim;
 mod weather;
@@ -111,9 +114,11 @@ impl Sizes {
         let bytes = options::grain((max_bytes as f64 * options::scale(args, SCALE)?) as u64) + 1600;
         let threads = args.threads_or(threads);
         let layout = Layout::new(bytes);
-        if layout.slots() < threads as usize {
+        // All but one share the first half.
+        if layout.tail() < threads as usize {
+            let records = layout.tail();
             return Err(BenchError::usage(
-                format!("{threads} threads have more than the {} records of the file", layout.slots()),
+                format!("{threads} threads have more than the {records} records of half of the file"),
                 "lower --threads, or raise --max",
             ));
         }
@@ -145,7 +150,7 @@ struct ProofRow {
     seconds: f64,
     /// Kills, or cuts of the power.
     cycles: u64,
-    /// Records written; of killed processes, those that a flush had promised.
+    /// Changes of records; of killed processes, those that a flush had promised.
     writes: u64,
     /// Records read and compared before the end; killed processes do not tell.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -247,10 +252,10 @@ fn conclude(
     let (cycles, writes, flushes) = (tally.cycles, tally.writes, tally.flushes);
     out::line(match setting.proof {
         Proof::Crash => {
-            format!("{cycles} kills in {seconds:.1} s: {flushes} flushes promised {writes} records")
+            format!("{cycles} kills in {seconds:.1} s: {flushes} flushes promised {writes} changes")
         }
         Proof::PowerCut => format!(
-            "{cycles} power cuts in {seconds:.1} s: {writes} writes, {} reads, {flushes} flushes; {} operations refused",
+            "{cycles} power cuts in {seconds:.1} s: {writes} changes, {} reads, {flushes} flushes; {} operations refused",
             tally.reads, tally.refused
         ),
     });

@@ -4,6 +4,10 @@
 //! all of them. The budget is the one that was asked for, or the least that these pages and folios
 //! need.
 
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
 use lowtide::{OpenOptions, Pager, View};
 use lowtide_workload::SplitMix64;
 
@@ -47,16 +51,19 @@ impl Shape {
         wanted.max(PAGES_MIN * page).max(FOLIOS_MIN * folio)
     }
 
-    /// Opens the file: one view for each half of the threads.
+    /// Opens the file: one view for each half of the threads. With a length, the file is made, or
+    /// made so long.
     ///
     /// # Errors
     /// Those of opening.
     pub(super) fn open(
         &self,
         pager: &Pager,
-        path: &std::path::Path,
+        path: &Path,
+        create: Option<u64>,
     ) -> Result<[View; 2], lowtide::OpenError> {
         let options = OpenOptions::new().write(true).folio_order(self.order);
+        let options = if let Some(bytes) = create { options.create(bytes) } else { options };
         let first = options.open(pager, path)?;
         let second = if self.two_views { options.open(pager, path)? } else { first.clone() };
         Ok([first, second])
@@ -77,6 +84,59 @@ impl Shape {
         let orders = (0..ORDERS).map(|order| format!("folios of order {order}"));
         let others = ["two views", "closed and opened half-way"].map(str::to_owned);
         pages.chain(orders).chain(others)
+    }
+}
+
+/// How a file begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beginning {
+    /// Half as long as it will be.
+    Half,
+    /// As long as it will be, and all of it a hole.
+    Sparse,
+    /// The pager makes it, and it has no bytes.
+    New,
+    /// The pager makes it, as long as it will be.
+    NewSparse,
+}
+
+impl Beginning {
+    /// The rows of the coverage table.
+    pub(super) const ROWS: [&'static str; 2] = ["files that began sparse", "files that the pager made"];
+
+    /// Draws one.
+    pub(super) fn draw(rng: &mut SplitMix64) -> Self {
+        [Self::Half, Self::Sparse, Self::New, Self::NewSparse][rng.below(4) as usize]
+    }
+
+    /// The rows that it fills.
+    pub(super) fn rows(self) -> impl Iterator<Item = &'static str> {
+        let sparse = matches!(self, Self::Sparse | Self::NewSparse);
+        [sparse, self.is_new()].into_iter().zip(Self::ROWS).filter_map(|(is, row)| is.then_some(row))
+    }
+
+    const fn is_new(self) -> bool {
+        matches!(self, Self::New | Self::NewSparse)
+    }
+
+    /// Makes the file, or sees that there is none and returns the length with which the pager is to
+    /// make it.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn make(self, path: &Path, half: u64, bytes: u64) -> io::Result<Option<u64>> {
+        let make = |bytes| File::create(path).and_then(|file| file.set_len(bytes)).map(|()| None);
+        match self {
+            Self::Half => make(half),
+            Self::Sparse => make(bytes),
+            Self::New | Self::NewSparse => {
+                match std::fs::remove_file(path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+                Ok(Some(if self == Self::New { 0 } else { bytes }))
+            }
+        }
     }
 }
 

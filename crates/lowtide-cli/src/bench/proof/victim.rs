@@ -13,8 +13,9 @@ use lowtide::{IoEngine, Pager, Policy, Size};
 
 use super::layout::Layout;
 use super::ledger::Ledger;
+use super::script::Part;
 use super::shape::Shape;
-use super::writer::{Part, Step, Writer};
+use super::writer::{Step, Writer};
 
 /// Steps of each thread before the file is closed and opened again.
 const STEPS_BEFORE_REOPENING: u64 = 60;
@@ -57,6 +58,9 @@ pub(crate) struct VictimArgs {
     /// The file is closed and opened again after so many steps of each thread
     #[arg(long)]
     pub(crate) reopens: bool,
+    /// The file is made, so long
+    #[arg(long)]
+    pub(crate) create: Option<u64>,
 }
 
 impl VictimArgs {
@@ -77,6 +81,7 @@ impl VictimArgs {
         args.extend(rest.into_iter().flat_map(|(name, value)| [name.into(), value.into()]));
         args.extend(self.two_views.then(|| "--two-views".into()));
         args.extend(self.reopens.then(|| "--reopens".into()));
+        args.extend(self.create.map(|bytes| format!("--create={bytes}").into()));
         args
     }
 
@@ -97,14 +102,14 @@ impl VictimArgs {
 pub(super) enum Message {
     /// The threads begin.
     Begun,
-    /// A thread's first so many records are durable.
+    /// A thread's first so many changes are durable.
     Flushed {
         /// The thread.
         thread: usize,
         /// So many.
         n: u64,
     },
-    /// What is in one slot of a thread's first so many records is.
+    /// What the first so many did to one slot is.
     FlushedSlot {
         /// The thread.
         thread: usize,
@@ -171,7 +176,10 @@ pub(crate) fn run(args: &VictimArgs) -> Result<(), String> {
     // The bench may be killed before it kills this process.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let layout = Layout::new(args.bytes);
-    let file = std::fs::read(&args.path).map_err(|error| error.to_string())?;
+    let file = match args.create {
+        Some(_) => Vec::new(),
+        None => std::fs::read(&args.path).map_err(|error| error.to_string())?,
+    };
     let mut ledger = Ledger::new(&layout);
     // What the file holds was verified by the parent.
     ledger.adopt(&layout, &file);
@@ -187,9 +195,9 @@ pub(crate) fn run(args: &VictimArgs) -> Result<(), String> {
         (0..args.threads).map(|thread| Writer::new(&layout, args.part(thread))).collect();
     say(Message::Begun).map_err(|error| error.to_string())?;
     if shape.reopens {
-        act(args, &pager, &mut writers, &ledger, STEPS_BEFORE_REOPENING)?;
+        act(args, &pager, &mut writers, &ledger, args.create, STEPS_BEFORE_REOPENING)?;
     }
-    act(args, &pager, &mut writers, &ledger, u64::MAX)
+    act(args, &pager, &mut writers, &ledger, args.create, u64::MAX)
 }
 
 /// Opens the file, lets the threads write so many steps, and closes it.
@@ -198,9 +206,10 @@ fn act(
     pager: &Pager,
     writers: &mut [Writer<'_>],
     ledger: &Ledger,
+    create: Option<u64>,
     steps: u64,
 ) -> Result<(), String> {
-    let views = args.shape().open(pager, &args.path).map_err(|error| error.to_string())?;
+    let views = args.shape().open(pager, &args.path, create).map_err(|error| error.to_string())?;
     let stop = AtomicBool::new(false);
     let play = |thread: usize, writer: &mut Writer<'_>| -> Result<(), String> {
         let view = &views[thread % views.len()];
@@ -209,7 +218,7 @@ fn act(
                 break;
             }
             let said = match writer.step(view, ledger) {
-                Step::Wrote | Step::Read => Ok(()),
+                Step::Changed(_) | Step::Read => Ok(()),
                 Step::Flushed(n) => say(Message::Flushed { thread, n }),
                 Step::FlushedSlot(slot, n) => say(Message::FlushedSlot { thread, slot, n }),
                 Step::Refused(error) => return Err(error.to_string()),

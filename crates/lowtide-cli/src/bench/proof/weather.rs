@@ -4,7 +4,7 @@
 //! around them. So each cycle has a weather of its own. Hanging requests cost the deadline of
 //! whoever waits, so there are few.
 
-use lowtide::InjectOp::{Extend, Read, Sync, Write};
+use lowtide::InjectOp::{Extend, Name, Punch, Read, Shrink, Sync, Write};
 use lowtide::faults::{Fault, Plan};
 use lowtide_workload::SplitMix64;
 
@@ -15,18 +15,26 @@ pub(super) fn plan(rng: &mut SplitMix64, sabotage: Option<Sabotage>) -> Plan {
     let plan = match sabotage {
         Some(Sabotage::LostSync) => return Plan::new().every(Sync, 3, Fault::Lie),
         Some(Sabotage::LostWrite) => return Plan::new().every(Write, 25, Fault::Lie),
+        Some(Sabotage::LostShrink) => return Plan::new().every(Shrink, 1, Fault::Lie),
+        Some(Sabotage::LostTail) => return Plan::new().every(Shrink, 1, Fault::Tail),
+        Some(Sabotage::LostPunch) => return Plan::new().every(Punch, 1, Fault::Lie),
+        Some(Sabotage::LostName) => return Plan::new().every(Name, 1, Fault::Lie),
         None => Plan::new(),
     };
+    // There are few names.
+    let plan = if rng.below(3) == 0 { plan } else { plan.sometimes(Name, 2) };
     let plan = match rng.below(32) {
         // Nothing but the cut.
         0..6 => plan,
         // Out of order and in parts.
-        6..14 => plan
+        6..12 => plan
             .every(Write, 3, Fault::Late)
             .every(Write, 4, Fault::Short)
             .every(Read, 5, Fault::Late)
             .every(Read, 3, Fault::Short)
             .every(Sync, 2, Fault::Late),
+        // The file system refuses to change the file, or is slow about it.
+        12..14 => plan.sometimes(Extend, 3).sometimes(Shrink, 2).sometimes(Punch, 2),
         // Writes fail.
         14..20 => plan.every(Write, 9, Fault::Eio).every(Write, 5, Fault::Late),
         // Syncs fail.
@@ -38,7 +46,13 @@ pub(super) fn plan(rng: &mut SplitMix64, sabotage: Option<Sabotage>) -> Plan {
         // It stops answering.
         28 => plan.every(Write, 31, Fault::Hang).every(Sync, 4, Fault::Hang),
         // Everything at once.
-        _ => plan.sometimes(Read, 40).sometimes(Write, 20).sometimes(Sync, 4).sometimes(Extend, 3),
+        _ => plan
+            .sometimes(Read, 40)
+            .sometimes(Write, 20)
+            .sometimes(Sync, 4)
+            .sometimes(Extend, 3)
+            .sometimes(Shrink, 3)
+            .sometimes(Punch, 3),
     };
     plan.seed(rng.next_u64())
 }

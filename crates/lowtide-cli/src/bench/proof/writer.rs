@@ -1,8 +1,4 @@
-//! A thread that writes, reads, flushes, and knows what it was promised.
-//!
-//! Slots belong to threads, so each knows exactly what its own must hold. The `n`-th record that a
-//! thread writes in a cycle goes to a slot that follows from seed, cycle, thread and `n` alone:
-//! whoever knows that `n` records were flushed can tell which, also after the thread was killed.
+//! A thread that changes its slots (`script.rs`), reads, flushes, and knows what it was promised.
 
 use lowtide::{Error, View};
 use lowtide_workload::SplitMix64;
@@ -10,56 +6,18 @@ use lowtide_workload::prng::mix64;
 
 use super::layout::{Layout, number_of};
 use super::ledger::Ledger;
-
-/// Which thread of which cycle.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    /// The seed of the proof.
-    pub(super) seed: u64,
-    /// The cycle.
-    pub(super) cycle: u64,
-    /// The thread.
-    pub(super) thread: usize,
-    /// How many threads there are.
-    pub(super) threads: usize,
-}
-
-impl Part {
-    /// The number of the `n`-th record (from 1 on). Later cycles have larger ones.
-    pub(super) const fn number(self, n: u64) -> u64 {
-        (self.cycle + 1) << 32 | n
-    }
-
-    /// Its slot.
-    pub(super) fn slot(self, layout: &Layout, n: u64) -> usize {
-        let stream = mix64(self.seed ^ mix64(self.number(n)) ^ (self.thread as u64) << 56);
-        let mine = (layout.slots() - self.thread).div_ceil(self.threads);
-        self.thread + self.threads * SplitMix64::new(stream).below(mine as u64) as usize
-    }
-
-    /// The numbers of a slot among the first so many records.
-    pub(super) fn numbers(self, layout: &Layout, slot: usize, until: u64) -> Vec<u64> {
-        let mine = (1..=until).filter(|n| self.slot(layout, *n) == slot);
-        mine.map(|n| self.number(n)).collect()
-    }
-
-    /// Whether a record of this number can have been begun in a slot by this part.
-    pub(super) fn begun(self, layout: &Layout, slot: usize, number: u64) -> bool {
-        let n = number & 0xFFFF_FFFF;
-        number >> 32 == self.cycle + 1 && n > 0 && self.slot(layout, n) == slot
-    }
-}
+use super::script::{Change, Part, Version};
 
 /// What came of a step.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// A record was written.
-    Wrote,
+    /// A change was made.
+    Changed(Change),
     /// Records were read and right.
     Read,
-    /// Everything written before the flush is promised: the first so many records.
+    /// Everything changed before the flush is promised: the first so many changes.
     Flushed(u64),
-    /// So is what was written to one slot, among the first so many records.
+    /// So is what was done to one slot, among the first so many changes.
     FlushedSlot(usize, u64),
     /// The runtime refused: it may, if the disk failed.
     Refused(Error),
@@ -73,15 +31,26 @@ pub(super) struct Writer<'a> {
     layout: &'a Layout,
     part: Part,
     rng: SplitMix64,
-    /// Records begun.
+    /// Changes begun.
     n: u64,
-    /// By slot: the last record whose write returned well, in this cycle.
-    whole: Vec<u64>,
-    /// By slot: the last that was begun.
-    begun: Vec<u64>,
-    /// By slot: what a flush promised, in this cycle.
-    promised: Vec<u64>,
+    /// By slot.
+    known: Vec<Known>,
     buffer: Vec<u8>,
+}
+
+/// What a thread knows of a slot of its own, in this cycle. Versions of number 0 are of before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// The last change that returned well.
+    whole: Version,
+    /// The number of the last that was begun.
+    begun: u64,
+    /// The number of the last that was begun and makes zeroes.
+    zeroes: u64,
+    /// What a flush promised.
+    promised: Version,
+    /// It was forgotten since it was changed: what is in the file may be of several versions.
+    forgotten: bool,
 }
 
 impl<'a> Writer<'a> {
@@ -93,23 +62,21 @@ impl<'a> Writer<'a> {
             part,
             rng: SplitMix64::new(mix64(stream)),
             n: 0,
-            whole: vec![0; layout.slots()],
-            begun: vec![0; layout.slots()],
-            promised: vec![0; layout.slots()],
+            known: vec![Known::default(); layout.slots()],
             buffer: Vec::new(),
         }
     }
 
-    /// Records begun.
+    /// Changes begun.
     pub(super) fn begun(&self) -> u64 {
         self.n
     }
 
-    /// Does something through a view. What must be there before the first record of the cycle,
+    /// Does something through a view. What must be there before the first change of the cycle,
     /// `before` says.
     pub(super) fn step(&mut self, view: &View, before: &Ledger) -> Step {
         match self.rng.below(64) {
-            0..44 => self.write(view),
+            0..44 => self.change(view),
             44..58 => self.read(view, before),
             58..62 => self.flush(view),
             _ => self.flush_slot(view),
@@ -117,27 +84,59 @@ impl<'a> Writer<'a> {
     }
 
     /// What flushes have promised, by slot.
-    pub(super) fn promises(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        self.promised.iter().copied().enumerate().filter(|(_, number)| *number > 0)
+    pub(super) fn promises(&self) -> impl Iterator<Item = (usize, Version)> + '_ {
+        let promised = self.known.iter().map(|known| known.promised);
+        promised.enumerate().filter(|(_, version)| version.number > 0)
     }
 
-    fn write(&mut self, view: &View) -> Step {
+    fn change(&mut self, view: &View) -> Step {
         self.n += 1;
-        let (slot, number) = (self.part.slot(self.layout, self.n), self.part.number(self.n));
-        self.begun[slot] = number;
-        let record = self.layout.record(slot, number);
-        match view.write_at(self.layout.slot(slot).start, &record) {
-            Ok(()) => {
-                self.whole[slot] = number;
-                Step::Wrote
+        let (change, number) = (self.part.change(self.layout, self.n), self.part.number(self.n));
+        let slots = change.slots(self.layout);
+        let version = change.makes(number);
+        for known in &mut self.known[slots.clone()] {
+            match version {
+                Some(version) => {
+                    known.begun = number;
+                    known.zeroes = if version.zeroes { number } else { known.zeroes };
+                }
+                // What was not flushed may be gone, in part.
+                None => (known.whole, known.forgotten) = (known.promised, true),
             }
-            Err(error) => Step::Refused(error),
+        }
+        if let Err(error) = self.make(view, &change, number) {
+            return Step::Refused(error);
+        }
+        if let Some(version) = version {
+            let known = self.known[slots].iter_mut();
+            known.for_each(|known| (known.whole, known.forgotten) = (version, false));
+        }
+        Step::Changed(change)
+    }
+
+    fn make(&mut self, view: &View, change: &Change, number: u64) -> Result<(), Error> {
+        let slots = change.slots(self.layout);
+        let (first, last) = (self.layout.slot(slots.start), self.layout.slot(slots.end - 1));
+        let bytes = first.start..last.end;
+        match change {
+            Change::Write(slot) => view.write_at(bytes.start, &self.layout.record(*slot, number)),
+            Change::Punch(_) => view.punch(bytes),
+            Change::Cut(_) => {
+                view.set_len(bytes.start)?;
+                // Half of the time it grows again by its length, else by the next record.
+                let longer = self.layout.slot(self.own_slot()).end;
+                if self.rng.below(2) == 0 && longer > bytes.start { view.set_len(longer) } else { Ok(()) }
+            }
+            Change::Discard(_) => {
+                let page = view.page_size() as u64;
+                let pages = bytes.start.div_ceil(page)..bytes.end / page;
+                if pages.is_empty() { Ok(()) } else { view.discard(pages).map(drop) }
+            }
         }
     }
 
     fn own_slot(&mut self) -> usize {
-        let mine = (self.layout.slots() - self.part.thread).div_ceil(self.part.threads);
-        self.part.thread + self.part.threads * self.rng.below(mine as u64) as usize
+        self.part.own_slot(self.layout, &mut self.rng)
     }
 
     fn read(&mut self, view: &View, before: &Ledger) -> Step {
@@ -154,18 +153,26 @@ impl<'a> Writer<'a> {
         }
         for (piece, at) in self.layout.pieces_of(slot) {
             let bytes = &self.buffer[(at.start - place.start) as usize..(at.end - place.start) as usize];
-            let (least, most) = match self.begun[slot] {
-                _ if !own => (before.promised(piece), u64::MAX),
-                0 => (before.promised(piece), before.promised(piece)),
-                begun => (before.promised(piece).max(self.whole[slot]), begun),
-            };
+            let promised = before.promised(piece);
+            let known = self.known[slot];
+            let least = if own && known.whole.number > 0 { known.whole } else { promised };
+            let most = if own { known.begun.max(promised.number) } else { u64::MAX };
             let found = number_of(piece, bytes);
-            if found.is_none() && least == before.promised(piece) && before.mixture(piece) == Some(bytes) {
+            if found.is_none() && least == promised && before.mixture(piece) == Some(bytes) {
                 continue;
             }
-            if !found.is_some_and(|number| (least..=most).contains(&number)) {
+            let right = match found {
+                // The thread whose slot it is may have made zeroes since.
+                Some(0) => !own || least.zeroes || known.zeroes > least.number,
+                Some(number) => {
+                    let oldest = least.number + u64::from(least.zeroes);
+                    (oldest..=most).contains(&number)
+                }
+                None => own && known.forgotten,
+            };
+            if !right {
                 let found = found.map_or("something else".into(), |number| format!("record {number:#x}"));
-                let what = format!("slot {slot}, byte {}: {found} was read, and {least:#x} is due", at.start);
+                let what = format!("slot {slot}, byte {}: {found} was read, and {least} is due", at.start);
                 return Step::Wrong(bytes.len() as u64, what);
             }
         }
@@ -175,7 +182,7 @@ impl<'a> Writer<'a> {
     fn flush(&mut self, view: &View) -> Step {
         match view.flush() {
             Ok(()) => {
-                self.promised.copy_from_slice(&self.whole);
+                self.known.iter_mut().for_each(|known| known.promised = known.whole);
                 Step::Flushed(self.n)
             }
             Err(error) => Step::Refused(error),
@@ -187,7 +194,7 @@ impl<'a> Writer<'a> {
         let place = self.layout.slot(slot);
         match view.flush_range(place) {
             Ok(()) => {
-                self.promised[slot] = self.whole[slot];
+                self.known[slot].promised = self.known[slot].whole;
                 Step::FlushedSlot(slot, self.n)
             }
             Err(error) => Step::Refused(error),
