@@ -24,6 +24,79 @@ fn every_planted_bug_is_found() {
 }
 
 #[test]
+fn bugs_of_sizes_budgets_and_discards_are_found_within_a_few_seeds() {
+    for (bug, invariant) in [
+        (Bug::RaiseIgnored, "budget"),
+        (Bug::DropDirty, "contents"),
+        (Bug::Impatient, "contents"),
+        (Bug::TruncateKeeps, "ends"),
+        (Bug::TailKept, "contents"),
+        (Bug::HoleKept, "contents"),
+        (Bug::PartAlone, "contents"),
+    ] {
+        let (seed, first) = first_failure(bug, 30).unwrap_or_else(|| panic!("{bug} was not found"));
+        let of_bug = |violation: &Violation| violation.invariant == invariant;
+        // Whichever check comes first has found it; the one that is about it must find it, too.
+        let found = of_bug(&first)
+            || (seed..seed + 30).any(|seed| {
+                let mut plan = Plan::draw(seed);
+                (plan.bug, plan.check) = (Some(bug), 1);
+                examine(&plan).is_err_and(|violation| of_bug(&violation))
+            });
+        assert!(found, "{bug} is no violation of `{invariant}`: {first}");
+    }
+}
+
+#[test]
+fn plans_draw_every_dimension() {
+    let config = SwarmConfig { seeds: 1..121, threads: 2, bug: None };
+    let report = run(&config, &|_| (), &AtomicBool::new(false)).unwrap_or_else(|failure| panic!("{failure}"));
+    for (group, name) in [
+        ("budget", "lowered"),
+        ("budget", "raised"),
+        ("budget", "raised above the first"),
+        ("discards", "cached pages dropped"),
+        ("fault", "hanging reads"),
+        ("machine", "reads that hung"),
+        ("memory", "slow aging walks"),
+        ("sizes", "files made shorter"),
+        ("sizes", "files made longer"),
+        ("sizes", "ends within a page"),
+        ("sizes", "tails zeroed"),
+        ("sizes", "accesses behind the end"),
+        ("sizes", "stores to parts of pages"),
+        ("sizes", "holes"),
+    ] {
+        assert!(report.coverage.times(group, name) > 0, "no {name} in\n{}", report.coverage);
+    }
+    for page in (0..8).map(|power| 512 << power) {
+        let name = format!("{page:>5} bytes");
+        assert!(report.coverage.times("page size", &name) > 0, "no {name} in\n{}", report.coverage);
+    }
+}
+
+#[test]
+fn a_plan_with_everything_rare_is_replayed_from_its_text() {
+    let text = "seed=7;cpus=2;page=16384;budget=64;room=128;memory=whole;walks=100;device=nvme;\
+                readahead=32;around=16;policy=mglru;processes=1;spaces=file:300;\
+                threads=0:uniform:m50:w50:s50:f1:z0:p4:t300:o400:d20:r20:h50;\
+                faults=90:hang:2,120:max:128,200:cut:4,250:max:32,300:max:100;check=16";
+    let plan: Plan = text.parse().unwrap();
+    assert_eq!(plan.to_string(), text);
+    let [first, second] = [0, 1].map(|_| examine(&plan).unwrap());
+    assert_eq!(first, second);
+    assert!(first.times("budget", "raised above the first") > 0 && first.times("sizes", "tails zeroed") > 0);
+    for wrong in ["page=1000", "page=256", "room=63", "walks=0"] {
+        let (key, _) = wrong.split_once('=').unwrap();
+        let from = text.find(key).unwrap();
+        let end = from + text[from..].find(';').unwrap();
+        let changed = format!("{}{wrong}{}", &text[..from], &text[end..]);
+        let error = changed.parse::<Plan>().unwrap_err().to_string();
+        assert!(error.contains(key), "{error}");
+    }
+}
+
+#[test]
 fn power_cuts_come_in_the_middle_of_things() {
     let config = SwarmConfig { seeds: 1..81, threads: 2, bug: None };
     let report = run(&config, &|_| (), &AtomicBool::new(false)).unwrap_or_else(|failure| panic!("{failure}"));

@@ -29,11 +29,11 @@ pub(crate) struct MappingId(pub(crate) u32);
 pub(crate) struct Mapping {
     pub(crate) vma: VmaId,
     /// The file that is mapped, as it was opened; `None` for a heap.
-    open: Option<OpenId>,
+    pub(super) open: Option<OpenId>,
     /// Lock of the address space.
-    mmap_lock: RwSemId,
+    pub(super) mmap_lock: RwSemId,
     /// Lock of this mapping.
-    vma_lock: RwSemId,
+    pub(super) vma_lock: RwSemId,
 }
 
 /// An address space.
@@ -83,21 +83,6 @@ impl World {
         MappingId(self.mappings.len() as u32 - 1)
     }
 
-    /// Gives up a page of a mapping. Returns false if it is being read or written.
-    fn give_up_page(&mut self, mapping: Mapping, object: ObjectId, page: u64) -> bool {
-        let reading = self.pool.frame(object, page).is_some_and(|frame| self.is_locked(frame));
-        if reading || !self.pool.discard(object, page) {
-            return false;
-        }
-        self.fit_zram();
-        self.watched(|watch, world| watch.given_up(world, object, page));
-        if let Some(open) = mapping.open {
-            let file = self.opens[open.0 as usize].file;
-            self.file(file).dirty.remove(&page);
-        }
-        true
-    }
-
     /// Pages that have arrived, are not mapped, and are not of the workingset.
     fn fresh_unmapped(&self, mapping: Mapping, object: ObjectId, span: std::ops::Range<u64>) -> u32 {
         let vma = &self.pool.memory.vmas[mapping.vma.0 as usize];
@@ -114,18 +99,21 @@ impl World {
         let object = self.pool.memory.vmas[mapping.vma.0 as usize].object;
         let around = self.fault_around_pages.max(1);
         let first = page / around * around;
+        let mut end = first + around;
         if let Some(open) = mapping.open {
             let counts = self.opens[open.0 as usize].readahead.counts_pages();
             let span = if store { page..page + 1 } else { first..first + around };
             let fresh = if counts { self.fresh_unmapped(mapping, object, span) } else { 0 };
             self.opens[open.0 as usize].readahead.fault_mapped(found, fresh);
+            let file = self.opens[open.0 as usize].file;
+            end = end.min(self.file(file).pages);
         }
         let memory = &mut self.pool.memory;
         memory.map(mapping.vma, page, store);
         if store || mapping.open.is_none() {
             return 0;
         }
-        memory.map_around(mapping.vma, page, first, first + around)
+        memory.map_around(mapping.vma, page, first, end)
     }
 }
 
@@ -280,6 +268,9 @@ impl Ctx {
             return Ok(if swapped_in { Attempt::SwappedIn } else { Attempt::Mapped });
         };
         let file = self.w().opens[open.0 as usize].file;
+        if page >= self.w().file(file).pages {
+            return Err(MachineError::BeyondEnd { at_ns: self.now() });
+        }
         match frame {
             Some(frame) if self.w().is_locked(frame) => {
                 *repeated = true;
@@ -327,45 +318,6 @@ impl Ctx {
                 Ok(Attempt::Wait)
             }
         }
-    }
-
-    /// Waits until a page that could not be given up is used no more: until it has been read or written.
-    async fn wait_unused(&self, mapping: Mapping, object: ObjectId, page: u64) {
-        self.wait_page(object, page).await;
-        self.settle().await;
-        let writing = {
-            let mut world = self.w();
-            let writing = world.pool.frame(object, page).is_some_and(|frame| world.pool.is_writing(frame));
-            if writing && let Some(open) = mapping.open {
-                let (id, file) = (self.id, world.opens[open.0 as usize].file);
-                world.file(file).sync_waiters.push(id);
-            }
-            writing
-        };
-        if writing {
-            self.block(None).await;
-        }
-    }
-
-    /// Gives up pages of a mapping: `munmap` of a heap, punching a hole into a file. Takes the address space's lock for writing.
-    pub(crate) async fn give_up(&self, id: MappingId, first: u64, pages: u64) {
-        let mapping = self.w().mappings[id.0 as usize];
-        self.take(mapping.mmap_lock, true).await;
-        self.take(mapping.vma_lock, true).await;
-        let object = self.w().pool.memory.vmas[mapping.vma.0 as usize].object;
-        for page in first..first + pages {
-            while !self.w().give_up_page(mapping, object, page) {
-                self.wait_unused(mapping, object, page).await;
-            }
-        }
-        self.w().let_go(self.id);
-        let cost = {
-            let mut world = self.w();
-            world.release(mapping.vma_lock, true);
-            world.release(mapping.mmap_lock, true);
-            world.costs.mmap_ns + pages * (world.costs.zap_ns + world.costs.free_page_ns)
-        };
-        self.spend(cost).await;
     }
 }
 

@@ -23,8 +23,13 @@ pub(crate) struct File {
     pub(crate) object: ObjectId,
     /// Its first byte on the device.
     pub(crate) position: u64,
-    /// Its size in pages.
+    /// Its size in pages, the last of which may be there in part.
     pub(crate) pages: u64,
+    /// It ends within its last page.
+    pub(crate) partial: bool,
+    /// Its size is being changed, and who waits for the end of that.
+    pub(crate) resizing: bool,
+    pub(crate) resize_waiters: Vec<TaskId>,
     /// Dirty pages that nobody writes yet, in file order.
     pub(crate) dirty: BTreeSet<u64>,
     /// Pages that became dirty again while they were being written.
@@ -96,6 +101,9 @@ impl World {
             object,
             position: u64::from(id.0) * FILE_DISTANCE,
             pages,
+            partial: false,
+            resizing: false,
+            resize_waiters: Vec::new(),
             dirty: BTreeSet::new(),
             redirtied: Vec::new(),
             deferred: 0,

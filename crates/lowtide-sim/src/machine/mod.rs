@@ -9,6 +9,8 @@
 //! | `files.rs`, `readahead.rs`, `read.rs` | files, read-ahead, reading and writing through the descriptor |
 //! | `hold.rs` | references to pages |
 //! | `fault.rs`, `swap.rs` | accesses through a mapping; heaps, and swap on compressed memory |
+//! | `resize.rs` | files made shorter and longer |
+//! | `discard.rs` | pages given up or dropped on purpose |
 //! | `charge.rs`, `kswapd.rs` | charging and direct reclaim; the background reclaimer |
 //! | `budget.rs` | changing the budget |
 //! | `groups.rs` | who pays, stalls, and what is paid for being over a limit |
@@ -23,6 +25,7 @@ mod budget;
 mod charge;
 mod ctx;
 mod device;
+mod discard;
 mod errors;
 mod fault;
 mod files;
@@ -34,6 +37,7 @@ mod lock;
 mod read;
 mod readahead;
 mod requests;
+mod resize;
 mod sched;
 mod swap;
 mod sync;
@@ -47,6 +51,7 @@ pub(crate) use fault::{AddressSpace, MappingId};
 pub(crate) use files::{File, FileId, OpenId};
 pub use lock::Contention;
 pub(crate) use requests::Fails;
+pub(crate) use resize::Size;
 pub(crate) use sched::TaskId;
 pub(crate) use watch::{FlushEvent, PageEvent, Watch};
 pub use world::KernelCounts;
@@ -94,6 +99,12 @@ pub enum MachineError {
     /// The device failed a read, as it was told to.
     #[error("the device failed a read after {:.3} s of virtual time", *at_ns as f64 / 1e9)]
     Io {
+        /// Virtual time.
+        at_ns: u64,
+    },
+    /// An access through a mapping to a page behind the end of its file.
+    #[error("a page behind the end of its file was accessed after {:.3} s of virtual time", *at_ns as f64 / 1e9)]
+    BeyondEnd {
         /// Virtual time.
         at_ns: u64,
     },

@@ -4,6 +4,7 @@ use super::MachineError;
 use super::ctx::Ctx;
 use super::files::{FileId, OpenId};
 use super::readahead::Window;
+use super::resize::Size;
 use super::watch::PageEvent;
 use super::world::World;
 use crate::memory::ObjectId;
@@ -39,6 +40,15 @@ impl Marks {
             _ => false,
         }
     }
+}
+
+/// What was found of a page of which a part is to be kept.
+#[derive(Debug)]
+pub(super) enum Part {
+    /// It is there, until the next await.
+    There(FolioId),
+    /// Time has passed: it may be there now.
+    Again,
 }
 
 impl World {
@@ -99,6 +109,12 @@ impl Ctx {
             let cost = {
                 let mut guard = self.w();
                 let world = &mut *guard;
+                if page >= world.file(file).pages {
+                    // The file was made shorter while this task reclaimed.
+                    let memcg = world.memcg(self.id);
+                    world.pool.engine.uncharge(memcg, 1);
+                    break;
+                }
                 if world.pool.frame(object, page).is_some() {
                     // Somebody else brought it in while this task reclaimed.
                     let memcg = world.memcg(self.id);
@@ -145,17 +161,22 @@ impl Ctx {
     }
 
     async fn read_pages(&self, open: OpenId, first: u64, pages: u64) -> Result<(), MachineError> {
-        let (file, object, failures, end) = {
+        let (file, object, failures) = {
             let mut world = self.w();
             let file = world.opens[open.0 as usize].file;
             let entry = world.file(file);
-            (file, entry.object, entry.read_failures, entry.pages.min(first + pages))
+            (file, entry.object, entry.read_failures)
         };
         let syscall = self.w().costs.syscall_ns;
         self.spend(syscall).await;
         let mut waited = false;
         let mut page = first;
-        while page < end {
+        loop {
+            // The file may have been made shorter meanwhile.
+            let end = self.w().file(file).pages.min(first + pages);
+            if page >= end {
+                break;
+            }
             let (frame, marked) = {
                 let mut guard = self.w();
                 let world = &mut *guard;
@@ -227,24 +248,98 @@ impl Ctx {
 
     /// Writes whole pages through the descriptor. Pages that are not cached are not read.
     pub(crate) async fn write(&self, open: OpenId, first: u64, pages: u64) -> Result<(), MachineError> {
-        let result = self.write_pages(open, first, pages).await;
+        self.write_some_of(open, first, pages, true).await
+    }
+
+    /// Writes a part of each of some pages through the descriptor. Pages that are not cached are
+    /// read first.
+    pub(crate) async fn write_parts(&self, open: OpenId, first: u64, pages: u64) -> Result<(), MachineError> {
+        self.write_some_of(open, first, pages, false).await
+    }
+
+    async fn write_some_of(
+        &self,
+        open: OpenId,
+        first: u64,
+        pages: u64,
+        whole: bool,
+    ) -> Result<(), MachineError> {
+        let result = self.write_pages(open, first, pages, whole).await;
         self.w().let_go(self.id);
         self.settle_limits().await;
         result
     }
 
-    async fn write_pages(&self, open: OpenId, first: u64, pages: u64) -> Result<(), MachineError> {
-        let (file, object) = {
+    /// Makes a file at least `pages` pages long, for a write of the last of them. Returns false if
+    /// that took time, so that it may be shorter again.
+    async fn extend(&self, open: OpenId, file: FileId, pages: u64) -> Result<bool, MachineError> {
+        if self.wait_resized(file).await {
+            return Ok(false);
+        }
+        let behind_a_part = {
+            let mut world = self.w();
+            let entry = world.file(file);
+            let behind_a_part = entry.partial && pages > entry.pages;
+            if !behind_a_part && pages >= entry.pages {
+                (entry.pages, entry.partial) = (pages, false);
+            }
+            behind_a_part
+        };
+        if behind_a_part {
+            self.resize(open, Size { pages: pages - 1, partial: false }).await?;
+        }
+        Ok(!behind_a_part)
+    }
+
+    /// Looks for a page of which a part is to be kept: reads it if it is not cached, or waits for
+    /// it.
+    pub(super) async fn part(&self, file: FileId, page: u64, failures: u64) -> Result<Part, MachineError> {
+        let (object, found) = {
+            let mut world = self.w();
+            let object = world.file(file).object;
+            (object, world.pool.frame(object, page))
+        };
+        match found {
+            Some(frame) if !self.w().is_locked(frame) => return Ok(Part::There(frame)),
+            Some(_) => self.wait_page(object, page).await,
+            None => {
+                if self.w().file(file).failed_since(page, failures) {
+                    return Err(MachineError::Io { at_ns: self.now() });
+                }
+                self.w().hold(self.id, object, page);
+                let window = Window { start: page, size: 1, mark: None };
+                self.read_window(file, window, Some(page), false).await?;
+            }
+        }
+        Ok(Part::Again)
+    }
+
+    async fn write_pages(
+        &self,
+        open: OpenId,
+        first: u64,
+        pages: u64,
+        whole: bool,
+    ) -> Result<(), MachineError> {
+        let (file, object, failures) = {
             let mut world = self.w();
             let file = world.opens[open.0 as usize].file;
             let entry = world.file(file);
-            entry.pages = entry.pages.max(first + pages);
-            (file, entry.object)
+            if !entry.partial && !entry.resizing {
+                entry.pages = entry.pages.max(first + pages);
+            }
+            (file, entry.object, entry.read_failures)
         };
         let syscall = self.w().costs.syscall_ns;
         self.spend(syscall).await;
         let mut page = first;
         while page < first + pages {
+            if !self.extend(open, file, page + 1).await? {
+                continue;
+            }
+            if !whole && matches!(self.part(file, page, failures).await?, Part::Again) {
+                continue;
+            }
             let found = self.w().pool.frame(object, page);
             if found.is_some_and(|frame| self.w().is_locked(frame)) {
                 self.wait_page(object, page).await;
@@ -256,6 +351,14 @@ impl Ctx {
             let (cost, owes) = {
                 let mut guard = self.w();
                 let world = &mut *guard;
+                let entry = world.file(file);
+                if entry.resizing || page >= entry.pages {
+                    if found.is_none() {
+                        let memcg = world.memcg(self.id);
+                        world.pool.engine.uncharge(memcg, 1);
+                    }
+                    continue;
+                }
                 let frame = match (found, world.pool.frame(object, page)) {
                     (None, None) => {
                         let task = world.engine_task(self.id, false);
@@ -273,7 +376,8 @@ impl Ctx {
                 world.counts.accesses += 1;
                 world.marks.set(frame, false);
                 let owes = world.set_dirty(self.id, file, page, frame);
-                world.watched_file(PageEvent::Stored, file, page, frame);
+                let event = if whole { PageEvent::Stored } else { PageEvent::Patched };
+                world.watched_file(event, file, page, frame);
                 let new = if found.is_none() { world.costs.new_page() } else { 0 };
                 (new + world.costs.lookup_ns + world.costs.copy_page_ns + world.costs.mark_dirty_ns, owes)
             };

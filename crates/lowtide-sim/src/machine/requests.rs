@@ -24,14 +24,21 @@ struct Request {
     file: FileId,
     purpose: Purpose,
     failed: bool,
+    /// It takes [`HANG_NS`] longer than it should.
+    hung: bool,
 }
 
-/// One command in so many fails, at no regular distance; 0 for none.
+/// How much longer a read takes that hangs. Nobody cancels it: in a kernel, a command is cancelled
+/// after thirty seconds.
+const HANG_NS: u64 = 20_000_000_000;
+
+/// One command in so many fails, at no regular distance, and one read in so many hangs; 0 for none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Fails {
     pub(crate) reads: u64,
     pub(crate) writes: u64,
     pub(crate) flushes: u64,
+    pub(crate) hangs: u64,
 }
 
 /// The table of requests in flight.
@@ -56,6 +63,9 @@ impl Requests {
             Purpose::Flush { .. } => self.fails.flushes,
         };
         request.failed = one_in > 0 && mix64(self.submitted).is_multiple_of(one_in);
+        let reads = matches!(request.purpose, Purpose::Read { .. });
+        request.hung =
+            reads && self.fails.hangs > 0 && mix64(!self.submitted).is_multiple_of(self.fails.hangs);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1
@@ -87,12 +97,27 @@ impl Requests {
         pages
     }
 
+    /// The frames that reads which hang are to fill, and the pages that these will be.
+    pub(crate) fn hung(&self) -> impl Iterator<Item = (FileId, u64, FolioId)> {
+        self.slots.iter().flatten().filter(|request| request.hung).flat_map(|request| {
+            let (first, frames) = match &request.purpose {
+                Purpose::Read { first, frames } => (*first, frames.as_slice()),
+                _ => (0, &[][..]),
+            };
+            (first..).zip(frames).map(|(page, &frame)| (request.file, page, frame))
+        })
+    }
+
     /// Tasks that wait for flushes of the device's cache.
     pub(crate) fn flushing(&self) -> impl Iterator<Item = TaskId> {
         self.slots.iter().flatten().filter_map(|request| match request.purpose {
             Purpose::Flush { task, .. } => Some(task),
             _ => None,
         })
+    }
+
+    fn is_hung(&self, slot: u32) -> bool {
+        self.slots[slot as usize].as_ref().is_some_and(|request| request.hung)
     }
 
     fn take(&mut self, slot: u32) -> Request {
@@ -115,11 +140,14 @@ impl World {
     ) -> (u64, u64) {
         let position = self.files[file.0 as usize].position + page * self.page_bytes;
         let done = self.device.submit(now, direction, position, pages * self.page_bytes);
-        let slot = self.requests.add(Request { file, purpose, failed: false });
+        let slot = self.requests.add(Request { file, purpose, failed: false, hung: false });
         if self.device.spec.synchronous && direction == Direction::Read {
             self.complete(slot);
             return (done, done - now);
         }
+        let hung = self.requests.is_hung(slot);
+        self.counts.hung_reads += u64::from(hung);
+        let done = if hung { done + HANG_NS } else { done };
         self.sched.at(done, Event::Io(slot));
         (done, 0)
     }
@@ -158,7 +186,7 @@ impl World {
 
     /// A request has completed.
     pub(crate) fn complete(&mut self, slot: u32) {
-        let Request { file, purpose, failed } = self.requests.take(slot);
+        let Request { file, purpose, failed, .. } = self.requests.take(slot);
         let object = self.files[file.0 as usize].object;
         self.counts.io_errors += u64::from(failed);
         self.device.counts.errors += u64::from(failed);

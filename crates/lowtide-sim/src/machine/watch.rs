@@ -23,8 +23,12 @@ pub(crate) enum PageEvent {
     ReadFailed,
     /// Somebody read it, either way.
     Loaded,
-    /// Somebody wrote it, either way.
+    /// Somebody wrote all of it.
     Stored,
+    /// Somebody wrote a part of it, either way; the rest is as it was.
+    Patched,
+    /// What of it is behind the end of its file was filled with zeros.
+    TailZeroed,
     /// Somebody who held it lets go of it.
     Released,
     /// Its contents go to the device as they are now.
@@ -58,8 +62,12 @@ pub(crate) trait Watch: Debug {
     fn victims(&mut self, world: &mut World, victims: &[Victim]);
     /// These folios have gone, and their frames are free.
     fn freed(&mut self, world: &mut World, freed: &[Freed]);
+    /// Somebody dropped a page of a file from memory that was clean and in nobody's use.
+    fn dropped(&mut self, world: &mut World, object: ObjectId, page: u64, frame: FolioId);
     /// Somebody gave a page up; its contents are zeros from now on.
     fn given_up(&mut self, world: &mut World, object: ObjectId, page: u64);
+    /// A file has so many pages now. What of page `tail` is behind its old end, or its new one, is to become zeros.
+    fn resized(&mut self, world: &mut World, object: ObjectId, pages: u64, tail: Option<u64>);
     /// A task's charge, which began at `since` (nanoseconds), failed after all tries.
     fn out_of_memory(&mut self, world: &mut World, task: TaskId, since: u64);
 }
@@ -86,7 +94,7 @@ impl World {
             return;
         }
         let object = self.pool.memory.vmas[vma.0 as usize].object;
-        let event = if store { PageEvent::Stored } else { PageEvent::Loaded };
+        let event = if store { PageEvent::Patched } else { PageEvent::Loaded };
         match self.pool.frame(object, page) {
             Some(frame) => self.watched(|watch, world| watch.page(world, event, object, page, frame)),
             None => {

@@ -59,6 +59,8 @@ pub struct KernelCounts {
     pub write_errors: u64,
     /// Of which flushes of its cache.
     pub flush_errors: u64,
+    /// Reads that hung, as the device was told to let them.
+    pub hung_reads: u64,
 }
 
 /// The world of one machine.

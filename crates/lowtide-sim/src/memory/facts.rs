@@ -23,10 +23,7 @@ fn window(page: u64, pages: u64) -> (u64, u64) {
 impl Facts for Memory {
     fn state(&mut self, id: FolioId, folio: &Folio) -> FolioState {
         let owner = folio.owner();
-        let mapped = self.objects[owner.space.0 as usize]
-            .vmas
-            .iter()
-            .any(|vma| self.vmas[vma.0 as usize].ptes.get(owner.page).present);
+        let mapped = self.is_mapped(ObjectId(owner.space.0), owner.page);
         FolioState { locked: self.is_locked(id), mapped }
     }
 

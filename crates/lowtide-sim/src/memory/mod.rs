@@ -223,6 +223,12 @@ impl Memory {
         dropped
     }
 
+    /// Whether a page has a translation.
+    pub(crate) fn is_mapped(&self, object: ObjectId, page: u64) -> bool {
+        let vmas = &self.objects[object.0 as usize].vmas;
+        vmas.iter().any(|vma| self.vmas[vma.0 as usize].ptes.get(page).present)
+    }
+
     /// Whether a page was stored to through a translation that it has.
     pub(crate) fn is_dirty(&self, object: ObjectId, page: u64) -> bool {
         let vmas = &self.objects[object.0 as usize].vmas;

@@ -15,7 +15,7 @@ pub(super) const PAUSE_NS: u64 = 200_000_000;
 pub(super) type Check = (&'static str, fn(&mut World) -> Result<(), String>);
 
 /// All of them.
-pub(super) const ALL: [Check; 8] = [
+pub(super) const ALL: [Check; 9] = [
     ("engine", engine),
     ("charges", charges),
     ("page cache", page_cache),
@@ -24,6 +24,7 @@ pub(super) const ALL: [Check; 8] = [
     ("dirty figures", dirty_figures),
     ("requests", requests),
     ("waiters", waiters),
+    ("ends", ends),
 ];
 
 /// The resident pages of all objects.
@@ -98,6 +99,17 @@ fn translations(world: &mut World) -> Result<(), String> {
                     return what("clean, for stores");
                 }
             }
+        }
+    }
+    Ok(())
+}
+
+/// No page is behind the end of its file, unless the size is being changed at the moment.
+fn ends(world: &mut World) -> Result<(), String> {
+    for (object, page, _) in residents(world) {
+        let file = world.files.iter().find(|file| file.object == object);
+        if let Some(file) = file.filter(|file| page >= file.pages && !file.resizing) {
+            return Err(format!("page {page} of {object:?} is resident, which has {} pages", file.pages));
         }
     }
     Ok(())

@@ -5,7 +5,9 @@
 
 use super::overseer::Shared;
 use super::plan::{Fault, Pattern, Plan, ThreadPlan};
-use crate::machine::{AddressSpace, Ctx, Fails, FileId, Machine, MachineError, MappingId, OpenId, World};
+use crate::machine::{
+    AddressSpace, Ctx, Fails, FileId, Machine, MachineError, MappingId, OpenId, Size, World,
+};
 use crate::memory::ObjectId;
 use lowtide_core::MemcgId;
 use lowtide_workload::{OpKind, SpaceKind, SplitMix64};
@@ -31,11 +33,14 @@ pub(super) struct Crew {
     begun: Cell<u64>,
     /// Operations that each thread has begun.
     done: Vec<Cell<u64>>,
-    /// Pages that a machine begins with.
-    budget: Cell<u64>,
+    /// Pages that the budget may have at most, and those that a machine begins with.
+    room: Cell<u64>,
+    first: Cell<u64>,
     /// What the device is like.
     slow: Cell<u64>,
     fails: Cell<Fails>,
+    /// The size of each file, as the last machine left it.
+    sizes: RefCell<Vec<Size>>,
     /// Machines so far.
     machines: Cell<u64>,
     /// The seed of the power cut that ended the last.
@@ -50,14 +55,36 @@ pub(super) struct Counts {
     pub(super) refused: Cell<u64>,
     /// Operations that the device failed.
     pub(super) failed: Cell<u64>,
-    /// Lowered budgets that usage did not come down to.
-    pub(super) unmet: Cell<u64>,
+    pub(super) budgets: Budgets,
+    pub(super) sizes: Sizes,
     /// Faults carried out.
     pub(super) faults: Cell<u64>,
     /// Syncs that said that the file is durable.
     pub(super) syncs: Cell<u64>,
     /// Syncs that told of a failure.
     pub(super) failed_syncs: Cell<u64>,
+}
+
+/// How the sizes of files were changed.
+#[derive(Debug, Default)]
+pub(super) struct Sizes {
+    pub(super) shorter: Cell<u64>,
+    pub(super) longer: Cell<u64>,
+    /// Of both, to an end within a page.
+    pub(super) partial: Cell<u64>,
+    /// Operations that ended with an access behind the end.
+    pub(super) behind: Cell<u64>,
+}
+
+/// How the budget was changed.
+#[derive(Debug, Default)]
+pub(super) struct Budgets {
+    pub(super) lowered: Cell<u64>,
+    /// Of which usage did not come down to.
+    pub(super) unmet: Cell<u64>,
+    pub(super) raised: Cell<u64>,
+    /// Of which above what the machine began with.
+    pub(super) above_first: Cell<u64>,
 }
 
 fn more(count: &Cell<u64>) {
@@ -84,9 +111,11 @@ impl Crew {
             faults: RefCell::new(faults),
             begun: Cell::new(0),
             done: plan.threads.iter().map(|_| Cell::new(0)).collect(),
-            budget: Cell::new(0),
+            room: Cell::new(0),
+            first: Cell::new(0),
             slow: Cell::new(1),
             fails: Cell::new(Fails::default()),
+            sizes: RefCell::new(Vec::new()),
             machines: Cell::new(0),
             cut: Cell::new(0),
             counts: Counts::default(),
@@ -98,7 +127,11 @@ impl Crew {
         let processes = {
             let mut world = machine.world();
             self.prepare(&mut world);
-            set_up(&self.plan, &mut world)
+            let processes = set_up(&self.plan, &mut world);
+            for (file, size) in world.files.iter_mut().zip(self.sizes.borrow().iter()) {
+                (file.pages, file.partial) = (size.pages, size.partial);
+            }
+            processes
         };
         let life = self.machines.replace(self.machines.get() + 1);
         for (number, thread) in self.plan.threads.iter().enumerate() {
@@ -115,7 +148,13 @@ impl Crew {
 
     /// The settings that hold for the whole machine.
     fn prepare(&self, world: &mut World) {
-        self.budget.set(world.pool.engine.max(MemcgId::ROOT));
+        let room = world.pool.engine.max(MemcgId::ROOT);
+        self.room.set(room);
+        self.first.set(room.min(self.plan.budget));
+        if let Err(error) = world.pool.engine.set_max(MemcgId::ROOT, self.first.get()) {
+            world.violated("plan", error.to_string());
+        }
+        self.expect_max(self.first.get());
         world.device.slow = self.slow.get();
         world.requests.fails = self.fails.get();
         world.pool.engine.set_exact_dirty(self.plan.exact);
@@ -126,9 +165,15 @@ impl Crew {
         }
     }
 
-    /// The files that outlive a machine.
-    pub(super) fn files(world: &World) -> Vec<ObjectId> {
-        world.files.iter().map(|file| file.object).collect()
+    /// The files that outlive a machine, and the pages of each.
+    pub(super) fn files(world: &World) -> Vec<(ObjectId, u64)> {
+        world.files.iter().map(|file| (file.object, file.pages)).collect()
+    }
+
+    /// The next machine's files have the sizes that this one's have.
+    pub(super) fn remember_sizes(&self, world: &World) {
+        let sizes = world.files.iter().map(|file| Size { pages: file.pages, partial: file.partial });
+        *self.sizes.borrow_mut() = sizes.collect();
     }
 
     fn open(&self, world: &mut World, file: FileId) -> OpenId {
@@ -207,6 +252,19 @@ impl Crew {
                 ctx.give_up(place.mapping, first, pages).await;
                 continue;
             }
+            if dice < thread.sleeps + thread.syncs + thread.frees + thread.drops {
+                if place.file.is_some() {
+                    ctx.drop_cached(place.object, first, pages).await;
+                }
+                continue;
+            }
+            if dice < thread.sleeps + thread.syncs + thread.frees + thread.drops + thread.resizes {
+                if let Some((file, open)) = place.file {
+                    let size = Size { pages: 1 + rng.below(place.pages), partial: rng.percent(50) };
+                    self.resize(&ctx, file, open, size).await?;
+                }
+                continue;
+            }
             let write = rng.percent(thread.writes);
             let kind = match (rng.percent(thread.mapped) || place.file.is_none(), write) {
                 (true, false) => OpKind::Load,
@@ -214,7 +272,8 @@ impl Crew {
                 (false, false) => OpKind::Read,
                 (false, true) => OpKind::Write,
             };
-            refusals += u32::from(!self.access(&ctx, place, kind, first, pages).await?);
+            let parts = kind == OpKind::Write && thread.parts > 0 && rng.percent(thread.parts);
+            refusals += u32::from(!self.access(&ctx, place, kind, parts, first, pages).await?);
         }
         ctx.settle().await;
         Ok(())
@@ -226,17 +285,28 @@ impl Crew {
         ctx: &Ctx,
         place: Place,
         kind: OpKind,
+        parts: bool,
         first: u64,
         pages: u64,
     ) -> Result<bool, MachineError> {
-        let failures = self.read_failures(place.object, first, pages);
+        // A write may read another page first: the one that the file has ended in.
+        let failures = || match place.file {
+            Some((file, _)) if kind == OpKind::Write => ctx.w().file(file).read_failures,
+            _ => self.read_failures(place.object, first, pages),
+        };
+        let before = failures();
         let result = match (kind, place.file) {
             (OpKind::Read, Some((_, open))) => ctx.read(open, first, pages).await,
+            (OpKind::Write, Some((_, open))) if parts => ctx.write_parts(open, first, pages).await,
             (OpKind::Write, Some((_, open))) => ctx.write(open, first, pages).await,
             (OpKind::Load | OpKind::Read, _) => ctx.access(place.mapping, first, pages, false).await,
             _ => ctx.access(place.mapping, first, pages, true).await,
         };
         match result {
+            Err(MachineError::BeyondEnd { .. }) => {
+                more(&self.counts.sizes.behind);
+                Ok(true)
+            }
             Err(MachineError::OutOfMemory { .. }) => {
                 more(&self.counts.refused);
                 ctx.sleep(REST_NS).await;
@@ -244,7 +314,7 @@ impl Crew {
             }
             Err(MachineError::Io { .. }) => {
                 more(&self.counts.failed);
-                if self.overseer.is_some() && failures == self.read_failures(place.object, first, pages) {
+                if self.overseer.is_some() && before == failures() {
                     let what =
                         format!("{kind} of {pages} pages from {first} on: no read of them has failed since");
                     ctx.w().violated("device errors", what);
@@ -253,6 +323,29 @@ impl Crew {
             }
             Err(error) => Err(error),
             Ok(()) => Ok(true),
+        }
+    }
+
+    /// Makes a file shorter or longer.
+    async fn resize(&self, ctx: &Ctx, file: FileId, open: OpenId, size: Size) -> Result<(), MachineError> {
+        let old = ctx.w().file(file).pages;
+        match ctx.resize(open, size).await {
+            Ok(()) => {
+                let sizes = &self.counts.sizes;
+                more(if size.pages < old { &sizes.shorter } else { &sizes.longer });
+                sizes.partial.set(sizes.partial.get() + u64::from(size.partial));
+                Ok(())
+            }
+            Err(MachineError::OutOfMemory { .. }) => {
+                more(&self.counts.refused);
+                ctx.sleep(REST_NS).await;
+                Ok(())
+            }
+            Err(MachineError::Io { .. }) => {
+                more(&self.counts.failed);
+                Ok(())
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -306,9 +399,10 @@ impl Crew {
                     self.slow.set(times);
                     ctx.w().device.slow = times;
                 }
-                Fault::Fail(n) => self.fail(ctx, |_| Fails { reads: n, writes: n, flushes: n }),
+                Fault::Fail(n) => self.fail(ctx, |fails| Fails { reads: n, writes: n, flushes: n, ..fails }),
                 Fault::FailWrites(n) => self.fail(ctx, |fails| Fails { writes: n, ..fails }),
                 Fault::FailFlushes(n) => self.fail(ctx, |fails| Fails { flushes: n, ..fails }),
+                Fault::Hang(n) => self.fail(ctx, |fails| Fails { hangs: n, ..fails }),
                 Fault::Cut(seed) => {
                     self.cut.set(seed);
                     let at_ns = ctx.now();
@@ -317,12 +411,36 @@ impl Crew {
                     ctx.settle().await;
                     ctx.block(None).await;
                 }
-                Fault::Max(pages) => match ctx.set_max(pages.min(self.budget.get())).await {
-                    Ok(true) => {}
-                    Ok(false) => more(&self.counts.unmet),
-                    Err(error) => ctx.w().fail(Err(error.into())),
-                },
+                Fault::Max(pages) => self.set_max(ctx, pages.min(self.room.get())).await,
             }
+        }
+    }
+
+    /// Changes the budget.
+    async fn set_max(&self, ctx: &Ctx, pages: u64) {
+        let before = ctx.w().pool.engine.max(MemcgId::ROOT);
+        let budgets = &self.counts.budgets;
+        if pages < before {
+            more(&budgets.lowered);
+        }
+        if pages > before {
+            more(&budgets.raised);
+        }
+        if pages > before.max(self.first.get()) {
+            more(&budgets.above_first);
+        }
+        self.expect_max(pages);
+        match ctx.set_max(pages).await {
+            Ok(true) => {}
+            Ok(false) => more(&budgets.unmet),
+            Err(error) => ctx.w().fail(Err(error.into())),
+        }
+    }
+
+    /// The budget is so many pages from now on.
+    fn expect_max(&self, pages: u64) {
+        if let Some(Shared(overseer)) = &self.overseer {
+            overseer.borrow_mut().limit = Some(pages);
         }
     }
 }

@@ -7,7 +7,10 @@
 //!              └────────────────────── arrived ─────────────────────┘
 //! ```
 //!
-//! Every store makes a new version, and versions only grow. A frame holds a version of one page; the device holds one of each. A write takes the version that the
+//! Every store makes a new version, and versions only grow. A store to a part of a page keeps the
+//! rest, so the frame must hold the latest version
+//! before it; so must a page whose end is filled with zeros because its file ends in it. A frame
+//! holds a version of one page; the device holds one of each. A write takes the version that the
 //! frame holds when it begins: a store during the write may or may not reach the device, and a kernel must not rely on it. Whoever
 //! reads must see the latest version, a frame that is freed must hold what the device holds, and giving a page up is a store of zeros that is
 //! everywhere at once, though not durable.
@@ -152,7 +155,16 @@ impl Contents {
                 self.entry(object, page).read_failures += 1;
                 self.hold(frame, None);
             }
-            PageEvent::Stored => {
+            // What was asked for has been counted as a version already (`resized`).
+            PageEvent::TailZeroed => self.hold(frame, holds(truth.latest)),
+            PageEvent::Patched if self.held(object, page, frame) != Some(truth.latest) => {
+                let held = self.held(object, page, frame);
+                return Err(format!(
+                    "a part of page {page} of {object:?} is stored on {held:?} instead of version {}",
+                    truth.latest
+                ));
+            }
+            PageEvent::Stored | PageEvent::Patched => {
                 let version = self.new_version(object, page);
                 self.entry(object, page).latest = version;
                 self.hold(frame, holds(version));
@@ -212,6 +224,22 @@ impl Contents {
         }
     }
 
+    /// A part of a page is to become zeros: the one that its file ends in, or has ended in.
+    pub(super) fn tail_to_be_zeroed(&mut self, object: ObjectId, page: u64) {
+        let version = self.new_version(object, page);
+        self.entry(object, page).latest = version;
+    }
+
+    /// A planted bug: what is in a frame is anything but what was read.
+    pub(super) fn garble(&mut self, frame: FolioId) {
+        self.hold(frame, None);
+    }
+
+    /// A planted bug: the device still has an old version of a page.
+    pub(super) fn keep_on_device(&mut self, object: ObjectId, page: u64, version: u64) {
+        self.entry(object, page).device = version;
+    }
+
     /// Something happened to a flush of the device's cache.
     pub(super) fn flush(&mut self, event: FlushEvent, number: u64) {
         match event {
@@ -259,11 +287,13 @@ impl Contents {
         Ok(())
     }
 
-    /// The power goes, and comes back: what memory held is lost, and of each page of these files, something is left.
+    /// The power goes, and comes back: what memory held is lost, and of each page of these files,
+    /// something is left. Each file has so many pages; the blocks behind
+    /// them were given back to the file system, so whatever comes there later begins with zeros.
     ///
     /// # Errors
     /// What is left though it must not be.
-    pub(super) fn cut(&mut self, files: &[ObjectId], seed: u64) -> Result<(), String> {
+    pub(super) fn cut(&mut self, files: &[(ObjectId, u64)], seed: u64) -> Result<(), String> {
         let mut dice = SplitMix64::new(seed);
         let mood = Mood::draw(&mut dice);
         let mut cuts = Cuts {
@@ -272,11 +302,16 @@ impl Contents {
             ..self.cuts
         };
         let mut left = Vec::new();
+        let mut behind = Vec::new();
         let mut torn = false;
-        for &object in files {
+        for &(object, end) in files {
             // Whether the page before is as new as it could be, if there was a choice.
             let mut neighbour = None;
             for (page, truth) in (0..).zip(self.pages(object)) {
+                if page >= end {
+                    behind.push((object, page));
+                    continue;
+                }
                 let (version, newest) = self.medium.survivor(object, page, mood, &mut dice);
                 let Truth { latest, acknowledged, .. } = *truth;
                 if version < acknowledged {
@@ -295,6 +330,9 @@ impl Contents {
                 cuts.kept += u64::from(acknowledged > 0);
                 left.push((object, page, version));
             }
+        }
+        for (object, page) in behind {
+            left.push((object, page, self.new_version(object, page)));
         }
         cuts.torn += u64::from(torn);
         self.medium.restart(left.iter().copied());
@@ -344,7 +382,7 @@ mod tests {
             let mut contents = Contents::default();
             stored(&mut contents, 0);
             contents.entry(FILE, 0).acknowledged = acknowledged;
-            contents.cut(&[FILE], seed).map(|()| contents.truth(FILE, 0))
+            contents.cut(&[(FILE, 8)], seed).map(|()| contents.truth(FILE, 0))
         };
         let lost = (0..100).filter(|&seed| cut(1, seed).is_err()).count();
         assert!((20..80).contains(&lost), "some cuts keep the page, some do not: {lost} of 100");

@@ -6,7 +6,7 @@
 //!
 //! Drawing is in integers, and the order of the draws is the meaning of a seed: a new property is drawn last.
 
-use super::plan::{Fault, PAGE, Pattern, Plan, SpacePlan, ThreadPlan};
+use super::plan::{Fault, PAGE, PAGE_LEAST, PAGE_MOST, Pattern, Plan, SpacePlan, ThreadPlan};
 use crate::spec::DeviceSpec;
 use lowtide_core::limits::MIN_BUDGET;
 use lowtide_core::{DirtyLimits, DirtyShare, Policy, Switches};
@@ -53,8 +53,11 @@ impl Plan {
         let mut plan = Self {
             seed,
             cpus: dice.range(1, 8) as u16,
+            page: PAGE,
             budget,
+            room: budget,
             whole,
+            walks: 1,
             device: dice.one_of(&devices),
             readahead: dice.one_of(&[0, 0, 4, 32, 32, 256]),
             around: dice.one_of(&[0, 16, 16, 64]),
@@ -72,6 +75,12 @@ impl Plan {
         plan.draw_threads(&mut dice);
         plan.draw_faults(&mut dice);
         plan.draw_power(&mut dice);
+        plan.draw_limits(&mut dice);
+        plan.draw_discards(&mut dice);
+        plan.draw_sizes(&mut dice);
+        if dice.percent(20) {
+            plan.walks = dice.one_of(&[10, 100, 1_000, 10_000]);
+        }
         // A device that takes a second is slow enough: waiting a minute for a page is a million naps.
         let slowest = DeviceSpec::preset(plan.device).is_some_and(|device| device.write_ns >= 1_000_000_000);
         plan.faults.retain(|(_, fault)| !slowest || !matches!(fault, Fault::Slow(_)));
@@ -126,6 +135,9 @@ impl Plan {
                 pages: dice.one_of(&[1, 1, 1, 4, 16, 64]).min(self.spaces[space].pages),
                 think_ns: dice.one_of(&[0, 100, 1_000, 30_000]),
                 ops: (ops / threads).max(10),
+                drops: 0,
+                resizes: 0,
+                parts: 0,
             });
         }
     }
@@ -196,6 +208,59 @@ impl Plan {
                     hard: DirtyShare::Bytes(hard),
                 }
             });
+        }
+    }
+}
+
+impl Plan {
+    /// The size of base pages, and budgets that are lowered and raised, above the first one too.
+    fn draw_limits(&mut self, dice: &mut Dice) {
+        if dice.percent(50) {
+            self.page = PAGE_LEAST << dice.range(0, (PAGE_MOST / PAGE_LEAST).ilog2().into());
+        }
+        // What was drawn for pages of the usual size stays the same number of pages.
+        let scaled = |share| match share {
+            DirtyShare::Bytes(bytes) => DirtyShare::Bytes(bytes / PAGE * self.page),
+            percent @ DirtyShare::Percent(_) => percent,
+        };
+        self.dirty = self
+            .dirty
+            .map(|limits| DirtyLimits { background: scaled(limits.background), hard: scaled(limits.hard) });
+        if !dice.percent(30) {
+            return;
+        }
+        self.room = (self.budget * dice.one_of(&[4, 4, 5, 8, 16]) / 4).min(PAGES_MAX);
+        let ops = self.ops();
+        for _ in 0..dice.range(1, 3) {
+            let lowered = dice.range(0, ops);
+            self.faults.push((lowered, Fault::Max(dice.range(MIN_BUDGET, self.budget))));
+            let raised = Fault::Max(dice.range(self.budget, self.room));
+            self.faults.push((dice.range(lowered, ops), raised));
+        }
+        self.faults.sort_by_key(|(at, _)| *at);
+    }
+
+    /// Files that are made shorter and longer, and stores to parts of pages.
+    fn draw_sizes(&mut self, dice: &mut Dice) {
+        if dice.percent(40) {
+            self.threads.iter_mut().for_each(|t| t.resizes = dice.one_of(&[0, 0, 1, 5, 20]));
+        }
+        if dice.percent(40) {
+            self.threads.iter_mut().for_each(|t| t.parts = dice.one_of(&[0, 10, 50, 100]));
+        }
+    }
+
+    /// Threads that drop what is cached, and reads that hang.
+    fn draw_discards(&mut self, dice: &mut Dice) {
+        if dice.percent(30) {
+            self.threads.iter_mut().for_each(|t| t.drops = dice.one_of(&[0, 1, 10, 50]));
+        }
+        if dice.percent(25) {
+            let ops = self.ops();
+            let from = dice.range(0, ops);
+            self.faults.push((from, Fault::Hang(dice.one_of(&[1, 3, 10, 50]))));
+            self.faults.push((dice.range(from, ops), Fault::Hang(0)));
+            self.faults.sort_by_key(|(at, _)| *at);
         }
     }
 }

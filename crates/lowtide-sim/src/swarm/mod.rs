@@ -24,8 +24,17 @@
 //! A power cut ends a machine in the middle of whatever it does. Of each page the device then has what was durable, or something newer that it was given, each page
 //! for itself; the threads go on with what is left of their operations on a new machine that begins with these files.
 //!
-//! Not checked: anything about swap, huge pages and groups within groups, which the machine does not have; and the
-//! quality of the policy's choices, which is `tests/fidelity.rs`'s affair.
+//! A machine has one size of base page, which a plan draws, and every folio is one base page: the
+//! page cache of the simulated machine has no larger ones, so the orders of folios are not drawn
+//! here.
+//! The engine's property tests draw them (`lowtide-core/tests/properties.rs`).
+//!
+//! A file ends with a page or in the middle of one. Its size is durable as soon as it is changed:
+//! of
+//! what a power cut leaves, nothing is behind it.
+//!
+//! Not checked: swap; groups (a plan has one budget); the quality of the policy's choices, which is
+//! `tests/fidelity.rs`'s affair.
 
 mod checks;
 mod client;

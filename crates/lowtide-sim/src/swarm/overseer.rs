@@ -65,6 +65,15 @@ pub(super) struct Overseer {
     most_dirty: Option<u64>,
     /// Usage and limit after the last turn.
     usage: (u64, u64),
+    /// What the budget was set to last.
+    pub(super) limit: Option<u64>,
+    /// Cached pages that somebody dropped.
+    pub(super) dropped: u64,
+    /// Pages of files that became holes, though not by a new size.
+    pub(super) holes: u64,
+    /// Ends of pages that were zeroed, and stores to parts of pages.
+    pub(super) tails: u64,
+    pub(super) parts: u64,
     events: Events,
     sequences: Option<Sequences>,
     /// Charges that failed although pages could have been evicted, by a policy that is known for it.
@@ -90,6 +99,11 @@ impl Overseer {
             writers: plan.threads.len() as u64,
             most_dirty: plan.exact.then_some(0),
             usage: (0, u64::MAX),
+            limit: None,
+            dropped: 0,
+            holes: 0,
+            tails: 0,
+            parts: 0,
             events: Events::default(),
             sequences: None,
             premature_oom: 0,
@@ -102,12 +116,13 @@ impl Overseer {
     ///
     /// # Errors
     /// What is left though it must not be.
-    pub(super) fn power_cut(&mut self, files: &[ObjectId], seed: u64) -> Result<(), String> {
+    pub(super) fn power_cut(&mut self, files: &[(ObjectId, u64)], seed: u64) -> Result<(), String> {
         self.contents.cut(files, seed)?;
         self.promises = Promises::default();
         self.progress = Progress::since(self.turns);
         self.most_dirty = self.most_dirty.map(|_| 0);
         self.usage = (0, u64::MAX);
+        self.limit = None;
         self.events = Events::default();
         self.sequences = None;
         self.aging.clear();
@@ -118,6 +133,9 @@ impl Overseer {
     fn glance(&mut self, world: &mut World) {
         let engine = &world.pool.engine;
         let (usage, max) = (engine.usage(MemcgId::ROOT), engine.max(MemcgId::ROOT));
+        if let Some(limit) = self.limit.filter(|&limit| limit != max) {
+            world.violated("budget", format!("it is {max} pages and was set to {limit}"));
+        }
         // Above the limit nobody is charged, so usage can only fall. What came in before the limit was lowered in this very turn was below the
         // old one.
         let (before, limit_before) = std::mem::replace(&mut self.usage, (usage, max));
@@ -195,7 +213,7 @@ impl Watch for Shared {
         let mut this = self.0.borrow_mut();
         this.turns += 1;
         if let Some(bug) = this.bug {
-            bug.turn(world, this.turns);
+            bug.turn(world, this.turns, this.usage.1);
         }
         this.glance(world);
         if this.turns.is_multiple_of(this.every) {
@@ -208,7 +226,18 @@ impl Watch for Shared {
         if event == PageEvent::WriteFailed {
             this.promises.failed(object);
         }
-        if let Err(what) = this.contents.on(event, object, page, frame, world.sched.now) {
+        if this.bug == Some(Bug::PartAlone) && event == PageEvent::Patched {
+            this.contents.garble(frame);
+        }
+        this.parts += u64::from(event == PageEvent::Patched);
+        let reached = matches!(event, PageEvent::Loaded | PageEvent::Stored | PageEvent::Patched);
+        let end = world.files.iter().find(|file| file.object == object).map(|file| file.pages);
+        if reached && end.is_some_and(|end| page >= end) {
+            world.violated("ends", format!("page {page} of {object:?} is behind its end: {event:?}"));
+        }
+        // What a bug leaves undone has not happened.
+        let undone = this.bug == Some(Bug::TailKept) && event == PageEvent::TailZeroed;
+        if !undone && let Err(what) = this.contents.on(event, object, page, frame, world.sched.now) {
             world.violated("contents", what);
         }
         if let Some(bug) = this.bug {
@@ -255,13 +284,49 @@ impl Watch for Shared {
         }
     }
 
+    fn dropped(&mut self, world: &mut World, object: ObjectId, page: u64, frame: FolioId) {
+        let mut this = self.0.borrow_mut();
+        this.dropped += 1;
+        if let Err(what) = this.contents.freed(object, page, frame) {
+            world.violated("discards", what);
+        }
+        if let Some(bug) = this.bug {
+            bug.dropped(world, object, page);
+        }
+    }
+
     fn given_up(&mut self, world: &mut World, object: ObjectId, page: u64) {
-        let of_file = world.files.iter().any(|file| file.object == object);
-        self.0.borrow_mut().contents.given_up(object, page, of_file);
+        let mut this = self.0.borrow_mut();
+        let file = world.files.iter().find(|file| file.object == object);
+        this.holes += u64::from(file.is_some_and(|file| page < file.pages));
+        let before = this.contents.truth(object, page).device;
+        this.contents.given_up(object, page, file.is_some());
+        if let Some(file) = file
+            && this.bug == Some(Bug::HoleKept)
+            && page < file.pages
+        {
+            this.contents.keep_on_device(object, page, before);
+        }
+    }
+
+    fn resized(&mut self, world: &mut World, object: ObjectId, pages: u64, tail: Option<u64>) {
+        let mut this = self.0.borrow_mut();
+        if let Some(page) = tail {
+            this.tails += 1;
+            this.contents.tail_to_be_zeroed(object, page);
+        }
+        if let Some(bug) = this.bug {
+            bug.resized(world, object, pages);
+        }
     }
 
     fn out_of_memory(&mut self, world: &mut World, task: TaskId, since: u64) {
         let mut this = self.0.borrow_mut();
+        let engine = &world.pool.engine;
+        let (usage, max) = (engine.usage(MemcgId::ROOT), engine.max(MemcgId::ROOT));
+        if usage < max {
+            world.violated("out of memory", format!("{usage} pages are used, and {max} may be"));
+        }
         // What was in use a moment ago may have been in use whenever the reclaimer came along.
         let idle = |frame| this.contents.last_event(frame) < since;
         let evictable = checks::evictable(world).filter(|&frame| idle(frame)).count();

@@ -16,8 +16,11 @@ use lowtide_core::{DirtyLimits, DirtyLimitsError, Policy};
 use lowtide_workload::SpaceKind;
 use thiserror::Error;
 
-/// Bytes of a page in the swarm's machines.
+/// Bytes of a page where a plan does not say.
 pub(super) const PAGE: u64 = 4096;
+/// What a plan may say instead: the sizes of base pages that the library has.
+pub(super) const PAGE_LEAST: u64 = 512;
+pub(super) const PAGE_MOST: u64 = 64 << 10;
 
 /// One run. See the module documentation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,10 +30,17 @@ pub struct Plan {
     pub seed: u64,
     /// CPUs, 1 to 64.
     pub cpus: u16,
+    /// Bytes of a base page: a power of two from 512 to 64 KiB.
+    pub page: u64,
     /// Pages of the budget: of the group, or of the machine. At least 32, or 64 of a machine.
     pub budget: u64,
+    /// Pages that the budget may be raised to later: the frames there are. At least the budget.
+    pub room: u64,
     /// The budget is the machine's whole memory, and a background reclaimer keeps some of it free; otherwise it is a group's limit.
     pub whole: bool,
+    /// Aging walks take so many times as long as they should, as those of a machine with so many
+    /// times the memory would.
+    pub walks: u64,
     /// A device preset ([`DeviceSpec::names`](crate::spec::DeviceSpec::names)).
     pub device: &'static str,
     /// Largest read-ahead window in pages, 0 for none.
@@ -110,6 +120,12 @@ pub struct ThreadPlan {
     pub syncs: u32,
     /// `f`: operations in a thousand that give pages up.
     pub frees: u32,
+    /// `d`: operations in a thousand that drop what is cached and can be dropped at once.
+    pub drops: u32,
+    /// `r`: operations in a thousand that change the size of the file.
+    pub resizes: u32,
+    /// `h`: percent of its writes through the descriptor that store a part of each page.
+    pub parts: u32,
     /// `z`: operations in a thousand that are sleeps of ten milliseconds.
     pub sleeps: u32,
     /// `p`: pages of one operation at most, at least 1.
@@ -120,10 +136,27 @@ pub struct ThreadPlan {
     pub ops: u64,
 }
 
+impl ThreadPlan {
+    /// Rates that most plans do without, each with its letter.
+    pub(super) const fn rare(&self) -> [(char, u32); 3] {
+        [('d', self.drops), ('r', self.resizes), ('h', self.parts)]
+    }
+
+    /// The rate with this letter.
+    pub(super) const fn rare_mut(&mut self, letter: char) -> Option<&mut u32> {
+        match letter {
+            'd' => Some(&mut self.drops),
+            'r' => Some(&mut self.resizes),
+            'h' => Some(&mut self.parts),
+            _ => None,
+        }
+    }
+}
+
 /// Something that goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The budget becomes so many pages; nothing happens if that is more than at first.
+    /// The budget becomes so many pages, or all the room there is if that is less.
     Max(u64),
     /// The device takes so many times as long for everything.
     Slow(u64),
@@ -133,6 +166,8 @@ pub enum Fault {
     FailWrites(u64),
     /// The same for flushes of the device's cache alone.
     FailFlushes(u64),
+    /// One read in so many hangs for a long time; 0 for none.
+    Hang(u64),
     /// The power goes. What of all that was on its way is there afterwards is drawn from this seed.
     Cut(u64),
 }
@@ -147,6 +182,7 @@ impl Fault {
             Self::Fail(one_in) => ("fail", one_in),
             Self::FailWrites(one_in) => ("fail-writes", one_in),
             Self::FailFlushes(one_in) => ("fail-flushes", one_in),
+            Self::Hang(one_in) => ("hang", one_in),
             Self::Cut(seed) => ("cut", seed),
         }
     }
@@ -154,8 +190,8 @@ impl Fault {
     /// The fault of this name with this number.
     #[must_use]
     pub fn of(name: &str, value: u64) -> Option<Self> {
-        let all: [fn(u64) -> Self; 6] =
-            [Self::Max, Self::Slow, Self::Fail, Self::FailWrites, Self::FailFlushes, Self::Cut];
+        let all: [fn(u64) -> Self; 7] =
+            [Self::Max, Self::Slow, Self::Fail, Self::FailWrites, Self::FailFlushes, Self::Hang, Self::Cut];
         all.into_iter().map(|fault| fault(value)).find(|fault| fault.parts().0 == name)
     }
 }
@@ -183,7 +219,10 @@ impl Plan {
         let least = if self.whole { 2 * MIN_BUDGET } else { MIN_BUDGET };
         let in_range = [
             ("cpus", u64::from(self.cpus), 1, 64),
+            ("page", self.page, PAGE_LEAST, PAGE_MOST),
             ("budget", self.budget, least, 1 << 20),
+            ("room", self.room, self.budget, 1 << 20),
+            ("walks", self.walks, 1, 1_000_000),
             ("readahead", self.readahead, 0, 4096),
             ("around", self.around, 0, 512),
             ("processes", self.processes.into(), 1, 4),
@@ -205,9 +244,11 @@ impl Plan {
         let of_faults = self.faults.iter().map(|(_, fault)| match *fault {
             Fault::Max(pages) => ("faults", pages, MIN_BUDGET, 1 << 20),
             Fault::Slow(times) => ("faults", times, 1, 1_000_000),
-            Fault::Fail(any) | Fault::FailWrites(any) | Fault::FailFlushes(any) | Fault::Cut(any) => {
-                ("faults", any, 0, u64::MAX)
-            }
+            Fault::Fail(any)
+            | Fault::FailWrites(any)
+            | Fault::FailFlushes(any)
+            | Fault::Hang(any)
+            | Fault::Cut(any) => ("faults", any, 0, u64::MAX),
         });
         for (key, value, least, most) in
             in_range.into_iter().chain(of_spaces).chain(of_threads).chain(of_faults)
@@ -216,10 +257,13 @@ impl Plan {
                 return Err(PlanError::Impossible { key, value, least, most });
             }
         }
+        if !self.page.is_power_of_two() {
+            return Err(PlanError::Value { key: "page".into(), value: self.page.to_string() });
+        }
         if self.around > 0 && !self.around.is_power_of_two() {
             return Err(PlanError::Value { key: "around".into(), value: self.around.to_string() });
         }
-        if let Some(Err(error)) = self.dirty.map(|limits| limits.check(PAGE)) {
+        if let Some(Err(error)) = self.dirty.map(|limits| limits.check(self.page)) {
             return Err(PlanError::Dirty(error));
         }
         Ok(())

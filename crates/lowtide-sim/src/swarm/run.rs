@@ -3,8 +3,9 @@
 use super::client::Crew;
 use super::coverage::Coverage;
 use super::overseer::{Overseer, Shared};
-use super::plan::{Fault, PAGE, Plan};
+use super::plan::{Fault, Plan};
 use super::quiet;
+use crate::costs::Costs;
 use crate::machine::{Machine, MachineConfig, MachineError, MachineStat, World};
 use crate::spec::{DeviceSpec, MachineSpec};
 use lowtide_core::Switches;
@@ -73,22 +74,28 @@ fn guarded(plan: &Plan, watched: bool) -> Result<Ended, Violation> {
 fn machine_config(plan: &Plan, cuts: usize) -> MachineConfig {
     let base = MachineSpec::preset("laptop").ok().flatten().expect("the laptop is built in");
     let device = DeviceSpec::preset(plan.device).expect("a plan's device is a preset");
-    let memory = if plan.whole { plan.budget } else { 4 * plan.budget } * PAGE;
+    let memory = if plan.whole { plan.room } else { 4 * plan.room } * plan.page;
     MachineConfig {
         spec: MachineSpec {
             name: "swarm".into(),
             cpus: plan.cpus.into(),
             memory,
             kernel: 0,
-            page: PAGE,
-            readahead: plan.readahead * PAGE,
-            fault_around: plan.around * PAGE,
+            page: plan.page,
+            readahead: plan.readahead * plan.page,
+            fault_around: plan.around * plan.page,
             device,
             swap: None,
+            costs: Costs {
+                walk_table_ns: base.costs.walk_table_ns * plan.walks,
+                walk_entry_ns: base.costs.walk_entry_ns * plan.walks,
+                walk_young_ns: base.costs.walk_young_ns * plan.walks,
+                ..base.costs
+            },
             ..base
         },
         policy: plan.policy,
-        max: (!plan.whole).then_some(plan.budget * PAGE),
+        max: (!plan.whole).then_some(plan.room * plan.page),
         seed: plan.seed.wrapping_add((cuts as u64) << 32),
     }
 }
@@ -117,6 +124,7 @@ fn once(plan: &Plan, watched: bool) -> Result<Ended, Violation> {
             Err(MachineError::PowerCut { .. }) => {}
             Err(error) => return Err(found(error)),
         }
+        crew.remember_sizes(&machine.world());
         let stat = machine.stat();
         sum = fingerprint(sum, &machine.world(), &stat);
         stats.push(stat);
@@ -211,16 +219,27 @@ fn cover(plan: &Plan, stats: &[MachineStat], crew: &Crew, overseer: &Overseer) -
     met("memory", "several processes", (plan.processes > 1).into());
     met("memory", "heaps", plan.spaces.iter().filter(|s| s.kind == SpaceKind::Anon).count() as u64);
     met("memory", "exact dirty figures", plan.exact.into());
+    met("memory", "slow aging walks", (plan.walks > 1).into());
     met("memory", "own dirty limits", plan.dirty.is_some().into());
+    met("page size", &format!("{:>5} bytes", plan.page), 1);
     met("threads", &format!("up to {}", plan.threads.len().next_power_of_two()), 1);
     for (name, of) in [
-        ("budget changed", plan.faults.iter().filter(|(_, f)| matches!(f, Fault::Max(_))).count()),
         ("slow device", plan.faults.iter().filter(|(_, f)| matches!(f, Fault::Slow(2..))).count()),
         ("failing device", plan.faults.iter().filter(|(_, f)| matches!(f, Fault::Fail(1..))).count()),
         ("failing writes", plan.faults.iter().filter(|(_, f)| matches!(f, Fault::FailWrites(1..))).count()),
+        ("hanging reads", plan.faults.iter().filter(|(_, f)| matches!(f, Fault::Hang(1..))).count()),
         ("failing flushes", plan.faults.iter().filter(|(_, f)| matches!(f, Fault::FailFlushes(1..))).count()),
     ] {
         met("fault", name, of as u64);
+    }
+    let budgets = &crew.counts.budgets;
+    for (name, times) in [
+        ("lowered", budgets.lowered.get()),
+        ("lowered, and not met", budgets.unmet.get()),
+        ("raised", budgets.raised.get()),
+        ("raised above the first", budgets.above_first.get()),
+    ] {
+        met("budget", name, times);
     }
     let (counts, cuts) = (&crew.counts, overseer.contents.cuts);
     for (name, times) in [
@@ -240,11 +259,23 @@ fn cover(plan: &Plan, stats: &[MachineStat], crew: &Crew, overseer: &Overseer) -
     met("refused", "of which too early (7.1)", overseer.premature_oom);
     met("refused", "of which while another task aged", overseer.oom_while_aging);
     met("refused", "operations the device failed", crew.counts.failed.get());
-    met("refused", "lowered budgets not met", crew.counts.unmet.get());
     met("checked", "turns", overseer.turns);
     met("checked", "full checks", overseer.checks);
     met("checked", "accesses", of_all(&|stat| stat.kernel.accesses));
-    let machine: [(&str, Count); 13] = [
+    met("discards", "cached pages dropped", overseer.dropped);
+    let sizes = &crew.counts.sizes;
+    for (name, times) in [
+        ("files made shorter", sizes.shorter.get()),
+        ("files made longer", sizes.longer.get()),
+        ("ends within a page", sizes.partial.get()),
+        ("tails zeroed", overseer.tails),
+        ("accesses behind the end", sizes.behind.get()),
+        ("stores to parts of pages", overseer.parts),
+        ("holes", overseer.holes),
+    ] {
+        met("sizes", name, times);
+    }
+    let machine: [(&str, Count); 14] = [
         ("direct reclaims", |stat| stat.kernel.direct_reclaims),
         ("background wakes", |stat| stat.kernel.kswapd_wakes),
         ("flusher wakes", |stat| stat.kernel.flusher_wakes),
@@ -252,6 +283,7 @@ fn cover(plan: &Plan, stats: &[MachineStat], crew: &Crew, overseer: &Overseer) -
         ("writers held back", |stat| stat.kernel.dirty_pauses),
         ("writers held back (ms)", |stat| stat.kernel.dirty_throttled_ns / 1_000_000),
         ("aging walks", |stat| stat.kernel.walks),
+        ("reads that hung", |stat| stat.kernel.hung_reads),
         ("device errors", |stat| stat.kernel.io_errors),
         ("reads by read-ahead", |stat| stat.kernel.readahead),
         ("faults repeated", |stat| stat.kernel.retry_io_miss + stat.kernel.retry_mmap_drop),

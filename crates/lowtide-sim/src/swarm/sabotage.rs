@@ -34,13 +34,27 @@ pub enum Bug {
     StaleTranslation,
     /// One of those who wait for a page is not woken.
     ForgetWaiter,
+    /// A budget that was raised stays as it was.
+    RaiseIgnored,
+    /// Dropping a clean page takes a dirty one of the same file along.
+    DropDirty,
+    /// A read that hangs is taken for one that has arrived.
+    Impatient,
+    /// A file that is made shorter keeps a page behind its end.
+    TruncateKeeps,
+    /// What is behind the end of a file in its last page is not zeroed.
+    TailKept,
+    /// A hole reads what was there before.
+    HoleKept,
+    /// A store to a part of a page does not keep the rest.
+    PartAlone,
     /// What happens depends on something other than the seed.
     Chance,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 18] = [
         Self::NoProtect,
         Self::NoDirty,
         Self::LoseRedirty,
@@ -51,6 +65,13 @@ impl Bug {
         Self::LeakCharge,
         Self::StaleTranslation,
         Self::ForgetWaiter,
+        Self::RaiseIgnored,
+        Self::DropDirty,
+        Self::Impatient,
+        Self::TruncateKeeps,
+        Self::TailKept,
+        Self::HoleKept,
+        Self::PartAlone,
         Self::Chance,
     ];
 
@@ -68,6 +89,13 @@ impl Bug {
             Self::LeakCharge => "leak-charge",
             Self::StaleTranslation => "stale-translation",
             Self::ForgetWaiter => "forget-waiter",
+            Self::RaiseIgnored => "raise-ignored",
+            Self::DropDirty => "drop-dirty",
+            Self::Impatient => "impatient",
+            Self::TruncateKeeps => "truncate-keeps",
+            Self::TailKept => "tail-kept",
+            Self::HoleKept => "hole-kept",
+            Self::PartAlone => "part-alone",
             Self::Chance => "chance",
         }
     }
@@ -91,7 +119,7 @@ impl Bug {
                     }
                 }
             }
-            (Self::NoDirty, PageEvent::Stored, Some(file)) if page.is_multiple_of(7) => {
+            (Self::NoDirty, PageEvent::Stored | PageEvent::Patched, Some(file)) if page.is_multiple_of(7) => {
                 clean(world, frame);
                 world.files[file].dirty.remove(&page);
             }
@@ -137,8 +165,45 @@ impl Bug {
         }
     }
 
-    /// After a turn.
-    pub(super) fn turn(self, world: &mut World, turns: u64) {
+    /// In the moment in which a file has got another size.
+    pub(super) fn resized(self, world: &mut World, object: ObjectId, pages: u64) {
+        if self == Self::TruncateKeeps
+            && world.pool.frame(object, pages).is_none()
+            && world.pool.engine.try_charge(MemcgId::ROOT, 1).is_ok()
+        {
+            // As if it had been read since.
+            let task = Task::DESCRIPTOR;
+            world.pool.insert(object, pages, false, MemcgId::ROOT, task);
+        }
+    }
+
+    /// After a clean page of a file was dropped.
+    pub(super) fn dropped(self, world: &mut World, object: ObjectId, page: u64) {
+        if self != Self::DropDirty {
+            return;
+        }
+        let Some(file) = world.files.iter().position(|file| file.object == object) else { return };
+        let next = world.files[file].dirty.range(page..).next().copied();
+        if let Some(next) = next
+            && world.pool.discard(object, next)
+        {
+            world.files[file].dirty.remove(&next);
+        }
+    }
+
+    /// After a turn. Before it, the budget was `max` pages.
+    pub(super) fn turn(self, world: &mut World, turns: u64, max: u64) {
+        if self == Self::RaiseIgnored && world.pool.engine.max(MemcgId::ROOT) > max {
+            let _refused = world.pool.engine.set_max(MemcgId::ROOT, max);
+        }
+        if self == Self::Impatient {
+            let hung: Vec<_> = world.requests.hung().collect();
+            for (file, page, frame) in hung {
+                let object = world.file(file).object;
+                world.pool.memory.set_locked(frame, false);
+                world.wake_page(object, page);
+            }
+        }
         if self == Self::FlushLies {
             let waiting: Vec<TaskId> = world.requests.flushing().collect();
             waiting.into_iter().for_each(|task| world.sched.wake(task));

@@ -3,7 +3,7 @@
 //! Greedy: the list of simpler plans begins with the boldest, and starts over after each success. The tries are bounded; a
 //! plan that has become small is tried in no time.
 
-use super::plan::{Fault, Plan};
+use super::plan::{Fault, PAGE, Plan};
 use super::run::{Violation, examine};
 use lowtide_core::{Policy, Switches};
 
@@ -65,6 +65,9 @@ fn simpler(plan: &Plan) -> Vec<Plan> {
         }
         with(&|p| p.spaces[i].pages /= 2);
     }
+    with(&|p| p.room = p.budget);
+    with(&|p| p.page = PAGE);
+    with(&|p| p.walks = 1);
     with(&|p| p.budget /= 2);
     with(&|p| p.processes = 1);
     with(&|p| p.cpus = 1);
@@ -89,6 +92,9 @@ fn simpler(plan: &Plan) -> Vec<Plan> {
         with(&|p| p.threads[i].ops /= 2);
         with(&|p| p.threads[i].syncs = 0);
         with(&|p| p.threads[i].frees = 0);
+        for (letter, _) in plan.threads[i].rare() {
+            with(&|p| p.threads[i].rare_mut(letter).into_iter().for_each(|rate| *rate = 0));
+        }
         with(&|p| p.threads[i].sleeps = 0);
         with(&|p| p.threads[i].think_ns = 0);
         with(&|p| p.threads[i].pages = 1);

@@ -1,6 +1,6 @@
 //! Plans as text: the grammar that `plan.rs` shows.
 
-use super::plan::{Fault, Pattern, Plan, PlanError, SpacePlan, ThreadPlan};
+use super::plan::{Fault, PAGE, Pattern, Plan, PlanError, SpacePlan, ThreadPlan};
 use crate::spec::DeviceSpec;
 use lowtide_core::{DirtyLimits, DirtyShare};
 use lowtide_workload::SpaceKind;
@@ -15,12 +15,17 @@ impl fmt::Display for SpacePlan {
 
 impl fmt::Display for ThreadPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { space, pattern, mapped, writes, syncs, frees, sleeps, pages, think_ns, ops } = self;
-        write!(
-            f,
-            "{space}:{}:m{mapped}:w{writes}:s{syncs}:f{frees}:z{sleeps}:p{pages}:t{think_ns}:o{ops}",
-            pattern.name()
-        )
+        let Self { space, mapped, writes, syncs, frees, sleeps, pages, think_ns, ops, .. } = self;
+        let pattern = self.pattern.name();
+        write!(f, "{space}:{pattern}:m{mapped}:w{writes}:s{syncs}:f{frees}:z{sleeps}:p{pages}")?;
+        write!(f, ":t{think_ns}:o{ops}")?;
+        // What most plans do without is written where there is some.
+        for (letter, rate) in self.rare() {
+            if rate > 0 {
+                write!(f, ":{letter}{rate}")?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -63,8 +68,19 @@ fn list<T: fmt::Display>(items: impl Iterator<Item = T>) -> String {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "seed={};cpus={};budget={};", self.seed, self.cpus, self.budget)?;
-        write!(f, "memory={};device={};", if self.whole { "whole" } else { "group" }, self.device)?;
+        write!(f, "seed={};cpus={};", self.seed, self.cpus)?;
+        if self.page != PAGE {
+            write!(f, "page={};", self.page)?;
+        }
+        write!(f, "budget={};", self.budget)?;
+        if self.room != self.budget {
+            write!(f, "room={};", self.room)?;
+        }
+        write!(f, "memory={};", if self.whole { "whole" } else { "group" })?;
+        if self.walks != 1 {
+            write!(f, "walks={};", self.walks)?;
+        }
+        write!(f, "device={};", self.device)?;
         write!(f, "readahead={};around={};policy={};", self.readahead, self.around, self.policy)?;
         if let Some(DirtyLimits { background, hard }) = self.dirty {
             write!(f, "dirty={}:{};", Share(background), Share(hard))?;
@@ -99,13 +115,15 @@ impl FromStr for ThreadPlan {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let parts: Vec<&str> = text.split(':').collect();
-        let &[space, pattern, m, w, s, f, z, p, t, o] = parts.as_slice() else { return Err(()) };
+        let [space, pattern, m, w, s, f, z, p, t, o, rare @ ..] = parts.as_slice() else {
+            return Err(());
+        };
         fn number<T: FromStr>(part: &str, letter: char) -> Result<T, ()> {
             part.strip_prefix(letter).and_then(|digits| digits.parse().ok()).ok_or(())
         }
-        Ok(Self {
+        let mut thread = Self {
             space: space.parse().map_err(drop)?,
-            pattern: Pattern::ALL.into_iter().find(|known| known.name() == pattern).ok_or(())?,
+            pattern: Pattern::ALL.into_iter().find(|known| known.name() == *pattern).ok_or(())?,
             mapped: number(m, 'm')?,
             writes: number(w, 'w')?,
             syncs: number(s, 's')?,
@@ -114,7 +132,15 @@ impl FromStr for ThreadPlan {
             pages: number(p, 'p')?,
             think_ns: number(t, 't')?,
             ops: number(o, 'o')?,
-        })
+            drops: 0,
+            resizes: 0,
+            parts: 0,
+        };
+        for part in rare {
+            let rate = thread.rare_mut(part.chars().next().ok_or(())?).ok_or(())?;
+            *rate = part[1..].parse().map_err(drop)?;
+        }
+        Ok(thread)
     }
 }
 
@@ -165,15 +191,19 @@ impl FromStr for Plan {
         let parts: Result<_, _> =
             parts.map(|part| part.split_once('=').ok_or_else(|| PlanError::Part(part.into()))).collect();
         let mut parts = Parts(parts?);
+        let budget = parts.number("budget")?;
         let plan = Self {
             seed: parts.number("seed")?,
             cpus: parts.number("cpus")?,
-            budget: parts.number("budget")?,
+            page: parts.optional("page", |text| text.parse().ok())?.unwrap_or(PAGE),
+            budget,
+            room: parts.optional("room", |text| text.parse().ok())?.unwrap_or(budget),
             whole: parts.need("memory", |text| match text {
                 "whole" => Some(true),
                 "group" => Some(false),
                 _ => None,
             })?,
+            walks: parts.optional("walks", |text| text.parse().ok())?.unwrap_or(1),
             device: parts.need("device", |text| DeviceSpec::names().find(|name| *name == text))?,
             readahead: parts.number("readahead")?,
             around: parts.number("around")?,
