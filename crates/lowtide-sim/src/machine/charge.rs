@@ -34,7 +34,7 @@ impl Ctx {
                     let mut world = self.w();
                     world.counts.oom += 1;
                     world.counts.oom_tried_ns = world.sched.local(self.id) - began;
-                    world.watched(|watch, world| watch.out_of_memory(world, self.id, began));
+                    world.watched(|watch, world| watch.out_of_memory(world, began));
                     return false;
                 }
                 Next::Gone => unreachable!("a group is not removed while its tasks run"),
@@ -119,11 +119,7 @@ impl Ctx {
     /// The aging walk, in chunks.
     async fn walk(&self, reclaim: &mut Reclaim) {
         let began = self.now();
-        {
-            let mut world = self.w();
-            world.counts.walks += 1;
-            world.walkers.push(self.id);
-        }
+        self.w().counts.walks += 1;
         let mut walk = Walk::default();
         loop {
             let (walked, cost) = {
@@ -149,7 +145,6 @@ impl Ctx {
         }
         let ended = self.now();
         let mut world = self.w();
-        world.walkers.retain(|walker| *walker != self.id);
         world.counts.walk_ns += ended - began;
     }
 }

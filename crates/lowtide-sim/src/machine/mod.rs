@@ -246,7 +246,6 @@ impl Machine {
             readahead_pages: spec.readahead / spec.page,
             fault_around_pages: spec.fault_around / spec.page,
             marks: read::Marks::default(),
-            walkers: Vec::new(),
             lruvec_lock: SpinLock::default(),
             swap,
             groups: groups::Groups::default(),

@@ -6,7 +6,6 @@
 
 use super::MachineError;
 use super::files::FileId;
-use super::sched::TaskId;
 use super::world::World;
 use crate::memory::{ObjectId, VmaId};
 use lowtide_core::{FolioId, Freed, Victim};
@@ -66,10 +65,11 @@ pub(crate) trait Watch: Debug {
     fn dropped(&mut self, world: &mut World, object: ObjectId, page: u64, frame: FolioId);
     /// Somebody gave a page up; its contents are zeros from now on.
     fn given_up(&mut self, world: &mut World, object: ObjectId, page: u64);
-    /// A file has so many pages now. What of page `tail` is behind its old end, or its new one, is to become zeros.
+    /// A file has so many pages now. What of page `tail` is behind its old end, or its new one, is
+    /// to become zeros.
     fn resized(&mut self, world: &mut World, object: ObjectId, pages: u64, tail: Option<u64>);
     /// A task's charge, which began at `since` (nanoseconds), failed after all tries.
-    fn out_of_memory(&mut self, world: &mut World, task: TaskId, since: u64);
+    fn out_of_memory(&mut self, world: &mut World, since: u64);
 }
 
 impl World {

@@ -81,8 +81,6 @@ pub(crate) struct World {
     pub(crate) fault_around_pages: u64,
     /// Frames whose page carries the read-ahead mark.
     pub(crate) marks: Marks,
-    /// Tasks in the middle of an aging walk.
-    pub(crate) walkers: Vec<TaskId>,
     pub(crate) lruvec_lock: SpinLock,
     pub(crate) swap: super::swap::SwapArea,
     pub(crate) rwsems: Vec<RwSem>,

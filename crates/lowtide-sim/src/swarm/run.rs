@@ -256,8 +256,6 @@ fn cover(plan: &Plan, stats: &[MachineStat], crew: &Crew, overseer: &Overseer) -
         met("durability", name, times);
     }
     met("refused", "operations refused memory", crew.counts.refused.get());
-    met("refused", "of which too early (7.1)", overseer.premature_oom);
-    met("refused", "of which while another task aged", overseer.oom_while_aging);
     met("refused", "operations the device failed", crew.counts.failed.get());
     met("checked", "turns", overseer.turns);
     met("checked", "full checks", overseer.checks);
