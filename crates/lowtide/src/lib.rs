@@ -172,8 +172,14 @@ pub use view::View;
 mod documents {
     #[doc = include_str!("../../../README.md")]
     struct Readme;
-    #[doc = include_str!("../../../docs/writing.md")]
-    struct Writing;
-    #[doc = include_str!("../../../docs/tenants.md")]
+    #[doc = include_str!("../../../docs/guide/open.md")]
+    struct Open;
+    #[doc = include_str!("../../../docs/guide/budget.md")]
+    struct Budget;
+    #[doc = include_str!("../../../docs/guide/write.md")]
+    struct Write;
+    #[doc = include_str!("../../../docs/guide/tenants.md")]
     struct Tenants;
+    #[doc = include_str!("../../../docs/guide/counters.md")]
+    struct Counters;
 }
