@@ -50,6 +50,21 @@ struct StillDirty {
     page: u64,
 }
 
+impl Drop for Pool {
+    /// A slot that is taken now is a forgotten guard's. Its file stays, or the address that it names would become
+    /// that of another translation, for which everybody would wait.
+    fn drop(&mut self) {
+        let mut slots = hazard::Slots::default();
+        hazard::look(&mut slots);
+        let state = self.lock();
+        for space in state.spaces.iter().flatten() {
+            if slots.hold(&space.table.addresses()) {
+                std::mem::forget(Arc::clone(space));
+            }
+        }
+    }
+}
+
 impl Pool {
     /// The last view of a file is gone: writes what is dirty, and lets go of the file. If it cannot be written, or not within the deadline, it stays: whoever opens it finds
     /// it as it is, and its writing goes on.
@@ -125,7 +140,6 @@ impl Pool {
             return;
         }
         if tally.forgotten > 0 {
-            std::mem::forget(Arc::clone(space));
             return;
         }
         self.lock().remove_space(space);
@@ -183,7 +197,9 @@ impl Pool {
         loop {
             match entry.load() {
                 EntryState::Absent { .. } => return Ok(()),
-                // Read-ahead, or reclaim: it is over in a moment, unless the device hangs.
+                // Reclaim has it, which looks at it under the pool's lock.
+                EntryState::Locked { .. } if !self.is_poisoned() => std::thread::sleep(PAUSE),
+                // Read-ahead: it is over in a moment, unless the device hangs.
                 EntryState::Busy | EntryState::Locked { .. } => {
                     if self.is_poisoned() {
                         return Err(StillDirty { page });

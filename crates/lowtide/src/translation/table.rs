@@ -101,6 +101,13 @@ impl Table {
         self.get((bytes / size_of::<Entry>()) as u64)
     }
 
+    /// The addresses of all translations that there may ever be.
+    #[allow(dead_code, reason = "the proofs include this file")]
+    pub(crate) fn addresses(&self) -> std::ops::RangeInclusive<usize> {
+        let first = self.base().addr();
+        first..=first + self.reserved as usize * size_of::<Entry>() - 1
+    }
+
     /// The address of the first translation; the others follow. It stays what it is while the table lives.
     pub(crate) fn base(&self) -> *const Entry {
         self.entries.base()
