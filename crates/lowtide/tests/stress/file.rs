@@ -35,8 +35,6 @@ pub(crate) struct StormFile {
     records: Vec<Record>,
     /// Who changes the length.
     length: Mutex<()>,
-    /// Threads that want other pages while they hold one, and who changes the length.
-    pub(crate) cutting: RwLock<()>,
     /// Bytes when the last change of length had ended.
     len: AtomicU64,
     /// The fewest bytes that it ever had.
@@ -99,7 +97,6 @@ impl StormFile {
             views: RwLock::new(None),
             records,
             length: Mutex::new(()),
-            cutting: RwLock::new(()),
             len: AtomicU64::new(begins * size),
             shortest: AtomicU64::new(begins * size),
             frontier: AtomicU64::new(if of.hole { 0 } else { u64::MAX }),
@@ -333,7 +330,6 @@ impl StormFile {
     /// Makes the file longer or shorter. What it loses reads as zeroes when it is longer again.
     pub(crate) fn set_len(&self, view: &View, rng: &mut Rng) -> Came {
         let Ok(_length) = self.length.try_lock() else { return Came::NotNow };
-        let Ok(_alone) = self.cutting.try_write() else { return Came::NotNow };
         let (len, total) = (self.len() / self.size, self.records.len() as u64);
         if rng.one_in(2) {
             let new = (len + rng.below(40)).min(total);
@@ -372,6 +368,26 @@ impl StormFile {
             self.records[*index as usize].found(turn, if cut.is_ok() { 0 } else { before });
         }
         cut.map_or_else(|error| self.refused(&error, "making a file shorter"), |()| Came::Done)
+    }
+
+    /// Makes records read as zeroes.
+    pub(crate) fn punch(&self, view: &View, wanted: Range<u64>) -> Came {
+        let Some(mut turns) = self.turns(wanted, true) else { return Came::NotNow };
+        let len = self.len();
+        turns.retain(|(index, _)| (index + 1) * self.size <= len);
+        let Some(first) = turns.first().map(|(index, _)| *index) else { return Came::NotNow };
+        let bytes = first * self.size..(first + turns.len() as u64) * self.size;
+        for (index, turn) in &mut turns {
+            self.records[*index as usize].begin(turn, 0);
+        }
+        let punched = view.punch(bytes);
+        for (index, turn) in &mut turns {
+            match &punched {
+                Ok(()) => self.records[*index as usize].end(turn),
+                Err(_) => self.settle(view, *index, turn, "a hole that was not made"),
+            }
+        }
+        punched.map_or_else(|error| self.refused(&error, "making a hole"), |()| Came::Done)
     }
 
     /// Flushes everything.

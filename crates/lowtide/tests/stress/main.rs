@@ -59,6 +59,8 @@ pub(crate) struct Storm<'a> {
     most_keepers: u64,
     /// Files of scenes so far.
     scenes: AtomicU64,
+    /// Guards that were forgotten: their pages stay.
+    forgotten: AtomicU64,
     /// Turns of those who want the same pages.
     chased: AtomicU64,
     /// Operations that are left out.
@@ -96,6 +98,7 @@ impl<'a> Storm<'a> {
             operations::names().filter(|name| left_out.split(',').any(|out| out == *name)).collect();
         let storm = Self {
             scenes: AtomicU64::new(0),
+            forgotten: AtomicU64::new(0),
             chased: AtomicU64::new(0),
             without,
             plan,
@@ -109,8 +112,10 @@ impl<'a> Storm<'a> {
             most_keepers: most_keepers.max(1),
         };
         for (which, file) in storm.files.iter().enumerate() {
-            let views = file.open(&storm.pager, storm.payer(which), file.order);
-            *file.views.write().expect("nobody has it") = Some(views.expect("the files can be opened"));
+            // A file that begins as a hole is made longer, which the device may refuse.
+            let mut views = (0..100).map(|_| file.open(&storm.pager, storm.payer(which), file.order));
+            let views = views.find_map(Result::ok).expect("the files can be opened");
+            *file.views.write().expect("nobody has it") = Some(views);
         }
         storm
     }
@@ -211,7 +216,8 @@ fn run(plan: &Plan, coverage: &Coverage, deadline: Option<Instant>) {
     storm.pager.validate().unwrap_or_else(|e| panic!("{e}"));
     // A file of a scene that could not be written when it was closed stays until the pager goes.
     if plan.weather.is_fair() {
-        assert_eq!(storm.pager.stat().memory.current, 0, "pages are left when all files are closed");
+        let (left, forgotten) = (storm.pager.stat().memory.current, storm.forgotten.load(SeqCst));
+        assert_eq!(left, forgotten, "pages are left when all files are closed");
     }
     let closed = storm.pager.close();
     assert!(closed.is_ok(), "{closed:?}");
@@ -238,6 +244,7 @@ fn rows() -> Vec<String> {
     rows.extend((0..10).map(|order| format!("order {order}")));
     rows.extend(PAGES.map(|page| format!("page {page}")));
     rows.extend(["file begins as a hole", "file begins full", "a held page read again"].map(str::to_owned));
+    rows.extend(["another page while one is held", "flush while a page is held"].map(str::to_owned));
     rows.extend(["with background threads", "without background threads"].map(str::to_owned));
     rows.extend(["policy mglru", "policy mglru-7.1", "policy lru", "engine psync"].map(str::to_owned));
     rows.extend(["mode Auto", "mode Buffered"].map(str::to_owned));

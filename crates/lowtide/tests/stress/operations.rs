@@ -25,6 +25,7 @@ const WEIGHTS: &[(&str, u64, Operation)] = &[
     ("store at the border of a hole", 60, store_at_the_border),
     ("growing by a store", 15, grow),
     ("made shorter or longer", 15, set_len),
+    ("a hole punched", 20, punch),
     ("flush", 8, flush),
     ("flush of a range and a look at the disk", 40, flush_and_look),
     ("discard", 20, discard),
@@ -42,6 +43,7 @@ const WEIGHTS: &[(&str, u64, Operation)] = &[
     ("folder renamed before the flush", 2, scenes::renamed_folder),
     ("closed while a read hangs", 1, scenes::closed_while_a_read_hangs),
     ("discard of what cannot be written", 3, scenes::discard_unwritable),
+    ("a guard that is forgotten", 1, scenes::forgotten_guard),
 ];
 
 /// What an operation has at hand.
@@ -227,9 +229,10 @@ fn get_many_and_store(hand: &mut Hand<'_>) -> Came {
         let list = list(rng, file, page);
         let view = writer(rng, views);
         let mut stored = Came::NotNow;
-        // A callback has a page in its hands, and cutting a file waits for it.
-        let Ok(_not_cut) = file.cutting.try_read() else { return Came::NotNow };
         let each = |_: usize, _: &[u8]| {
+            if rng.one_in(16) {
+                let _ = file.flush(view);
+            }
             let record = file.some_page(rng) * (file.page / file.size);
             // It may be done, or be refused as nested. It may not wait.
             if file.store(view, record..record + 1, [0, 0], false) == Came::Done {
@@ -243,9 +246,9 @@ fn get_many_and_store(hand: &mut Hand<'_>) -> Came {
     })
 }
 
-/// Holds up to three pages, in ascending order, and does other things meanwhile: reads the same
-/// pages again, reads others behind them, stores behind them. It does not flush: a flush waits for
-/// stores that have begun, and they wait for the guard.
+/// Holds up to three pages and does other things meanwhile: reads the same pages again, and any
+/// others; flushes; stores behind them. It does not store before them: two threads that each hold a
+/// page and store to the other's would wait in a circle.
 fn keep_guards(hand: &mut Hand<'_>) -> Came {
     let storm = hand.storm;
     // Frames that are held cannot be evicted; few threads do this at a time.
@@ -255,22 +258,13 @@ fn keep_guards(hand: &mut Hand<'_>) -> Came {
     }
     let came = hand.with(|rng, file, page, views, post| {
         let view = any(rng, views);
-        // Who makes a file shorter owns many pages while it waits for guards, and stores wait for it. A
-        // thread that wants other pages, or stores, while it holds one would wait in a circle.
-        let still = rng.one_in(3);
-        let not_cut = if still { None } else { file.cutting.try_read().ok() };
-        if not_cut.is_none() && !still {
-            return Came::NotNow;
-        }
         let mut held = match hold(file, view, page) {
             Ok((guard, seen)) => vec![(page, guard, seen)],
             Err(came) => return came,
         };
         for _ in 0..1 + rng.below(6) {
-            let last = held.last().map_or(page, |(page, ..)| *page);
-            // In another folio: who drops a folio owns all of its pages, and waits for this guard.
-            let behind = ((last >> file.order) + 1 + rng.below(4)) << file.order;
-            let what = if still { rng.pick(&[0, 1, 2, 7, 8]) } else { rng.below(9) };
+            let last = held.iter().map(|(page, ..)| *page).max().unwrap_or(page);
+            let what = rng.below(11);
             post.also(&format!(", holds up to {last} and does {what}"));
             match what {
                 0..3 => {
@@ -283,13 +277,20 @@ fn keep_guards(hand: &mut Hand<'_>) -> Came {
                         _ => drop(view.get_many(&[again, again], |_, _| ())),
                     }
                 }
-                3 if behind < file.pages() && held.len() < 3 => {
-                    if let Ok((guard, seen)) = hold(file, view, behind) {
-                        held.push((behind, guard, seen));
+                3 if held.len() < 3 => {
+                    let other = match rng.below(3) {
+                        0 => (last >> file.order << file.order) + rng.below(1 << file.order),
+                        1 => last + 1 + rng.below(4),
+                        _ => file.some_page(rng),
+                    };
+                    let other = other.min(file.pages().max(1) - 1);
+                    if let Ok((guard, seen)) = hold(file, view, other) {
+                        storm.coverage.count("another page while one is held");
+                        held.push((other, guard, seen));
                     }
                 }
                 4 => {
-                    let record = behind * (file.page / file.size);
+                    let record = (last + 1 + rng.below(4)) * (file.page / file.size);
                     let _ = file.store(&views.writers[0], record..record + 1, [0, 0], false);
                 }
                 5 => {
@@ -300,6 +301,11 @@ fn keep_guards(hand: &mut Hand<'_>) -> Came {
                 }
                 6 => storm.pager.validate().unwrap_or_else(|e| panic!("{e}")),
                 7 => std::thread::sleep(Duration::from_micros(rng.below(1500))),
+                8 => {
+                    storm.coverage.count("flush while a page is held");
+                    let _ = file.flush(&views.writers[0]);
+                }
+                9 => drop(copy(rng, file, view, page * file.page, 40 * file.page)),
                 _ => std::thread::yield_now(),
             }
         }
@@ -375,6 +381,16 @@ fn grow(hand: &mut Hand<'_>) -> Came {
 
 fn set_len(hand: &mut Hand<'_>) -> Came {
     hand.with(|rng, file, _, views, _| file.set_len(writer(rng, views), rng))
+}
+
+/// Records in the middle of pages, and folios between them.
+fn punch(hand: &mut Hand<'_>) -> Came {
+    hand.with(|rng, file, page, views, _| {
+        let first = page * per_page(file) + rng.below(per_page(file));
+        let pages = rng.pick(&[0, 1, 2, 1 << file.order, 3 << file.order, 70]);
+        let end = first + 1 + pages * per_page(file) + rng.below(per_page(file));
+        file.punch(writer(rng, views), first..end)
+    })
 }
 
 fn flush(hand: &mut Hand<'_>) -> Came {

@@ -12,6 +12,9 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
+/// Guards that one storm forgets: each takes a frame for good.
+const MOST_FORGOTTEN: u64 = 2;
+
 impl Hand<'_> {
     /// A name that no file ever had: one that could not be written is kept by the pager.
     fn scene(&self, name: &str) -> PathBuf {
@@ -242,6 +245,36 @@ impl Drop for Opens<'_> {
     fn drop(&mut self) {
         self.0.open();
     }
+}
+
+/// A guard is forgotten by a thread that ends. Its page stays for ever, and is in nobody's way who
+/// does not change it.
+pub(crate) fn forgotten_guard(hand: &mut Hand<'_>) -> Came {
+    let storm = hand.storm;
+    if storm.forgotten.fetch_add(1, SeqCst) >= MOST_FORGOTTEN {
+        storm.forgotten.fetch_sub(1, SeqCst);
+        return Came::NotNow;
+    }
+    let (path, page) = (hand.scene("forgotten"), hand.page() as u64);
+    std::fs::write(&path, vec![5; 16 * page as usize]).expect("the file can be written");
+    let view = OpenOptions::new().write(true).open(&storm.pager, &path).expect("the file can be opened");
+    let kept = hand.rng.below(8);
+    let forgets = || view.read(kept).map(std::mem::forget);
+    let read = std::thread::scope(|scope| scope.spawn(forgets).join().expect("a read does not panic"));
+    if let Err(error) = read {
+        storm.forgotten.fetch_sub(1, SeqCst);
+        return hand.explained(&error, "a read of a page that is to be held for ever");
+    }
+    let others = || {
+        view.write_at((kept + 1) * page, &vec![6; page as usize])?;
+        view.punch(9 * page..11 * page)?;
+        view.set_len(12 * page)?;
+        view.discard(11..12)?;
+        view.read(kept)
+            .map(|guard| assert!(guard.iter().all(|byte| *byte == 5), "it shows what it showed"))?;
+        view.flush()
+    };
+    others().map_or_else(|error| hand.explained(&error, "a file with a forgotten guard"), |()| Came::Done)
 }
 
 /// Pages that cannot be written are discarded, while their neighbours leave memory and come back:

@@ -60,10 +60,15 @@ impl Record {
 
     /// Waits for the turn, or takes it only if nobody has it.
     pub(crate) fn turn(&self, wait: bool) -> Option<MutexGuard<'_, Turn>> {
-        if wait {
-            return Some(self.turn.lock().unwrap_or_else(PoisonError::into_inner));
+        if !wait {
+            return self.turn.try_lock().ok();
         }
-        self.turn.try_lock().ok()
+        Some(self.turn.lock().unwrap_or_else(|failed| {
+            // A thread has failed in the middle of its turn. What it stored is not in the log.
+            let mut turn = PoisonError::into_inner(failed);
+            self.found(&mut turn, ANY);
+            turn
+        }))
     }
 
     /// The version that the next stored step has.
