@@ -40,15 +40,22 @@ impl Pool {
         self.store_zeroes(space, start..first)?;
         let step = AT_ONCE.max(1 << space.order) << self.page_shift;
         for at in (first..last).step_by(step as usize) {
-            self.punch_folios(space, at..last.min(at + step))?;
+            self.punch_folios(space, at..last.min(at + step), end)?;
         }
         self.store_zeroes(space, last..end)
     }
 
-    fn punch_folios(&self, space: &Space, bytes: Range<u64>) -> Result<(), Error> {
+    /// Makes a hole of whole folios. They may reach over `end`, where the file ended when the punch began.
+    fn punch_folios(&self, space: &Space, bytes: Range<u64>, end: u64) -> Result<(), Error> {
         let pages = bytes.start >> self.page_shift..bytes.end >> self.page_shift;
         let mut owned = Attempts::new(self, space)
             .repeat(|attempts| self.own(space, pages.clone(), pages.clone(), true, attempts))?;
+        if bytes.end > end && space.len() > end {
+            // A store has made the file longer, and may have put bytes behind that end. None does so unseen from
+            // now on: the length comes first, and the bytes wait for these pages.
+            drop(owned);
+            return self.store_zeroes(space, bytes.start..end);
+        }
         let punched = {
             let _no_copy = space.beneath();
             space.backing.punch(&self.backend, bytes.clone())
@@ -64,7 +71,7 @@ impl Pool {
             Err(e) if makes_no_holes(&e) => {
                 drop(owned);
                 self.fault_sites.mark(FaultSite::PunchStoredZeroes);
-                self.store_zeroes(space, bytes.start..bytes.end.min(space.len()))
+                self.store_zeroes(space, bytes.start..bytes.end.min(end))
             }
             Err(e) => {
                 self.fault_sites.mark(FaultSite::PunchFailed);
