@@ -88,15 +88,18 @@ impl State {
 
     fn verdict(&mut self, request: &Request<'_>) -> Verdict {
         let eio = || Verdict::Fail(io::Error::from_raw_os_error(5));
+        let makes_no_holes = || Verdict::Fail(io::Error::from_raw_os_error(95));
         let full = || Verdict::Fail(io::Error::from_raw_os_error(28));
         match (self.weather, request.op) {
-            // New names are for `bench power-cut`.
-            (Weather::Fair, _) | (_, InjectOp::Name) => Verdict::Pass,
+            (Weather::Fair, _) => Verdict::Pass,
             (Weather::Rough, _) if self.rng.one_in(3) => self.rough(request),
             (Weather::ReadsFail, InjectOp::Read) if self.rng.one_in(20) => eio(),
             (Weather::WritesFail, InjectOp::Write) if self.rng.one_in(8) => eio(),
             (Weather::WritesFail, InjectOp::Write) if self.rng.one_in(30) => full(),
             (Weather::WritesFail, InjectOp::Extend | InjectOp::Shrink) if self.rng.one_in(4) => full(),
+            (Weather::WritesFail, InjectOp::Punch) if self.rng.one_in(4) => full(),
+            (Weather::SyncsFail, InjectOp::Punch) if self.rng.one_in(2) => makes_no_holes(),
+            (Weather::SyncsFail, InjectOp::Name) if self.rng.one_in(2) => eio(),
             (Weather::SyncsFail, InjectOp::Sync) if self.rng.one_in(4) => eio(),
             (Weather::Hangs, InjectOp::Read) if self.rng.one_in(200) => self.hang(),
             (Weather::Hangs, InjectOp::Write | InjectOp::Sync) if self.rng.one_in(60) => self.hang(),

@@ -206,6 +206,7 @@ impl StormFile {
             Error::Read { .. } | Error::Write { .. } | Error::Timeout { .. } | Error::Grow { .. } => {
                 !self.fair
             }
+            Error::Punch { .. } | Error::Name { .. } => !self.fair,
             Error::OutOfBudget { .. } => !self.fair,
             _ => false,
         };

@@ -34,6 +34,8 @@ impl Hand<'_> {
                 | Error::Write { .. }
                 | Error::Timeout { .. }
                 | Error::Grow { .. }
+                | Error::Punch { .. }
+                | Error::Name { .. }
                 | Error::OutOfBudget { .. }
         );
         assert!(weather && !self.storm.plan.weather.is_fair(), "{how}: {error}");
