@@ -1,10 +1,9 @@
 //! `validate()`: recounts everything from scratch and compares it with the incremental counters
 //! (`docs/kernel/reclaim.md` §10).
 
-use crate::batches::Batches;
 use crate::dirty::Figures;
 use crate::engine::Engine;
-use crate::folio::Flags;
+use crate::folio::{Batches, Flags};
 use crate::limits::{MAX_NR_GENS, MIN_NR_GENS};
 use crate::lruvec::slot;
 use crate::memcg::CHARGE_BATCH;

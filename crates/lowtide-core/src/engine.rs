@@ -16,15 +16,14 @@
 //!
 //! Every call is O(1) unless it says otherwise.
 
-use crate::batches::Batches;
 use crate::dirty::Dirty;
-use crate::folio::{AccessCounts, Flags, Folio, FolioTable};
+use crate::folio::{AccessCounts, Batches, Flags, Folio, FolioTable};
 use crate::high::Refaulted;
 use crate::limits::{MAX_ORDER, MIN_BUDGET};
 use crate::lruvec::{Levels, Locked, Shadow};
 use crate::memcg::{MemcgLru, MemcgTree, Stocks};
 use crate::policy::{Lists, Policy};
-use crate::swap::SwapFacts;
+use crate::swap::Slots;
 use crate::units::{FolioId, LruType, MemcgId, MemcgSlot, Owner, SpaceId, Task};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -101,7 +100,7 @@ pub struct Engine {
     spaces: Vec<Option<MemcgSlot>>,
     /// Numbers of spaces that are gone. The smallest is used next.
     free_spaces: BinaryHeap<Reverse<u32>>,
-    pub(crate) swap: SwapFacts,
+    pub(crate) swap: Slots,
     pub(crate) dirty: Dirty,
     /// Sums over all groups, for those who ask often.
     pub(crate) totals: Totals,
@@ -143,7 +142,7 @@ impl Engine {
             accesses: Arc::new(AccessCounts::new(config.frames as usize, classical)),
             spaces: Vec::new(),
             free_spaces: BinaryHeap::new(),
-            swap: SwapFacts::default(),
+            swap: Slots::default(),
             dirty: Dirty::default(),
             totals: Totals::default(),
         })

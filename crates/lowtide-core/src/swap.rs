@@ -41,54 +41,17 @@
 //! *free* + *held by folios* + *swapped out* is the size of swap; [`Engine::validate`] checks it.
 //! Source: `docs/kernel/reclaim.md` §2.2, 4.1, 7.5; faults and writeback, A7, C2, C3, C8.
 
+mod slots;
+
+pub(crate) use slots::Slots;
+pub use slots::{Swap, SwapTooSmall};
+
 use crate::engine::Engine;
 use crate::folio::Flags;
 use crate::high::Refaulted;
 use crate::limits::MAX_ORDER;
 use crate::lruvec::Shadow;
 use crate::units::{FolioId, LruType, MemcgId, Owner, Task};
-
-/// Swap as the driver has it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Swap {
-    /// Its size in base pages; 0 is no swap.
-    pub pages: u64,
-    /// Reading and writing take no longer than copying, as with compressed memory: a folio that is
-    /// mapped again keeps no slot.
-    pub synchronous: bool,
-}
-
-/// Swap that cannot be had.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "swap of {pages} pages cannot hold the {used} pages in use: read pages in, or drop them, before making swap smaller"
-)]
-pub struct SwapTooSmall {
-    /// The size asked for.
-    pub pages: u64,
-    /// Slots in use.
-    pub used: u64,
-}
-
-/// What the engine knows of swap. Without swap, anonymous memory stays where it is.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SwapFacts {
-    /// Pages of swap that may still be used.
-    pub(crate) free_pages: u64,
-    /// All of it.
-    pub(crate) total_pages: u64,
-    /// Pages that are nowhere but in swap.
-    pub(crate) swapped_out: u64,
-    synchronous: bool,
-}
-
-impl SwapFacts {
-    /// So much of swap is used that slots are worth more than the writes they may save
-    /// (`docs/kernel/reclaim.md` §7.5).
-    pub(crate) const fn full(&self) -> bool {
-        self.free_pages * 2 < self.total_pages
-    }
-}
 
 impl Engine {
     /// Gives the engine swap, or makes what it has larger or smaller. Anonymous memory is reclaimed
@@ -97,14 +60,7 @@ impl Engine {
     /// # Errors
     /// [`SwapTooSmall`] when more is in use; nothing is changed then.
     pub const fn set_swap(&mut self, swap: Swap) -> Result<(), SwapTooSmall> {
-        let used = self.swap.total_pages - self.swap.free_pages;
-        if swap.pages < used {
-            return Err(SwapTooSmall { pages: swap.pages, used });
-        }
-        self.swap.total_pages = swap.pages;
-        self.swap.free_pages = swap.pages - used;
-        self.swap.synchronous = swap.synchronous;
-        Ok(())
+        self.swap.resize(swap)
     }
 
     /// Slots that nobody uses.

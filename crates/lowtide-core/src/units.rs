@@ -3,6 +3,9 @@
 //! Everything the engine counts is in *base pages*; only a driver knows how many bytes a base page
 //! has. Time, where it appears at all, is a number of nanoseconds handed in by the driver.
 
+/// Nanoseconds in a second.
+pub(crate) const NS_PER_SEC: u64 = 1_000_000_000;
+
 /// Index of a folio: the number of its first base-page frame.
 ///
 /// A folio of order `k` owns the frames `id .. id + 2^k`, and `id` is a multiple of `2^k`.

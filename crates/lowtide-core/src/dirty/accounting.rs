@@ -6,7 +6,8 @@
 //! device that fails looks slow to the estimators, as it is. Source: B2; end of writeback:
 //! `docs/kernel/reclaim.md` §4.2.
 
-use super::MS;
+use super::pause::MS;
+use super::wb::{Device, Wb};
 use crate::engine::Engine;
 use crate::folio::{Flags, Folio};
 use crate::units::{FolioId, LruType, Task};
@@ -166,7 +167,7 @@ impl Engine {
 
     /// Where a file folio is counted beside its group.
     #[inline]
-    fn wb_of(&mut self, f: &Folio) -> Option<(&mut super::wb::Wb, &mut super::flusher::Device)> {
+    fn wb_of(&mut self, f: &Folio) -> Option<(&mut Wb, &mut Device)> {
         if f.lru_type() == LruType::Anon {
             return None;
         }

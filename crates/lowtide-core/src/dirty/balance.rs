@@ -20,17 +20,14 @@
 //! makes dirty in one go. With published figures all is as in a kernel: between two publications,
 //! nobody knows.
 
-use super::MS;
 use super::bandwidth::{Evidence, INTERVAL, task_rate};
-use super::domain::Domain;
-use super::pause::{self, LONGEST};
+use super::pause::{self, HZ, LONGEST, MS};
 use super::position::Position;
-use super::wb::DeviceId;
+use super::scale::Domain;
+use super::wb::{DeviceId, FEWEST_UNCHECKED, Throttled};
 use crate::engine::Engine;
 use crate::units::{MemcgId, MemcgSlot, SpaceId};
 
-/// Pages that may become dirty before somebody looks, at least.
-pub(super) const FEWEST_UNCHECKED: u64 = 16;
 /// Pages after which a task looks for the first time.
 const FIRST_LOOK: u64 = 32;
 /// The same while there is too much.
@@ -74,25 +71,6 @@ pub struct Balance {
     /// Call [`Engine::balance_dirty`] again after the pause: the limit has been reached. Whoever
     /// does not want to wait any longer, because the device is dead, may go on without.
     pub again: bool,
-}
-
-/// Pauses that writers of a group were told to make.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Throttled {
-    /// How many.
-    pub pauses: u64,
-    /// Sum, in nanoseconds.
-    pub pause_ns: u64,
-    /// The longest, in nanoseconds.
-    pub longest_ns: u64,
-}
-
-impl Throttled {
-    pub(super) fn add(&mut self, other: Self) {
-        self.pauses += other.pauses;
-        self.pause_ns += other.pause_ns;
-        self.longest_ns = self.longest_ns.max(other.longest_ns);
-    }
 }
 
 /// A domain, and how a wb stands in it.
@@ -282,11 +260,11 @@ impl Engine {
             return (Some(most), again);
         }
         let pages = dirtier.owed;
-        let period = super::HZ * pages / rate;
+        let period = HZ * pages / rate;
         let spent = dirtier.paused_when.map_or(0, |when| now as i64 - when as i64);
         let pause = period as i64 - spent;
         if pause < aim.min_pause as i64 {
-            if pause < -(super::HZ as i64) {
+            if pause < -(HZ as i64) {
                 dirtier.paused_when = Some(now);
                 dirtier.owed = 0;
             } else if period != 0 {

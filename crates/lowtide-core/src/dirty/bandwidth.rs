@@ -16,7 +16,7 @@
 //! times as fast. Where figures are exact (`set_exact_dirty`), the first measurements are believed
 //! at once if they are higher, and the rate follows: a small budget has no seconds to give away.
 
-use super::HZ;
+use super::pause::HZ;
 
 /// Milliseconds between two estimates, at least.
 pub(super) const INTERVAL: u64 = 200;

@@ -27,122 +27,49 @@
 //! an eighth of what is left), so that a single device that was idle does not begin to write at an
 //! eighth of its limit. Source: B3, B6.
 
-use super::limits::DirtyShare;
+use super::limits::{DirtyLimits, DirtyLimitsError, DirtyShare};
+use super::scale::{DirtyState, Domain, FallingLimit, Figures, Thresholds};
 use crate::engine::Engine;
 use crate::units::{MemcgId, MemcgSlot};
 
-/// How much of a domain is dirty, in pages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct DirtyState {
-    /// Waiting to be written.
-    pub dirty: u64,
-    /// Being written, to files or to swap.
-    pub writeback: u64,
-}
-
-impl DirtyState {
-    /// Both.
-    #[must_use]
-    pub const fn unclean(self) -> u64 {
-        self.dirty + self.writeback
-    }
-}
-
-/// What a domain has, in pages.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Figures {
-    pub(crate) file: u64,
-    pub(crate) state: DirtyState,
-}
-
-impl Figures {
-    pub(crate) const fn add(&mut self, other: &Self) {
-        self.file += other.file;
-        self.state.dirty += other.state.dirty;
-        self.state.writeback += other.state.writeback;
-    }
-}
-
-/// The scale of a domain, in pages. `background <= freerun <= hard`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Thresholds {
-    /// Memory that could become dirty.
-    pub dirtyable: u64,
-    /// With more dirty than this, what is being written left out, the flusher writes.
-    pub background: u64,
-    /// Up to this, with what is being written, nobody waits.
-    pub freerun: u64,
-    /// Here everybody waits.
-    pub hard: u64,
-}
-
-impl Thresholds {
-    fn new(dirtyable: u64, background: u64, hard: u64) -> Self {
-        let hard = hard.min(dirtyable).min(u64::from(u32::MAX));
-        let background = if background >= hard { hard / 2 } else { background };
-        Self { dirtyable, background, freerun: background.midpoint(hard), hard }
-    }
-}
-
-/// A domain as a writer sees it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Domain {
-    pub(super) of: MemcgSlot,
-    pub(super) state: DirtyState,
-    pub(super) thresholds: Thresholds,
-}
-
-impl Domain {
-    pub(super) const fn over_background(&self) -> bool {
-        self.state.dirty > self.thresholds.background
-    }
-
-    /// Pages left up to the threshold.
-    pub(super) const fn gap(&self) -> u64 {
-        self.thresholds.hard.saturating_sub(self.state.unclean())
-    }
-
-    /// The part of the threshold of somebody who wrote `share` of `all` pages lately. While there
-    /// is room it is some of that at least, so that whoever begins can.
-    pub(super) fn part(&self, share: u64, all: u64) -> u64 {
-        let hard = self.thresholds.hard;
-        if all == 0 {
-            return hard;
-        }
-        let part = (u128::from(hard) * u128::from(share) / u128::from(all)) as u64;
-        part.max(self.gap() / 8).min(hard)
-    }
-}
-
-/// A limit that follows its threshold up at once and down slowly.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct FallingLimit {
-    limit: u64,
-    /// When it last fell, in ms.
-    fell: u64,
-}
-
-impl FallingLimit {
-    /// Milliseconds between two falls.
-    const INTERVAL: u64 = 200;
-
-    pub(super) fn get(&self, domain: &Domain) -> u64 {
-        self.limit.max(domain.thresholds.hard)
-    }
-
-    pub(super) fn update(&mut self, domain: &Domain, now: u64) {
-        let hard = domain.thresholds.hard;
-        if hard >= self.limit {
-            self.limit = hard;
-        } else if now >= self.fell + Self::INTERVAL {
-            let down_to = hard.max(domain.state.unclean());
-            self.limit -= self.limit.saturating_sub(down_to).div_ceil(32);
-            self.fell = now;
-        }
-    }
-}
-
 impl Engine {
+    /// Whether domains of groups see how much is dirty *now*. By default they see what
+    /// [`Engine::publish`] last published, up to two seconds old, as a kernel's do; the root,
+    /// if it is a machine ([`Engine::set_machine_root`]), always sees what is.
+    pub fn set_exact_dirty(&mut self, exact: bool) {
+        self.dirty.exact = exact;
+    }
+
+    /// Limits the dirty data of a group and of what is below it. The root's settings are also those
+    /// of groups without their own, as shares of each group's memory (`limits.rs`).
+    ///
+    /// # Errors
+    /// [`DirtyLimitsError`].
+    pub fn set_dirty_limits(
+        &mut self,
+        id: MemcgId,
+        limits: DirtyLimits,
+    ) -> Result<(), DirtyLimitsError> {
+        limits.check(self.page_bytes)?;
+        if !self.alive(id) {
+            return Err(DirtyLimitsError::Gone);
+        }
+        let group = &mut self.memcgs[id].dirty;
+        group.limits = Some(limits);
+        group.falling = FallingLimit::default();
+        Ok(())
+    }
+
+    /// The limits in force for the dirty data of a group: its own, or the root's.
+    ///
+    /// # Panics
+    /// When the group is gone.
+    #[must_use]
+    pub fn dirty_limits(&self, id: MemcgId) -> DirtyLimits {
+        let root = &self.memcgs[MemcgId::ROOT].dirty;
+        self.memcgs[id].dirty.limits.or(root.limits).unwrap_or_default()
+    }
+
     /// How much of a group and of what is below it is dirty: exactly, whatever writers see. Cost:
     /// O(groups below).
     ///
@@ -255,55 +182,10 @@ fn part_of(pages: u64, parts: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    fn domain(dirtyable: u64, background: u64, hard: u64, unclean: u64) -> Domain {
-        let state = DirtyState { dirty: unclean, writeback: 0 };
-        Domain {
-            of: MemcgId::ROOT.slot,
-            state,
-            thresholds: Thresholds::new(dirtyable, background, hard),
-        }
-    }
 
     #[test]
     fn ratios_are_rounded_as_in_a_kernel() {
         assert_eq!((percent_of_4096(20), percent_of_4096(10)), (819, 409));
         assert_eq!(part_of(32_768, 819), 6552);
-    }
-
-    #[test]
-    fn whoever_begins_has_an_eighth_of_the_room() {
-        let domain = domain(100_000, 10_000, 20_000, 4_000);
-        assert_eq!(domain.part(0, 1000), 2_000);
-        assert_eq!(domain.part(500, 1000), 10_000);
-        assert_eq!(domain.part(1000, 1000), 20_000);
-        assert_eq!(domain.part(0, 0), 20_000, "where nobody wrote, nobody has to share");
-    }
-
-    proptest! {
-        /// Invariant 9.
-        #[test]
-        fn the_scale_is_in_order(dirtyable in 0..1_u64 << 40, background in 0..1_u64 << 40, hard in 0..1_u64 << 40) {
-            let t = Thresholds::new(dirtyable, background, hard);
-            prop_assert!(t.background <= t.freerun && t.freerun <= t.hard && t.hard <= dirtyable);
-            prop_assert!(t.background < t.hard || t.hard == 0);
-        }
-
-        /// Invariant 9.
-        #[test]
-        fn the_limit_rises_at_once_and_falls_by_a_32nd(
-            steps in prop::collection::vec((0..1_u64 << 20, 0..1_u64 << 20, 0..500_u64), 1..100),
-        ) {
-            let (mut limit, mut now) = (FallingLimit::default(), 0);
-            for (hard, unclean, later) in steps {
-                now += later;
-                let domain = domain(1 << 30, 0, hard, unclean);
-                let before = limit.limit;
-                limit.update(&domain, now);
-                prop_assert!(limit.limit >= hard && limit.get(&domain) == limit.limit);
-                prop_assert!(before.saturating_sub(limit.limit) <= before.div_ceil(32));
-            }
-        }
     }
 }

@@ -13,10 +13,9 @@
 //! Background work that led to no write (all of it is being stored to, or has failed and waits) is
 //! not given again before the flusher has slept. Source: B10.
 
-use super::MS;
-use super::bandwidth::WriteRate;
-use super::domain::Domain;
-use super::proportions::Fading;
+use super::limits::{DirtyTimers, DirtyTimersError};
+use super::pause::MS;
+use super::scale::Domain;
 use super::wb::DeviceId;
 use crate::engine::Engine;
 use crate::units::{MemcgId, MemcgSlot};
@@ -47,62 +46,6 @@ pub struct FlushWork {
     pub pages: u64,
     /// Only what has been dirty since before this time (ns).
     pub older_than: Option<u64>,
-}
-
-/// A device, with what is known of its flusher.
-#[derive(Debug)]
-pub(super) struct Device {
-    /// The flusher is at work.
-    pub(super) writing: bool,
-    /// Groups that have dirty pages on it.
-    pub(super) dirty: BTreeSet<MemcgSlot>,
-    /// Dirty pages, not being written.
-    pub(super) reclaimable: u64,
-    /// Pages being written.
-    pub(super) writeback: u64,
-    /// Pages whose writes were begun and have not failed, ever.
-    pub(super) begun: u64,
-    /// Pages written, ever.
-    pub(super) written: u64,
-    /// The same, fading.
-    pub(super) completions: Fading,
-    pub(super) write_rate: WriteRate,
-    /// When old pages were last looked for (ns).
-    looked: u64,
-    /// Groups for which reclaim asked.
-    asked: Vec<MemcgId>,
-    /// The group whose turn was last.
-    turn: MemcgSlot,
-    /// Background work that was given last, and what had been begun then.
-    given: Option<(MemcgSlot, u64)>,
-    /// Background work that led to nothing since the flusher last slept.
-    fruitless: Vec<MemcgSlot>,
-}
-
-impl Device {
-    pub(super) fn new(now: u64) -> Self {
-        Self {
-            writing: false,
-            dirty: BTreeSet::new(),
-            reclaimable: 0,
-            writeback: 0,
-            begun: 0,
-            written: 0,
-            completions: Fading::default(),
-            write_rate: WriteRate::new(now / MS),
-            looked: now,
-            asked: Vec::new(),
-            turn: MemcgId::ROOT.slot,
-            given: None,
-            fruitless: Vec::new(),
-        }
-    }
-
-    /// Groups with dirty pages, from the one after the last turn on.
-    fn in_turn(&self) -> impl Iterator<Item = MemcgSlot> {
-        let after = (std::ops::Bound::Excluded(self.turn), std::ops::Bound::Unbounded);
-        self.dirty.range(after).chain(self.dirty.range(..=self.turn)).copied()
-    }
 }
 
 impl Engine {
@@ -201,6 +144,22 @@ impl Engine {
     #[must_use]
     pub fn write_bandwidth(&self, device: DeviceId) -> u64 {
         self.dirty.device(device).write_rate.average
+    }
+
+    /// Sets when old dirty data is written.
+    ///
+    /// # Errors
+    /// [`DirtyTimersError`].
+    pub fn set_dirty_timers(&mut self, timers: DirtyTimers) -> Result<(), DirtyTimersError> {
+        timers.check()?;
+        self.dirty.timers = timers;
+        Ok(())
+    }
+
+    /// When old dirty data is written.
+    #[must_use]
+    pub const fn dirty_timers(&self) -> DirtyTimers {
+        self.dirty.timers
     }
 
     fn asked_work(&mut self, device: DeviceId) -> Option<FlushWork> {

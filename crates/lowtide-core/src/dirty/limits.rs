@@ -6,10 +6,6 @@
 //! group's memory. Settings that a group has itself mean what they say, and hold for it and
 //! everything below it. Source: B1, B3.
 
-use super::domain::FallingLimit;
-use crate::engine::Engine;
-use crate::units::MemcgId;
-
 /// A part of the memory that could become dirty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DirtyShare {
@@ -164,61 +160,6 @@ impl DirtyTimers {
             interval_ns @ 1..Self::SHORTEST_NS => Err(DirtyTimersError::TooOften { interval_ns }),
             _ => Ok(()),
         }
-    }
-}
-
-impl Engine {
-    /// Whether domains of groups see how much is dirty *now*. By default they see what
-    /// [`Engine::publish`] last published, up to two seconds old, as a kernel's do; the root,
-    /// if it is a machine ([`Engine::set_machine_root`]), always sees what is.
-    pub fn set_exact_dirty(&mut self, exact: bool) {
-        self.dirty.exact = exact;
-    }
-
-    /// Limits the dirty data of a group and of what is below it. The root's settings are also those
-    /// of groups without their own, as shares of each group's memory (`limits.rs`).
-    ///
-    /// # Errors
-    /// [`DirtyLimitsError`].
-    pub fn set_dirty_limits(
-        &mut self,
-        id: MemcgId,
-        limits: DirtyLimits,
-    ) -> Result<(), DirtyLimitsError> {
-        limits.check(self.page_bytes)?;
-        if !self.alive(id) {
-            return Err(DirtyLimitsError::Gone);
-        }
-        let group = &mut self.memcgs[id].dirty;
-        group.limits = Some(limits);
-        group.falling = FallingLimit::default();
-        Ok(())
-    }
-
-    /// The limits in force for the dirty data of a group: its own, or the root's.
-    ///
-    /// # Panics
-    /// When the group is gone.
-    #[must_use]
-    pub fn dirty_limits(&self, id: MemcgId) -> DirtyLimits {
-        let root = &self.memcgs[MemcgId::ROOT].dirty;
-        self.memcgs[id].dirty.limits.or(root.limits).unwrap_or_default()
-    }
-
-    /// Sets when old dirty data is written.
-    ///
-    /// # Errors
-    /// [`DirtyTimersError`].
-    pub fn set_dirty_timers(&mut self, timers: DirtyTimers) -> Result<(), DirtyTimersError> {
-        timers.check()?;
-        self.dirty.timers = timers;
-        Ok(())
-    }
-
-    /// When old dirty data is written.
-    #[must_use]
-    pub const fn dirty_timers(&self) -> DirtyTimers {
-        self.dirty.timers
     }
 }
 

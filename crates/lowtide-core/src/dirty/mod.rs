@@ -35,6 +35,8 @@
 //! | `limits.rs` | settings: shares of memory, ages | B1 |
 //! | `accounting.rs` | dirty, under writeback, written: counting pages and events | B2 |
 //! | `wb.rs` | devices, and what a group has on a device | B2, B10 |
+//! | `devices.rs` | adding and removing devices, finding a group's wb | B2, B10 |
+//! | `scale.rs` | the scale of a domain, and a limit that falls slowly | B3 |
 //! | `domain.rs` | thresholds of a domain from its memory | B3 |
 //! | `position.rs` | where on the scale, and what that means for the rate | B6 |
 //! | `proportions.rs` | whose part of a domain a device is | B6 |
@@ -56,25 +58,22 @@
 mod accounting;
 mod balance;
 mod bandwidth;
+mod devices;
 mod domain;
 mod flusher;
 mod limits;
 mod pause;
 mod position;
 mod proportions;
+mod scale;
 mod wb;
 mod write_budget;
 
-pub use balance::{Balance, Dirtier, Throttled};
-pub(crate) use domain::Figures;
-pub use domain::{DirtyState, Thresholds};
+pub use balance::{Balance, Dirtier};
 pub use flusher::{FlushReason, FlushWork};
 pub use limits::{DirtyLimits, DirtyLimitsError, DirtyShare, DirtyTimers, DirtyTimersError};
-pub use wb::DeviceId;
+pub(crate) use scale::Figures;
+pub use scale::{DirtyState, Thresholds};
+pub use wb::{DeviceId, Throttled};
 pub(crate) use wb::{Dirty, GroupDirty};
 pub use write_budget::WriteBudget;
-
-/// Nanoseconds of a tick of the formulas.
-const MS: u64 = 1_000_000;
-/// Ticks in a second.
-const HZ: u64 = 1000;

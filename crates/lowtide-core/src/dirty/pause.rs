@@ -6,8 +6,10 @@
 //! for longer than the device takes to write it, or it would run dry. Times are in ticks of a
 //! millisecond. Source: B8.
 
-use super::HZ;
-
+/// Nanoseconds of a tick of the formulas.
+pub(super) const MS: u64 = 1_000_000;
+/// Ticks in a second.
+pub(super) const HZ: u64 = 1000;
 /// No sleep is longer.
 pub(super) const LONGEST: u64 = HZ / 5;
 /// Pages after which a sleep should come, at least.

@@ -1,11 +1,13 @@
 //! Folios: what the engine keeps for each piece of resident memory.
 
 mod accesses;
+mod batch;
 mod flags;
 mod list;
 mod table;
 
 pub use accesses::AccessCounts;
+pub(crate) use batch::{Batches, Pending};
 pub use flags::Flags;
 pub(crate) use flags::tier_of_refs;
 pub(crate) use list::ListHead;

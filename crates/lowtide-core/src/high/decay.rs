@@ -8,7 +8,7 @@
 //! products of `2^(−1/2), 2^(−1/4), …`, which integer square roots give at compile time. Nothing
 //! here uses floating point: `exp2` is not the same on all machines.
 
-use super::NS_PER_SEC;
+use crate::units::NS_PER_SEC;
 
 /// Nanoseconds of a tick, as a shift.
 const TICK_SHIFT: u32 = 16;

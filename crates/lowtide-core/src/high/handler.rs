@@ -30,9 +30,10 @@
 //! The roots of trees have no limits: `levels` go from the task's group up to the last one below
 //! the root. Source: `docs/kernel/memcg.md` §6.2, 6.4, 7.1, 8.5, 16 (9-12).
 
-use super::{NS_PER_SEC, overage, recency};
+use super::{overage, recency};
 use crate::hooks::{DELAY_MAX_NS, ThrottleAnswer};
 use crate::limits::{MAX_RECLAIM_RETRIES, SWAP_CLUSTER_MAX};
+use crate::units::NS_PER_SEC;
 use std::fmt;
 use std::str::FromStr;
 

@@ -5,6 +5,7 @@
 //! * [`stall_debt`]: ours: measured refault stall, a price for it, debts of tasks.
 //! * [`handler`]: what an over-limit task does before it goes on: reclaim, sleep.
 //! * [`advice`]: how much more memory would be enough.
+//! * `account`: what a group remembers of its limits.
 //! * `payment`: the handler on the engine's tree.
 //! * `programs`: asking the programs that are attached to groups.
 //! * [`decay`]: sums that halve with time, in integers.
@@ -12,6 +13,7 @@
 //! All of it but the last two is arithmetic on what it is told: no engine type, no clock, no
 //! floating point. Source: `docs/kernel/memcg.md` §6, 7, 8.
 
+mod account;
 pub mod advice;
 pub mod decay;
 pub mod handler;
@@ -21,8 +23,7 @@ mod programs;
 pub mod recency;
 pub mod stall_debt;
 
-pub(crate) use payment::GroupHigh;
-pub use payment::{HighNext, Payer, Payment, Refaulted};
+pub(crate) use account::GroupHigh;
+pub use account::{Payer, Refaulted};
+pub use payment::{HighNext, Payment};
 pub(crate) use programs::Spared;
-
-const NS_PER_SEC: u64 = 1_000_000_000;

@@ -13,7 +13,7 @@
 //!
 //! Source: `docs/kernel/memcg.md` §6.3, 17.
 
-use super::NS_PER_SEC;
+use crate::units::NS_PER_SEC;
 
 /// Binary digits of an overage.
 const PRECISION: u32 = 20;

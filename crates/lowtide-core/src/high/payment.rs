@@ -17,52 +17,18 @@
 //! ([`LimitHooks`](crate::hooks::LimitHooks)) are inherited from the nearest ancestor that has one.
 //! Source: `docs/kernel/memcg.md` §6, 7.1, 8.
 
-use super::advice::MissingMemory;
+use super::account::{Payer, Refaulted};
 use super::handler::{HighPolicy, HighStep, LevelView, OverLimit, SleepCause, TaskFacts};
-use super::stall_debt::{self, EvictedFor, LevelStall, Price, Refault, StallDebt, TaskDebt};
+use super::stall_debt::{self, Price, Refault, TaskDebt};
 use crate::engine::Engine;
 use crate::hooks::NO_LIMIT;
 use crate::lruvec::Sighting;
 use crate::psi::{Change, Pressure, Psi};
 use crate::reclaim::{Reason, Reclaim};
-use crate::units::{MemcgId, MemcgSlot, Task};
+use crate::units::{MemcgId, MemcgSlot};
 
 /// Ticks a second that pressure is sampled by; the kernel's usual one.
 const PSI_HZ: u64 = 1000;
-
-/// What a group remembers of its limits and what they cost.
-#[derive(Debug, Default)]
-pub(crate) struct GroupHigh {
-    policy: HighPolicy,
-    law: StallDebt,
-    pub(super) stall: LevelStall,
-    /// Time of the last refault in this group.
-    pub(super) last_refault_ns: Option<u64>,
-    missing: Option<Box<MissingMemory>>,
-    psi: Option<Box<Psi>>,
-    /// For whose limit this group was last reclaimed.
-    pub(crate) evicted_by: Option<(MemcgId, EvictedFor)>,
-}
-
-/// A page came back: what is to be booked once it is known how long somebody had to wait for it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Refaulted {
-    /// The page belongs to the workingset.
-    pub recent: bool,
-    /// Pages evicted since it was: with as many more it would have been a hit.
-    pub distance: u64,
-    /// The level whose limit evicted it, if it was a limit.
-    by: Option<(MemcgId, EvictedFor)>,
-}
-
-impl Refaulted {
-    /// Whether some limit had evicted it, rather than the whole pool or a request: only then is
-    /// there anything to book.
-    #[must_use]
-    pub fn is_for_a_limit(&self) -> bool {
-        matches!(self.by, Some((_, EvictedFor::High | EvictedFor::Max)))
-    }
-}
 
 /// What to do next about a task that is over a limit.
 #[derive(Debug)]
@@ -150,21 +116,6 @@ impl Payment {
             }
         }
     }
-}
-
-/// The task that pays.
-#[derive(Debug)]
-pub struct Payer<'a> {
-    /// For the reclaims that it makes.
-    pub task: Task,
-    /// Its debts.
-    pub debt: &'a mut TaskDebt,
-    /// Its identity, for programs.
-    pub number: u64,
-    /// Ticks a second of the driver's scheduler.
-    pub hz: u64,
-    /// It was killed or exits: it must not be kept.
-    pub dying: bool,
 }
 
 impl Engine {

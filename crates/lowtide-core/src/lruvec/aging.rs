@@ -15,64 +15,10 @@
 //! that answer is the difference between the aging OOM of Linux 7.1 and its fix
 //! (`docs/kernel/reclaim.md` §4.5). Source: `docs/kernel/reclaim.md` §2.5.
 
-use super::Locked;
-use super::bloom::Filters;
+use super::{Locked, Lruvec};
 use crate::engine::Engine;
 use crate::limits::ENTRIES_PER_LINE;
 use crate::units::{FolioId, LruType, MemcgId, SpaceId, TableKey};
-
-/// A space in the walk list of a group.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WalkSpace {
-    pub(crate) id: SpaceId,
-    /// Added since the last walk: its first visit ignores the filters.
-    pub(crate) fresh: bool,
-    /// Nobody ran in it since it was walked last.
-    pub(crate) idle: bool,
-}
-
-/// Progress of walks in one lruvec.
-#[derive(Debug)]
-pub(crate) struct WalkState {
-    /// Number of the last finished walk.
-    seq: u64,
-    cursor: usize,
-    /// A space was visited in this iteration.
-    visited: bool,
-    pub(crate) spaces: Vec<WalkSpace>,
-    filters: Filters,
-}
-
-impl WalkState {
-    pub(super) fn new() -> Self {
-        Self { seq: 2, cursor: 0, visited: false, spaces: Vec::new(), filters: Filters::default() }
-    }
-
-    pub(super) fn remember(&mut self, seq: u64, table: TableKey) {
-        self.filters.insert(seq, table);
-    }
-
-    pub(crate) fn add_space(&mut self, id: SpaceId) {
-        self.spaces.push(WalkSpace { id, fresh: true, idle: false });
-    }
-
-    /// A walk leaves out a space in which nobody has run since it was walked last
-    /// (`docs/kernel/reclaim.md` §2.5).
-    pub(crate) fn set_idle(&mut self, id: SpaceId, idle: bool) {
-        if let Some(space) = self.spaces.iter_mut().find(|s| s.id == id) {
-            space.idle = idle;
-        }
-    }
-
-    pub(crate) fn remove_space(&mut self, id: SpaceId) {
-        if let Some(at) = self.spaces.iter().position(|s| s.id == id) {
-            self.spaces.remove(at);
-            if at < self.cursor {
-                self.cursor -= 1;
-            }
-        }
-    }
-}
 
 /// One thread's part in an aging. Made by the reclaim loop; the driver feeds it.
 #[derive(Debug)]
@@ -94,6 +40,12 @@ pub(crate) enum AgeEnd {
 }
 
 impl AgeJob {
+    /// Begins a job for the generation after `seq`, or `None` if the walk for it is finished.
+    pub(crate) fn begin(lru: &Locked<'_>, memcg: MemcgId, seq: u64) -> Option<Self> {
+        let over = lru.lv.walk.over(seq);
+        (!over).then_some(Self { memcg, seq, force: false, finished_walk: false })
+    }
+
     /// The next space to walk, or `None` when this job has nothing left to do.
     pub fn next_space(&mut self, engine: &mut Engine) -> Option<SpaceId> {
         if !engine.alive(self.memcg) {
@@ -103,28 +55,12 @@ impl AgeJob {
         if self.stale(lv) {
             return None;
         }
-        let walk = &mut lv.walk;
-        while walk.spaces.get(walk.cursor).is_some_and(|space| space.idle) {
-            walk.cursor += 1;
-        }
-        match walk.spaces.get_mut(walk.cursor) {
-            None => {
-                walk.seq = self.seq;
-                walk.cursor = 0;
-                walk.visited = false;
-                self.finished_walk = true;
-                None
-            }
-            Some(space) => {
-                self.force = std::mem::take(&mut space.fresh);
-                let id = space.id;
-                walk.cursor += 1;
-                if !std::mem::replace(&mut walk.visited, true) {
-                    walk.filters.reset(self.seq + 1);
-                }
-                Some(id)
-            }
-        }
+        let Some(space) = lv.walk.advance(self.seq) else {
+            self.finished_walk = true;
+            return None;
+        };
+        self.force = space.fresh;
+        Some(space.id)
     }
 
     /// Whether it was this job that ran off the end of the walk: when it ends, it opens the
@@ -136,8 +72,8 @@ impl AgeJob {
     }
 
     /// The walk that this job belongs to is over; it may stop in the middle of a space.
-    fn stale(&self, lv: &super::Lruvec) -> bool {
-        lv.gens.max_seq != self.seq || lv.walk.seq >= self.seq
+    fn stale(&self, lv: &Lruvec) -> bool {
+        lv.gens.max_seq != self.seq || lv.walk.over(self.seq)
     }
 
     /// Whether the walk should visit memory of a type: not what may not be evicted
@@ -155,7 +91,7 @@ impl AgeJob {
             return false;
         }
         let lv = &engine.memcgs[self.memcg].lruvec;
-        lv.gens.max_seq == self.seq && (self.force || lv.walk.filters.may_contain(self.seq, table))
+        lv.gens.max_seq == self.seq && (self.force || lv.walk.may_contain(self.seq, table))
     }
 
     /// The folio that a young entry leads to, given any of its frames, if it takes part: it belongs
@@ -182,7 +118,7 @@ impl AgeJob {
     /// A table was visited: `young` entries cleared of `entries` slots, empty ones included.
     pub fn table_done(&mut self, engine: &mut Engine, table: TableKey, young: u64, entries: u64) {
         if engine.alive(self.memcg) && young * ENTRIES_PER_LINE >= entries {
-            engine.memcgs[self.memcg].lruvec.walk.filters.insert(self.seq + 1, table);
+            engine.memcgs[self.memcg].lruvec.walk.remember(self.seq + 1, table);
         }
     }
 
@@ -194,13 +130,5 @@ impl AgeJob {
             None => AgeEnd::Again,
             Some(opened) => AgeEnd::Done(opened),
         }
-    }
-}
-
-impl Locked<'_> {
-    /// Begins a job for the generation after `seq`, or `None` if the walk for it is finished.
-    pub(crate) fn age_begin(&mut self, memcg: MemcgId, seq: u64) -> Option<AgeJob> {
-        let over = self.lv.walk.seq >= seq;
-        (!over).then_some(AgeJob { memcg, seq, force: false, finished_walk: false })
     }
 }

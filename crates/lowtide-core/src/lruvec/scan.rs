@@ -10,7 +10,7 @@ use super::Locked;
 use super::generation::slot;
 use crate::folio::Flags;
 use crate::limits::{MIN_LRU_BATCH, MIN_NR_GENS};
-use crate::policy::Switches;
+use crate::policy::{Lists, Switches};
 use crate::units::{FolioId, LruType};
 
 /// What one scan did, in base pages.
@@ -157,6 +157,18 @@ impl Locked<'_> {
             flags.remove(Flags::RECLAIM);
         }
         self.lv.isolated += self.folios[id].pages();
+    }
+
+    /// Puts a folio that is on no list where it belongs.
+    pub(crate) fn add(&mut self, id: FolioId, tail: bool) {
+        if self.folios[id].flags.contains(Flags::MLOCKED) {
+            self.cull(id);
+            return;
+        }
+        match self.policy.lists() {
+            Lists::MultiGen => self.add_to_generation(id, tail),
+            Lists::Classical => self.add_to_classical(id, tail),
+        }
     }
 
     /// Takes an unevictable folio off the lists for as long as it is one.

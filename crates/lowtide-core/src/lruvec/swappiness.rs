@@ -1,7 +1,8 @@
-//! Which types of memory may be evicted at all (`docs/kernel/reclaim.md` §2.2).
+//! Which types of memory may be evicted, and which one first (`docs/kernel/reclaim.md` §2.2, 2.9).
 
 use super::Locked;
-use crate::limits::{MIN_SWAP_PAGES, SWAPPINESS_ANON_ONLY};
+use super::tier::cheaper_type;
+use crate::limits::{MAX_SWAPPINESS, MIN_SWAP_PAGES, SWAPPINESS_ANON_ONLY};
 use crate::policy::Switches;
 use crate::units::LruType;
 
@@ -21,6 +22,15 @@ impl Locked<'_> {
             0 => &[LruType::File],
             SWAPPINESS_ANON_ONLY => &[LruType::Anon],
             _ => &LruType::ALL,
+        }
+    }
+
+    /// The type to evict from first.
+    pub(crate) fn type_to_scan(&self) -> LruType {
+        match self.effective_swappiness() {
+            0 | 1 => LruType::File,
+            s if s >= MAX_SWAPPINESS => LruType::Anon,
+            s => cheaper_type(&self.lv.tiers, s),
         }
     }
 

@@ -10,7 +10,6 @@
 //!
 //! Source: `docs/kernel/reclaim.md` §2.9. History depth is 1.
 
-use super::Locked;
 use crate::limits::{MAX_NR_TIERS, MAX_SWAPPINESS, MIN_LRU_BATCH, MIN_REFAULTS};
 use crate::units::LruType;
 
@@ -86,23 +85,15 @@ fn no_worse(sp: Position, pv: Position) -> bool {
             <= u128::from(sp.refaulted + 1) * u128::from(pv.total * pv.gain)
 }
 
-impl Locked<'_> {
-    /// The type to evict from first.
-    pub(crate) fn type_to_scan(&self) -> LruType {
-        match self.effective_swappiness() {
-            0 | 1 => LruType::File,
-            s if s >= MAX_SWAPPINESS => LruType::Anon,
-            s => {
-                let all = |t: LruType, gain| {
-                    self.lv.tiers[t as usize].position(0..MAX_NR_TIERS, u64::from(gain))
-                };
-                if no_worse(all(LruType::Anon, s), all(LruType::File, MAX_SWAPPINESS - s)) {
-                    LruType::File
-                } else {
-                    LruType::Anon
-                }
-            }
-        }
+/// The type that is cheaper to evict from, by the refaults of all its tiers: `tiers` of each type,
+/// weighed with a swappiness strictly between 1 and [`MAX_SWAPPINESS`].
+pub(super) fn cheaper_type(tiers: &[TierControl; 2], swappiness: u32) -> LruType {
+    let all = |t: LruType, gain: u32| tiers[t as usize].position(0..MAX_NR_TIERS, u64::from(gain));
+    let file_gain = MAX_SWAPPINESS - swappiness;
+    if no_worse(all(LruType::Anon, swappiness), all(LruType::File, file_gain)) {
+        LruType::File
+    } else {
+        LruType::Anon
     }
 }
 

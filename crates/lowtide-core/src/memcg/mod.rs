@@ -15,22 +15,20 @@
 //! | `protection.rs` | effective `min` and `low` | §5 |
 //! | `lru.rs` | whose turn it is when a whole machine is short of memory | `docs/kernel/reclaim.md` §2.11 |
 //! | `reparent.rs` | what a removed group leaves to its parent | §3 |
-//! | `sums.rs` | what a group has with everything below it | §12, 13 |
-//! | `ask.rs` | what a driver with many groups asks | §6.2, 11 |
+//! | `queries.rs` | what a driver asks of a group and what is below it | §6.2, 11-13 |
 //! | `cursor.rs` | whose turn it is when a subtree is reclaimed | §10.1, `docs/kernel/reclaim.md` §3.6 |
 //!
 //! Charging itself is in `charge.rs`; what happens above `high` in `high/`.
 
-mod ask;
 mod control;
 mod counter;
 mod cursor;
 mod group;
 mod lru;
 mod protection;
+mod queries;
 mod reparent;
 mod stock;
-mod sums;
 mod tree;
 
 pub use control::{GroupError, Limits};

@@ -10,7 +10,10 @@
 //! The decays assume samples every 2 s while the period is a tick longer (`docs/kernel/memcg.md`
 //! §17). Source: `docs/kernel/memcg.md` §14.3, 14.4.
 
-use super::STATES;
+use crate::units::NS_PER_SEC;
+
+/// States that are totalled: some, full, throttle.
+pub(super) const STATES: usize = 3;
 
 /// 1.0 in fixed point.
 const ONE: u64 = 1 << 11;
@@ -32,7 +35,7 @@ impl Averages {
     /// Zero averages of a group that begins now.
     pub(super) fn new(hz: u64, now: u64) -> Self {
         let hz = hz.max(1);
-        let period = (2 * hz + 1) * (super::NS_PER_SEC / hz).max(1);
+        let period = (2 * hz + 1) * (NS_PER_SEC / hz).max(1);
         Self {
             period,
             last: now,

@@ -31,13 +31,11 @@
 mod averages;
 mod task;
 
-use averages::Averages;
+use crate::units::NS_PER_SEC;
+use averages::{Averages, STATES};
 use std::fmt;
 pub use task::{Change, TaskPsi, TaskState};
 
-const NS_PER_SEC: u64 = 1_000_000_000;
-/// States that are totalled: some, full, throttle.
-const STATES: usize = 3;
 const SOME: usize = 0;
 const FULL: usize = 1;
 const THROTTLE: usize = 2;

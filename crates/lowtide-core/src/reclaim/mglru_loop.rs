@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::limits::{
     DEF_PRIORITY, MAX_LRU_BATCH, MIN_LRU_BATCH, MIN_NR_GENS, SWAPPINESS_ANON_ONLY,
 };
-use crate::lruvec::Locked;
+use crate::lruvec::{AgeJob, Locked};
 use crate::policy::Switches;
 
 /// State of one run through the loop.
@@ -79,9 +79,9 @@ impl Reclaim {
     /// Begins aging. Returns whether there is a walk to make.
     fn age(&mut self, engine: &mut Engine) -> bool {
         let id = engine.memcgs.id(self.group);
-        let mut lru = engine.locked(self.group);
+        let lru = engine.locked(self.group);
         let seq = lru.lv.gens.max_seq;
-        self.job = lru.age_begin(id, seq);
+        self.job = AgeJob::begin(&lru, id, seq);
         if self.job.is_none() {
             self.aged(engine, false);
         }

@@ -1,0 +1,56 @@
+//! The slots of swap: how many there are, and how many are in use.
+
+/// Swap as the driver has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Swap {
+    /// Its size in base pages; 0 is no swap.
+    pub pages: u64,
+    /// Reading and writing take no longer than copying, as with compressed memory: a folio that is
+    /// mapped again keeps no slot.
+    pub synchronous: bool,
+}
+
+/// Swap that cannot be had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "swap of {pages} pages cannot hold the {used} pages in use: read pages in, or drop them, before \
+     making swap smaller"
+)]
+pub struct SwapTooSmall {
+    /// The size asked for.
+    pub pages: u64,
+    /// Slots in use.
+    pub used: u64,
+}
+
+/// What the engine knows of swap. Without swap, anonymous memory stays where it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Slots {
+    /// Pages of swap that may still be used.
+    pub(crate) free_pages: u64,
+    /// All of it.
+    pub(crate) total_pages: u64,
+    /// Pages that are nowhere but in swap.
+    pub(crate) swapped_out: u64,
+    pub(super) synchronous: bool,
+}
+
+impl Slots {
+    /// Makes swap larger or smaller.
+    pub(super) const fn resize(&mut self, swap: Swap) -> Result<(), SwapTooSmall> {
+        let used = self.total_pages - self.free_pages;
+        if swap.pages < used {
+            return Err(SwapTooSmall { pages: swap.pages, used });
+        }
+        self.total_pages = swap.pages;
+        self.free_pages = swap.pages - used;
+        self.synchronous = swap.synchronous;
+        Ok(())
+    }
+
+    /// So much of swap is used that slots are worth more than the writes they may save
+    /// (`docs/kernel/reclaim.md` §7.5).
+    pub(crate) const fn full(&self) -> bool {
+        self.free_pages * 2 < self.total_pages
+    }
+}
