@@ -23,9 +23,10 @@
 //!
 //! ```text
 //!   Charge::next ──► Reclaim::step ─┬─► Walk      feed young bits to the aging job, table by table
-//!        ▲                          ├─► Unmap     drop the translations of victims(), write those that go to swap, report each outcome
+//!        ▲                          ├─► Unmap     drop the translations of victims(), write those
+//!        │                          │             that go to swap, report each outcome
 //!        │                          ├─► Freed     freed(): remember the shadows, reuse the frames
-//!        │                          ├─► Flush, Throttle, Yield
+//!        │                          ├─► WakeFlushers, Throttle, Yield
 //!        └── reclaimed pages ───────┴─► Done
 //! ```
 //!

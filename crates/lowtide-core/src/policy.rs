@@ -14,7 +14,7 @@
 //! # Ok::<(), lowtide_core::PolicyError>(())
 //! ```
 //!
-//! Each switch is read in one place only, named beside it.
+//! The documentation of a switch names every function that reads it; a test compares.
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,31 +31,31 @@ bitflags::bitflags! {
         const S3 = 1 << 3;
         /// The scan budget is fixed once per lruvec and always shifted by the priority; aging is
         /// decided apart from it.
-        // Read in `reclaim/mglru_loop.rs` (`turn`).
+        /// Read in `reclaim/mglru_loop.rs` (`begin_mglru`, `mglru_turn`, `aged`, `after_batch`).
         const S4 = 1 << 4;
         /// The scanner returns exactly what it scanned, and empty generations are retired before
         /// and after it.
-        // Read in `reclaim/evict.rs` (`isolate`).
+        /// Read in `reclaim/evict.rs` (`isolate`, `next_type`).
         const S5 = 1 << 5;
         /// The other type is tried only if nothing was scanned.
-        // Read in `reclaim/evict.rs` (`next_type`).
+        /// Read in `reclaim/evict.rs` (`next_type`).
         const S6 = 1 << 6;
         /// A batch scans at most 64 folios instead of 4096.
-        // Read in `reclaim/mglru_loop.rs` (`batch_cap`).
+        /// Read in `reclaim/mglru_loop.rs` (`batch_cap`).
         const S7 = 1 << 7;
         /// Aging, successful or not, no longer ends the loop.
-        // Read in `reclaim/mglru_loop.rs` (`aged`).
+        /// Read in `reclaim/mglru_loop.rs` (`aged`).
         const S8 = 1 << 8;
         /// Folios that need swap are isolated even where swap may not be used.
-        // Read in `lruvec/scan.rs` (`sort`).
+        /// Read in `lruvec/scan.rs` (`sort`).
         const S9 = 1 << 9;
         /// Dirty folios and those under writeback are isolated and activated by the common shrinker
         /// instead of being sorted away.
-        // Read in `lruvec/scan.rs` (`sort`, `isolate`).
+        /// Read in `lruvec/scan.rs` (`sort`, `isolate`).
         const S10 = 1 << 10;
         /// Flushers are woken after each batch that is all dirty, not at the end of a pass that
         /// took no clean page.
-        // Read in `reclaim/throttle.rs`.
+        /// Read in `reclaim/throttle.rs` (`account_writeback`, `wake_at_loop_end`).
         const S11 = 1 << 11;
         /// A dead argument goes. No effect on behaviour.
         const S12 = 1 << 12;
@@ -64,34 +64,36 @@ bitflags::bitflags! {
         /// A dead counter goes. No effect on behaviour.
         const S14 = 1 << 14;
         /// Writeback statistics of a pass are kept, so that congestion can throttle.
-        // Read in `reclaim/throttle.rs`.
+        /// Read in `reclaim/throttle.rs` (`account_writeback`).
         const S15 = 1 << 15;
         /// \[7.2x\] New and referenced folios are placed one generation older when they come in
         /// through a fault, one younger when they come in referenced.
-        // Read in `lruvec/generation.rs` (`depth`, `before_insertion`).
+        /// Read in `lruvec/generation.rs` (`depth`, `before_insertion`).
         const PLACEMENT = 1 << 16;
         /// \[7.2x\] The second sighting by the evictor promotes without entering the workingset.
-        // Read in `lruvec/access.rs` (`set_refs`).
+        /// Read in `lruvec/access.rs` (`set_refs`).
         const PROMOTION = 1 << 17;
         /// \[7.2x\] `workingset_activate` counts refaults of the workingset only.
-        // Read in `lruvec/workingset.rs`.
+        /// Read in `lruvec/workingset.rs` (`refault_multi_gen`) and `check.rs` (`validate_refaults`).
         const ACTIVATE = 1 << 18;
         /// \[7.2x\] Unevictable folios are isolated and culled at put-back, not by the scanner.
-        // Read in `lruvec/scan.rs` (`sort`).
+        /// Read in `lruvec/scan.rs` (`sort`).
         const UNEVICTABLE = 1 << 19;
         /// \[7.3\] Executable mappings are promoted at first sight.
-        // Read in `lruvec/access.rs`.
+        /// Read in `lruvec/access.rs` (`update_gen`, `set_refs`).
         const EXEC = 1 << 20;
         /// \[7.3\] A look-around hit counts all pages of its folio.
-        // Read in `lruvec/access.rs` (`look_around`).
+        /// Read in `lruvec/access.rs` (`look_around`).
         const WINDOW = 1 << 21;
-        /// \[7.3\] The cost model of the classical lists pulls counters instead of being told
-        /// events.
-        // Read in `lruvec/cost.rs`.
+        /// \[7.3\] The cost model of the classical lists pulls counters; before, events were reported
+        /// to it.
+        /// Read in `lruvec/cost.rs` (`cost_event`, `pull_costs`) and `reclaim/evict.rs`
+        /// (`put_back`).
         const COST = 1 << 22;
         /// \[7.3\] Swappiness 201 is honoured before anything else, and finds nothing when there is
         /// no swap.
-        // Read in `lruvec/swappiness.rs`.
+        /// Read in `lruvec/swappiness.rs` (`effective_swappiness`) and `lruvec/cost.rs`
+        /// (`balance`).
         const ANONONLY = 1 << 23;
     }
 }
