@@ -31,7 +31,7 @@ bitflags::bitflags! {
         const S3 = 1 << 3;
         /// The scan budget is fixed once per lruvec and always shifted by the priority; aging is
         /// decided apart from it.
-        /// Read in `reclaim/mglru_loop.rs` (`begin_mglru`, `mglru_turn`, `aged`, `after_batch`).
+        /// Read in `reclaim/mglru_loop.rs` (`begin_mglru`, `mglru_slice`, `aged`, `after_batch`).
         const S4 = 1 << 4;
         /// The scanner returns exactly what it scanned, and empty generations are retired before
         /// and after it.
@@ -74,7 +74,8 @@ bitflags::bitflags! {
         /// Read in `lruvec/access.rs` (`set_refs`).
         const PROMOTION = 1 << 17;
         /// \[7.2x\] `workingset_activate` counts refaults of the workingset only.
-        /// Read in `lruvec/workingset.rs` (`refault_multi_gen`) and `check.rs` (`validate_refaults`).
+        /// Read in `lruvec/workingset.rs` (`refault_multi_gen`) and `check.rs`
+        /// (`validate_refaults`).
         const ACTIVATE = 1 << 18;
         /// \[7.2x\] Unevictable folios are isolated and culled at put-back, not by the scanner.
         /// Read in `lruvec/scan.rs` (`sort`).
@@ -85,9 +86,8 @@ bitflags::bitflags! {
         /// \[7.3\] A look-around hit counts all pages of its folio.
         /// Read in `lruvec/access.rs` (`look_around`).
         const WINDOW = 1 << 21;
-        /// \[7.3\] The cost model of the classical lists pulls counters; before, events were reported
-        /// to it.
-        /// Read in `lruvec/cost.rs` (`cost_event`, `pull_costs`) and `reclaim/evict.rs`
+        /// \[7.3\] The cost model of the classical lists pulls counters; before, it was called at
+        /// each event. Read in `lruvec/cost.rs` (`cost_event`, `pull_costs`) and `reclaim/evict.rs`
         /// (`put_back`).
         const COST = 1 << 22;
         /// \[7.3\] Swappiness 201 is honoured before anything else, and finds nothing when there is
@@ -98,7 +98,7 @@ bitflags::bitflags! {
     }
 }
 
-/// What each change did, in a line.
+/// Each change in a line.
 const ABOUT: [(Switches, &str); 23] = [
     (Switches::S1, "one function computes the evictable size (no effect)"),
     (Switches::S2, "names only (no effect)"),
@@ -263,7 +263,7 @@ impl fmt::Display for Policy {
     }
 }
 
-/// A policy that cannot be understood.
+/// A text that is not a policy.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PolicyError {
     /// No built-in policy has this name.
@@ -273,7 +273,10 @@ pub enum PolicyError {
     )]
     UnknownName(String),
     /// No switch has this name.
-    #[error("unknown switch `{switch}` in policy `{policy}`: the switches are {}", Policy::switch_names().collect::<Vec<_>>().join(", "))]
+    #[error(
+        "unknown switch `{switch}` in policy `{policy}`: the switches are {}",
+        Policy::switch_names().collect::<Vec<_>>().join(", ")
+    )]
     UnknownSwitch {
         /// The whole text.
         policy: String,

@@ -1,5 +1,5 @@
-//! Creating, moving and removing groups, and setting their limits: what writes to the files of a
-//! memory cgroup do.
+//! Creating, moving and removing groups, and setting their limits: in a kernel, writes to the files
+//! of a memory cgroup.
 //!
 //! Setting a limit never evicts. A driver that lowers `max` or `high` reclaims what is above it,
 //! with ordinary invocations, until usage has come down or it gives up; charges meanwhile see the
@@ -55,8 +55,8 @@ pub enum GroupError {
     /// Groups are removed from the bottom up.
     #[error("the group has children: remove them first")]
     HasChildren,
-    /// A reclaim has folios of the group in hand.
-    #[error("reclaim has pages of the group in hand: try again")]
+    /// A reclaim has isolated folios of the group.
+    #[error("reclaim has isolated pages of the group: try again")]
     Busy,
     /// A group cannot be put below itself.
     #[error("a group cannot be moved below itself")]
@@ -105,8 +105,8 @@ impl Engine {
         if self.memcgs.children(slot).next().is_some() {
             return Err(GroupError::HasChildren);
         }
-        // A list can be damaged by nothing but its own; so what waits in batches gets to its list
-        // first.
+        // Folios that wait in batches go to their lists first, so that all are on the lists that
+        // are handed over.
         self.drain_all();
         if self.memcgs[slot].lruvec.isolated > 0 {
             return Err(GroupError::Busy);
@@ -139,8 +139,8 @@ impl Engine {
         if from == to {
             return Ok(());
         }
-        // Only levels that are not above it already are asked; the root, which counts frames, never
-        // is.
+        // Only levels that are not above it already are checked; the root, which counts frames,
+        // never is.
         let subtree: Vec<_> = self.memcgs.subtree(slot).collect();
         let deepest = subtree.iter().map(|&at| self.memcgs[at].depth).max().unwrap_or_default();
         if self.memcgs[to].depth + 1 + (deepest - self.memcgs[slot].depth) > MAX_DEPTH {
@@ -262,7 +262,9 @@ impl Engine {
     ///
     /// # Errors
     /// [`ConfigError`] when the budget of the root is impossible: smaller than a batch, or more
-    /// than the frames there are. Nothing has changed then. # Panics
+    /// than the frames there are. Nothing has changed then.
+    ///
+    /// # Panics
     /// When the group is gone.
     pub fn set_max(&mut self, id: MemcgId, pages: u64) -> Result<(), ConfigError> {
         if id == MemcgId::ROOT {

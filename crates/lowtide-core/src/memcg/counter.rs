@@ -1,6 +1,6 @@
-//! The counter of a group: what is charged, what may be, and what protection is claimed.
+//! The counter of a group: usage, limits, and the protection that it claims.
 //!
-//! A counter *publishes* to its parent how much of its protection it makes use of, min(usage,
+//! A counter *publishes* to its parent how much of its protection it uses, min(usage,
 //! setting). The parent keeps the sum over its children, so effective protection costs O(1) a level
 //! to compute, however many children there are. What is published changes with every charge;
 //! `MemcgTree` carries the difference up. Source: `docs/kernel/memcg.md` §1.
@@ -12,9 +12,9 @@ pub(crate) const UNLIMITED: u64 = u64::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub(crate) enum Kind {
-    /// Hard: never reclaimed for somebody else.
+    /// Hard: never reclaimed for another group.
     Min = 0,
-    /// Best effort: reclaimed for somebody else only if there is nothing unprotected.
+    /// Best effort: reclaimed for another group only if there is nothing unprotected.
     Low = 1,
 }
 
@@ -27,9 +27,9 @@ impl Kind {
 pub(crate) struct Claim {
     /// As it was set.
     pub(crate) setting: u64,
-    /// What this counter last told its parent.
+    /// What this counter last published to its parent.
     pub(crate) published: u64,
-    /// Sum of what the children told this counter.
+    /// Sum of what the children published to this counter.
     pub(crate) children: u64,
     /// Effective, as last computed: never trusted without computing it again.
     pub(crate) effective: u64,

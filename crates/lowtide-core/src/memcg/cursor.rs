@@ -1,12 +1,12 @@
-//! Whose turn it is when a subtree is reclaimed.
+//! The order in which the groups of a subtree are reclaimed.
 //!
-//! Reclaimers of one target share a cursor over its subtree, so that each takes a group that nobody
-//! has taken in this round, and the next one goes on where the last has stopped: pressure is spread
-//! over all groups although nobody visits them all. A walk joins the round that is in progress and
-//! ends with it; one that finds the cursor at the end begins a new round, so it sees at least one
-//! group. Whoever must not miss anything (the background reclaimer, or somebody about to give up)
-//! walks alone, over everything. Source: `docs/kernel/reclaim.md` §3.6, `docs/kernel/memcg.md`
-//! §10.1.
+//! Reclaimers of one target share a cursor over its subtree, so that each takes a group that no
+//! other has taken in this round, and the next one goes on where the last has stopped: pressure is
+//! spread over all groups although no single reclaimer visits them all. A walk joins the round that
+//! is in progress and ends with it; one that finds the cursor at the end begins a new round, so it
+//! sees at least one group. A reclaimer that must not miss anything (the background reclaimer, or
+//! one about to give up) walks alone, over all groups. Source: `docs/kernel/reclaim.md` §3.6,
+//! `docs/kernel/memcg.md` §10.1.
 
 use super::MemcgTree;
 use crate::units::{MemcgId, MemcgSlot};
@@ -71,9 +71,8 @@ impl Cursor {
     }
 }
 
-/// The group after `at` in pre-order that has something resident, or the first one. A group that is
-/// gone has left its place to nobody: the walk is over. Of many groups most may be idle; they cost
-/// a look.
+/// The group after `at` in pre-order that has something resident, or the first one. If the
+/// group is gone the walk is over. Of many groups most may be idle; each costs a look.
 fn following(tree: &MemcgTree, top: MemcgSlot, at: Option<MemcgId>) -> Option<MemcgSlot> {
     let mut next = match at {
         None => Some(top),

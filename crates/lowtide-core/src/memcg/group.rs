@@ -1,4 +1,4 @@
-//! One group: a counter, its lists, and what it has counted.
+//! One group: a counter, its lists, and its event counts.
 
 use super::{Counter, SharedCursor};
 use crate::dirty::{DirtyState, Figures, GroupDirty};
@@ -37,11 +37,11 @@ pub(crate) struct Memcg {
     pub(crate) file_dirty: u64,
     /// Pages being written, to files and to swap.
     pub(crate) file_writeback: u64,
-    /// What it has on devices, and how much of it may be dirty.
+    /// Its dirty pages by device, and how many there may be.
     pub(crate) dirty: GroupDirty,
     /// Pages of folios that have slots in swap.
     pub(crate) swapcached: u64,
-    /// Those of them that nobody maps.
+    /// Those of them that are unmapped.
     pub(crate) swap_only: u64,
     /// Pages charged for memory that the program allocates itself.
     pub(crate) reserved: u64,

@@ -1,9 +1,10 @@
-//! The memcg LRU: whose turn it is when a whole machine is short of memory (multi-gen LRU only).
+//! The memcg LRU: the order in which groups are reclaimed when a whole machine is short of memory
+//! (multi-gen LRU only).
 //!
-//! Groups stand in a ring of three generations, each in one of eight bins that is drawn at random.
-//! A reclaimer begins in a random bin of the oldest generation and visits every group of that
-//! generation at most once. Where a group goes afterwards says when its turn comes again: one that
-//! was aged, is too small or is protected goes to the young generation; one that still has
+//! Groups are in a ring of three generations, each in one of eight bins that is drawn at random. A
+//! reclaimer begins in a random bin of the oldest generation and visits every group of that
+//! generation at most once. The place of a group after the visit decides when it is visited again:
+//! one that was aged, is too small or is protected goes to the young generation; one that still has
 //! something stays, or goes to the tail of a bin once. When the oldest generation is empty the next
 //! one is the oldest. So reclaim spreads over all groups in the long run while each reclaimer sees
 //! only a few, and bins keep reclaimers apart.
@@ -36,12 +37,12 @@ struct Entry {
 
 /// Where a group goes after a visit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Turn {
+pub(crate) enum Requeue {
     /// It stays where it is.
     Stay,
     /// To the tail of a bin of its generation.
     Tail,
-    /// To the young generation: its turn is over.
+    /// To the young generation: its visit is over.
     Young,
 }
 
@@ -78,7 +79,7 @@ impl MemcgLru {
         (self.seq % GENERATIONS) as usize
     }
 
-    /// A new group: its turn comes soon.
+    /// A new group: it is visited soon.
     pub(crate) fn insert(&mut self, id: MemcgId) {
         if id.slot.index() >= self.entries.len() {
             self.entries.resize(id.slot.index() + 1, None);
@@ -125,14 +126,14 @@ impl MemcgLru {
     }
 
     /// Puts a group where it belongs after a visit.
-    pub(crate) fn visited(&mut self, id: MemcgId, turn: Turn) {
-        if turn == Turn::Stay {
+    pub(crate) fn visited(&mut self, id: MemcgId, to: Requeue) {
+        if to == Requeue::Stay {
             return;
         }
         let Some(entry) = self.take(id) else { return };
         let bin = self.draw();
-        let entry = match turn {
-            Turn::Young => Entry {
+        let entry = match to {
+            Requeue::Young => Entry {
                 generation: ((self.seq + 1) % GENERATIONS) as usize,
                 bin,
                 segment: Segment::Default,
@@ -202,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn whoever_had_its_turn_waits_until_all_others_had_theirs() {
+    fn a_group_that_was_visited_waits_until_all_others_were() {
         let (mut lru, ids) = groups(20);
         let mut turns = vec![0; ids.len()];
         for _ in 0..200 {
             let mut round = Round::new(&mut lru);
             let id = round.next(&lru).unwrap();
             turns[id.slot.index()] += 1;
-            lru.visited(id, Turn::Young);
+            lru.visited(id, Requeue::Young);
         }
         assert_eq!(turns, vec![10; 20], "round robin in the long run");
     }
@@ -218,7 +219,7 @@ mod tests {
     fn a_group_that_is_gone_is_visited_no_more() {
         let (mut lru, ids) = groups(3);
         lru.remove(ids[1]);
-        lru.visited(ids[0], Turn::Tail);
+        lru.visited(ids[0], Requeue::Tail);
         assert!(lru.at_tail(ids[0].slot) && !lru.at_tail(ids[2].slot));
         let mut round = Round::new(&mut lru);
         let seen: Vec<_> = std::iter::from_fn(|| round.next(&lru)).collect();

@@ -1,14 +1,14 @@
-//! Effective protection: how much of a group is spared while another pays.
+//! Effective protection: how much of a group is protected from a reclaim for another.
 //!
-//! Protection is relative to whom reclaim serves, the *target*. The target itself is never
-//! protected, a child of the target has what it was given, and further down what a parent has is
-//! shared among the children in proportion to what they claim and use; what they leave
-//! goes to those that use more than they claim, in proportion to that. So nobody can give away more
-//! than he has, and nothing is lost.
+//! Protection is relative to the *target* of a reclaim. The target itself is never protected, a
+//! child of the target has its own setting, and further down the protection of a parent is shared
+//! among the children in proportion to what they claim and use; the rest goes to those that use
+//! more than they claim, in proportion to that. So no group can give away more than it has, and
+//! nothing is lost.
 //!
-//! Two questions are asked of it. Is the group *below* its protection (effective >= usage)? Then
-//! `min` takes it out of reclaim, and `low` does unless there is nothing else. And if not, how much
-//! of it may be scanned? The unprotected part. Source: `docs/kernel/memcg.md` §5,
+//! It answers two questions. Is the group *below* its protection (effective >= usage)? Then `min`
+//! takes it out of reclaim, and `low` does unless there is nothing else. And if not, how much of it
+//! may be scanned? The unprotected part. Source: `docs/kernel/memcg.md` §5,
 //! `docs/kernel/reclaim.md` §7.4.
 
 use super::counter::Kind;
@@ -25,12 +25,12 @@ pub(crate) struct Protection {
 }
 
 impl Protection {
-    /// Spared altogether.
+    /// Protected altogether.
     pub(crate) const fn below_min(&self) -> bool {
         self.min > 0 && self.min >= self.usage
     }
 
-    /// Spared as long as others have something.
+    /// Protected as long as others have something.
     pub(crate) const fn below_low(&self) -> bool {
         self.low > 0 && self.low >= self.usage
     }
@@ -122,7 +122,7 @@ mod tests {
 
     /// `docs/kernel/memcg.md` §5.2, the second vector.
     #[test]
-    fn what_nobody_claims_goes_to_those_who_use_more_than_they_claim() {
+    fn unclaimed_protection_goes_to_groups_that_use_more_than_they_claim() {
         assert_eq!(shares([(3072, 1024), (2048, 0)], 4096), [2560, 1536]);
     }
 

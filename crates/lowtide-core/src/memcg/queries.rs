@@ -63,7 +63,7 @@ impl Engine {
     }
 
     /// Whether waiting can help a charge that a full group refuses: something below it is resident
-    /// and not under hard protection, so what is held, dirty or being written now may be
+    /// and not under hard protection, so what is pinned, dirty or being written now may be
     /// evicted later. Cost: O(groups below).
     #[must_use]
     pub fn may_become_reclaimable(&mut self, full: MemcgId) -> bool {
@@ -160,7 +160,7 @@ impl Engine {
     }
 
     /// Whether more than half of what could be reclaimed from a subtree is dirty or under
-    /// writeback. Otherwise no nap helps: there is something clean to look for
+    /// writeback. Otherwise no sleep helps: there is something clean to look for
     /// (`docs/kernel/reclaim.md` §4.4, "gate").
     pub(crate) fn mostly_dirty(&self, memcg: MemcgId) -> bool {
         let lists = self.policy().lists();
@@ -191,7 +191,7 @@ mod tests {
         let mut engine = filled(Policy::MGLRU, 64, LruType::File);
         assert!(engine.may_become_reclaimable(MemcgId::ROOT));
         let empty = engine.create_group(MemcgId::ROOT).unwrap();
-        assert!(!engine.may_become_reclaimable(empty), "nothing will ever come out of it");
+        assert!(!engine.may_become_reclaimable(empty), "nothing in it can become free");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! A group that is removed leaves what it holds to its parent.
 //!
-//! Charges need no change: they are in the parent's counter already. Folios change hands one by
-//! one, from the oldest to the youngest, and keep their distance from the young end, so that the
-//! parent does not take them for new ones. Source: `docs/kernel/memcg.md` §3.
+//! Charges need no change: they are in the parent's counter already. Folios move one by one,
+//! from the oldest to the youngest, and keep their distance from the young end, so that the parent
+//! does not take them for new ones. Source: `docs/kernel/memcg.md` §3.
 
 use crate::engine::Engine;
 use crate::folio::Flags;

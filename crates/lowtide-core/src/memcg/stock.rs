@@ -1,11 +1,11 @@
 //! Stocks: charges taken in advance, per CPU.
 //!
 //! Walking up the tree for every page would make its upper counters the hottest words of the
-//! machine. So a charge takes a batch, and what it does not need stays with the CPU that took it:
-//! up to 64 pages for each of seven groups. Stocked pages are charged already at every level but
-//! the root, whose counter is the number of frames in use; so a stock hides pages from its
-//! siblings' limits, never memory. What would make a slot overflow empties it. Whoever fails to
-//! charge has all stocks below the full group drained before it gives up. Source:
+//! machine. So a charge takes a batch, and the part that it does not need stays with the CPU that
+//! took it: up to 64 pages for each of seven groups. Stocked pages are charged already at every
+//! level but the root, whose counter is the number of frames in use; so a stock hides pages from
+//! its siblings' limits, never memory. A refill that would make a slot overflow empties it. A
+//! charge that fails has all stocks below the full group drained before it gives up. Source:
 //! `docs/kernel/memcg.md` §2.1.
 
 use crate::units::MemcgSlot;

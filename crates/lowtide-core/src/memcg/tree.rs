@@ -1,10 +1,10 @@
 //! The tree of groups: places, names, parents and children.
 //!
 //! Groups are kept in a table; a place that becomes free is used again under a new name
-//! ([`MemcgId`] carries a serial number), so somebody who still holds the old name finds nothing
-//! rather than somebody else. A place that has used up its serial numbers stays empty. Children are
-//! linked in the order of their creation, and a subtree is visited in pre-order: a group before its
-//! children, in O(1) a step on average.
+//! ([`MemcgId`] carries a serial number), so the old name finds no group rather than the wrong one.
+//! A place that has used up its serial numbers stays empty. Children are linked in the order of
+//! their creation, and a subtree is visited in pre-order: a group before its children, in O(1) a
+//! step on average.
 
 use super::Memcg;
 use crate::folio::FolioTable;
@@ -43,7 +43,8 @@ impl MemcgTree {
     /// Whether a group still exists.
     #[inline]
     pub(crate) fn alive(&self, id: MemcgId) -> bool {
-        matches!(self.places.get(id.slot.index()), Some(Place::Group(group)) if group.serial == id.serial)
+        let place = self.places.get(id.slot.index());
+        matches!(place, Some(Place::Group(group)) if group.serial == id.serial)
     }
 
     /// The name of the group in a place.

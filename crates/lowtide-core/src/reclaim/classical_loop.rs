@@ -1,9 +1,9 @@
 //! The lruvec loop of the classical lists.
 //!
 //! A pass first decides what it may deactivate and how to share the scan between the types, then
-//! goes round the four lists, 32 pages at a time, until the counts are used up or, the goal being
-//! met, what is left has been brought back into proportion. Small numbers are not rounded up: a
-//! list of 10,000 pages gives 2 pages at priority 12. Source: `docs/kernel/reclaim.md` §5.2-5.4.
+//! visits the four lists in rounds, 32 pages at a time, until the counts are used up or, the goal
+//! being met, what is left has been brought back into proportion. Small numbers are not rounded up:
+//! a list of 10,000 pages gives 2 pages at priority 12. Source: `docs/kernel/reclaim.md` §5.2-5.4.
 
 use super::invocation::{At, Reason, Reclaim, Step};
 use super::shrink::Fate;
@@ -18,7 +18,7 @@ use crate::units::LruType;
 const ROUND: [(LruType, bool); 4] =
     [(LruType::Anon, false), (LruType::Anon, true), (LruType::File, false), (LruType::File, true)];
 
-/// Pages of active lists that are looked at under one hold of a lock that others wait for.
+/// Pages of active lists that are looked at under one hold of a shared lock.
 const SHARE: u64 = 1024;
 
 /// State of one run through the loop.
@@ -98,11 +98,11 @@ impl Reclaim {
             reclaimed_before: self.reclaimed,
             ..ClassicalLoop::default()
         };
-        self.at = At::Turn;
+        self.at = At::Slice;
     }
 
     /// Visits lists until a batch is isolated or the loop is over.
-    pub(super) fn classical_turn<F: Facts>(&mut self, engine: &mut Engine, facts: &mut F) {
+    pub(super) fn classical_slice<F: Facts>(&mut self, engine: &mut Engine, facts: &mut F) {
         loop {
             if self.classical.at == ROUND.len() {
                 self.classical.at = 0;
@@ -145,7 +145,7 @@ impl Reclaim {
             }
             if self.too_many_isolated(engine, t) {
                 if !std::mem::replace(&mut self.classical.waited_for_isolated, true) {
-                    self.nap(engine, ThrottleReason::Isolated);
+                    self.sleep(engine, ThrottleReason::Isolated);
                     return;
                 }
                 // Waited once in vain: leave this list alone in this pass.
@@ -167,8 +167,8 @@ impl Reclaim {
         self.at = At::LruvecEnd;
     }
 
-    /// Whether so much is isolated by others that taking more would leave nothing to look at
-    /// (`docs/kernel/reclaim.md` §4.4). The kernel's threshold is one eighth of a whole node;
+    /// Whether other reclaimers have isolated so much that taking more would leave nothing to look
+    /// at (`docs/kernel/reclaim.md` §4.4). The kernel's threshold is one eighth of a whole node;
     /// here, where the lists may be tiny, one batch of another reclaimer is never too much.
     fn too_many_isolated(&self, engine: &mut Engine, t: LruType) -> bool {
         let lru = engine.locked(self.group);
@@ -198,7 +198,7 @@ impl Reclaim {
         self.count_steal(lru.events, reclaimed);
         let rotated = self.batch.scanned.saturating_sub(reclaimed);
         lru.cost_of_shrinking(self.batch.lru_type, self.batch.written, rotated);
-        self.at = At::Turn;
+        self.at = At::Slice;
         if self.shares_lock {
             self.held_for = 0;
             self.pending.push_back(Step::Yield);

@@ -1,8 +1,8 @@
 //! One batch of the multi-gen LRU: isolate from the oldest generation, and put back what was not
 //! freed.
 //!
-//! A rejected folio never goes back to the oldest generation, where the next scan would only meet
-//! it again. One exception is tried once more at once: a clean, unmapped folio may have missed its
+//! A rejected folio never goes back to the oldest generation, where the next scan would meet it
+//! again. One exception is tried once more at once: a clean, unmapped folio may have missed its
 //! rotation after writeback because it was isolated when the write ended. Source:
 //! `docs/kernel/reclaim.md` §2.10.
 

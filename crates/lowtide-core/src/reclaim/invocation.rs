@@ -1,19 +1,23 @@
 //! One invocation of reclaim, as a state machine that the driver steps.
 //!
 //! ```text
-//!   ┌──────── next priority ───────┐
-//!   ▼                              │  ┌───────────────────────────────────── next group ────────────────────────────┐
-//!  Pass ─────────────────────────► Group ──► Turn ──► (Walk ──► WalkEnd) ──► Settle ──► Unmapped ──► PutBack ──► LruvecEnd
-//!                                  │          ▲ ▲                              ▲  the driver drops      │ │
-//!                                  ▼          │ └───────── next batch ─────────┼──── translations ──────┘ │
-//!                                 Done        └─ after aging                   └─── clean retry ──────────┘
+//!   Pass ─► Group ─► Slice ─► (Walk ─► WalkEnd) ─► Settle ─► Unmapped ─► PutBack ─► LruvecEnd
+//!    ▲       │ ▲      ▲             after aging │   ▲  the driver drops    │ │           │
+//!    │       │ │      ├─────────────────────────┘   │  translations        │ │           │
+//!    │       │ │      │                             └──── clean retry ─────┘ │           │
+//!    │       │ │      └────────────────────── next batch ────────────────────┘           │
+//!    │       │ └──────────────────────────── next group ─────────────────────────────────┘
+//!    │       ├─► Done
+//!    └───────┘ next priority
 //! ```
+//!
+//! A slice that finds nothing, or whose budget is used up, goes to LruvecEnd at once.
 //!
 //! The machine holds no reference to the engine: each [`Reclaim::step`] borrows it for as long as
 //! the lock is held, so other threads run between steps. An invocation starts at priority 12, where
 //! a pass may scan 1/4096 of the lists, and ends when its goal is met or priority 0 has been tried.
-//! If nothing at all was reclaimed it starts over, once for each thing that it had spared.
-//! Source: `docs/kernel/reclaim.md` §3.6.
+//! If nothing at all was reclaimed it starts over, once for each thing that it had spared. Source:
+//! `docs/kernel/reclaim.md` §3.6.
 
 use super::classical_loop::ClassicalLoop;
 use super::mglru_loop::MglruLoop;
@@ -24,20 +28,20 @@ use crate::high::Spared;
 use crate::high::stall_debt::EvictedFor;
 use crate::limits::DEF_PRIORITY;
 use crate::lruvec::{AgeEnd, AgeJob, Facts, Preparation};
-use crate::memcg::{Cursor, Protection, Round, Turn};
+use crate::memcg::{Cursor, Protection, Requeue, Round};
 use crate::policy::Lists;
 use crate::stat::Events;
 use crate::units::{MemcgId, MemcgSlot, Task};
 use std::collections::VecDeque;
 
-/// Who reclaims, for the counters and for what it may wait for.
+/// Why memory is reclaimed, for the counters and for what the thread may wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// A task that found no free page.
     Direct,
     /// The background reclaimer.
     Kswapd,
-    /// Somebody asked for it.
+    /// Memory was requested in advance.
     Proactive,
 }
 
@@ -46,16 +50,16 @@ pub enum Reason {
 pub enum Step {
     /// Feed young bits to [`Reclaim::age_job`] until its [`AgeJob::next_space`] is `None`.
     Walk,
-    /// For each of [`Reclaim::victims`]: drop its translations unless somebody uses it, begin to
-    /// write it if it goes to swap and is dirty, and set the outcome. Until the next step
-    /// nobody may map those that were unmapped.
+    /// For each of [`Reclaim::victims`]: drop its translations unless it is in use, begin to write
+    /// it if it goes to swap and is dirty, and set the outcome. Those that were unmapped may not be
+    /// mapped again until the next step.
     Unmap,
-    /// [`Reclaim::freed`] are gone: store their shadows and reuse their frames. They are uncharged
-    /// already, and what was anonymous is in its slots.
+    /// [`Reclaim::freed`] are gone: store their shadows and reuse their frames. They are already
+    /// uncharged, and anonymous contents are in their slots.
     Freed,
-    /// Dirty pages stand in the way: wake whoever writes them.
+    /// Dirty pages are in the way: wake the flushers.
     WakeFlushers,
-    /// Sleep for at most so many nanoseconds.
+    /// Sleep for at most this many nanoseconds.
     Throttle(ThrottleReason, u64),
     /// Release the lock for a moment.
     Yield,
@@ -67,7 +71,7 @@ pub enum Step {
 pub(super) enum At {
     Pass,
     Group,
-    Turn,
+    Slice,
     WalkEnd,
     Settle,
     Unmapped,
@@ -79,7 +83,7 @@ pub(super) enum At {
 /// The order in which groups are visited.
 #[derive(Clone, Debug)]
 enum Walk {
-    /// Everything below the target, in turns.
+    /// All groups below the target, in turn.
     Subtree(Cursor),
     /// A whole machine, by the memcg LRU.
     Machine(Round),
@@ -105,7 +109,7 @@ pub struct Reclaim {
     now: u64,
     pub(super) goal: u64,
     pub(super) reason: Reason,
-    /// Whose limit the folios go for.
+    /// The kind of limit for which folios are evicted.
     pub(super) cause: EvictedFor,
     pub(super) task: Task,
     pub(super) priority: u32,
@@ -183,16 +187,17 @@ impl Reclaim {
         }
     }
 
-    /// Also says [`Step::Yield`] between the batches of the classical lists, as it does between
-    /// those of the multi-gen LRU. For drivers whose one lock covers what the kernel does
-    /// without its own; what is counted is the same.
+    /// Also returns [`Step::Yield`] between the batches of the classical lists, as it does between
+    /// those of the multi-gen LRU. For drivers with one lock for everything, also for work that
+    /// the kernel does without a lock. Counters are the same.
     #[must_use]
     pub const fn sharing_the_lock(mut self) -> Self {
         self.shares_lock = true;
         self
     }
 
-    /// Ends the invocation at the next step that holds nothing: the driver has no more time for it.
+    /// Ends the invocation at the next step that holds no isolated folio: the driver has no more
+    /// time for it.
     pub const fn give_up(&mut self) {
         self.gives_up = true;
     }
@@ -216,16 +221,16 @@ impl Reclaim {
         self.reclaimed
     }
 
-    /// Passes over the group begun so far. One step may contain many, if they find nothing: what a
-    /// pass costs besides the folios it looks at is the driver's to charge.
+    /// Passes over the group begun so far. One step may contain many, if they find nothing; the
+    /// driver accounts for the cost of a pass besides the folios it looks at.
     #[must_use]
     pub const fn passes(&self) -> u32 {
         self.passes
     }
 
-    /// How often lists were asked for folios so far, whether or not there were any. A pass that
-    /// gives up before it asks does not need the lists' lock: that is how a reclaimer can try
-    /// again and again while another waits for that lock.
+    /// Attempts to isolate folios so far, successful or not. A pass that gives up before does not
+    /// need the lists' lock: that is how a reclaimer can try again and again while another waits
+    /// for that lock.
     #[must_use]
     pub const fn isolations(&self) -> u32 {
         self.isolations
@@ -257,7 +262,7 @@ impl Reclaim {
         &self.batch.freed
     }
 
-    /// Goes on until the driver has something to do. `now` is the driver's time in nanoseconds.
+    /// Continues until the driver has something to do. `now` is the driver's time in nanoseconds.
     ///
     /// After [`Step::Done`] every further step is `Done`. Cost: at most one batch (64 folios
     /// isolated, 4096 looked at), or 4096 folios moved by an aging.
@@ -272,10 +277,11 @@ impl Reclaim {
             if let Some(step) = self.pending.pop_front() {
                 return step;
             }
-            if self.gives_up && matches!(self.at, At::Pass | At::Group | At::Turn | At::LruvecEnd) {
+            if self.gives_up && matches!(self.at, At::Pass | At::Group | At::Slice | At::LruvecEnd)
+            {
                 debug_assert!(
                     !self.batch.isolated() && self.job.is_none(),
-                    "nothing is in hand between turns"
+                    "nothing is isolated between slices"
                 );
                 self.clear_congestion(engine);
                 self.at = At::Done;
@@ -286,14 +292,14 @@ impl Reclaim {
             match self.at {
                 At::Pass => self.begin_pass(engine),
                 At::Group => self.next_group(engine),
-                At::Turn => match engine.policy.lists() {
+                At::Slice => match engine.policy.lists() {
                     Lists::MultiGen => {
-                        if self.mglru_turn(engine) {
+                        if self.mglru_slice(engine) {
                             self.at = At::WalkEnd;
                             return Step::Walk;
                         }
                     }
-                    Lists::Classical => self.classical_turn(engine, facts),
+                    Lists::Classical => self.classical_slice(engine, facts),
                 },
                 At::WalkEnd => match self.job.as_ref().map(|job| job.end(engine, now)) {
                     Some(AgeEnd::Again) => return Step::Yield,
@@ -365,13 +371,13 @@ impl Reclaim {
             engine.ask_protection(id.slot, &self.protection, self.now)
         };
         if spared.min {
-            self.turn(engine, Turn::Young);
+            self.requeue(engine, Requeue::Young);
             return;
         }
         if spared.low {
             let tail = engine.memcg_lru.as_ref().is_some_and(|lru| lru.at_tail(id.slot));
             if self.whole_machine() && !tail {
-                self.turn(engine, Turn::Tail);
+                self.requeue(engine, Requeue::Tail);
                 return;
             }
             if !self.whole_machine() && !self.override_low {
@@ -392,12 +398,12 @@ impl Reclaim {
         if self.whole_machine() {
             let sizable = engine.locked(self.group).evictable_size() >> self.priority > 0;
             let tail = engine.memcg_lru.as_ref().is_some_and(|lru| lru.at_tail(self.group));
-            let turn = match (self.mglru.rotate, sizable, tail) {
-                (true, ..) | (false, false, true) => Turn::Young,
-                (false, true, _) => Turn::Stay,
-                (false, false, false) => Turn::Tail,
+            let to = match (self.mglru.rotate, sizable, tail) {
+                (true, ..) | (false, false, true) => Requeue::Young,
+                (false, true, _) => Requeue::Stay,
+                (false, false, false) => Requeue::Tail,
             };
-            self.turn(engine, turn);
+            self.requeue(engine, to);
         }
         self.at = At::Group;
     }
@@ -407,16 +413,16 @@ impl Reclaim {
         matches!(self.cursor, Walk::Machine(_))
     }
 
-    /// Says when the turn of the present group comes again.
-    fn turn(&self, engine: &mut Engine, turn: Turn) {
+    /// Decides when the current group is visited again.
+    fn requeue(&self, engine: &mut Engine, to: Requeue) {
         if let (Walk::Machine(_), Some(lru)) = (&self.cursor, &mut engine.memcg_lru) {
-            lru.visited(self.group_id, turn);
+            lru.visited(self.group_id, to);
         }
     }
 
     /// The group, or the target from below which it was moved away, was removed since the last
-    /// step. Nothing of it is in hand, so the next one is looked at; if it was the target, that is
-    /// all.
+    /// step. None of its folios are isolated, so the next group follows; if it was the target, the
+    /// invocation ends.
     fn group_is_gone(&mut self, engine: &Engine) {
         debug_assert!(
             !self.batch.isolated(),

@@ -1,11 +1,11 @@
 //! The lruvec loop of the multi-gen LRU: how much to scan, when to age, when to stop.
 //!
-//! Before the series the budget was asked for again at every turn, and the answer could be "aging
-//! is needed", whereupon the caller that aged left the loop and the caller that found somebody else
-//! aging got a budget of zero: it left with nothing done, and sixteen such visits make an
-//! out-of-memory kill with gigabytes of clean pages at hand. Since then the budget is fixed once
-//! (size shifted by priority, no lower bound), aging is decided apart from it, and the loop goes on
-//! whatever aging says. Source: `docs/kernel/reclaim.md` §3.1-3.3, 4.5.
+//! Before the series the budget was computed again at every slice, and the result could be "aging
+//! is needed". Then the caller that aged left the loop, and a caller that found aging in progress
+//! got a budget of zero and left with nothing done; sixteen such visits make an out-of-memory kill
+//! beside gigabytes of clean pages. Since then the budget is fixed once (size shifted by priority,
+//! no lower bound), aging is decided apart from it, and the loop goes on whatever the result of
+//! aging. Source: `docs/kernel/reclaim.md` §3.1-3.3, 4.5.
 
 use super::invocation::{At, Reclaim, Step};
 use crate::engine::Engine;
@@ -18,13 +18,13 @@ use crate::policy::Switches;
 /// State of one run through the loop.
 #[derive(Debug, Default)]
 pub(super) struct MglruLoop {
-    /// Pages of the budget: what is left (S4), or what this turn asked for (before).
+    /// Pages of the budget: those left (S4), or those of this slice (before).
     budget: u64,
     /// Pages scanned in this loop (before S4).
     scanned: u64,
     /// Aging was needed in this loop.
     aged: bool,
-    /// This thread has opened a generation: on a whole machine it is another group's turn.
+    /// This thread has opened a generation: on a whole machine the next group follows.
     pub(super) rotate: bool,
 }
 
@@ -47,7 +47,7 @@ impl Reclaim {
 
     pub(super) fn begin_mglru(&mut self, engine: &mut Engine) {
         self.mglru = MglruLoop::default();
-        self.at = At::Turn;
+        self.at = At::Slice;
         if engine.policy.has(Switches::S4) {
             self.mglru.budget = self.scan_budget(engine);
             if self.mglru.budget == 0 {
@@ -56,8 +56,8 @@ impl Reclaim {
         }
     }
 
-    /// One turn, up to the isolation of a batch. Returns whether an aging walk comes first.
-    pub(super) fn mglru_turn(&mut self, engine: &mut Engine) -> bool {
+    /// One slice, up to the isolation of a batch. Returns whether an aging walk comes first.
+    pub(super) fn mglru_slice(&mut self, engine: &mut Engine) -> bool {
         let lru = engine.locked(self.group);
         let n = generations(&lru);
         let age = if lru.policy.has(Switches::S4) {
@@ -88,13 +88,13 @@ impl Reclaim {
         self.job.is_some()
     }
 
-    /// Aging was tried; `opened` tells whether this thread opened the new generation.
+    /// Aging was tried; `opened`: this thread opened the new generation.
     pub(super) fn aged(&mut self, engine: &mut Engine, opened: bool) {
         // A walk context exists from the first aging to the end of the loop.
         self.mglru.aged = true;
         self.mglru.rotate |= opened;
         self.walking |= opened || self.at == At::WalkEnd;
-        self.at = At::Turn;
+        self.at = At::Slice;
         if !engine.policy.has(Switches::S8) {
             self.leave_mglru(engine);
             return;
@@ -121,7 +121,7 @@ impl Reclaim {
 
     /// A batch is done; decides whether there is another.
     pub(super) fn after_batch(&mut self, engine: &mut Engine) {
-        self.at = At::Turn;
+        self.at = At::Slice;
         let scanned = self.batch.scanned;
         let more = if engine.policy.has(Switches::S4) {
             self.mglru.budget = self.mglru.budget.saturating_sub(scanned);
@@ -130,12 +130,13 @@ impl Reclaim {
             self.mglru.scanned += scanned;
             self.mglru.scanned < self.mglru.budget
         };
-        // On a whole machine fairness comes from turns: one batch after an aging is enough.
-        let turn_over = self.whole_machine() && self.mglru.aged;
-        let again = scanned > 0 && more && !self.abort() && !turn_over;
-        // A loop of many batches must not keep others from the lock (§3.3, both versions). Nor must
-        // many passes that find nothing: what they wait for may be the generation that
-        // somebody else is about to open, under that lock (§4.5).
+        // On a whole machine fairness comes from the order of groups: one batch after an aging is
+        // enough.
+        let slice_over = self.whole_machine() && self.mglru.aged;
+        let again = scanned > 0 && more && !self.abort() && !slice_over;
+        // A loop of many batches must not keep other threads from the lock (§3.3, both versions).
+        // Nor must many passes that find nothing: they may wait for the generation that another
+        // thread is about to open, under that lock (§4.5).
         if again || scanned == 0 {
             self.pending.push_back(Step::Yield);
         }

@@ -1,18 +1,18 @@
 //! The folio-list shrinker: the fate of every folio of an isolated batch, whichever lists it came
 //! from.
 //!
-//! It works in two halves around the driver. [`Reclaim::judge`] asks for facts (locked? young?) and
-//! decides; what may go becomes a *victim*, whose translations the driver drops.
-//! [`Reclaim::conclude`] takes the outcomes: a victim that somebody uses after all is activated,
-//! one that changed meanwhile is kept, the others are freed. Dirty file folios are never written
-//! here and never freed; they are marked so that the end of their writeback moves them to the
-//! eviction end.
+//! It has two halves, before and after the driver's work. [`Reclaim::judge`] queries the driver's
+//! facts (locked? young?) and decides; a folio that may be freed becomes a *victim*, whose
+//! translations the driver drops. [`Reclaim::conclude`] takes the outcomes: a victim that is in use
+//! after all is activated, one that changed meanwhile is kept, the others are freed. Dirty file
+//! folios are never written here and never freed; they are marked so that the end of their
+//! writeback moves them to the eviction end.
 //!
-//! Anonymous folios have nowhere to go but swap. Each gets slots first (there are none: it is
-//! activated), is unmapped, and is written by the driver unless its slots hold what it holds. If
-//! the write ends at once it is freed in this batch. Otherwise it is kept in the swap cache, marked
-//! like a dirty file folio, and a later batch finds it at the eviction end, clean. Source: `docs/
-//! kernel/reclaim.md` §4.1, 5.5.
+//! Anonymous folios can only go to swap. Each gets slots first (without free slots it is
+//! activated), is unmapped, and is written by the driver unless its slots already have its
+//! contents. If the write ends at once it is freed in this batch. Otherwise it is kept in the swap
+//! cache, marked like a dirty file folio, and a later batch finds it at the eviction end, clean.
+//! Source: `docs/kernel/reclaim.md` §4.1, 5.5.
 
 use super::invocation::{Reason, Reclaim};
 use crate::engine::Engine;
@@ -21,16 +21,16 @@ use crate::lruvec::{Facts, Shadow};
 use crate::policy::Lists;
 use crate::units::{FolioId, LruType, Owner};
 
-/// What became of a victim's translations.
+/// The outcome for a victim's translations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unmapped {
-    /// They are gone, nobody can reach the folio any more, and nothing had to be written.
+    /// They are gone, no thread can reach the folio any more, and nothing had to be written.
     Done,
     /// They are gone, and writing the folio to its slots was begun ([`Engine::start_writeback`]),
-    /// or is even over ([`Engine::end_writeback`]). If it is by the next step, its fate is
-    /// settled then: freed, or kept after a failure. For anonymous memory only.
+    /// or has even ended ([`Engine::end_writeback`]). If it has ended by the next step, the folio
+    /// is freed then, or kept after a failure. For anonymous memory only.
     Writing,
-    /// Somebody holds the folio.
+    /// The folio is pinned.
     Pinned,
     /// The folio was accessed, dirtied or locked in the meantime; its translations are as before.
     Raced,
@@ -46,9 +46,9 @@ pub struct Victim {
     /// Where its translations are.
     pub owner: Owner,
     /// It goes to swap: its translations become references to its slots, of which it has one for
-    /// each page, new or from before. If it is dirty when they are gone, counting stores that
-    /// only the translations knew of ([`Engine::set_dirty`]), then [`Engine::start_writeback`]
-    /// it, begin the write, and answer [`Unmapped::Writing`].
+    /// each page, new or from before. If it is dirty when they are gone, including stores that
+    /// only the translations had recorded ([`Engine::set_dirty`]), then call
+    /// [`Engine::start_writeback`], begin the write, and report [`Unmapped::Writing`].
     pub to_swap: bool,
     /// To be set by the driver; [`Unmapped::Raced`] until then.
     pub outcome: Unmapped,
@@ -63,7 +63,7 @@ pub struct Freed {
     pub order: u8,
     /// Where it was.
     pub owner: Owner,
-    /// To be remembered there, for each of its pages.
+    /// The shadow to be stored there, for each of its pages.
     pub shadow: Shadow,
 }
 

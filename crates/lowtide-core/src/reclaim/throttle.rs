@@ -1,17 +1,17 @@
-//! Writeback seen from reclaim: counting it, waking those who write, and sleeping when only waiting
+//! Writeback as reclaim sees it: counting it, waking the flushers, and sleeping when only waiting
 //! helps.
 //!
-//! * A batch that is dirty to the last page, none of it being written yet, says that the flushers
+//! * A batch that is dirty to the last page, none of it being written yet, shows that the flushers
 //!   lag: wake them.
-//! * A pass in which everything dirty was already met once, and is being written now, says that
-//!   reclaim runs ahead of the device: a direct reclaimer sleeps for a tick. Unless less than half
-//!   of the group is dirty; then it only yields.
+//! * A pass in which all dirty pages were already met once, and are being written now, shows that
+//!   reclaim runs ahead of the device: a direct reclaimer sleeps for a tick. If less than half of
+//!   the group is dirty it only yields.
 //!
 //! Before S11 the flushers were woken once, at the end of the loop, if the pass had isolated no
-//! clean file page and none of the dirty ones that it met was being written. With clean pages about
-//! that hardly ever happens. Before S15 nothing was counted, so reclaim never slept, and a small
-//! group full of pages under writeback died within milliseconds. The background reclaimer never
-//! sleeps for congestion, but it does wait for writes of pages that it marked for immediate
+//! clean file page and none of the dirty ones that it met was being written. With some clean pages
+//! around that hardly ever happens. Before S15 nothing was counted, so reclaim never slept, and a
+//! small group full of pages under writeback died within milliseconds. The background reclaimer
+//! never sleeps for congestion, but it does wait for writes of pages that it marked for immediate
 //! reclaim, once all that it takes is under writeback.
 //!
 //! Source: `docs/kernel/reclaim.md` §4.3, 4.4, 4.6. The engine's "node" is the target itself
@@ -28,11 +28,11 @@ use crate::units::LruType;
 /// Why a reclaimer sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ThrottleReason {
-    /// Everything dirty is being written: wait for the device.
+    /// All dirty pages are being written: wait for the device.
     Congested,
     /// Pages marked for immediate reclaim are still being written (background reclaimer).
     Writeback,
-    /// Too many folios are isolated by others (classical lists).
+    /// Other reclaimers have isolated too many folios (classical lists).
     Isolated,
 }
 
@@ -86,7 +86,7 @@ impl Reclaim {
     }
 
     /// Before S11: counts what [`Reclaim::wake_at_loop_end`] decides from. Isolated file pages
-    /// count as taken beside the dirty ones that were sorted away: one clean page keeps the
+    /// count as taken in addition to the dirty ones that were sorted away: one clean page keeps the
     /// flushers asleep.
     pub(super) fn count_for_wake(&mut self, t: LruType, scan: &Scan) {
         let isolated = if t == LruType::File { scan.isolated } else { 0 };
@@ -111,7 +111,7 @@ impl Reclaim {
     }
 
     /// Sleeps, counted.
-    pub(super) fn nap(&mut self, engine: &mut Engine, reason: ThrottleReason) {
+    pub(super) fn sleep(&mut self, engine: &mut Engine, reason: ThrottleReason) {
         let events = self.events_of_target(engine);
         *match reason {
             ThrottleReason::Congested => &mut events.nr_throttled_congested,
@@ -134,14 +134,14 @@ impl Reclaim {
             lv.node.writeback |= pass.writeback > 0 && pass.writeback == pass.taken;
             lv.node.congested |= congested;
             if pass.immediate > 0 {
-                self.nap(engine, ThrottleReason::Writeback);
+                self.sleep(engine, ThrottleReason::Writeback);
             }
             return;
         }
         lv.congested |= congested;
         if lv.congested || lv.node.congested {
             if engine.mostly_dirty(self.target) {
-                self.nap(engine, ThrottleReason::Congested);
+                self.sleep(engine, ThrottleReason::Congested);
             } else {
                 self.events_of_target(engine).nr_throttled_yield += 1;
                 self.pending.push_back(Step::Yield);
