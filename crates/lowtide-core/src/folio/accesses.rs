@@ -1,38 +1,37 @@
 //! Accesses through the descriptor, recorded without a lock.
 //!
 //! The kernel counts an access through a descriptor by changing the folio's flag word atomically.
-//! Here the flag word belongs to the engine alone, and a reader only notes *that* it came: one byte
-//! per frame, written with plain loads and stores. The engine takes the note and applies it
-//! ("absorbs" it) whenever it is about to look at the folio's flags, and never in between; since
-//! multi-gen accesses change nothing but flags, applying them late gives exactly what applying them
-//! at once would have given. A note that is lost to a race between two readers is an access that
-//! was not counted, which a heuristic can bear.
+//! Here only the engine writes the flag word, and a reader just counts: one byte per frame, written
+//! with plain loads and stores. The engine takes the count and applies it ("absorbs" it) whenever
+//! it is about to look at the folio's flags, and never in between; since multi-gen accesses change
+//! nothing but flags, applying them late gives exactly the same result. An access that is lost to a
+//! race between two readers is not counted, which a heuristic can bear.
 //!
-//! The classical lists move a folio at its second access, so there the reader has to tell the
-//! engine, at most until the folio is active and referenced; from then on the byte says "settled"
-//! and nothing is done.
+//! The classical lists move a folio at its second access, so there the reader has to call the
+//! engine, at most until the folio is active and referenced; from then on the byte is "settled" and
+//! nothing is done.
 
 use crate::units::FolioId;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// More accesses than this in a row have no further effect (`docs/kernel/reclaim.md` §1.2).
 const SATURATED: u8 = 5;
-/// Classical lists: no access has an effect until the engine says otherwise.
+/// Classical lists: no access has an effect until the engine resets the count.
 const SETTLED: u8 = 0xff;
 
 /// One byte per frame, shared between the engine and the threads that read.
 #[derive(Debug)]
 pub struct AccessCounts {
     notes: Box<[AtomicU8]>,
-    tell_engine: bool,
+    classical: bool,
 }
 
 impl AccessCounts {
     pub(crate) fn new(frames: usize, classical: bool) -> Self {
-        Self { notes: (0..frames).map(|_| AtomicU8::new(0)).collect(), tell_engine: classical }
+        Self { notes: (0..frames).map(|_| AtomicU8::new(0)).collect(), classical }
     }
 
-    /// Notes one access through the descriptor. Two relaxed memory operations at most.
+    /// Counts one access through the descriptor. Two relaxed memory operations at most.
     ///
     /// Returns whether the caller must also call
     /// [`Engine::mark_accessed`](crate::Engine::mark_accessed): never with the multi-gen LRU, at
@@ -42,7 +41,7 @@ impl AccessCounts {
     pub fn record(&self, folio: FolioId) -> bool {
         let note = &self.notes[folio.index()];
         let n = note.load(Relaxed);
-        if self.tell_engine {
+        if self.classical {
             return n != SETTLED;
         }
         if n < SATURATED {
@@ -51,7 +50,7 @@ impl AccessCounts {
         false
     }
 
-    /// Takes what was noted since the last time (0..=5).
+    /// Takes the count since the last time (0..=5).
     #[inline]
     pub(crate) fn take(&self, folio: FolioId) -> u8 {
         let note = &self.notes[folio.index()];
@@ -66,7 +65,7 @@ impl AccessCounts {
     /// Classical lists: whether further accesses to the folio can still change anything.
     #[inline]
     pub(crate) fn settle(&self, folio: FolioId, settled: bool) {
-        if self.tell_engine {
+        if self.classical {
             self.notes[folio.index()].store(if settled { SETTLED } else { 0 }, Relaxed);
         }
     }

@@ -1,9 +1,9 @@
 //! The flag word of a folio, and what is derived from it (`docs/kernel/reclaim.md` §1.1).
 //!
 //! ```text
-//!  31   22  21   20   19   18   17 16  15..13  12  11  10   9    8   7   6   5   4   3   2   1   0
-//!  | unused |swp|rot |tail|cull| refs | gen+1 |act|add|swc|anon|ml |rcl|wb |dty|ws |ref|act|lru|head|
-//!                batch                        batch
+//! 31   22  21   20   19   18   17 16  15..13  12  11  10   9    8   7   6   5   4   3   2   1   0
+//! | none |swp|rot |tail|cull| refs | gen+1 |act|add|swc|anon|ml |rcl|wb |dty|ws |ref|act|lru|head|
+//!              batch                        batch
 //! ```
 //!
 //! * *gen* holds the ring slot of the folio's generation plus one; 0 means that it is on no
@@ -11,7 +11,7 @@
 //! * *refs* holds the accesses through a descriptor beyond the first, and means nothing while
 //!   *referenced* is clear.
 //! * *active* is an instruction on an isolated folio ("put me among the young"); insertion consumes
-//!   it, so it is never set on a generation list. On the classical lists it tells the list.
+//!   it, so it is never set on a generation list. On the classical lists it names the list.
 //! * *workingset* is the last tier: accessed five times, promoted through mappings, or refaulted
 //!   from such a state. It is sticky until eviction.
 

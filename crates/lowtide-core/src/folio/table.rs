@@ -1,7 +1,7 @@
 //! The folio table: one record per frame, found by index.
 //!
 //! Records link to each other by index, never by pointer, so the table can be validated, moved and
-//! compared. Behind the frames stand the *list heads*: records of the same shape that belong to no
+//! compared. Behind the frames are the *list heads*: records of the same shape that belong to no
 //! frame and only close the circles of the lists, so unlinking a folio needs no knowledge of the
 //! list it is on.
 
@@ -14,7 +14,7 @@ pub struct Folio {
     pub(crate) flags: Flags,
     pub(crate) prev: u32,
     pub(crate) next: u32,
-    /// Who pays for it.
+    /// The group that is charged for it.
     pub(crate) memcg: MemcgSlot,
     pub(crate) order: u8,
     owner: u64,

@@ -1,11 +1,12 @@
 //! What an access does to a folio.
 //!
 //! There are two kinds of access. One *through the descriptor* counts: one, two to three, four,
-//! five accesses are the tiers. One *through a mapping* sets a young bit that somebody has to find:
-//! the aging walk (`update_gen`, promotes to the youngest generation), or the evictor's reference
-//! check (`set_refs`, keeps or activates). Both take two sightings to promote. A hit of the
-//! reference check also looks around: the neighbours in the same table are checked at once, because
-//! finding one young entry makes others likely and one visit of a table is cheaper than many.
+//! five accesses are the tiers. One *through a mapping* sets a young bit, which is found later: by
+//! the aging walk (`update_gen`, promotes to the youngest generation), or by the evictor's
+//! reference check (`set_refs`, keeps or activates). Both take two sightings to promote. A hit of
+//! the reference check also looks around: the neighbours in the same table are checked at once,
+//! because finding one young entry makes others likely and one visit of a table is cheaper than
+//! many.
 //!
 //! Source: `docs/kernel/reclaim.md` §1.2, 1.3, 2.6.
 
@@ -26,10 +27,10 @@ pub struct References {
     pub exec: bool,
 }
 
-/// What a driver says about a folio whose fate is being decided.
+/// What a driver reports about a folio whose fate is being decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FolioState {
-    /// Locked by somebody else, for example because it is still being read: leave it alone.
+    /// Locked by another thread, for example because it is still being read: leave it alone.
     pub locked: bool,
     /// Some translation leads to it.
     pub mapped: bool,
@@ -50,7 +51,7 @@ pub trait Facts {
     /// The folio's state, for the shrinker.
     fn state(&mut self, id: FolioId, folio: &Folio) -> FolioState;
 
-    /// Clears the young bits of the folio and says how many there were.
+    /// Clears the young bits of the folio and returns how many there were.
     fn references(&mut self, id: FolioId, folio: &Folio) -> References;
 
     /// Examines the entries around the folio's translation: at most 64, within its table, centred
@@ -69,13 +70,13 @@ pub trait Facts {
     fn unmap_dirty(&mut self, _id: FolioId, _folio: &Folio) {}
 
     /// Reclaim has taken a mapped folio's slots in swap away, because swap is more than half full
-    /// or the folio may not be evicted: what they hold is void, and they may be given to
-    /// another folio from now on. A driver without swap is never told.
+    /// or the folio may not be evicted: their contents are void, and they may be given
+    /// to another folio from now on. Never called without swap.
     fn slot_given_up(&mut self, _id: FolioId, _folio: &Folio) {}
 }
 
 impl Locked<'_> {
-    /// Applies what readers noted about a folio since the engine last looked.
+    /// Applies the accesses that readers counted since the engine last looked.
     #[inline]
     pub(crate) fn absorb(&mut self, id: FolioId) {
         for _ in 0..self.accesses.take(id) {
@@ -162,7 +163,7 @@ impl Locked<'_> {
             if last.replace(neighbour) == Some(neighbour) {
                 return true;
             }
-            // Neighbours are in the same mapping, so what is said of the hit holds for those of its
+            // Neighbours are in the same mapping, so what holds for the hit holds for those of its
             // type.
             let exec = hit.exec && self.folios[neighbour].lru_type() == folio.lru_type();
             if walking {

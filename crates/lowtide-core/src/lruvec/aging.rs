@@ -4,9 +4,10 @@
 //! between:
 //!
 //! ```text
-//!   begin(seq) ──► next_space() ──► for each table: wants()? ─► young()… ─► table_done() ──► … ──► end()
-//!      │               ▲ └──────────────────────────────────────────────────────┘             │
-//!      └ None: the walk for seq is over already                     true for exactly one job ─┘
+//! begin(seq) ─► next_space() ─► for each table: wants()? ─► young()… ─► table_done() ─► … ─► end()
+//!    │              ▲                                                       │                │
+//!    │              └───────────────────────────────────────────────────────┘                │
+//!    └ None: the walk for seq is over already                 true for exactly one job ◄─────┘
 //! ```
 //!
 //! All jobs for the same `seq` share one cursor over the spaces, so concurrent agers take different
@@ -83,8 +84,7 @@ impl AgeJob {
         engine.alive(self.memcg) && engine.locked(self.memcg).evictable_types().contains(&t)
     }
 
-    /// Whether the walk should visit a table. False for all tables once the generation has been
-    /// opened by somebody.
+    /// Whether the walk should visit a table. False for all tables once the generation is open.
     #[must_use]
     pub fn wants(&self, engine: &Engine, table: TableKey) -> bool {
         if !engine.alive(self.memcg) {

@@ -2,10 +2,10 @@
 //!
 //! New folios enter at the head of the inactive list and leave at its tail, unless a second access
 //! moves them to the active list. The active list gives folios back when the inactive one is low,
-//! or when refaults say that the workingset changes.
+//! or when refaults show that the workingset changes.
 //!
-//! What reclaim sees of sizes is a *published* copy, up to two seconds old
-//! (`docs/kernel/reclaim.md` §5.6). That is no detail: with exact counters nearly every invocation
+//! The sizes that reclaim sees are a *published* copy, up to two seconds old
+//! (`docs/kernel/reclaim.md` §5.6). This matters: with exact counters nearly every invocation
 //! would find "the workingset changes" and deactivate. The driver's timer calls
 //! [`Engine::publish`](crate::Engine::publish); list lengths used as scan counts are exact.
 //!
@@ -235,7 +235,7 @@ mod tests {
         let mut engine = filled(Policy::LRU, 0, LruType::File);
         let lru = engine.locked(MemcgId::ROOT);
         *lru.events.activate(LruType::File) += 5;
-        assert!(!lru.workingset_changes(LruType::File), "nobody has published yet");
+        assert!(!lru.workingset_changes(LruType::File), "nothing is published yet");
         engine.publish();
         let mut lru = engine.locked(MemcgId::ROOT);
         assert!(lru.workingset_changes(LruType::File));

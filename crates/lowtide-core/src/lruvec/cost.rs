@@ -1,4 +1,4 @@
-//! What reclaim of each type has cost, and how scans are balanced between the types by it.
+//! What reclaim of each type has cost, and how that balances scans between the types.
 //!
 //! A page that is written or comes back costs 32, a page that was looked at in vain costs 1. The
 //! type that costs more is scanned less: each cost is weighted between one third and two thirds
@@ -31,7 +31,7 @@ pub(crate) enum Balance {
     /// Each list by its size.
     Equal,
     Only(LruType),
-    /// Anonymous memory was asked for and can go nowhere.
+    /// Anonymous memory alone was requested, and there is no swap for it.
     Nothing,
     /// By these shares.
     Fraction {
@@ -40,7 +40,7 @@ pub(crate) enum Balance {
     },
 }
 
-/// What one pass over the classical lists has decided beforehand (`docs/kernel/reclaim.md` §5.2).
+/// The decisions before a pass over the classical lists (`docs/kernel/reclaim.md` §5.2).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Preparation {
     pub(crate) may_deactivate: [bool; 2],

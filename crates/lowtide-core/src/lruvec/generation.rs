@@ -8,20 +8,19 @@
 //!     ^ scans take from here      ^^^^^^^^^^^^^ the two youngest are never evicted
 //! ```
 //!
-//! Aging opens generation `max_seq + 1`, eviction empties generation `min_seq`; the two are coupled
-//! by nothing but this window. `max_seq` is common to both types, `min_seq` is per type. A
-//! generation is a list and a size; the *size* follows the folio's generation field at once, the
-//! *list* only when the evictor or a forced advance meets the folio, so list and field may disagree
-//! for promoted folios. Whoever disagrees, the field is right.
+//! Aging opens generation `max_seq + 1`, eviction empties generation `min_seq`; only this window
+//! couples the two. `max_seq` is common to both types, `min_seq` is per type. A generation is a
+//! list and a size. The *size* follows the folio's generation field at once, the *list* only when
+//! the evictor or a forced advance meets the folio, so for promoted folios list and field may
+//! disagree. When they disagree, the field is authoritative.
 //!
-//! Under one lock for everything, sizes are exact at all times (the kernel's may lag and go
-//! negative).
+//! Under one lock, sizes are exact at all times (the kernel's may lag and go negative).
 //!
 //! A type that may not be evicted is *pinned*: when it fills the ring, its oldest list becomes its
 //! youngest as it is, promoted folios included. Once the type may be evicted again, a generation
-//! may therefore be retired, its list being empty, that folios on younger lists still name. Such
-//! *strays* count as inactive; whoever of the evictor or a new generation in that slot comes first
-//! takes them in. Source: `docs/kernel/reclaim.md` §2.1, 2.3, 2.4, 2.5, 2.7.
+//! may therefore be retired, its list being empty, although folios on younger lists still name it.
+//! Such *strays* count as inactive; the evictor or a new generation in that slot, whichever comes
+//! first, takes them in. Source: `docs/kernel/reclaim.md` §2.1, 2.3, 2.4, 2.5, 2.7.
 
 use super::Locked;
 use crate::folio::{Flags, FolioTable, ListHead};

@@ -1,11 +1,11 @@
-//! What a lruvec shares with its ancestors: clocks and sizes that include everything below.
+//! What a lruvec shares with its ancestors: clocks and sizes that include the groups below.
 //!
 //! With the classical lists, an eviction or an activation moves the clock of refault distances of
-//! the group *and of all its ancestors*: what was evicted for the sake of an ancestor is measured
-//! on the ancestor's clock, against the ancestor's sizes. Reclaim of a subtree prepares its passes
-//! from the sizes and costs of the whole subtree. Both are kept here, in one table by place, so
-//! that a lruvec under its lock can reach its ancestors without the tree. Source:
-//! `docs/kernel/reclaim.md` §5.2, 5.6, 6.1.
+//! the group *and of all its ancestors*: a page that was evicted for an ancestor is measured on the
+//! ancestor's clock, against the ancestor's sizes. Reclaim of a subtree prepares its passes from
+//! the sizes and costs of the whole subtree. Both are kept here, in one table by place, so that a
+//! lruvec under its lock can reach its ancestors without the tree. Source: `docs/kernel/reclaim.md`
+//! §5.2, 5.6, 6.1.
 
 use super::Published;
 use crate::dirty::Figures;

@@ -78,7 +78,7 @@ impl Lruvec {
 /// A lruvec under its lock, with what its algorithms need.
 pub(crate) struct Locked<'a> {
     pub(crate) lv: &'a mut Lruvec,
-    /// Whose lruvec it is.
+    /// The group of the lruvec.
     pub(crate) slot: MemcgSlot,
     pub(crate) levels: &'a mut Levels,
     pub(crate) folios: &'a mut FolioTable,

@@ -1,7 +1,7 @@
-//! A lruvec: the lists of one memory control group, and everything that decides about their order.
+//! A lruvec: the lists of one memory control group, and the code that decides about their order.
 //!
 //! [`Lruvec`] is the data. [`Locked`] is a lruvec whose lock is held, together with the things that
-//! every list operation needs (folio table, counters, policy); all algorithms of this folder are
+//! every list operation needs (folio table, counters, policy); the algorithms of this folder are
 //! methods of it, one file for each concept:
 //!
 //! | file | concept | section |
@@ -12,10 +12,11 @@
 //! | `bloom.rs` | which tables of translations are worth walking | §2.5 |
 //! | `scan.rs` | scanning, sorting, isolating | §2.8 |
 //! | `tier.rs` | refault feedback: which type, which tiers | §2.9 |
-//! | `swappiness.rs` | which types may be evicted at all (what there is of swap: `swap.rs`) | §2.2 |
+//! | `swappiness.rs` | which types may be evicted (free swap: `swap.rs`) | §2.2 |
 //! | `classical.rs`, `cost.rs` | the active and inactive lists and their balance | §5 |
-//! | `levels.rs` | clocks and sizes that include what is below | §5.2, 5.6 |
+//! | `levels.rs` | clocks and sizes that include the groups below | §5.2, 5.6 |
 //! | `workingset.rs` | shadow entries and refaults | §6 |
+//! | `locked.rs` | a lruvec, and a lruvec under its lock | - |
 
 mod access;
 mod aging;

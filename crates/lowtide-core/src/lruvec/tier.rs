@@ -1,12 +1,12 @@
 //! Refault feedback: which type to evict, and which tiers to protect.
 //!
 //! A folio's *tier* is the logarithm of its accesses through the descriptor. For each tier of a
-//! type we count what was evicted from it, what was protected instead, and what of the evicted came
-//! back. The share that came back, compared between two tiers (or two types) with a gain on each
-//! side, is the error signal of a controller with a proportional term (the running counts) and an
-//! integral one (their exponential average, carried over whenever the oldest generation is
-//! retired). If a higher tier refaults no more than tier 0 does, its folios are no better than
-//! those and are evicted; otherwise they are moved one generation up.
+//! type we count the pages that were evicted from it, those that were protected instead, and the
+//! evicted ones that came back. The share that came back, compared between two tiers (or two types)
+//! with a gain on each side, is the error signal of a controller with a proportional term (the
+//! running counts) and an integral one (their exponential average, carried over whenever the oldest
+//! generation is retired). If a higher tier refaults no more than tier 0 does, its folios are no
+//! better than those and are evicted; otherwise they are moved one generation up.
 //!
 //! Source: `docs/kernel/reclaim.md` §2.9. History depth is 1.
 

@@ -12,7 +12,7 @@ pub(crate) struct WalkSpace {
     pub(crate) id: SpaceId,
     /// Added since the last walk: its first visit ignores the filters.
     pub(crate) fresh: bool,
-    /// Nobody ran in it since it was walked last.
+    /// No task ran in it since it was last walked.
     pub(crate) idle: bool,
 }
 
@@ -73,8 +73,8 @@ impl WalkState {
         self.spaces.push(WalkSpace { id, fresh: true, idle: false });
     }
 
-    /// A walk leaves out a space in which nobody has run since it was walked last
-    /// (`docs/kernel/reclaim.md` §2.5).
+    /// Sets whether a space is idle; a walk leaves idle spaces out (`docs/kernel/reclaim.md`
+    /// §2.5).
     pub(crate) fn set_idle(&mut self, id: SpaceId, idle: bool) {
         if let Some(space) = self.spaces.iter_mut().find(|s| s.id == id) {
             space.idle = idle;

@@ -1,9 +1,9 @@
 //! Workingset detection: what is remembered of an evicted page, and what its return means.
 //!
-//! When a page is evicted, a *shadow* takes the place that its translation had: 30 bits that say
-//! when it left and how it stood. When the page comes back, the shadow tells whether it was gone
-//! for so short a time that it would have been a hit in a slightly bigger memory (a *recent*
-//! refault), and so whether it deserves a place among the active.
+//! When a page is evicted, a *shadow* takes the place that its translation had: 30 bits with the
+//! time of the eviction and the page's state. When the page comes back, the shadow shows whether it
+//! was gone for so short a time that it would have been a hit in a slightly bigger memory (a
+//! *recent* refault), and so whether it deserves a place among the active.
 //!
 //! The clock differs. Classical lists count evictions and activations ("nonresident age"): the
 //! difference between two readings is the refault distance, a lower bound of the page's reuse
@@ -17,18 +17,18 @@
 //!  |   |            | classical: age in steps (18)             |  |
 //! ```
 //!
-//! Of the group, a shadow has the low ten bits of its place: with the multi-gen LRU the group that
-//! had the page, with the classical lists the one whose limit made reclaim take it, which is an
-//! ancestor. Among more than 1024 groups two may look alike; then a page that came back to another
-//! group than it left is taken for a refault.
+//! A shadow has the low ten bits of the place of a group: with the multi-gen LRU the group that had
+//! the page, with the classical lists the target of the reclaim, which is an ancestor. Among more
+//! than 1024 groups two may look alike; then a page that came back to another group than it left is
+//! taken for a refault.
 //!
-//! A shadow lives in the driver's translation entry, where the frame number was; it costs no memory
-//! of its own and is never reclaimed (the kernel's shadow shrinker, §6.3, has nothing to do here).
-//! The price is a short clock. Of its 18 bits the classical age spends 5 on range and 13 on
+//! A shadow lives in the driver's translation entry, in place of the frame number; it costs no
+//! memory of its own and is never reclaimed (the kernel's shadow shrinker, §6.3, has nothing to do
+//! here). The price is a short clock. Of its 18 bits the classical age spends 5 on range and 13 on
 //! precision: it counts in steps of 1/8192 of the memory (single pages below 2^13), and wraps
-//! around after 32 memories' worth of evictions and activations. A page that returns after
-//! a multiple of that is taken for a recent one with a probability of at most 1/32; precision finer
-//! than the noise of published sizes would buy nothing.
+//! around after 32 memories' worth of evictions and activations. A page that returns after a
+//! multiple of that is taken for a recent one with a probability of at most 1/32; precision finer
+//! than the noise of published sizes would gain nothing.
 //!
 //! Source: `docs/kernel/reclaim.md` §6.1, 6.2.
 
@@ -89,13 +89,13 @@ impl Shadow {
     }
 }
 
-/// A page came back: what its shadow tells.
+/// A page came back: the meaning of its shadow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sighting {
     /// It was gone for so short a time that it belongs to the workingset.
     pub(crate) recent: bool,
-    /// Pages evicted in between: as much more memory would have made it a hit. With the multi-gen
-    /// LRU, an upper bound as fine as a generation.
+    /// Pages evicted in between: with as much more memory it would have been a hit. With the
+    /// multi-gen LRU, an upper bound as fine as a generation.
     pub(crate) distance: u64,
 }
 
@@ -137,7 +137,7 @@ fn bucket_order(frames: u32) -> u32 {
 
 impl Locked<'_> {
     /// A folio leaves memory: returns what is to be remembered, and counts the eviction.
-    /// `target` is the group whose limit made reclaim take it.
+    /// `target` is the target of the reclaim.
     pub(crate) fn workingset_eviction(&mut self, id: FolioId, target: MemcgSlot) -> Shadow {
         self.absorb(id);
         let f = &self.folios[id];
@@ -162,7 +162,7 @@ impl Locked<'_> {
     }
 
     /// A folio comes in over a shadow: counts the refault and marks the folio by how recent it is.
-    /// `None` if it is nobody's refault.
+    /// `None` if it is not a refault of this group.
     pub(crate) fn workingset_refault(
         &mut self,
         id: FolioId,
