@@ -1,8 +1,8 @@
-//! Dirty, under writeback, clean: what the driver says of a folio, and what is counted for it.
+//! Dirty, under writeback, clean: what the driver reports of a folio, and what is counted for it.
 //!
 //! A folio may be dirty and under writeback at once: it was stored to while it was being written.
-//! Then it counts as both. Truncation takes back that a page is dirty, but not that it became
-//! dirty; a failed write makes pages dirty *again*, which is no dirtying and no page written, so a
+//! Then it counts as both. Truncation undoes that a page is dirty, but not that it became dirty. A
+//! failed write makes pages dirty *again*; that counts neither as dirtying nor as written, so a
 //! device that fails looks slow to the estimators, as it is. Source: B2; end of writeback:
 //! `docs/kernel/reclaim.md` §4.2.
 
@@ -13,8 +13,8 @@ use crate::folio::{Flags, Folio};
 use crate::units::{FolioId, LruType, Task};
 
 impl Engine {
-    /// The folio's contents are newer than its backing store. Returns whether that is news. The
-    /// writer answers for its pages with [`Engine::dirtied`].
+    /// The folio's contents are newer than its backing store. Returns whether it was clean.
+    /// The writer then accounts for its pages with [`Engine::dirtied`].
     pub fn set_dirty(&mut self, id: FolioId) -> bool {
         if self.folios[id].flags.contains(Flags::DIRTY) {
             return false;
@@ -108,8 +108,8 @@ impl Engine {
         }
     }
 
-    /// A clean folio is dirty from now on, because somebody stored to it, or (not `new`) because
-    /// writing it failed.
+    /// A clean folio is dirty from now on, because of a store, or (not `new`) because writing it
+    /// failed.
     fn count_as_dirty(&mut self, id: FolioId, new: bool) {
         let f = &mut self.folios[id];
         f.flags.insert(Flags::DIRTY);

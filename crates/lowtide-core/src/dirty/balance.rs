@@ -1,24 +1,24 @@
-//! What a writer does after it made pages dirty: mostly nothing, sometimes a short sleep.
+//! What a writer does after it made pages dirty: usually nothing, sometimes a short sleep.
 //!
-//! Looking at domains costs more than making a page dirty, so a task looks after a number of pages
-//! only, which depends on what it found the last time: while nobody is held back, about the square
-//! root of the distance to the threshold; later, as many as its next sleep should be for. Besides,
-//! somebody looks whenever many pages became dirty in sum, whoever's they are.
+//! A look at the domains costs more than making a page dirty, so a task looks only after a number
+//! of pages, which depends on the result of its last look: while no writer is held back, about the
+//! square root of the distance to the threshold; later, as many as its next sleep should be for. In
+//! addition some task looks whenever all tasks together have made many pages dirty.
 //!
 //! A look ([`Engine::balance_dirty`]) takes the domain that slows the writer down most, and from
 //! its position and the wb's rate computes the *period* that the pages should have taken. The time
 //! since the last pause counts as part of it, so a task that computes between its writes sleeps
-//! less or not at all, and may even save up to a second of such time for a burst.
+//! less or not at all, and may save up to a second of such time for a burst.
 //!
-//! At the limit the rate is 0. The writer then sleeps as long as it may, and looks again. It is let
-//! go when there is room, or when its own wb has nothing left to write: then it is others who fill
+//! At the limit the rate is 0. The writer then sleeps for the longest pause, and looks again. It
+//! goes on when there is room, or when its own wb has nothing left to write: then other wbs fill
 //! the domain, and this device should not stand still for them. Source: B4, B5.
 //!
-//! What is exact and what is not: with exact figures a wb's writers look after a sixteenth of the
+//! How exact the limits are: with exact figures the writers of a wb look after a sixteenth of the
 //! hard limit together at the latest, and the flusher is woken as soon as any domain is above its
 //! background limit. So a limit is exceeded by at most a sixteenth of it and by what each writer
-//! makes dirty in one go. With published figures all is as in a kernel: between two publications,
-//! nobody knows.
+//! makes dirty in one go. With published figures the behaviour is the kernel's: changes between two
+//! publications go unnoticed.
 
 use super::bandwidth::{Evidence, INTERVAL, task_rate};
 use super::pause::{self, HZ, LONGEST, MS};
@@ -33,16 +33,16 @@ const FIRST_LOOK: u64 = 32;
 /// The same while there is too much.
 const LOOK_OFTEN: u64 = 8;
 
-/// What a task that writes must remember. One for each thread and engine.
+/// The state of a task that writes. One for each thread and engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Dirtier {
-    /// Pages made dirty and not answered for.
+    /// Pages made dirty and not accounted for yet.
     nr_dirtied: u64,
-    /// So many are answered for at a time.
+    /// Pages that are accounted for at a time.
     nr_dirtied_pause: u64,
     /// When the last pause ended, or would have, in ms.
     paused_when: Option<u64>,
-    /// Pages that the answer in progress is for.
+    /// Pages that the pause in progress is for.
     owed: u64,
 }
 
@@ -53,7 +53,7 @@ impl Default for Dirtier {
 }
 
 impl Dirtier {
-    /// Pages that the task may still make dirty before it has to answer; at least one. For drivers
+    /// Pages that the task may still make dirty before it has to look; at least one. For drivers
     /// that make many pages dirty at once.
     #[must_use]
     pub fn room(&self) -> u64 {
@@ -66,10 +66,10 @@ impl Dirtier {
 pub struct Balance {
     /// Wake the flusher of the device.
     pub wake_flusher: bool,
-    /// Sleep so many nanoseconds, at most 200 ms. An early end does no harm.
+    /// Sleep for this many nanoseconds, at most 200 ms. Waking early does no harm.
     pub pause_ns: Option<u64>,
-    /// Call [`Engine::balance_dirty`] again after the pause: the limit has been reached. Whoever
-    /// does not want to wait any longer, because the device is dead, may go on without.
+    /// Call [`Engine::balance_dirty`] again after the pause: the limit has been reached. A
+    /// driver that finds the device dead may go on without.
     pub again: bool,
 }
 
@@ -82,9 +82,9 @@ struct Standing {
 }
 
 impl Engine {
-    /// A task made pages of a space dirty that were clean ([`Engine::set_dirty`] said so). Returns
-    /// whether it has to call [`Engine::balance_dirty`] before it makes more pages dirty, and
-    /// when it holds nothing that others wait for. Cheap.
+    /// A task made clean pages of a space dirty ([`Engine::set_dirty`] returned true). Returns
+    /// whether it has to call [`Engine::balance_dirty`]: before it makes more pages dirty, and
+    /// while it holds nothing that other threads wait for. Cheap.
     pub fn dirtied(&mut self, dirtier: &mut Dirtier, space: SpaceId, pages: u64) -> bool {
         let Some((device, slot)) = self.place_of(space) else { return false };
         dirtier.nr_dirtied += pages;
@@ -100,7 +100,7 @@ impl Engine {
             self.dirty.unchecked = 0;
             return true;
         }
-        // Somebody has to answer for the pages of those who are gone.
+        // Some task has to account for the pages of tasks that are gone.
         let taken = self.dirty.left.min(look_after.saturating_sub(dirtier.nr_dirtied));
         self.dirty.left -= taken;
         dirtier.nr_dirtied += taken;
@@ -109,8 +109,8 @@ impl Engine {
 
     /// What a task must do for the pages that it made dirty. `now` is in nanoseconds.
     ///
-    /// The caller wakes the flusher if told so, sleeps if told so, and, if told so, calls again.
-    /// Cost: O(groups below the domains that the space is in).
+    /// The caller does what the [`Balance`] says: wakes the flusher, sleeps, calls again. Cost:
+    /// O(groups below the domains that the space is in).
     pub fn balance_dirty(&mut self, dirtier: &mut Dirtier, space: SpaceId, now: u64) -> Balance {
         self.dirty.tell_time(now);
         dirtier.owed += std::mem::take(&mut dirtier.nr_dirtied);
@@ -146,12 +146,12 @@ impl Engine {
         Balance { wake_flusher: !writing, pause_ns: pause.map(|ticks| ticks * MS), again }
     }
 
-    /// A task that writes is gone. Others will answer for its pages.
+    /// A task that writes is gone. Other tasks will account for its pages.
     pub fn dirtier_gone(&mut self, dirtier: Dirtier) {
         self.dirty.left += dirtier.nr_dirtied + dirtier.owed;
     }
 
-    /// The pauses that writers of a group and of those below it were told to make. Cost: O(groups
+    /// The pauses imposed on writers of a group and of those below it. Cost: O(groups
     /// below).
     ///
     /// # Panics
@@ -165,14 +165,14 @@ impl Engine {
         sum
     }
 
-    /// Whether the flusher is woken as soon as a domain is above its background limit. A writer who
-    /// sees old figures of a group does not look at that; the flusher is woken above freerun
-    /// then.
+    /// Whether the flusher is woken as soon as a domain is above its background limit. A writer
+    /// that sees old figures of a group does not check that; the flusher is then woken above
+    /// freerun.
     fn sees_background(&self, domain: &Domain) -> bool {
         self.sees_exactly(domain.of) && domain.over_background()
     }
 
-    /// After how many pages, whoever's they are, somebody looks again.
+    /// Sets after how many pages of all tasks some task looks again.
     fn set_check_intervals(&mut self, device: DeviceId, slot: MemcgSlot, domains: &[Domain]) {
         let all = domains.last().expect("the root is a domain");
         self.dirty.check_every = (all.thresholds.hard / 32).max(FEWEST_UNCHECKED);
@@ -271,7 +271,7 @@ impl Engine {
                 dirtier.paused_when = Some(dirtier.paused_when.unwrap_or(now) + period);
                 dirtier.owed = 0;
             } else {
-                // Too few pages for a tick: they are answered for together with the next ones.
+                // Too few pages for a tick: they are accounted for together with the next ones.
                 dirtier.nr_dirtied = std::mem::take(&mut dirtier.owed);
                 if dirtier.nr_dirtied_pause <= pages {
                     dirtier.nr_dirtied_pause += pages;
@@ -293,7 +293,7 @@ impl Engine {
         (Some(pause), false)
     }
 
-    /// By how many pages what a wb is said to have may differ from what it has.
+    /// By how many pages the count of a wb may differ from the truth.
     fn count_error(&self) -> u64 {
         if self.dirty.exact {
             return 0;
@@ -303,7 +303,8 @@ impl Engine {
     }
 }
 
-/// Pages after which a task looks again that has so many left: the root of that, as a power of two.
+/// Pages after which a task looks again when `gap` pages are left: the root of `gap`, as a power of
+/// two.
 fn poll_after(gap: u64) -> u64 {
     1 << (gap.max(1).ilog2() / 2)
 }

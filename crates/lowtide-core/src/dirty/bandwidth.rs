@@ -1,20 +1,20 @@
 //! Estimators: what a device writes in a second, and the rate at which a writer may make pages
 //! dirty so that both balance.
 //!
-//! The write bandwidth is a weighted mean of what was measured, over about four seconds, and a
-//! second, slower mean that follows it only where the trend is confirmed: a device's speed jumps
-//! about, and rates should not.
+//! The write bandwidth is a weighted mean of measurements over about four seconds, and a second,
+//! slower mean that follows it only where the trend is confirmed: the speed of a device varies a
+//! lot, and rates should not.
 //!
-//! The *balanced* rate follows from one equation. All writers ran at a common rate and made pages
-//! dirty with so much in sum; had they run at the rate times bandwidth over that sum, it would have
-//! been exactly what the device writes. With N equal writers the fixed point is an Nth of the
-//! bandwidth, without anybody counting them. The rate in force moves towards it in small steps, and
-//! only where all evidence points the same way. Times are in milliseconds, rates in pages a second.
+//! The *balanced* rate follows from one equation. All writers ran at a common rate and together
+//! made pages dirty at some speed. Had they run at the rate times bandwidth over that speed, it
+//! would have been exactly what the device writes. With N equal writers the fixed point is an Nth
+//! of the bandwidth, without a count of the writers. The rate in force moves towards it in small
+//! steps, and only where all evidence agrees. Times are in milliseconds, rates in pages a second.
 //! Source: B7.
 //!
-//! Everything begins with a guess of 100 MB/s. A kernel needs seconds to learn that a device is ten
-//! times as fast. Where figures are exact (`set_exact_dirty`), the first measurements are believed
-//! at once if they are higher, and the rate follows: a small budget has no seconds to give away.
+//! Every estimate begins with a guess of 100 MB/s. A kernel needs seconds to learn that a device is
+//! ten times as fast. Where figures are exact (`set_exact_dirty`), the first measurements are
+//! believed at once if they are higher, and the rate follows: a small budget cannot spare seconds.
 
 use super::pause::HZ;
 
@@ -22,27 +22,27 @@ use super::pause::HZ;
 pub(super) const INTERVAL: u64 = 200;
 /// Milliseconds that the mean looks back: three seconds, rounded up to a power of two.
 const BACK: u64 = (3 * HZ).next_power_of_two();
-/// What a device is taken for before anything is known: 100 MB/s in pages of 4 KiB.
+/// The initial guess: 100 MB/s in pages of 4 KiB.
 const INITIAL: u64 = 25_600;
 /// First measurements that an eager estimate believes.
 const EAGER: u32 = 5;
-/// A device that wrote nothing for so long was idle, and not slow.
+/// A device that wrote nothing for this long was idle, not slow.
 const IDLE: u64 = HZ;
 
 /// What something writes in a second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WriteRate {
     bandwidth: u64,
-    /// The slower mean, which everybody uses. At least 1.
+    /// The slower mean, which all callers use. At least 1.
     pub(super) average: u64,
     since: u64,
     written: u64,
-    /// So many measurements are still to come that are believed at once if they are higher.
+    /// Measurements still to come that are believed at once if they are higher.
     eager: u32,
 }
 
 impl WriteRate {
-    /// Something about which nothing is known.
+    /// An estimate before any measurement.
     pub(super) const fn new(now: u64) -> Self {
         Self { bandwidth: INITIAL, average: INITIAL, since: now, written: 0, eager: 0 }
     }
@@ -89,12 +89,12 @@ impl WriteRate {
         false
     }
 
-    /// Pages were written that are none of its business.
+    /// Leaves out pages that were written elsewhere.
     pub(super) const fn skip(&mut self, written: u64) {
         self.written += written;
     }
 
-    /// Nothing was being written until now: what comes is measured from here.
+    /// Nothing was being written until now: the measurement starts here.
     pub(super) const fn restart(&mut self, now: u64, written: u64) {
         if now.saturating_sub(self.since) > IDLE {
             (self.since, self.written) = (now, written);
@@ -156,13 +156,13 @@ impl DirtyRate {
         self.balanced = balanced;
     }
 
-    /// The device turned out to be faster than it was taken for.
+    /// The device turned out to be faster than estimated.
     pub(super) fn leap(&mut self, bandwidth: u64) {
         self.ratelimit = self.ratelimit.max(bandwidth);
         self.balanced = self.ratelimit;
     }
 
-    /// Pages became dirty that are none of its business.
+    /// Leaves out pages that became dirty elsewhere.
     pub(super) const fn skip(&mut self, dirtied: u64) {
         self.dirtied += dirtied;
     }

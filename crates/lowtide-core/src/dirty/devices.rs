@@ -20,7 +20,7 @@ impl Engine {
         DeviceId(index as u32)
     }
 
-    /// Removes a device. Its spaces are on none from now on, and nobody waits for what they have.
+    /// Removes a device. Its spaces are on none from now on, and no writer waits for their pages.
     /// Its number may be used again. Cost: O(groups + spaces).
     pub fn remove_device(&mut self, id: DeviceId) {
         let slots: Vec<_> = self.memcgs.subtree(MemcgId::ROOT.slot).collect();
@@ -35,7 +35,7 @@ impl Engine {
         }
     }
 
-    /// Says which device a space's pages are written to. To be said before anything of it is dirty.
+    /// Sets the device that a space's pages are written to. Call it before any of them is dirty.
     ///
     /// # Panics
     /// When there is no such device.

@@ -1,31 +1,32 @@
 //! A domain: a set of pages, how much of it is dirty, and how much may be.
 //!
-//! The root is a domain, and so is each group with what is below it. What could become dirty in the
-//! root is its file pages and its free ones. A group could grow as well, up to the nearest of its
-//! limits, but only by what others would have to give up: their clean pages and the free ones.
+//! The root is a domain, and so is each group with the groups below it. In the root, its file pages
+//! and its free ones could become dirty. A group could grow as well, up to the nearest of its
+//! limits, but only by what other groups would have to give up: their clean pages and the free
+//! ones.
 //!
-//! A threshold is a part of that, and moves with it. The *limit* is the threshold, or, where that
-//! has fallen a moment ago, a little more: it follows upwards at once and downwards by a 32nd of
-//! the distance every 200 ms, so that writers are not stopped dead by the fall of a threshold that
-//! they cannot have known.
+//! A threshold is a part of that, and moves with it. The *limit* is the threshold or, for a while
+//! after the threshold has fallen, a little more: it follows upwards at once and downwards by a
+//! 32nd of the distance every 200 ms, so that the fall of a threshold does not stop writers that
+//! could not have known of it.
 //!
 //! A group's figures may be up to two seconds old ([`Engine::set_exact_dirty`]); with old ones its
 //! writers run past the threshold and are stopped too late, as in a kernel.
 //!
-//! Which domains a writer is in: its group's, the root's, and those of ancestors in between that
-//! have limits of their own. (A kernel's groups have none, and it looks at the group and the root
+//! A writer is in these domains: its group's, the root's, and those of ancestors in between that
+//! have limits of their own. (Groups of a kernel have none, and it looks at the group and the root
 //! only.)
 //!
 //! **Small groups.** Thresholds are rounded down. Below five pages the default limit is 0 pages,
 //! and below ten it is one: a writer waits there until what it wrote is clean, page by page; with
-//! nothing dirty nobody waits at all. So even a group of a single page can be written to, at the
-//! speed of the device.
+//! nothing dirty no writer waits. So even a group of a single page can be written to, at the speed
+//! of the device.
 //!
 //! Departures: file pages are counted wherever they are, in batches and isolated too (a kernel
 //! counts those on lists); a share in bytes is never more than all that could be dirty; the limit
-//! falls by a page at least; where nothing was written lately, each device's part is the whole (not
-//! an eighth of what is left), so that a single device that was idle does not begin to write at an
-//! eighth of its limit. Source: B3, B6.
+//! falls by a page at least; where nothing was written lately, the share of each device is the
+//! whole (not an eighth of what is left), so that a single device that was idle does not begin to
+//! write at an eighth of its limit. Source: B3, B6.
 
 use super::limits::{DirtyLimits, DirtyLimitsError, DirtyShare};
 use super::scale::{DirtyState, Domain, FallingLimit, Figures, Thresholds};
@@ -174,7 +175,7 @@ const fn percent_of_4096(percent: u32) -> u64 {
     percent as u64 * 4096 / 100
 }
 
-/// So many 4096ths of something.
+/// `parts` 4096ths of some pages.
 fn part_of(pages: u64, parts: u64) -> u64 {
     (u128::from(pages) * u128::from(parts) / 4096) as u64
 }

@@ -1,17 +1,17 @@
 //! What the flusher of a device does next.
 //!
-//! One flusher writes to a device, for all groups. Between pieces of work it asks what is next, and
+//! One flusher writes to a device, for all groups. Between pieces of work it requests the next, and
 //! gets, in this order:
 //!
-//! 1. what reclaim asked for: everything dirty of a group in which it met nothing but dirty pages;
-//! 2. *periodic* work, once an interval: everything that has been dirty for long;
-//! 3. *background* work: while more of a domain is dirty than its background limit, what is being
-//!    written not counted, or while the device has more than its part of that limit; a slice at a
-//!    time, so that it is looked at again.
+//! 1. what reclaim requested: all dirty pages of a group in which it met nothing but dirty pages;
+//! 2. *periodic* work, once an interval: all pages that have been dirty for long;
+//! 3. *background* work: while more of a domain is dirty than its background limit, pages under
+//!    writeback not counted, or while the device has more than its share of that limit; a slice at
+//!    a time, so that the limit is checked again.
 //!
-//! The root's domain comes first, since everybody's pages count there; groups take turns.
+//! The root's domain comes first, since the pages of all groups count there; groups follow in turn.
 //! Background work that led to no write (all of it is being stored to, or has failed and waits) is
-//! not given again before the flusher has slept. Source: B10.
+//! not returned again before the flusher has slept. Source: B10.
 
 use super::limits::{DirtyTimers, DirtyTimersError};
 use super::pause::MS;
@@ -29,7 +29,7 @@ const SLICE: u64 = 1024;
 pub enum FlushReason {
     /// Reclaim met nothing but dirty pages ([`Engine::ask_to_flush`]).
     Reclaim,
-    /// They have been dirty for long.
+    /// The pages have been dirty for long.
     Periodic,
     /// More is dirty than should be.
     Background,
@@ -40,16 +40,16 @@ pub enum FlushReason {
 pub struct FlushWork {
     /// Why.
     pub reason: FlushReason,
-    /// Whose pages: those of this group and below it; `None`: all of the device.
+    /// Pages of this group and those below it; `None`: all of the device.
     pub group: Option<MemcgId>,
-    /// How many pages at most. Then ask again.
+    /// How many pages at most. Then call [`Engine::flusher_work`] again.
     pub pages: u64,
     /// Only what has been dirty since before this time (ns).
     pub older_than: Option<u64>,
 }
 
 impl Engine {
-    /// Says whether the flusher of a device is at work, or sleeps until it is woken.
+    /// Reports whether the flusher of a device is at work, or sleeps until it is woken.
     ///
     /// # Panics
     /// When there is no such device.
@@ -63,9 +63,9 @@ impl Engine {
     }
 
     /// Reclaim met nothing but dirty pages in a group
-    /// ([`Step::WakeFlushers`](crate::Step::WakeFlushers)): all that is dirty there is to be
-    /// written. Returns the devices whose flushers the driver wakes: those on which the group
-    /// or those below it have dirty pages. A kernel does not tell groups apart here: it passes
+    /// ([`Step::WakeFlushers`](crate::Step::WakeFlushers)): all dirty pages there are to be
+    /// written. Returns the devices whose flushers the driver has to wake: those on which the group
+    /// or those below it have dirty pages. A kernel does not distinguish groups here: it passes
     /// [`MemcgId::ROOT`]. Cost: O(groups with dirty pages).
     pub fn ask_to_flush(&mut self, below: MemcgId) -> Vec<DeviceId> {
         if !self.alive(below) {
@@ -90,7 +90,7 @@ impl Engine {
         asked
     }
 
-    /// What the flusher of a device should do next. `None`: sleep until somebody wakes it, or until
+    /// What the flusher of a device should do next. `None`: it sleeps until it is woken, or until
     /// [`Engine::next_flush`].
     ///
     /// Between two pieces of this work it may do work of its own (a sync). Cost: O(groups with
@@ -115,7 +115,7 @@ impl Engine {
         })
     }
 
-    /// When the flusher of a device has to look for old pages, if nobody wakes it before (ns).
+    /// When the flusher of a device has to look for old pages, if it is not woken before (ns).
     /// `None`: never.
     ///
     /// # Panics
@@ -126,8 +126,8 @@ impl Engine {
         (interval > 0).then(|| self.dirty.device(device).looked.saturating_add(interval))
     }
 
-    /// Whether more is dirty than the background limit of the root, or of some group with dirty
-    /// pages on a device, allows, or than the device's part of it. Cost: as
+    /// Whether the root, or a group with dirty pages on a device, has more dirty than its
+    /// background limit, or the device has more than its share of one. Cost: as
     /// [`Engine::flusher_work`].
     ///
     /// # Panics
@@ -200,17 +200,17 @@ impl Engine {
             // That was everything.
             return None;
         }
-        let (turn, domain) = self
+        let (from, domain) = self
             .domains_over_background(device)
             .find(|(_, domain)| !fruitless.contains(&domain.of))?;
-        if let Some(turn) = turn {
-            self.dirty.device_mut(device).turn = turn;
+        if let Some(from) = from {
+            self.dirty.device_mut(device).served = from;
         }
         Some(domain)
     }
 
     /// Domains above their background limits: the root's, or those of groups with dirty pages on
-    /// the device, each with the group in whose turn it was found.
+    /// the device, each with the group through which it was found.
     fn domains_over_background(
         &self,
         device: DeviceId,
@@ -257,8 +257,8 @@ impl Engine {
     }
 }
 
-/// Whether a domain is above its background limit, or somebody who wrote a `share` of it, with
-/// dirty pages of his own, above his part.
+/// Whether a domain is above its background limit, or a wb (or device) that holds `share` of the
+/// writeout of `all` has more reclaimable pages than its share of the background limit.
 fn over(domain: &Domain, reclaimable: u64, (share, all): (u64, u64)) -> bool {
     let thresholds = domain.thresholds;
     let part = u128::from(domain.part(share, all)) * u128::from(thresholds.background);

@@ -3,15 +3,15 @@
 //! A share is a part of the memory that could become dirty (file pages, and what they may still
 //! grow by), or a number of bytes. A group without settings of its own uses those of the root, as
 //! shares of its own memory: a number of bytes for the whole pool becomes the same *part* of the
-//! group's memory. Settings that a group has itself mean what they say, and hold for it and
-//! everything below it. Source: B1, B3.
+//! group's memory. A group's own settings are taken literally, and hold for it and all groups below
+//! it. Source: B1, B3.
 
 /// A part of the memory that could become dirty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DirtyShare {
-    /// So many hundredths of it, 0 to 100.
+    /// Hundredths of it, 0 to 100.
     Percent(u32),
-    /// So many bytes, rounded up to pages.
+    /// Bytes, rounded up to pages.
     Bytes(u64),
 }
 
@@ -21,8 +21,8 @@ pub struct DirtyLimits {
     /// Above this much (without what is being written already) the flusher writes in the
     /// background. Where it turns out not to be below `hard`, half of that is used.
     pub background: DirtyShare,
-    /// At this much, with what is being written, writers wait. They are slowed down from half-way
-    /// between `background` and here.
+    /// At this much, pages under writeback included, writers wait. They are slowed down from
+    /// half-way between `background` and here.
     pub hard: DirtyShare,
 }
 
@@ -33,7 +33,7 @@ impl Default for DirtyLimits {
     }
 }
 
-/// Limits that make no sense. Nothing has changed.
+/// Limits that make no sense. They were not set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DirtyLimitsError {
     /// More than everything.
@@ -122,7 +122,7 @@ impl DirtyLimits {
 pub struct DirtyTimers {
     /// Nanoseconds after which dirty data is old.
     pub expire_ns: u64,
-    /// Nanoseconds between two looks for old data; 0: it is never looked for.
+    /// Nanoseconds between two searches for old data; 0: never.
     pub interval_ns: u64,
 }
 
@@ -133,12 +133,13 @@ impl Default for DirtyTimers {
     }
 }
 
-/// Timers that make no sense. Nothing has changed.
+/// Timers that make no sense. They were not set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DirtyTimersError {
-    /// A flusher that does nothing but look.
+    /// The flusher would do nothing but look.
     #[error(
-        "looking for old data every {interval_ns} ns is too often: choose at least {} ns, or 0 for never",
+        "looking for old data every {interval_ns} ns is too often: choose at least {} ns, or 0 for \
+         never",
         DirtyTimers::SHORTEST_NS
     )]
     TooOften {

@@ -1,34 +1,33 @@
-//! Dirty data: how much of it there may be, who waits when there is too much, and who writes it
-//! when.
+//! Dirty data: how much of it there may be, when writers wait, and when it is written.
 //!
 //! ```text
 //!                           background       freerun     setpoint     limit
 //!   dirty + under writeback ─────┼──────────────┼───────────┼───────────┼──►
 //!                                 flusher writes             ▲
-//!                                                 writers pause, the longer the further to the right
+//!                                                 writers pause, longer to the right
 //! ```
 //!
-//! A *domain* is a set of pages with such a scale: the whole pool, and each group with what is
-//! below it. Up to *freerun* nobody is held back. From there on a writer sleeps a little after some
+//! A *domain* is a set of pages with such a scale: the whole pool, and each group with the groups
+//! below it. Up to *freerun* no writer is held back. Above it a writer sleeps a little after some
 //! pages, and the sleeps grow smoothly, so that pages become dirty just as fast as the device
 //! writes them and the amount settles at the *setpoint*, half-way to the limit. At the limit itself
-//! a writer waits until something has been written; a driver whose device is alive seldom gets
-//! there.
+//! a writer waits until something has been written; while the device works, that is rare.
 //!
-//! How long a writer sleeps is computed from what was measured: how fast the device writes, and how
-//! fast pages become dirty. That is kept for each pair of a device and a group (a *wb*), because
-//! one group's writes compete with another's, and one device's do not.
+//! The length of a sleep is computed from measurements: how fast the device writes, and how fast
+//! pages become dirty. They are kept for each pair of a device and a group (a *wb*), because the
+//! writes of one group compete with those of another, and those of two devices do not.
 //!
 //! What a driver does:
 //!
 //! | the driver | calls |
 //! |---|---|
-//! | finds a device, opens a file on it | [`Engine::add_device`](crate::Engine::add_device), [`Engine::set_device_of_space`](crate::Engine::set_device_of_space) |
-//! | made clean pages dirty for a task | [`Engine::set_dirty`](crate::Engine::set_dirty), [`Engine::dirtied`](crate::Engine::dirtied) with the task's [`Dirtier`] |
-//! | is told so by that | [`Engine::balance_dirty`](crate::Engine::balance_dirty): wakes the flusher, sleeps, calls it again |
-//! | was told by reclaim to wake flushers | [`Engine::ask_to_flush`](crate::Engine::ask_to_flush) |
-//! | runs a flusher that wakes or goes to sleep | [`Engine::set_writing`](crate::Engine::set_writing) |
-//! | runs a flusher that has nothing to do | [`Engine::flusher_work`](crate::Engine::flusher_work), and sleeps until [`Engine::next_flush`](crate::Engine::next_flush) |
+//! | finds a device | [`Engine::add_device`] |
+//! | opens a file on it | [`Engine::set_device_of_space`] |
+//! | made clean pages dirty | [`Engine::set_dirty`], [`Engine::dirtied`] with a [`Dirtier`] |
+//! | gets true from that | [`Engine::balance_dirty`]: wakes the flusher, sleeps, calls it again |
+//! | gets [`WakeFlushers`] from a reclaim | [`Engine::ask_to_flush`] |
+//! | starts or stops a flusher's work | [`Engine::set_writing`] |
+//! | has a flusher without work | [`Engine::flusher_work`]; sleeps until [`Engine::next_flush`] |
 //!
 //! | file | concept | section |
 //! |---|---|---|
@@ -38,22 +37,33 @@
 //! | `devices.rs` | adding and removing devices, finding a group's wb | B2, B10 |
 //! | `scale.rs` | the scale of a domain, and a limit that falls slowly | B3 |
 //! | `domain.rs` | thresholds of a domain from its memory | B3 |
-//! | `position.rs` | where on the scale, and what that means for the rate | B6 |
-//! | `proportions.rs` | whose part of a domain a device is | B6 |
+//! | `position.rs` | the position on the scale, and the factor for the rate | B6 |
+//! | `proportions.rs` | the share of a device in a domain | B6 |
 //! | `bandwidth.rs` | estimators: write bandwidth, the rate that balances | B7 |
 //! | `pause.rs` | from a rate to sleeps | B8 |
 //! | `balance.rs` | what a writer does after it made pages dirty | B4, B5 |
 //! | `flusher.rs` | what the flusher of a device does next | B10 |
 //! | `write_budget.rs` | how much may be in flight so that reads do not starve (ours) | - |
 //!
-//! Everything but `accounting.rs`, `balance.rs` and `flusher.rs` is arithmetic on what it is told.
-//! Time is the driver's, in nanoseconds; the formulas work in milliseconds, as a kernel with 1000
-//! ticks a second does.
+//! Only `accounting.rs`, `balance.rs`, `devices.rs`, `domain.rs` and `flusher.rs` use the engine;
+//! the rest is arithmetic on its arguments. Time is the driver's, in nanoseconds; the formulas work
+//! in milliseconds, as a kernel with 1000 ticks a second does.
 //!
 //! Left out: devices with limits of their own (strict limits, minimum and maximum shares),
 //! shortcuts for real-time tasks, and files that two groups write (a space belongs to one group).
 //! Source: `docs/kernel/fault-and-writeback.md` part B; `B5` and the like in this folder are its
 //! sections.
+//!
+//! [`Engine::add_device`]: crate::Engine::add_device
+//! [`Engine::set_device_of_space`]: crate::Engine::set_device_of_space
+//! [`Engine::set_dirty`]: crate::Engine::set_dirty
+//! [`Engine::dirtied`]: crate::Engine::dirtied
+//! [`Engine::balance_dirty`]: crate::Engine::balance_dirty
+//! [`Engine::ask_to_flush`]: crate::Engine::ask_to_flush
+//! [`Engine::set_writing`]: crate::Engine::set_writing
+//! [`Engine::flusher_work`]: crate::Engine::flusher_work
+//! [`Engine::next_flush`]: crate::Engine::next_flush
+//! [`WakeFlushers`]: crate::Step::WakeFlushers
 
 mod accounting;
 mod balance;

@@ -1,9 +1,9 @@
-//! From a rate to sleeps: how long one may be, how long it should at least be, and after how many
-//! pages.
+//! From a rate to sleeps: how long a sleep may be, how long it should at least be, and after how
+//! many pages it comes.
 //!
 //! Sleeps should be long enough to be cheap and short enough to be smooth. With many writers each
-//! may sleep longer, since the others keep the device busy; with little to write nobody may sleep
-//! for longer than the device takes to write it, or it would run dry. Times are in ticks of a
+//! may sleep longer, since the others keep the device busy; with little to write no sleep may be
+//! longer than the device takes to write it, or the device would run dry. Times are in ticks of a
 //! millisecond. Source: B8.
 
 /// Nanoseconds of a tick of the formulas.

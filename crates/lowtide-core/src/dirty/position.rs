@@ -1,11 +1,11 @@
-//! Position control: from where a domain stands on its scale to a factor for the rate of its
+//! Position control: from the position of a domain on its scale to a factor for the rate of its
 //! writers.
 //!
 //! The factor is a fixed-point number in 1/1024. The scale of the domain gives a cubic that is 2 at
-//! freerun, 1 and flat at the setpoint, and 0 at the limit: near the setpoint it hardly reacts, so
-//! that the rate is the estimator's affair, and far from it it reacts strongly. A device's own part
-//! of the domain bends it: linearly down where the device has more than its part, up where it has
-//! less than half, so that a device never runs out of pages to write because another one filled the
+//! freerun, 1 and flat at the setpoint, and 0 at the limit: near the setpoint it hardly reacts and
+//! leaves the rate to the estimator, and far from it it reacts strongly. A device's share of the
+//! domain bends it: linearly down where the device has more than its share, up where it has less
+//! than half, so that a device never runs out of pages to write because another one filled the
 //! domain. Source: B6.
 
 /// 1.0 as a factor.
@@ -158,7 +158,10 @@ mod tests {
     proptest! {
         /// Invariant 10.
         #[test]
-        fn the_ratio_never_rises_with_what_is_dirty(position in positions(), more in 0..1_u64 << 32) {
+        fn the_ratio_never_rises_with_what_is_dirty(
+            position in positions(),
+            more in 0..1_u64 << 32,
+        ) {
             let ratio = position.ratio();
             let fuller = Position { unclean: position.unclean + more, ..position }.ratio();
             prop_assert!(fuller <= ratio, "domain: {ratio} rises to {fuller}");

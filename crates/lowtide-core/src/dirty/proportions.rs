@@ -1,13 +1,13 @@
-//! Whose part of a domain a device is: its share of what was written lately.
+//! The share of a device in a domain: its part of the recent writeout.
 //!
 //! Each written page is an event. Every three seconds all counts are halved, so a count is a sum of
-//! the past with weights 1, 1/2, 1/4, …, and what is idle fades. Halving is done when a count is
-//! next looked at; all use the same period, which is why the counts of the parts never add up to
-//! more than the count of the whole. Source: B6.
+//! the past with weights 1, 1/2, 1/4, …, and idle devices fade. A count is halved when it is next
+//! looked at; all use the same period, which is why the counts of the parts never add up to more
+//! than the count of the whole. Source: B6.
 
 /// Length of a period.
 const PERIOD_NS: u64 = 3_000_000_000;
-/// After so many periods without an event nothing is left.
+/// Periods without an event after which nothing is left.
 const FORGOTTEN: u64 = 64;
 
 /// The number of a period.
@@ -63,8 +63,11 @@ mod tests {
     proptest! {
         /// Invariant 13: parts are never more than the whole.
         #[test]
-        fn fractions_add_up_to_at_most_one(events in prop::collection::vec((0_usize..4, 0..1000_u64, 0..3_u64), 1..200)) {
-            let (mut parts, mut whole, mut period) = ([Fading::default(); 4], Fading::default(), Period(0));
+        fn fractions_add_up_to_at_most_one(
+            events in prop::collection::vec((0_usize..4, 0..1000_u64, 0..3_u64), 1..200),
+        ) {
+            let mut parts = [Fading::default(); 4];
+            let (mut whole, mut period) = (Fading::default(), Period(0));
             for (part, count, later) in events {
                 period.0 += later;
                 parts[part].add(count, period);

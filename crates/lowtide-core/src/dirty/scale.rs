@@ -42,11 +42,11 @@ impl Figures {
 pub struct Thresholds {
     /// Memory that could become dirty.
     pub dirtyable: u64,
-    /// With more dirty than this, what is being written left out, the flusher writes.
+    /// With more dirty than this, pages under writeback left out, the flusher writes.
     pub background: u64,
-    /// Up to this, with what is being written, nobody waits.
+    /// Up to this, pages under writeback included, no writer waits.
     pub freerun: u64,
-    /// Here everybody waits.
+    /// Here every writer waits.
     pub hard: u64,
 }
 
@@ -76,8 +76,8 @@ impl Domain {
         self.thresholds.hard.saturating_sub(self.state.unclean())
     }
 
-    /// The part of the threshold of somebody who wrote `share` of `all` pages lately. While there
-    /// is room it is some of that at least, so that whoever begins can.
+    /// The part of the threshold for a wb that wrote `share` of `all` pages lately. While there is
+    /// room it is at least some of that, so that a new writer can begin.
     pub(super) fn part(&self, share: u64, all: u64) -> u64 {
         let hard = self.thresholds.hard;
         if all == 0 {
@@ -132,18 +132,22 @@ mod tests {
     }
 
     #[test]
-    fn whoever_begins_has_an_eighth_of_the_room() {
+    fn a_new_writer_has_an_eighth_of_the_room() {
         let domain = domain(100_000, 10_000, 20_000, 4_000);
         assert_eq!(domain.part(0, 1000), 2_000);
         assert_eq!(domain.part(500, 1000), 10_000);
         assert_eq!(domain.part(1000, 1000), 20_000);
-        assert_eq!(domain.part(0, 0), 20_000, "where nobody wrote, nobody has to share");
+        assert_eq!(domain.part(0, 0), 20_000, "without recent writes there is nothing to share");
     }
 
     proptest! {
         /// Invariant 9.
         #[test]
-        fn the_scale_is_in_order(dirtyable in 0..1_u64 << 40, background in 0..1_u64 << 40, hard in 0..1_u64 << 40) {
+        fn the_scale_is_in_order(
+            dirtyable in 0..1_u64 << 40,
+            background in 0..1_u64 << 40,
+            hard in 0..1_u64 << 40,
+        ) {
             let t = Thresholds::new(dirtyable, background, hard);
             prop_assert!(t.background <= t.freerun && t.freerun <= t.hard && t.hard <= dirtyable);
             prop_assert!(t.background < t.hard || t.hard == 0);

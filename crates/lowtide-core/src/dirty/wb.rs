@@ -1,13 +1,12 @@
 //! Devices, and what a group has on a device.
 //!
-//! A device is whatever takes writes at a rate of its own: a disk, to the driver. Each space of
+//! A device is a thing that takes writes at a rate of its own: to the driver, a disk. Each space of
 //! files may be on one. What the spaces of one group have on one device is a *wb*: pages that wait
-//! to be written, pages that are being written, and what was learned about the rates of
-//! both. It comes into being with the first page and belongs to the group; a group that is removed
-//! leaves it to its parent.
+//! to be written, pages that are being written, and the estimated rates of both. It is created with
+//! the first page and belongs to the group; a group that is removed leaves it to its parent.
 //!
-//! Memory of spaces without a device (anonymous memory, or a driver that does not care) is counted
-//! as dirty and nothing else.
+//! Pages of spaces without a device (anonymous memory, or a driver that sets none) are only counted
+//! as dirty.
 
 use super::bandwidth::{DirtyRate, WriteRate};
 use super::limits::{DirtyLimits, DirtyTimers};
@@ -17,7 +16,7 @@ use super::scale::FallingLimit;
 use crate::units::{MemcgId, MemcgSlot, SpaceId};
 use std::collections::BTreeSet;
 
-/// Pages that may become dirty before somebody looks, at least.
+/// Pages that may become dirty before some task looks, at least.
 pub(super) const FEWEST_UNCHECKED: u64 = 16;
 
 /// Something that takes writes at a rate of its own. Made by
@@ -106,10 +105,10 @@ pub(super) struct Device {
     pub(super) write_rate: WriteRate,
     /// When old pages were last looked for (ns).
     pub(super) looked: u64,
-    /// Groups for which reclaim asked.
+    /// Groups for which reclaim requested a flush.
     pub(super) asked: Vec<MemcgId>,
-    /// The group whose turn was last.
-    pub(super) turn: MemcgSlot,
+    /// The group that was served last.
+    pub(super) served: MemcgSlot,
     /// Background work that was given last, and what had been begun then.
     pub(super) given: Option<(MemcgSlot, u64)>,
     /// Background work that led to nothing since the flusher last slept.
@@ -129,20 +128,20 @@ impl Device {
             write_rate: WriteRate::new(now / MS),
             looked: now,
             asked: Vec::new(),
-            turn: MemcgId::ROOT.slot,
+            served: MemcgId::ROOT.slot,
             given: None,
             fruitless: Vec::new(),
         }
     }
 
-    /// Groups with dirty pages, from the one after the last turn on.
+    /// Groups with dirty pages, from the one after the last that was served.
     pub(super) fn in_turn(&self) -> impl Iterator<Item = MemcgSlot> {
-        let after = (std::ops::Bound::Excluded(self.turn), std::ops::Bound::Unbounded);
-        self.dirty.range(after).chain(self.dirty.range(..=self.turn)).copied()
+        let after = (std::ops::Bound::Excluded(self.served), std::ops::Bound::Unbounded);
+        self.dirty.range(after).chain(self.dirty.range(..=self.served)).copied()
     }
 }
 
-/// Pauses that writers of a group were told to make.
+/// Pauses imposed on the writers of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Throttled {
     /// How many.
@@ -185,14 +184,14 @@ pub(crate) struct Dirty {
     /// Domains of groups see figures as they are, not as they were published.
     pub(super) exact: bool,
     pub(super) timers: DirtyTimers,
-    /// Latest time that the engine was told.
+    /// Latest time that the driver passed in.
     pub(super) now: u64,
     /// Pages written to all devices, fading.
     pub(super) completions: Fading,
     /// Pages that became dirty since some writer last looked, and how many may.
     pub(super) unchecked: u64,
     pub(super) check_every: u64,
-    /// Pages that writers who are gone did not answer for.
+    /// Pages that tasks left behind without accounting for them.
     pub(super) left: u64,
 }
 

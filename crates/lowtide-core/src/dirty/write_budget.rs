@@ -1,9 +1,9 @@
 //! How many bytes of writes may be in flight on a device so that it is busy, and reads do not
 //! starve.
 //!
-//! A device that has 64 MiB of writes in its queue is as fast as one that has 4, and a read that
-//! comes then waits for all of them. So the driver keeps no more in flight than this budget, which
-//! is set once a *window* of 100 ms from what was measured in it:
+//! A device with 64 MiB of writes in its queue is no faster than one with 4, and a read that
+//! arrives then waits for all of them. So the driver keeps no more in flight than this budget,
+//! which is set once a *window* of 100 ms from what was measured in it:
 //!
 //! * Reads in the window, and a quarter of them or fewer were served within the *target*: writes
 //!   are in their way. Half the budget.
@@ -11,14 +11,14 @@
 //!   writes in 50 ms, or in twice the time that a write takes at best (a disk at the far end of a
 //!   network); 4 to 64 MiB.
 //!
-//! The target is four times what a read takes when nobody writes, and a millisecond at least. That
-//! time is learned: a window in which reads were faster than ever lowers it at once; only a window
-//! in which nothing was written can raise it. The lower quartile is looked at, and not a mean,
-//! because a few slow reads say nothing about the queue, and not the smallest, because one read
-//! that a cache served says nothing either.
+//! The target is four times the duration of a read without writes, and a millisecond at least. That
+//! duration is learned: a window in which reads were faster than ever lowers it at once; only a
+//! window without writes can raise it. The lower quartile is used rather than a mean, because a few
+//! slow reads say nothing about the queue, and rather than the smallest, because one read that a
+//! cache served says nothing either.
 //!
 //! A run of 1 MiB is the least: below that writes would be cut into pieces and the device would be
-//! slow for everybody. Writes that somebody waits for (a sync) keep at least 4 MiB in flight: a
+//! slow for all. Writes that a thread waits for (a sync) keep at least 4 MiB in flight: a
 //! checkpoint has to end, too. This is ours; a kernel leaves it to its I/O scheduler.
 
 const MIB: u64 = 1 << 20;
@@ -30,14 +30,14 @@ const WINDOW: u64 = 100 * MS;
 const BUSY: u64 = 50 * MS;
 /// What they are at least and at most, in bytes.
 const BUSY_BYTES: std::ops::RangeInclusive<u64> = 4 * MIB..=64 * MIB;
-/// The target is so many times the latency without writes, and so many ns at least.
+/// The target is this many times the latency without writes, and [`FASTEST_TARGET`] at least.
 const SLOWER: u64 = 4;
 const FASTEST_TARGET: u64 = MS;
 /// Reads of a window that are remembered: the last ones.
 const READS: usize = 256;
 
-/// The budget of one device. See the module documentation. Times are in nanoseconds since any
-/// beginning, and do not go back.
+/// The budget of one device. See the module documentation. Times are in nanoseconds
+/// since any beginning, and do not go back.
 #[derive(Clone, Debug)]
 pub struct WriteBudget {
     max: u64,
@@ -49,7 +49,7 @@ pub struct WriteBudget {
     written: u64,
     /// Bytes a second.
     bandwidth: u64,
-    /// What a read takes when nobody writes.
+    /// The duration of a read without writes.
     unloaded: Option<u64>,
     /// What the fastest write took.
     fastest_write: Option<u64>,
@@ -58,10 +58,10 @@ pub struct WriteBudget {
 impl WriteBudget {
     /// Bytes of one run: the least that may be in flight.
     pub const FLOOR: u64 = MIB;
-    /// The least for writes that somebody waits for, in bytes.
+    /// The least for writes that a thread waits for, in bytes.
     pub const FLOOR_WAITED: u64 = 4 * MIB;
 
-    /// A device about which nothing is known.
+    /// The budget of a device before any measurement.
     #[must_use]
     pub const fn new(now: u64) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl WriteBudget {
         }
     }
 
-    /// A read was served, so long after it was submitted.
+    /// A read was served `latency_ns` after it was submitted.
     pub fn read_done(&mut self, latency_ns: u64, now: u64) {
         self.close_windows(now);
         if self.reads.len() < READS {
@@ -87,28 +87,28 @@ impl WriteBudget {
         self.seen += 1;
     }
 
-    /// So many bytes were written.
+    /// Some bytes were written.
     pub fn write_done(&mut self, bytes: u64, now: u64) {
         self.close_windows(now);
         self.written = self.written.saturating_add(bytes);
     }
 
-    /// A write was served, so long after it was submitted. To be told besides
-    /// [`WriteBudget::write_done`]; without it a device with a long latency and many hands
-    /// is taken for a slow one.
+    /// A write was served `latency_ns` after it was submitted. To be called in addition to
+    /// [`WriteBudget::write_done`]; without it a device with a long latency and a deep queue is
+    /// taken for a slow one.
     pub fn write_took(&mut self, latency_ns: u64) {
         self.fastest_write =
             Some(self.fastest_write.map_or(latency_ns, |fastest| fastest.min(latency_ns)));
     }
 
-    /// Bytes of writes that may be in flight while nobody waits for them.
+    /// Bytes of writes that may be in flight while no thread waits for them.
     #[must_use]
     pub fn in_flight_max(&mut self, now: u64) -> u64 {
         self.close_windows(now);
         self.max
     }
 
-    /// The same while somebody waits for them.
+    /// The same while a thread waits for them.
     #[must_use]
     pub fn in_flight_max_waited(&mut self, now: u64) -> u64 {
         self.in_flight_max(now).max(Self::FLOOR_WAITED)
