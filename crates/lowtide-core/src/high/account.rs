@@ -10,22 +10,22 @@ use crate::units::{MemcgId, Task};
 #[derive(Debug, Default)]
 pub(crate) struct GroupHigh {
     pub(super) policy: HighPolicy,
-    pub(super) law: StallDebt,
+    pub(super) stall_debt: StallDebt,
     pub(super) stall: LevelStall,
     /// Time of the last refault in this group.
     pub(super) last_refault_ns: Option<u64>,
     pub(super) missing: Option<Box<MissingMemory>>,
     pub(super) psi: Option<Box<Psi>>,
-    /// For whose limit this group was last reclaimed.
+    /// The group and limit for which this group was last reclaimed.
     pub(crate) evicted_by: Option<(MemcgId, EvictedFor)>,
 }
 
-/// A page came back: what is to be booked once it is known how long somebody had to wait for it.
+/// A page came back: what is to be booked once it is known how long a thread had to wait for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refaulted {
     /// The page belongs to the workingset.
     pub recent: bool,
-    /// Pages evicted since it was: with as many more it would have been a hit.
+    /// Pages evicted since it was evicted: with as many more it would have been a hit.
     pub distance: u64,
     /// The level whose limit evicted it, if it was a limit.
     pub(super) by: Option<(MemcgId, EvictedFor)>,
@@ -51,6 +51,6 @@ pub struct Payer<'a> {
     pub number: u64,
     /// Ticks a second of the driver's scheduler.
     pub hz: u64,
-    /// It was killed or exits: it must not be kept.
+    /// It was killed or exits: it must not be delayed.
     pub dying: bool,
 }

@@ -2,16 +2,16 @@
 //!
 //! A refault says how many pages were evicted between the page's own eviction and its return: with
 //! as many pages more it would have been a hit. The stalls of refaults are summed by that distance,
-//! in buckets of powers of two; the advice is usage and the smallest distance that covers nine
-//! tenths of the stall. Stall, not refaults, is weighed: a thousand reads that nobody waited for
-//! are no reason for more memory.
+//! in buckets of powers of two; the advice is usage plus the smallest distance that covers nine
+//! tenths of the stall. Stall is weighed, not the number of refaults: a thousand reads for which no
+//! thread waited are no reason for more memory.
 //!
-//! All sums are halved every five minutes, so that a phase that is over does not ask for memory for
-//! ever. An event costs O(1).
+//! All sums are halved every five minutes, so that a phase that is over does not count for ever. An
+//! event costs O(1).
 //!
-//! It is an upper estimate: the distance counts evictions, and a page that was evicted twice in
+//! It is an upper estimate: the distance counts evictions, so a page that was evicted twice in
 //! between counts twice, and a bucket stands for its upper end (but never more than the longest
-//! distance that was seen). Random access over little more than fits exaggerates most. Source:
+//! distance seen). Random access over little more than fits exaggerates most. Source:
 //! `docs/kernel/memcg.md` §8.8.
 
 /// Nanoseconds after which what was seen counts half.
@@ -38,7 +38,7 @@ impl MissingMemory {
     /// A task waited `stall_ns` for a page that had been gone for `distance` evictions (pages).
     pub fn note(&mut self, distance: u64, stall_ns: u64, now_ns: u64) {
         self.age(now_ns);
-        // A sum of five centuries is as good as none: adding stops, and nothing wraps.
+        // At a sum of five centuries adding stops, so that nothing wraps.
         let stall = stall_ns.min(u64::MAX - self.total);
         self.stall[bucket(distance)] += stall;
         self.total += stall;
@@ -47,8 +47,8 @@ impl MissingMemory {
         }
     }
 
-    /// Pages with which nine tenths of the stall would not have been, for a group that uses `usage`
-    /// pages; `usage` if there was none.
+    /// The memory, in pages, that would have avoided nine tenths of the stall of a group that uses
+    /// `usage` pages; `usage` if there was none.
     #[must_use]
     pub fn suggest(&mut self, usage: u64, now_ns: u64) -> u64 {
         self.age(now_ns);
@@ -66,7 +66,7 @@ impl MissingMemory {
         usage.saturating_add(self.longest)
     }
 
-    /// The stall that is remembered, in nanoseconds: how much there is behind the advice.
+    /// The stall that is remembered, in nanoseconds: the weight of the advice.
     #[must_use]
     pub fn stall(&mut self, now_ns: u64) -> u64 {
         self.age(now_ns);
@@ -125,7 +125,7 @@ mod tests {
         let mut missing = MissingMemory::default();
         assert_eq!(missing.suggest(777, 0), 777);
         missing.note(5_000_000, 0, 0);
-        assert_eq!(missing.suggest(777, 0), 777, "nobody waited");
+        assert_eq!(missing.suggest(777, 0), 777, "no thread waited");
         missing.note(2049, MS, 0);
         assert_eq!(missing.suggest(777, 0), 777 + 2049, "rather than 4095");
         missing.note(0, 100 * MS, 0);
@@ -162,7 +162,9 @@ mod tests {
     proptest! {
         /// Against sorting all distances.
         #[test]
-        fn the_advice_covers_nine_tenths_and_no_bucket_less_does(events in prop::collection::vec((0u64..1 << 24, 1u64..1 << 30), 1..100)) {
+        fn the_advice_covers_nine_tenths_and_no_bucket_less_does(
+            events in prop::collection::vec((0u64..1 << 24, 1u64..1 << 30), 1..100),
+        ) {
             let mut missing = MissingMemory::default();
             for &(distance, stall) in &events {
                 missing.note(distance, stall, 0);

@@ -210,7 +210,9 @@ mod tests {
         /// "Exact under any event spacing": looking in between, at any times, changes at most the
         /// last digits.
         #[test]
-        fn looking_in_between_does_not_change_what_is_left(mut times in prop::collection::vec(0u64..100 * NS_PER_SEC, 0..300)) {
+        fn looking_in_between_does_not_change_what_is_left(
+            mut times in prop::collection::vec(0u64..100 * NS_PER_SEC, 0..300),
+        ) {
             times.sort_unstable();
             let mut once = Decayed::default();
             once.add(HALF, 0, 1 << 40);

@@ -2,29 +2,28 @@
 //! sleep.
 //!
 //! [`OverLimit`] is the handler as a value that the driver steps, as it steps a
-//! [`Charge`](crate::Charge): it says what to do next, the driver does that and reports back, with
-//! the levels as they are then.
+//! [`Charge`](crate::Charge): it returns what to do next, the driver does that and reports the
+//! result, with the levels as they are then. A task makes up to 16 passes without progress:
 //!
-//! ```text
-//!   pass:   for each level above its high, from the task's group up: one event `high`, one reclaim (N pages in the first pass, then 32)
-//!           for each level above its swap high: one event of swap
-//!   delay:  what the policy says about the levels as they are after that, 2 s at most
-//!           at most 10 ms: done.   Something was reclaimed: another pass.   Up to 16 times nothing: another pass.   Else: sleep, done
-//! ```
+//! 1. For each level above its high, from the task's group up: one event `high` and one reclaim (in
+//!    the first pass of the `N` pages that the task charged, then of 32). For each level above its
+//!    swap high: one event of swap.
+//! 2. Compute the delay from the levels as they are now, 2 s at most. If it is at most 10 ms: done.
+//! 3. If anything was reclaimed, or passes are left: the next pass. Otherwise sleep; done.
 //!
 //! | policy | delay | differs in |
 //! |---|---|---|
 //! | `overage` | the kernel's | |
-//! | `refault-recency` | overage and the patch's penalty | with a penalty, no further pass and no rule of 10 ms |
-//! | `stall-debt` | overage and the debt that is due | counts in nanoseconds, so that ticks do not matter |
+//! | `refault-recency` | overage, the patch's penalty | with one: no other pass, no 10 ms rule |
+//! | `stall-debt` | overage, the debt that is due | counts in nanoseconds, so ticks do not matter |
 //!
 //! Reclaim comes before the delay is computed: a task that could bring its group below the limit
 //! does not sleep for having been above it. A dying task stops at once: it must be able to give its
-//! memory back. When a pass finds no level over, there is nothing to reclaim, but a penalty
-//! or a debt may still be due; the fruitless passes are then skipped at once.
+//! memory back. When a pass finds no level over, there is nothing to reclaim, but a penalty or a
+//! debt may still be due; the passes without progress are then skipped.
 //!
-//! A program that is attached to the group is asked once, when the built-in policy has decided;
-//! [`apply`] is the only place where its answer becomes a delay. A delay that it asks for is slept
+//! A program that is attached to the group is called once, when the built-in policy has decided;
+//! [`apply`] is the only place where its answer becomes a delay. A delay that it requests is slept
 //! even if it is short.
 //!
 //! The roots of trees have no limits: `levels` go from the task's group up to the last one below
@@ -37,7 +36,7 @@ use crate::units::NS_PER_SEC;
 use std::fmt;
 use std::str::FromStr;
 
-/// Nanoseconds that are not worth a sleep.
+/// Nanoseconds up to which a sleep is not worth it.
 pub const NOT_WORTH_NS: u64 = 10_000_000;
 
 /// What a task pays for being over a limit.
@@ -115,11 +114,11 @@ pub struct TaskFacts {
     pub hz: u64,
     /// Nanoseconds since the last refault in its group; `u64::MAX` if there was none.
     pub since_refault_ns: u64,
-    /// What [`TaskDebt::owed`](super::stall_debt::TaskDebt::owed) says.
+    /// The result of [`TaskDebt::owed`](super::stall_debt::TaskDebt::owed).
     pub owed_ns: u64,
 }
 
-/// What a program is told of the delays, for its snapshot.
+/// The delays that a program sees in its snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delays {
     /// The kernel's penalty for overage, at most 2 s.
@@ -144,8 +143,8 @@ pub enum HighStep {
         /// Index into the levels of this call.
         level: usize,
     },
-    /// Pay the debts ([`TaskDebt::pay`](super::stall_debt::TaskDebt::pay)) with this time, sleep so
-    /// long as throttle, killable, and call again.
+    /// Pay the debts ([`TaskDebt::pay`](super::stall_debt::TaskDebt::pay)) with this time, sleep
+    /// for it as throttle, killable, and call again.
     Sleep {
         /// Nanoseconds, at most 2 s.
         ns: u64,
@@ -165,7 +164,7 @@ pub enum SleepCause {
     RefaultRecency,
     /// Unpaid stall.
     StallDebt,
-    /// A program asked for it.
+    /// A program requested it.
     Hook,
 }
 
@@ -204,9 +203,9 @@ impl OverLimit {
     }
 
     /// The next step. `levels` go from the task's group upward, without the root, and `task` is as
-    /// things are now; `reclaimed` is the result of the reclaim that the last call asked for;
-    /// `hook` is asked at most once in a handling, for the first level's group or whoever it
-    /// inherits from.
+    /// things are now; `reclaimed` is the result of the reclaim that the last call returned;
+    /// `hook` is called at most once in a handling: the program of the first level's group, which
+    /// may be inherited.
     pub fn next(
         &mut self,
         levels: &[LevelView],
@@ -277,7 +276,7 @@ impl OverLimit {
         true
     }
 
-    /// What the policy says about the levels as they are.
+    /// The delay of the policy for the levels as they are.
     fn delay(&self, levels: &[LevelView], task: &TaskFacts) -> Delay {
         let memory = levels.iter().map(|l| overage::overage(l.usage, l.high)).max().unwrap_or(0);
         let swap =

@@ -1,17 +1,17 @@
 //! `memory.high` and what a task pays for being over a limit.
 //!
 //! * [`overage`]: the kernel's penalty, the square of the overage.
-//! * [`recency`]: the penalty of a proposed patch, to be compared with.
+//! * [`recency`]: the penalty of a proposed patch, for comparison.
 //! * [`stall_debt`]: ours: measured refault stall, a price for it, debts of tasks.
 //! * [`handler`]: what an over-limit task does before it goes on: reclaim, sleep.
 //! * [`advice`]: how much more memory would be enough.
+//! * [`decay`]: sums that halve with time, in integers.
 //! * `account`: what a group remembers of its limits.
 //! * `payment`: the handler on the engine's tree.
-//! * `programs`: asking the programs that are attached to groups.
-//! * [`decay`]: sums that halve with time, in integers.
+//! * `programs`: calling the programs that are attached to groups.
 //!
-//! All of it but the last two is arithmetic on what it is told: no engine type, no clock, no
-//! floating point. Source: `docs/kernel/memcg.md` §6, 7, 8.
+//! The public modules are arithmetic on their arguments: no engine type, no clock, no floating
+//! point. Source: `docs/kernel/memcg.md` §6, 7, 8.
 
 mod account;
 pub mod advice;

@@ -6,8 +6,8 @@
 //! handled: about `r² × N` seconds for an overage `r`. A task that charges four times as much waits
 //! four times as long, one that charges nothing does not wait.
 //!
-//! The order of the roundings is part of the law (the shift first, then times `N`, then divided by
-//! 64): other orders give other ticks at small values. The kernel computes in 64 bits and wraps
+//! The order of the roundings is part of the policy (the shift first, then times `N`, then divided
+//! by 64): other orders give other ticks at small values. The kernel computes in 64 bits and wraps
 //! beyond an overage of about 128 times `high`; here the result saturates, which the clamp of two
 //! seconds hides in all but contrived cases.
 //!
@@ -17,7 +17,7 @@ use crate::units::NS_PER_SEC;
 
 /// Binary digits of an overage.
 const PRECISION: u32 = 20;
-/// The second shift of the law: `2^40 / 2^34` cancels the batch of 64 pages.
+/// The second shift: `2^40 / 2^34` cancels the batch of 64 pages.
 const SCALING: u32 = 14;
 /// Pages of a charge batch.
 const CHARGE_BATCH: u64 = 64;
@@ -149,7 +149,11 @@ mod tests {
         /// `docs/kernel/memcg.md` §16, invariant 9.
         #[test]
         fn the_penalty_grows_with_usage_and_pages_and_falls_with_high(
-            usage in 0u64..1 << 40, more in 0u64..1 << 40, high in 0u64..1 << 40, pages in 0u64..100_000, hz in 1u64..2000,
+            usage in 0u64..1 << 40,
+            more in 0u64..1 << 40,
+            high in 0u64..1 << 40,
+            pages in 0u64..100_000,
+            hz in 1u64..2000,
         ) {
             let at = |usage, high, pages| penalty(overage(usage, high), 0, pages, hz);
             prop_assert!(at(usage, high, pages) <= at(usage + more, high, pages));

@@ -1,17 +1,20 @@
-//! The laws of this folder on the engine's tree: booking what refaults cost, and letting a task pay
-//! before it goes on.
+//! The policies of this folder on the engine's tree: booking what refaults cost, and making a task
+//! pay before it goes on.
 //!
 //! ```text
-//!   Engine::insert ──► Refaulted ──(the driver waits for the contents)──► Engine::stalled    books the wait with the level and the task
+//!   Engine::insert ──► Refaulted ──(the driver waits for the contents)──► Engine::stalled
+//!                                        books the wait with the level and the task
+//!
 //!   Charge ──► over_high ──► the task's pages over ──┐
-//!                            Engine::owes ───────────┴──► Payment::next ──► reclaim, sleep   at the end of the operation, without any lock
+//!                            Engine::owes ───────────┴──► Payment::next ──► reclaim, sleep
+//!                                        at the end of the operation, without any lock
 //! ```
 //!
-//! **Whose fault is a refault?** A shadow has no room for the group whose limit evicted its page.
-//! But evictions come in bursts: the group remembers for whose limit it was last reclaimed, and a
-//! page that comes back recently enough to count went in the same burst, or one like it. Pages
-//! evicted on request or because the whole pool was short are nobody's fault: the root is not a
-//! level that tasks pay for.
+//! **Which group caused a refault?** A shadow has no room for the group whose limit evicted its
+//! page. But evictions come in bursts: the group remembers for which limit it was last reclaimed,
+//! and a page that comes back recently enough to count was evicted in the same burst, or one like
+//! it. Pages evicted on request, or because the whole pool was short, are charged to no task: the
+//! root is not a level that tasks pay for.
 //!
 //! The policy of the task's own group decides how it pays; programs
 //! ([`LimitHooks`](crate::hooks::LimitHooks)) are inherited from the nearest ancestor that has one.
@@ -35,8 +38,8 @@ const PSI_HZ: u64 = 1000;
 pub enum HighNext {
     /// Run this reclaim to its end, then report what it reclaimed.
     Reclaim(Box<Reclaim>),
-    /// Sleep so long, as a throttle in the sense of [`psi`](crate::psi), then call again. It is
-    /// paid for already.
+    /// Sleep, as a throttle in the sense of [`psi`](crate::psi), then call again. The debt is
+    /// already reduced by it.
     Sleep {
         /// Nanoseconds, at most 2 s.
         ns: u64,
@@ -71,7 +74,7 @@ impl Payment {
 
     /// The next thing to do. `debt` is the task's, `number` its identity for programs, `hz` the
     /// ticks of the driver's scheduler, `reclaimed` the result of the reclaim that the last
-    /// call asked for.
+    /// call returned.
     pub fn next(
         &mut self,
         engine: &mut Engine,
@@ -136,8 +139,8 @@ impl Engine {
         self.memcgs[memcg].high.policy
     }
 
-    /// Somebody waited for a page that came back: books it. `bytes` were read, read-ahead included.
-    /// Call it when the contents are there. A group that is gone is ignored.
+    /// Books that a thread waited for a page that came back. `bytes` were read, read-ahead
+    /// included. Call it when the contents are there. A group that is gone is ignored.
     pub fn stalled(
         &mut self,
         memcg: MemcgId,
@@ -164,15 +167,15 @@ impl Engine {
             level: level.number(),
             depth,
             evicted_for,
-            // Whether a policy gives the page a place among the active is its own affair (a
-            // generation can be over long before as much as the level holds was evicted). What
-            // counts here is whether the page would have stayed in a memory twice the size.
+            // A policy may or may not give the page a place among the active (a generation can be
+            // over long before as much as the level holds was evicted). What counts here is
+            // whether the page would have stayed in a memory twice the size.
             working_set: refaulted.recent || refaulted.distance <= usage,
             stall_ns,
             bytes,
         };
-        let law = of.law;
-        stall_debt::book(&law, &mut of.stall, debt, &refault, now);
+        let policy = of.stall_debt;
+        stall_debt::book(&policy, &mut of.stall, debt, &refault, now);
     }
 
     /// Nanoseconds that a task of a group would have to sleep for its debts now: worth a
@@ -191,7 +194,7 @@ impl Engine {
         debt.owed(&prices, now)
     }
 
-    /// A task of a group changed: tells the pressure of the group and of its ancestors. A group
+    /// A task of a group changed: updates the pressure of the group and of its ancestors. A group
     /// that is gone is ignored.
     pub fn psi_change(&mut self, memcg: MemcgId, change: Change, now: u64) {
         if !self.alive(memcg) || change.from == change.to {
@@ -217,8 +220,8 @@ impl Engine {
         self.memcgs[memcg].high.psi.as_mut().map_or_else(Pressure::default, |psi| psi.read(now))
     }
 
-    /// The budget in pages with which nine tenths of the waiting for pages that had been evicted
-    /// would not have been; what the group uses if nobody waited.
+    /// The budget in pages that would have avoided nine tenths of the waiting for evicted pages;
+    /// the usage of the group if no thread waited.
     ///
     /// # Panics
     /// When the group is gone.
@@ -237,7 +240,7 @@ impl Engine {
         self.memcgs[memcg].high.stall.rate(now)
     }
 
-    /// What a refault means for the limits.
+    /// The refault as it is to be booked.
     pub(crate) fn refaulted(&self, memcg: MemcgSlot, sighting: Sighting) -> Refaulted {
         let by = self.memcgs[memcg].high.evicted_by;
         Refaulted { recent: sighting.recent, distance: sighting.distance, by }
@@ -268,7 +271,7 @@ impl Engine {
         }
     }
 
-    /// What the levels ask for now, by identity.
+    /// The prices of the levels now, by identity.
     fn prices(&mut self, slots: &[MemcgSlot], now: u64) -> Vec<(u64, Price)> {
         slots
             .iter()
@@ -277,7 +280,7 @@ impl Engine {
                 let id = self.memcgs.id(slot).number();
                 let high = &mut self.memcgs[slot].high;
                 high.stall.note_usage(usage, limit, now);
-                (id, high.stall.price(&high.law, now))
+                (id, high.stall.price(&high.stall_debt, now))
             })
             .collect()
     }

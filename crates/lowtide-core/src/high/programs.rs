@@ -1,10 +1,9 @@
-//! Asking the programs that are attached to groups: what they are shown, and how far their answers
-//! go.
+//! Calling the programs that are attached to groups: what they see, and how far their answers go.
 //!
-//! A group without a program has that of its nearest ancestor. A program that is asked about
-//! protection can spare a group or give it up, but not make a charge fail that could succeed: what
-//! it calls protected is treated as best effort, and is taken before a reclaim returns with
-//! nothing. Source: `docs/kernel/memcg.md` §15.
+//! A group without a program has that of its nearest ancestor. A program that decides about
+//! protection can protect a group or give it up, but not make a charge fail that could succeed:
+//! what it protects is treated as best effort, and is taken before a reclaim returns with nothing.
+//! Source: `docs/kernel/memcg.md` §15.
 
 use super::Payer;
 use super::handler::{Delays, TaskFacts};
@@ -14,8 +13,7 @@ use crate::memcg::Protection;
 use crate::units::{MemcgId, MemcgSlot};
 
 impl Engine {
-    /// What a program attached to a group, or to the nearest ancestor that has one, would see of a
-    /// group.
+    /// The snapshot of a group that a program would get.
     ///
     /// # Panics
     /// When the group is gone.
@@ -52,7 +50,7 @@ impl Engine {
         }
     }
 
-    /// Asks the program that decides for a group, if there is one.
+    /// Calls the program that decides for a group, if there is one.
     pub(super) fn ask_throttle(
         &mut self,
         memcg: MemcgId,
@@ -84,7 +82,7 @@ impl Engine {
     }
 
     /// Whether reclaim has to spare a group altogether, and whether as long as others have
-    /// something: as computed, or as its program says.
+    /// something: as computed, or as its program decides.
     pub(crate) fn ask_protection(
         &mut self,
         slot: MemcgSlot,
@@ -97,14 +95,14 @@ impl Engine {
         let hooks = self.memcgs[of].hooks.as_mut().expect("the group has a program");
         let (min, low) = (hooks.below_min(&snapshot), hooks.below_low(&snapshot));
         Spared {
-            // A yes of the program's own is best effort.
+            // Protection that only the program grants is best effort.
             min: spared.min && min != Some(false),
             low: low.unwrap_or(spared.low) || (!spared.min && min == Some(true)),
         }
     }
 
-    /// Pages that the program of a group wants to be reclaimed from it now, ahead of need: asked at
-    /// the driver's interval. At most what the group uses.
+    /// Pages that the program of a group wants to be reclaimed from it now, ahead of need. The
+    /// driver calls this at its own interval. At most what the group uses.
     ///
     /// # Panics
     /// When the group is gone.

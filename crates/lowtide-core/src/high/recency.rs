@@ -3,10 +3,10 @@
 //!
 //! The patch (December 2025, not merged) stamps the group at every refault with the tick, and adds
 //! to the penalty for overage `HZ / ticks since then`, a tenth of a second at most and nothing
-//! after a second. It is here to be compared with, so it has the patch's faults too: a number
-//! without dimension is used as ticks, so that a refault 100 ms ago costs 10 ms at HZ 1000 and 100
-//! ms at HZ 100; ten refaults a second and a hundred thousand look alike; the group is measured,
-//! but each task pays.
+//! after a second. It is here for comparison, so it has the patch's faults too: a number without
+//! dimension is used as ticks, so that a refault 100 ms ago costs 10 ms at HZ 1000 and 100 ms at HZ
+//! 100; ten refaults a second and a hundred thousand look alike; the group is measured, but each
+//! task pays.
 //!
 //! What else the patch does with a penalty (no retry of reclaim, no rule of ten milliseconds) is in
 //! `handler.rs`. Source: `docs/kernel/memcg.md` §7.1, 7.3.

@@ -1,58 +1,59 @@
-//! Stall debt: the default law of limits. A task that makes a limited group thrash pays with sleep
-//! for the stall that it caused.
+//! Stall debt: the default policy for limits. A task that makes a limited group thrash pays for the
+//! stall that it caused, with sleep.
 //!
-//! # The law
+//! # The policy
 //!
 //! When a task waits for a page that it had before, and that was evicted because of a *level*'s
-//! limit, the wait goes to two accounts: the level's stall, and the task's debt at that level. The
-//! level has a *price* `k`: for a second of debt the task sleeps `k` seconds, at its next
-//! throttle point, and the debt is paid. The price is such that the level's stall comes down to a
-//! target `β`: 0.1 seconds a second, for all its tasks together.
+//! limit, the wait is booked twice: as the level's stall, and as the task's debt at that level. The
+//! level has a *price* `k`: for a second of debt the task sleeps `k` seconds at its next throttle
+//! point, and the debt is paid. The price is set so that the level's stall comes down to a target
+//! `β`: 0.1 seconds a second, for all its tasks together.
 //!
 //! ```text
-//!   at a stall s:        burden ← burden × 2^(−Δt/3 s) + s × (1 + k)          (rate of the burden: b)
-//!   price:               k = clamp(b / β' − 1, 0, 255)                       β' = 15/16 β
-//!   at a throttle point: sleep = min(2 s, max over levels of k × debt), and each level's debt falls by sleep / k
+//!   at a stall s:        burden ← burden × 2^(−Δt/3 s) + s × (1 + k)    (rate of the burden: b)
+//!   price:               k = clamp(b / β' − 1, 0, 255)                  β' = 15/16 β
+//!   at a throttle point: sleep = min(2 s, max over levels of k × debt)
+//!                        and each level's debt falls by sleep / k
 //! ```
 //!
 //! The *burden* is what the stalls cost the tasks: the time they waited and the time they will have
-//! to sleep for it. This is the demand that the level would have without a price. Were one task to
-//! thrash all the time, stalls and sleeps would fill its second, `b = 1` whatever the price, and `k
-//! = 1/β' − 1`: so much that the stall is `β'`. With sixteen of them `b = 16`, and the stall is
-//! `β'` again. Because the demand hardly depends on the price, the price goes to its place without
-//! overshooting: in one step of the law `1 + k` is multiplied by `ρ/β'`, where `ρ` is the stall
-//! rate, and with tasks that also compute this is a contraction (with `m` tasks that compute `T`
-//! for each stall `s`, the slope at the fixed point is `(T/s) / (m/β')`, positive, and below 1
-//! whenever there is something to throttle).
+//! to sleep for it. This is the demand that the level would have without a price. If one task
+//! thrashes all the time, stalls and sleeps fill its second, `b = 1` whatever the price, and `k =
+//! 1/β' − 1`: enough to make the stall `β'`. With sixteen tasks `b = 16`, and the stall is `β'`
+//! again. Because the demand hardly depends on the price, the price converges without overshooting:
+//! in one step `1 + k` is multiplied by `ρ/β'`, where `ρ` is the stall rate, and with tasks that
+//! also compute this is a contraction (with `m` tasks that compute `T` for each stall `s`, the
+//! slope at the fixed point is `(T/s) / (m/β')`, positive, and below 1 whenever there is something
+//! to throttle).
 //!
 //! # Where it departs from `docs/kernel/memcg.md` §8, and why
 //!
-//! * **The price is not `(ρ − β)/β`** (§8.4). That is a proportional law: with the loop closed, one
-//!   thrashing task has `ρ = 1/(1 + k)`, and the law settles at `ρ = √β`, 32 % of the device for a
-//!   target of 10 %; sixteen tasks settle where `k_max` is, at more than the whole device.
-//! * **`k_max` is 255 rather than 8.** With 8, one task alone never gets below 1/9. The bound is
-//!   still a bound: no task ever sleeps more than 255 times its own stall, so that a task without
+//! * **The price is not `(ρ − β)/β`** (§8.4). That is a proportional controller: with the loop
+//!   closed, one thrashing task has `ρ = 1/(1 + k)`, and it settles at `ρ = √β`, 32 % of the device
+//!   for a target of 10 %; sixteen tasks settle where `k_max` is, at more than the whole device.
+//! * **`k_max` is 255 rather than 8.** With 8, one task alone never gets below 1/9. The bound
+//!   remains a bound: no task ever sleeps more than 255 times its own stall, so that a task without
 //!   stall never sleeps; up to 24 thrashing tasks share the target, and beyond it grows slowly.
 //! * **No cap for the single stalled task** (§8.7). It would leave half of the device to the one
-//!   task that thrashes, and nothing to its neighbours; the task's own latency is what the limit is
-//!   meant to cost.
+//!   task that thrashes, and nothing to its neighbours; the limit is meant to cost the task its own
+//!   latency.
 //! * **No gate on pressure** (§8.7). The burden is measured stall of working-set pages, throttle
-//!   sleep is in neither account, and below `β` the price is 0: the gate is in the signal.
-//! * **The burden forgets faster (3 s) than the stall that is shown (10 s).** A price that takes
+//!   sleep is in neither account, and below `β` the price is 0: the signal contains the gate.
+//! * **The burden decays faster (3 s) than the stall that is shown (10 s).** A price that takes
 //!   half a minute to rise leaves the neighbours alone with the thrasher for as long.
-//! * **`β` is a ceiling**: the law aims at 15/16 of it, so that noise stays below.
-//! * **One stall counts for 250 ms at most**, which alone makes no price. A device that hiccups is
-//!   not a task that thrashes, and making the task wait once more would not help. On a device that
-//!   always takes longer, more than the target gets through.
+//! * **`β` is a ceiling**: the policy aims at 15/16 of it, so that noise stays below.
+//! * **One stall counts for 250 ms at most**, which alone makes no price. A device with a hiccup
+//!   does not mean a task that thrashes, and making the task wait once more would not help. On a
+//!   device that always takes longer, more than the target gets through.
 //!
 //! What is kept: attribution to the level whose limit evicted the page, never to a global or
 //! proactive reclaim; debt only for working-set refaults; a task's unpaid rest stays and decays;
-//! the same law for `high` and `max`; no sleep where it cannot help: a level is only paid for if it
-//! was within a charge batch of its limit during the last 100 ms. Bytes are counted to be shown;
-//! they are not part of the law, since a batch of read-ahead costs the time that it costs.
+//! the same policy for `high` and `max`; no sleep where it cannot help: a level is only paid for if
+//! it was within a charge batch of its limit during the last 100 ms. Bytes are counted for display;
+//! they are not part of the policy, since a batch of read-ahead costs the time that it costs.
 //!
-//! A wait for a device that neighbours keep busy is booked in full: the thrasher steps back further
-//! then. Up to the highest price all this holds for any number of tasks; with 64 that thrash all
+//! A wait for a device that neighbours keep busy is booked in full: the thrasher then steps back
+//! further. Up to the highest price all this holds for any number of tasks; with 64 that thrash all
 //! the time, the device is at a quarter instead of a tenth (`closed_loop.rs` in the tests has the
 //! small world behind these figures).
 //!
@@ -79,7 +80,8 @@ const DEBTS: usize = 4;
 /// The constants that a group can be given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StallDebt {
-    /// Stall of a level that is free: nanoseconds a second, all its tasks together. 0 counts as 1.
+    /// Stall of a level that has no price: nanoseconds a second, all its tasks together. 0 counts
+    /// as 1.
     pub target: u64,
     /// Highest price: seconds of sleep for a second of stall.
     pub price_max: u32,
@@ -117,7 +119,7 @@ impl Price {
             .unwrap_or(u64::MAX)
     }
 
-    /// The stall that a sleep pays for, rounded up. A price of 0 is not asked for.
+    /// The stall that a sleep pays for, rounded up. Not called with a price of 0.
     fn paid_by(self, sleep: u64) -> u64 {
         scaled(sleep).div_ceil(self.0)
     }
@@ -128,14 +130,14 @@ fn scaled(ns: u64) -> u64 {
     ns.min(u64::MAX / Price::ONE) * Price::ONE
 }
 
-/// Why a page was not there: whose reclaim evicted it.
+/// Why a page was not there: the reclaim that evicted it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EvictedFor {
     /// The level was above its `high`.
     High,
     /// The level was at its `max`.
     Max,
-    /// Somebody asked for memory in advance.
+    /// Memory was requested in advance.
     Proactive,
     /// The whole pool was short of memory.
     Global,
@@ -179,8 +181,8 @@ pub struct LevelStall {
 }
 
 impl LevelStall {
-    /// Tells of the level's usage and the lower of its limits (pages), where the engine learns of
-    /// it: at charges, at reclaim, at a throttle point.
+    /// Reports the level's usage and the lower of its limits (pages), at the points where the
+    /// engine has them: at charges, at reclaim, at a throttle point.
     pub fn note_usage(&mut self, usage: u64, limit: u64, now_ns: u64) {
         if usage.saturating_add(NEAR_LIMIT_PAGES) >= limit && limit != crate::hooks::NO_LIMIT {
             self.near_limit = Some(now_ns);
@@ -206,24 +208,24 @@ impl LevelStall {
         (self.total_ns, self.total_bytes)
     }
 
-    /// What the level asks for a second of debt now: 0 when it is not near its limit.
+    /// The price of a second of debt now: 0 when the level is not near its limit.
     #[must_use]
-    pub fn price(&self, law: &StallDebt, now_ns: u64) -> Price {
+    pub fn price(&self, policy: &StallDebt, now_ns: u64) -> Price {
         let near = self.near_limit.is_some_and(|then| now_ns.saturating_sub(then) <= NEAR_LIMIT_NS);
-        if near { self.demand_price(law, now_ns) } else { Price(0) }
+        if near { self.demand_price(policy, now_ns) } else { Price(0) }
     }
 
-    fn demand_price(&self, law: &StallDebt, now_ns: u64) -> Price {
+    fn demand_price(&self, policy: &StallDebt, now_ns: u64) -> Price {
         let burden = self.burden.per_second(RESPONSE, now_ns);
-        let price = (scaled(burden) / law.aim()).saturating_sub(Price::ONE);
-        Price(price.min(u64::from(law.price_max) * Price::ONE))
+        let price = (scaled(burden) / policy.aim()).saturating_sub(Price::ONE);
+        Price(price.min(u64::from(policy.price_max) * Price::ONE))
     }
 
-    fn book(&mut self, law: &StallDebt, stall: u64, bytes: u64, now_ns: u64) {
-        let cost = stall.saturating_add(self.demand_price(law, now_ns).of(stall));
+    fn book(&mut self, policy: &StallDebt, stall: u64, bytes: u64, now_ns: u64) {
+        let cost = stall.saturating_add(self.demand_price(policy, now_ns).of(stall));
         self.burden.add(RESPONSE, now_ns, cost);
         // A price that cannot rise further must be able to fall at once.
-        let most = law.aim().saturating_mul(u64::from(law.price_max) + 1);
+        let most = policy.aim().saturating_mul(u64::from(policy.price_max) + 1);
         self.burden.cap(RESPONSE, now_ns, Decayed::kept_by(RESPONSE, most));
         self.stall.add(MEMORY, now_ns, stall);
         self.bytes.add(MEMORY, now_ns, bytes);
@@ -260,12 +262,12 @@ impl TaskDebt {
     }
 
     /// How long the task would have to sleep now, at most 2 s: the dearest of its levels. `levels`
-    /// are the groups from its own upward, with their prices; debts at other groups are not
-    /// asked for.
+    /// are the groups from its own upward, with their prices; debts at other groups do not
+    /// count.
     ///
-    /// A driver asks at each return from a fault that stalled, and handles the task (`handler.rs`)
-    /// when it is worth a sleep: the sooner a debt is paid, the less it is cut off by the
-    /// clamp.
+    /// A driver calls this at each return from a fault that stalled, and handles the task
+    /// (`handler.rs`) when the result is worth a sleep: the sooner a debt is paid, the less the
+    /// clamp cuts off.
     #[must_use]
     pub fn owed(&self, levels: &[(u64, Price)], now_ns: u64) -> u64 {
         let of = |debt: &Debt| debt.price(levels).of(debt.stall.at(MEMORY, now_ns));
@@ -310,16 +312,16 @@ impl Debt {
 }
 
 /// Books a refault with the level whose limit caused it and with the task that waited. Returns the
-/// nanoseconds that were booked: 0 if it is nobody's fault.
+/// nanoseconds that were booked: 0 if no limit caused it.
 pub fn book(
-    law: &StallDebt,
+    policy: &StallDebt,
     level: &mut LevelStall,
     task: &mut TaskDebt,
     refault: &Refault,
     now_ns: u64,
 ) -> u64 {
     let Some(stall) = refault.counts() else { return 0 };
-    level.book(law, stall, refault.bytes, now_ns);
+    level.book(policy, stall, refault.bytes, now_ns);
     task.book(refault.level, refault.depth, stall, now_ns);
     stall
 }

@@ -4,8 +4,8 @@
 //! the state, in whole percent. An average keeps `e` of its old value and takes the rest from the
 //! sample, in fixed point with 11 binary digits; it rounds up while it rises, so that a constant
 //! pressure is reached. Periods that were missed count as samples of zero, all at once with a power
-//! of `e`. Time that does not fit in one period stays for the next sample: nothing is lost, it only
-//! comes later.
+//! of `e`. Time that does not fit in one period stays for the next sample: nothing is lost, it is
+//! only delayed.
 //!
 //! The decays assume samples every 2 s while the period is a tick longer (`docs/kernel/memcg.md`
 //! §17). Source: `docs/kernel/memcg.md` §14.3, 14.4.

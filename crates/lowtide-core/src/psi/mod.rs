@@ -5,28 +5,28 @@
 //! | state | when |
 //! |---|---|
 //! | some | at least one task is in a memory stall |
-//! | full | and no task that is not stalled could run, or the CPU's current task is itself stalled |
-//! | throttle | tasks are stalled, and all of them sleep because a limit told them to |
+//! | full | so, and no task outside a stall could run, or the current task is itself stalled |
+//! | throttle | tasks are stalled, and all of them sleep because of a limit |
 //! | non-idle | any task runs, waits for I/O or is stalled |
 //!
 //! The time of a state in the group is the mean over its CPUs, weighted by how long each was not
-//! idle. Sums go into totals and into averages (`averages.rs`) once a period. A sleep that a limit
-//! imposes is a memory stall like others, for those who read `memory.pressure`; *throttle* is what
-//! a controller subtracts from *some* so as not to feed on its own output, and the difference is
-//! exact: the time in which somebody stalled otherwise.
+//! idle. Sums go into totals and into averages (`averages.rs`) once a period. In `memory.pressure`
+//! a sleep that a limit imposes is a memory stall like others. *Throttle* is what a controller
+//! subtracts from *some* so as not to feed on its own output, and the difference is exact: the time
+//! in which some task stalled for another reason.
 //!
-//! **Nobody has to call at a given time.** The kernel has a worker that samples busy groups every
-//! period and leaves idle ones alone. Here the samples that such a worker would have taken since
-//! the last call are taken at the next call, at the times at which they were due: between two calls
-//! nothing changed. So a group that is idle costs nothing, 10,000 of them cost their few hundred
-//! bytes, and when and how often somebody reads changes nothing.
+//! **No call is due at a given time.** The kernel has a worker that samples busy groups every
+//! period and leaves idle ones alone. Here the next call takes the samples that such a worker would
+//! have taken since the last one, at the times at which they were due: between two calls nothing
+//! changed. So an idle group costs nothing, 10,000 of them cost their few hundred bytes, and the
+//! times and the number of reads make no difference.
 //!
 //! One departure: the kernel forgets the stall of a CPU that was busy for less than a tick between
 //! two collections (its weight is rounded to 0). Here it stays for the next one, so that frequent
-//! readers do not lose time.
+//! reads lose no time.
 //!
-//! The hierarchy is the caller's: he applies each change to the group and to each ancestor. Source:
-//! `docs/kernel/memcg.md` §14.
+//! The caller keeps the hierarchy: it applies each change to the group and to each ancestor.
+//! Source: `docs/kernel/memcg.md` §14.
 
 mod averages;
 mod task;
@@ -39,7 +39,7 @@ pub use task::{Change, TaskPsi, TaskState};
 const SOME: usize = 0;
 const FULL: usize = 1;
 const THROTTLE: usize = 2;
-/// After so many samples of one unchanging state the averages do not move any more.
+/// Samples of one unchanging state after which the averages do not move any more.
 const SETTLED: u64 = 4096;
 
 /// Pressure stall information of one group. O(1) a change, O(CPUs) a period; CPUs are added as
@@ -67,14 +67,14 @@ struct Cpu {
     busy: u64,
 }
 
-/// What `memory.pressure` says.
+/// The contents of `memory.pressure`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pressure {
     /// Some task was stalled.
     pub some: PressureLine,
     /// All tasks were.
     pub full: PressureLine,
-    /// All that was stalled slept because of a limit. Part of `some`; not in the text.
+    /// All stalled tasks slept because of a limit. Part of `some`; not in the text.
     pub throttle: PressureLine,
 }
 
@@ -103,7 +103,8 @@ impl Psi {
 
     /// A task of the group, or of a descendant, changed. O(1) but for the sample that may be due.
     ///
-    /// A task that leaves a state that no task is in is a driver's mistake; the count stays at 0.
+    /// A task that leaves a state that no task is in is a mistake of the driver; the count stays at
+    /// 0.
     pub fn apply(&mut self, change: Change, now_ns: u64) {
         if change.from == change.to {
             return;

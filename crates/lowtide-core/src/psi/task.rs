@@ -1,9 +1,9 @@
-//! What one task is doing, and the changes of it that groups are told.
+//! What one task is doing, and the changes that are reported to groups.
 //!
 //! A driver keeps a [`TaskPsi`] for each task and calls a method at each change; the [`Change`]
-//! that comes back goes to the task's group and to each of its ancestors
+//! that it returns goes to the task's group and to each of its ancestors
 //! ([`Psi::apply`](super::Psi::apply)). Stalls nest: reclaim during a read of a working-set page is
-//! one stall, and a change that changes nothing costs the groups nothing. Source:
+//! one stall, and a change to the same state costs the groups nothing. Source:
 //! `docs/kernel/memcg.md` §14.1, 14.2.
 
 bitflags::bitflags! {
@@ -33,8 +33,8 @@ pub struct Change {
     pub to: (u16, TaskState),
 }
 
-/// One task. A blocked task counts on its last CPU; a driver without CPUs uses CPU 0 and calls what
-/// it knows of.
+/// One task. A blocked task counts on its last CPU; a driver without CPUs uses CPU 0 and calls only
+/// the methods for events that it sees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TaskPsi {
     cpu: u16,
@@ -68,7 +68,7 @@ impl TaskPsi {
         self.change(cpu, (self.state - off) | TaskState::RUNNABLE)
     }
 
-    /// It waits for something else than a CPU.
+    /// It waits for something other than a CPU.
     pub fn block(&mut self, for_io: bool) -> Change {
         let mut state = self.state - (TaskState::RUNNABLE | TaskState::ON_CPU);
         state.set(TaskState::IO_WAIT, for_io);
@@ -81,7 +81,7 @@ impl TaskPsi {
         self.change(self.cpu, self.stalled())
     }
 
-    /// It leaves a memory stall. More leaving than entering is ignored.
+    /// It leaves a memory stall. Ignored if it is in none.
     pub fn leave_stall(&mut self) -> Change {
         self.depth = self.depth.saturating_sub(1);
         self.change(self.cpu, self.stalled())
@@ -102,12 +102,12 @@ impl TaskPsi {
         self.change(self.cpu, self.stalled())
     }
 
-    /// It ends, or moves to another group, which is told [`TaskPsi::arrive`].
+    /// It ends, or moves to another group, which then gets [`TaskPsi::arrive`].
     pub fn leave(&self) -> Change {
         Change { from: (self.cpu, self.state), to: (self.cpu, TaskState::empty()) }
     }
 
-    /// What a group is told that the task comes to.
+    /// The change for a group that the task comes to.
     pub fn arrive(&self) -> Change {
         Change { from: (self.cpu, TaskState::empty()), to: (self.cpu, self.state) }
     }

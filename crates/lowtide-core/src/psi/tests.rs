@@ -27,7 +27,7 @@ fn full_needs_that_no_task_without_a_stall_could_run() {
     psi.apply(b.run(0), 0);
     assert_eq!(some_full_ms(&mut psi, 100 * MS), (100, 0), "b runs");
     psi.apply(b.block(false), 100 * MS);
-    assert_eq!(some_full_ms(&mut psi, 150 * MS), (150, 50), "nobody runs");
+    assert_eq!(some_full_ms(&mut psi, 150 * MS), (150, 50), "no task runs");
     psi.apply(a.run(0), 150 * MS);
     psi.apply(b.wait_for_cpu(0), 150 * MS);
     assert_eq!(
@@ -174,7 +174,7 @@ fn what_happens_while_accounting_is_off_is_not_counted() {
 }
 
 #[test]
-fn a_group_that_nobody_enters_owns_no_memory_for_cpus() {
+fn a_group_that_no_task_enters_owns_no_memory_for_cpus() {
     let mut psi = group();
     psi.read(100 * SEC);
     assert_eq!(psi.cpus.capacity(), 0);
@@ -197,7 +197,9 @@ proptest! {
     /// `docs/kernel/memcg.md` §16, 15: averages within 0 and 100, full at most some, throttle at
     /// most some, nothing beyond the time that passed.
     #[test]
-    fn totals_and_averages_stay_in_order(steps in prop::collection::vec((0usize..4, 0u8..7, 0u16..3, 0u64..3 * SEC), 1..200)) {
+    fn totals_and_averages_stay_in_order(
+        steps in prop::collection::vec((0usize..4, 0u8..7, 0u16..3, 0u64..3 * SEC), 1..200),
+    ) {
         let mut psi = group();
         let mut tasks = [TaskPsi::new(0); 4];
         let mut now = 0;
@@ -215,7 +217,8 @@ proptest! {
             };
             psi.apply(change, now);
             let p = psi.read(now);
-            prop_assert!(p.full.total_ns <= p.some.total_ns && p.throttle.total_ns <= p.some.total_ns);
+            let some = p.some.total_ns;
+            prop_assert!(p.full.total_ns <= some && p.throttle.total_ns <= some);
             prop_assert!(p.some.total_ns <= now);
             for line in [p.some, p.full, p.throttle] {
                 prop_assert!(line.averages.iter().all(|&a| a <= 10_000));

@@ -249,14 +249,21 @@ proptest! {
     /// most 2 s; an ancestor with a smaller ratio changes no delay.
     #[test]
     fn any_handling_ends_and_sleeps_within_bounds(
-        percents in prop::collection::vec(0u64..300, 0..4), owed_ns in 0u64..3_000 * MS, stall_debt in any::<bool>(), fruit in 0u64..40,
+        percents in prop::collection::vec(0u64..300, 0..4),
+        owed_ns in 0u64..3_000 * MS,
+        stall_debt in any::<bool>(),
+        fruit in 0u64..40,
     ) {
         let policy = if stall_debt { HighPolicy::StallDebt } else { HighPolicy::Overage };
         let levels: Vec<_> = percents.iter().map(|&p| level(p)).collect();
         let task = TaskFacts { owed_ns, ..TASK };
         let go = |levels: Vec<LevelView>| {
             let mut left = fruit;
-            let reclaim = |_: &mut Vec<LevelView>, _, _| { let got = u64::from(left > 0); left -= got; got };
+            let reclaim = |_: &mut Vec<LevelView>, _, _| {
+            let got = u64::from(left > 0);
+            left -= got;
+            got
+        };
             run_with(policy, levels, task, reclaim, ThrottleAnswer::Default)
         };
         let run = go(levels.clone());

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;
 const SEC: u64 = 1_000 * MS;
-const LAW: StallDebt = StallDebt { target: 100_000_000, price_max: 255 };
+const POLICY: StallDebt = StallDebt { target: 100_000_000, price_max: 255 };
 
 fn refault(level: u64, stall_ns: u64) -> Refault {
     Refault {
@@ -25,7 +25,7 @@ fn thrashing(seconds: u64) -> (LevelStall, TaskDebt, u64) {
     let now = seconds * SEC;
     for at in (0..now).step_by(MS as usize) {
         level.note_usage(100, 100, at);
-        book(&LAW, &mut level, &mut task, &refault(1, MS / 2), at);
+        book(&POLICY, &mut level, &mut task, &refault(1, MS / 2), at);
     }
     (level, task, now)
 }
@@ -40,12 +40,12 @@ fn only_working_set_refaults_of_a_limit_make_debt() {
         Refault { working_set: false, ..refault(1, SEC) },
         refault(1, 0),
     ] {
-        assert_eq!(book(&LAW, &mut level, &mut task, &spared, SEC), 0);
+        assert_eq!(book(&POLICY, &mut level, &mut task, &spared, SEC), 0);
     }
     assert!(task.is_clear(SEC));
     assert_eq!((level.rate(SEC), level.totals()), (0, (0, 0)));
     let max = Refault { evicted_for: EvictedFor::Max, ..refault(1, MS) };
-    assert_eq!(book(&LAW, &mut level, &mut task, &max, SEC), MS, "max is a limit like high");
+    assert_eq!(book(&POLICY, &mut level, &mut task, &max, SEC), MS, "max is a limit like high");
     assert_eq!((task.unpaid(SEC), level.totals()), (MS, (MS, 4096)));
 }
 
@@ -53,10 +53,10 @@ fn only_working_set_refaults_of_a_limit_make_debt() {
 #[test]
 fn an_innocent_task_never_sleeps_however_dear_the_level_is() {
     let (level, thrasher, now) = thrashing(60);
-    let levels = [(1, level.price(&LAW, now))];
+    let levels = [(1, level.price(&POLICY, now))];
     assert!(
         (254_900..=255_000).contains(&levels[0].1.thousandths()),
-        "nobody paid: the highest price"
+        "no task paid: the highest price"
     );
     assert_eq!(thrasher.owed(&levels, now), 2 * SEC);
     assert_eq!(TaskDebt::default().owed(&levels, now), 0);
@@ -66,7 +66,7 @@ fn an_innocent_task_never_sleeps_however_dear_the_level_is() {
 #[test]
 fn a_level_that_was_not_near_its_limit_for_a_tenth_of_a_second_is_not_paid_for() {
     let (mut level, task, now) = thrashing(10);
-    let owed = |level: &LevelStall, now| task.owed(&[(1, level.price(&LAW, now))], now);
+    let owed = |level: &LevelStall, now| task.owed(&[(1, level.price(&POLICY, now))], now);
     assert!(owed(&level, now + 99 * MS) > 0);
     assert_eq!(owed(&level, now + 101 * MS), 0);
     level.note_usage(35, 100, now + 200 * MS);
@@ -82,7 +82,7 @@ fn a_level_that_was_not_near_its_limit_for_a_tenth_of_a_second_is_not_paid_for()
 #[test]
 fn what_the_clamp_cuts_off_stays_and_decays() {
     let (level, mut task, now) = thrashing(60);
-    let levels = [(1, level.price(&LAW, now))];
+    let levels = [(1, level.price(&POLICY, now))];
     let before = task.unpaid(now);
     task.pay(2 * SEC, &levels, now);
     let paid = before - task.unpaid(now);
@@ -96,7 +96,7 @@ fn a_debt_that_is_paid_in_full_is_gone() {
     let (level, _, now) = thrashing(3);
     let mut task = TaskDebt::default();
     task.book(1, 1, 10 * MS, now);
-    let levels = [(1, level.price(&LAW, now))];
+    let levels = [(1, level.price(&POLICY, now))];
     let owed = task.owed(&levels, now);
     assert!(owed > 10 * MS && owed < 2 * SEC, "{owed}");
     task.pay(owed, &levels, now);
@@ -116,7 +116,7 @@ fn what_a_sleep_pays_is_rounded_up() {
 fn a_price_that_was_highest_falls_at_once() {
     for seconds in [30, 120] {
         let (level, _, now) = thrashing(seconds);
-        let after = level.demand_price(&LAW, now + 3 * SEC).thousandths();
+        let after = level.demand_price(&POLICY, now + 3 * SEC).thousandths();
         assert!(after.abs_diff(127_000) < 1_000, "{after} thousandths after a half-life");
     }
 }
@@ -159,10 +159,10 @@ fn debts_beyond_four_levels_go_upward() {
 #[test]
 fn sleeping_and_paying_change_neither_the_stall_nor_the_price() {
     let (level, mut task, now) = thrashing(5);
-    let before = (level.rate(now), level.price(&LAW, now));
+    let before = (level.rate(now), level.price(&POLICY, now));
     task.pay(SEC, &[(1, before.1)], now);
-    assert_eq!((level.rate(now), level.price(&LAW, now)), before);
-    assert!(level.demand_price(&LAW, now + 2 * SEC) < before.1, "time asleep only lowers it");
+    assert_eq!((level.rate(now), level.price(&POLICY, now)), before);
+    assert!(level.demand_price(&POLICY, now + 2 * SEC) < before.1, "time asleep only lowers it");
 }
 
 /// `docs/kernel/memcg.md` §8.6: a sleep would not help against a device that hung.
@@ -170,10 +170,10 @@ fn sleeping_and_paying_change_neither_the_stall_nor_the_price() {
 fn one_read_however_slow_makes_no_price() {
     let (mut level, mut task) = (LevelStall::default(), TaskDebt::default());
     level.note_usage(100, 100, SEC);
-    assert_eq!(book(&LAW, &mut level, &mut task, &refault(1, 100 * SEC), SEC), 250 * MS);
-    assert_eq!(task.owed(&[(1, level.price(&LAW, SEC))], SEC), 0);
-    book(&LAW, &mut level, &mut task, &refault(1, 250 * MS), SEC);
-    assert!(task.owed(&[(1, level.price(&LAW, SEC))], SEC) > 0, "two of them do");
+    assert_eq!(book(&POLICY, &mut level, &mut task, &refault(1, 100 * SEC), SEC), 250 * MS);
+    assert_eq!(task.owed(&[(1, level.price(&POLICY, SEC))], SEC), 0);
+    book(&POLICY, &mut level, &mut task, &refault(1, 250 * MS), SEC);
+    assert!(task.owed(&[(1, level.price(&POLICY, SEC))], SEC) > 0, "two of them do");
 }
 
 #[test]
@@ -195,8 +195,8 @@ fn splitting_the_work_among_tasks_does_not_change_the_delay() {
         for (i, at) in (0..60 * SEC).step_by(2 * MS as usize).enumerate() {
             let task = &mut debts[i % tasks];
             level.note_usage(100, 100, at);
-            book(&LAW, &mut level, task, &refault(1, 250_000), at);
-            let levels = [(1, level.price(&LAW, at))];
+            book(&POLICY, &mut level, task, &refault(1, 250_000), at);
+            let levels = [(1, level.price(&POLICY, at))];
             let owed = task.owed(&levels, at);
             if owed > 10 * MS {
                 task.pay(owed, &levels, at);
@@ -218,11 +218,14 @@ proptest! {
     /// innocent tasks never sleep; nothing panics.
     #[test]
     fn a_task_never_sleeps_longer_than_the_highest_price_of_its_stall(
-        events in prop::collection::vec((0usize..3, 1u64..4, 0u64..3 * SEC, 0u64..2 * SEC, any::<bool>()), 1..300),
+        events in prop::collection::vec(
+            (0usize..3, 1u64..4, 0u64..3 * SEC, 0u64..2 * SEC, any::<bool>()),
+            1..300,
+        ),
         target in 0u64..2 * SEC,
         price_max in 0u32..1000,
     ) {
-        let law = StallDebt { target, price_max };
+        let policy = StallDebt { target, price_max };
         let mut levels = [LevelStall::default(); 4];
         let mut tasks = [TaskDebt::default(); 3];
         let (mut stalled, mut slept) = ([0u64; 3], [0u64; 3]);
@@ -233,8 +236,9 @@ proptest! {
             levels[id].note_usage(100, 100, now);
             let working_set = working_set && who != 2;
             let refault = Refault { depth: level as u32, working_set, ..refault(level, stall) };
-            stalled[who] += book(&law, &mut levels[id], &mut tasks[who], &refault, now);
-            let prices: Vec<_> = (1..4).map(|l| (l as u64, levels[l].price(&law, now))).collect();
+            stalled[who] += book(&policy, &mut levels[id], &mut tasks[who], &refault, now);
+            let prices: Vec<_> =
+                (1..4).map(|l| (l as u64, levels[l].price(&policy, now))).collect();
             let owed = tasks[who].owed(&prices, now);
             prop_assert!(owed <= DELAY_MAX_NS);
             tasks[who].pay(owed, &prices, now);
@@ -242,7 +246,8 @@ proptest! {
         }
         prop_assert_eq!(slept[2], 0, "innocent");
         for who in 0..2 {
-            prop_assert!(u128::from(slept[who]) <= u128::from(stalled[who]) * u128::from(price_max));
+            let most = u128::from(stalled[who]) * u128::from(price_max);
+            prop_assert!(u128::from(slept[who]) <= most);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The law with the loop closed: a little world of tasks that read at random, in virtual time.
+//! The policy with the loop closed: a little world of tasks that read at random, in virtual time.
 //!
 //! A task hits (1 µs of computing) or misses a page of the working set (a read). A device serves
 //! one read at a time, in order of arrival. Tasks are handled after each 64 misses, and when they
@@ -119,7 +119,7 @@ impl World {
         actor.batch += 1;
         self.level.note_usage(100, 100, now);
         let refault = Refault { working_set: actor.thrashes, ..refault(1, now - arrived) };
-        book(&LAW, &mut self.level, &mut actor.debt, &refault, now);
+        book(&POLICY, &mut self.level, &mut actor.debt, &refault, now);
         let sleep = self.sleep(who, now);
         self.actors[who].wakes = now + sleep;
     }
@@ -134,7 +134,7 @@ impl World {
             Throttle::Nothing => 0,
             Throttle::Patch => u64::from(full) * 100 * MS,
             Throttle::Ours => {
-                let levels = [(1, self.level.price(&LAW, now))];
+                let levels = [(1, self.level.price(&POLICY, now))];
                 let owed = actor.debt.owed(&levels, now);
                 if owed <= WORTH_NS || (self.only_batches && !full) {
                     return 0;
@@ -250,7 +250,7 @@ fn the_neighbour_gets_more_than_without_a_law_and_more_than_with_the_patch() {
     }
 }
 
-/// The cost of starting: the neighbours wait for the law no longer than some seconds.
+/// The cost of starting: the neighbours wait for the policy no longer than some seconds.
 #[test]
 fn the_price_is_near_its_place_after_ten_seconds() {
     for n in [1, 16] {
@@ -261,7 +261,7 @@ fn the_price_is_near_its_place_after_ten_seconds() {
     }
 }
 
-/// A driver that handles tasks after batches of 64 pages only gets the same from the law.
+/// A driver that handles tasks after batches of 64 pages only gets the same from the policy.
 #[test]
 fn a_driver_that_asks_seldom_gets_the_same_duty() {
     for n in [1, 4] {
