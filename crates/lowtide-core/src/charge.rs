@@ -1,17 +1,16 @@
 //! Charging: taking pages from a budget, and what to do when there are none.
 //!
 //! [`Charge`] is the charge path of `docs/kernel/memcg.md` §2.2 as a value: the driver asks it what
-//! to do next, does that, and reports back. It tries the stock, then a batch, then just what is
-//! needed. The group that is full is reclaimed, which may be an ancestor of the one that
-//! pays. A charge retries for free as long as reclaim makes progress; without progress it survives
-//! one draining of stocks and sixteen retries, which belong to the charge and are not refilled.
-//! Reclaim that finds nothing is a result, not an error; what the driver makes of [`Next::Failed`]
-//! (wait, or a typed error) is its own affair.
+//! to do next, does that, and reports the result. A charge tries the stock, then a batch, then
+//! exactly what is needed. If a group is full, that group is reclaimed; it may be an ancestor of
+//! the one that is charged. A charge retries without limit as long as reclaim makes progress.
+//! Without progress it survives one draining of stocks and sixteen retries, which belong to the
+//! charge and are not refilled. A reclaim that finds nothing is a result, not an error; the driver
+//! decides what [`Next::Failed`] means (wait, or return a typed error).
 //!
-//! A charge that succeeded may have brought a group above its `high`. The pages that it took then
-//! are the task's to answer for: [`Next::Charged`] tells the driver, who adds them up for each task
-//! and lets it pay before it goes on (`high/`). Pages that came from a stock were answered for when
-//! the stock was filled.
+//! A successful charge may bring a group above its `high`. [`Next::Charged`] reports the pages for
+//! which the task then has to pay; the driver adds them up for each task and makes it pay before it
+//! goes on (`high/`). Pages from a stock were paid for when the stock was filled.
 
 use crate::engine::Engine;
 use crate::limits::{MAX_RECLAIM_RETRIES, SWAP_CLUSTER_MAX};
@@ -71,13 +70,13 @@ impl Charge {
     }
 
     /// A charge of a driver that waits and charges again when this one fails. The failure is not
-    /// counted: the driver does that with [`Engine::count_oom`], if it gives up.
+    /// counted; a driver that gives up counts it with [`Engine::count_oom`].
     #[must_use]
     pub fn patient(memcg: MemcgId, pages: u64) -> Self {
         Self { counted: false, ..Self::new(memcg, pages) }
     }
 
-    /// Tries to charge. `reclaimed` is the result of the reclaim that the last call asked for.
+    /// Tries to charge. `reclaimed` is the result of the reclaim that the last call returned.
     pub fn next(&mut self, engine: &mut Engine, task: Task, reclaimed: Option<u64>) -> Next {
         if !engine.alive(self.memcg) {
             return Next::Gone;
@@ -148,10 +147,10 @@ impl Engine {
     }
 
     /// Charges pages if there is room for them as things are: from the stock, a batch, or just what
-    /// is needed. Returns how many the task has to answer for ([`Next::Charged`]), or `None` if
-    /// some group on the way up is full; then nothing is charged, and nothing is counted. For
-    /// drivers that have many pages to charge under one hold of their lock, and ask for a
-    /// reclaim ([`Charge`]) when they hold nothing that others wait for.
+    /// is needed. Returns for how many the task has to pay ([`Next::Charged`]), or `None` if some
+    /// group on the way up is full; then nothing is charged, and nothing is counted. For drivers
+    /// that charge many pages under one hold of their lock, and reclaim ([`Charge`]) later, when
+    /// they hold nothing that other threads wait for.
     ///
     /// # Panics
     /// When the group is gone.
@@ -169,7 +168,7 @@ impl Engine {
         Some(if self.over_high(slot) { charged } else { 0 })
     }
 
-    /// Gives pages back to a group and its ancestors: for a charge whose folio never came to be. A
+    /// Gives pages back to a group and its ancestors: for a charge whose folio was never created. A
     /// group that is gone has left its charges to its parent: then `memcg` is the parent.
     ///
     /// # Panics
@@ -300,7 +299,7 @@ mod tests {
 
     /// `docs/kernel/reclaim.md` §7.2.
     #[test]
-    fn a_budget_that_was_lowered_admits_nobody_until_usage_has_come_down() {
+    fn a_budget_that_was_lowered_admits_no_charge_until_usage_has_come_down() {
         let mut engine = filled(Policy::MGLRU, 64, LruType::File);
         engine.set_max(MemcgId::ROOT, 40).unwrap();
         assert_eq!(

@@ -11,7 +11,8 @@ use crate::policy::{Lists, Switches};
 use crate::units::{LruType, MemcgId, MemcgSlot};
 
 impl Engine {
-    /// Checks all structural invariants. Cost: O(frames); for tests and for runs that ask for it.
+    /// Checks all structural invariants. Cost: O(frames); for tests and for runs with checks
+    /// enabled.
     ///
     /// # Errors
     /// A sentence that names the first invariant that does not hold.
@@ -205,7 +206,7 @@ impl Engine {
         let lru = self.locked(memcg);
         let mut linked = 0;
         for t in LruType::ALL {
-            // Slots outside of the window must be empty: nobody would ever look there.
+            // Slots outside of the window must be empty: no scan would ever look there.
             let heads: Vec<_> = match lists {
                 Lists::MultiGen => {
                     lru.lv.gens.window(t).map(|slot| lru.lv.gens.lists[slot][t as usize]).collect()

@@ -1,20 +1,22 @@
-//! The engine: all folios and groups of one pool, and everything that may happen to them.
+//! The engine: all folios and groups of one pool, and the operations on them.
 //!
-//! An [`Engine`] is a value. It does no I/O, reads no clock and starts no thread; whoever owns it
-//! (a runtime behind a mutex, or a simulator) is its *driver* and tells it what happens:
+//! An [`Engine`] is a value. It does no I/O, reads no clock and starts no thread. Its owner (a
+//! runtime that keeps it behind a mutex, or a simulator) is its *driver* and reports events to it:
 //!
 //! | the driver | calls |
 //! |---|---|
-//! | needs memory | [`Charge`](crate::Charge), which may ask for a [`Reclaim`](crate::Reclaim) |
+//! | needs memory | [`Charge`](crate::Charge), which may return a [`Reclaim`](crate::Reclaim) |
 //! | brings a page in | [`Engine::insert`] |
 //! | sees an access through the descriptor | [`AccessCounts::record`], [`Engine::mark_accessed`] |
-//! | sees an access through a mapping | nothing: it sets a young bit, and answers [`Facts`](crate::Facts) |
-//! | dirties, writes | [`Engine::set_dirty`], [`Engine::start_writeback`], [`Engine::end_writeback`], and what the module documentation of `dirty` lists |
-//! | drops a page by itself | [`Engine::remove`] |
-//! | has swap | [`Engine::set_swap`], and what the module documentation of `swap.rs` lists |
+//! | sees an access through a mapping | nothing: it sets a young bit that [`Facts`] reports |
+//! | makes a page dirty, writes it | [`Engine::set_dirty`] and others, see the folder `dirty` |
+//! | drops a page itself | [`Engine::remove`] |
+//! | has swap | [`Engine::set_swap`] and others, see `swap.rs` |
 //! | has a timer | [`Engine::publish`] |
 //!
-//! Every call is O(1) unless it says otherwise.
+//! Every call is O(1) unless its documentation gives another cost.
+//!
+//! [`Facts`]: crate::Facts
 
 use crate::dirty::Dirty;
 use crate::folio::{AccessCounts, Batches, Flags, Folio, FolioTable};
@@ -51,13 +53,13 @@ pub enum ConfigError {
     /// The budget cannot hold what one batch of reclaim takes.
     #[error("a budget of {pages} pages is too small: at least {MIN_BUDGET} pages are needed")]
     BudgetTooSmall {
-        /// The budget asked for.
+        /// The requested budget.
         pages: u64,
     },
     /// More budget than frames.
     #[error("a budget of {pages} pages is larger than the {frames} frames there are")]
     BudgetTooLarge {
-        /// The budget asked for.
+        /// The requested budget.
         pages: u64,
         /// The frames given.
         frames: u32,
@@ -102,7 +104,7 @@ pub struct Engine {
     free_spaces: BinaryHeap<Reverse<u32>>,
     pub(crate) swap: Slots,
     pub(crate) dirty: Dirty,
-    /// Sums over all groups, for those who ask often.
+    /// Sums over all groups, for queries that are frequent.
     pub(crate) totals: Totals,
 }
 
@@ -149,9 +151,8 @@ impl Engine {
     }
 
     /// The root is the memory of a whole machine rather than a group with a limit: the multi-gen
-    /// LRU then reclaims it group by group in the order of the memcg LRU, and neither sleeps
-    /// for congestion (`docs/kernel/reclaim.md` §2.11, 4.4). To be said before there are other
-    /// groups.
+    /// LRU then reclaims it group by group in the order of the memcg LRU, and neither sleeps for
+    /// congestion (`docs/kernel/reclaim.md` §2.11, 4.4). Call it before other groups are created.
     ///
     /// # Panics
     /// When there are other groups.
@@ -168,13 +169,13 @@ impl Engine {
         self.policy
     }
 
-    /// The lock-free access notes, to be shared with readers.
+    /// The lock-free access counts, to be shared with readers.
     #[must_use]
     pub fn accesses(&self) -> Arc<AccessCounts> {
         Arc::clone(&self.accesses)
     }
 
-    /// Bytes that the engine's tables take: for folios, list heads and access notes.
+    /// Bytes that the engine's tables take: for folios, list heads and access counts.
     #[must_use]
     pub fn metadata_bytes(&self) -> usize {
         self.folios.bytes() + self.accesses.bytes()
@@ -218,7 +219,7 @@ impl Engine {
         self.totals.pgscan
     }
 
-    /// Dirty file pages that nobody writes yet, in all groups.
+    /// Dirty file pages that are not being written yet, in all groups.
     #[must_use]
     pub const fn dirty(&self) -> u64 {
         self.totals.file_dirty
@@ -275,18 +276,17 @@ impl Engine {
         spaces.filter(|(_, of)| **of == Some(group)).map(|(id, _)| id).collect()
     }
 
-    /// Gives a space to another group: aging walks of that group visit it from now on.
+    /// Moves a space to another group: aging walks of that group visit it from now on.
     pub(crate) fn give_space(&mut self, id: SpaceId, from: MemcgSlot, to: MemcgSlot) {
         self.spaces[id.0 as usize] = Some(to);
         self.memcgs[from].lruvec.walk.remove_space(id);
         self.memcgs[to].lruvec.walk.add_space(id);
     }
 
-    /// Tells whether nobody has run in a space since it was walked last: an aging leaves an idle
-    /// space out, and opens its generation all the same. Spaces are not idle unless a driver
-    /// that schedules tasks says so; it does so when it begins to walk one, and takes it back
-    /// when a task that uses the space is switched in. A space that the engine does not know is
-    /// ignored.
+    /// Marks a space as idle: no task has run in it since it was last walked. Aging skips an idle
+    /// space, and opens its generation all the same. Spaces are not idle by default. A driver that
+    /// schedules tasks marks a space when it begins to walk it, and clears the mark when a task
+    /// that uses the space is switched in. An unknown space is ignored.
     pub fn set_idle(&mut self, id: SpaceId, idle: bool) {
         if let Some(&Some(memcg)) = self.spaces.get(id.0 as usize) {
             self.memcgs[memcg].lruvec.walk.set_idle(id, idle);
@@ -318,8 +318,8 @@ impl Engine {
     /// [`FolioState::locked`](crate::FolioState::locked) until then. An anonymous page that comes
     /// back from swap is brought in by [`Engine::swap_in`].
     ///
-    /// If it is a refault, the driver measures how long somebody waits for the contents, and says
-    /// so ([`Engine::stalled`]).
+    /// If it is a refault, the driver measures how long a thread waits for the contents, and
+    /// reports it ([`Engine::stalled`]).
     ///
     /// # Panics
     /// When a frame of the folio is in use or out of range: the driver's frame allocator is wrong.
@@ -344,7 +344,7 @@ impl Engine {
         self.enter(id, memcg.slot, shadow, task)
     }
 
-    /// A folio that was just created begins its way to its list.
+    /// Queues a folio that was just created for its list.
     #[inline]
     pub(crate) fn enter(
         &mut self,
@@ -415,8 +415,8 @@ impl Engine {
         self.memcgs.sub(f.memcg, pages, pages);
     }
 
-    /// One access through the descriptor, told directly (see [`AccessCounts`] for the way around
-    /// the lock).
+    /// Records one access through the descriptor, under the engine's lock (see [`AccessCounts`]
+    /// for the way without it).
     pub fn mark_accessed(&mut self, id: FolioId, task: Task) {
         let Some(f) = self.folios.get(id) else { return };
         let memcg = f.memcg;

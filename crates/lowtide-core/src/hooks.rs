@@ -1,18 +1,18 @@
-//! The seam for programs that decide about limits.
+//! The interface for programs that decide about limits.
 //!
-//! Whoever wants another over-limit behaviour than the built-in ones attaches [`LimitHooks`] to a
-//! group. The engine asks them at four points, hands them a [`LimitSnapshot`] and nothing else, and
-//! never believes the answer further than is harmless: delays are clamped, protection cannot make a
-//! charge fail that could succeed, and the engine decides alone again after too many failures.
-//! Whether a hook is native code or a program in a virtual machine is not the engine's affair.
+//! To replace the built-in over-limit behaviour, attach [`LimitHooks`] to a group. The engine calls
+//! them at four points with a [`LimitSnapshot`] and nothing else. It trusts an answer only as far
+//! as the answer is harmless: delays are clamped, protection cannot make a charge fail that could
+//! succeed, and after too many failures the engine decides alone again. A hook may be native code
+//! or a program in a virtual machine; the engine does not know which.
 //!
-//! | hook | asked | answer |
+//! | hook | called | answer |
 //! |---|---|---|
 //! | throttle | when a task is about to pay for being over a limit | nanoseconds |
 //! | below low, below min | when reclaim comes to the group | protected or not |
 //! | proactive | at the driver's interval | pages to reclaim |
 //!
-//! Equal snapshots and equal state of the program give equal answers: nothing here reads a clock.
+//! Equal snapshots and an equal state of the program give equal answers: no hook reads a clock.
 //! Source: `docs/kernel/memcg.md` §15.4.
 
 use std::fmt;
@@ -23,7 +23,7 @@ pub const NO_LIMIT: u64 = u64::MAX;
 /// Longest delay that an answer may ask for, in nanoseconds; more means this much.
 pub const DELAY_MAX_NS: u64 = 2_000_000_000;
 
-/// Why a hook is asked: the value of [`LimitSnapshot::reason`].
+/// Why a hook is called: the value of [`LimitSnapshot::reason`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum LimitReason {
@@ -42,8 +42,8 @@ pub enum LimitReason {
 /// What a hook sees: one level of the tree and the task that pays.
 ///
 /// The layout is an interface (`include/lowtide_bpf.h` in the crate `lowtide-bpf`). It only ever
-/// grows at the end; `size` tells a program how much of it there is, and what is behind that reads
-/// as 0. Memory is in base pages, time in nanoseconds.
+/// grows at the end; `size` is its length in bytes; what lies behind that reads as 0. Memory is in
+/// base pages, time in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct LimitSnapshot {
@@ -88,7 +88,7 @@ pub struct LimitSnapshot {
     pub psi_full_avg10: u32,
     /// The task, as the driver numbers them.
     pub task: u64,
-    /// Refault stall that the task has not paid for yet.
+    /// Refault stall for which the task has not paid yet.
     pub task_debt_ns: u64,
     /// Pages that the task charged over the limit since it was last handled.
     pub nr_over_high: u64,
@@ -107,9 +107,9 @@ pub struct LimitSnapshot {
 /// The answer to a throttle hook.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ThrottleAnswer {
-    /// Sleep so long, whatever the built-in policy says.
+    /// Sleep for this many nanoseconds, whatever the built-in policy says.
     Exactly(u64),
-    /// Sleep at least so long; the built-in policy may ask for more.
+    /// Sleep for at least this many nanoseconds; the built-in policy may require more.
     AtLeast(u64),
     /// No opinion: the built-in policy decides.
     Default,

@@ -1,25 +1,28 @@
 //! # The lowtide engine
 //!
-//! Page reclaim as a value: which folio goes next, when to age, what a refault means, who pays,
-//! what dirty pages do. It does no I/O, reads no clock, starts no thread and has no unsafe code; a
-//! *driver* owns it and acts. There are two: the runtime (crate `lowtide`) on real memory, and the
-//! simulator in virtual time. Both run the same decisions.
+//! Page reclaim as a value. It decides which folio is evicted next, when to age, what a refault
+//! means, which group is charged, and how dirty pages are throttled. It does no I/O, reads no
+//! clock, starts no thread and has no unsafe code; a *driver* owns it and carries out what it
+//! decides. There are two drivers: the runtime (crate `lowtide`) on real memory, and the simulator
+//! in virtual time. Both get the same decisions from it.
 //!
-//! ## Words
+//! ## Terms
 //!
 //! * A **folio** is a piece of resident memory of `2^order` base pages, named by its first frame.
-//! * A **memcg** is a budget. Its **lruvec** holds its folios: in up to four **generations**
-//!   (multi-gen LRU), or on an active and an inactive list (classical), for each of two types,
-//!   anonymous and file.
-//! * **Swap** is where anonymous folios go: `swap.rs`.
-//! * **Aging** makes a new generation out of young bits; **eviction** empties the oldest one.
-//! * A **shadow** is what is remembered of an evicted page; meeting it again is a **refault**.
+//! * A **memcg** is a budget. Its **lruvec** holds its folios, separately for each of two types,
+//!   anonymous and file: in up to four **generations** (multi-gen LRU), or on an active and an
+//!   inactive list (classical).
+//! * **Swap** is where anonymous folios are evicted to: `swap.rs`.
+//! * **Aging** makes a new generation from young bits; **eviction** empties the oldest one.
+//! * A **shadow** is what is remembered of an evicted page. A **refault** is a fault that finds
+//!   one.
 //!
-//! ## The seam
+//! ## The interface to a driver
 //!
 //! Reclaim is a state machine, [`Reclaim`], that the driver steps. It isolates a batch of victims;
-//! the driver *settles* them (answers [`Facts`], drops translations); it puts back the rest.
-//! Between two steps the driver may release the engine's lock, sleep, write, or let others run:
+//! the driver answers questions about them ([`Facts`]) and drops their translations; it puts the
+//! rest back. Between two steps the driver may release the engine's lock, sleep, write, or let
+//! other threads run:
 //!
 //! ```text
 //!   Charge::next ──► Reclaim::step ─┬─► Walk      feed young bits to the aging job, table by table
@@ -30,8 +33,8 @@
 //!        └── reclaimed pages ───────┴─► Done
 //! ```
 //!
-//! The facts about Linux that all this follows are cited as `docs/kernel/reclaim.md` with a section
-//! number.
+//! What the engine reproduces of Linux is described in `docs/kernel/reclaim.md`; sources cite its
+//! sections.
 #![forbid(unsafe_code)]
 
 mod batches;

@@ -21,7 +21,7 @@ pub const DEF_PRIORITY: u32 = 12;
 pub const DEFAULT_SWAPPINESS: u32 = 60;
 /// Largest ordinary swappiness.
 pub const MAX_SWAPPINESS: u32 = 200;
-/// Swappiness that asks for anonymous memory only.
+/// Swappiness that selects anonymous memory only.
 pub const SWAPPINESS_ANON_ONLY: u32 = 201;
 /// Fruitless invocations that one charge survives.
 pub const MAX_RECLAIM_RETRIES: u32 = 16;
@@ -29,7 +29,7 @@ pub const MAX_RECLAIM_RETRIES: u32 = 16;
 pub const LRU_BATCH: usize = 31;
 /// Entries of a table of translations.
 pub const TABLE_ENTRIES: u64 = 512;
-/// Entries that look-around examines at most.
+/// Most entries that look-around examines.
 pub const LOOK_AROUND_MAX: u64 = 64;
 /// A table with at least one young entry in this many is worth walking: entries in a cache line.
 pub const ENTRIES_PER_LINE: u64 = 8;

@@ -1,8 +1,8 @@
 //! Sizes in bytes, as people write them: `64M`, `1.5G`, `4096`, `max`.
 //!
-//! Units are binary, as everywhere in the kernel's memory interfaces: `1K` is 1024 bytes. `K`, `KB`
-//! and `KiB` are the same, in either case. A size that is displayed reads back as the same number
-//! of bytes.
+//! Units are binary, as in all of the kernel's memory interfaces: `1K` is 1024 bytes. `K`, `KB` and
+//! `KiB` mean the same, in either case. A size that is displayed reads back as the same number of
+//! bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Size(u64);
 
-/// A text that is no size. The message says what is accepted.
+/// A text that is not a size. The message says what is accepted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "`{text}` is not a size: {problem}; write a number and perhaps a unit (K, M, G, T, P or E, \
@@ -36,7 +36,7 @@ pub struct SizeError {
     pub problem: SizeProblem,
 }
 
-/// What is wrong with a text that is no size.
+/// What is wrong with a text that is not a size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SizeProblem {
     /// Nothing, or a unit alone.
@@ -45,13 +45,13 @@ pub enum SizeProblem {
     /// A sign in front.
     #[error("sizes have no sign")]
     Signed,
-    /// Something that is no decimal number, or a unit that is not known.
+    /// Not a decimal number, or an unknown unit.
     #[error("the part behind the number is no unit")]
     UnknownUnit,
     /// More than one point, or none of the digits that should surround it.
     #[error("the number is malformed")]
     Malformed,
-    /// A fraction that is no whole number of bytes, as in `1.5` or `0.3K`.
+    /// A fraction that is not a whole number of bytes, as in `1.5` or `0.3K`.
     #[error("it is not a whole number of bytes")]
     PartOfAByte,
     /// Not below 2^64.
@@ -65,7 +65,7 @@ impl Size {
     /// No limit. Displayed as `max`.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// So many bytes.
+    /// A number of bytes.
     #[must_use]
     pub const fn new(bytes: u64) -> Self {
         Self(bytes)

@@ -1,7 +1,7 @@
 //! Counters, under the kernel's names and in its units (`docs/kernel/reclaim.md` §8).
 //!
 //! Events count base pages, except `pgfault`, `pgmajfault` and `workingset_nodereclaim`, which
-//! count occurrences. State items are computed when asked for. [`MemoryStat`] is one consistent
+//! count occurrences. State items are computed on request. [`MemoryStat`] is one consistent
 //! snapshot; its `Display` (`text.rs`) is the text of a v2 `memory.stat`, with state items in
 //! bytes.
 
@@ -63,9 +63,9 @@ events! {
     pgscan_proactive,
     /// Classical: pages looked at on active lists. Multi-gen: pages sorted.
     pgrefill,
-    /// Pages scanned by anyone.
+    /// Pages scanned, whatever the reason.
     pgscan,
-    /// Pages freed by anyone.
+    /// Pages freed, whatever the reason.
     pgsteal,
     /// Pages read from swap.
     pswpin,
@@ -88,18 +88,19 @@ events! {
     /// Dirty file pages met by the shrinker, which it may not write.
     nr_vmscan_immediate_reclaim,
     /// Batches of victims that were dirty to the last page, and loops (before S11) that met nothing
-    /// else: each woke the flushers. Counted, as what follows, at the group that was to shrink.
+    /// else: each woke the flushers. This and the following are
+    /// counted at the target of the reclaim.
     nr_wakeup_flushers,
-    /// Naps of reclaim because all that was dirty was being written.
+    /// Sleeps of reclaim because all dirty pages were being written.
     nr_throttled_congested,
-    /// Naps of background reclaim because pages that it waits for were being written.
+    /// Sleeps of background reclaim because pages that it waits for were being written.
     nr_throttled_writeback,
-    /// Naps of reclaim because others had too much in hand.
+    /// Sleeps of reclaim because other reclaimers had isolated too much.
     nr_throttled_isolated,
-    /// Naps for congestion that were not taken, because half of the group or more was clean.
+    /// Sleeps for congestion that were skipped, because half of the group or more was clean.
     nr_throttled_yield,
-    /// File pages met by the shrinker that were dirty or being written. (This and the following are
-    /// what throttling is decided from; policies without S15 do not count them.)
+    /// File pages met by the shrinker that were dirty or being written. (Throttling is decided from
+    /// this and the following counters; policies without S15 do not count them.)
     nr_shrink_dirty,
     /// Those that were being written when they were met for the second time.
     nr_shrink_congested,
@@ -107,7 +108,7 @@ events! {
     nr_shrink_writeback,
     /// Pages that background reclaim had marked and that were still being written.
     nr_shrink_immediate,
-    /// Pages that were taken in hand.
+    /// Pages that were isolated.
     nr_shrink_taken,
     /// Agings completed.
     aging,

@@ -1,39 +1,45 @@
-//! Swap: where anonymous memory goes, and the time that its pages spend in both places.
+//! Swap: where anonymous memory is evicted to, and the states of a page between memory and swap.
 //!
-//! A page of swap is a *slot*. The engine counts slots and knows nothing else of them: which slot a
-//! page has, and what is in it, is the driver's affair. A folio that has slots is in the *swap
-//! cache*:
+//! A page of swap is a *slot*. The engine only counts slots; the driver knows which slot a page has
+//! and what is in it. A folio that has slots is in the *swap cache*. A page moves along this line:
 //!
 //! ```text
-//!            reclaim takes a slot, unmaps             written              reclaim frees the folio
-//!   mapped ───────────────────────────► swap cache ──────────► swap cache ────────────────────────► swapped out
-//!   no slot                             dirty, unmapped        clean, unmapped                      no folio, a shadow
-//!     ▲                                      │  fault (minor)       │                                    │
-//!     │  slot given up                       ▼                      ▼        fault (major): swap_in      │
-//!     └───────────────────────────────── swap cache, mapped ◄────────────────────────────────────────────┘
-//!                                        slot kept: if nobody stores to it, the next eviction writes nothing
+//!   1 mapped              no slot
+//!        │   reclaim takes a slot and unmaps
+//!        ▼
+//!   2 swap cache          dirty, unmapped
+//!        │   written
+//!        ▼
+//!   3 swap cache          clean, unmapped  ◄── swap_in (major fault) ──┐
+//!        │   reclaim frees the folio                                   │
+//!        ▼                                                             │
+//!   4 swapped out         no folio, a shadow ──────────────────────────┘
+//!
+//!   2, 3 ── fault ──► 5 swap cache, mapped    slot kept: unless the page is stored to, the next
+//!                                             eviction writes nothing
+//!   5 ── slot given up ──► 1
 //! ```
 //!
-//! Three things give up the slot of a folio that is mapped again, and none does while it is being
-//! written (`docs/kernel/fault-and-writeback.md` A7, C3):
+//! Three events free the slot of a folio that is mapped again; none does while it is being written
+//! (`docs/kernel/fault-and-writeback.md` A7, C3):
 //!
 //! * the fault that maps it is a store;
-//! * the device is synchronous, so that keeping a second copy saves nothing;
+//! * the device is synchronous, so that a second copy saves nothing;
 //! * swap is *full*, which means more than half used: then reclaim, too, takes the slots of folios
 //!   that it activates.
 //!
-//! What is swapped out keeps its slot until it is read in, or until the driver drops it
+//! A page that is swapped out keeps its slot until it is read in, or until the driver drops it
 //! ([`Engine::free_swap`]).
 //!
 //! | the driver | calls |
 //! |---|---|
 //! | has swap | [`Engine::set_swap`] |
-//! | faults on an anonymous page never touched before | [`Engine::insert`] with [`LruType::Anon`], no shadow |
-//! | faults on a page that is swapped out | [`Engine::swap_in`], reads it, then [`Engine::swap_fault`] |
+//! | faults on a new anonymous page | [`Engine::insert`] with [`LruType::Anon`], no shadow |
+//! | faults on a page that is swapped out | [`Engine::swap_in`], reads, [`Engine::swap_fault`] |
 //! | … and cannot read it | [`Engine::swap_in_failed`] |
 //! | faults on a page that is in the swap cache | [`Engine::swap_fault`] |
-//! | learns that a mapping was stored to | [`Engine::set_dirty`], at the latest when it drops the translations |
-//! | settles victims | [`Unmapped`](crate::Unmapped) says how |
+//! | finds that a mapping was stored to | [`Engine::set_dirty`], before it drops the translations |
+//! | unmaps victims | see [`Unmapped`](crate::Unmapped) |
 //! | drops a page that is in memory | [`Engine::remove`]: its slot is free again |
 //! | drops a page that is not | [`Engine::free_swap`] |
 //!
@@ -54,8 +60,8 @@ use crate::lruvec::Shadow;
 use crate::units::{FolioId, LruType, MemcgId, Owner, Task};
 
 impl Engine {
-    /// Gives the engine swap, or makes what it has larger or smaller. Anonymous memory is reclaimed
-    /// from now on if there is any, according to [`Engine::set_swappiness`].
+    /// Sets the size of swap. If it is not 0, anonymous memory is reclaimed from now on, according
+    /// to [`Engine::set_swappiness`].
     ///
     /// # Errors
     /// [`SwapTooSmall`] when more is in use; nothing is changed then.
@@ -63,18 +69,18 @@ impl Engine {
         self.swap.resize(swap)
     }
 
-    /// Slots that nobody uses.
+    /// Free slots.
     #[must_use]
     pub const fn free_swap_pages(&self) -> u64 {
         self.swap.free_pages
     }
 
     /// Brings a page that is swapped out into memory that has been charged: the folio enters the
-    /// swap cache, mapped by nobody and with its slots. Arguments and cost as for
+    /// swap cache, unmapped and with its slots. Arguments and cost as for
     /// [`Engine::insert`]; `pswpin` counts its pages.
     ///
-    /// Swap readahead, if a driver has any, calls this and no [`Engine::swap_fault`] until somebody
-    /// touches the page.
+    /// A driver with swap readahead calls this ahead of need, and [`Engine::swap_fault`] when the
+    /// page is touched.
     ///
     /// # Panics
     /// When a frame of the folio is in use or out of range, or fewer pages than it has are swapped
@@ -106,7 +112,7 @@ impl Engine {
     }
 
     /// The read of a folio after [`Engine::swap_in`] failed: it goes away, and its contents are in
-    /// swap as before. (Its shadow is the driver's to restore.) Otherwise as
+    /// swap as before. The driver restores its shadow. Otherwise as
     /// [`Engine::remove`].
     ///
     /// # Panics

@@ -1,4 +1,4 @@
-//! Test support: engines filled by hand.
+//! Test support: engines with folios on their lists.
 
 use crate::engine::{Engine, EngineConfig};
 use crate::policy::Policy;

@@ -1,10 +1,10 @@
 //! The texts of `memory.stat` and `memory.events`, with every key that the kernel prints, in its
 //! order (`docs/kernel/memcg.md` §12.2, 13).
 //!
-//! Readers look keys up by name, and some expect keys to be there. So what cannot exist here is
-//! printed as 0: kernel memory, network buffers, NUMA, compressed swap, and pages that a
-//! processor's page tables map (`file_mapped`; views reach pages through translations). Sizes are
-//! in bytes.
+//! Readers look keys up by name, and some require a key to be present. So keys for what does not
+//! exist here are printed as 0: kernel memory, network buffers, NUMA, compressed swap, and pages
+//! mapped by a processor's page tables (`file_mapped`; views reach pages through translations).
+//! Sizes are in bytes.
 
 use crate::stat::{MemcgEvents, MemoryStat};
 use std::fmt;
@@ -129,7 +129,7 @@ impl fmt::Display for MemoryStat {
 }
 
 impl fmt::Display for MemcgEvents {
-    /// The text of `memory.events`. Nobody is killed here.
+    /// The text of `memory.events`. The engine kills no task: those keys are 0.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { low, high, max, oom } = self;
         writeln!(f, "low {low}\nhigh {high}\nmax {max}\noom {oom}")?;

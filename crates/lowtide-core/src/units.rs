@@ -1,7 +1,7 @@
-//! The small types that keep an index from being taken for a count.
+//! Small types that keep an index from being mistaken for a count.
 //!
-//! Everything the engine counts is in *base pages*; only a driver knows how many bytes a base page
-//! has. Time, where it appears at all, is a number of nanoseconds handed in by the driver.
+//! Everything the engine counts is in *base pages*; only the driver knows how many bytes a base
+//! page has. Time is a number of nanoseconds that the driver passes in.
 
 /// Nanoseconds in a second.
 pub(crate) const NS_PER_SEC: u64 = 1_000_000_000;
@@ -21,8 +21,8 @@ impl FolioId {
     }
 }
 
-/// A memory control group: one budget. Places of groups that are gone are used again, the names are
-/// not: an old name finds nothing.
+/// A memory control group: one budget. The place of a removed group is used again, its name is not:
+/// an old name finds no group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MemcgId {
     pub(crate) slot: MemcgSlot,
@@ -41,8 +41,8 @@ impl MemcgId {
     }
 }
 
-/// Where a group is kept: its place in the table of groups. What belongs to a group that exists may
-/// name it so.
+/// The place of a group in the table of groups. State that belongs to an existing group may name
+/// the group by it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct MemcgSlot(pub(crate) u16);
 
@@ -87,7 +87,7 @@ impl Owner {
     ///
     /// # Panics
     /// When the space or the page is out of the range given by [`Owner::SPACES_MAX`] and
-    /// [`Owner::PAGES_MAX`]; drivers refuse such files when they are opened.
+    /// [`Owner::PAGES_MAX`]; drivers refuse to open such files.
     #[must_use]
     pub const fn pack(self) -> u64 {
         assert!(self.space.0 < Self::SPACES_MAX && self.page < Self::PAGES_MAX);
@@ -128,7 +128,7 @@ impl LruType {
     }
 }
 
-/// Who runs a reclaim or takes a fault: what the engine must know about the calling task.
+/// What the engine must know about the task that reclaims or takes a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Task {
     /// Which per-CPU batches the task uses. A driver that runs the engine behind one lock may use

@@ -1,6 +1,6 @@
 //! The slots of swap: how many there are, and how many are in use.
 
-/// Swap as the driver has it.
+/// The swap of a driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Swap {
     /// Its size in base pages; 0 is no swap.
@@ -10,27 +10,27 @@ pub struct Swap {
     pub synchronous: bool,
 }
 
-/// Swap that cannot be had.
+/// Swap that is too small for what is in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "swap of {pages} pages cannot hold the {used} pages in use: read pages in, or drop them, before \
-     making swap smaller"
+    "swap of {pages} pages cannot hold the {used} pages in use: read pages in, or drop them, \
+     before making swap smaller"
 )]
 pub struct SwapTooSmall {
-    /// The size asked for.
+    /// The requested size.
     pub pages: u64,
     /// Slots in use.
     pub used: u64,
 }
 
-/// What the engine knows of swap. Without swap, anonymous memory stays where it is.
+/// The slots of swap. Without any, anonymous memory is never evicted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Slots {
     /// Pages of swap that may still be used.
     pub(crate) free_pages: u64,
     /// All of it.
     pub(crate) total_pages: u64,
-    /// Pages that are nowhere but in swap.
+    /// Pages that are in swap alone.
     pub(crate) swapped_out: u64,
     pub(super) synchronous: bool,
 }
@@ -48,7 +48,7 @@ impl Slots {
         Ok(())
     }
 
-    /// So much of swap is used that slots are worth more than the writes they may save
+    /// More than half of swap is used: slots are worth more than the writes that they may save
     /// (`docs/kernel/reclaim.md` §7.5).
     pub(crate) const fn full(&self) -> bool {
         self.free_pages * 2 < self.total_pages
