@@ -3,10 +3,13 @@
 //!
 //! | point | tested by, or why not |
 //! |---|---|
-//! | 1, 6, 46, 50 | `placement_is_decided_when_the_batch_is_flushed`, `a_fault_is_placed_one_generation_older_since_7_2` |
-//! | 2, 14 | `budgets_are_shifted_and_never_rounded_up`, `a_group_below_the_shift_is_skipped_until_its_turn` |
+//! | 1, 6, 46, 50 | `placement_is_decided_when_the_batch_is_flushed` |
+//! | | `a_fault_is_placed_one_generation_older_since_7_2` |
+//! | 2, 14 | `budgets_are_shifted_and_never_rounded_up` |
+//! | | `a_group_below_the_shift_is_skipped_until_its_turn` |
 //! | 3, 10, 19 | unit tests of `lruvec/generation.rs` |
-//! | 4, 7 | `a_promoted_folio_is_moved_when_the_evictor_meets_it`; unit tests of `lruvec/access.rs` |
+//! | 4, 7 | `a_promoted_folio_is_moved_when_the_evictor_meets_it` |
+//! | | unit tests of `lruvec/access.rs` |
 //! | 5 | sizes are exact: everything is under one lock (`validate`) |
 //! | 8 | unit tests of `folio/flags.rs` |
 //! | 9 | `saturated_folios_are_sorted_but_not_counted_as_protected` |
@@ -21,12 +24,14 @@
 //! | 22 | `writes_to_swap_are_no_congestion` in `swap.rs` |
 //! | 23 | `congestion_needs_a_second_encounter` |
 //! | 24 | readahead has no flag here |
-//! | 25 | `one_clean_page_in_the_batch_keeps_the_flusher_asleep`; before S11 the pass decides: `…_in_the_pass_…` |
-//! | 26 | `nobody_naps_while_most_of_memory_is_clean` |
+//! | 25 | `one_clean_page_in_the_batch_keeps_the_flusher_asleep` |
+//! | | before S11 the pass decides: `…_in_the_pass_…` |
+//! | 26 | `no_reclaimer_sleeps_while_most_of_memory_is_clean` |
 //! | 27 | `only_the_classical_lists_wait_for_isolated_pages` |
 //! | 28 | `sorting_is_refill_and_not_scan` |
 //! | 29 | there are no such counters |
-//! | 31 | `anon_only_without_swap_reclaims_nothing_since_7_3`; unit tests of `lruvec/swappiness.rs`, `lruvec/cost.rs` |
+//! | 31 | `anon_only_without_swap_reclaims_nothing_since_7_3` |
+//! | | unit tests of `lruvec/swappiness.rs`, `lruvec/cost.rs` |
 //! | 32 | I20 in `properties.rs` |
 //! | 33 | unit tests of `lruvec/swappiness.rs` |
 //! | 34 | `deactivation_is_forced_when_nothing_else_was_found` |
@@ -35,14 +40,16 @@
 //! | 39 | `the_active_list_gives_back_referenced_folios_too` |
 //! | 40 | unit test of `lruvec/cost.rs` |
 //! | 41 | `background_reclaim_never_uses_priority_zero` |
-//! | 43 | `an_unevictable_folio_is_culled_even_if_it_was_promoted`, `…_before_anything_else_is_asked_of_it` |
+//! | 43 | `an_unevictable_folio_is_culled_even_if_it_was_promoted` |
+//! | | `…_before_anything_else_is_asked_of_it` |
 //! | 44 | `a_folio_that_the_driver_drops_leaves_no_trace` |
 //! | 45, 53 | unit tests of `lruvec/access.rs` |
 //! | 48 | nothing in the engine depends on pages locked by the shrinker |
 //! | 49 | `policy.rs`: every later change has a switch of its own |
 //! | 51 | `fidelity.rs` of lowtide-sim compares medians |
-//! | 52 | `an_aging_that_visits_nothing_still_opens_a_generation`, `a_space_in_which_nobody_ran_is_walked_once` |
-//! | 54 | the driver's affair: `writer/mod.rs` ends writes during an invocation |
+//! | 52 | `an_aging_that_visits_nothing_still_opens_a_generation` |
+//! | | `an_idle_space_is_walked_once` |
+//! | 54 | left to the driver: `writer/mod.rs` ends writes during an invocation |
 //! | 55 | `a_page_leaves_memory_when_its_write_has_ended_and_not_before` in `swap.rs` |
 
 mod desk;
@@ -129,7 +136,7 @@ fn an_aging_that_visits_nothing_still_opens_a_generation() {
 }
 
 #[test]
-fn a_space_in_which_nobody_ran_is_walked_once() {
+fn an_idle_space_is_walked_once() {
     for idle in [false, true] {
         let mut desk = Desk::of("mglru-7.1", 128);
         desk.fault(0..124);
@@ -325,7 +332,7 @@ fn congestion_needs_a_second_encounter() {
 }
 
 #[test]
-fn nobody_naps_while_most_of_memory_is_clean() {
+fn no_reclaimer_sleeps_while_most_of_memory_is_clean() {
     let mut desk = Desk::of("mglru", 128);
     desk.fill(0..124);
     desk.dirty(0..40, true);

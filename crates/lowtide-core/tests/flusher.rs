@@ -1,12 +1,12 @@
-//! What a device's flusher is told to do, and that everything about devices is counted right
+//! The work that a device's flusher gets, and that everything about devices is counted right
 //! whatever happens.
 
 mod disk;
 
 use disk::{MS, ROOT, Rig};
 use lowtide_core::{
-    Dirtier, DirtyTimers, DirtyTimersError, Engine, FlushReason, FlushWork, FolioId, LruType,
-    MemcgId, Owner, SpaceId, Task,
+    Dirtier, DirtyTimers, DirtyTimersError, Engine, Flags, FlushReason, FlushWork, FolioId,
+    LruType, MemcgId, Owner, SpaceId, Task,
 };
 use proptest::prelude::*;
 
@@ -243,7 +243,10 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     /// Invariants 8 and 12, over groups in two levels and two devices.
     #[test]
-    fn counts_are_right_whatever_happens(exact in any::<bool>(), events in prop::collection::vec(event(), 1..400)) {
+    fn counts_are_right_whatever_happens(
+        exact in any::<bool>(),
+        events in prop::collection::vec(event(), 1..400),
+    ) {
         let mut rig = Rig::new(128, exact);
         let devices = [rig.disk(0), rig.disk(0)].map(|disk| rig.disks[disk].id);
         let e = &mut rig.engine;
@@ -257,13 +260,15 @@ proptest! {
         let mut dirtiers = [Dirtier::default(); 6];
         for (event, now) in events.into_iter().zip((0..).map(|n| n * 50 * MS)) {
             let flags = |e: &Engine, frame| e.folio(FolioId(frame)).map(|f| f.flags());
+            let in_writeback = |flags: Flags| flags.contains(Flags::WRITEBACK);
             match event {
                 Event::Insert(frame, space) => if flags(e, frame).is_none() {
                     let space = spaces[usize::from(space)];
                     let group = e.group_of_space(space);
                     if e.try_charge(group, 1).is_ok() {
                         let owner = Owner { space, page: frame.into() };
-                        e.insert(FolioId(frame), owner, 0, LruType::File, group, None, Task::DESCRIPTOR);
+                        let (id, task) = (FolioId(frame), Task::DESCRIPTOR);
+                        e.insert(id, owner, 0, LruType::File, group, None, task);
                     }
                 },
                 Event::Dirty(frame) => if let Some(f) = e.folio(FolioId(frame)) {
@@ -276,10 +281,10 @@ proptest! {
                 Event::Start(frame) => if flags(e, frame).is_some() {
                     e.start_writeback(FolioId(frame));
                 },
-                Event::End(frame, written) => if flags(e, frame).is_some_and(|f| f.contains(lowtide_core::Flags::WRITEBACK)) {
+                Event::End(frame, written) => if flags(e, frame).is_some_and(in_writeback) {
                     e.end_writeback(FolioId(frame), written, Task::DESCRIPTOR);
                 },
-                Event::Remove(frame) => if flags(e, frame).is_some_and(|f| !f.contains(lowtide_core::Flags::WRITEBACK)) {
+                Event::Remove(frame) => if flags(e, frame).is_some_and(|f| !in_writeback(f)) {
                     assert!(e.remove(FolioId(frame)));
                 },
                 Event::Balance(n) => {
@@ -301,7 +306,8 @@ proptest! {
                         }
                     }
                     let next = e.flusher_work(device, now);
-                    prop_assert!(next.is_none_or(|work| work.reason == FlushReason::Background), "{next:?}");
+                    let background = |work: FlushWork| work.reason == FlushReason::Background;
+                    prop_assert!(next.is_none_or(background), "{next:?}");
                 }
                 Event::RemoveGroup(n) => { let _maybe = e.remove_group(groups[usize::from(n)]); }
                 Event::Publish => e.publish(),

@@ -2,14 +2,14 @@
 //! and 4.6; I25, I26).
 //!
 //! *Aging*: one thread ages; until it publishes the new generation, every other reclaimer finds
-//! "aging is needed" and "somebody is at it", and leaves with nothing done. Sixteen retries later
+//! "aging is needed" and "another thread ages", and leaves with nothing done. Sixteen retries later
 //! the charge has failed, with all of memory clean and cold.
 //!
 //! *Throttling*: a small group full of dirty pages on a slow device. Reclaim that sorts such pages
 //! away never learns that they are under writeback, so it never sleeps; the retries last
 //! milliseconds, the device a second.
 //!
-//! And one that only a small memory knows: all that could be evicted waits in the batch of another
+//! A third happens in small memories only: all that could be evicted waits in the batch of another
 //! CPU.
 
 mod desk;

@@ -1,6 +1,6 @@
 //! What tasks pay for being over a limit, on a real tree: the handler's events and delays to the
-//! tick, attribution of stalls, programs. (`docs/kernel/memcg.md` §6, 7, 8, 15; the laws themselves
-//! are tested where they are.)
+//! tick, attribution of stalls, programs. (`docs/kernel/memcg.md` §6, 7, 8, 15; the policies
+//! themselves have unit tests.)
 
 mod forest;
 

@@ -9,25 +9,32 @@
 //! and is compared with the model. The invariants of `docs/kernel/reclaim.md` §10, and where
 //! they are checked:
 //!
-//! | | checked | | checked |
-//! |---|---|---|---|
-//! | I1 | `validate` | I19 | [`World::freed`]: a shadow for every page freed; carry-over: unit tests of `tier.rs` |
-//! | I2 | [`World::after`] (`aging` is `max_seq - 3`) | I20 | [`World::freed`]: without swap no anonymous folio is freed |
-//! | I3 | `validate` | I21, I22 | `easy_to_get_wrong.rs`, 22-26 |
-//! | I4 | `validate`, [`World::after`] | I23 | `easy_to_get_wrong.rs`, rotation |
-//! | I5 | `validate` | I24 | [`World::advance`] |
-//! | I6 | [`World::after`] | I25, I26 | `easy_to_get_wrong.rs`, the two out-of-memory scenarios |
-//! | I7 | `validate`, [`World::after`] | I27, I28 | no protection: there is one group |
-//! | I8 | [`World::after`] | I29 | `validate` (charges are never forced) |
-//! | I9 | [`World::advance`]: at most one aging a step | I30 | one group: nothing to share out |
-//! | I10 | `easy_to_get_wrong.rs`, aging | I31 | `easy_to_get_wrong.rs`, charging |
-//! | I11 | unit tests of `generation.rs` | I32 | no memcg LRU: one group |
-//! | I12 | [`World::advance`] | I33 | `validate`, [`World::after`] |
-//! | I13 | [`World::advance`] | I34 | [`World::after`] |
-//! | I14 | [`World::freed`] | I35 | faults are counted by the driver |
-//! | I15, I17 | `easy_to_get_wrong.rs`, budgets | design | [`World::settle`]: one clean evictable folio is enough to charge |
-//! | I16 | [`World::advance`] | | |
-//! | I18 | an assertion in `reclaim/evict.rs`, exercised here | faults, D 16, 17 | slots: [`World::after`]; contents: [`World::freed`], `model/heap.rs` |
+//! | invariants | checked |
+//! |---|---|
+//! | I1, I3, I5 | `validate` |
+//! | I2, I6, I8 | [`World::after`] (`aging` is `max_seq - 3`) |
+//! | I4, I7, I33 | `validate`, [`World::after`] |
+//! | I9 | [`World::advance`]: at most one aging a step |
+//! | I10 | `easy_to_get_wrong.rs`, aging |
+//! | I11 | unit tests of `generation.rs` |
+//! | I12, I13, I16, I24 | [`World::advance`] |
+//! | I14 | [`World::freed`] |
+//! | I15, I17 | `easy_to_get_wrong.rs`, budgets |
+//! | I18 | an assertion in `reclaim/evict.rs`, exercised here |
+//! | I19 | [`World::freed`]: a shadow for every page freed; unit tests of `tier.rs` |
+//! | I20 | [`World::freed`]: without swap no anonymous folio is freed |
+//! | I21, I22 | `easy_to_get_wrong.rs`, 22-26 |
+//! | I23 | `easy_to_get_wrong.rs`, rotation |
+//! | I25, I26 | `easy_to_get_wrong.rs`, the two out-of-memory scenarios |
+//! | I27, I28 | no protection: there is one group |
+//! | I29 | `validate` (charges are never forced) |
+//! | I30 | one group: nothing to share out |
+//! | I31 | `easy_to_get_wrong.rs`, charging |
+//! | I32 | no memcg LRU: one group |
+//! | I34 | [`World::after`] |
+//! | I35 | faults are counted by the driver |
+//! | design | [`World::settle`]: one clean evictable folio is enough to charge |
+//! | faults, D 16, 17 | slots: [`World::after`]; contents: [`World::freed`], `model/heap.rs` |
 
 mod model;
 
@@ -89,20 +96,24 @@ enum Op {
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let reason = prop_oneof![Just(Reason::Direct), Just(Reason::Kswapd), Just(Reason::Proactive)];
     let op = prop_oneof![
-        8 => (0..PAGES, 0..=MAX_ORDER, any::<bool>()).prop_map(|(page, order, store)| Op::Mapped { page, order, store }),
+        8 => (0..PAGES, 0..=MAX_ORDER, any::<bool>())
+            .prop_map(|(page, order, store)| Op::Mapped { page, order, store }),
         // A hot part, so that promotion has something to do.
-        8 => (0..24_u64, any::<bool>()).prop_map(|(page, store)| Op::Mapped { page, order: 0, store }),
+        8 => (0..24_u64, any::<bool>())
+            .prop_map(|(page, store)| Op::Mapped { page, order: 0, store }),
         4 => (0..PAGES, any::<bool>()).prop_map(|(page, write)| Op::Descriptor { page, write }),
         4 => (0..24_u64).prop_map(|page| Op::Descriptor { page, write: false }),
         1 => (0..8_u64).prop_map(|page| Op::Heap { page, store: true, luck: true }),
-        6 => (0..HEAP, any::<bool>(), any::<bool>()).prop_map(|(page, store, luck)| Op::Heap { page, store, luck }),
+        6 => (0..HEAP, any::<bool>(), any::<bool>())
+            .prop_map(|(page, store, luck)| Op::Heap { page, store, luck }),
         1 => any::<usize>().prop_map(Op::FreeSwap),
         2 => any::<usize>().prop_map(Op::StartWriteback),
         2 => (any::<usize>(), any::<bool>()).prop_map(|(n, ok)| Op::EndWriteback(n, ok)),
         1 => any::<usize>().prop_map(Op::Remove),
         1 => (any::<usize>(), any::<bool>()).prop_map(|(n, on)| Op::Unevictable(n, on)),
         1 => (any::<usize>(), any::<bool>()).prop_map(|(n, on)| Op::Lock(n, on)),
-        2 => (0..2_usize, reason, 1..100_u64).prop_map(|(slot, reason, goal)| Op::Begin { slot, reason, goal }),
+        2 => (0..2_usize, reason, 1..100_u64)
+            .prop_map(|(slot, reason, goal)| Op::Begin { slot, reason, goal }),
         8 => (0..2_usize, any::<u32>()).prop_map(|(slot, luck)| Op::Step { slot, luck }),
         1 => Just(Op::Publish),
         1 => prop_oneof![Just(0), Just(1), Just(60), Just(200)].prop_map(Op::Swappiness),
@@ -600,7 +611,11 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 256,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn the_engine_agrees_with_the_model_whatever_happens(

@@ -3,13 +3,16 @@
 //!
 //! | row | tested by |
 //! |---|---|
-//! | congested | `lru_and_mglru_nap_a_tick_when_all_dirty_is_congested`, `mglru_7_1_never_naps`, `congestion_ends_with_the_invocation` |
-//! | gate of it | `less_than_half_dirty_only_yields`, `the_gate_is_evaluated_for_the_group_that_is_reclaimed` |
-//! | writeback (background reclaim) | `background_reclaim_waits_for_pages_that_it_marked_and_for_nothing_else` |
+//! | congested | `lru_and_mglru_nap_a_tick_when_all_dirty_is_congested` |
+//! | | `mglru_7_1_never_naps`, `congestion_ends_with_the_invocation` |
+//! | gate of it | `less_than_half_dirty_only_yields` |
+//! | | `the_gate_is_evaluated_for_the_group_that_is_reclaimed` |
+//! | writeback | `background_reclaim_waits_for_pages_that_it_marked_and_for_nothing_else` |
 //! | flushers | `flushers_are_woken_for_each_batch_that_waits_for_them` |
 //! | end of a write | `the_end_of_a_write_rotates_only_what_reclaim_marked` |
 //! | isolated | `only_the_classical_lists_wait_for_isolated_pages` in `easy_to_get_wrong.rs` |
-//! | no progress, legacy hierarchy | do not exist: a group reclaims itself, and there is one hierarchy |
+//! | no progress | does not exist: a group reclaims itself |
+//! | legacy hierarchy | does not exist: there is one hierarchy |
 
 mod desk;
 

@@ -2,8 +2,8 @@
 //! come back the way the kernel's do.
 //!
 //! Source: `docs/kernel/reclaim.md` §2.2, 2.3, 4.1, 7.5; `docs/kernel/fault-and-writeback.md` A7
-//! and C3. The same promises under random operations: `properties.rs`; on a whole machine: `swap.
-//! rs` of lowtide-sim.
+//! and C3. The same promises under random operations: `properties.rs`; on a whole machine:
+//! `swap.rs` of lowtide-sim.
 
 mod desk;
 

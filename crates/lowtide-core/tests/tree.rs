@@ -1,5 +1,5 @@
-//! The tree of groups: charging, protection, fairness, removal; every claim by name, with its
-//! section in `docs/kernel/memcg.md`.
+//! The tree of groups: charging, protection, fairness, removal; each claim with its section
+//! in `docs/kernel/memcg.md`.
 
 mod forest;
 

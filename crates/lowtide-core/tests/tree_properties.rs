@@ -78,7 +78,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (any, limit).prop_map(|(group, pages)| Op::High { group, pages }),
         2 => (any, 0..600_u64).prop_map(|(group, pages)| Op::Low { group, pages }),
         1 => (any, 0..400_u64).prop_map(|(group, pages)| Op::Min { group, pages }),
-        12 => (any, 0..2_u16, 1..200_u32).prop_map(|(group, cpu, times)| Op::Page { group, cpu, times }),
+        12 => (any, 0..2_u16, 1..200_u32)
+            .prop_map(|(group, cpu, times)| Op::Page { group, cpu, times }),
         3 => any.prop_map(|nth| Op::Drop { nth }),
         1 => (any, 1..100_u64).prop_map(|(group, pages)| Op::Reserve { group, pages }),
         2 => (any, 1..200_u64).prop_map(|(group, goal)| Op::Reclaim { group, goal }),
@@ -255,7 +256,13 @@ proptest! {
     #[test]
     fn trees_keep_their_accounts(policy in policies(), ops in prop::collection::vec(op(), 1..120)) {
         let forest = Forest::new(policy, 1024, 2);
-        let mut world = World { forest, groups: vec![ROOT], reserved: Vec::new(), running: None, moved: false };
+        let mut world = World {
+            forest,
+            groups: vec![ROOT],
+            reserved: Vec::new(),
+            running: None,
+            moved: false,
+        };
         for op in ops {
             world.apply(op);
             world.check();
@@ -267,7 +274,9 @@ proptest! {
         let pages: Vec<_> = world.forest.pages.keys().copied().collect();
         pages.into_iter().for_each(|page| world.forest.drop_page(page));
         while world.groups.len() > 1 {
-            let leaf = *world.groups.iter().rev().find(|&&g| world.forest.engine.children(g).next().is_none()).unwrap();
+            let engine = &world.forest.engine;
+            let is_leaf = |g: &&MemcgId| engine.children(**g).next().is_none();
+            let leaf = *world.groups.iter().rev().find(is_leaf).unwrap();
             world.forest.engine.remove_group(leaf).unwrap();
             world.groups.retain(|&g| g != leaf);
         }

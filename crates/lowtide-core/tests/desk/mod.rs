@@ -1,6 +1,6 @@
-//! A desk: an engine whose folios a test arranges by hand.
+//! An engine whose folios a test arranges by hand.
 //!
-//! Page `n` of the one space lives in frame `n`, and every fact that the engine may ask for is a
+//! Page `n` of the one space lives in frame `n`, and every fact that the engine may query is a
 //! vector that the test writes to. There are no accesses and no charges other than those the test
 //! makes; a reclaim runs to its end, the list of its steps is the result.
 #![allow(dead_code, reason = "every test binary uses a part of it")]

@@ -1,9 +1,9 @@
 //! Writers, flushers and devices around an engine: the smallest driver that can be throttled.
 //!
 //! Every page of every file is in memory from the start. A writer makes clean pages of its own file
-//! dirty, one after the other, as fast as it is allowed to; a flusher for each device does what the
-//! engine tells it; a device writes a constant number of pages a second, in the order in which they
-//! were begun. Time is virtual and passes by the millisecond.
+//! dirty, one after the other, as fast as it is allowed to; a flusher for each device does the work
+//! that the engine returns; a device writes a constant number of pages a second, in the order in
+//! which they were begun. Time is virtual and passes by the millisecond.
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
 use lowtide_core::{

@@ -1,5 +1,5 @@
-//! A forest: an engine with a tree of groups, whose folios are clean file pages that nobody looks
-//! at again.
+//! A forest: an engine with a tree of groups, whose folios are clean file pages that are never
+//! accessed again.
 //!
 //! The simplest driver there is: it charges, inserts, reclaims and forgets. A reclaim runs to its
 //! end, or is kept in the middle at a step at which it holds nothing, while the tree changes under

@@ -3,9 +3,9 @@
 //!
 //! One CPU, one task that writes whole pages of a file through the descriptor; nothing is mapped.
 //! Memory is charged, with direct reclaim when the charge meets the budget. A flusher begins to
-//! write everything that is dirty when more than a tenth of the budget is, or when reclaim wakes
+//! write all dirty pages when more than a tenth of the budget is, or when reclaim wakes
 //! it; a write ends a fixed latency after it began, in virtual time, which passes by 100 ns an
-//! access, 1 µs a step of reclaim, and in naps. So writes end during an invocation of reclaim, as
+//! access, 1 µs a step of reclaim, and in sleeps. So writes end during an invocation of reclaim, as
 //! they do in a kernel.
 //!
 //! The classical lists see group statistics as of the last publication, every 10,000 pages; so does
