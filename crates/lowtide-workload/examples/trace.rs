@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! cargo run --release -p lowtide-workload --example trace -- mix > mix.csv
-//! cargo run --release -p lowtide-workload --example trace -- "kind=zipf s=0.99 F=8192 N=100000 mem=2048 seed=1" > zipf.csv
+//! cargo run --release -p lowtide-workload --example trace -- \
+//!     "kind=zipf s=0.99 F=8192 N=100000 mem=2048 seed=1" > zipf.csv
 //! ```
 
 use lowtide_workload::groundtruth::{Case, PUBLIC, PublicCase};

@@ -1,9 +1,9 @@
-//! The page record: whole pages made of 512-byte blocks that know where they belong.
+//! The page record: whole pages made of 512-byte blocks, each with its own position.
 //!
 //! Workloads on whole pages (`random-read`, `scan`, `replay`) run on pages of any size from 512
 //! bytes up. Their content is therefore made of 512-byte blocks, numbered through the file, so that
-//! a block verifies alone: a page of any size, a part of a page, and a page of which the device
-//! returned only half are all told apart.
+//! a block verifies alone. That detects a wrong page of any size, a wrong part of a page, and a
+//! page of which the device returned only half.
 //!
 //! | bytes | field | encoding |
 //! |---|---|---|
@@ -13,8 +13,8 @@
 //! | 24..32 | checksum of index, seed and payload | `u64`, little-endian |
 //! | 32..512 | payload | drawn from index and seed |
 //!
-//! The seed plays the version's part: a player that rewrites a page gives it a new one, and a block
-//! left over from an earlier run does not pass for one of this run. The checksum is made as the
+//! The seed serves as a version: a player that rewrites a page gives it a new one, and a block left
+//! over from an earlier run does not pass for one of this run. The checksum is made as the
 //! [record](crate::record)'s; verifying one block costs about 20 ns.
 
 use crate::prng::{SplitMix64, mix64};
@@ -28,7 +28,7 @@ pub const BLOCK_MAGIC: [u8; 8] = *b"lowtide\0";
 /// Where the payload starts.
 const PAYLOAD: usize = 32;
 
-/// Why bytes are not the block that was asked for.
+/// Why bytes are not the expected block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BlockError {
@@ -37,7 +37,7 @@ pub enum BlockError {
         "block {index}: {found} bytes were given, not a whole number of {BLOCK_BYTES}-byte blocks"
     )]
     Length {
-        /// The block asked for.
+        /// The expected block.
         index: u64,
         /// Bytes given.
         found: usize,
@@ -45,7 +45,7 @@ pub enum BlockError {
     /// All bytes are zero: never written, lost, or a hole in the file.
     #[error("block {index}: all {BLOCK_BYTES} bytes are zero; it was never written, or lost")]
     Blank {
-        /// The block asked for.
+        /// The expected block.
         index: u64,
     },
     /// The bytes do not start with the magic: not a file made by this program.
@@ -53,7 +53,7 @@ pub enum BlockError {
         "block {index}: does not start with the block magic; was this file made for this workload?"
     )]
     Magic {
-        /// The block asked for.
+        /// The expected block.
         index: u64,
     },
     /// The checksum does not match.
@@ -62,7 +62,7 @@ pub enum BlockError {
          {found_seed})"
     )]
     Corrupt {
-        /// The block asked for.
+        /// The expected block.
         index: u64,
         /// The index in the bytes.
         found_index: u64,
@@ -72,7 +72,7 @@ pub enum BlockError {
     /// An intact block of another place.
     #[error("block {index}: found the intact block {found_index} (seed {found_seed}) in its place")]
     WrongBlock {
-        /// The block asked for.
+        /// The expected block.
         index: u64,
         /// The index in the bytes.
         found_index: u64,
@@ -85,9 +85,9 @@ pub enum BlockError {
          write"
     )]
     WrongSeed {
-        /// The block asked for.
+        /// The expected block.
         index: u64,
-        /// The seed asked for.
+        /// The expected seed.
         seed: u64,
         /// The seed in the bytes.
         found_seed: u64,

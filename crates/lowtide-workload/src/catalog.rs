@@ -1,4 +1,4 @@
-//! The workloads by name: the words that the command line takes.
+//! The workloads by name, as the command line takes them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::nearest;
 use crate::ycsb::Letter;
 
-/// A workload that can be asked for by name.
+/// A workload with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Workload {
@@ -100,7 +100,7 @@ impl fmt::Display for Workload {
     known = Workload::ALL.map(Workload::name).join(", ")
 )]
 pub struct UnknownWorkload {
-    /// What was asked for.
+    /// The unknown name.
     pub given: String,
     /// The workload with the nearest name, if one is near.
     pub nearest: Option<Workload>,

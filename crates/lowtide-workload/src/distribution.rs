@@ -1,16 +1,21 @@
-//! Which item comes next.
+//! The choice of the next item.
 //!
-//! | distribution | popularity of the items | when |
+//! | distribution | popularity of the items | use |
 //! |---|---|---|
-//! | [`Uniform`](Distribution::Uniform) | all equal | checks of capacity and device speed: no policy can help |
-//! | [`Zipfian`](Distribution::Zipfian) | exactly Zipf, scattered over the items | the default; keeps its shape at every scale |
-//! | [`YcsbScrambled`](Distribution::YcsbScrambled) | what YCSB's client really sends | comparison with published YCSB results |
+//! | [`Uniform`] | all equal | checks of capacity and device speed: no policy can help |
+//! | [`Zipfian`] | exactly Zipf, scattered over the items | the default; the same at every scale |
+//! | [`YcsbScrambled`] | that of YCSB's client | comparison with published YCSB results |
 //!
-//! The two skewed ones differ: see [`ScrambledZipfian`]. Popular items are
-//! scattered in both, so that they share pages only by chance.
+//! The two skewed distributions differ: see
+//! [`ScrambledZipfian`]. Popular items are scattered in both, so that they share pages only by
+//! chance.
 //!
 //! Draws use floating point, so streams are equal wherever `powf` rounds equally: on one machine
 //! always, and between machines up to a rare difference of one rank.
+//!
+//! [`Uniform`]: Distribution::Uniform
+//! [`Zipfian`]: Distribution::Zipfian
+//! [`YcsbScrambled`]: Distribution::YcsbScrambled
 
 use crate::prng::SplitMix64;
 use crate::zipf::{Bijection, ScrambledZipfian, Zipfian};
@@ -32,7 +37,7 @@ pub enum DistributionError {
         "zipf exponent {theta} is outside 0 <= theta < 1; use 0.99 for the usual skew, 0 for none"
     )]
     Theta {
-        /// The exponent asked for.
+        /// The requested exponent.
         theta: f64,
     },
 }
@@ -162,7 +167,7 @@ mod tests {
         for _ in 0..200_000 {
             *counts.entry(sampler.draw(&mut rng)).or_default() += 1;
         }
-        assert_eq!(counts.len(), 1000, "every item is asked for");
+        assert_eq!(counts.len(), 1000, "every item is drawn");
         let mut shares: Vec<u32> = counts.values().copied().collect();
         shares.sort_unstable_by_key(|&count| std::cmp::Reverse(count));
         let zeta = crate::zipf::zeta(1000, 0.99);

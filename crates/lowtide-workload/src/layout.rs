@@ -1,4 +1,4 @@
-//! Where a record lives: pages and offsets for 1 KiB records on pages of any size.
+//! The place of a record: pages and offsets for 1 KiB records on pages of any size.
 //!
 //! Record `key` starts at byte `key * 1024` of its file, without gaps or headers. Page sizes are
 //! powers of two, so a page of 1 KiB or more holds whole records, and a page of 512 bytes holds
@@ -22,7 +22,7 @@ pub enum LayoutError {
         "page size {page_bytes} is not a power of two of at least {PAGE_BYTES_MIN} bytes; use 4096"
     )]
     PageBytes {
-        /// The page size asked for, in bytes.
+        /// The requested page size, in bytes.
         page_bytes: usize,
     },
 }
@@ -112,7 +112,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn records_are_dense_and_straddle_only_half_kib_pages(exponent in 9_u32..=21, key in 0_u64..1 << 40) {
+        fn records_are_dense_and_straddle_only_half_kib_pages(
+            exponent in 9_u32..=21,
+            key in 0_u64..1 << 40,
+        ) {
             let page_bytes = 1_usize << exponent;
             let layout = RecordLayout::new(page_bytes).unwrap();
             let place = layout.place(key);

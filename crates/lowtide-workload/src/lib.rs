@@ -1,21 +1,21 @@
-//! One description of a workload, played by two worlds.
+//! Workloads: one description that the runtime and the simulator both play.
 //!
-//! A *workload* here is a deterministic stream of operations: the same seed and the same thread
-//! number always give the same operations, whether they are carried out on real memory by the
-//! runtime or on virtual memory by the simulator. Nothing in this crate reads a clock, starts a
-//! thread or touches the memory under test; the only input and output are trace files.
+//! A *workload* is a deterministic stream of operations: the same seed and the same thread number
+//! always give the same operations, whether the runtime plays them on real memory or the simulator
+//! on virtual memory. Nothing in this crate reads a clock, starts a thread or touches the memory
+//! under test; the only input and output are trace files.
 //!
 //! Where to read, in order:
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`op`] | the vocabulary: spaces, page operations, the two ways to reach a page |
 //! | [`prng`] | the one source of randomness, and how it is split among threads |
 //! | [`zipf`] | skewed popularity: exact table, closed form, the two ways to scramble ranks |
-//! | [`distribution`] | which item comes next: uniform or one of the two skews |
+//! | [`distribution`] | the choice of the next item: uniform or one of the two skews |
 //! | [`catalog`] | the workloads by name |
 //! | [`ycsb`], [`random`], [`scan`] | the streams behind those names |
-//! | [`record`], [`block`], [`layout`] | what the bytes are, so that every read can be verified |
+//! | [`record`], [`block`], [`layout`] | the bytes of records and pages: every read is verified |
 //! | [`groundtruth`] | the exact sequences that real kernels were measured on |
 //! | [`trace`] | recorded streams: our exchange format, and the formats of other tools |
 

@@ -1,7 +1,7 @@
-//! What somebody may have meant by a name that does not exist.
+//! Suggestions for a name that does not exist.
 //!
-//! Names are few and short, so all of them are compared: the nearest is the one that the fewest
-//! insertions, deletions and substitutions of characters turn into what was given (Levenshtein).
+//! Names are few and short, so all of them are compared: the nearest is the one with the fewest
+//! insertions, deletions and substitutions of characters (Levenshtein).
 
 /// The known name nearest to the given one, if one is near: beyond half the name, a suggestion is a
 /// guess and not a help. Where none is, the first word of a name stands for it. Of several at the

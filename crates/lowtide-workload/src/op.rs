@@ -1,10 +1,10 @@
-//! The vocabulary: what a workload asks of memory.
+//! The vocabulary: the operations of a workload.
 //!
 //! An operation names a *space* (a file or a heap), a run of pages in it and what happens to them.
-//! Pages are counted in the base pages of whoever plays the stream; the stream itself does not know
-//! their size.
+//! Pages are counted in the base pages of the player; the stream itself does not depend on their
+//! size.
 //!
-//! The kernel tells two kinds of access apart, and so does the engine: an access *through the
+//! The kernel distinguishes two kinds of access, and so does the engine: an access *through the
 //! descriptor* (`read(2)`, `write(2)`) is counted when it happens, and one *through a mapping*
 //! leaves only a young bit that aging and reclaim find later. That is why reading appears twice in
 //! [`OpKind`].

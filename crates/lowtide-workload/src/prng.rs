@@ -4,7 +4,7 @@
 //! of the counter. So the period is exactly 2^64, every seed is good (zero too), and a generator is
 //! eight bytes that can be copied to replay from that point. The ground-truth sequences were drawn
 //! with exactly this generator, and [`below`](SplitMix64::below) uses exactly their reduction, so
-//! one implementation serves both them and everything else.
+//! one implementation serves all purposes.
 //!
 //! A workload takes one seed and gives each thread its own generator by [`fork`](SplitMix64::fork).
 //! All generators walk the same cycle, from starting points that the mix scatters over 2^64: two

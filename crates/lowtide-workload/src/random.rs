@@ -1,7 +1,7 @@
 //! Uniform random reads of single pages.
 //!
-//! Every page is as likely as any other, so no policy beats another: what is measured is the path
-//! of a miss and the device. The hit ratio is the resident share of the file.
+//! All pages are equally likely, so no policy beats another: the workload measures the path of a
+//! miss and the device. The hit ratio is the resident share of the file.
 
 use crate::distribution::DistributionError;
 use crate::op::{Access, PageOp, SpaceId};

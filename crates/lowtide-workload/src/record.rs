@@ -1,7 +1,7 @@
-//! The benchmark record: 1024 bytes that know who they are.
+//! The benchmark record: 1024 bytes that carry their own key.
 //!
-//! Wrong bytes are worse than no bytes, so every record carries its own key, version and checksum,
-//! and every read is verified. The content is a function of key and version alone: ten fields of
+//! Wrong bytes are worse than no bytes, so every record carries its key, version and checksum, and
+//! every read is verified. The content is a function of key and version alone: ten fields of
 //! 100 bytes, as YCSB's, that look random to a compressing device.
 //!
 //! | bytes | field | encoding |
@@ -31,14 +31,14 @@ pub const FIELD_BYTES: usize = 100;
 /// Where the payload starts; before it are key, version and checksum.
 const PAYLOAD: usize = RECORD_BYTES - FIELDS * FIELD_BYTES;
 
-/// Why bytes are not the record that was asked for.
+/// Why bytes are not the expected record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RecordError {
     /// The slice is not a slot.
     #[error("record {key}: {found} bytes were given to verify, a record has {RECORD_BYTES}")]
     Length {
-        /// The key asked for.
+        /// The expected key.
         key: u64,
         /// Bytes given.
         found: usize,
@@ -46,7 +46,7 @@ pub enum RecordError {
     /// All bytes are zero: never written, lost, or a hole in the file.
     #[error("record {key}: all {RECORD_BYTES} bytes are zero; it was never written, or lost")]
     Blank {
-        /// The key asked for.
+        /// The expected key.
         key: u64,
     },
     /// The checksum does not match: torn, damaged, or no record at all.
@@ -55,7 +55,7 @@ pub enum RecordError {
          {found_version})"
     )]
     Corrupt {
-        /// The key asked for.
+        /// The expected key.
         key: u64,
         /// The key in the bytes.
         found_key: u64,
@@ -67,7 +67,7 @@ pub enum RecordError {
         "record {key}: found the intact record {found_key} (version {found_version}) in its place"
     )]
     WrongKey {
-        /// The key asked for.
+        /// The expected key.
         key: u64,
         /// The key in the bytes.
         found_key: u64,

@@ -1,7 +1,7 @@
 //! A sequential scan of a whole file, over and over.
 //!
 //! The worst case of recency: with less memory than the file, exact LRU evicts every page just
-//! before it is wanted again. The file is cut into one contiguous share per thread, and each thread
+//! before it is needed again. The file is cut into one contiguous share per thread, and each thread
 //! repeats its own.
 
 use crate::distribution::DistributionError;

@@ -7,8 +7,8 @@
 //! | C | 100 % | 0 % | a cache of profiles |
 //!
 //! Every operation is one draw for its kind and one for its key, in that order and for all three
-//! letters, so A, B and C of one seed ask for the same keys in the same order and differ only in
-//! what they do there.
+//! letters, so A, B and C of one seed access the same keys in the same order and differ only in the
+//! kind of access.
 //!
 //! Each thread draws from the whole key space with its own sub-stream. What a thread does depends
 //! on the seed and its own number, not on how many threads there are.

@@ -194,8 +194,8 @@ fn a_damaged_byte_never_panics_and_compact_always_notices() {
                 }
                 let mut damaged = bytes.clone();
                 damaged[at] ^= damage;
-                // Forced, so that damage at the start does not hide the reader from it; and told by
-                // content.
+                // Forced, so that damage at the start does not hide the reader from it; and
+                // recognised by content.
                 for forced in [Some(format), None] {
                     let found = read(&damaged, forced);
                     if let Err(error) = &found {
@@ -320,7 +320,8 @@ proptest! {
                     thread: record.thread.filter(|_| thread),
                     tenant: None,
                 };
-                let tenant = record.tenant.filter(|_| tenant).map(|id| names().tenants()[id.0 as usize].clone());
+                let tenant = record.tenant.filter(|_| tenant);
+                let tenant = tenant.map(|id| names().tenants()[id.0 as usize].clone());
                 (kept, names().spaces()[record.op.space.0 as usize].clone(), tenant)
             })
             .collect();

@@ -1,4 +1,4 @@
-//! A ground-truth case: one line of parameters that says what is played, on how much memory.
+//! A ground-truth case: one line of parameters for the sequence and its memory.
 //!
 //! The line is `kind=NAME` and further `key=value` pairs, separated by spaces, for example
 //! `kind=zipf s=0.99 F=65536 N=600000 mem=16384 seed=1`:
@@ -16,7 +16,8 @@
 //! | `D` | distance of the second touch, in steps of four accesses | `twotouch` | |
 //! | `A`, `anonpct` | pages of the heap, percent of accesses to it | `anonfile` | |
 //! | `io` | `mmap` (loads and stores) or `prw` (whole pages through the descriptor) | | `mmap` |
-//! | `mem`, `high`, `low_a` | `memory.max`, `memory.high`, the first worker's `memory.low`, in pages | | none |
+//! | `mem`, `high` | `memory.max`, `memory.high`, in pages | | none |
+//! | `low_a` | the first worker's `memory.low`, in pages | | none |
 //! | `swap` | `nvme` or `zram` | | none |
 //! | `swappiness` | 0 to 200 | | 60 |
 

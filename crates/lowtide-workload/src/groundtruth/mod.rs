@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `sequence.rs` | [`Sequence`], [`Ops`]: the six generators, draw for draw |
 //! | `case.rs` | [`Case`]: a sequence with its memory limits, parsed from one line of parameters |
-//! | `public.rs` | [`PUBLIC`]: the cases whose kernel counters are published, with their fingerprints |
+//! | `public.rs` | [`PUBLIC`]: the cases with published kernel counters, and their fingerprints |
 
 mod case;
 mod public;

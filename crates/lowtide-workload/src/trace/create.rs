@@ -1,9 +1,9 @@
 //! The way to write a trace to a file: [`create`], and [`TraceWriter`].
 //!
-//! The file's name says what is written: `.csv` the text, `.lt` the compact format; `.gz` or `.zst`
+//! The file's name selects the format: `.csv` the text, `.lt` the compact format; `.gz` or `.zst`
 //! behind it compresses. The trace grows under a temporary name beside its own (`….partial`) and is
 //! renamed when it is finished, so under its own name there are only whole traces, and a run that
-//! fails leaves nothing. What is there already and is no regular file (a pipe, a device) is written
+//! fails leaves nothing. An existing path that is not a regular file (a pipe, a device) is written
 //! to directly.
 
 use super::compact::CompactWriter;
@@ -60,7 +60,7 @@ enum Encoder {
 /// ```
 pub fn create(path: &Path, head: impl Into<Head>) -> Result<TraceWriter, TraceFileError> {
     let (format, compression) =
-        told_by(path).ok_or_else(|| TraceFileError::Name { path: path.to_owned() })?;
+        by_name(path).ok_or_else(|| TraceFileError::Name { path: path.to_owned() })?;
     let uncreated = |source| TraceFileError::Create { path: path.to_owned(), source };
     let direct = fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
     let place = if direct { path.to_owned() } else { partial_path(path) };
@@ -84,7 +84,7 @@ pub fn create(path: &Path, head: impl Into<Head>) -> Result<TraceWriter, TraceFi
 /// # Errors
 /// [`TraceFileError::Name`], [`TraceFileError::Create`].
 pub fn check_path(path: &Path) -> Result<(), TraceFileError> {
-    told_by(path).ok_or_else(|| TraceFileError::Name { path: path.to_owned() })?;
+    by_name(path).ok_or_else(|| TraceFileError::Name { path: path.to_owned() })?;
     let directory =
         path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match fs::metadata(directory) {
@@ -151,7 +151,7 @@ impl TraceWriter {
 impl Drop for TraceWriter {
     fn drop(&mut self) {
         if let Some(partial) = &self.partial {
-            // It may be gone already, and there is nobody to tell.
+            // It may be gone already; a drop cannot report an error.
             let _ = fs::remove_file(partial);
         }
     }
@@ -165,7 +165,7 @@ enum Compression {
 }
 
 /// Format and compression by name.
-fn told_by(path: &Path) -> Option<(Format, Compression)> {
+fn by_name(path: &Path) -> Option<(Format, Compression)> {
     let extension =
         |path: &Path| path.extension().map(|text| text.to_string_lossy().to_ascii_lowercase());
     let (compression, inner) = match extension(path)?.as_str() {
@@ -257,13 +257,13 @@ mod tests {
 
     #[test]
     fn the_name_says_format_and_compression() {
-        let told = |name: &str| told_by(Path::new(name));
-        assert_eq!(told("a.csv"), Some((Format::Csv, Compression::None)));
-        assert_eq!(told("dir.d/a.CSV.gz"), Some((Format::Csv, Compression::Gzip)));
-        assert_eq!(told("a.b.lt"), Some((Format::Compact, Compression::None)));
-        assert_eq!(told("a.lt.zst"), Some((Format::Compact, Compression::Zstd)));
+        let named = |name: &str| by_name(Path::new(name));
+        assert_eq!(named("a.csv"), Some((Format::Csv, Compression::None)));
+        assert_eq!(named("dir.d/a.CSV.gz"), Some((Format::Csv, Compression::Gzip)));
+        assert_eq!(named("a.b.lt"), Some((Format::Compact, Compression::None)));
+        assert_eq!(named("a.lt.zst"), Some((Format::Compact, Compression::Zstd)));
         for name in ["a", "csv", "a.zst", "a.txt", "a.csv.xz", ".csv", "lt.gz"] {
-            assert_eq!(told(name), None, "{name}");
+            assert_eq!(named(name), None, "{name}");
         }
     }
 

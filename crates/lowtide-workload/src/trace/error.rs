@@ -27,7 +27,7 @@ const fn after(line: Option<u64>) -> &'static str {
     if line.is_some() { ")" } else { "" }
 }
 
-/// A header for records of so many fields, as far as there are columns.
+/// A header for records with this many fields, as far as there are columns.
 fn header_for(fields: usize) -> String {
     REQUIRED
         .into_iter()
@@ -65,7 +65,10 @@ pub enum TraceFault {
     #[error("the page size is said twice")]
     PageTwice,
     /// A record in the place of the header.
-    #[error("this is a record, and the first line must be the header; put `{}` before it", header_for(*fields))]
+    #[error(
+        "this is a record, and the first line must be the header; put `{}` before it",
+        header_for(*fields)
+    )]
     HeaderMissing {
         /// How many fields the record has.
         fields: usize,

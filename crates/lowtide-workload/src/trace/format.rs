@@ -1,15 +1,15 @@
 //! The formats that a trace can be in, by name and by content.
 //!
-//! A file's name says nothing that can be relied on, so a format is told by the first bytes of what
-//! is left after decompression:
+//! A file's name is not reliable, so a format is recognised by the first bytes of what is left
+//! after decompression:
 //!
-//! * `compact` has a magic. One damaged byte in it does not hide it: the reader then says what is
-//!   damaged.
-//! * The text formats are told by their first line that says something: a header of our columns, a
-//!   header with an object's identity, seven fields with `Read` or `Write` as the fourth, a Lackey
-//!   access.
-//! * `filemap` text is told by the name of one of its events anywhere in the sample, because other
-//!   events and comments may come first.
+//! * `compact` has a magic. One damaged byte in it does not hide it: the reader then reports the
+//!   damage.
+//! * The text formats are recognised by their first line that is neither blank nor a comment: a
+//!   header of our columns, a header with an object's identity, seven fields with `Read` or `Write`
+//!   as the fourth, a Lackey access.
+//! * `filemap` text is recognised by the name of one of its events anywhere in the sample, because
+//!   other events and comments may come first.
 //! * `oracle-general` has neither magic nor text. It is what is left when the first records are
 //!   plausible as a whole: times that do not fall, sizes above 0, next accesses that are in the
 //!   future or never.
@@ -24,7 +24,7 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// How many bytes, after decompression, a format is told by.
+/// Bytes, after decompression, by which a format is recognised.
 pub(super) const SAMPLE_BYTES: usize = 64 << 10;
 
 /// A format of traces. Its name, as in `--format`, is what it displays as and parses from.
@@ -161,7 +161,11 @@ fn hint(name: &str) -> String {
 
 /// A name that is no format's.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("no trace format is called `{name}`{}; there are {}", hint(name), Format::ALL.map(Format::name).join(", "))]
+#[error(
+    "no trace format is called `{name}`{}; there are {}",
+    hint(name),
+    Format::ALL.map(Format::name).join(", ")
+)]
 pub struct UnknownFormat {
     /// The name.
     pub name: String,
@@ -190,23 +194,23 @@ mod tests {
         );
     }
 
-    fn told(text: &str) -> Option<Format> {
+    fn of(text: &str) -> Option<Format> {
         Format::of_sample(text.as_bytes(), true)
     }
 
     #[test]
-    fn text_is_told_by_what_it_says() {
-        assert_eq!(told("op,space,page,pages\n"), Some(Format::Csv));
-        assert_eq!(told("\n\nthread,op,page,pages,space\r\n"), Some(Format::Csv));
-        assert_eq!(told("# page_bytes: 1024\nop,space,page,pages\n"), Some(Format::Csv));
-        assert_eq!(told("time,id,size\n1,2,3\n"), Some(Format::ObjectCsv));
-        assert_eq!(told("128166372003061629,hm,0,Read,8192,4096,100\n"), Some(Format::Msr));
-        assert_eq!(told("==1== Lackey\n--1-- warning\nI  04,3\n"), Some(Format::Lackey));
-        assert_eq!(told(" S 1fff000658,8\n"), Some(Format::Lackey));
+    fn text_is_recognised_by_its_first_line() {
+        assert_eq!(of("op,space,page,pages\n"), Some(Format::Csv));
+        assert_eq!(of("\n\nthread,op,page,pages,space\r\n"), Some(Format::Csv));
+        assert_eq!(of("# page_bytes: 1024\nop,space,page,pages\n"), Some(Format::Csv));
+        assert_eq!(of("time,id,size\n1,2,3\n"), Some(Format::ObjectCsv));
+        assert_eq!(of("128166372003061629,hm,0,Read,8192,4096,100\n"), Some(Format::Msr));
+        assert_eq!(of("==1== Lackey\n--1-- warning\nI  04,3\n"), Some(Format::Lackey));
+        assert_eq!(of(" S 1fff000658,8\n"), Some(Format::Lackey));
         let event = "x-1 [000] 1.5: mm_filemap_fault: dev=8:1 ino=a ofs=0\n";
-        assert_eq!(told(&format!("# tracer: nop\n#\n{event}")), Some(Format::Filemap));
+        assert_eq!(of(&format!("# tracer: nop\n#\n{event}")), Some(Format::Filemap));
         for none in ["", "\n", "hello\n", "a,b,c\n", "{\"op\": 1}\n", "==1== Lackey\n"] {
-            assert_eq!(told(none), None, "{none:?}");
+            assert_eq!(of(none), None, "{none:?}");
         }
     }
 

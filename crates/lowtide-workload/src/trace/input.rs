@@ -7,12 +7,12 @@
 //!                  progress                              byte offset
 //! ```
 //!
-//! How a file is compressed is told by its first bytes, not by its name: gzip starts with `1f 8b`
-//! (RFC 1952), Zstandard with `28 b5 2f fd` (RFC 8878). Files made by joining several compressed
-//! files are read to the end of the last.
+//! Compression is recognised by the first bytes of a file, not by its name: gzip starts with `1f
+//! 8b` (RFC 1952), Zstandard with `28 b5 2f fd` (RFC 8878). Files made by joining several
+//! compressed files are read to the end of the last.
 //!
-//! The formats look ahead and decode in place, so this is a buffer that can be asked for more
-//! without giving up what is there, and not a `BufRead`.
+//! The formats look ahead and decode in place, so this is not a `BufRead`, but a buffer that can
+//! grow without giving up its contents.
 
 use flate2::bufread::MultiGzDecoder;
 use std::fmt;
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
-/// Bytes asked for at a time: a few hundred system calls a second at the speed of a fast device,
+/// Bytes requested at a time: a few hundred system calls a second at the speed of a fast device,
 /// and still in the second-level cache. Not tuned.
 const BUFFER_BYTES: usize = 256 << 10;
 

@@ -1,9 +1,9 @@
 //! Recorded operation streams: our exchange format, and the formats of other tools.
 //!
-//! [`open`] reads a trace of any format, plain, gzip or Zstandard, told by its content; [`create`]
-//! writes ours. In between is one vocabulary, [`TraceRecord`]: an operation on pages of a space,
-//! and perhaps when, by which thread and for which tenant. Everything streams: a trace may be
-//! larger than memory.
+//! [`open`] reads a trace of any format, plain, gzip or Zstandard, which it recognises by content;
+//! [`create`] writes ours. In between is one vocabulary, [`TraceRecord`]: an operation on pages of
+//! a space, with an optional time, thread and tenant. Both stream: a trace may be larger than
+//! memory.
 //!
 //! # The exchange format
 //!
@@ -31,23 +31,23 @@
 //! store,anon:heap,4,2,1
 //! ```
 //!
-//! The compact format says the same in a few bytes a record, with checksums and an end mark, so
-//! that damage and truncation are noticed: `compact/mod.rs` describes it byte by byte.
+//! The compact format has the same contents in a few bytes a record, with checksums and an end
+//! mark, so that damage and truncation are noticed: `compact/mod.rs` describes it byte by byte.
 //!
 //! # Where things are
 //!
 //! | file | holds |
 //! |---|---|
 //! | `open.rs` | [`open`], [`read_from`], [`Trace`]: read any format, from any compression |
-//! | `create.rs` | [`create`], [`TraceWriter`]: write ours, as the file's name says |
+//! | `create.rs` | [`create`], [`TraceWriter`]: write ours, in the format of the file's name |
 //! | `format.rs` | [`Format`]: the formats by name and by content |
-//! | `record.rs` | [`TraceRecord`], [`Names`], [`Head`]: what a record says, and what is said before the first |
+//! | `record.rs` | [`TraceRecord`], [`Names`], [`Head`]: a record, and the head of a trace |
 //! | `csv/` | [`Reader`], [`Writer`]: our format as text |
 //! | `compact/` | [`CompactWriter`], and its reader: our format in binary |
-//! | `foreign/` | libCacheSim oracleGeneral, object and block CSV, Valgrind Lackey, kernel page-cache events |
+//! | `foreign/` | libCacheSim, object and block CSV, Valgrind Lackey, page-cache events |
 //! | `input.rs`, `text.rs` | bytes decompressed and counted; lines, fields, numbers |
 //! | `error.rs` | [`TraceError`]: line, byte offset, what is wrong |
-//! | `survey.rs` | [`survey()`]: how large each space is, before anything is played |
+//! | `survey.rs` | [`survey()`]: the size of each space, before the trace is played |
 
 mod compact;
 mod create;

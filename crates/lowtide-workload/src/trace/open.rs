@@ -33,8 +33,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// std::fs::write(&path, "==1== Lackey\nI  0401ab70,3\n S 1fff000658,8\n")?;
 /// let mut trace = trace::open(&path, None)?;
 /// assert_eq!(trace.format(), Format::Lackey);
-/// let pages: Vec<u64> = trace.by_ref().map(|record| Ok(record?.op.page)).collect::<Result<_, trace::TraceFileError>>()?;
-/// assert_eq!(pages, [0x401a, 0x1fff000]);
+/// let pages: Result<Vec<u64>, _> = trace.by_ref().map(|r| r.map(|r| r.op.page)).collect();
+/// assert_eq!(pages?, [0x401a, 0x1fff000]);
 /// assert_eq!(trace.names().spaces()[0].to_string(), "anon:memory");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -71,11 +71,11 @@ enum Decoder {
 
 /// Opens the trace at `path`, or standard input for `-`. Decompression happens as records are read.
 ///
-/// Without `format` it is told by the first 64 KiB of the content; see [`Format`].
+/// Without `format` it is recognised by the first 64 KiB of the content; see [`Format`].
 ///
 /// # Errors
 /// [`TraceFileError::Open`] when the file cannot be read, [`TraceFileError::Content`] when it is
-/// empty, its format could not be told, or its header is wrong.
+/// empty, its format could not be recognised, or its header is wrong.
 pub fn open(path: &Path, format: Option<Format>) -> Result<Trace, TraceFileError> {
     let unopened = |source| TraceFileError::Open { path: path.to_owned(), source };
     if path == Path::new("-") {
@@ -126,8 +126,8 @@ impl Trace {
         if sample.is_empty() {
             return Err(at_start(TraceFault::Empty));
         }
-        let told = format.or_else(|| Format::of_sample(sample, whole));
-        let format = told.ok_or_else(|| at_start(TraceFault::UnknownFormat))?;
+        let recognised = format.or_else(|| Format::of_sample(sample, whole));
+        let format = recognised.ok_or_else(|| at_start(TraceFault::UnknownFormat))?;
         let decoder = match format {
             Format::Csv => Decoder::Csv(csv::Reader::new(input).map_err(content)?),
             Format::Compact => Decoder::Compact(compact::Reader::new(input).map_err(content)?),

@@ -61,8 +61,8 @@ impl From<Columns> for Head {
     }
 }
 
-/// Whether pages of a trace can have so many bytes: a power of two from 512 to 64 KiB, as the pages
-/// of the engine.
+/// Whether pages of a trace can have this many bytes: a power of two from 512 to 64 KiB, as the
+/// pages of the engine.
 #[must_use]
 pub const fn page_is_possible(bytes: u64) -> bool {
     bytes.is_power_of_two() && bytes >= 512 && bytes <= 64 << 10

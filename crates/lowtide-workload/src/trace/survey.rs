@@ -1,8 +1,8 @@
-//! One pass over a trace before it is played: how large its spaces must be.
+//! One pass over a trace before it is played: the sizes of its spaces.
 //!
-//! A player has to create its files before the first operation, and a trace only says how large
-//! they are at its end. So a trace is read twice; the pass also finds every error before anything
-//! has been played.
+//! A player has to create its files before the first operation, but their sizes are known only at
+//! the end of a trace. So a trace is read twice; the first pass also finds every error before any
+//! operation is played.
 
 use super::error::TraceFileError;
 use super::format::Format;

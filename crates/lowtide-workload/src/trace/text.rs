@@ -1,4 +1,4 @@
-//! What the text formats share: lines with their places, fields, numbers.
+//! Shared by the text formats: lines with their places, fields, numbers.
 //!
 //! Every line, the last one too, must end in a line break: without that rule, a trace cut off in
 //! the middle of a number would be read as a smaller number. A format is then a [`LineParser`];

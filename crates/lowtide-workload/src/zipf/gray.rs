@@ -6,8 +6,9 @@
 //! come from inverting the *integral* of `x^-theta` instead of the sum:
 //!
 //! ```text
-//! rank = floor(n * (eta * u - eta + 1) ^ alpha)      alpha = 1 / (1 - theta)
-//!                                                    eta = (1 - (2/n)^(1-theta)) / (1 - zeta(2)/zeta(n))
+//! rank = floor(n * (eta * u - eta + 1) ^ alpha)
+//! alpha = 1 / (1 - theta)
+//! eta = (1 - (2/n)^(1-theta)) / (1 - zeta(2)/zeta(n))
 //! ```
 //!
 //! `eta` stretches the curve so that it meets the exact part at rank 2. One draw is one `powf`, at

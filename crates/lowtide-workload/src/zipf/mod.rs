@@ -1,11 +1,11 @@
-//! Skewed popularity: rank `k` (counted from 1) is asked for in proportion to `k^-theta`.
+//! Skewed popularity: rank `k` (counted from 1) is drawn in proportion to `k^-theta`.
 //!
 //! | file | holds | for |
 //! |---|---|---|
-//! | `table.rs` | [`ZipfTable`], [`permutation`] | the ground-truth sequences: integers only, exact, memory per rank |
+//! | `table.rs` | [`ZipfTable`], [`permutation`] | ground-truth sequences: exact, in integers |
 //! | `alias.rs` | [`ZipfAlias`] | the fastest draw, for simulations: a table, scattered already |
 //! | `gray.rs` | [`Zipfian`], [`zeta`] | any number of items in constant memory and time |
-//! | `bijection.rs` | [`Bijection`] | spreading popular ranks over the items without collisions or a table |
+//! | `bijection.rs` | [`Bijection`] | scattering popular ranks without collisions or a table |
 //! | `scrambled.rs` | [`ScrambledZipfian`] | YCSB's key chooser, collisions included |
 
 mod alias;

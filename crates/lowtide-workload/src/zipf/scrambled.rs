@@ -109,7 +109,7 @@ mod tests {
         for _ in 0..draws {
             *counts.entry(chooser.draw(&mut rng)).or_insert(0_u32) += 1;
         }
-        // Counting how often the true top 200 keys (those of the top 200 ranks) were asked for.
+        // Counting how often the true top 200 keys (those of the top 200 ranks) were drawn.
         let top: std::collections::HashSet<u64> = (0..200).map(|rank| fnv64(rank) % keys).collect();
         let hits: u32 = top.iter().filter_map(|key| counts.get(key)).sum();
         let share = f64::from(hits) / f64::from(draws);

@@ -1,38 +1,42 @@
-//! The compact format: our exchange format in binary, a few bytes a record, and nothing lost
+//! The compact format: our exchange format in binary, a few bytes a record, and no damage goes
 //! unnoticed.
 //!
 //! ```text
 //! file    = header block* end
-//! header  = magic[8]  version:u8  columns:u8  page:u8  0:u8  crc:u32   crc of the 12 bytes before it
-//! block   = bytes:u32  records:u32  content_crc:u32  crc:u32           crc of the 12 bytes before it
-//!           content[bytes]
-//! end     = 0:u32  0:u32  records_in_all:u64 .. as a block's header, then crc:u32 over the 16 bytes
+//! header  = magic[8]  version:u8  columns:u8  page:u8  0:u8  crc:u32
+//! block   = bytes:u32  records:u32  content_crc:u32  crc:u32  content[bytes]
+//! end     = 0:u32  0:u32  records_in_all:u64  crc:u32
 //! ```
 //!
-//! The page is the binary logarithm of its bytes, 0 for a trace that does not say; version 1 never
-//! does, and has 0 there. Numbers are little-endian; checksums are CRC-32 (the polynomial of gzip).
-//! The header of a block has a checksum of its own, so that a damaged length is not believed; the
-//! end mark says how many records there were, so that neither a cut nor a lost block goes
-//! unnoticed. A single damaged byte is always found, because a CRC-32 finds every error of up to 32
-//! bits in a row.
+//! `crc` is that of the bytes before it: 12 in a header and a block, 16 at the end.
+//!
+//! The page is the binary logarithm of its bytes, 0 for a trace that does not have it; version 1
+//! never does, and has 0 there. Numbers are little-endian; checksums are CRC-32 (the polynomial of
+//! gzip). The header of a block has a checksum of its own, so that a damaged length is not used;
+//! the end mark has the number of records, so that neither a cut nor a lost block goes unnoticed. A
+//! single damaged byte is always found, because a CRC-32 finds every error of up to 32 bits in a
+//! row.
 //!
 //! The content is a sequence of entries, each beginning with a tag byte:
 //!
 //! | bits | of a record | of a name |
 //! |---|---|---|
-//! | 0..3 | the operation, 0 to 5 in the order of [`OpKind::ALL`](crate::OpKind::ALL) | 6: a space follows, as `file:NAME` or `anon:NAME`; 7: a tenant |
+//! | 0..3 | the operation, 0 to 5 as in [`OpKind::ALL`] | 6: a space; 7: a tenant |
 //! | 3 | another space than the record before: its number follows | 0 |
 //! | 4 | more than one page: their number follows | 0 |
 //! | 5 | has a time: its difference to the last time follows | 0 |
 //! | 6 | another thread than the record before: its number + 1, or 0 for none, follows | 0 |
 //! | 7 | another tenant than the record before: its number + 1, or 0 for none, follows | 0 |
 //!
-//! Then come, in this order and as far as the tag says so: space, page (always), pages, time,
-//! thread, tenant. All are variable-length numbers, seven bits to a byte with the low ones first.
-//! The page is the difference to the page behind the last operation on the same space, so that a
-//! scan costs one byte; differences are signed, in zigzag. A name is its length and its text, and
-//! comes before the first record that uses it; names are numbered in order of appearance. Nothing
-//! is forgotten between blocks: they are units of checking, not of seeking.
+//! A space follows as `file:NAME` or `anon:NAME`. After the tag of a record come, in this order and
+//! if the tag has their bit: space, page (always), pages, time, thread, tenant. All are
+//! variable-length numbers, seven bits to a byte with the low ones first. The page is the
+//! difference to the page behind the last operation on the same space, so that a scan costs one
+//! byte; differences are signed, in zigzag. A name is its length and its text, and comes before the
+//! first record that uses it; names are numbered in order of appearance. Nothing is forgotten
+//! between blocks: they are units of checking, not of seeking.
+//!
+//! [`OpKind::ALL`]: crate::OpKind::ALL
 
 mod reader;
 mod varint;

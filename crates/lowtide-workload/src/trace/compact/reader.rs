@@ -1,7 +1,6 @@
 //! Reads the compact format.
 //!
-//! A block is checked as a whole before anything of it is believed, then decoded in place, entry by
-//! entry.
+//! A block is checked as a whole before any of it is used, then decoded in place, entry by entry.
 
 use super::super::error::{TraceError, TraceFault};
 use super::super::input::Input;

@@ -1,16 +1,16 @@
 //! Reads the exchange format, one record at a time.
 //!
-//! Splitting into fields is the `csv` crate's; this file gives the fields their meaning. A trace
-//! usually stays on one space for long runs, so the last space is compared before any table is
-//! asked.
+//! The `csv` crate splits lines into fields; this file interprets them. A trace
+//! usually stays on one space for long runs, so the last space is compared before any table
+//! look-up.
 //!
-//! A last line without line break is only noticed at the end of the input: the splitter gives out
+//! A last line without line break is only noticed at the end of the input: the splitter returns
 //! such a line after it has seen the end, and all others before. [`EndWatch`] sits under it and
 //! remembers both the last byte and the end.
 //!
 //! The splitter skips blank lines and counts from the first of them. [`Lines`] corrects that, so
-//! that errors point at the line they mean; for the same reason it is told that only `\n` ends a
-//! line, and the `\r` before it, if there is one, is taken off the last field here.
+//! that errors point at the line they mean; for the same reason only `\n` ends a line for it,
+//! and the `\r` before it, if there is one, is taken off the last field here.
 
 use super::super::error::{TraceError, TraceFault};
 use super::super::record::{
@@ -344,7 +344,7 @@ struct EndWatch<R> {
     ended: bool,
     /// How many more bytes may be read for the current line.
     budget: usize,
-    /// Whether more were asked for.
+    /// Whether more were requested.
     overrun: bool,
 }
 

@@ -3,27 +3,28 @@
 //!
 //! ```text
 //! COMM-PID [CPU] FLAGS SECONDS.MICROS: mm_filemap_get_pages: dev=8:1 ino=1f2e ofs=0-16383
-//! COMM PID [CPU] SECONDS.MICROS: filemap:mm_filemap_add_to_page_cache: dev 8:1 ino 1f2e pfn=0x1a2b ofs=4096 order=0
+//! COMM PID [CPU] SECONDS.MICROS: filemap:mm_filemap_add_to_page_cache: dev 8:1 ino 1f2e
+//!     pfn=0x1a2b ofs=4096 order=0                                     (on the same line)
 //! ```
 //!
 //! | event | becomes |
 //! |---|---|
-//! | `mm_filemap_get_pages` | `read` of the range: a read through the descriptor found or brought in these pages |
-//! | `mm_filemap_map_pages` | `load` of the range: a fault mapped these cached pages, its own and those around |
+//! | `mm_filemap_get_pages` | `read` of the range: a read through the descriptor |
+//! | `mm_filemap_map_pages` | `load` of the range: a fault mapped its page and those around |
 //! | `mm_filemap_fault` | `load` of the page: a fault that had to look further |
 //! | `mm_filemap_add_to_page_cache` | see below |
-//! | `mm_filemap_delete_from_page_cache` | nothing: an eviction says what the kernel did, not what was asked of it |
+//! | `mm_filemap_delete_from_page_cache` | nothing: an eviction is no access |
 //!
 //! The first three approximate accesses (hits on pages that are mapped already are invisible to any
 //! event). Additions are misses only. So **a trace that has accesses is read by its accesses, and
-//! its additions are passed over**; in a trace that has none, as kernels before 6.11 record it,
+//! its additions are skipped**; in a trace that has none, as kernels before 6.11 record it,
 //! each addition is taken as a `read` of its folio. Which of the two a trace is, is decided by its
-//! first 64 KiB; where accesses begin to appear later, additions are passed over from there on.
+//! first 64 KiB; where accesses begin to appear later, additions are skipped from there on.
 //!
 //! A file is the space `file:MAJ:MIN:INO`, the inode in hexadecimal as printed. The thread is the
 //! process id of the prefix, the time is its time; lines without prefix have neither. Fields are
 //! found by their names, in the older form (`name value`) and the newer (`name=value`) alike.
-//! Everything else (comments, other events, notices of lost events) is passed over and counted.
+//! All other lines (comments, other events, notices of lost events) are skipped and counted.
 
 use super::super::error::TraceFault;
 use super::super::record::{Names, TraceRecord, parse_number};
@@ -207,7 +208,7 @@ fn time_and_thread(before: &[u8]) -> (Option<u64>, Option<u32>) {
     let thread = memchr::memrchr(b'[', &before[..start]).and_then(|bracket| {
         let mut task = before[..bracket].trim_ascii_end();
         if task.last() == Some(&b')') {
-            // The column of thread group ids, where it was asked for.
+            // The column of thread group ids, where it was requested.
             task = task[..memchr::memrchr(b'(', task)?].trim_ascii_end();
         }
         let digits = task.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();

@@ -10,12 +10,12 @@
 //!
 //! Addresses are hexadecimal. They become pages of `anon:memory`, at address / 4096: fetches and
 //! loads `load`, stores and changes `store` (one operation, as the processor's page walk sees one).
-//! What is a file and what is heap cannot be told from an address, so everything is one space. An
+//! An address does not show whether it belongs to a file or a heap, so there is one space. An
 //! access that crosses a page's end touches both pages. Every line is one operation, also when the
 //! page is the same as before: counters count them all.
 //!
 //! Lackey writes its trace where Valgrind writes its messages. Those begin with `==`, `--` or `**`
-//! and are passed over. There is no end mark, so a trace cut between two lines is a shorter trace.
+//! and are skipped. There is no end mark, so a trace cut between two lines is a shorter trace.
 
 use super::super::error::TraceFault;
 use super::super::record::{Names, TraceRecord, parse_number};

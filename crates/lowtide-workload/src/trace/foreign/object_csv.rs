@@ -5,9 +5,9 @@
 //! | `id` | `obj_id`, `key` | the object: any text |
 //! | `size` | `obj_size` | its size in bytes |
 //! | `time` | `timestamp` | optional: seconds, with or without decimals |
-//! | `op` | `operation` | optional: what is done; without it everything is read |
+//! | `op` | `operation` | optional: the operation; without it every access is a read |
 //!
-//! Columns may stand in any order, and others are passed over. Names of columns and operations are
+//! Columns may stand in any order, and others are ignored. Names of columns and operations are
 //! compared without regard to case. The operation is
 //!
 //! * a read for `get`, `gets`, `read`, `load` and `head`;
@@ -15,7 +15,7 @@
 //!   `write`, `update` and `store`;
 //! * for `delete`, `del`, `remove` and `free`, the object's pages are given up.
 //!
-//! Objects are told apart by a 64-bit hash of their text. Two of a billion objects share one with a
+//! Objects are identified by a 64-bit hash of their text. Two of a billion objects share one with a
 //! chance of three percent, and then are taken for one object.
 
 use super::super::error::TraceFault;

@@ -1,10 +1,10 @@
-//! Objects that have an identity and a size and no place get one: a range of pages in an arena.
+//! Objects with an identity and a size, but no place, get one: a range of pages in an arena.
 //!
 //! Ranges are given out side by side in order of first appearance, `ceil(size / 4096)` pages each,
 //! at least one. Neighbours in the arena are therefore objects that appeared together, as in a
 //! cache that fills a log. An object that has grown beyond its range moves to a new one at the end;
 //! one that has shrunk keeps its range, and its accesses touch the beginning. Pages left behind are
-//! not used again and simply get cold.
+//! not used again and get cold.
 //!
 //! Memory is O(distinct objects), about 24 bytes each plus the empty slots of the table.
 
@@ -33,7 +33,7 @@ struct Place {
 #[derive(Debug)]
 pub(super) struct Arena {
     places: HashMap<u64, Place, BuildHasherDefault<Spread>>,
-    /// The first page that nobody has.
+    /// The first free page.
     next: u64,
     regions: Regions,
 }

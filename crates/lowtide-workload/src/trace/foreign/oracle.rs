@@ -9,7 +9,7 @@
 //!
 //! There is no header, magic or end, so a file cut between two records is a shorter trace. An
 //! access becomes a `read` of the object's pages, at its time. The next access is not passed on:
-//! who wants to know the future computes it from the operations.
+//! it can be computed from the operations.
 
 use super::super::error::{TraceError, TraceFault};
 use super::super::input::Input;
@@ -18,7 +18,7 @@ use super::objects::Arena;
 use crate::op::OpKind;
 
 const RECORD_BYTES: usize = 24;
-/// Records that a format is told by.
+/// Records by which the format is recognised.
 const SAMPLE_RECORDS: usize = 64;
 /// No trace has this many accesses, and most bytes that are no trace have a larger number in this
 /// place.

@@ -12,7 +12,7 @@ use crate::op::{SPACE_PAGES_MAX, Space, SpaceId};
 #[derive(Debug)]
 pub(super) struct Regions {
     base: Space,
-    /// The regions met, and their spaces; the one asked for last is in front. There are few.
+    /// The regions met, and their spaces; the last one used is in front. There are few.
     met: Vec<(u64, SpaceId)>,
 }
 
