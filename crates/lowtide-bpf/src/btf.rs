@@ -1,7 +1,7 @@
 //! Type information: where the definitions of maps are.
 //!
-//! A map is a variable in the section `.maps`, and what it is stands only in its type: a structure
-//! whose members are pointers. `__uint(max_entries, 64)` makes a pointer to an array of 64
+//! A map is a variable in the section `.maps`, and only its type describes it: a structure whose
+//! members are pointers. `__uint(max_entries, 64)` makes a pointer to an array of 64
 //! integers, `__type(key, __u64)` a pointer to the type itself. So reading a definition means
 //! reading the types of the compiler's BTF section: a header, a table of types of variable length
 //! that refer to each other by number, and strings.

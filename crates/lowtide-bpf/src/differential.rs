@@ -1,9 +1,9 @@
-//! The machine against another one: equal programs, equal results.
+//! Our machine against another one: equal programs, equal results.
 //!
-//! The other is `rbpf`, an interpreter with the standard's semantics that shares nothing with ours.
-//! Programs are drawn: arithmetic of all kinds on all registers, memory on the stack, jumps
-//! forward. Each ends by folding all registers into `r0`. What `rbpf` does otherwise than RFC 9669
-//! says, or does not know, is left out here and tested by hand below.
+//! The other is `rbpf`, an interpreter with the standard's semantics that shares no code with ours.
+//! Programs are drawn at random: arithmetic of all kinds on all registers, memory on the stack,
+//! jumps forward. Each ends by folding all registers into `r0`. Instructions in which `rbpf`
+//! departs from RFC 9669, or which it lacks, are left out here and tested by hand below.
 
 use crate::helpers::Host;
 use crate::isa::*;

@@ -2,14 +2,14 @@
 //!
 //! | section | becomes |
 //! |---|---|
-//! | `memcg/…` | a program: its one global function. Functions of `.text` that it calls are put behind its own instructions |
+//! | `memcg/…` | a program: its one global function, then the functions of `.text` that it calls |
 //! | `.maps` | maps, one for each symbol, described by `.BTF` ([`btf`](crate::btf)) |
 //! | `.data…`, `.bss…`, `.rodata…` | global data; constant if the section is |
-//! | `license` | a string for whoever asks |
+//! | `license` | a string for the operator |
 //!
-//! Instructions refer to all these by relocations. The one of a 64-bit constant becomes a map's
-//! name or an address in global data, the one of a call a distance. After that an instruction means
-//! the same wherever it lies.
+//! Instructions refer to all these by relocations. A 64-bit constant becomes a map's
+//! name or an address in global data, a call a distance. After that an instruction means the same
+//! at any place.
 
 use crate::btf::Btf;
 use crate::error::{LoadFault, MapFault, Refusal};

@@ -1,8 +1,8 @@
-//! What can be wrong with an object, and what can go wrong in a run.
+//! The errors of loading an object, and of a run.
 //!
-//! Loading says everything at once that can be known without running: the object, the section, the
-//! instruction, the reason. A run that fails changes nobody's decision (the hook has no opinion);
-//! its error is kept for [`status`](crate::Programs::status).
+//! Loading reports at once all that can be known without running: the object, the section, the
+//! instruction, the reason. A run that fails changes no decision (the hook has no opinion); its
+//! error is kept for [`status`](crate::Programs::status).
 
 use crate::limits::{
     DATA_BYTES_MAX, FRAMES_MAX, FUNCTIONS_MAX, INSTRUCTIONS_MAX, MAP_BYTES_MAX, OBJECT_BYTES_MAX,
@@ -33,7 +33,7 @@ pub enum LoadFault {
         /// Its bytes.
         bytes: usize,
     },
-    /// The bytes are no ELF file, or one that is cut off or inconsistent.
+    /// The bytes are not an ELF file, or one that is cut off or inconsistent.
     #[error("not a readable ELF object: {why}; compile with `clang -O2 -g -target bpf -c`")]
     NotElf {
         /// What does not fit.

@@ -1,4 +1,4 @@
-//! What a program may ask of its host.
+//! Helpers: the calls that a program may make to its host.
 //!
 //! Numbers are the kernel's where the kernel has the helper; our own begin at 4096, far above the
 //! kernel's. Nothing here waits, allocates or reads a clock: the time is the snapshot's.
@@ -46,21 +46,21 @@ impl Helper {
     }
 }
 
-/// A program's wish that pages of a group be reclaimed.
+/// A program's request that pages of a group be reclaimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReclaimRequest {
     /// The group, as in [`LimitSnapshot::group`](lowtide_core::hooks::LimitSnapshot::group).
-    /// Nobody has checked that it exists.
+    /// It may not exist.
     pub group: u64,
     /// Pages, at least 1.
     pub pages: u64,
 }
 
-/// What helpers act on, beside memory.
+/// The state that helpers act on, besides memory.
 pub(crate) struct Host {
     /// The snapshot's time.
     pub now_ns: u64,
-    /// Requests that nobody has taken yet; at most [`REQUESTS_MAX`].
+    /// Requests not taken yet; at most [`REQUESTS_MAX`].
     pub requests: Vec<ReclaimRequest>,
     /// Room for a key and a value.
     scratch: Box<[u8]>,

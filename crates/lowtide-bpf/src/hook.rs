@@ -1,6 +1,6 @@
-//! The questions that a program can answer, and what its number means.
+//! The hooks that a program can implement, and the meaning of the number it returns.
 //!
-//! A program returns 64 bits, and whatever they are is an answer or no opinion; none is an error.
+//! A program returns 64 bits, and every value is either an answer or no opinion; none is an error.
 
 use lowtide_core::hooks::{DELAY_MAX_NS, LimitSnapshot, ThrottleAnswer};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The instruction set: what eight bytes mean.
+//! The instruction set: the meaning of eight bytes.
 //!
 //! An instruction is eight bytes: an operation, two registers (destination in the low half of the
 //! byte), a signed 16-bit offset and a signed 32-bit immediate, little-endian. One operation, the
@@ -8,7 +8,7 @@
 //! | class | bits 3 | bits 4-7 | |
 //! |---|---|---|---|
 //! | `ALU`, `ALU64` | immediate or register | the operation | arithmetic in 32 or 64 bits |
-//! | `JMP`, `JMP32` | immediate or register | the comparison | the offset counts slots from the next one |
+//! | `JMP`, `JMP32` | immediate or register | the comparison | offset from the next slot |
 //! | `LD`, `LDX`, `ST`, `STX` | bits 3-4: the width | bits 5-7: the mode | memory |
 //!
 //! Source: RFC 9669, the BPF instruction set architecture, with all its conformance groups but the

@@ -1,11 +1,11 @@
 //! Over-limit policies as eBPF programs.
 //!
-//! What a group does about its limits (how long a task waits that pays for being over `high`,
-//! whether reclaim spares the group, what is reclaimed in advance) can be a program: a few lines of
-//! C, compiled by clang as for the kernel, loaded into lowtide from the object file, and run in a
-//! virtual machine in the process. A program sees a
+//! The behaviour of a group at its limits (how long a task sleeps that pays for being over `high`,
+//! whether reclaim spares the group, how much is reclaimed in advance) can be a program: a few
+//! lines of C, compiled by clang as for the kernel, loaded into lowtide from the object file, and
+//! run in a virtual machine in the process. A program sees a
 //! [`LimitSnapshot`](lowtide_core::hooks::LimitSnapshot) and its maps, nothing else. It cannot
-//! reach outside, cannot run on, and cannot answer more than the engine believes.
+//! reach outside, cannot run for ever, and its answers are clamped by the engine.
 //!
 //! ```c
 //! #include "lowtide_bpf.h"
@@ -26,9 +26,10 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let programs = Programs::load(&std::fs::read("half.bpf.o")?, "half")?;
-//! // One clone is the engine's, the other stays with the operator.
+//! // One clone goes to the engine, the other stays with the operator.
 //! let mut hooks: Box<dyn LimitHooks> = Box::new(programs.clone());
-//! let answer = hooks.throttle(&LimitSnapshot { default_delay_ns: 1000, ..LimitSnapshot::default() });
+//! let snapshot = LimitSnapshot { default_delay_ns: 1000, ..LimitSnapshot::default() };
+//! let answer = hooks.throttle(&snapshot);
 //! for hook in programs.status() {
 //!     println!("{}: {} runs, {} failed: {answer:?}", hook.hook, hook.runs, hook.failures);
 //! }
@@ -50,41 +51,43 @@
 //! | `memcg/below_low`, `memcg/below_min` | 1 protected, 0 not | negative |
 //! | `memcg/proactive` | pages to reclaim | 0, negative |
 //!
-//! Offered are all instructions of RFC 9669 (`-mcpu=v1` to `v4`) but the legacy packet loads; hash
+//! Supported: all instructions of RFC 9669 (`-mcpu=v1` to `v4`) but the legacy packet loads; hash
 //! and array maps described by BTF; constant, initialised and zeroed global data; functions that
-//! call functions; loops. Not offered: kernel types and functions, other maps, addresses in global
-//! data, tail calls.
+//! call functions; loops. Not supported: kernel types and functions, other maps, addresses in
+//! global data, tail calls.
 //!
 //! | helper | number | |
 //! |---|---:|---|
-//! | `bpf_map_lookup_elem`, `bpf_map_update_elem`, `bpf_map_delete_elem` | 1, 2, 3 | as in the kernel |
+//! | `bpf_map_lookup_elem` | 1 | as in the kernel |
+//! | `bpf_map_update_elem` | 2 | as in the kernel |
+//! | `bpf_map_delete_elem` | 3 | as in the kernel |
 //! | `bpf_ktime_get_ns` | 5 | the snapshot's `now_ns` |
 //! | `lowtide_request_reclaim(group, pages)` | 4096 | queued for [`Programs::take_requests`] |
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! * **Loading** refuses what is wrong for certain, with section, instruction and reason
+//! * **Loading** rejects what is certainly wrong, with section, instruction and reason
 //!   ([`LoadError`]). It never panics, whatever the bytes are.
 //! * **A run** costs at most [`RUN_BUDGET`](limits::RUN_BUDGET) instructions, allocates nothing,
 //!   and ends with an error at the first access outside of what the program may see. Addresses are
 //!   virtual: none of the process's is ever in a register.
 //! * **A failing run** means no opinion. After [`FAILURES_MAX`](limits::FAILURES_MAX) in a row the
-//!   hook is switched off and says why ([`Programs::status`]). What such a run changed in maps, and
-//!   the requests it made, stay.
+//!   hook is switched off, and [`Programs::status`] has the reason. Changes that such a run made in
+//!   maps, and its requests, stay.
 //! * **Equal snapshots and equal histories of the maps give equal answers.** There is no clock, no
 //!   random number, and no address that differs from process to process.
 //!
 //! | module | |
 //! |---|---|
 //! | `elf`, `btf` | object files: sections, relocations, definitions of maps |
-//! | `isa` | what eight bytes mean |
-//! | `verify`, `types` | what can be known before a run |
-//! | `vm`, `memory` | the run: an interpreter, and what it can address |
-//! | `helpers`, `map` | what a program may ask, and what it remembers |
-//! | `hook`, `programs` | what its answers mean; the handle |
+//! | `isa` | the meaning of eight bytes |
+//! | `verify`, `types` | checks before a run |
+//! | `vm`, `memory` | the run: an interpreter, and the memory that it can address |
+//! | `helpers`, `map` | calls to the host; state from run to run |
+//! | `hook`, `programs` | the meaning of answers; the handle |
 //! | [`limits`] | sizes and bounds |
 //!
-//! Why the machine is our own: `docs/decisions/0006-bpf-vm.md`.
+//! Why we have a machine of our own: `docs/decisions/0006-bpf-vm.md`.
 
 #![forbid(unsafe_code)]
 

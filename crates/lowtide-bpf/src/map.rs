@@ -1,4 +1,4 @@
-//! Maps: what a program remembers from run to run, and what its operator tells it.
+//! Maps: what a program remembers from run to run, and what its operator passes to it.
 //!
 //! Both kinds are allocated whole when the object is loaded; no run allocates. An array has all its
 //! elements from the beginning, all zero. A hash keeps keys and values in slots of two flat tables;
@@ -6,7 +6,7 @@
 //! equal histories give equal maps.
 //!
 //! A program sees a value at a virtual offset, `slot << shift`, with slots at least twice as far
-//! apart as a value is long. So whoever runs off the end of a value meets a gap and not the next
+//! apart as a value is long. So an access beyond the end of a value meets a gap and not the next
 //! value.
 //!
 //! Results of changes are the kernel's: 0 or a negative error number.
@@ -34,7 +34,7 @@ const TYPE_ARRAY: u32 = 2;
 /// What the index of a hash needs for an entry, about.
 const INDEX_BYTES: u32 = 32;
 
-/// What the object says about a map.
+/// The definition of a map in the object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MapDef {
     pub name: String,
@@ -297,10 +297,16 @@ mod tests {
     proptest! {
         /// Against the standard library's map, with more keys than room.
         #[test]
-        fn a_hash_behaves_as_a_bounded_dictionary(steps in prop::collection::vec((0u8..4, 0u32..24, 0u64..3, any::<u32>()), 0..400)) {
+        fn a_hash_behaves_as_a_bounded_dictionary(
+            steps in prop::collection::vec((0u8..4, 0u32..24, 0u64..3, any::<u32>()), 0..400),
+        ) {
+            let allocation = |m: &Map| match &m.index {
+                Index::Hash { slots, .. } => slots.allocation_size(),
+                Index::Array => 0,
+            };
             let mut m = map(TYPE_HASH, 4, 16);
             let mut model: HashMap<u32, u32> = HashMap::new();
-            let allocated = match &m.index { Index::Hash { slots, .. } => slots.allocation_size(), Index::Array => 0 };
+            let allocated = allocation(&m);
             for (what, key, flags, value) in steps {
                 let k = key.to_le_bytes();
                 match what {
@@ -308,7 +314,10 @@ mod tests {
                         let expected = i64::from(model.remove(&key).is_none()) * -ENOENT;
                         prop_assert_eq!(m.delete(&k), expected);
                     }
-                    1 => prop_assert_eq!(m.get(&k).map(<[u8]>::to_vec), model.get(&key).map(|v| v.to_le_bytes().to_vec())),
+                    1 => {
+                        let expected = model.get(&key).map(|v| v.to_le_bytes().to_vec());
+                        prop_assert_eq!(m.get(&k).map(<[u8]>::to_vec), expected);
+                    }
                     _ => {
                         let expected = match (model.contains_key(&key), flags) {
                             (true, NO_EXIST) => -EEXIST,
@@ -321,8 +330,7 @@ mod tests {
                 }
                 prop_assert_eq!(m.len(), model.len());
             }
-            let now = match &m.index { Index::Hash { slots, .. } => slots.allocation_size(), Index::Array => 0 };
-            prop_assert_eq!(now, allocated, "the index was allocated once");
+            prop_assert_eq!(allocation(&m), allocated, "the index was allocated once");
         }
     }
 }

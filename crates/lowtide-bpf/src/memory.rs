@@ -1,4 +1,4 @@
-//! What a program can address.
+//! The memory that a program can address.
 //!
 //! An address is virtual: the upper 32 bits name a region, the lower 32 an offset in it. So no
 //! address of the process is ever in a register, equal runs compute equal numbers, and a check is

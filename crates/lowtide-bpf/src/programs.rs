@@ -1,8 +1,8 @@
-//! Loaded programs, as the engine asks them.
+//! Loaded programs, as the engine calls them.
 //!
-//! [`Programs`] is a handle: one clone goes to the engine as [`LimitHooks`], another stays with
-//! whoever operates it, reads [`status`](Programs::status), fills maps and takes reclaim requests.
-//! Everything is behind one lock, held for a run; nothing waits under it.
+//! [`Programs`] is a handle: one clone goes to the engine as [`LimitHooks`], another stays with the
+//! operator, which reads [`status`](Programs::status), fills maps and takes reclaim requests. One
+//! lock protects everything and is held for a run; nothing waits under it.
 //!
 //! A hook whose program fails has no opinion. One that fails [`FAILURES_MAX`] times in a row is
 //! switched off and is not run again, until [`switch_on`](Programs::switch_on).
@@ -126,7 +126,7 @@ impl Programs {
     ///
     /// # Errors
     ///
-    /// [`LoadError`] says which section, which instruction, and why.
+    /// [`LoadError`], with the section, the instruction and the reason.
     pub fn load(bytes: &[u8], name: &str) -> Result<Self, LoadError> {
         Self::link(bytes, name).map_err(|what| LoadError { object: name.to_owned(), what })
     }
@@ -302,12 +302,12 @@ impl Programs {
     }
 
     /// Runs a hook's program; `None` without one, if it is off, or if it fails.
-    fn ask(&self, hook: Hook, snapshot: &LimitSnapshot) -> Option<u64> {
+    fn call(&self, hook: Hook, snapshot: &LimitSnapshot) -> Option<u64> {
         self.lock().run(hook, snapshot)
     }
 
-    /// A run cannot panic, and the state is whole after each step of one: a lock that somebody's
-    /// panic poisoned is as good as another.
+    /// A run cannot panic, and the state is consistent after each of its steps: a lock that a panic
+    /// elsewhere poisoned is as good as another.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -354,15 +354,15 @@ impl LimitHooks for Programs {
     }
 
     fn below_low(&mut self, snapshot: &LimitSnapshot) -> Option<bool> {
-        protection_answer(self.ask(Hook::BelowLow, snapshot)?)
+        protection_answer(self.call(Hook::BelowLow, snapshot)?)
     }
 
     fn below_min(&mut self, snapshot: &LimitSnapshot) -> Option<bool> {
-        protection_answer(self.ask(Hook::BelowMin, snapshot)?)
+        protection_answer(self.call(Hook::BelowMin, snapshot)?)
     }
 
     fn proactive(&mut self, snapshot: &LimitSnapshot) -> u64 {
-        self.ask(Hook::Proactive, snapshot).map_or(0, |r0| proactive_answer(snapshot, r0))
+        self.call(Hook::Proactive, snapshot).map_or(0, |r0| proactive_answer(snapshot, r0))
     }
 }
 

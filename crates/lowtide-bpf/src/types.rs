@@ -1,10 +1,10 @@
-//! What registers hold, as far as it is certain.
+//! The contents of registers, as far as they are certain.
 //!
-//! One state for each instruction says of each register what it holds on every way there. Where
-//! ways meet, what they disagree on becomes [`Ty::Any`], of which nothing is claimed. States only
-//! ever lose knowledge, so the walk ends. What is on the stack is not followed: what is read from
-//! there is `Any`. A refusal therefore means that the instruction fails, or breaks a rule, on each
-//! way that leads to it as the walk sees it.
+//! One state for each instruction holds the contents of each register on every path there. Where
+//! paths meet, contents that differ become [`Ty::Any`], about which nothing is claimed. States only
+//! ever lose knowledge, so the walk ends. The stack is not followed: a value read from there is
+//! `Any`. A rejection therefore means that the instruction fails, or breaks a rule, on each path
+//! that the walk finds to it.
 //!
 //! A looked-up value may be null until it is compared with 0. The comparison is a fact about every
 //! copy of the address: copies are recognised by the call that they came from.
@@ -35,7 +35,7 @@ pub(crate) struct World<'a> {
     pub data: &'a [Data],
 }
 
-/// What a register holds. Offsets are `None` if they are not known.
+/// The contents of a register. Offsets are `None` if they are not known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ty {
     /// Nothing was written to it.
@@ -115,8 +115,8 @@ pub(crate) fn check(
     if is_program {
         first[1] = Ty::Context(Some(0));
     } else {
-        // Whoever calls a function may pass anything, and the callee may look at registers that its
-        // caller did not set.
+        // A caller may pass anything, and the callee may look at registers that its caller did not
+        // set.
         first = [Ty::Any; REGISTERS as usize];
     }
     first[10] = Ty::Stack(Some(0));
@@ -146,7 +146,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// What a comparison with null teaches.
+/// The result of a comparison with null.
 fn branched(insn: Insn, mut state: State, jumped: bool) -> State {
     if !insn.is_jump() || insn.is_goto() {
         return state;

@@ -1,17 +1,17 @@
 //! The verifier: what can be known of a program before it runs.
 //!
-//! Three looks, each at more than the one before:
+//! Three checks, each of more than the one before:
 //!
-//! 1. **Each slot** alone: is there such an operation, with such registers and fields, do jumps and
-//!    calls end on an instruction, do helpers exist.
-//! 2. **The flow**: from each function's beginning, every way that can be gone ends in an exit or
-//!    can still reach one; calls are not recursive and not too deep.
-//! 3. **What registers hold** ([`types`]): writes to the context, accesses beside the stack, a
-//!    value, or the context, null not tested for.
+//! 1. **Each slot** alone: the operation, its registers and fields exist, jumps and calls end on an
+//!    instruction, helpers exist.
+//! 2. **The flow**: from each function's beginning, every possible path ends in an exit or can
+//!    still reach one; calls are not recursive and not too deep.
+//! 3. **Contents of registers** ([`types`]): writes to the context; accesses outside the stack, a
+//!    value, or the context; no test for null.
 //!
-//! It refuses what is wrong for certain. What depends on data (an index, the turns of a loop) is
-//! for the machine to stop, which checks everything again; so the verifier can be simple, and an
-//! error in it is a nuisance but not a hole.
+//! It rejects what is certainly wrong. What depends on data (an index, the iterations of a loop) is
+//! left to the machine, which checks everything again; so the verifier can be simple, and an error
+//! in it is a nuisance but not a hole.
 
 use crate::error::Refusal;
 use crate::helpers::Helper;

@@ -1,11 +1,11 @@
 //! The virtual machine: an interpreter that counts.
 //!
-//! It executes what the [verifier](crate::verify) has let through and trusts it in nothing that
+//! It executes what the [verifier](crate::verify) has accepted and trusts it in nothing that
 //! matters for safety: every access is checked ([`memory`](crate::memory)), every slot is fetched
 //! with its bounds, every instruction is paid for from a budget. So a program can be wrong, but it
-//! can neither run on, nor reach anything outside, nor bring the process down. Arithmetic is RFC
-//! 9669's: division by zero gives 0, a remainder by zero leaves the dividend, shifts take the low
-//! bits of the distance, 32-bit results clear the upper half.
+//! can neither run for ever, nor reach anything outside, nor bring the process down. Arithmetic is
+//! RFC 9669's: division by zero gives 0, a remainder by zero leaves the dividend, shifts take the
+//! low bits of the distance, 32-bit results clear the upper half.
 
 use crate::error::{RunError, RunFault};
 use crate::helpers::{self, Helper, Host};

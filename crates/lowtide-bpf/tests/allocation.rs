@@ -1,4 +1,4 @@
-//! Asking a program allocates nothing, whatever it does.
+//! Running a program allocates nothing, whatever it does.
 //!
 //! # Safety
 //!

@@ -1,4 +1,5 @@
-//! The example programs do what they say, and the committed objects are what their sources give.
+//! The example programs do what their comments promise, and the committed objects are those that
+//! their sources give.
 
 mod common;
 

@@ -44,9 +44,11 @@ fn rust_fields() -> Vec<(&'static str, usize)> {
         hz: _,
         now_ns: _,
     } = LimitSnapshot::default();
-    fields!(size reason group level page_bytes usage max high low min elow emin swap_usage swap_max stall_rate
-        psi_some_us psi_full_us psi_some_avg10 psi_full_avg10 task task_debt_ns nr_over_high since_refault_ns
-        overage_delay_ns default_delay_ns hz now_ns)
+    fields!(
+        size reason group level page_bytes usage max high low min elow emin swap_usage swap_max
+        stall_rate psi_some_us psi_full_us psi_some_avg10 psi_full_avg10 task task_debt_ns
+        nr_over_high since_refault_ns overage_delay_ns default_delay_ns hz now_ns
+    )
 }
 
 /// Name, offset and bytes of each field of the header's structure, by C's rules, and the bytes of

@@ -1,5 +1,4 @@
-//! Programs that mean harm, or that somebody got wrong: each is refused or stopped, and the process
-//! goes on.
+//! Malicious and faulty programs: each is rejected or stopped, and the process goes on.
 
 mod common;
 

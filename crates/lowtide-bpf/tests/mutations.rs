@@ -1,5 +1,5 @@
-//! Objects with bytes that somebody changed, and bytes that never were an object: whatever they
-//! are, nothing panics, and what is loaded can be run.
+//! Objects with changed bytes, and bytes that never were an object: nothing panics, and what is
+//! loaded can be run.
 
 mod common;
 

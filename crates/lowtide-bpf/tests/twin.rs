@@ -1,5 +1,5 @@
-//! The proposed patch's penalty as a program and as the built-in law, stepped by the same handler:
-//! the same sleeps, to the nanosecond.
+//! The proposed patch's penalty as a program and as the built-in policy, stepped by the same
+//! handler: the same sleeps, to the nanosecond.
 
 mod common;
 
