@@ -1,6 +1,6 @@
 //! What the engine costs: nanoseconds for one miss, bytes for one folio.
 //!
-//! A miss is a charge, its share of the reclaim that the charge asks for, and the insertion. The
+//! A miss is a charge, its share of the reclaim that the charge needs, and the insertion. The
 //! driver is as small as one can be: an array of words for the translations (frame or shadow), a
 //! byte each for the young bits, no I/O, no copying. Its answers to the engine are part of the
 //! figures, and so is the aging walk. The accesses are zipf 0.99 over four times the memory, once

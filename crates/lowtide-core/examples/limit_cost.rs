@@ -1,7 +1,7 @@
-//! What the laws of limits cost: nanoseconds for one event of each kind.
+//! What the throttle policies cost: nanoseconds for one event of each kind.
 //!
-//! A refault that stalled books a debt, asks what is owed, and notes its distance; a task that
-//! stalls tells its group and each ancestor; an idle group is asked for nothing. Times of events
+//! A refault that stalled books a debt, computes what is owed, and notes its distance; a task that
+//! stalls updates its group and each ancestor; an idle group costs nothing. Times of events
 //! advance as they would, so that sums age.
 //!
 //! `cargo run --release -p lowtide-core --example limit_cost`
@@ -43,12 +43,12 @@ fn main() {
         level.note_usage(100, 100, now);
         book(&law, &mut level, &mut task, black_box(&refault), now);
     });
-    measure("what a task owes is asked for, one level", |now| {
+    measure("what a task owes, one level", |now| {
         let now = EVENTS * PACE + now / 1000;
         black_box(task.owed(&[(1, level.price(&law, now))], now));
     });
     let clear = TaskDebt::default();
-    measure("what a task without debts owes is asked for", |now| {
+    measure("what a task without debts owes", |now| {
         black_box(clear.owed(&[(1, level.price(&law, now))], now));
     });
     let mut missing = MissingMemory::default();

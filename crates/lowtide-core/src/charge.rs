@@ -1,7 +1,7 @@
 //! Charging: taking pages from a budget, and what to do when there are none.
 //!
-//! [`Charge`] is the charge path of `docs/kernel/memcg.md` §2.2 as a value: the driver asks it what
-//! to do next, does that, and reports the result. A charge tries the stock, then a batch, then
+//! [`Charge`] is the charge path of `docs/kernel/memcg.md` §2.2 as a value: it returns what to do
+//! next, the driver does that and reports the result. A charge tries the stock, then a batch, then
 //! exactly what is needed. If a group is full, that group is reclaimed; it may be an ancestor of
 //! the one that is charged. A charge retries without limit as long as reclaim makes progress.
 //! Without progress it survives one draining of stocks and sixteen retries, which belong to the

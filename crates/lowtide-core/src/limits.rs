@@ -37,7 +37,7 @@ pub const ENTRIES_PER_LINE: u64 = 8;
 pub const BLOOM_BITS: usize = 1 << 15;
 /// Refaults below which a tier counts as free of refaults.
 pub const MIN_REFAULTS: u64 = 64;
-/// Nanoseconds: CONGESTED and NOPROGRESS naps, one scheduler tick at 250 Hz.
+/// Nanoseconds: CONGESTED and NOPROGRESS sleeps, one scheduler tick at 250 Hz.
 pub const TICK_NS: u64 = 4_000_000;
 /// Nanoseconds between two publications of group statistics (`docs/kernel/reclaim.md` §5.6).
 /// Drivers call [`Engine::publish`](crate::Engine::publish) at this interval.

@@ -126,7 +126,7 @@ const ABOUT: [(Switches, &str); 23] = [
     (Switches::S14, "a dead counter goes (no effect)"),
     (
         Switches::S15,
-        "congestion is counted, and reclaim naps for it (ends the kill of a slow device's writer)",
+        "congestion is counted and throttles reclaim (ends the kill of a slow device's writer)",
     ),
     (
         Switches::PLACEMENT,

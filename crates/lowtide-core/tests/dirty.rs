@@ -32,7 +32,7 @@ fn measure(rig: &mut Rig, ms: u64) -> (Vec<u64>, Vec<u64>, u64) {
     (since(dirtied_now, dirtied), since(written_now, written), sum / ms)
 }
 
-/// Tries to write without end, and says how far dirty data got above the hard limit of a group.
+/// Writes without end, and returns how far dirty data got above the hard limit of a group.
 fn overshoot(rig: &mut Rig, group: MemcgId, ms: u64) -> u64 {
     let mut most = 0;
     rig.run(ms, |rig| {
@@ -127,7 +127,7 @@ fn a_writer_that_needs_less_is_not_slowed_to_the_rate_of_the_others() {
 
 /// Invariant 12.
 #[test]
-fn below_freerun_nobody_ever_sleeps() {
+fn below_freerun_no_writer_sleeps() {
     for machine in [true, false] {
         let mut rig = Rig::new(1 << 16, !machine);
         if machine {
@@ -392,7 +392,7 @@ fn pages_of_a_writer_that_is_gone_are_answered_for_by_others() {
 }
 
 #[test]
-fn spaces_without_a_device_are_nobodys_business() {
+fn spaces_without_a_device_hold_no_writer_back() {
     let mut rig = Rig::new(1 << 12, true);
     let space = rig.engine.add_space(ROOT);
     let mut dirtier = Dirtier::default();

@@ -109,7 +109,7 @@ fn a_promoted_folio_is_moved_when_the_evictor_meets_it() {
     );
 }
 
-/// I10: aging moves nobody who was not accessed.
+/// I10: aging moves no folio that was not accessed.
 #[test]
 fn aging_leaves_the_unaccessed_where_they_are() {
     let mut desk = Desk::of("mglru-placement", 128);
@@ -458,7 +458,7 @@ fn only_the_classical_lists_wait_for_isolated_pages() {
                 if step != Step::Unmap || reclaim.victims().len() >= 31 {
                     return (reclaim, step);
                 }
-                // Nobody can be unmapped: all are kept.
+                // No folio can be unmapped: all are kept.
             }
         };
         let mut held: Vec<_> = (0..3).map(|_| hold(&mut desk)).collect();

@@ -170,9 +170,9 @@ fn only_flushers_with_something_to_write_are_asked() {
     assert_eq!(rig.engine.ask_to_flush(first), [device]);
     assert_eq!(rig.engine.ask_to_flush(ROOT), [device]);
     let work = rig.engine.flusher_work(device, 0).unwrap();
-    assert_eq!((work.group, work.pages), (None, 1), "what is asked for everything covers the rest");
+    assert_eq!((work.group, work.pages), (None, 1), "a request for everything covers the rest");
     assert_eq!(rig.engine.flusher_work(device, 0), None);
-    // Whoever is gone does not ask.
+    // A group that is gone has no work.
     assert_eq!(rig.engine.ask_to_flush(first), [device]);
     assert_eq!(rig.engine.remove_group(first), Ok(()));
     assert_eq!(
@@ -198,7 +198,7 @@ fn a_removed_group_leaves_its_dirty_pages_and_writes_to_its_parent() {
 }
 
 #[test]
-fn nobody_waits_for_a_device_that_was_removed() {
+fn no_writer_waits_for_a_device_that_was_removed() {
     let (mut rig, _) = two_groups();
     let (device, space) = (rig.disks[0].id, rig.writers[0].space);
     dirty(&mut rig, 0..900);

@@ -6,7 +6,7 @@ use lowtide_core::{
     Policy, Reason, Reclaim, References, Step, Task, Unmapped, Window,
 };
 
-/// Nobody has accessed anything, and everything can be unmapped.
+/// No folio was accessed, and all can be unmapped.
 struct Idle;
 
 impl Facts for Idle {

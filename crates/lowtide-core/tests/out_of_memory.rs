@@ -19,7 +19,7 @@ use desk::{Desk, ROOT};
 use lowtide_core::{Charge, FolioId, LruType, Next, Policy, Reason, Reclaim, Step, Switches, Task};
 use writer::{OutOfMemory, Writer};
 
-/// A full memory of clean file pages that nobody accesses, in the oldest of three generations; and
+/// A full memory of clean file pages without accesses, in the oldest of three generations; and
 /// a thread that has walked for the next generation and has not yet published it.
 fn slow_ager(policy: Policy) -> (Desk, Reclaim) {
     const PAGES: u32 = 3968;
@@ -84,11 +84,11 @@ fn while_one_thread_ages_the_others_starve_in_7_1_only() {
     }
 }
 
-/// The one that ages opens its generation under the lists' lock. Whoever asks for folios under that
-/// lock, in vain, must let go of it before the next pass, or all its tries would be over before the
-/// generation is there; whoever does not ask has no reason to wait.
+/// The one that ages opens its generation under the lists' lock. A reclaimer that isolates folios
+/// under that lock, in vain, must release it before the next pass, or all its tries would be over
+/// before the generation is there; one that does not isolate has no reason to wait.
 #[test]
-fn a_pass_that_found_nothing_lets_go_of_the_lock_and_one_that_did_not_look_never_had_it() {
+fn a_pass_that_found_nothing_releases_the_lock_and_one_that_did_not_look_never_had_it() {
     for (policy, looks) in [(Policy::MGLRU, true), (Policy::MGLRU_7_1, false)] {
         let (mut desk, mut ager) = slow_ager(policy);
         // What is young is kept and leaves the oldest generation: in the end there are two, and

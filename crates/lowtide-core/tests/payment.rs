@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 
-/// A group that is over its `high` of 100 MiB by memory that nobody can reclaim.
+/// A group that is over its `high` of 100 MiB by memory that cannot be reclaimed.
 fn over(percent: u64, policy: HighPolicy) -> (Forest, MemcgId) {
     let mut f = Forest::new(Policy::MGLRU, 1 << 17, 1);
     let group = f.group(ROOT, u64::MAX);
@@ -100,7 +100,7 @@ fn every_pass_over_every_level_that_is_over_is_an_event() {
     assert_eq!(f.engine.stat(ROOT).limits.high, 34);
 }
 
-/// §6.2: reclaim comes first, and whoever gets below the limit by it does not sleep.
+/// §6.2: reclaim comes first, and a task that gets below the limit by it does not sleep.
 #[test]
 fn a_task_that_can_reclaim_does_not_sleep() {
     for policy in [HighPolicy::Overage, HighPolicy::StallDebt] {
@@ -166,7 +166,7 @@ fn a_stall_is_owed_at_the_level_whose_limit_evicted_the_page() {
         assert_eq!(sleeps[0].1, SleepCause::StallDebt);
         assert!(sleeps[0].0 <= 2 * SECOND);
         assert!(f.engine.advice(parent, now) > f.engine.usage(parent));
-        // Somebody else of the same group owes nothing.
+        // Another task of the same group owes nothing.
         assert_eq!(f.engine.owes(group, &TaskDebt::default(), now), 0);
     }
 }
@@ -188,7 +188,7 @@ fn a_page_that_left_lately_is_of_the_working_set_whatever_the_policy_makes_of_it
     }
 }
 
-/// §8.2: what was evicted on request, or for the whole pool, is nobody's fault.
+/// §8.2: what was evicted on request, or for the whole pool, is booked with no task.
 #[test]
 fn eviction_on_request_makes_no_debt() {
     let mut f = Forest::new(Policy::MGLRU, 1 << 14, 1);

@@ -235,7 +235,7 @@ impl World {
                     } else {
                         assert!(
                             self.runs.iter().flatten().count() > 0,
-                            "somebody must have isolated it"
+                            "a reclaim must have isolated it"
                         );
                     }
                 }

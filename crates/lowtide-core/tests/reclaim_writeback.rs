@@ -81,7 +81,7 @@ fn mglru_7_1_never_naps() {
             assert_eq!(
                 (events.nr_shrink_dirty, events.nr_shrink_taken),
                 (0, 0),
-                "{policy}: nobody counts"
+                "{policy}: not counted"
             );
             assert_eq!(events.pgsteal, 0, "{policy}");
         }
@@ -181,7 +181,11 @@ fn flushers_are_woken_for_each_batch_that_waits_for_them() {
         let wakes = count(&steps, |step| *step == Step::WakeFlushers);
         assert!(wakes > 0, "{policy}");
         assert_eq!(desk.events().nr_wakeup_flushers, wakes, "{policy}");
-        assert_eq!(naps(&desk.events()), [0; 3], "{policy}: what nobody writes is no congestion");
+        assert_eq!(
+            naps(&desk.events()),
+            [0; 3],
+            "{policy}: pages without a write are no congestion"
+        );
         let mut desk = dirty(policy, true);
         run(&mut desk, ROOT, Reason::Direct);
         assert_eq!(desk.events().nr_wakeup_flushers, 0, "{policy}: they are at it already");

@@ -167,8 +167,8 @@ fn a_failed_write_keeps_the_page_and_is_tried_again() {
     }
 }
 
-/// `docs/kernel/reclaim.md` §9, 22: it is counted as writeback, but nobody is woken or sleeps for
-/// it.
+/// `docs/kernel/reclaim.md` §9, 22: it is counted as writeback, but no thread is woken or sleeps
+/// for it.
 #[test]
 fn writes_to_swap_are_no_congestion() {
     for policy in POLICIES {

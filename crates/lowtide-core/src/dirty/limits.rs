@@ -67,7 +67,7 @@ pub enum DirtyLimitsError {
     Gone,
 }
 
-/// A share as a sentence says it.
+/// A share with its unit, for messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Given(pub DirtyShare);
 

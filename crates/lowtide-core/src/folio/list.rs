@@ -2,7 +2,7 @@
 //!
 //! The *head* is the young end, where folios are inserted; scans take from the *tail*, the old end.
 //! A list head is a record of the table itself, so [`FolioTable::unlink`] works on any folio
-//! without knowing which list it is on; promoted folios rely on that (their flag says one
+//! without knowing which list it is on; promoted folios rely on that (their flag names one
 //! generation, their links another list, until the evictor meets them).
 
 use super::FolioTable;

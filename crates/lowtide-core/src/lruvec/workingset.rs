@@ -100,7 +100,7 @@ pub(crate) struct Sighting {
 }
 
 /// Evictions as a clock for refault distances with the multi-gen LRU, whose shadows name a
-/// generation. It says how many pages had been evicted when that generation became the oldest.
+/// generation. It records how many pages had been evicted when that generation became the oldest.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EvictionClock {
     evicted: u64,

@@ -16,7 +16,7 @@
 //! | `protection.rs` | effective `min` and `low` | §5 |
 //! | `lru.rs` | the order of groups when a machine is reclaimed | `kernel/reclaim.md` §2.11 |
 //! | `reparent.rs` | what a removed group leaves to its parent | §3 |
-//! | `queries.rs` | what a driver asks of a group and the groups below it | §6.2, 11-13 |
+//! | `queries.rs` | queries about a group and the groups below it | §6.2, 11-13 |
 //! | `cursor.rs` | the order of groups in a subtree | §10.1, `kernel/reclaim.md` §3.6 |
 //!
 //! Charging itself is in `charge.rs`; what happens above `high` in `high/`.

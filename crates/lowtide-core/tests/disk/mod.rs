@@ -195,7 +195,7 @@ impl Rig {
             }
             let balance = self.engine.balance_dirty(&mut writer.dirtier, writer.space, self.now);
             writer.again = balance.again;
-            assert!(!balance.again || balance.pause_ns.is_some(), "nobody spins");
+            assert!(!balance.again || balance.pause_ns.is_some(), "no writer spins");
             if let Some(pause) = balance.pause_ns {
                 assert!((1..=LONGEST_PAUSE).contains(&pause), "a pause of {pause} ns");
                 writer.sleeps_until = self.now + pause;

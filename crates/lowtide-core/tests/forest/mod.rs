@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 
 pub(crate) const ROOT: MemcgId = MemcgId::ROOT;
 
-/// Nobody has looked at anything, except at what is in the set.
+/// No folio was accessed, except those in the set.
 #[derive(Debug, Default)]
 pub(crate) struct Idle {
     pub(crate) young: std::collections::HashSet<FolioId>,
@@ -147,7 +147,7 @@ impl Forest {
         }
     }
 
-    /// One step of a reclaim, with everything that it asks for.
+    /// One step of a reclaim, with all the work that it requires.
     pub(crate) fn step(&mut self, reclaim: &mut Reclaim) -> Step {
         self.now += 1000;
         let step = reclaim.step(&mut self.engine, &mut self.facts, self.now);

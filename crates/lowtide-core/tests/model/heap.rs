@@ -25,7 +25,7 @@ impl World {
                     );
                 }
                 Some(_) => {
-                    assert!(self.engine.swap_in_failed(id), "nobody can have isolated it yet");
+                    assert!(self.engine.swap_in_failed(id), "no reclaim can have isolated it yet");
                     self.model.resident.remove(&key);
                     self.model.shadows.extend(shadow.map(|s| (key, s)));
                     self.release(id, 0);

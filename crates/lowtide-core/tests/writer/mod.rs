@@ -35,7 +35,7 @@ pub(crate) struct Steps {
     pub(crate) naps: u64,
 }
 
-/// Nothing is mapped, so nobody is young.
+/// Nothing is mapped, so no folio is young.
 #[derive(Debug)]
 struct Unmappable;
 
@@ -139,7 +139,7 @@ impl Writer {
         loop {
             let step = reclaim.step(&mut self.engine, &mut Unmappable, self.now);
             if step == Step::Yield {
-                // On one CPU there is nobody to let in.
+                // On one CPU there is no other thread to let in.
                 continue;
             }
             // A flusher that was woken runs when the batch that woke it has been put back.

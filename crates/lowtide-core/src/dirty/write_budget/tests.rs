@@ -161,7 +161,7 @@ fn a_long_latency_is_no_small_bandwidth() {
 }
 
 #[test]
-fn a_device_that_became_slower_is_learned_when_nobody_writes() {
+fn a_device_that_became_slower_is_learned_without_writes() {
     let mut model = Model::new(1 << 30, 100_000);
     model.run(1_000, false, true);
     assert_eq!(model.budget.target_ns(), FASTEST_TARGET);

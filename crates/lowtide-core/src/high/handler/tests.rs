@@ -127,7 +127,7 @@ fn ten_milliseconds_or_less_are_not_slept() {
 
 /// `docs/kernel/memcg.md` §16, 11.
 #[test]
-fn a_dying_task_neither_reclaims_nor_sleeps_nor_asks() {
+fn a_dying_task_neither_reclaims_nor_sleeps_nor_calls_a_program() {
     let task = TaskFacts { dying: true, since_refault_ns: 0, owed_ns: 1000 * MS, ..TASK };
     for (policy, _) in HighPolicy::ALL {
         let hook = ThrottleAnswer::Exactly(MS);

@@ -1,4 +1,4 @@
-//! The policy with the loop closed: a little world of tasks that read at random, in virtual time.
+//! The policy with the loop closed: a small world of tasks that read at random, in virtual time.
 //!
 //! A task hits (1 µs of computing) or misses a page of the working set (a read). A device serves
 //! one read at a time, in order of arrival. Tasks are handled after each 64 misses, and when they
@@ -53,7 +53,7 @@ struct World {
     actors: Vec<Actor>,
     throttle: Throttle,
     read_ns: u64,
-    /// Tasks are handled after batches only, as if nobody asked for their debts in between.
+    /// Tasks are handled after batches only, as if their debts were not queried in between.
     only_batches: bool,
     level: LevelStall,
     device_free: u64,
@@ -263,7 +263,7 @@ fn the_price_is_near_its_place_after_ten_seconds() {
 
 /// A driver that handles tasks after batches of 64 pages only gets the same from the policy.
 #[test]
-fn a_driver_that_asks_seldom_gets_the_same_duty() {
+fn a_driver_that_handles_seldom_gets_the_same_duty() {
     for n in [1, 4] {
         let mut world = World::new(thrashers(n), Throttle::Ours, READ_NS, FROM);
         world.only_batches = true;
