@@ -84,7 +84,7 @@ fn a_lost_sync_and_a_lost_write_are_found() {
 }
 
 /// What a cut leaves of a file of letters that a view has changed, by seed: a letter for each sector.
-fn changed(dir: &Path, plan: Plan, change: impl Fn(&View), flushed: bool) -> Vec<String> {
+fn changed(dir: &Path, plan: &Plan, change: impl Fn(&View), flushed: bool) -> Vec<String> {
     let (path, image) = (dir.join("data"), dir.join("image"));
     let letters = |bytes: &[u8]| bytes.chunks(512).map(|sector| char::from(sector[0])).collect();
     let mut seen: Vec<String> = (0..60)
@@ -120,14 +120,14 @@ fn what_was_cut_off_or_punched_is_gone_after_a_flush_and_may_come_back_before() 
     };
     let punch = |view: &View| view.punch(PAGE..2 * PAGE).unwrap();
     let (page, zeroes) = ("a".repeat(8), "\0".repeat(8));
-    assert_eq!(changed(dir.path(), Plan::new(), cut, true), [page.clone()]);
-    assert_eq!(changed(dir.path(), Plan::new(), again, true), [format!("{page}{zeroes}")]);
+    assert_eq!(changed(dir.path(), &Plan::new(), cut, true), std::slice::from_ref(&page));
+    assert_eq!(changed(dir.path(), &Plan::new(), again, true), [format!("{page}{zeroes}")]);
     let holed = format!("{page}{zeroes}{page}{page}");
-    assert_eq!(changed(dir.path(), Plan::new(), punch, true), [holed]);
+    assert_eq!(changed(dir.path(), &Plan::new(), punch, true), [holed]);
     for (what, seen) in [
-        ("cut", changed(dir.path(), Plan::new(), cut, false)),
-        ("grown again", changed(dir.path(), Plan::new(), again, false)),
-        ("punched", changed(dir.path(), Plan::new(), punch, false)),
+        ("cut", changed(dir.path(), &Plan::new(), cut, false)),
+        ("grown again", changed(dir.path(), &Plan::new(), again, false)),
+        ("punched", changed(dir.path(), &Plan::new(), punch, false)),
     ] {
         assert!(seen.contains(&"a".repeat(LETTERS)), "{what}: it never came back");
         assert!(seen.len() > 3, "{what}: the disk is too kind");

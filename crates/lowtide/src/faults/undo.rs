@@ -288,7 +288,7 @@ mod tests {
     fn write(log: &mut Log, sectors: Range<u64>, before: &str, at: u64) {
         let before: Vec<u8> = before.bytes().flat_map(|letter| [letter; SECTOR]).collect();
         let bytes = sectors.start * S..sectors.end * S;
-        log.begin_write(bytes.clone(), &before, at);
+        log.begin_write(bytes, &before, at);
         log.end(at, at + 1);
     }
 
