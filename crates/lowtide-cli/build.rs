@@ -1,4 +1,5 @@
-//! The commit that the command is built from, for its results. A build outside of a repository has none.
+//! The commit that the command is built from, for its results. A build outside of a repository has
+//! none.
 
 use std::process::Command;
 
@@ -13,6 +14,7 @@ fn main() {
 }
 
 fn git(arguments: &[&str]) -> Option<String> {
-    let said = Command::new("git").args(arguments).output().ok().filter(|said| said.status.success())?;
+    let said =
+        Command::new("git").args(arguments).output().ok().filter(|said| said.status.success())?;
     Some(String::from_utf8(said.stdout).ok()?.trim().to_owned())
 }

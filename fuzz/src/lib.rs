@@ -16,7 +16,9 @@ use lowtide_core::hooks::{LimitHooks, LimitSnapshot};
 use lowtide_core::{Policy, Size};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::swarm::Plan;
-use lowtide_workload::trace::{Columns, CompactWriter, Format, Names, TraceRecord, Writer, read_from};
+use lowtide_workload::trace::{
+    Columns, CompactWriter, Format, Names, TraceRecord, Writer, read_from,
+};
 use lowtide_workload::{OpKind, PageOp, Space, SpaceId, Workload};
 use std::io::{Cursor, Write};
 use std::path::Path;
@@ -33,7 +35,9 @@ const RECORDS_MAX: usize = 20_000;
 pub fn traces(data: &[u8]) {
     let Some((&first, rest)) = data.split_first() else { return };
     let format = Format::ALL.get(usize::from(first) % (Format::ALL.len() + 1)).copied();
-    let Ok(trace) = read_from(Cursor::new(rest.to_vec()), Path::new("fuzz"), format) else { return };
+    let Ok(trace) = read_from(Cursor::new(rest.to_vec()), Path::new("fuzz"), format) else {
+        return;
+    };
     let mut records = Vec::new();
     for record in trace.take(RECORDS_MAX) {
         match record {
@@ -188,7 +192,8 @@ fn trace_seeds() -> Vec<Vec<u8>> {
         "128166372003061629,usr,0,Read,7014609920,24576,41286\n128166372016382155,usr,1,Write,0,512,9\n",
         " L 04222cac,4\nI  04015d10,3\n S 1ffefffde8,8\n M 04222ca0,8\n",
         "time,key,key_size,value_size,client,operation,ttl\n0,abc,3,100,1,get,0\n1,def,3,5000,2,set,0\n",
-        "cat-1 [000] d..2. 1.000001: mm_filemap_add_to_page_cache: dev 254:1 ino 5 pfn=0x1 ofs=4096 order=0\n",
+        "cat-1 [000] d..2. 1.000001: mm_filemap_add_to_page_cache: dev 254:1 ino 5 pfn=0x1 \
+         ofs=4096 order=0\n",
     ];
     let guessed = Format::ALL.len() as u8;
     let plain = [csv, compact, gzip, zstd, oracle].into_iter();

@@ -1,5 +1,5 @@
-//! The targets on any machine, without a fuzzer: seeds, and seeds with bytes changed, cut out, doubled and
-//! made up. Repeats itself exactly; `LOWTIDE_FUZZ_ROUNDS` makes it longer.
+//! The targets on any machine, without a fuzzer: seeds, and seeds with bytes changed, cut out,
+//! doubled and made up. Repeats itself exactly; `LOWTIDE_FUZZ_ROUNDS` makes it longer.
 
 use lowtide_fuzz::{TARGETS, seeds};
 

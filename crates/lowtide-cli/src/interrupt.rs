@@ -1,11 +1,12 @@
 //! Signals that end a run: one flag that every loop looks at.
 //!
-//! The first of SIGINT (Ctrl-C), SIGTERM and SIGHUP asks: work stops after the step in hand, the command shows what had been
-//! measured by then, and on the way out destructors remove unfinished files, peers and memory cgroups. A second one ends the process where it is. The
-//! exit code is the shell's for a process that the signal ended: 130 for Ctrl-C, 143 for SIGTERM.
+//! The first of SIGINT (Ctrl-C), SIGTERM and SIGHUP asks: work stops after the step in hand, the
+//! command shows what had been measured by then, and on the way out destructors remove unfinished
+//! files, peers and memory cgroups. A second one ends the process where it is. The exit code is the
+//! shell's for a process that the signal ended: 130 for Ctrl-C, 143 for SIGTERM.
 //!
-//! SIGXFSZ, which a file beyond `ulimit -f` raises, would end the process without a word. It is caught, so that the write fails with
-//! an error that is reported like any other.
+//! SIGXFSZ, which a file beyond `ulimit -f` raises, would end the process without a word. It is
+//! caught, so that the write fails with an error that is reported like any other.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -48,7 +49,8 @@ pub(crate) trait Interruptible: Sized + From<Interrupted> + From<CutShort> {
     fn into_interrupted(self) -> Result<Interrupted, Self>;
 }
 
-/// What becomes of a run that may be interrupted between its rows: rows that ended are kept and shown.
+/// What becomes of a run that may be interrupted between its rows: rows that ended are kept and
+/// shown.
 #[derive(Debug, Default)]
 pub(crate) struct Cut(Option<Interrupted>);
 
@@ -57,7 +59,10 @@ impl Cut {
     ///
     /// # Errors
     /// Any error that is no interruption.
-    pub(crate) fn take<T, E: Interruptible>(&mut self, result: Result<T, E>) -> Result<Option<T>, E> {
+    pub(crate) fn take<T, E: Interruptible>(
+        &mut self,
+        result: Result<T, E>,
+    ) -> Result<Option<T>, E> {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(error) => {
@@ -99,7 +104,8 @@ pub(crate) fn install() -> Result<(), HandlerError> {
         for signal in signals.forever().filter(|&signal| signal != SIGXFSZ) {
             if REQUESTED.load(Ordering::Relaxed) {
                 out::note(
-                    "stopped at once; the next run removes a memory cgroup or an unfinished file left behind",
+                    "stopped at once; the next run removes a memory cgroup or an unfinished file \
+                     left behind",
                 );
                 std::process::exit(128 + signal);
             }

@@ -1,7 +1,8 @@
-//! The machine-readable result of every command: one object, `{"lowtide": VERSION, "machine": {…}, "rows": [{…}]}`.
+//! The machine-readable result of every command: one object, `{"lowtide": VERSION, "machine": {…},
+//! "rows": [{…}]}`.
 //!
-//! The names are an interface: a field may be added, none renamed. Times are in the unit that the name ends with.
-//! Counters under `stat` have the kernel's names and units.
+//! The names are an interface: a field may be added, none renamed. Times are in the unit that the
+//! name ends with. Counters under `stat` have the kernel's names and units.
 
 use std::fs;
 use std::io;
@@ -111,9 +112,11 @@ pub(crate) fn check_path(path: Option<&Path>) -> Result<(), ResultsError> {
 /// # Errors
 /// Why not.
 pub(crate) fn writable(path: &Path) -> Result<(), String> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let access =
-        |path, how| rustix::fs::access(path, how).map_err(|error| io::Error::from(error).to_string());
+    let parent =
+        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let access = |path, how| {
+        rustix::fs::access(path, how).map_err(|error| io::Error::from(error).to_string())
+    };
     if path.is_dir() {
         Err("it is a directory".into())
     } else if !parent.is_dir() {

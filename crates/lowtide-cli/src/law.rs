@@ -1,7 +1,9 @@
-//! What threads pay for being over `high`, as `lowtide bench` and `lowtide sim` compare it: a built-in law, or a program.
+//! What threads pay for being over `high`, as `lowtide bench` and `lowtide sim` compare it: a
+//! built-in law, or a program.
 //!
-//! A program is loaded once when the options are read, so that what is wrong with it is said before anything is made or simulated. Whoever
-//! runs it loads it again, one for each run, as programs keep state in their maps.
+//! A program is loaded once when the options are read, so that what is wrong with it is said before
+//! anything is made or simulated. Whoever runs it loads it again, one for each run, as programs
+//! keep state in their maps.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +40,10 @@ impl Law {
     ///
     /// # Errors
     /// Those of [`Law::programs`].
-    pub(crate) fn all(policies: Option<&[HighPolicy]>, bpf: &[PathBuf]) -> Result<Vec<Self>, ProgramError> {
+    pub(crate) fn all(
+        policies: Option<&[HighPolicy]>,
+        bpf: &[PathBuf],
+    ) -> Result<Vec<Self>, ProgramError> {
         let builtin = HighPolicy::ALL.map(|(policy, _)| policy);
         let mut laws: Vec<Self> = Vec::new();
         let mut seen: Vec<HighPolicy> = Vec::new();

@@ -1,6 +1,7 @@
 //! What the words above the columns of tables mean, in one place for all tables.
 //!
-//! A table prints the lines for its own words below its rows. Words that say it themselves (`policy`, `seconds`, `MiB/s`) have none.
+//! A table prints the lines for its own words below its rows. Words that say it themselves
+//! (`policy`, `seconds`, `MiB/s`) have none.
 
 /// A word above a column, and what stands in it.
 const WORDS: &[(&str, &str)] = &[
@@ -13,14 +14,18 @@ const WORDS: &[(&str, &str)] = &[
     ("cpu s", "processor time, in user and kernel mode"),
     (
         "ratio",
-        "to the first row, each round by itself: median (smallest..largest); rounds differ, so it is not the quotient of the rates beside it",
+        "to the first row, each round by itself: median (smallest..largest); rounds differ, so it \
+         is not the quotient of the rates beside it",
     ),
     ("writes", "write requests to the device"),
     ("slept ms", "how long writers were paused because too much was dirty, all together"),
     ("longest", "milliseconds of the longest such pause"),
     ("woken by reclaim", "how often reclaim met dirty pages and woke the flusher"),
     ("rotated", "pages put back for the next pass when their write ended (pgrotated)"),
-    ("immediate", "pages that reclaim met while they were being written (nr_vmscan_immediate_reclaim)"),
+    (
+        "immediate",
+        "pages that reclaim met while they were being written (nr_vmscan_immediate_reclaim)",
+    ),
     ("reads µs during: p50", "of reads while a checkpoint was made; `outside` is of all others"),
     ("oom", "writes that failed because nothing could be evicted in time"),
     ("IOPS", "reads a second that the device did"),
@@ -34,7 +39,10 @@ const WORDS: &[(&str, &str)] = &[
     ("%util", "part of the time in which the device had a request"),
     ("own KiB/s", "KiB a second that lowtide itself read"),
     ("slept ms/s", "milliseconds that threads slept for being over high, in each second"),
-    ("neighbour/s", "loads a second of the neighbour on the same device; mean and p99 are its latencies"),
+    (
+        "neighbour/s",
+        "loads a second of the neighbour on the same device; mean and p99 are its latencies",
+    ),
     ("loads/s beside it", "loads a second of the thrasher while the neighbour runs"),
     ("loads/MiB", "loads for each MiB read from the device"),
     ("company", "who runs beside the tenants"),

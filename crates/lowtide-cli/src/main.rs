@@ -1,10 +1,11 @@
 //! The `lowtide` command.
 //!
-//! This file only dispatches: [`cli`] says what can be asked, [`cmd`] has one file for each command, and all work of
-//! `lowtide bench` is in [`mod@bench`], that of
-//! `lowtide sim` in [`mod@sim`]. Results go to standard output; errors, notes and progress go to standard error.
+//! This file only dispatches: [`cli`] says what can be asked, [`cmd`] has one file for each
+//! command, and all work of `lowtide bench` is in [`mod@bench`], that of `lowtide sim` in
+//! [`mod@sim`]. Results go to standard output; errors, notes and progress go to standard error.
 //!
-//! Exit codes: 0 done, 1 the work failed, 2 the command line cannot be carried out as it is written; 130 and 143 for a run that Ctrl-C or SIGTERM ended.
+//! Exit codes: 0 done, 1 the work failed, 2 the command line cannot be carried out as it is
+//! written; 130 and 143 for a run that Ctrl-C or SIGTERM ended.
 
 #![deny(unsafe_code)]
 
@@ -39,7 +40,8 @@ fn main() -> ExitCode {
     match out::failure() {
         Some(error) => {
             out::note(format_args!(
-                "error: cannot write the results to standard output: {error}; make room, or send it elsewhere"
+                "error: cannot write the results to standard output: {error}; make room, or send \
+                 it elsewhere"
             ));
             if code == ExitCode::SUCCESS { ExitCode::FAILURE } else { code }
         }

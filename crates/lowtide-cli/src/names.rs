@@ -46,7 +46,9 @@ mod tests {
     fn a_slip_of_the_pen_is_answered_with_the_name_that_was_meant() {
         assert_eq!(policy("MGLRU").unwrap(), policy("mglru").unwrap());
         assert_eq!(policy("Mglru-7.1+s10").unwrap(), policy("mglru-7.1+S10").unwrap());
-        for (given, meant) in [("mglur", "`mglru`"), ("mglr-7.1+S10", "`mglru-7.1+S10`"), ("LRo", "`lru`")] {
+        for (given, meant) in
+            [("mglur", "`mglru`"), ("mglr-7.1+S10", "`mglru-7.1+S10`"), ("LRo", "`lru`")]
+        {
             let error = policy(given).unwrap_err();
             assert!(error.contains(&format!("did you mean {meant}?")), "{error}");
         }

@@ -1,8 +1,9 @@
 //! Standard output, for a reader that may go away, and standard error.
 //!
-//! `println!` panics when the reader of a pipe has left (`lowtide bench … | head`). Here that is not an error: the
-//! lines are simply not wanted any more, and the work (a JSON file, the exit code) goes on. Anything else that goes wrong, such as a full
-//! device, loses results: it is remembered, and the command fails with it at its end.
+//! `println!` panics when the reader of a pipe has left (`lowtide bench … | head`). Here that is
+//! not an error: the lines are simply not wanted any more, and the work (a JSON file, the exit
+//! code) goes on. Anything else that goes wrong, such as a full device, loses results: it is
+//! remembered, and the command fails with it at its end.
 
 use std::fmt::Display;
 use std::io::{self, Write};

@@ -1,4 +1,5 @@
-//! Progress bars on standard error, for what takes more than two seconds. Invisible when that is not a terminal.
+//! Progress bars on standard error, for what takes more than two seconds. Invisible when that is
+//! not a terminal.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +40,8 @@ pub(crate) enum Unit {
     Steps,
 }
 
-/// A bar that appears when the work has taken longer than anybody waits without one, and goes when it is dropped.
+/// A bar that appears when the work has taken longer than anybody waits without one, and goes when
+/// it is dropped.
 #[derive(Debug)]
 pub(crate) struct Patient {
     what: &'static str,

@@ -66,9 +66,14 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Span>().unwrap().ns(), nanos, "{text}");
         }
-        for text in ["", "5", "s", "ms", "-1s", "1 s", "1..2s", "1m", "5h", "1e3s", "100000s", "nans", "infs"]
-        {
-            assert!(text.parse::<Span>().unwrap_err().to_string().contains("such as 10ms"), "{text}");
+        for text in [
+            "", "5", "s", "ms", "-1s", "1 s", "1..2s", "1m", "5h", "1e3s", "100000s", "nans",
+            "infs",
+        ] {
+            assert!(
+                text.parse::<Span>().unwrap_err().to_string().contains("such as 10ms"),
+                "{text}"
+            );
         }
     }
 }

@@ -7,7 +7,8 @@ use comfy_table::{CellAlignment, Row};
 
 use crate::legend;
 
-/// A table. It displays without blanks at the ends of its lines, and with what its headers mean below it.
+/// A table. It displays without blanks at the ends of its lines, and with what its headers mean
+/// below it.
 #[derive(Debug)]
 pub(crate) struct Table {
     cells: comfy_table::Table,
@@ -46,7 +47,8 @@ impl fmt::Display for Table {
         let cells = self.cells.to_string();
         let lines: Vec<&str> = cells.lines().map(str::trim_end).collect();
         f.write_str(&lines.join("\n"))?;
-        let width = legend::of(&self.headers).map(|(word, _)| word.chars().count()).max().unwrap_or(0);
+        let width =
+            legend::of(&self.headers).map(|(word, _)| word.chars().count()).max().unwrap_or(0);
         for (number, (word, meaning)) in legend::of(&self.headers).enumerate() {
             let before = if number == 0 { "\n\n" } else { "\n" };
             write!(f, "{before}  {word:<width$}  {meaning}")?;
@@ -79,7 +81,8 @@ pub(crate) fn us(us: f64) -> String {
     }
 }
 
-/// An amount of memory for people, rounded to the nearest: three digits and more, as `7.8M`, `312M` or `1.2G`.
+/// An amount of memory for people, rounded to the nearest: three digits and more, as `7.8M`, `312M`
+/// or `1.2G`.
 pub(crate) fn memory(bytes: u64) -> String {
     let (unit, name) = match bytes {
         0..1024 => return bytes.to_string(),

@@ -1,5 +1,6 @@
-//! Promise: what cannot be done is refused with a message that says what, where and what to do, with exit code 2 for a
-//! command line that is wrong in itself and 1 for work that failed, and nothing is left behind.
+//! Promise: what cannot be done is refused with a message that says what, where and what to do,
+//! with exit code 2 for a command line that is wrong in itself and 1 for work that failed, and
+//! nothing is left behind.
 
 mod common;
 
@@ -42,7 +43,11 @@ fn sizes_that_are_no_budget_are_refused() {
     refused(&["bench", "ycsb-b", "--max", "lots"], 2, &["lots"]);
     refused(&["bench", "ycsb-b", "--max=-5M"], 2, &["--max", "-5M"]);
     refused(&["bench", "ycsb-b", "--page", "3K"], 2, &["--page", "power of two"]);
-    refused(&["bench", "ycsb-b", "--max", "1M", "--page", "512"], 2, &["512", "cross pages", "--page 1K"]);
+    refused(
+        &["bench", "ycsb-b", "--max", "1M", "--page", "512"],
+        2,
+        &["512", "cross pages", "--page 1K"],
+    );
     refused(&["bench", "ycsb-b", "--scale", "nan"], 2, &["--scale", "4"]);
     refused(&["bench", "ycsb-b", "--seconds", "-1"], 2, &["--seconds"]);
     refused(&["bench", "ycsb-b", "--threads", "0"], 2, &["threads"]);
@@ -53,7 +58,11 @@ fn sizes_that_are_no_budget_are_refused() {
 #[test]
 fn budgets_beyond_the_machine_are_refused_before_anything_is_made() {
     refused(&["bench", "ycsb-b", "--max", "1T", "--page", "64K"], 1, &["available", "--max"]);
-    refused(&["bench", "ycsb-b", "--max", "1M", "--scale", "1000000"], 1, &["free", "--dir", "--scale"]);
+    refused(
+        &["bench", "ycsb-b", "--max", "1M", "--scale", "1000000"],
+        1,
+        &["free", "--dir", "--scale"],
+    );
 }
 
 /// As [`refused`], by commands that take no `--dir`.
@@ -86,11 +95,24 @@ fn slips_of_the_pen_are_answered_with_what_was_meant() {
 
 #[test]
 fn what_is_named_twice_is_noted_and_has_one_row() {
-    let small =
-        ["sim", "zipf", "--ops", "2k", "--size", "4M", "--max", "1M", "--policy", "lru,MGLRU,lru,lru"];
+    let small = [
+        "sim",
+        "zipf",
+        "--ops",
+        "2k",
+        "--size",
+        "4M",
+        "--max",
+        "1M",
+        "--policy",
+        "lru,MGLRU,lru,lru",
+    ];
     let output = run(&small);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(text(&output.stderr).matches("lru is named more than once and has one row").count(), 1);
+    assert_eq!(
+        text(&output.stderr).matches("lru is named more than once and has one row").count(),
+        1
+    );
     assert_eq!(text(&output.stdout).lines().filter(|line| line.starts_with("lru ")).count(), 1);
 }
 
@@ -106,7 +128,11 @@ fn options_in_the_wrong_place_are_refused() {
     refused(&["bench", "replay", "--format", "cvs"], 2, &["cvs", "oracle-general"]);
     refused(&["bench", "random-read", "--depth", "8", "--against", "mmap"], 2, &["--depth", "fio"]);
     refused(&["bench", "ycsb-b", "--against", "fio"], 2, &["random-read --depth"]);
-    refused(&["bench", "ycsb-b", "--json", "/nonexistent/r.json"], 2, &["/nonexistent/r.json", "--json"]);
+    refused(
+        &["bench", "ycsb-b", "--json", "/nonexistent/r.json"],
+        2,
+        &["/nonexistent/r.json", "--json"],
+    );
 }
 
 #[test]
@@ -115,7 +141,11 @@ fn paths_that_are_no_data_are_refused() {
     let path = dir.path().to_str().unwrap();
     let absent = dir.path().join("absent");
     let absent = absent.to_str().unwrap();
-    refused(&["bench", "random-read", "--file", absent], 1, &[absent, "No such file", "check the path"]);
+    refused(
+        &["bench", "random-read", "--file", absent],
+        1,
+        &[absent, "No such file", "check the path"],
+    );
     refused(&["bench", "random-read", "--file", path], 1, &[path, "a directory"]);
     refused(&["bench", "random-read", "--file", "/dev/null"], 1, &["/dev/null", "regular file"]);
     refused(&["bench", "ycsb-b", "--dir", "/dev/null"], 1, &["/dev/null"]);
@@ -139,7 +169,11 @@ fn paths_that_are_no_data_are_refused() {
     let foreign = foreign.to_str().unwrap();
     refused(&["bench", "ycsb-c", "--file", foreign], 2, &[foreign, "does not hold records"]);
     refused(&["bench", "ycsb-b", "--file", foreign], 2, &["ycsb-b writes", "ycsb-c"]);
-    assert_eq!(fs::read(foreign).unwrap(), vec![7; 128 << 10], "a file of the user's is not touched");
+    assert_eq!(
+        fs::read(foreign).unwrap(),
+        vec![7; 128 << 10],
+        "a file of the user's is not touched"
+    );
 }
 
 #[test]
@@ -148,7 +182,11 @@ fn places_where_nothing_can_be_recorded_are_refused_before_the_first_round() {
     let text = dir.path().join("t.txt");
     refused(&["bench", "ycsb-b", "--record", text.to_str().unwrap()], 2, &["t.txt", ".csv", ".lt"]);
     let absent = dir.path().join("absent/t.csv");
-    refused(&["bench", "ycsb-b", "--record", absent.to_str().unwrap()], 1, &["absent/t.csv", "No such file"]);
+    refused(
+        &["bench", "ycsb-b", "--record", absent.to_str().unwrap()],
+        1,
+        &["absent/t.csv", "No such file"],
+    );
     assert!(files(dir.path()).is_empty());
 }
 

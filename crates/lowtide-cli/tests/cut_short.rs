@@ -1,5 +1,6 @@
-//! Promise: a run that is cut short, by Ctrl-C or by a truncation of its file, ends soon, shows what it had measured, says why, exits with 130
-//! (by SIGTERM with 143, by an error with 1), and leaves no process, memory cgroup or unfinished file. What a killed run leaves, the next one
+//! Promise: a run that is cut short, by Ctrl-C or by a truncation of its file, ends soon, shows
+//! what it had measured, says why, exits with 130 (by SIGTERM with 143, by an error with 1), and
+//! leaves no process, memory cgroup or unfinished file. What a killed run leaves, the next one
 //! removes.
 
 mod common;
@@ -34,15 +35,27 @@ fn ctrl_c_during_the_measurement_removes_peers_and_groups_and_keeps_complete_fil
     assert_eq!(code, Some(130), "{message}");
     assert!(message.contains("interrupted while"), "{message}");
     assert!(groups_of(pid).is_empty(), "{:?}", groups_of(pid));
-    assert!(files(dir.path()).iter().all(|name| name.ends_with(".data")), "{:?}", files(dir.path()));
+    assert!(
+        files(dir.path()).iter().all(|name| name.ends_with(".data")),
+        "{:?}",
+        files(dir.path())
+    );
 }
 
 #[test]
 fn rounds_that_had_ended_are_shown_and_written_when_a_run_is_interrupted() {
     let dir = tempfile::tempdir().unwrap();
     let json = dir.path().join("results.json");
-    let more =
-        ["--against", "none", "--seconds", "900", "--rounds", "1800", "--json", json.to_str().unwrap()];
+    let more = [
+        "--against",
+        "none",
+        "--seconds",
+        "900",
+        "--rounds",
+        "1800",
+        "--json",
+        json.to_str().unwrap(),
+    ];
     // However slow the machine is: sooner or later the first round has ended when the signal comes.
     for seconds in [2, 10, 30, 50] {
         let mut running = Running::start(&args(dir.path(), &more));
@@ -127,7 +140,8 @@ fn ctrl_c_while_files_are_filled_leaves_none_and_no_group() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("made");
     let text = data.to_str().unwrap();
-    let mut running = Running::start(&["bench", "fill", "--max", "8M", "--rounds", "10000", "--dir", text]);
+    let mut running =
+        Running::start(&["bench", "fill", "--max", "8M", "--rounds", "10000", "--dir", text]);
     let pid = running.id();
     running.wait_until_set_up();
     running.wait_until(|| !files(&data).is_empty());
@@ -143,7 +157,8 @@ fn ctrl_c_while_files_are_filled_leaves_none_and_no_group() {
 fn ctrl_c_while_a_data_file_is_made_leaves_nothing_of_it() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("made");
-    let mut running = Running::start(&args(&data, &["--max", "64M", "--scale", "32", "--against", "none"]));
+    let mut running =
+        Running::start(&args(&data, &["--max", "64M", "--scale", "32", "--against", "none"]));
     let partial = data.join("records-2G-1.data.partial");
     running.wait_until(|| partial.exists());
     running.interrupt();

@@ -1,4 +1,5 @@
-//! Promise: what the pages about machines and traces show can be used as it stands, and they name every key and column.
+//! Promise: what the pages about machines and traces show can be used as it stands, and they name
+//! every key and column.
 
 mod common;
 
@@ -41,10 +42,15 @@ fn the_machine_on_its_page_can_be_simulated_and_every_key_is_explained() {
     let [example] = blocks(&page, "toml").try_into().unwrap();
     let path = dir.path().join("old-laptop.toml");
     fs::write(&path, example).unwrap();
-    let zipf = ["sim", "zipf", "--ops", "2k", "--size", "4M", "--max", "1M", "--policy", "mglru", "--json"];
+    let zipf = [
+        "sim", "zipf", "--ops", "2k", "--size", "4M", "--max", "1M", "--policy", "mglru", "--json",
+    ];
     let results = json(&[zipf.as_slice(), &["--machine", path.to_str().unwrap()]].concat());
     let machine = &results["machine"];
-    assert_eq!((&machine["name"], &machine["memory"]), (&"old-laptop".into(), &(8_u64 << 30).into()));
+    assert_eq!(
+        (&machine["name"], &machine["memory"]),
+        (&"old-laptop".into(), &(8_u64 << 30).into())
+    );
     assert_eq!(machine["costs"]["minor_fault_ns"], 1500);
     let mut all = Vec::new();
     keys(machine, &mut all);
@@ -56,7 +62,8 @@ fn the_machine_on_its_page_can_be_simulated_and_every_key_is_explained() {
     for cost in all.iter().filter(|key| key.ends_with("_ns")) {
         let Some(default) = defaults["machine"]["costs"][cost].as_u64() else { continue };
         let row = page.lines().find(|line| line.starts_with(&format!("| `{cost}` |"))).unwrap();
-        let said: String = row.split('|').nth(2).unwrap().chars().filter(char::is_ascii_digit).collect();
+        let said: String =
+            row.split('|').nth(2).unwrap().chars().filter(char::is_ascii_digit).collect();
         assert_eq!(said, default.to_string(), "{cost}");
     }
 }
@@ -64,7 +71,9 @@ fn the_machine_on_its_page_can_be_simulated_and_every_key_is_explained() {
 #[test]
 fn a_machine_is_printed_as_a_file_that_describes_it() {
     let dir = tempfile::tempdir().unwrap();
-    let zipf = ["sim", "zipf", "--ops", "2k", "--size", "4M", "--max", "1M", "--policy", "mglru", "--json"];
+    let zipf = [
+        "sim", "zipf", "--ops", "2k", "--size", "4M", "--max", "1M", "--policy", "mglru", "--json",
+    ];
     for name in ["phone", "xeon-96t"] {
         let output = run(&["list", "machines", "--toml", name]);
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -88,10 +97,21 @@ fn the_traces_on_their_page_can_be_played_and_every_column_is_explained() {
     for (example, (page_bytes, touched)) in examples.iter().zip([(4096, 4), (4096, 3)]) {
         let path = dir.path().join("example.csv");
         fs::write(&path, example).unwrap();
-        let results =
-            json(&["sim", "--trace", path.to_str().unwrap(), "--max", "1M", "--policy", "mglru", "--json"]);
+        let results = json(&[
+            "sim",
+            "--trace",
+            path.to_str().unwrap(),
+            "--max",
+            "1M",
+            "--policy",
+            "mglru",
+            "--json",
+        ]);
         let row = &rows(&results)[0];
-        assert_eq!((&row["page_bytes"], &row["footprint_pages"]), (&page_bytes.into(), &touched.into()));
+        assert_eq!(
+            (&row["page_bytes"], &row["footprint_pages"]),
+            (&page_bytes.into(), &touched.into())
+        );
     }
     for column in examples[0].lines().nth(1).unwrap().split(',') {
         assert!(page.contains(&format!("| `{column}` |")), "{column} is not explained");

@@ -46,7 +46,8 @@ fn workloads_and_policies_are_listed_with_a_line_about_each() {
         ("policies", "placement"),
     ] {
         let lines = list(what);
-        let line = lines.iter().find(|line| line.split_whitespace().next() == Some(name)).expect(name);
+        let line =
+            lines.iter().find(|line| line.split_whitespace().next() == Some(name)).expect(name);
         assert!(line.split_whitespace().count() > 3, "{line}");
     }
 }

@@ -1,4 +1,5 @@
-//! Promise: no byte that a flush has called durable is lost to a kill or to a cut of the power, and a proof that could not fail would not be one.
+//! Promise: no byte that a flush has called durable is lost to a kill or to a cut of the power, and
+//! a proof that could not fail would not be one.
 
 mod common;
 
@@ -7,7 +8,8 @@ use common::{files, results, rows, run, text};
 #[test]
 fn killed_writers_leave_every_flushed_byte() {
     let dir = tempfile::tempdir().unwrap();
-    let results = results(dir.path(), &["bench", "crash", "--cycles", "20", "--threads", "8", "--seed", "1"]);
+    let results =
+        results(dir.path(), &["bench", "crash", "--cycles", "20", "--threads", "8", "--seed", "1"]);
     let row = &rows(&results)[0];
     assert_eq!((row["workload"].as_str(), row["cycles"].as_u64()), (Some("crash"), Some(20)));
     assert_eq!((row["lost_bytes"].as_u64(), row["wrong_bytes"].as_u64()), (Some(0), Some(0)));
@@ -50,7 +52,8 @@ fn power_cuts_on_a_failing_disk_leave_every_flushed_byte() {
         ],
     );
     for kind in ["faults", "sites"] {
-        let reached = row[kind].as_array().unwrap().iter().filter(|of| of["count"].as_u64() > Some(0));
+        let reached =
+            row[kind].as_array().unwrap().iter().filter(|of| of["count"].as_u64() > Some(0));
         assert!(reached.count() >= 10, "{row}");
     }
     assert!(files(dir.path()).is_empty(), "files are left behind");
@@ -62,7 +65,18 @@ fn a_disk_that_lies_is_found_out_within_200_cuts() {
     for lie in ["lost-sync", "lost-write", "lost-shrink", "lost-tail", "lost-punch", "lost-name"] {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().to_str().unwrap();
-        let args = ["bench", "power-cut", "--cuts", "200", "--seed", "1", "--sabotage", lie, "--dir", place];
+        let args = [
+            "bench",
+            "power-cut",
+            "--cuts",
+            "200",
+            "--seed",
+            "1",
+            "--sabotage",
+            lie,
+            "--dir",
+            place,
+        ];
         let output = run(&args);
         let message = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{lie} went unnoticed: {}", text(&output.stdout));

@@ -1,5 +1,5 @@
-//! Promise: `--record` writes what the threads really did, in order of time, and that trace can be played; what fails
-//! leaves no file.
+//! Promise: `--record` writes what the threads really did, in order of time, and that trace can be
+//! played; what fails leaves no file.
 
 mod common;
 
@@ -14,8 +14,20 @@ use serde_json::Value;
 
 fn record(dir: &Path, trace: &Path, workload: &str, more: &[&str]) {
     let trace = trace.to_str().unwrap();
-    let args = ["bench", workload, "--max", "2M", "--ops", "4000", "--rounds", "2", "--policy", "mglru,lru"];
-    let args = [args.as_slice(), &["--against", "none", "--no-keep", "--record", trace], more].concat();
+    let args = [
+        "bench",
+        workload,
+        "--max",
+        "2M",
+        "--ops",
+        "4000",
+        "--rounds",
+        "2",
+        "--policy",
+        "mglru,lru",
+    ];
+    let args =
+        [args.as_slice(), &["--against", "none", "--no-keep", "--record", trace], more].concat();
     let results = results(dir, &args);
     for row in rows(&results) {
         assert_eq!(
@@ -58,11 +70,25 @@ fn every_access_of_every_thread_is_recorded_and_can_be_played() {
         let threads: BTreeSet<_> = records.iter().map(|record| record.thread.unwrap()).collect();
         assert_eq!(threads, BTreeSet::from([0, 1, 2, 3]));
         let accesses = records.iter().filter(|record| record.op.kind != OpKind::Sync);
-        assert!(accesses.clone().all(|record| record.op.pages == 1 && record.op.page < (8 << 20) / 4096));
+        assert!(
+            accesses
+                .clone()
+                .all(|record| record.op.pages == 1 && record.op.page < (8 << 20) / 4096)
+        );
 
         let trace = trace.to_str().unwrap();
-        let args =
-            ["bench", "replay", "--trace", trace, "--max", "2M", "--policy", "mglru", "--against", "none"];
+        let args = [
+            "bench",
+            "replay",
+            "--trace",
+            trace,
+            "--max",
+            "2M",
+            "--policy",
+            "mglru",
+            "--against",
+            "none",
+        ];
         let results = results(dir.path(), &args);
         let row = &rows(&results)[0];
         assert_eq!(
@@ -78,7 +104,8 @@ fn every_access_of_every_thread_is_recorded_and_can_be_played() {
 /// What `lowtide sim --trace` says of a trace, and its standard error.
 fn simulated(trace: &Path, more: &[&str]) -> (Value, String) {
     let output =
-        run(&[&["sim", "--trace", trace.to_str().unwrap(), "--policy", "mglru", "--json"], more].concat());
+        run(&[&["sim", "--trace", trace.to_str().unwrap(), "--policy", "mglru", "--json"], more]
+            .concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     (serde_json::from_slice(&output.stdout).unwrap(), text(&output.stderr))
 }
@@ -104,7 +131,10 @@ fn a_recorded_trace_keeps_its_page_in_the_simulator_and_in_a_replay() {
         let (results, _) = simulated(&trace, &["--machine", "laptop"]);
         let row = &rows(&results)[0];
         let shared: BTreeSet<u64> = read(&trace).iter().map(|record| record.op.page / 4).collect();
-        assert_eq!((&row["page_bytes"], &row["footprint_pages"]), (&4096.into(), &shared.len().into()));
+        assert_eq!(
+            (&row["page_bytes"], &row["footprint_pages"]),
+            (&4096.into(), &shared.len().into())
+        );
         let (results, _) = simulated(&trace, &["--mrc", "--baseline", "none", "--points", "3"]);
         assert_eq!(results["machine"]["footprint_bytes"], touched * 1024);
 
@@ -125,7 +155,10 @@ fn a_recorded_trace_keeps_its_page_in_the_simulator_and_in_a_replay() {
         let results: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
         let row = &rows(&results)[0];
         assert_eq!((&row["page_bytes"], &row["errors"]), (&1024.into(), &0.into()));
-        assert!(row["data_bytes"].as_u64().unwrap() <= 8 << 20, "as large as what was recorded: {row}");
+        assert!(
+            row["data_bytes"].as_u64().unwrap() <= 8 << 20,
+            "as large as what was recorded: {row}"
+        );
     }
 }
 
@@ -148,7 +181,8 @@ fn a_page_is_said_for_a_trace_that_does_not_and_what_differs_is_noted() {
     assert!(notes.contains("the trace has pages of 1K") && notes.contains("for 8K"), "{notes}");
 
     let table = |more: &[&str]| {
-        let output = run(&[&["sim", "--trace", silent.to_str().unwrap(), "--policy", "lru"], more].concat());
+        let output =
+            run(&[&["sim", "--trace", silent.to_str().unwrap(), "--policy", "lru"], more].concat());
         (output.status.code(), text(&output.stdout) + &text(&output.stderr))
     };
     assert!(table(&[]).1.contains("pages of 4K (the trace does not say; --page may)"));

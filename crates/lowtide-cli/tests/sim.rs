@@ -1,5 +1,5 @@
-//! Promise: `lowtide sim` prints the JSON that tools depend on, the same bytes for the same seed, and refuses what it cannot do with a
-//! message that says what, where and what to do.
+//! Promise: `lowtide sim` prints the JSON that tools depend on, the same bytes for the same seed,
+//! and refuses what it cannot do with a message that says what, where and what to do.
 
 mod common;
 
@@ -54,8 +54,14 @@ fn the_names_in_the_json_are_pinned() {
     let results = json(&args(&YCSB, &["--policy", "mglru-7.1,mglru"]));
     assert!(keys(&results).is_superset(&BTreeSet::from(["lowtide", "machine", "seed", "rows"])));
     let commit = results["commit"].as_str().unwrap_or("outside of a repository");
-    assert!(results["commit"].is_null() || commit.bytes().all(|byte| byte.is_ascii_hexdigit()), "{commit}");
-    assert_eq!((&results["lowtide"], &results["seed"]), (&env!("CARGO_PKG_VERSION").into(), &42.into()));
+    assert!(
+        results["commit"].is_null() || commit.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        "{commit}"
+    );
+    assert_eq!(
+        (&results["lowtide"], &results["seed"]),
+        (&env!("CARGO_PKG_VERSION").into(), &42.into())
+    );
     for name in ["name", "cpus", "memory", "page", "kernel", "device", "costs"] {
         assert!(!results["machine"][name].is_null(), "machine.{name} is missing");
     }
@@ -137,24 +143,32 @@ fn the_names_in_the_json_are_pinned() {
     }
     for row in rows(&json(&ZIPF)) {
         check(row, &about_the_host);
-        assert!(in_time.iter().all(|name| row[name].is_null()), "the plain machine has no time: {row}");
+        assert!(
+            in_time.iter().all(|name| row[name].is_null()),
+            "the plain machine has no time: {row}"
+        );
     }
 }
 
 /// A thrash as short as it can be.
-const THRASH: [&str; 7] = ["sim", "high-thrash", "--no-readahead", "--seconds", "1", "--policy", "mglru"];
+const THRASH: [&str; 7] =
+    ["sim", "high-thrash", "--no-readahead", "--seconds", "1", "--policy", "mglru"];
 /// The program that does what the published patch does.
 const TWIN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/bpf/refault_recency.bpf.o");
 
 #[test]
-fn a_row_of_a_thrash_says_what_the_device_and_the_neighbour_got_and_published_samples_stand_at_the_end() {
-    let results = json(&args(&THRASH, &["--high-policy", "refault-recency,stall-debt", "--bpf", TWIN]));
+fn a_row_of_a_thrash_says_what_the_device_and_the_neighbour_got_and_published_samples_stand_at_the_end()
+ {
+    let results =
+        json(&args(&THRASH, &["--high-policy", "refault-recency,stall-debt", "--bpf", TWIN]));
     let all = rows(&results);
     assert_eq!((&results["machine"]["name"], all.len()), (&"thrash".into(), 3 + 3));
     let laws: Vec<&str> = all[..3].iter().map(|row| row["high_policy"].as_str().unwrap()).collect();
     assert_eq!(laws, ["refault-recency", "stall-debt", "bpf:refault_recency"]);
     for row in &all[..3] {
-        for name in ["device_tps", "device_read_kib_per_s", "device_util_pct", "throttled_ms", "ops_per_s"] {
+        for name in
+            ["device_tps", "device_read_kib_per_s", "device_util_pct", "throttled_ms", "ops_per_s"]
+        {
             assert!(row[name].as_f64().unwrap() > 0.0, "{name} in {row}");
         }
         assert_eq!((&row["high_bytes"], &row["readahead"]), (&(150 << 20).into(), &false.into()));
@@ -194,7 +208,10 @@ fn a_row_of_a_noisy_neighbour_says_what_the_tenants_lost() {
         assert_eq!(row["tenant_hit_ratios"].as_array().unwrap().len(), 4);
         assert!((0.0..=1.0).contains(&row["hit_ratio"].as_f64().unwrap()));
     }
-    assert!(all[0]["scanned_pages_per_s"] == 0.0 && all[2]["scanned_pages_per_s"].as_f64() > Some(1000.0));
+    assert!(
+        all[0]["scanned_pages_per_s"] == 0.0
+            && all[2]["scanned_pages_per_s"].as_f64() > Some(1000.0)
+    );
 }
 
 #[test]
@@ -213,7 +230,11 @@ fn options_of_a_thrash_that_cannot_be_are_refused() {
     refused(&["sim", "noisy-neighbor", "--max", "1G"], 2, &["did you mean `noisy-neighbour`"]);
     let small = write(dir.path(), "small.toml", "cpus = 2\nmemory = \"256M\"\n");
     for workload in ["high-thrash", "noisy-neighbour"] {
-        refused(&["sim", workload, "--machine", small.to_str().unwrap()], 2, &["small", "at least"]);
+        refused(
+            &["sim", workload, "--machine", small.to_str().unwrap()],
+            2,
+            &["small", "at least"],
+        );
     }
 }
 
@@ -222,26 +243,45 @@ fn options_of_a_thrash_that_cannot_be_are_refused() {
 fn a_writer_to_a_slow_device_has_rows_with_outcomes_and_a_verdict() {
     let results = json(&["sim", "dd-oom", "--policy", "mglru-7.1,mglru"]);
     let all = rows(&results);
-    let kinds: Vec<_> = all.iter().map(|row| (row["system"].as_str(), row["policy"].as_str())).collect();
+    let kinds: Vec<_> =
+        all.iter().map(|row| (row["system"].as_str(), row["policy"].as_str())).collect();
     let of = |policy| [(Some("lowtide"), Some(policy)), (Some("published"), Some(policy))];
     assert_eq!(kinds, [of("mglru-7.1"), of("mglru")].concat());
     let (before, after) = (&all[0], &all[2]);
-    assert_eq!((&before["oom"], &before["kill"]["faulted"]), (&1.into(), &"writer".into()), "{before}");
-    assert!(
-        before["unclean_pct"].as_f64() > Some(90.0) && before["written_bytes"].as_u64() < Some(192 << 20)
+    assert_eq!(
+        (&before["oom"], &before["kill"]["faulted"]),
+        (&1.into(), &"writer".into()),
+        "{before}"
     );
-    assert_eq!((&after["oom"], &after["written_bytes"]), (&0.into(), &(192 << 20).into()), "{after}");
+    assert!(
+        before["unclean_pct"].as_f64() > Some(90.0)
+            && before["written_bytes"].as_u64() < Some(192 << 20)
+    );
+    assert_eq!(
+        (&after["oom"], &after["written_bytes"]),
+        (&0.into(), &(192 << 20).into()),
+        "{after}"
+    );
     assert!(after["kill"].is_null());
     assert_eq!(keys(&after["naps"]), BTreeSet::from(["congested", "writeback", "isolated"]));
-    assert_eq!((before["naps"]["congested"].as_u64(), count(before, "file_writeback") > 0), (Some(0), true));
+    assert_eq!(
+        (before["naps"]["congested"].as_u64(), count(before, "file_writeback") > 0),
+        (Some(0), true)
+    );
     assert!(after["naps"]["congested"].as_u64() > Some(0), "{after}");
     assert_eq!(all[1]["outcome_published"], "killed immediately");
     let said = text(&run(&["sim", "dd-oom", "--policy", "mglru-7.1,mglru,lru"]).stdout);
     assert_eq!(said.lines().filter(|line| line.ends_with("  reproduced")).count(), 9, "{said}");
-    assert!(said.contains("mglru-7.1: killed after") && said.contains("published v2_v3_v7"), "{said}");
-    let quick =
-        json(&["sim", "dd-oom", "--policy", "lru", "--delay", "20ms", "--max", "32M", "--size", "40M"]);
-    let [row] = &rows(&quick)[..] else { panic!("another experiment has no published row: {quick}") };
+    assert!(
+        said.contains("mglru-7.1: killed after") && said.contains("published v2_v3_v7"),
+        "{said}"
+    );
+    let quick = json(&[
+        "sim", "dd-oom", "--policy", "lru", "--delay", "20ms", "--max", "32M", "--size", "40M",
+    ]);
+    let [row] = &rows(&quick)[..] else {
+        panic!("another experiment has no published row: {quick}")
+    };
     assert_eq!((&row["max_bytes"], &row["data_bytes"]), (&(32 << 20).into(), &(40 << 20).into()));
     assert_eq!(quick["machine"]["device"]["write_ns"], 20_000_000);
     refused(&["sim", "dd-oom", "--delay", "5"], 2, &["`5`", "10ms"]);
@@ -259,7 +299,10 @@ fn a_writer_of_a_whole_file_has_a_rate_beside_its_device() {
         let rate = row["mib_per_s"]["median"].as_f64().unwrap();
         let device = row["device_write_mib_per_s"].as_f64().unwrap();
         assert!(rate > 0.5 * device && rate <= device, "{rate} of {device}");
-        assert_eq!((&row["written_bytes"], &row["data_bytes"]), (&(128 << 20).into(), &(128 << 20).into()));
+        assert_eq!(
+            (&row["written_bytes"], &row["data_bytes"]),
+            (&(128 << 20).into(), &(128 << 20).into())
+        );
         assert_eq!(count(row, "pgpgout"), 128 << 10, "all of it is on the device");
         assert!(row["dirty_pauses"].is_u64() && row["latency_us"]["p999"].is_f64());
     }
@@ -269,7 +312,18 @@ fn a_writer_of_a_whole_file_has_a_rate_beside_its_device() {
 
 #[test]
 fn reads_that_meet_a_checkpoint_are_told_apart() {
-    let mixed = ["sim", "mixed", "--max", "16M", "--seconds", "4", "--checkpoint", "1s", "--policy", "mglru"];
+    let mixed = [
+        "sim",
+        "mixed",
+        "--max",
+        "16M",
+        "--seconds",
+        "4",
+        "--checkpoint",
+        "1s",
+        "--policy",
+        "mglru",
+    ];
     let results = json(&mixed);
     let [row] = &rows(&results)[..] else { panic!("{results}") };
     let checkpoints = &row["checkpoints"];
@@ -299,16 +353,23 @@ fn readers_beside_allocating_threads_have_rows_with_rounds_and_kills() {
     let mix = ["sim", "file-anon-mix", "--scale", "0.0078125", "--rounds", "3", "--seed", "6"];
     let results = json(&args(&mix, &["--policy", "mglru-7.1,mglru"]));
     let all = rows(&results);
-    let kinds: Vec<_> = all.iter().map(|row| (row["system"].as_str(), row["policy"].as_str())).collect();
+    let kinds: Vec<_> =
+        all.iter().map(|row| (row["system"].as_str(), row["policy"].as_str())).collect();
     let of = |policy| [(Some("lowtide"), Some(policy)), (Some("published"), Some(policy))];
     assert_eq!(kinds, [of("mglru-7.1"), of("mglru")].concat());
     let (before, after) = (&all[0], &all[2]);
     assert_eq!((&before["oom"], &before["rounds"]), (&1.into(), &1.into()), "{before}");
     assert_eq!((&after["oom"], &after["rounds"]), (&0.into(), &3.into()), "{after}");
     assert!(after["kill"].is_null() && after["ops"].is_null(), "{after}");
-    assert_eq!(keys(&before["kill"]), BTreeSet::from(["seconds", "faulted", "tried_ms", "clean_file_bytes"]));
+    assert_eq!(
+        keys(&before["kill"]),
+        BTreeSet::from(["seconds", "faulted", "tried_ms", "clean_file_bytes"])
+    );
     assert_eq!(count(before, "usage"), 128 << 20, "the budget was full");
-    assert!(count(before, "anon") + count(before, "file") > 127 << 20, "and nothing else in it: {before}");
+    assert!(
+        count(before, "anon") + count(before, "file") > 127 << 20,
+        "and nothing else in it: {before}"
+    );
     assert!(count(before, "failcnt") > 0 && count(after, "failcnt") > 0);
     assert_eq!((&all[1]["oom"], count(&all[1], "failcnt")), (&1.into(), 24_460));
     assert_eq!(all[3]["rounds_published"], "128");
@@ -322,7 +383,8 @@ fn the_same_seed_prints_the_same_bytes_and_another_one_does_not() {
     let dir = tempfile::tempdir().unwrap();
     let (trace, _) = mixed_trace(dir.path());
     let machine = ["--machine", "laptop"];
-    let threads = ["--machine", "laptop", "--threads", "3", "--write", "10", "--access", "descriptor"];
+    let threads =
+        ["--machine", "laptop", "--threads", "3", "--write", "10", "--access", "descriptor"];
     let of_trace = ["sim", "--trace", trace.to_str().unwrap(), "--max", "1M"];
     for arguments in [
         YCSB.to_vec(),
@@ -358,8 +420,10 @@ fn json_goes_to_standard_output_or_to_a_file_beside_the_table() {
 
 #[test]
 fn counters_mean_what_the_accesses_did() {
-    // A loop over more pages than the budget holds: least recently used is the page that is wanted next.
-    let arguments = ["sim", "loop", "--size", "2M", "--max", "1M", "--ops", "5120", "--policy", "lru"];
+    // A loop over more pages than the budget holds: least recently used is the page that is wanted
+    // next.
+    let arguments =
+        ["sim", "loop", "--size", "2M", "--max", "1M", "--ops", "5120", "--policy", "lru"];
     for access in ["mapped", "descriptor"] {
         let results = json(&args(&arguments, &["--access", access]));
         let row = &rows(&results)[0];
@@ -382,7 +446,8 @@ fn counters_mean_what_the_accesses_did() {
 #[test]
 fn policies_are_compared_with_mglru_7_1_wherever_it_stands() {
     let results = json(&args(&YCSB, &["--policy", "mglru,mglru-7.1+S10,mglru-7.1,mglru"]));
-    let found: Vec<&str> = rows(&results).iter().map(|row| row["policy"].as_str().unwrap()).collect();
+    let found: Vec<&str> =
+        rows(&results).iter().map(|row| row["policy"].as_str().unwrap()).collect();
     assert_eq!(found, ["mglru", "mglru-7.1+S10", "mglru-7.1"], "each once");
     for row in rows(&results) {
         assert_eq!(row["ratio"]["to"], "mglru-7.1");
@@ -394,15 +459,19 @@ fn policies_are_compared_with_mglru_7_1_wherever_it_stands() {
 #[test]
 fn a_machine_file_and_options_change_what_is_simulated() {
     let dir = tempfile::tempdir().unwrap();
-    let slow =
-        write(dir.path(), "slow.toml", "base = \"laptop\"\n[device]\nbase = \"nvme\"\nread_ns = 5_000_000\n");
+    let slow = write(
+        dir.path(),
+        "slow.toml",
+        "base = \"laptop\"\n[device]\nbase = \"nvme\"\nread_ns = 5_000_000\n",
+    );
     let seconds = |machine: &str| {
         let results = json(&args(&ZIPF, &["--machine", machine, "--policy", "lru", "--ops", "3k"]));
         assert_eq!(results["machine"]["name"], rows(&results)[0]["machine"]);
         rows(&results)[0]["seconds"].as_f64().unwrap()
     };
     assert!(seconds(slow.to_str().unwrap()) > 5.0 * seconds("laptop"));
-    let row = rows(&json(&args(&YCSB, &["--threads", "2", "--max", "60M", "--policy", "lru"])))[0].clone();
+    let row = rows(&json(&args(&YCSB, &["--threads", "2", "--max", "60M", "--policy", "lru"])))[0]
+        .clone();
     assert_eq!(
         (&row["threads"], &row["max_bytes"], &row["ops"]),
         (&2.into(), &(60 << 20).into(), &5000.into())
@@ -464,9 +533,13 @@ fn a_trace_is_played_on_both_machines_to_its_end() {
 #[test]
 fn foreign_and_compressed_traces_are_told_by_their_content_or_forced() {
     let dir = tempfile::tempdir().unwrap();
-    let lackey =
-        write(dir.path(), "sort.txt", "==1== Lackey\nI  0401ab70,3\n S 1fff000658,8\n L 1fff000ffc,8\n");
-    let arguments = ["sim", "--trace", lackey.to_str().unwrap(), "--max", "1M", "--policy", "mglru"];
+    let lackey = write(
+        dir.path(),
+        "sort.txt",
+        "==1== Lackey\nI  0401ab70,3\n S 1fff000658,8\n L 1fff000ffc,8\n",
+    );
+    let arguments =
+        ["sim", "--trace", lackey.to_str().unwrap(), "--max", "1M", "--policy", "mglru"];
     for forced in [&[][..], &["--format", "lackey"]] {
         let row = rows(&json(&args(&arguments, forced)))[0].clone();
         // The last access crosses a page's end.
@@ -482,15 +555,30 @@ fn traces_that_are_damaged_are_errors_with_their_place() {
     let header = "op,space,page,pages\n";
     let good = "read,file:a,1,1\n".repeat(100);
     let cases = [
-        ("cut.csv", format!("{header}{good}read,file:a,1"), 1, vec!["line 102", "byte 1620", "cut short"]),
-        ("corrupt.csv", format!("{header}{good}read,file:a,x,1\n"), 1, vec!["line 102", "byte 1620", "`x`"]),
+        (
+            "cut.csv",
+            format!("{header}{good}read,file:a,1"),
+            1,
+            vec!["line 102", "byte 1620", "cut short"],
+        ),
+        (
+            "corrupt.csv",
+            format!("{header}{good}read,file:a,x,1\n"),
+            1,
+            vec!["line 102", "byte 1620", "`x`"],
+        ),
         (
             "huge.csv",
             format!("{header}{good}read,file:a,4294967296,1\n"),
             1,
             vec!["line 102", "byte 1620", "2^32"],
         ),
-        ("huger.csv", format!("{header}read,file:a,99999999999999999999,1\n"), 1, vec!["line 2", "byte 20"]),
+        (
+            "huger.csv",
+            format!("{header}read,file:a,99999999999999999999,1\n"),
+            1,
+            vec!["line 2", "byte 20"],
+        ),
         ("empty.csv", String::new(), 1, vec!["empty"]),
         ("header.csv", header.into(), 2, vec!["no operations"]),
         ("noise", "\u{1}\u{2}nothing".repeat(50), 1, vec!["recognised", "--format"]),
@@ -519,24 +607,30 @@ fn zstd_like_cut(beside: &Path) -> PathBuf {
 fn a_trace_comes_from_standard_input_too() {
     use std::io::Write;
     use std::process::Stdio;
-    let mut child = common::lowtide(&["sim", "--trace", "-", "--max", "1M", "--policy", "mglru", "--json"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        common::lowtide(&["sim", "--trace", "-", "--max", "1M", "--policy", "mglru", "--json"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
     child.stdin.take().unwrap().write_all(b"op,space,page,pages\nload,file:a,0,300\n").unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let results: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(rows(&results)[0]["misses"], 300);
     refused(&["sim", "--trace", "-"], 2, &["standard input", "--max"]);
-    refused(&["sim", "--trace", "-", "--max", "1M", "--machine", "laptop"], 2, &["twice", "--machine"]);
+    refused(
+        &["sim", "--trace", "-", "--max", "1M", "--machine", "laptop"],
+        2,
+        &["twice", "--machine"],
+    );
 }
 
 #[test]
 fn a_heap_that_does_not_fit_is_a_row_that_ends_and_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let heap = write(dir.path(), "heap.csv", "op,space,page,pages\nstore,anon:heap,0,1000\n");
-    let arguments = ["sim", "--trace", heap.to_str().unwrap(), "--max", "1M", "--policy", "mglru,lru"];
+    let arguments =
+        ["sim", "--trace", heap.to_str().unwrap(), "--max", "1M", "--policy", "mglru,lru"];
     for machine in [&["--swap", "0"][..], &["--machine", "laptop"]] {
         let output = run(&args(&args(&arguments, machine), &["--json"]));
         assert_eq!(output.status.code(), Some(1));
@@ -604,9 +698,16 @@ fn options_in_the_wrong_place_and_words_that_mean_nothing_are_refused() {
 #[test]
 fn the_help_explains_every_option_and_the_list_every_workload() {
     let help = text(&run(&["sim", "--help"]).stdout);
-    for word in
-        ["--machine", "--accesses", "--timing", "accesses_per_s", "xeon-96t", "--trace", "Exit codes", "seed"]
-    {
+    for word in [
+        "--machine",
+        "--accesses",
+        "--timing",
+        "accesses_per_s",
+        "xeon-96t",
+        "--trace",
+        "Exit codes",
+        "seed",
+    ] {
         assert!(help.contains(word), "{word}");
     }
     let list = text(&run(&["list", "workloads"]).stdout);
@@ -626,7 +727,18 @@ fn ctrl_c_ends_a_run_with_a_message() {
     for arguments in [
         vec!["sim", "ycsb-b", "--scale", "0.01", "--ops", "1G"],
         vec!["sim", "zipf", "--ops", "100G", "--size", "16M", "--max", "4M"],
-        vec!["sim", "uniform", "--ops", "100G", "--size", "16M", "--max", "4M", "--machine", "laptop"],
+        vec![
+            "sim",
+            "uniform",
+            "--ops",
+            "100G",
+            "--size",
+            "16M",
+            "--max",
+            "4M",
+            "--machine",
+            "laptop",
+        ],
         vec!["sim", "--trace", endless.to_str().unwrap(), "--max", "1M"],
     ] {
         let mut running = Running::start(&arguments);
@@ -662,12 +774,17 @@ fn policies_that_had_ended_are_shown_when_a_simulation_is_interrupted() {
 #[test]
 fn results_that_cannot_be_written_are_errors_and_places_are_checked_first() {
     let zipf = args(&ZIPF, &["--policy", "mglru"]);
-    for arguments in [zipf.as_slice(), &["list", "policies"], &["doctor"], &args(&zipf, &["--json"])] {
+    for arguments in
+        [zipf.as_slice(), &["list", "policies"], &["doctor"], &args(&zipf, &["--json"])]
+    {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let output = common::lowtide(arguments).stdout(full).output().unwrap();
         let message = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {message}");
-        assert!(message.contains("standard output: No space left on device"), "{arguments:?}: {message}");
+        assert!(
+            message.contains("standard output: No space left on device"),
+            "{arguments:?}: {message}"
+        );
     }
     // A reader that has left is no error.
     let mut child = common::lowtide(&["list", "workloads"]).spawn().unwrap();
@@ -681,15 +798,20 @@ fn results_that_cannot_be_written_are_errors_and_places_are_checked_first() {
 fn the_curves_are_printed_even_if_their_picture_cannot_be_written() {
     let dir = tempfile::tempdir().unwrap();
     let (trace, _) = mixed_trace(dir.path());
-    let curves = ["sim", "--trace", trace.to_str().unwrap(), "--mrc", "--points", "3", "--baseline", "none"];
-    // No directory says beforehand that it takes no new files, if it belongs to the kernel and the user is root.
+    let curves =
+        ["sim", "--trace", trace.to_str().unwrap(), "--mrc", "--points", "3", "--baseline", "none"];
+    // No directory says beforehand that it takes no new files, if it belongs to the kernel and the
+    // user is root.
     let output = run(&args(&curves, &["--plot", "/proc/x.svg"]));
     let message = text(&output.stderr);
     if output.status.code() == Some(1) {
         assert!(message.contains("cannot write the plot to /proc/x.svg"), "{message}");
         assert!(text(&output.stdout).contains("mglru-7.1"), "{}", text(&output.stdout));
     } else {
-        assert!(output.status.code() == Some(2) && message.contains("Permission denied"), "{message}");
+        assert!(
+            output.status.code() == Some(2) && message.contains("Permission denied"),
+            "{message}"
+        );
     }
     refused(&args(&curves, &["--plot", "x.png"]), 2, &["its name says no kind of picture", ".svg"]);
 }
@@ -706,9 +828,16 @@ fn tenants_are_shown_with_their_fairness_beside_what_was_published() {
     let postings = [None, Some("v1_secondary"), Some("v2"), Some("v3"), Some("v7")];
     assert_eq!(sources, [postings, postings].concat());
     for row in rows.iter().filter(|row| row["world"] == "sim") {
-        for name in
-            ["ops", "seconds", "scale", "jain", "latency_us", "lruvec_lock_ms", "swap_lock_ms", "ratio"]
-        {
+        for name in [
+            "ops",
+            "seconds",
+            "scale",
+            "jain",
+            "latency_us",
+            "lruvec_lock_ms",
+            "swap_lock_ms",
+            "ratio",
+        ] {
             assert!(!row[name].is_null(), "{name} is missing in {row}");
         }
         let workers = &row["workers"];
@@ -719,7 +848,8 @@ fn tenants_are_shown_with_their_fairness_beside_what_was_published() {
             workers["requests"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
         assert_eq!((each.len(), &row["threads"]), (64, &64.into()));
         let buckets = row["latency_buckets"].as_array().unwrap();
-        let bounds: Vec<u64> = buckets.iter().map(|bucket| bucket["from_s"].as_u64().unwrap()).collect();
+        let bounds: Vec<u64> =
+            buckets.iter().map(|bucket| bucket["from_s"].as_u64().unwrap()).collect();
         assert_eq!(bounds, [0, 1, 2, 4, 8, 16, 32, 64, 128]);
         let counted: u64 = buckets.iter().map(|bucket| bucket["ops"].as_u64().unwrap()).sum();
         assert_eq!((counted, row["ops"].as_u64()), (each.iter().sum(), Some(counted)));
@@ -731,7 +861,8 @@ fn tenants_are_shown_with_their_fairness_beside_what_was_published() {
 
     let output = run(&args(&TENANTS, &["--policy", "mglru-7.1,mglru"]));
     let table = text(&output.stdout);
-    for word in ["Jain", "published v7", "reproduced?", "a page stands for 256", "of zram for swap"] {
+    for word in ["Jain", "published v7", "reproduced?", "a page stands for 256", "of zram for swap"]
+    {
         assert!(table.contains(word), "`{word}` is not in: {table}");
     }
 }
@@ -740,9 +871,11 @@ fn tenants_are_shown_with_their_fairness_beside_what_was_published() {
 fn tenants_print_the_same_bytes_for_the_same_seed_and_refuse_what_they_do_not_have() {
     let arguments = args(&TENANTS, &["--policy", "lru"]);
     assert_eq!(json(&arguments), json(&arguments));
-    for (option, value, instead) in
-        [("--ops", "5k", "--seconds"), ("--threads", "4", "64 workers"), ("--size", "1G", "--scale")]
-    {
+    for (option, value, instead) in [
+        ("--ops", "5k", "--seconds"),
+        ("--threads", "4", "64 workers"),
+        ("--size", "1G", "--scale"),
+    ] {
         refused(&args(&TENANTS, &[option, value]), 2, &[option, instead]);
     }
     refused(&["sim", "zipf", "--seconds", "5"], 2, &["--seconds", "tenants"]);

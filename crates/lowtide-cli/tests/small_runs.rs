@@ -1,4 +1,5 @@
-//! Promise: every kind of benchmark runs, verifies what it reads, and writes the JSON that tools depend on.
+//! Promise: every kind of benchmark runs, verifies what it reads, and writes the JSON that tools
+//! depend on.
 
 mod common;
 
@@ -24,8 +25,10 @@ fn keys(value: &Value) -> BTreeSet<&str> {
 fn the_names_in_the_json_are_pinned() {
     let dir = tempfile::tempdir().unwrap();
     // The default mapping reads ahead more than a smaller budget holds, and would be killed for it.
-    let results =
-        results(dir.path(), &bench("ycsb-b", &["--max", "16M", "--scale", "1.5", "--policy", "mglru"]));
+    let results = results(
+        dir.path(),
+        &bench("ycsb-b", &["--max", "16M", "--scale", "1.5", "--policy", "mglru"]),
+    );
     assert!(keys(&results).is_superset(&BTreeSet::from(["lowtide", "machine", "rows"])));
     assert!(results.get("interrupted").is_none());
     assert_eq!(results["lowtide"], env!("CARGO_PKG_VERSION"));
@@ -79,10 +82,13 @@ fn the_names_in_the_json_are_pinned() {
 #[test]
 fn ycsb_rows_are_complete_verified_and_each_system_has_its_file() {
     let dir = tempfile::tempdir().unwrap();
-    let results = results(dir.path(), &bench("ycsb-b", &["--threads", "4", "--against", "mmap-random"]));
+    let results =
+        results(dir.path(), &bench("ycsb-b", &["--threads", "4", "--against", "mmap-random"]));
     let labels: Vec<String> = rows(&results)
         .iter()
-        .map(|row| format!("{} {}", row["system"].as_str().unwrap(), row["policy"].as_str().unwrap_or("-")))
+        .map(|row| {
+            format!("{} {}", row["system"].as_str().unwrap(), row["policy"].as_str().unwrap_or("-"))
+        })
         .collect();
     let mut want = vec!["lowtide mglru", "lowtide mglru-7.1", "lowtide lru"];
     if memcg_or_skip("the mmap rows of ycsb-b") {
@@ -91,7 +97,11 @@ fn ycsb_rows_are_complete_verified_and_each_system_has_its_file() {
     assert_eq!(labels, want);
     for row in rows(&results) {
         assert_eq!((&row["workload"], &row["world"]), (&"ycsb-b".into(), &"real".into()));
-        assert_eq!((row["ops"].as_u64(), row["verified"].as_u64()), (Some(4000), Some(4000)), "{row}");
+        assert_eq!(
+            (row["ops"].as_u64(), row["verified"].as_u64()),
+            (Some(4000), Some(4000)),
+            "{row}"
+        );
         assert_eq!(row["errors"], 0);
         assert_eq!(
             (&row["threads"], &row["rounds"], &row["max_bytes"]),
@@ -113,8 +123,10 @@ fn updates_in_batches_and_on_pages_of_every_kind_stay_whole() {
     for page in ["1K", "4K", "64K"] {
         for batch in ["1", "16"] {
             let args = ["--threads", "4", "--policy", "mglru", "--against", "none"];
-            let args = [args.as_slice(), &["--page", page, "--batch", batch, "--max", "8M"]].concat();
-            let args = [&["bench", "ycsb-a", "--ops", "4000", "--rounds", "2"], args.as_slice()].concat();
+            let args =
+                [args.as_slice(), &["--page", page, "--batch", batch, "--max", "8M"]].concat();
+            let args =
+                [&["bench", "ycsb-a", "--ops", "4000", "--rounds", "2"], args.as_slice()].concat();
             let results = results(dir.path(), &args);
             let row = &rows(&results)[0];
             assert_eq!(row["verified"], 4000, "page {page}, batch {batch}");
@@ -141,7 +153,8 @@ fn data_is_kept_for_the_next_run_and_removed_on_request() {
 fn pages_are_read_at_random_and_in_order_and_from_a_file_of_the_users() {
     let dir = tempfile::tempdir().unwrap();
     for workload in ["random-read", "scan"] {
-        let results = results(dir.path(), &bench(workload, &["--threads", "2", "--against", "mmap-random"]));
+        let results =
+            results(dir.path(), &bench(workload, &["--threads", "2", "--against", "mmap-random"]));
         for row in rows(&results) {
             assert_eq!((&row["verified"], &row["errors"]), (&4000.into(), &0.into()), "{row}");
         }
@@ -154,7 +167,10 @@ fn pages_are_read_at_random_and_in_order_and_from_a_file_of_the_users() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let results: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
     let row = &rows(&results)[0];
-    assert_eq!((&row["ops"], &row["verified"], &row["errors"]), (&4000.into(), &0.into(), &0.into()));
+    assert_eq!(
+        (&row["ops"], &row["verified"], &row["errors"]),
+        (&4000.into(), &0.into(), &0.into())
+    );
 }
 
 #[test]
@@ -175,8 +191,16 @@ fn a_trace_is_replayed_with_every_kind_of_operation_and_leaves_no_file() {
         };
     }
     fs::write(&trace, lines).unwrap();
-    let args =
-        ["bench", "replay", "--trace", trace.to_str().unwrap(), "--max", "2M", "--against", "mmap-random"];
+    let args = [
+        "bench",
+        "replay",
+        "--trace",
+        trace.to_str().unwrap(),
+        "--max",
+        "2M",
+        "--against",
+        "mmap-random",
+    ];
     let results = results(dir.path(), &args);
     for row in rows(&results) {
         assert_eq!(
@@ -192,7 +216,8 @@ fn a_trace_is_replayed_with_every_kind_of_operation_and_leaves_no_file() {
 #[test]
 fn hits_are_measured_against_a_pointer() {
     let dir = tempfile::tempdir().unwrap();
-    let results = results(dir.path(), &["bench", "hit", "--size", "4M", "--ops", "2000", "--rounds", "2"]);
+    let results =
+        results(dir.path(), &["bench", "hit", "--size", "4M", "--ops", "2000", "--rounds", "2"]);
     let found: Vec<(&str, &str)> = rows(&results)
         .iter()
         .map(|row| (row["system"].as_str().unwrap(), row["pattern"].as_str().unwrap()))
@@ -213,7 +238,18 @@ fn hits_are_measured_against_a_pointer() {
 #[test]
 fn reads_at_a_depth_are_measured_beside_fio() {
     let dir = tempfile::tempdir().unwrap();
-    let args = ["bench", "random-read", "--depth", "1,4", "--max", "1M", "--seconds", "0.2", "--rounds", "2"];
+    let args = [
+        "bench",
+        "random-read",
+        "--depth",
+        "1,4",
+        "--max",
+        "1M",
+        "--seconds",
+        "0.2",
+        "--rounds",
+        "2",
+    ];
     let fio = std::process::Command::new("fio").arg("--version").output().is_ok();
     let args = if fio { [args.as_slice(), &["--against", "fio"]].concat() } else { args.to_vec() };
     if !fio {

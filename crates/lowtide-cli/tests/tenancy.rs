@@ -1,4 +1,5 @@
-//! Promise: benchmarks with tenants run on real memory, verify what they read, name their figures as `lowtide sim` does, and refuse what cannot be meant.
+//! Promise: benchmarks with tenants run on real memory, verify what they read, name their figures
+//! as `lowtide sim` does, and refuse what cannot be meant.
 
 mod common;
 
@@ -12,7 +13,8 @@ const NOOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/bpf/noop
 
 /// The rows that lowtide measured, each without errors and with contents verified.
 fn measured(results: &Value) -> Vec<&Value> {
-    let found: Vec<&Value> = rows(results).iter().filter(|row| row["system"] == "lowtide").collect();
+    let found: Vec<&Value> =
+        rows(results).iter().filter(|row| row["system"] == "lowtide").collect();
     for row in &found {
         assert_eq!(row["world"], "real");
         assert_eq!(row["errors"], 0, "{row}");
@@ -42,7 +44,18 @@ fn refused(dir: &Path, args: &[&str], words: &[&str]) {
 #[test]
 fn a_thrash_has_a_row_for_each_law_and_each_number_of_threads_beside_what_was_published() {
     let dir = tempfile::tempdir().unwrap();
-    let args = ["bench", "high-thrash", "--max", "3M", "--seconds", "0.4", "--threads", "1,4", "--bpf", NOOP];
+    let args = [
+        "bench",
+        "high-thrash",
+        "--max",
+        "3M",
+        "--seconds",
+        "0.4",
+        "--threads",
+        "1,4",
+        "--bpf",
+        NOOP,
+    ];
     let results = results(dir.path(), &args);
     let found = measured(&results);
     let cases: Vec<(u64, &str, bool)> = found
@@ -62,19 +75,32 @@ fn a_thrash_has_a_row_for_each_law_and_each_number_of_threads_beside_what_was_pu
     for row in &found {
         has_numbers(
             row,
-            &["ops_per_s", "device_tps", "device_read_kib_per_s", "own_read_kib_per_s", "throttled_ms"],
+            &[
+                "ops_per_s",
+                "device_tps",
+                "device_read_kib_per_s",
+                "own_read_kib_per_s",
+                "throttled_ms",
+            ],
         );
         has_numbers(&row["neighbour"], &["ops_per_s", "alone_ops_per_s", "thrasher_ops_per_s"]);
         assert!(row["neighbour"]["latency_us"]["p99"].is_number());
-        assert_eq!((&row["high_bytes"], &row["data_bytes"]), (&(3 << 20).into(), &(4 << 20).into()));
+        assert_eq!(
+            (&row["high_bytes"], &row["data_bytes"]),
+            (&(3 << 20).into(), &(4 << 20).into())
+        );
         let sample = &row["samples"][0];
         has_numbers(sample, &["tps", "read_kib"]);
         assert_eq!(row["jain"].is_number(), row["threads"] == 4);
         assert_eq!(row["program_runs"].is_number(), row["high_policy"] == "bpf:noop");
     }
     let free = |row: &&&Value| row["high_policy"] == "overage";
-    assert!(found.iter().filter(free).all(|row| row["misses"].as_u64().unwrap() > 0), "it thrashes");
-    let published: Vec<&Value> = rows(&results).iter().filter(|row| row["system"] == "published").collect();
+    assert!(
+        found.iter().filter(free).all(|row| row["misses"].as_u64().unwrap() > 0),
+        "it thrashes"
+    );
+    let published: Vec<&Value> =
+        rows(&results).iter().filter(|row| row["system"] == "published").collect();
     assert_eq!(published.len(), 3);
     assert_eq!(published[0]["samples"].as_array().unwrap().len(), 6);
     assert!((published[2]["device_tps"].as_f64().unwrap() - 533.3).abs() < 0.1);
@@ -91,8 +117,16 @@ fn what_cannot_be_meant_is_refused_before_anything_is_made() {
     );
     let text = dir.path().join("text.bpf.o");
     std::fs::write(&text, "no object file").unwrap();
-    refused(dir.path(), &["bench", "high-thrash", "--bpf", text.to_str().unwrap()], &["text.bpf.o", "clang"]);
-    refused(dir.path(), &["bench", "high-thrash", "--high-policy", "mercy"], &["mercy", "stall-debt"]);
+    refused(
+        dir.path(),
+        &["bench", "high-thrash", "--bpf", text.to_str().unwrap()],
+        &["text.bpf.o", "clang"],
+    );
+    refused(
+        dir.path(),
+        &["bench", "high-thrash", "--high-policy", "mercy"],
+        &["mercy", "stall-debt"],
+    );
     refused(dir.path(), &["bench", "high-thrash", "--ops", "5"], &["--ops", "--seconds"]);
     refused(dir.path(), &["bench", "high-thrash", "--page", "512"], &["--page", "1K"]);
     refused(dir.path(), &["bench", "ycsb-b", "--bpf", NOOP], &["--bpf", "high-thrash"]);
@@ -102,7 +136,11 @@ fn what_cannot_be_meant_is_refused_before_anything_is_made() {
     refused(dir.path(), &["bench", "noisy-neighbour", "--scale", "3"], &["--scale", "--max"]);
     refused(dir.path(), &["bench", "noisy-neighbour", "--rounds", "3"], &["--rounds", "--seconds"]);
     refused(dir.path(), &["bench", "file-anon-mix", "--against", "mmap"], &["--against"]);
-    refused(dir.path(), &["bench", "file-anon-mix", "--high-policy", "overage"], &["--high-policy"]);
+    refused(
+        dir.path(),
+        &["bench", "file-anon-mix", "--high-policy", "overage"],
+        &["--high-policy"],
+    );
     refused(dir.path(), &["bench", "hihg-thrash"], &["hihg-thrash", "high-thrash"]);
     assert_eq!(common::files(dir.path()), ["text.bpf.o"]);
 }
@@ -110,13 +148,17 @@ fn what_cannot_be_meant_is_refused_before_anything_is_made() {
 #[test]
 fn a_scanner_has_rows_without_and_with_low_beside_the_tenants_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let args = ["bench", "noisy-neighbour", "--max", "3M", "--seconds", "0.4", "--policy", "mglru,lru"];
+    let args =
+        ["bench", "noisy-neighbour", "--max", "3M", "--seconds", "0.4", "--policy", "mglru,lru"];
     let results = results(dir.path(), &args);
     let found = measured(&results);
     let companies: Vec<&str> = found.iter().map(|row| row["company"].as_str().unwrap()).collect();
     assert_eq!(companies, ["alone", "scanner", "scanner, low"].repeat(2));
     for row in &found {
-        has_numbers(row, &["accesses", "misses", "miss_ratio", "hit_ratio_to_alone", "scanned_per_s"]);
+        has_numbers(
+            row,
+            &["accesses", "misses", "miss_ratio", "hit_ratio_to_alone", "scanned_per_s"],
+        );
         assert_eq!(row["scanned_per_s"] == 0.0, row["company"] == "alone", "{row}");
     }
     assert_eq!(found[0]["hit_ratio_to_alone"], 1.0);
@@ -129,17 +171,26 @@ fn tenants_alike_have_the_statistics_of_the_simulator_and_published_rows() {
     let results = results(dir.path(), &args);
     let found = measured(&results);
     let row = found[0];
-    let requests: Vec<u64> =
-        row["workers"]["requests"].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).collect();
+    let requests: Vec<u64> = row["workers"]["requests"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|count| count.as_u64().unwrap())
+        .collect();
     assert_eq!((requests.len(), row["threads"].as_u64()), (64, Some(64)));
     assert_eq!(row["ops"].as_u64(), Some(requests.iter().sum()));
     has_numbers(&row["workers"], &["mean", "stdev", "least", "most"]);
     assert!((1.0 / 64.0..=1.0).contains(&row["jain"].as_f64().unwrap()));
-    let counted: u64 =
-        row["latency_buckets"].as_array().unwrap().iter().map(|bucket| bucket["ops"].as_u64().unwrap()).sum();
+    let counted: u64 = row["latency_buckets"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|bucket| bucket["ops"].as_u64().unwrap())
+        .sum();
     assert!(counted > 0);
     assert!(row["misses"].as_u64().unwrap() > 0, "a half of it has no room");
-    let published = rows(&results).iter().find(|row| row["source"] == "v7").expect("a published row");
+    let published =
+        rows(&results).iter().find(|row| row["source"] == "v7").expect("a published row");
     assert_eq!((&published["system"], &published["ops"]), (&"published".into(), &82_901.into()));
 }
 
@@ -162,7 +213,10 @@ fn a_file_and_a_heap_that_do_not_fit_together_finish_their_rounds() {
     for row in measured(&results) {
         assert_eq!((&row["oom"], &row["rounds"]), (&0.into(), &3.into()), "{row}");
         assert!(row["stat"]["peak"].as_u64().unwrap() <= 16 << 20);
-        assert!(row["stat"]["pgsteal"].as_u64().unwrap() > 0, "each round pushes pages of the file out");
+        assert!(
+            row["stat"]["pgsteal"].as_u64().unwrap() > 0,
+            "each round pushes pages of the file out"
+        );
         assert_eq!(row["data_bytes"], 22 << 20);
     }
 }
@@ -170,7 +224,18 @@ fn a_file_and_a_heap_that_do_not_fit_together_finish_their_rounds() {
 #[test]
 fn what_a_program_costs_is_measured_in_pairs() {
     let dir = tempfile::tempdir().unwrap();
-    let args = ["bench", "program-cost", "--max", "3M", "--seconds", "0.4", "--rounds", "4", "--bpf", NOOP];
+    let args = [
+        "bench",
+        "program-cost",
+        "--max",
+        "3M",
+        "--seconds",
+        "0.4",
+        "--rounds",
+        "4",
+        "--bpf",
+        NOOP,
+    ];
     let results = results(dir.path(), &args);
     let found = measured(&results);
     let row = found[0];

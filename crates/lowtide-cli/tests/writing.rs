@@ -1,5 +1,6 @@
-//! Promise: workloads that write tell what became of what they wrote, prove it by reading it back, and leave no file; a device can be slowed
-//! down for lowtide, and nobody else is compared with it then.
+//! Promise: workloads that write tell what became of what they wrote, prove it by reading it back,
+//! and leave no file; a device can be slowed down for lowtide, and nobody else is compared with it
+//! then.
 
 mod common;
 
@@ -8,7 +9,10 @@ use serde_json::Value;
 
 fn labels(results: &Value) -> Vec<String> {
     let name = |row: &Value, field: &str| row[field].as_str().unwrap_or("-").to_owned();
-    rows(results).iter().map(|row| format!("{} {}", name(row, "system"), name(row, "policy"))).collect()
+    rows(results)
+        .iter()
+        .map(|row| format!("{} {}", name(row, "system"), name(row, "policy")))
+        .collect()
 }
 
 fn number(row: &Value, name: &str) -> f64 {
@@ -19,7 +23,8 @@ fn number(row: &Value, name: &str) -> f64 {
 fn a_file_is_filled_by_every_system_proved_and_removed() {
     let dir = tempfile::tempdir().unwrap();
     // A smaller budget would not hold the peers' own buffers.
-    let results = results(dir.path(), &["bench", "fill", "--max", "8M", "--scale", "1.5", "--rounds", "2"]);
+    let results =
+        results(dir.path(), &["bench", "fill", "--max", "8M", "--scale", "1.5", "--rounds", "2"]);
     let mut want = vec!["lowtide mglru", "lowtide mglru-7.1", "lowtide lru"];
     let dd = std::process::Command::new("dd").arg("--version").output().is_ok();
     want.push(if dd { "dd -" } else { "direct -" });
@@ -34,7 +39,10 @@ fn a_file_is_filled_by_every_system_proved_and_removed() {
         );
         assert_eq!(row["verified"], 2 * (12 << 10), "each record of each round: {row}");
         assert_eq!((&row["ops"], &row["data_bytes"]), (&24.into(), &(12 << 20).into()));
-        assert!(row["mib_per_s"]["median"].as_f64() > Some(0.0) && row["ratio"]["min"].as_f64() > Some(0.0));
+        assert!(
+            row["mib_per_s"]["median"].as_f64() > Some(0.0)
+                && row["ratio"]["min"].as_f64() > Some(0.0)
+        );
         assert!(number(row, "seconds") >= number(row, "flush_seconds"));
     }
     for row in &rows(&results)[..3] {
@@ -43,23 +51,35 @@ fn a_file_is_filled_by_every_system_proved_and_removed() {
         assert!(number(row, "dirty_max_bytes") <= f64::from(8 << 20));
         let (writes, each) = (number(row, "device_writes"), number(row, "bytes_per_write"));
         assert!((writes * each - f64::from(24 << 20)).abs() < 1.0 && each >= 4096.0, "{row}");
-        for name in
-            ["throttled_ms", "dirty_throttled_ms", "dirty_pauses", "longest_pause_ms", "flusher_wakes"]
-        {
+        for name in [
+            "throttled_ms",
+            "dirty_throttled_ms",
+            "dirty_pauses",
+            "longest_pause_ms",
+            "flusher_wakes",
+        ] {
             assert!(number(row, name) >= 0.0);
         }
     }
-    assert_eq!(rows(&results)[3]["ratio"]["median"], 1.0, "ratios are to the row that has no cache");
+    assert_eq!(
+        rows(&results)[3]["ratio"]["median"],
+        1.0,
+        "ratios are to the row that has no cache"
+    );
     assert!(files(dir.path()).is_empty(), "{:?}", files(dir.path()));
 }
 
 #[test]
 fn a_writer_survives_a_device_that_is_slow_to_write() {
     let dir = tempfile::tempdir().unwrap();
-    let results = results(dir.path(), &["bench", "dd-oom", "--max", "2M", "--device-delay", "write=20ms"]);
+    let results =
+        results(dir.path(), &["bench", "dd-oom", "--max", "2M", "--device-delay", "write=20ms"]);
     assert_eq!(labels(&results), ["lowtide mglru", "lowtide mglru-7.1", "lowtide lru"]);
     for row in rows(&results) {
-        assert_eq!((&row["oom"], &row["errors"], &row["verified"]), (&0.into(), &0.into(), &3072.into()));
+        assert_eq!(
+            (&row["oom"], &row["errors"], &row["verified"]),
+            (&0.into(), &0.into(), &3072.into())
+        );
         assert_eq!(row["slowed"], "delay write=20ms");
         assert!(number(row, "seconds") >= 0.02, "no write ends before its delay");
         assert!(number(row, "dirty_max_bytes") <= f64::from(2 << 20));
@@ -70,8 +90,10 @@ fn a_writer_survives_a_device_that_is_slow_to_write() {
 #[test]
 fn reads_beside_a_checkpoint_are_told_from_the_others() {
     let dir = tempfile::tempdir().unwrap();
-    let args = ["bench", "mixed", "--max", "4M", "--scale", "2", "--threads", "2", "--policy", "mglru"];
-    let length = ["--checkpoint", "40ms", "--seconds", "0.5", "--rounds", "2", "--against", "mmap-random"];
+    let args =
+        ["bench", "mixed", "--max", "4M", "--scale", "2", "--threads", "2", "--policy", "mglru"];
+    let length =
+        ["--checkpoint", "40ms", "--seconds", "0.5", "--rounds", "2", "--against", "mmap-random"];
     let results = results(dir.path(), &[args.as_slice(), &length].concat());
     assert_eq!(rows(&results).len(), 1 + usize::from(memcg_or_skip("mmap beside checkpoints")));
     for row in rows(&results) {
@@ -79,12 +101,16 @@ fn reads_beside_a_checkpoint_are_told_from_the_others() {
         let checkpoints = &row["checkpoints"];
         assert_eq!(checkpoints["every_s"], 0.04);
         assert!(number(checkpoints, "count") >= 1.0, "{row}");
-        let (during, outside) = (number(checkpoints, "reads_during"), number(checkpoints, "reads_outside"));
+        let (during, outside) =
+            (number(checkpoints, "reads_during"), number(checkpoints, "reads_outside"));
         let share = (during + outside) / number(row, "ops");
         assert!((0.9..1.0).contains(&share), "95 of 100 operations are reads: {share}");
         for name in ["during_us", "outside_us"] {
             let quantiles = ["mean", "p50", "p90", "p95", "p99", "p999", "p9999", "max"];
-            assert!(quantiles.iter().all(|quantile| checkpoints[name][quantile].is_number()), "{row}");
+            assert!(
+                quantiles.iter().all(|quantile| checkpoints[name][quantile].is_number()),
+                "{row}"
+            );
         }
     }
     assert!(rows(&results)[0]["device_write_bytes"].as_u64() > Some(0));
@@ -93,12 +119,17 @@ fn reads_beside_a_checkpoint_are_told_from_the_others() {
 #[test]
 fn updates_say_how_they_reached_the_device() {
     let dir = tempfile::tempdir().unwrap();
-    let args = ["bench", "ycsb-a", "--max", "2M", "--ops", "3000", "--rounds", "2", "--against", "none"];
-    let results = results(dir.path(), &[args.as_slice(), &["--policy", "mglru-7.1+S10,mglru"]].concat());
+    let args =
+        ["bench", "ycsb-a", "--max", "2M", "--ops", "3000", "--rounds", "2", "--against", "none"];
+    let results =
+        results(dir.path(), &[args.as_slice(), &["--policy", "mglru-7.1+S10,mglru"]].concat());
     assert_eq!(labels(&results), ["lowtide mglru-7.1+S10", "lowtide mglru"]);
     for row in rows(&results) {
         let (writes, each) = (number(row, "device_writes"), number(row, "bytes_per_write"));
-        assert!((writes * each - number(row, "device_write_bytes")).abs() < 1.0 && each >= 1024.0, "{row}");
+        assert!(
+            (writes * each - number(row, "device_write_bytes")).abs() < 1.0 && each >= 1024.0,
+            "{row}"
+        );
         assert!(number(row, "flush_seconds") > 0.0 && number(row, "dirty_throttled_ms") >= 0.0);
         assert!(number(row, "dirty_bytes") <= f64::from(2 << 20));
         assert!(row["checkpoints"].is_null() && row["slowed"].is_null());
@@ -110,7 +141,8 @@ fn a_slowed_device_has_no_peers_and_takes_its_time() {
     let dir = tempfile::tempdir().unwrap();
     let slow = ["--device-delay", "read=3ms", "--device-bandwidth", "write=64M"];
     let args = ["bench", "ycsb-b", "--max", "2M", "--scale", "2", "--ops", "200", "--rounds", "1"];
-    let results = results(dir.path(), &[args.as_slice(), &slow, &["--policy", "mglru,lru"]].concat());
+    let results =
+        results(dir.path(), &[args.as_slice(), &slow, &["--policy", "mglru,lru"]].concat());
     assert_eq!(labels(&results), ["lowtide mglru", "lowtide lru"]);
     for row in rows(&results) {
         assert_eq!(row["slowed"], "delay read=3ms, bandwidth write=64M/s");
@@ -134,7 +166,10 @@ fn what_cannot_be_meant_is_refused_before_anything_is_made() {
     refused(&["bench", "ycsb-b", "--device-delay", "10ms"], &["--device-delay", "read="]);
     refused(&["bench", "ycsb-b", "--device-delay", "write=10"], &["10", "ms"]);
     refused(&["bench", "ycsb-b", "--device-bandwidth", "write=0"], &["--device-bandwidth", "50M"]);
-    refused(&["bench", "ycsb-b", "--device-bandwidth", "sync=1M"], &["--device-bandwidth", "write=50M"]);
+    refused(
+        &["bench", "ycsb-b", "--device-bandwidth", "sync=1M"],
+        &["--device-bandwidth", "write=50M"],
+    );
     let slow = ["--device-delay", "write=1ms"];
     refused(&[["bench", "ycsb-b", "--against", "mmap"].as_slice(), &slow].concat(), &["--against"]);
     refused(&[["bench", "fill", "--against", "dd"].as_slice(), &slow].concat(), &["--against"]);
@@ -144,7 +179,10 @@ fn what_cannot_be_meant_is_refused_before_anything_is_made() {
     refused(&["bench", "dd-oom", "--against", "dd"], &["--against"]);
     refused(&["bench", "fill", "--seconds", "5"], &["--seconds", "--rounds"]);
     refused(&["bench", "ycsb-b", "--checkpoint", "1s"], &["--checkpoint", "mixed"]);
-    refused(&["bench", "mixed", "--checkpoint", "1s", "--seconds", "1"], &["checkpoint", "--seconds"]);
+    refused(
+        &["bench", "mixed", "--checkpoint", "1s", "--seconds", "1"],
+        &["checkpoint", "--seconds"],
+    );
     refused(&["bench", "mixed", "--checkpoint", "1us"], &["--checkpoint 1", "10s"]);
     refused(&["bench", "fil"], &["fill", "dd-oom"]);
 }

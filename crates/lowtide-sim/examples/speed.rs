@@ -1,4 +1,5 @@
-//! How fast the plain machine is: accesses per second of one core on a zipf sequence, for each policy.
+//! How fast the plain machine is: accesses per second of one core on a zipf sequence, for each
+//! policy.
 //!
 //! `cargo run --release -p lowtide-sim --example speed [-- ACCESSES [PAGES [BUDGET]]]`
 #![expect(clippy::print_stdout, reason = "it is a benchmark")]
@@ -18,14 +19,19 @@ fn main() {
     let mut rng = SplitMix64::new(1);
     let began = Instant::now();
     let sum = (0..accesses).fold(0, |sum, _| sampler.draw(&mut rng) ^ sum);
-    println!("drawing alone: {:.1} ns ({sum:x})", began.elapsed().as_nanos() as f64 / accesses as f64);
+    println!(
+        "drawing alone: {:.1} ns ({sum:x})",
+        began.elapsed().as_nanos() as f64 / accesses as f64
+    );
     for (policy, _) in Policy::builtin() {
         let mut machine = Plain::new(&PlainConfig::new(policy, budget)).expect("a possible budget");
         let space = machine.add_space(SpaceKind::File, pages);
         let mut rng = SplitMix64::new(1);
         let began = Instant::now();
         for _ in 0..accesses {
-            machine.access(OpKind::Load, space, sampler.draw(&mut rng)).expect("clean pages can go");
+            machine
+                .access(OpKind::Load, space, sampler.draw(&mut rng))
+                .expect("clean pages can go");
         }
         let ns = began.elapsed().as_nanos() as f64 / accesses as f64;
         let counts = machine.counts();

@@ -2,9 +2,10 @@
 //!
 //! ## The model
 //!
-//! A simulated task takes time in three ways: it computes, it waits (for a device, a lock, a CPU), and it pays for what the kernel
-//! does in its name. This table is the third. Waiting is not in it: it comes out of the simulation, so a cost is that of the
-//! *uncontended* step, and a step that sleeps has the price of going to sleep and being woken, not of the sleep.
+//! A simulated task takes time in three ways: it computes, it waits (for a device, a lock, a CPU),
+//! and it pays for what the kernel does in its name. This table is the third. Waiting is not in it:
+//! it comes out of the simulation, so a cost is that of the *uncontended* step, and a step that
+//! sleeps has the price of going to sleep and being woken, not of the sleep.
 //!
 //! Costs are *parts*, made to be added:
 //!
@@ -21,10 +22,12 @@
 //!
 //! ## How far to trust them
 //!
-//! Each number has its source: a section of `docs/kernel/workloads.md` with that page's own word for it (*measured*, *derived* from published figures,
-//! *assumed*), or the word *guess*, which means the usual order of magnitude of a server at 2.5 GHz and no more. What the guesses
-//! must add up to is known better than each of them: the sums in the tests of this file are the anchors. A result
-//! that changes its sign when a guess is doubled is no result; `[costs]` in a machine's file changes any of them.
+//! Each number has its source: a section of `docs/kernel/workloads.md` with that page's own word
+//! for it (*measured*, *derived* from published figures, *assumed*), or the word *guess*, which
+//! means the usual order of magnitude of a server at 2.5 GHz and no more. What the guesses must add
+//! up to is known better than each of them: the sums in the tests of this file are the anchors. A
+//! result that changes its sign when a guess is doubled is no result; `[costs]` in a machine's file
+//! changes any of them.
 
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +50,8 @@ macro_rules! costs {
     ($($(#[$doc:meta])* $name:ident: $default:literal,)*) => {
         /// Every CPU cost of the simulated kernel, in nanoseconds. The fields say what is included.
         ///
-        /// Costs of moving bytes are those of 4 KiB; a machine with other base pages scales them by the size.
+        /// Costs of moving bytes are those of 4 KiB; a machine with other base pages scales them by
+        /// the size.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
         pub struct Costs {
             $($(#[$doc])* pub $name: u64,)*
@@ -85,8 +89,9 @@ macro_rules! costs {
                 self.new_page() + self.clear_page_ns
             }
 
-            /// The costs of a machine on which a page stands for `pages` pages: all that is paid for pages, tables, batches and
-            /// commands is as many times as much. What does not come with pages stays: switches, wake-ups and ticks.
+            /// The costs of a machine on which a page stands for `pages` pages: all that is paid
+            /// for pages, tables, batches and commands is as many times as much. What does not come
+            /// with pages stays: switches, wake-ups and ticks.
             #[must_use]
             pub fn coarse(&self, pages: f64) -> Self {
                 let times = |ns: u64| (ns as f64 * pages).round() as u64;
@@ -132,11 +137,14 @@ macro_rules! costs {
 costs! {
     // Accesses.
 
-    /// One load or store of a mapped page that the caches do not hold. `docs/kernel/workloads.md` §0.4, assumed.
+    /// One load or store of a mapped page that the caches do not hold. `docs/kernel/workloads.md`
+    /// §0.4, assumed.
     touch_ns: 100,
-    /// The same where the neighbour was touched before, so that the hardware has fetched ahead. `docs/kernel/workloads.md` §0.4, assumed.
+    /// The same where the neighbour was touched before, so that the hardware has fetched ahead.
+    /// `docs/kernel/workloads.md` §0.4, assumed.
     touch_sequential_ns: 30,
-    /// Copy of one page between user memory and the cache. `docs/kernel/workloads.md` §0.4, assumed.
+    /// Copy of one page between user memory and the cache. `docs/kernel/workloads.md` §0.4,
+    /// assumed.
     copy_page_ns: 250,
     /// Into a system call and out of it, with finding the open file. Guess.
     syscall_ns: 200,
@@ -147,13 +155,16 @@ costs! {
 
     // Faults.
 
-    /// A fault that maps one page which is there: exception, VMA, walk to the entry, setting it, return. Guess, so that a first touch
-    /// of anonymous memory adds up to 2,100 (`docs/kernel/workloads.md` §0.4, measured).
+    /// A fault that maps one page which is there: exception, VMA, walk to the entry, setting it,
+    /// return. Guess, so that a first touch of anonymous memory adds up to 2,100
+    /// (`docs/kernel/workloads.md` §0.4, measured).
     minor_fault_ns: 1_000,
-    /// A whole fault that maps up to 16 cached pages, in place of `minor_fault_ns`. `docs/kernel/workloads.md` §0.4, assumed.
+    /// A whole fault that maps up to 16 cached pages, in place of `minor_fault_ns`.
+    /// `docs/kernel/workloads.md` §0.4, assumed.
     fault_around_ns: 1_500,
-    /// What a fault that must read pays on top of `minor_fault_ns`: deciding the window, dropping the lock, the second attempt. Guess, so that
-    /// a miss of fio on a ramdisk adds up (`docs/kernel/workloads.md` §6, derived).
+    /// What a fault that must read pays on top of `minor_fault_ns`: deciding the window, dropping
+    /// the lock, the second attempt. Guess, so that a miss of fio on a ramdisk adds up
+    /// (`docs/kernel/workloads.md` §6, derived).
     major_fault_cpu_ns: 1_500,
     /// Taking one page from the allocator's per-CPU list. Guess.
     alloc_page_ns: 200,
@@ -166,28 +177,33 @@ costs! {
 
     // Address spaces.
 
-    /// Making or removing one mapping, apart from its pages: time under the mmap_lock held for writing. Guess.
+    /// Making or removing one mapping, apart from its pages: time under the mmap_lock held for
+    /// writing. Guess.
     mmap_ns: 1_500,
-    /// Dropping one translation of a range that goes as a whole (munmap, exit). Measured on a virtual machine with two
-    /// cores, for a large batch; `docs/kernel/workloads.md` §9 derives 37 to 73.
+    /// Dropping one translation of a range that goes as a whole (munmap, exit). Measured on a
+    /// virtual machine with two cores, for a large batch; `docs/kernel/workloads.md` §9 derives 37
+    /// to 73.
     zap_ns: 57,
 
     // Reclaim.
 
-    /// One pass of reclaim over a group, besides the folios it looks at: finding the group, its sizes and its budget, draining the CPU's batches, the
-    /// shrinkers. Guess.
+    /// One pass of reclaim over a group, besides the folios it looks at: finding the group, its
+    /// sizes and its budget, draining the CPU's batches, the shrinkers. Guess.
     reclaim_pass_ns: 1_000,
     /// Looking at one folio of a list, whatever becomes of it. Guess.
     scan_folio_ns: 60,
     /// Taking one folio off its list and judging it: its lock, dirty, young. Guess.
     isolate_ns: 150,
-    /// Dropping one translation of a victim, found by way of the reverse map. Guess; several times `zap_ns`, as each is in another table.
+    /// Dropping one translation of a victim, found by way of the reverse map. Guess; several times
+    /// `zap_ns`, as each is in another table.
     unmap_ns: 300,
-    /// Freeing one page: out of the index, a shadow in its place, uncharged, back to the allocator. Guess.
+    /// Freeing one page: out of the index, a shadow in its place, uncharged, back to the allocator.
+    /// Guess.
     free_page_ns: 500,
     /// Taking and releasing the lruvec lock once when nobody else wants it. Guess.
     batch_lock_ns: 200,
-    /// Asking the other CPUs to forget translations, once for a batch, until all have answered. Guess.
+    /// Asking the other CPUs to forget translations, once for a batch, until all have answered.
+    /// Guess.
     tlb_flush_ns: 3_000,
     /// Being asked so: each CPU that runs the address space. Guess.
     tlb_interrupt_ns: 1_000,
@@ -195,7 +211,8 @@ costs! {
     walk_table_ns: 300,
     /// Aging: one entry of a table that is entered. Guess.
     walk_entry_ns: 5,
-    /// Aging: what an entry that is young costs more: clearing it, finding its folio, moving that to the new generation. Guess.
+    /// Aging: what an entry that is young costs more: clearing it, finding its folio, moving that
+    /// to the new generation. Guess.
     walk_young_ns: 60,
 
     // Input and output.
@@ -204,16 +221,20 @@ costs! {
     submit_io_ns: 1_500,
     /// Completing one command: interrupt, block layer. Guess.
     complete_io_ns: 700,
-    /// What each page of a command costs: adding it, and making it up to date or clean at the end. Guess.
+    /// What each page of a command costs: adding it, and making it up to date or clean at the end.
+    /// Guess.
     io_page_ns: 150,
-    /// What each page costs the flusher besides: finding it dirty, tagging it, write-protecting it. Guess.
+    /// What each page costs the flusher besides: finding it dirty, tagging it, write-protecting it.
+    /// Guess.
     writeback_page_ns: 250,
 
     // Swap.
 
-    /// Taking or returning one swap slot, with its entry in the swap cache, under a lock that all CPUs share. Guess.
+    /// Taking or returning one swap slot, with its entry in the swap cache, under a lock that all
+    /// CPUs share. Guess.
     swap_slot_ns: 150,
-    /// Finding that a page holds nothing but zeros, which takes the place of compressing it: a page is read. Guess.
+    /// Finding that a page holds nothing but zeros, which takes the place of compressing it: a page
+    /// is read. Guess.
     find_zeros_ns: 150,
     /// Compressing one page for zram (lzo-rle class). `docs/kernel/workloads.md` §0.4, assumed.
     compress_ns: 2_500,
@@ -247,7 +268,8 @@ mod tests {
         assert_eq!(sum, 2_100);
     }
 
-    /// `docs/kernel/workloads.md` §6, derived: 8.5 to 9 µs with 16 jobs, of which an unknown part is waiting for locks.
+    /// `docs/kernel/workloads.md` §6, derived: 8.5 to 9 µs with 16 jobs, of which an unknown part
+    /// is waiting for locks.
     #[test]
     fn a_miss_on_a_ramdisk_costs_most_of_what_fio_shows() {
         let costs = Costs::default();
@@ -259,7 +281,8 @@ mod tests {
             + costs.unmap_ns
             + costs.free_page_ns
             + (costs.batch_lock_ns + costs.tlb_flush_ns) / batch;
-        let fault = costs.minor_fault_ns + costs.major_fault_cpu_ns + costs.alloc_page_ns + costs.charge_ns;
+        let fault =
+            costs.minor_fault_ns + costs.major_fault_cpu_ns + costs.alloc_page_ns + costs.charge_ns;
         let io = costs.submit_io_ns + costs.complete_io_ns + costs.io_page_ns + device.read_ns;
         let hit = 550;
         let sum = hit + fault + costs.insert_ns + io + reclaim;

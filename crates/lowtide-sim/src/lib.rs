@@ -1,8 +1,9 @@
 //! # The lowtide simulator
 //!
-//! The second driver of `lowtide-core`: the engine that the runtime drives on real memory in real time is driven here on page tables that are
-//! arrays, in time that is a number. The same decisions, on machines that one does not own; and the same bytes of output for
-//! the same seed, on any machine.
+//! The second driver of `lowtide-core`: the engine that the runtime drives on real memory in real
+//! time is driven here on page tables that are arrays, in time that is a number. The same
+//! decisions, on machines that one does not own; and the same bytes of output for the same seed, on
+//! any machine.
 #![forbid(unsafe_code)]
 
 pub mod client;
@@ -18,5 +19,7 @@ pub mod swarm;
 mod zram;
 
 pub use costs::Costs;
-pub use machine::{Contention, DeviceCounts, KernelCounts, MachineConfig, MachineError, MachineStat};
+pub use machine::{
+    Contention, DeviceCounts, KernelCounts, MachineConfig, MachineError, MachineStat,
+};
 pub use plain::{Plain, PlainConfig, PlainCounts, PlainSwap, PlayError};

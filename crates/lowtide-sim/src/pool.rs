@@ -1,15 +1,15 @@
 //! The engine with the memory it manages: the part of a kernel that both machines share.
 //!
-//! A pool knows how a page comes in once it has been charged, how it is mapped, dirtied and written, and how it goes. It knows nothing of time:
-//! the plain machine (`plain/`) does all of this within one access, the full machine (`machine/`) in steps, with other tasks
-//! in between.
+//! A pool knows how a page comes in once it has been charged, how it is mapped, dirtied and
+//! written, and how it goes. It knows nothing of time: the plain machine (`plain/`) does all of
+//! this within one access, the full machine (`machine/`) in steps, with other tasks in between.
 
 use crate::memory::{Cached, Memory, ObjectId, VmaId};
 use crate::zram::Zram;
 use lowtide_core::high::Refaulted;
 use lowtide_core::{
-    AccessCounts, ConfigError, Engine, EngineConfig, Flags, FolioId, Lists, LruType, MemcgId, Owner, Reclaim,
-    SpaceId, Task, Unmapped, Victim,
+    AccessCounts, ConfigError, Engine, EngineConfig, Flags, FolioId, Lists, LruType, MemcgId,
+    Owner, Reclaim, SpaceId, Task, Unmapped, Victim,
 };
 use std::sync::Arc;
 
@@ -42,7 +42,10 @@ impl Pool {
     /// [`ConfigError`].
     pub(crate) fn new(config: &EngineConfig) -> Result<Self, ConfigError> {
         if config.frames > Cached::FRAMES_MAX {
-            return Err(ConfigError::BudgetTooLarge { pages: config.max, frames: Cached::FRAMES_MAX });
+            return Err(ConfigError::BudgetTooLarge {
+                pages: config.max,
+                frames: Cached::FRAMES_MAX,
+            });
         }
         let engine = Engine::new(config)?;
         let accesses = engine.accesses();
@@ -84,8 +87,9 @@ impl Pool {
         self.memory.cached(object, page).frame()
     }
 
-    /// Makes a page resident that has been charged. With `refault`, what is remembered of it counts; a page whose contents nobody
-    /// wants back (it is overwritten as a whole) is no refault.
+    /// Makes a page resident that has been charged. With `refault`, what is remembered of it
+    /// counts; a page whose contents nobody wants back (it is overwritten as a whole) is no
+    /// refault.
     ///
     /// # Panics
     /// When there is no free frame: what is charged has one.
@@ -106,11 +110,18 @@ impl Pool {
         (frame, refaulted)
     }
 
-    /// Makes a page resident that was swapped out and has been charged: in the swap cache, mapped by nobody.
+    /// Makes a page resident that was swapped out and has been charged: in the swap cache, mapped
+    /// by nobody.
     ///
     /// # Panics
     /// When there is no free frame, or the page is not in swap.
-    pub(crate) fn swap_in(&mut self, object: ObjectId, page: u64, memcg: MemcgId, task: Task) -> FolioId {
+    pub(crate) fn swap_in(
+        &mut self,
+        object: ObjectId,
+        page: u64,
+        memcg: MemcgId,
+        task: Task,
+    ) -> FolioId {
         let frame = FolioId(self.free.pop().expect("what is charged has a frame"));
         let shadow = self.memory.cached(object, page).shadow();
         let owner = Owner { space: SpaceId(object.0), page };
@@ -128,7 +139,8 @@ impl Pool {
         }
     }
 
-    /// Drops the translations of those victims of a reclaim that are not `held`, and compresses those that go to swap.
+    /// Drops the translations of those victims of a reclaim that are not `held`, and compresses
+    /// those that go to swap.
     pub(crate) fn unmap_victims(
         &mut self,
         reclaim: &mut Reclaim,
@@ -146,7 +158,8 @@ impl Pool {
             victim.outcome = Unmapped::Done;
             if self.begin_swap_out(victim, stored) {
                 self.engine.end_writeback(victim.folio, true, task);
-                *if self.zram.is_zeros(object) { &mut work.zeros } else { &mut work.compressed } += 1;
+                *if self.zram.is_zeros(object) { &mut work.zeros } else { &mut work.compressed } +=
+                    1;
             }
         }
         work
@@ -165,7 +178,8 @@ impl Pool {
         reclaim.freed().len() as u64
     }
 
-    /// Begins to write a dirty page. Returns its frame, or `None` if it is not dirty or is being written already.
+    /// Begins to write a dirty page. Returns its frame, or `None` if it is not dirty or is being
+    /// written already.
     pub(crate) fn start_writeback(&mut self, object: ObjectId, page: u64) -> Option<FolioId> {
         let frame = self.frame(object, page)?;
         if !self.engine.start_writeback(frame) {
@@ -175,8 +189,8 @@ impl Pool {
         Some(frame)
     }
 
-    /// Gives a page up, with all that is remembered of it, in swap too. Returns false if it cannot go at the moment: it is being written, or
-    /// isolated.
+    /// Gives a page up, with all that is remembered of it, in swap too. Returns false if it cannot
+    /// go at the moment: it is being written, or isolated.
     pub(crate) fn discard(&mut self, object: ObjectId, page: u64) -> bool {
         let cached = self.memory.cached(object, page);
         if let Some(frame) = cached.frame() {
@@ -193,9 +207,10 @@ impl Pool {
         true
     }
 
-    /// Writes a victim of reclaim that goes to swap, if its slot does not hold what it holds, to a device that takes it at once: the folio may
-    /// be freed. Its translations have been dropped, and `stored` says whether there was a store through one. Returns whether there was
-    /// anything to write.
+    /// Writes a victim of reclaim that goes to swap, if its slot does not hold what it holds, to a
+    /// device that takes it at once: the folio may be freed. Its translations have been dropped,
+    /// and `stored` says whether there was a store through one. Returns whether there was anything
+    /// to write.
     pub(crate) fn begin_swap_out(&mut self, victim: &mut Victim, stored: bool) -> bool {
         if !victim.to_swap {
             return false;
@@ -216,14 +231,17 @@ impl Pool {
     /// Where they are, if they are not.
     pub(crate) fn validate_swap(&self, slots: u64) -> Result<(), String> {
         let heaps = self.memory.objects.iter().filter(|o| o.lru_type == LruType::Anon);
-        let tables = heaps.flat_map(|o| (0..o.pages.tables()).filter_map(|table| o.pages.table(table)));
+        let tables =
+            heaps.flat_map(|o| (0..o.pages.tables()).filter_map(|table| o.pages.table(table)));
         let gone = tables.flatten().filter(|cached: &&Cached| cached.is_gone()).count() as u64;
-        let (free, cached) = (self.engine.free_swap_pages(), self.engine.stat(MemcgId::ROOT).swapcached);
+        let (free, cached) =
+            (self.engine.free_swap_pages(), self.engine.stat(MemcgId::ROOT).swapcached);
         if free + cached + gone == slots {
             return Ok(());
         }
         Err(format!(
-            "of {slots} slots, {free} are free, {cached} are held in memory, {gone} by pages that are not"
+            "of {slots} slots, {free} are free, {cached} are held in memory, {gone} by pages that \
+             are not"
         ))
     }
 

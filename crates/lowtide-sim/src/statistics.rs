@@ -1,7 +1,8 @@
 //! Statistics of equal workers: how much each did, and how evenly.
 //!
-//! The formulas are those of `docs/kernel/workloads.md` §0.5, which reproduce what was published from its parts: the sample standard deviation, a 95 %
-//! confidence interval of the mean by Student's t, and Jain's index of fairness.
+//! The formulas are those of `docs/kernel/workloads.md` §0.5, which reproduce what was published
+//! from its parts: the sample standard deviation, a 95 % confidence interval of the mean by
+//! Student's t, and Jain's index of fairness.
 
 /// What a number of workers did. Of no workers everything is 0.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -16,7 +17,8 @@ pub struct Spread {
     pub stdev: f64,
     /// Half the width of the 95 % confidence interval of the mean; 0 for a single worker.
     pub ci95: f64,
-    /// (Σx)² / (n·Σx²): 1 when all did the same, 1/n when one did everything. 1 when nobody did anything.
+    /// (Σx)² / (n·Σx²): 1 when all did the same, 1/n when one did everything. 1 when nobody did
+    /// anything.
     pub jain: f64,
     /// What the worker that did least did.
     pub least: f64,
@@ -58,12 +60,19 @@ impl Spread {
 
 /// The 97.5 % point of Student's t for 1 to 30 degrees of freedom.
 const T_975: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
 ];
-/// The same for more, against one over the degrees of freedom, in which it is nearly a straight line.
-const T_975_TAIL: [(f64, f64); 5] =
-    [(1.0 / 30.0, 2.042), (1.0 / 40.0, 2.021), (1.0 / 60.0, 2.000), (1.0 / 120.0, 1.980), (0.0, 1.960)];
+/// The same for more, against one over the degrees of freedom, in which it is nearly a straight
+/// line.
+const T_975_TAIL: [(f64, f64); 5] = [
+    (1.0 / 30.0, 2.042),
+    (1.0 / 40.0, 2.021),
+    (1.0 / 60.0, 2.000),
+    (1.0 / 120.0, 1.980),
+    (0.0, 1.960),
+];
 
 /// The 97.5 % point of Student's t.
 fn t_975(freedom: u64) -> f64 {
@@ -73,7 +82,10 @@ fn t_975(freedom: u64) -> f64 {
     let at = 1.0 / freedom as f64;
     let lines = T_975_TAIL.iter().zip(&T_975_TAIL[1..]);
     let between = lines.filter(|((more, _), (less, _))| (*less..=*more).contains(&at));
-    between.map(|((x0, y0), (x1, y1))| y0 + (at - x0) * (y1 - y0) / (x1 - x0)).next().unwrap_or(1.960)
+    between
+        .map(|((x0, y0), (x1, y1))| y0 + (at - x0) * (y1 - y0) / (x1 - x0))
+        .next()
+        .unwrap_or(1.960)
 }
 
 #[cfg(test)]
@@ -84,10 +96,12 @@ mod tests {
         assert!((a - b).abs() <= by, "{a} is not {b}");
     }
 
-    /// `docs/kernel/workloads.md` §0.5: s = 119.1 gives ±29.7, mean 1278.6, Jain 0.99153 (published 0.991530, [1248.8, 1308.4]).
+    /// `docs/kernel/workloads.md` §0.5: s = 119.1 gives ±29.7, mean 1278.6, Jain 0.99153 (published
+    /// 0.991530, [1248.8, 1308.4]).
     #[test]
     fn the_published_spread_follows_from_its_parts() {
-        // 64 workers in two groups, as far from the mean as the published deviation wants, in thousandths of a request.
+        // 64 workers in two groups, as far from the mean as the published deviation wants, in
+        // thousandths of a request.
         let off = 119_100.0 * (63.0_f64 / 64.0).sqrt();
         let (low, high) = ((1_278_600.0 - off) as u64, (1_278_600.0 + off) as u64);
         let spread = Spread::of(&[[low; 32], [high; 32]].concat());

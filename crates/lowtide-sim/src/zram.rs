@@ -1,13 +1,16 @@
 //! What compressed pages take: memory in which swap keeps the pages that it was given.
 //!
-//! Swap on compressed memory trades many frames for few. A page that went there takes a share of a frame, the same for every page of a
-//! machine (`compressed_percent` of its description); a page of zeros is only noted and takes nothing (`docs/kernel/workloads.md` §2(b), zero-page map). Pages that are in swap
-//! are those that are nowhere else: a synchronous device takes a page's slot back as soon as the page is mapped again, so the
-//! bytes follow from which pages come and go, and nothing else has to be told.
+//! Swap on compressed memory trades many frames for few. A page that went there takes a share of a
+//! frame, the same for every page of a machine (`compressed_percent` of its description); a page of
+//! zeros is only noted and takes nothing (`docs/kernel/workloads.md` §2(b), zero-page map). Pages
+//! that are in swap are those that are nowhere else: a synchronous device takes a page's slot back
+//! as soon as the page is mapped again, so the bytes follow from which pages come and go, and
+//! nothing else has to be told.
 
 use crate::memory::ObjectId;
 
-/// See the module documentation. The default keeps everything for nothing, which is right for swap on a device.
+/// See the module documentation. The default keeps everything for nothing, which is right for swap
+/// on a device.
 #[derive(Debug, Default)]
 pub(crate) struct Zram {
     /// Bytes that a page takes unless it holds zeros.

@@ -1,8 +1,9 @@
-//! Promise: the aging OOM of Linux 7.1 happens on the simulated machine, from a seed, with gigabytes (here: a proportionate part) of clean pages at
-//! hand; and neither the series nor the classical lists have it (`docs/kernel/workloads.md` §3d, `docs/kernel/reclaim.md` §4.5).
+//! Promise: the aging OOM of Linux 7.1 happens on the simulated machine, from a seed, with
+//! gigabytes (here: a proportionate part) of clean pages at hand; and neither the series nor the
+//! classical lists have it (`docs/kernel/workloads.md` §3d, `docs/kernel/reclaim.md` §4.5).
 //!
-//! At a hundred-and-twenty-eighth of the published size, so that it is short. What is seen at larger sizes and over many seeds is what
-//! `lowtide sim file-anon-mix` is for.
+//! At a hundred-and-twenty-eighth of the published size, so that it is short. What is seen at
+//! larger sizes and over many seeds is what `lowtide sim file-anon-mix` is for.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -60,7 +61,11 @@ fn neither_the_series_nor_the_classical_lists_are_killed() {
     for policy in [Policy::MGLRU, Policy::LRU] {
         let result = mix(policy, ROUNDS, 1);
         let memory = &result.stat.memory;
-        assert_eq!((result.killed, result.rounds, memory.limits.oom), (None, ROUNDS, 0), "{policy}");
+        assert_eq!(
+            (result.killed, result.rounds, memory.limits.oom),
+            (None, ROUNDS, 0),
+            "{policy}"
+        );
         assert!(memory.anon == 0, "{policy}: all of it is unmapped");
         // Each round pushes out what does not fit.
         let excess = memory.max * 6 / 16 * u64::from(ROUNDS - 1);

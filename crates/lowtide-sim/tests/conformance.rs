@@ -1,11 +1,12 @@
 //! Conformance: what the simulator says is what the product does.
 //!
-//! One sequence of accesses is played twice by one thread: on the plain machine, and on the real runtime with a real file, real memory and real
-//! I/O. Every counter of the engine must come out the same, to the last one. The runtime runs without its background threads, with
-//! young bits set by faults as a kernel sets them, and both publish group statistics at the same operations.
+//! One sequence of accesses is played twice by one thread: on the plain machine, and on the real
+//! runtime with a real file, real memory and real I/O. Every counter of the engine must come out
+//! the same, to the last one. The runtime runs without its background threads, with young bits set
+//! by faults as a kernel sets them, and both publish group statistics at the same operations.
 //!
-//! Dirty pages are written at the same points of the sequence, by `flush` and by `sync`, and are few enough in between that neither side's
-//! flusher acts on its own.
+//! Dirty pages are written at the same points of the sequence, by `flush` and by `sync`, and are
+//! few enough in between that neither side's flusher acts on its own.
 
 use lowtide::{OpenOptions, Pager, Policy, Size, View};
 use lowtide_core::MemoryStat;
@@ -134,8 +135,10 @@ fn in_the_runtime(policy: Policy, mix: Mix) -> MemoryStat {
 fn same_counters(mix: Mix) {
     for policy in ["mglru", "mglru-7.1", "lru", "mglru-7.1+S10", "mglru-placement"] {
         let policy: Policy = policy.parse().expect("a policy");
-        let ((simulated, misses), real) = (in_the_simulator(policy, mix), in_the_runtime(policy, mix));
-        // What a fault is differs: the runtime has none on resident pages, and counts every miss as a major one.
+        let ((simulated, misses), real) =
+            (in_the_simulator(policy, mix), in_the_runtime(policy, mix));
+        // What a fault is differs: the runtime has none on resident pages, and counts every miss as
+        // a major one.
         if mix.whole {
             // A page that is replaced as a whole is not read, and that is no major fault.
             assert!(real.events.pgmajfault < misses, "{policy}, {mix:?}: misses");
@@ -148,7 +151,10 @@ fn same_counters(mix: Mix) {
         assert!(differing.is_empty(), "{policy}, {mix:?}: (simulated, real) {differing:?}");
         let sizes: Vec<_> = simulated.sizes().zip(real.sizes()).filter(|(s, r)| s != r).collect();
         assert!(sizes.is_empty(), "{policy}, {mix:?}: (simulated, real) {sizes:?}");
-        assert!(simulated.events.workingset_refault_file > 1000, "{policy}: the sequence is worth comparing");
+        assert!(
+            simulated.events.workingset_refault_file > 1000,
+            "{policy}: the sequence is worth comparing"
+        );
     }
 }
 

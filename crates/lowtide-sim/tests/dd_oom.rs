@@ -1,5 +1,6 @@
-//! Promise: the throttling OOM of Linux 7.1 happens on the simulated machine with every page of the group dirty or being written, and neither
-//! the series nor the classical lists have it (`docs/kernel/workloads.md` §4d, `docs/kernel/reclaim.md` §4.6).
+//! Promise: the throttling OOM of Linux 7.1 happens on the simulated machine with every page of the
+//! group dirty or being written, and neither the series nor the classical lists have it
+//! (`docs/kernel/workloads.md` §4d, `docs/kernel/reclaim.md` §4.6).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -33,7 +34,10 @@ fn a_writer_finishes_with_the_series_and_with_the_classical_lists() {
         let result = dd(policy);
         assert_eq!((result.killed_after_ns, result.group.limits.oom), (None, 0), "{policy}");
         assert_eq!(result.written, DdConfig::published().size, "{policy}");
-        assert!(result.group.events.nr_throttled_congested > 0, "{policy}: it waited for the device");
+        assert!(
+            result.group.events.nr_throttled_congested > 0,
+            "{policy}: it waited for the device"
+        );
         assert!((1_000_000_000..15_000_000_000).contains(&result.stat.now_ns), "{policy}");
         assert!(
             result.scanned_per_reclaimed() <= before.scanned_per_reclaimed() / 10.0,

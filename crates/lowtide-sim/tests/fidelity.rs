@@ -1,18 +1,23 @@
 //! Fidelity: the engine counts what real kernels count.
 //!
-//! Real Linux kernels performed exact, seeded access sequences in a memory cgroup (`kernels/mod.rs`). Here the same sequences go through the plain
-//! machine, with the pages that the kernel had for data as the budget.
+//! Real Linux kernels performed exact, seeded access sequences in a memory cgroup
+//! (`kernels/mod.rs`). Here the same sequences go through the plain machine, with the pages that
+//! the kernel had for data as the budget.
 //!
-//! Two things make a comparison of single numbers meaningless. The multi-gen LRU of 7.3 is chaotic in the size of memory: a
-//! fifth of a percent more of it moves refaults by ten percent either way. And the classical lists depend on the phase of a two-second
-//! timer that nobody controls. So a case is run at several capacities within ±32 pages, each with another phase, and the *median*
-//! is compared with the kernel's (`table/mod.rs`).
+//! Two things make a comparison of single numbers meaningless. The multi-gen LRU of 7.3 is chaotic
+//! in the size of memory: a fifth of a percent more of it moves refaults by ten percent either way.
+//! And the classical lists depend on the phase of a two-second timer that nobody controls. So a
+//! case is run at several capacities within ±32 pages, each with another phase, and the *median* is
+//! compared with the kernel's (`table/mod.rs`).
 //!
-//! A third is whether the task is switched out while an aging walks, so that a second aging right after it walks as well. `docs/kernel/reclaim.md` §2.5
-//! takes that for the rule, and section C does so for each case but `af60`, of which it says nothing; so there every other run goes without.
+//! A third is whether the task is switched out while an aging walks, so that a second aging right
+//! after it walks as well. `docs/kernel/reclaim.md` §2.5 takes that for the rule, and section C
+//! does so for each case but `af60`, of which it says nothing; so there every other run goes
+//! without.
 //!
-//! The ordinary test runs five capacities. The whole table of `docs/design/fidelity.md`, seventeen of them, is printed by
-//! `cargo test --release -p lowtide-sim --test fidelity -- --ignored --nocapture`.
+//! The ordinary test runs five capacities. The whole table of `docs/design/fidelity.md`, seventeen
+//! of them, is printed by `cargo test --release -p lowtide-sim --test fidelity -- --ignored
+//! --nocapture`.
 #![expect(clippy::print_stdout, reason = "the whole table is a report")]
 
 mod kernels;
@@ -34,7 +39,8 @@ const SWAP_PAGES: u64 = (512 << 8) - 1;
 
 /// The published cases with their operations, which are played many times.
 static PUBLISHED: LazyLock<Vec<(&str, Case, Vec<PageOp>)>> = LazyLock::new(|| {
-    let case = |name| PublicCase::find(name).expect("a published case").case().expect("a valid case");
+    let case =
+        |name| PublicCase::find(name).expect("a published case").case().expect("a valid case");
     CASES.map(|name| (name, case(name), case(name).page_ops().collect())).into()
 });
 
@@ -88,7 +94,8 @@ fn the_whole_table_of_seventeen_capacities() {
     assert!(complaints.is_empty(), "{complaints:#?}");
 }
 
-/// On a sequence that only reads the file, every miss is either the first of its page or a refault. The heap's first touches read nothing.
+/// On a sequence that only reads the file, every miss is either the first of its page or a refault.
+/// The heap's first touches read nothing.
 #[test]
 fn major_faults_are_first_touches_and_refaults() {
     for case in ["mix", "af60"] {
@@ -103,7 +110,8 @@ fn major_faults_are_first_touches_and_refaults() {
     }
 }
 
-/// What the placement change of 7.2 is for: a cyclic scan somewhat larger than memory is re-read by less than half.
+/// What the placement change of 7.2 is for: a cyclic scan somewhat larger than memory is re-read by
+/// less than half.
 #[test]
 fn the_new_placement_halves_the_refaults_of_a_cyclic_scan() {
     let refaults = |name| play("loop", name, name, Run::MIDDLE).workingset_refault_file;
@@ -111,7 +119,8 @@ fn the_new_placement_halves_the_refaults_of_a_cyclic_scan() {
     assert!(2 * new < old, "{new} refaults, and {old} with the placement of 7.1");
 }
 
-/// Every kind of sequence that kernels were measured with can be played, also those of which no figures are published.
+/// Every kind of sequence that kernels were measured with can be played, also those of which no
+/// figures are published.
 #[test]
 fn every_kind_of_sequence_plays() {
     let lines = [
@@ -122,27 +131,35 @@ fn every_kind_of_sequence_plays() {
         "kind=mix H=1000 F=5000 N=20000 scan=30 mem=600 seed=5",
         "kind=twotouch H=1000 F=9000 D=50 N=20000 mem=600 seed=6",
         "kind=anonfile A=300 F=2000 N=20000 anonpct=40 awf=50 mem=600 seed=7",
-        "kind=anonfile A=600 F=2000 N=20000 anonpct=50 awf=0 wf=5 mem=700 swap=nvme swappiness=0 seed=8",
-        "kind=anonfile A=600 F=2000 N=20000 anonpct=50 awf=50 mem=700 swap=nvme swappiness=200 seed=9",
-        "kind=anonfile A=2000 F=600 N=20000 anonpct=80 awf=20 mem=700 swap=zram swappiness=100 seed=10",
+        "kind=anonfile A=600 F=2000 N=20000 anonpct=50 awf=0 wf=5 mem=700 swap=nvme swappiness=0 \
+         seed=8",
+        "kind=anonfile A=600 F=2000 N=20000 anonpct=50 awf=50 mem=700 swap=nvme swappiness=200 \
+         seed=9",
+        "kind=anonfile A=2000 F=600 N=20000 anonpct=80 awf=20 mem=700 swap=zram swappiness=100 \
+         seed=10",
     ];
     for (line, policy) in lines.iter().flat_map(|line| KERNELS.map(|(_, policy)| (line, policy))) {
         let case: Case = line.parse().expect("a valid case");
         let pages = case.mem.or(case.high).expect("every line has a limit");
-        let mut machine = machine(&case, PlainConfig::new(policy.parse().expect("a policy"), pages));
+        let mut machine =
+            machine(&case, PlainConfig::new(policy.parse().expect("a policy"), pages));
         for op in case.page_ops() {
             machine.play(&op).unwrap_or_else(|e| panic!("{line}, {policy}: {e}"));
         }
         machine.validate().unwrap_or_else(|e| panic!("{line}, {policy}: {e}"));
         let (counts, e) = (machine.counts(), machine.stat().events);
         assert_eq!(counts.accesses, case.sequence.len(), "{line}, {policy}");
-        assert!(e.workingset_refault_file > 0, "{line}, {policy}: the budget is too small to hold all");
+        assert!(
+            e.workingset_refault_file > 0,
+            "{line}, {policy}: the budget is too small to hold all"
+        );
         let swaps = case.swap.is_some() && case.swappiness > 0;
         assert_eq!(e.pswpout > 0, swaps, "{line}, {policy}: {} pages to swap", e.pswpout);
     }
 }
 
-/// The pair of workers of the ground truth, each with its own file and seed, taking turns; but in one group, which is all this machine has.
+/// The pair of workers of the ground truth, each with its own file and seed, taking turns; but in
+/// one group, which is all this machine has.
 #[test]
 fn two_workers_take_turns() {
     let [a, b]: [Case; 2] = ["1", "2"].map(|seed| {
@@ -155,13 +172,19 @@ fn two_workers_take_turns() {
         let second = machine.add_space(b.spaces()[0].kind, 2000);
         for (a, b) in a.page_ops().zip(b.page_ops()) {
             machine.play(&a).expect("there is always something to reclaim");
-            machine.play(&PageOp { space: second, ..b }).expect("there is always something to reclaim");
+            machine
+                .play(&PageOp { space: second, ..b })
+                .expect("there is always something to reclaim");
         }
         machine.validate().expect("the engine is sound");
         assert_eq!(second, SpaceId(1));
         assert_eq!(machine.counts().accesses, 40_000);
         let (file, e) = (machine.stat().file, machine.stat().events);
         assert!((250..=502).contains(&file), "{policy}: {file} pages of 500");
-        assert!(e.workingset_refault_file > 5000, "{policy}: {} refaults", e.workingset_refault_file);
+        assert!(
+            e.workingset_refault_file > 5000,
+            "{policy}: {} refaults",
+            e.workingset_refault_file
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Promise: a heap on the full machine is swapped as on the plain one, to the last counter, and the same seed gives the same run.
+//! Promise: a heap on the full machine is swapped as on the plain one, to the last counter, and the
+//! same seed gives the same run.
 
 use lowtide_core::Policy;
 use lowtide_sim::client::stream::{self, Stream, StreamSpace};
@@ -12,7 +13,8 @@ const PAGES: u64 = 4096;
 const BUDGET: u64 = 1024;
 const SLOTS: u64 = 16_384;
 
-/// A heap that is stored to as a whole, then used unevenly; parts of it are freed now and then and stored to again.
+/// A heap that is stored to as a whole, then used unevenly; parts of it are freed now and then and
+/// stored to again.
 fn sequence(seed: u64) -> impl Iterator<Item = PageOp> {
     let sampler = Distribution::default().sampler(PAGES, seed).expect("there are pages");
     let mut rng = SplitMix64::new(seed);
@@ -37,7 +39,8 @@ fn on_the_full_machine(policy: Policy, cpus: u32, seed: u64) -> MachineStat {
     let laptop = MachineSpec::load("laptop").expect("a preset");
     let spec = MachineSpec { cpus, swap: Some(SwapSpec::zram(SLOTS * laptop.page)), ..laptop };
     let config = MachineConfig { max: Some(BUDGET * spec.page), spec, policy, seed };
-    let streams = (0..u64::from(cpus)).map(|thread| -> Stream { Box::new(sequence(seed + thread).map(Ok)) });
+    let streams =
+        (0..u64::from(cpus)).map(|thread| -> Stream { Box::new(sequence(seed + thread).map(Ok)) });
     let spaces = [StreamSpace { kind: SpaceKind::Anon, pages: PAGES }];
     let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     stream::run(&config, &spaces, streams.collect(), 0, &done, &stop)
@@ -73,7 +76,8 @@ fn one_thread_counts_the_same_on_both_machines() {
         let differing: Vec<_> =
             full.memory.events.iter().zip(plain.events.iter()).filter(|(f, p)| f != p).collect();
         assert!(differing.is_empty(), "{policy}: (full, plain) {differing:?}");
-        let sizes: Vec<_> = full.memory.sizes().zip(plain.sizes()).filter(|(f, p)| f != p).collect();
+        let sizes: Vec<_> =
+            full.memory.sizes().zip(plain.sizes()).filter(|(f, p)| f != p).collect();
         assert!(sizes.is_empty(), "{policy}: (full, plain) {sizes:?}");
         assert!(plain.events.pswpin > 1000, "{policy}: the sequence is worth comparing");
     }

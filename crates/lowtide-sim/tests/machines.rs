@@ -1,5 +1,6 @@
-//! Promise: a machine is had by name or from a file, every preset can be simulated and written as a file that describes it, and what makes no
-//! machine is refused with the key, the value, the reason and what to write.
+//! Promise: a machine is had by name or from a file, every preset can be simulated and written as a
+//! file that describes it, and what makes no machine is refused with the key, the value, the reason
+//! and what to write.
 
 use std::fs;
 
@@ -55,8 +56,9 @@ fn this_machine_is_described_by_itself() {
 #[test]
 fn a_file_says_what_is_different_from_its_base() {
     let base = MachineSpec::load("phone").unwrap();
-    let changed =
-        machine("base = 'phone'\nmemory = '12G'\nswap = 'none'\ndevice = 'hdd'\n[costs]\ntouch_ns = 7");
+    let changed = machine(
+        "base = 'phone'\nmemory = '12G'\nswap = 'none'\ndevice = 'hdd'\n[costs]\ntouch_ns = 7",
+    );
     assert_eq!((changed.name.as_str(), changed.cpus), ("test", base.cpus));
     assert!(changed.about.contains("phone"));
     assert_eq!(
@@ -80,7 +82,8 @@ fn a_device_is_changed_from_the_machines_or_from_a_named_one() {
     assert_eq!(DeviceSpec { name: hdd.name.clone(), write_ns: hdd.write_ns, ..slow }, hdd);
 
     let named = machine(
-        "base = 'laptop'\n[device]\nbase = 'hdd'\nname = 'tape'\nspread = 0\nread_bandwidth = '1.5M'",
+        "base = 'laptop'\n[device]\nbase = 'hdd'\nname = 'tape'\nspread = 0\nread_bandwidth = \
+         '1.5M'",
     );
     assert_eq!((named.device.name.as_str(), named.device.read_bandwidth), ("tape", 3 << 19));
     assert_eq!((named.device.seek_ns, named.device.spread), (hdd.seek_ns, 0.0));
@@ -91,14 +94,21 @@ fn a_device_is_changed_from_the_machines_or_from_a_named_one() {
 fn without_a_base_the_size_is_enough_and_needed() {
     let small = machine("cpus = 2\nmemory = '1G'");
     assert_eq!((small.page, small.hz, small.timeslice_ns), (4096, 250, 3_000_000));
-    assert_eq!((small.readahead, small.fault_around, small.kernel), (128 << 10, 64 << 10, (1 << 30) / 50));
+    assert_eq!(
+        (small.readahead, small.fault_around, small.kernel),
+        (128 << 10, 64 << 10, (1 << 30) / 50)
+    );
     assert_eq!((small.device.name.as_str(), small.swap), ("nvme", None));
 
-    for (text, key, write) in
-        [("cpus = 2", "`memory` is missing", "a size"), ("memory = 65536", "`cpus` is missing", "4096")]
-    {
+    for (text, key, write) in [
+        ("cpus = 2", "`memory` is missing", "a size"),
+        ("memory = 65536", "`cpus` is missing", "4096"),
+    ] {
         let message = MachineSpec::from_toml(text, "test").unwrap_err().to_string();
-        assert!(message.contains(key) && message.contains("base") && message.contains(write), "{message}");
+        assert!(
+            message.contains(key) && message.contains("base") && message.contains(write),
+            "{message}"
+        );
     }
 }
 
@@ -131,7 +141,10 @@ fn a_value_that_makes_no_machine_is_refused_with_its_key() {
     says("swap = 'zram'", &["`swap = \"zram\"`", "[swap]", "\"none\""]);
     says("[swap]\nsize = '1G'", &["`swap.kind` is missing", "\"zram\" or \"device\""]);
     says("[swap]\nkind = 'device'", &["`swap.size` is missing", "a size from"]);
-    says("[swap]\nkind = 'zram'\nsize = '2T'", &["`swap.size = \"2T\"`", "at most 1T", "memory = \"16G\""]);
+    says(
+        "[swap]\nkind = 'zram'\nsize = '2T'",
+        &["`swap.size = \"2T\"`", "at most 1T", "memory = \"16G\""],
+    );
     says(
         "[swap]\nkind = 'zram'\nsize = '1G'\ncompressed_percent = 0",
         &["`swap.compressed_percent = 0`", "1 to 100"],
@@ -158,9 +171,12 @@ fn a_device_that_does_not_exist_is_refused_with_its_key() {
 #[test]
 fn an_unknown_base_is_answered_with_the_machines_there_are() {
     let message = MachineSpec::from_toml("base = 'xeon-69t'", "test").unwrap_err().to_string();
-    for word in
-        ["`base = \"xeon-69t\"`", "did you mean `xeon-96t`", "thrash, delay-1s, this", "`cpus` and `memory`"]
-    {
+    for word in [
+        "`base = \"xeon-69t\"`",
+        "did you mean `xeon-96t`",
+        "thrash, delay-1s, this",
+        "`cpus` and `memory`",
+    ] {
         assert!(message.contains(word), "`{word}` is not in: {message}");
     }
 }

@@ -1,4 +1,5 @@
-//! What a user of the plain machine relies on when a trace has heaps: they come back from swap, cost memory only when stored to, and leave no slot behind.
+//! What a user of the plain machine relies on when a trace has heaps: they come back from swap,
+//! cost memory only when stored to, and leave no slot behind.
 
 use lowtide_core::Policy;
 use lowtide_sim::{Plain, PlainConfig, PlainSwap, PlayError};
@@ -29,7 +30,8 @@ fn all(machine: &mut Plain, kind: OpKind, space: SpaceId) -> Result<(), PlayErro
     (0..600).try_for_each(|page| machine.access(kind, space, page).map(drop))
 }
 
-/// `docs/kernel/reclaim.md` §9, 54: an anonymous-only group lives as long as writes end while it reclaims.
+/// `docs/kernel/reclaim.md` §9, 54: an anonymous-only group lives as long as writes end while it
+/// reclaims.
 #[test]
 fn a_heap_larger_than_memory_lives_in_swap() {
     for (policy, swap) in policies().flat_map(|policy| both(600).map(|swap| (policy, swap))) {
@@ -45,7 +47,10 @@ fn a_heap_larger_than_memory_lives_in_swap() {
         assert!(e.pswpout > 0 && e.pswpin > 0, "{policy} on {swap:?}");
         assert_eq!(e.pswpin, e.workingset_refault_anon, "{policy} on {swap:?}");
         let synchronous = swap.latency_ns.is_none();
-        assert!(!synchronous || stat.swapcached == 0, "{policy}: synchronous swap keeps no second copies");
+        assert!(
+            !synchronous || stat.swapcached == 0,
+            "{policy}: synchronous swap keeps no second copies"
+        );
     }
 }
 
@@ -54,7 +59,9 @@ fn a_heap_larger_than_memory_and_swap_is_out_of_memory() {
     for (policy, swap) in policies().flat_map(|policy| both(70).map(|swap| (policy, swap))) {
         let mut machine = machine(policy, Some(swap));
         let error = all(&mut machine, OpKind::Store, HEAP).expect_err("582 pages at most fit");
-        let PlayError::OutOfMemory { swap: Some(free), .. } = error else { panic!("{policy}: {error}") };
+        let PlayError::OutOfMemory { swap: Some(free), .. } = error else {
+            panic!("{policy}: {error}")
+        };
         // The multi-gen LRU leaves the last 63 slots alone.
         assert!(free < 64, "{policy} on {swap:?}: {free}");
         assert!(error.to_string().contains("--swap"), "{error}");
@@ -67,24 +74,37 @@ fn without_swap_heaps_stay_and_the_error_says_what_would_help() {
     for policy in policies() {
         let mut machine = machine(policy, None);
         let error = all(&mut machine, OpKind::Store, HEAP).expect_err("512 pages fit");
-        assert!(matches!(error, PlayError::OutOfMemory { anon: 512, swap: None, .. }), "{policy}: {error}");
-        assert!(error.to_string().contains("give its 512 anonymous pages somewhere to go with --swap"));
+        assert!(
+            matches!(error, PlayError::OutOfMemory { anon: 512, swap: None, .. }),
+            "{policy}: {error}"
+        );
+        assert!(
+            error.to_string().contains("give its 512 anonymous pages somewhere to go with --swap")
+        );
         assert_eq!(machine.stat().events.pswpout, 0);
     }
 }
 
-/// A page that was never stored to is the page of zeros: one fault, no memory. The store that comes later faults again.
+/// A page that was never stored to is the page of zeros: one fault, no memory. The store that comes
+/// later faults again.
 #[test]
 fn a_heap_costs_memory_when_it_is_stored_to() {
     let mut machine = machine(Policy::MGLRU, None);
     all(&mut machine, OpKind::Load, HEAP).expect("zeros cost nothing");
     all(&mut machine, OpKind::Load, HEAP).expect("zeros cost nothing");
-    assert_eq!((machine.stat().anon, machine.stat().events.pgfault, machine.counts().misses), (0, 600, 600));
+    assert_eq!(
+        (machine.stat().anon, machine.stat().events.pgfault, machine.counts().misses),
+        (0, 600, 600)
+    );
     machine.access(OpKind::Store, HEAP, 7).expect("there is room");
-    assert_eq!((machine.stat().anon, machine.stat().events.pgfault, machine.counts().misses), (1, 601, 600));
+    assert_eq!(
+        (machine.stat().anon, machine.stat().events.pgfault, machine.counts().misses),
+        (1, 601, 600)
+    );
 }
 
-/// With an asynchronous device a page that was read in and not stored to keeps its slot, and need not be written again.
+/// With an asynchronous device a page that was read in and not stored to keeps its slot, and need
+/// not be written again.
 #[test]
 fn a_page_that_is_only_loaded_is_written_once() {
     for policy in policies() {
@@ -101,7 +121,12 @@ fn a_page_that_is_only_loaded_is_written_once() {
             all(&mut machine, OpKind::Load, HEAP).expect("there is swap");
         }
         let e = machine.stat().events;
-        assert!(e.pswpout <= 600 && e.pswpin > 1000, "{policy}: {} out, {} in", e.pswpout, e.pswpin);
+        assert!(
+            e.pswpout <= 600 && e.pswpin > 1000,
+            "{policy}: {} out, {} in",
+            e.pswpout,
+            e.pswpin
+        );
     }
 }
 
@@ -113,7 +138,11 @@ fn a_heap_that_is_freed_gives_all_of_its_slots_back() {
             all(&mut machine, OpKind::Store, HEAP).expect("there is swap for all of it");
             all(&mut machine, OpKind::Free, HEAP).expect("freeing takes no memory");
             machine.validate().unwrap_or_else(|e| panic!("{policy} on {swap:?}: {e}"));
-            assert_eq!((machine.stat().anon, machine.stat().swapcached), (0, 0), "{policy} on {swap:?}");
+            assert_eq!(
+                (machine.stat().anon, machine.stat().swapcached),
+                (0, 0),
+                "{policy} on {swap:?}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The swarm finds what is planted, and nothing else; and it has been through what it claims to check.
+//! The swarm finds what is planted, and nothing else; and it has been through what it claims to
+//! check.
 
 use lowtide_sim::swarm::{Bug, Plan, SwarmConfig, Violation, examine, run};
 use std::sync::atomic::AtomicBool;
@@ -50,7 +51,8 @@ fn bugs_of_sizes_budgets_and_discards_are_found_within_a_few_seeds() {
 #[test]
 fn plans_draw_every_dimension() {
     let config = SwarmConfig { seeds: 1..121, threads: 2, bug: None };
-    let report = run(&config, &|_| (), &AtomicBool::new(false)).unwrap_or_else(|failure| panic!("{failure}"));
+    let report = run(&config, &|_| (), &AtomicBool::new(false))
+        .unwrap_or_else(|failure| panic!("{failure}"));
     for (group, name) in [
         ("budget", "lowered"),
         ("budget", "raised"),
@@ -85,7 +87,10 @@ fn a_plan_with_everything_rare_is_replayed_from_its_text() {
     assert_eq!(plan.to_string(), text);
     let [first, second] = [0, 1].map(|_| examine(&plan).unwrap());
     assert_eq!(first, second);
-    assert!(first.times("budget", "raised above the first") > 0 && first.times("sizes", "tails zeroed") > 0);
+    assert!(
+        first.times("budget", "raised above the first") > 0
+            && first.times("sizes", "tails zeroed") > 0
+    );
     for wrong in ["page=1000", "page=256", "room=63", "walks=0"] {
         let (key, _) = wrong.split_once('=').unwrap();
         let from = text.find(key).unwrap();
@@ -99,7 +104,8 @@ fn a_plan_with_everything_rare_is_replayed_from_its_text() {
 #[test]
 fn power_cuts_come_in_the_middle_of_things() {
     let config = SwarmConfig { seeds: 1..81, threads: 2, bug: None };
-    let report = run(&config, &|_| (), &AtomicBool::new(false)).unwrap_or_else(|failure| panic!("{failure}"));
+    let report = run(&config, &|_| (), &AtomicBool::new(false))
+        .unwrap_or_else(|failure| panic!("{failure}"));
     for name in [
         "power cuts",
         "cuts with writes on their way",

@@ -1,5 +1,6 @@
-//! Promise: on the simulated machine dirty pages are written when they should be (in the background, by age), and a writer is held back so that it goes as fast as its
-//! device, in pauses that are short (`docs/kernel/fault-and-writeback.md` B5-B10, D 11, 12).
+//! Promise: on the simulated machine dirty pages are written when they should be (in the
+//! background, by age), and a writer is held back so that it goes as fast as its device, in pauses
+//! that are short (`docs/kernel/fault-and-writeback.md` B5-B10, D 11, 12).
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -17,13 +18,15 @@ fn machine(device: &str, policy: Policy) -> MachineConfig {
     MachineConfig { spec, policy, max: None, seed: 1 }
 }
 
-/// The group is larger than what the device writes between two publications, so that the statistics mean something.
+/// The group is larger than what the device writes between two publications, so that the statistics
+/// mean something.
 #[test]
 fn a_writer_goes_as_fast_as_its_device_and_stays_within_its_share() {
     for policy in [Policy::MGLRU, Policy::MGLRU_7_1, Policy::LRU] {
         let config = DdConfig { size: 3 << 30, ..DdConfig::fill(1 << 30) };
         let machine = machine("hdd", policy);
-        let result = dd::run(&machine, &config, &AtomicU64::new(0), &AtomicBool::new(false)).unwrap();
+        let result =
+            dd::run(&machine, &config, &AtomicU64::new(0), &AtomicBool::new(false)).unwrap();
         assert_eq!((result.killed_after_ns, result.written), (None, config.size), "{policy}");
         let seconds = result.stat.now_ns as f64 / 1e9;
         let part = config.size as f64 / seconds / machine.spec.device.write_bandwidth as f64;
@@ -31,7 +34,11 @@ fn a_writer_goes_as_fast_as_its_device_and_stays_within_its_share() {
         let kernel = &result.stat.kernel;
         assert!(kernel.dirty_pauses > 0, "{policy}");
         assert!(kernel.dirty_throttled_ns / kernel.dirty_pauses <= 200_000_000, "{policy}");
-        assert_eq!(result.group.file_dirty + result.group.file_writeback, 0, "{policy}: it is durable");
+        assert_eq!(
+            result.group.file_dirty + result.group.file_writeback,
+            0,
+            "{policy}: it is durable"
+        );
     }
 }
 
@@ -48,7 +55,8 @@ fn written_in(seconds: u64) -> u64 {
         ..MixedConfig::new(64 << 20, 1)
     };
     let machine = machine("nvme", Policy::MGLRU);
-    let result = checkpoints::run(&machine, &config, &AtomicU64::new(0), &AtomicBool::new(false)).unwrap();
+    let result =
+        checkpoints::run(&machine, &config, &AtomicU64::new(0), &AtomicBool::new(false)).unwrap();
     assert!(!result.updates.is_empty());
     result.ended.device.write_bytes
 }

@@ -1,15 +1,17 @@
 //! Facts about files, above all those that direct I/O needs.
 //!
-//! Direct I/O (`O_DIRECT`) moves bytes between a device and the program's own memory, past the page cache. In
-//! exchange it has rules: the memory address, the file offset and the length must be multiples of values that depend
-//! on file system and device ([`DirectAlign`]), and some file systems refuse it altogether. `statx(2)` reports the
-//! rules since Linux 6.1 (`STATX_DIOALIGN`); before that one asks the device for its logical block size, which is what
-//! the rules usually come from.
+//! Direct I/O (`O_DIRECT`) moves bytes between a device and the program's own memory, past the page
+//! cache. In exchange it has rules: the memory address, the file offset and the length must be
+//! multiples of values that depend on file system and device ([`DirectAlign`]), and some file
+//! systems refuse it altogether. `statx(2)` reports the rules since Linux 6.1 (`STATX_DIOALIGN`);
+//! before that one asks the device for its logical block size, which is what the rules usually come
+//! from.
 //!
 //! # Safety
 //!
-//! The one unsafe call asks a block device for its size with an `ioctl` whose only effect is to write an integer to
-//! memory that `rustix` provides for it. It is made only on a descriptor that `fstat` has called a block device.
+//! The one unsafe call asks a block device for its size with an `ioctl` whose only effect is to
+//! write an integer to memory that `rustix` provides for it. It is made only on a descriptor that
+//! `fstat` has called a block device.
 
 #![allow(unsafe_code)]
 
@@ -24,10 +26,12 @@ use rustix::io::Errno;
 use rustix::ioctl::{self, Getter, Opcode};
 use thiserror::Error;
 
-/// Asks a block device for its size in bytes. Its number is made with the size of `size_t`, but it writes a `u64`.
+/// Asks a block device for its size in bytes. Its number is made with the size of `size_t`, but it
+/// writes a `u64`.
 const BLKGETSIZE64: Opcode = ioctl::opcode::read::<usize>(0x12, 114);
 
-/// The alignment to assume for a file whose device cannot be asked: the smallest logical block that disks have.
+/// The alignment to assume for a file whose device cannot be asked: the smallest logical block that
+/// disks have.
 const DIRECT_ALIGN_GUESS: usize = 512;
 
 /// What direct I/O on one file demands. Both values are powers of two, in bytes.
@@ -99,7 +103,8 @@ impl OpenMode {
 pub enum OpenError {
     /// The file system, or this file, takes no direct I/O.
     #[error(
-        "{path} cannot be opened for direct I/O; put it on another file system, or open it without direct I/O"
+        "{path} cannot be opened for direct I/O; put it on another file system, or open it \
+         without direct I/O"
     )]
     DirectRefused {
         /// The file.
@@ -125,13 +130,15 @@ impl From<OpenError> for io::Error {
     }
 }
 
-/// Opens a file, close-on-exec, as `mode` says. Never waits for another process to open a pipe or a line, and never
-/// gets a controlling terminal: what kind of file it is can be asked of the descriptor.
+/// Opens a file, close-on-exec, as `mode` says. Never waits for another process to open a pipe or a
+/// line, and never gets a controlling terminal: what kind of file it is can be asked of the
+/// descriptor.
 ///
 /// # Errors
 ///
-/// [`OpenError::DirectRefused`] when the same open would be valid without `direct`. The kernel finds that out last, so
-/// with `create` an empty file may have been made by then; it is left alone, as it may be another's.
+/// [`OpenError::DirectRefused`] when the same open would be valid without `direct`. The kernel
+/// finds that out last, so with `create` an empty file may have been made by then; it is left
+/// alone, as it may be another's.
 pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<File, OpenError> {
     let path = path.as_ref();
     let mut options = OpenOptions::new();
@@ -146,15 +153,16 @@ pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<File, OpenError> {
         Ok(file)
     });
     opened.map_err(|source| {
-        // The standard library refuses impossible modes itself, without an errno: those are not the file's fault.
+        // The standard library refuses impossible modes itself, without an errno: those are not the
+        // file's fault.
         let refused = mode.direct && source.raw_os_error() == Some(Errno::INVAL.raw_os_error());
         let path = path.to_owned();
         if refused { OpenError::DirectRefused { path } } else { OpenError::Io { path, source } }
     })
 }
 
-/// Opens the file of a descriptor once more, whatever its names are by now: a new description, with a mode, a
-/// position and locks of its own. Needs `/proc`.
+/// Opens the file of a descriptor once more, whatever its names are by now: a new description, with
+/// a mode, a position and locks of its own. Needs `/proc`.
 ///
 /// # Errors
 ///
@@ -163,18 +171,19 @@ pub fn reopen(fd: impl AsFd, mode: OpenMode) -> Result<File, OpenError> {
     open(path_of(fd), OpenMode { create: false, create_new: false, ..mode })
 }
 
-/// A path that leads to the file of a descriptor, in this process, while the descriptor is open. Needs `/proc`.
+/// A path that leads to the file of a descriptor, in this process, while the descriptor is open.
+/// Needs `/proc`.
 #[must_use]
 pub fn path_of(fd: impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))
 }
 
-/// What direct I/O on this file demands, or `None` when it cannot be had (a file system that refuses it, a directory,
-/// a pipe).
+/// What direct I/O on this file demands, or `None` when it cannot be had (a file system that
+/// refuses it, a directory, a pipe).
 ///
-/// Where the kernel does not say (before 6.1, and file systems that never do), the answer is the logical block size
-/// of the device, or 512 bytes when there is no device to ask. That is a guess: [`open`] with `direct` and the first
-/// read have the last word.
+/// Where the kernel does not say (before 6.1, and file systems that never do), the answer is the
+/// logical block size of the device, or 512 bytes when there is no device to ask. That is a guess:
+/// [`open`] with `direct` and the first read have the last word.
 ///
 /// # Errors
 ///
@@ -188,7 +197,8 @@ pub fn direct_alignment(fd: impl AsFd) -> io::Result<Option<DirectAlign>> {
     }
     match rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
         Ok(said) if StatxFlags::from_bits_retain(said.stx_mask).contains(StatxFlags::DIOALIGN) => {
-            let (memory, offset) = (said.stx_dio_mem_align as usize, said.stx_dio_offset_align as usize);
+            let (memory, offset) =
+                (said.stx_dio_mem_align as usize, said.stx_dio_offset_align as usize);
             return Ok((memory > 0 && offset > 0).then_some(DirectAlign { memory, offset }));
         }
         // Kernels before 4.11 have no statx at all.
@@ -203,9 +213,11 @@ pub fn direct_alignment(fd: impl AsFd) -> io::Result<Option<DirectAlign>> {
     Ok(Some(DirectAlign { memory: block, offset: block }))
 }
 
-/// The logical block size in bytes of the device that holds a file system, if it is one that sysfs knows.
+/// The logical block size in bytes of the device that holds a file system, if it is one that sysfs
+/// knows.
 fn logical_block_of(device: u64) -> Option<usize> {
-    let node = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let node =
+        format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     // A partition has no queue of its own; its parent directory is the disk.
     [format!("{node}/queue/logical_block_size"), format!("{node}/../queue/logical_block_size")]
         .iter()
@@ -217,22 +229,25 @@ fn logical_block_of(device: u64) -> Option<usize> {
 ///
 /// # Errors
 ///
-/// `InvalidInput` for what has no size (a directory, a pipe), else what `fstat(2)` or the device says.
+/// `InvalidInput` for what has no size (a directory, a pipe), else what `fstat(2)` or the device
+/// says.
 pub fn size(fd: impl AsFd) -> io::Result<u64> {
     let fd = fd.as_fd();
     let stat = rustix::fs::fstat(fd)?;
     match kind_of(&stat) {
         FileKind::Regular => Ok(u64::try_from(stat.st_size).unwrap_or(0)),
         FileKind::Block => {
-            // SAFETY: BLKGETSIZE64 is documented to write one `u64` to the address it is given and to change
-            // nothing else; the number and the type agree.
+            // SAFETY: BLKGETSIZE64 is documented to write one `u64` to the address it is given and
+            // to change nothing else; the number and the type agree.
             let size = unsafe { Getter::<BLKGETSIZE64, u64>::new() };
             // SAFETY: `fd` is an open block device, and the getter provides memory for the answer.
             Ok(unsafe { ioctl::ioctl(fd, size) }?)
         }
         kind => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("a descriptor of kind {kind:?} has no size; give a regular file or a block device"),
+            format!(
+                "a descriptor of kind {kind:?} has no size; give a regular file or a block device"
+            ),
         )),
     }
 }
@@ -255,8 +270,9 @@ fn kind_of(stat: &rustix::fs::Stat) -> FileKind {
     }
 }
 
-/// The name of the file system that holds `path` (`ext4`, `xfs`, `tmpfs`, …), or its magic number in hexadecimal.
-/// The three versions of ext share one number, and all answer `ext4`, which is what serves them today.
+/// The name of the file system that holds `path` (`ext4`, `xfs`, `tmpfs`, …), or its magic number
+/// in hexadecimal. The three versions of ext share one number, and all answer `ext4`, which is what
+/// serves them today.
 ///
 /// # Errors
 ///
@@ -300,15 +316,16 @@ fn name_of(magic: u32) -> Option<&'static str> {
     })
 }
 
-/// Writes the file's dirty pages, waits, and asks the kernel to forget its cached pages, so that the next reads come
-/// from the device.
+/// Writes the file's dirty pages, waits, and asks the kernel to forget its cached pages, so that
+/// the next reads come from the device.
 ///
-/// The kernel keeps pages that somebody maps, and pages of the whole file that other processes are reading.
+/// The kernel keeps pages that somebody maps, and pages of the whole file that other processes are
+/// reading.
 ///
 /// # Errors
 ///
-/// What `fdatasync(2)` or `posix_fadvise(2)` says: `EIO` and `ENOSPC` for a write that failed, `ESPIPE` or `EINVAL` for a
-/// descriptor that has no page cache.
+/// What `fdatasync(2)` or `posix_fadvise(2)` says: `EIO` and `ENOSPC` for a write that failed,
+/// `ESPIPE` or `EINVAL` for a descriptor that has no page cache.
 pub fn drop_page_cache(fd: impl AsFd) -> io::Result<()> {
     let fd = fd.as_fd();
     rustix::fs::fdatasync(fd)?;
@@ -347,11 +364,14 @@ mod tests {
         let align = direct_alignment(&file).unwrap().expect("it was opened for direct I/O");
         assert!(align.memory.is_power_of_two() && align.offset.is_power_of_two());
 
-        // A page-aligned buffer, used at the smallest address, offset and length that the answer allows.
+        // A page-aligned buffer, used at the smallest address, offset and length that the answer
+        // allows.
         let buffer = crate::memory::Mapping::new(1 << 20, crate::memory::HugePages::Never).unwrap();
         assert!(align.memory + align.offset <= buffer.len());
-        // SAFETY: `memory` + `offset` bytes are inside the mapping, committed and zeroed, and known only here.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(buffer.as_ptr(), align.memory + align.offset) };
+        // SAFETY: `memory` + `offset` bytes are inside the mapping, committed and zeroed, and known
+        // only here.
+        let bytes =
+            unsafe { std::slice::from_raw_parts_mut(buffer.as_ptr(), align.memory + align.offset) };
         let read = file.read_at(&mut bytes[align.memory..], align.offset as u64).unwrap();
         assert_eq!(read, align.offset);
         assert!(bytes[align.memory..].iter().all(|&b| b == 7));
@@ -364,7 +384,9 @@ mod tests {
         assert_eq!(io::Error::from(refused).kind(), io::ErrorKind::Unsupported);
 
         let absent = open("/nonexistent/file", OpenMode::READ.direct()).unwrap_err();
-        assert!(matches!(&absent, OpenError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound));
+        assert!(
+            matches!(&absent, OpenError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+        );
         assert!(absent.to_string().contains("/nonexistent/file"));
 
         let impossible = OpenMode { create: true, ..OpenMode::READ.direct() };
@@ -430,7 +452,9 @@ mod tests {
     fn block_devices_have_a_size_and_an_alignment() {
         let mut asked = 0;
         for entry in std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten() {
-            let Ok(device) = File::open(Path::new("/dev").join(entry.file_name())) else { continue };
+            let Ok(device) = File::open(Path::new("/dev").join(entry.file_name())) else {
+                continue;
+            };
             let Ok(sectors) = std::fs::read_to_string(entry.path().join("size")) else { continue };
             assert_eq!(kind(&device).unwrap(), FileKind::Block);
             assert_eq!(size(&device).unwrap(), sectors.trim().parse::<u64>().unwrap() * 512);
@@ -464,11 +488,15 @@ mod tests {
         std::fs::write(&path, vec![9u8; 1 << 20]).unwrap();
         let file = open(&path, OpenMode::READ).unwrap();
         let cached = || {
-            let mapping =
-                crate::memory::FileMapping::map_shared(&file, 1 << 20, crate::memory::Access::ReadOnly)
-                    .unwrap();
+            let mapping = crate::memory::FileMapping::map_shared(
+                &file,
+                1 << 20,
+                crate::memory::Access::ReadOnly,
+            )
+            .unwrap();
             let mut seen = vec![0u8; (1 << 20) / crate::memory::page_size()];
-            // SAFETY: The range is the mapping itself and `seen` has one byte a page, as mincore(2) demands.
+            // SAFETY: The range is the mapping itself and `seen` has one byte a page, as mincore(2)
+            // demands.
             let rc = unsafe { libc::mincore(mapping.as_ptr().cast(), 1 << 20, seen.as_mut_ptr()) };
             assert_eq!(rc, 0);
             seen.iter().filter(|&&b| b & 1 == 1).count()

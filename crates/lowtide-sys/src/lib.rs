@@ -1,8 +1,8 @@
 //! Raw Linux interfaces that lowtide needs, each behind a small safe face.
 //!
-//! Everything here is a thin layer over one group of system calls. Nothing here decides anything: policy lives in
-//! the engine, and the runtime chooses among what the [`probe`] found. The crate depends on no other part of
-//! lowtide, so that it can be read, tested and replaced alone.
+//! Everything here is a thin layer over one group of system calls. Nothing here decides anything:
+//! policy lives in the engine, and the runtime chooses among what the [`probe`] found. The crate
+//! depends on no other part of lowtide, so that it can be read, tested and replaced alone.
 //!
 //! | module | kernel interface | what it is for |
 //! |---|---|---|
@@ -13,8 +13,8 @@
 //! | [`usage`] | `getrusage(2)`, `/proc/PID/io` | what a measurement cost |
 //! | [`probe`] | all of the above | one printable report of what this machine offers |
 //!
-//! Unsafe code is denied here and allowed again by each file that needs it, under a paragraph headed *Safety* that
-//! says what the file relies on and what it promises.
+//! Unsafe code is denied here and allowed again by each file that needs it, under a paragraph
+//! headed *Safety* that says what the file relies on and what it promises.
 
 #![deny(unsafe_code)]
 

@@ -1,13 +1,14 @@
 //! What this machine offers, asked once and printable as one report.
 //!
-//! Features are tried, not guessed from version numbers: a kernel may be built without one, an administrator may have
-//! switched it off, a sandbox may forbid the call. So the probe makes an io_uring and a userfaultfd and closes them
-//! again, and for everything that is missing it says why and what would bring it back.
+//! Features are tried, not guessed from version numbers: a kernel may be built without one, an
+//! administrator may have switched it off, a sandbox may forbid the call. So the probe makes an
+//! io_uring and a userfaultfd and closes them again, and for everything that is missing it says why
+//! and what would bring it back.
 //!
 //! # Safety
 //!
-//! Two system calls that make a descriptor: both take arguments that this file owns, and the descriptor they return is
-//! new and goes straight into an owner that closes it.
+//! Two system calls that make a descriptor: both take arguments that this file owns, and the
+//! descriptor they return is new and goes straight into an owner that closes it.
 
 #![allow(unsafe_code)]
 
@@ -61,7 +62,8 @@ pub struct Probe {
     pub cpu_model: String,
     /// Memory of the machine, in bytes; 0 when unknown.
     pub memory_total: u64,
-    /// Memory that could be had without swapping, in bytes, as the kernel estimates; 0 when unknown.
+    /// Memory that could be had without swapping, in bytes, as the kernel estimates; 0 when
+    /// unknown.
     pub memory_available: u64,
     /// The page size in bytes.
     pub page_size: usize,
@@ -82,14 +84,19 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Asks. Takes about a millisecond, leaves nothing behind, and cannot fail: what cannot be found out is reported
-    /// as absent. Decides the process's barrier mode, as [`membarrier::register`] does.
+    /// Asks. Takes about a millisecond, leaves nothing behind, and cannot fail: what cannot be
+    /// found out is reported as absent. Decides the process's barrier mode, as
+    /// [`membarrier::register`] does.
     #[must_use]
     pub fn ask() -> Probe {
         let uname = rustix::system::uname();
         let meminfo = read("/proc/meminfo");
         Probe {
-            kernel: format!("{} {}", uname.release().to_string_lossy(), uname.machine().to_string_lossy()),
+            kernel: format!(
+                "{} {}",
+                uname.release().to_string_lossy(),
+                uname.machine().to_string_lossy()
+            ),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             cpu_model: cpu_model(&read("/proc/cpuinfo")),
             memory_total: meminfo_bytes(&meminfo, "MemTotal"),
@@ -99,7 +106,9 @@ impl Probe {
             io_uring: io_uring(),
             userfaultfd: userfaultfd(),
             memcg: match memcg::offered() {
-                Ok(offer) => Availability::Yes(format!("{} at {}", offer.version, offer.parent.display())),
+                Ok(offer) => {
+                    Availability::Yes(format!("{} at {}", offer.version, offer.parent.display()))
+                }
                 Err(error) => Availability::No(error.to_string()),
             },
             membarrier: membarrier::register() == Mode::Asymmetric,
@@ -111,8 +120,10 @@ impl Probe {
 
 impl fmt::Display for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let memory = format!("{}, {} available", Size(self.memory_total), Size(self.memory_available));
-        let memlock = self.memlock_limit.map_or("unlimited".to_owned(), |bytes| Size(bytes).to_string());
+        let memory =
+            format!("{}, {} available", Size(self.memory_total), Size(self.memory_available));
+        let memlock =
+            self.memlock_limit.map_or("unlimited".to_owned(), |bytes| Size(bytes).to_string());
         let membarrier = if self.membarrier { "yes" } else { "no (full fences instead)" };
         let rows: [(&str, &dyn fmt::Display); 11] = [
             ("kernel", &self.kernel),
@@ -141,12 +152,13 @@ fn io_uring() -> Availability {
     const WORDS: usize = 30;
     const FEATURES: usize = 5;
     let mut params = [0u32; WORDS];
-    // SAFETY: The second argument points to a zeroed io_uring_params, writable for the length of the call. The call
-    // maps nothing into this process; it only makes a descriptor.
+    // SAFETY: The second argument points to a zeroed io_uring_params, writable for the length of
+    // the call. The call maps nothing into this process; it only makes a descriptor.
     let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, params.as_mut_ptr()) };
     match i32::try_from(fd) {
         Ok(fd) if fd >= 0 => {
-            // SAFETY: The descriptor is open, was made by the call above, and is owned by nobody else.
+            // SAFETY: The descriptor is open, was made by the call above, and is owned by nobody
+            // else.
             drop(unsafe { OwnedFd::from_raw_fd(fd) });
             Availability::Yes(format!("features {:#x}", params[FEATURES]))
         }
@@ -161,28 +173,35 @@ fn why_no_io_uring(error: &io::Error, disabled: &str) -> String {
     match (error.raw_os_error(), disabled.trim()) {
         (Some(libc::ENOSYS), _) => "the kernel is built without it, or a sandbox hides it".into(),
         (Some(libc::EPERM), "1" | "2") => {
-            format!("switched off: `sysctl kernel.io_uring_disabled` is {}; set it to 0", disabled.trim())
+            format!(
+                "switched off: `sysctl kernel.io_uring_disabled` is {}; set it to 0",
+                disabled.trim()
+            )
         }
-        (Some(libc::EPERM), _) => "a sandbox forbids it; allow io_uring_setup in its seccomp profile".into(),
+        (Some(libc::EPERM), _) => {
+            "a sandbox forbids it; allow io_uring_setup in its seccomp profile".into()
+        }
         (Some(libc::ENOMEM), _) => "not enough lockable memory; raise `ulimit -l`".into(),
         _ => error.to_string(),
     }
 }
 
-/// Makes a userfaultfd that serves faults of user code only, which needs no privilege, and closes it.
+/// Makes a userfaultfd that serves faults of user code only, which needs no privilege, and closes
+/// it.
 fn userfaultfd() -> Availability {
     /// `UFFD_USER_MODE_ONLY` (since Linux 5.11).
     const USER_MODE_ONLY: u32 = 1;
     let make = |bits: u32| {
         let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::from_bits_retain(bits);
-        // SAFETY: A userfaultfd affects no memory until a range is registered with it, and none will be: the
-        // descriptor is closed before this function returns.
+        // SAFETY: A userfaultfd affects no memory until a range is registered with it, and none
+        // will be: the descriptor is closed before this function returns.
         unsafe { rustix::mm::userfaultfd(flags) }.map(drop)
     };
     match (make(USER_MODE_ONLY), make(0)) {
         (Ok(()), Ok(())) => Availability::Yes("faults of user code and of system calls".into()),
         (Ok(()), Err(_)) => Availability::Yes(
-            "faults of user code only; `sysctl vm.unprivileged_userfaultfd=1` adds those of system calls"
+            "faults of user code only; `sysctl vm.unprivileged_userfaultfd=1` adds those of \
+             system calls"
                 .into(),
         ),
         // A kernel older than the flag.
@@ -190,7 +209,9 @@ fn userfaultfd() -> Availability {
             Availability::Yes("faults of user code and of system calls; kernel before 5.11".into())
         }
         (Err(error), Err(_)) => Availability::No(match error {
-            rustix::io::Errno::NOSYS => "the kernel is built without it, or a sandbox hides it".into(),
+            rustix::io::Errno::NOSYS => "the kernel is built without it, or a sandbox hides \
+                it"
+            .into(),
             rustix::io::Errno::PERM => {
                 "a sandbox forbids it; allow userfaultfd in its seccomp profile".into()
             }
@@ -206,9 +227,9 @@ fn mglru(enabled: Option<&str>) -> Availability {
     };
     match u32::from_str_radix(text.trim_start_matches("0x"), 16) {
         Ok(mask) if mask & 1 == 1 => Availability::Yes(format!("enabled {text}")),
-        _ => {
-            Availability::No(format!("switched off: /sys/kernel/mm/lru_gen/enabled is {text}; write y to it"))
-        }
+        _ => Availability::No(format!(
+            "switched off: /sys/kernel/mm/lru_gen/enabled is {text}; write y to it"
+        )),
     }
 }
 
@@ -258,7 +279,9 @@ impl fmt::Display for Size {
             Some((shift, unit)) if self.0.trailing_zeros() >= *shift => {
                 write!(f, "{} {unit}", self.0 >> shift)
             }
-            Some((shift, unit)) => write!(f, "{:.1} {unit}", self.0 as f64 / (1u64 << shift) as f64),
+            Some((shift, unit)) => {
+                write!(f, "{:.1} {unit}", self.0 as f64 / (1u64 << shift) as f64)
+            }
             None => write!(f, "{} B", self.0),
         }
     }
@@ -274,10 +297,19 @@ mod tests {
         assert!(probe.cpus >= 1 && probe.page_size.is_power_of_two());
         assert!(probe.memory_total >= probe.memory_available && probe.memory_total > 0);
         let report = probe.to_string();
-        for name in
-            ["kernel", "memory", "io_uring", "userfaultfd", "memory cgroup", "membarrier", "lockable memory"]
-        {
-            assert!(report.lines().any(|line| line.starts_with(name)), "{name} is missing from\n{report}");
+        for name in [
+            "kernel",
+            "memory",
+            "io_uring",
+            "userfaultfd",
+            "memory cgroup",
+            "membarrier",
+            "lockable memory",
+        ] {
+            assert!(
+                report.lines().any(|line| line.starts_with(name)),
+                "{name} is missing from\n{report}"
+            );
         }
         assert!(!report.ends_with('\n'));
         assert_eq!(probe.membarrier, membarrier::register() == Mode::Asymmetric);
@@ -298,7 +330,8 @@ mod tests {
                 target.contains("io_uring") || target.contains("userfaultfd")
             })
             .count();
-        // Another test may be inside its own probe at this very moment; a leak would have left one for each call.
+        // Another test may be inside its own probe at this very moment; a leak would have left one
+        // for each call.
         assert!(left < ASKED, "{left} descriptors are left");
     }
 
@@ -319,7 +352,9 @@ mod tests {
         let eperm = io::Error::from_raw_os_error(libc::EPERM);
         assert!(why_no_io_uring(&eperm, "2\n").contains("set it to 0"));
         assert!(why_no_io_uring(&eperm, "").contains("seccomp"));
-        assert!(why_no_io_uring(&io::Error::from_raw_os_error(libc::ENOMEM), "0").contains("ulimit -l"));
+        assert!(
+            why_no_io_uring(&io::Error::from_raw_os_error(libc::ENOMEM), "0").contains("ulimit -l")
+        );
         assert!(mglru(Some("0x0007\n")).is_yes());
         assert!(!mglru(Some("0x0000\n")).is_yes());
         assert!(!mglru(Some("nonsense")).is_yes());
@@ -337,7 +372,8 @@ mod tests {
         assert_eq!(meminfo_bytes("", "MemTotal"), 0);
         assert_eq!(chosen("always [madvise] never\n"), "madvise");
         assert_eq!(chosen(""), "absent");
-        let sizes = [(0, "0 B"), (512, "512 B"), (4096, "4 KiB"), (3 << 29, "1.5 GiB"), (1 << 40, "1 TiB")];
+        let sizes =
+            [(0, "0 B"), (512, "512 B"), (4096, "4 KiB"), (3 << 29, "1.5 GiB"), (1 << 40, "1 TiB")];
         assert!(sizes.iter().all(|&(bytes, text)| Size(bytes).to_string() == text));
     }
 }

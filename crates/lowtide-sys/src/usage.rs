@@ -1,11 +1,14 @@
-//! What a piece of work cost this process: processor time, page faults, bytes from and to devices, memory.
+//! What a piece of work cost this process: processor time, page faults, bytes from and to devices,
+//! memory.
 //!
-//! Every reading is a snapshot of a counter that only grows; take one before and one after, and subtract
-//! (`since`). A thread's own reading tells what one worker did, the process's includes the threads that have ended.
+//! Every reading is a snapshot of a counter that only grows; take one before and one after, and
+//! subtract (`since`). A thread's own reading tells what one worker did, the process's includes the
+//! threads that have ended.
 //!
 //! # Safety
 //!
-//! The one unsafe call is `getrusage(2)`, which fills a structure of plain integers that this file owns.
+//! The one unsafe call is `getrusage(2)`, which fills a structure of plain integers that this file
+//! owns.
 
 #![allow(unsafe_code)]
 
@@ -56,8 +59,8 @@ impl CpuTime {
         self.total().as_secs_f64()
     }
 
-    /// The time that went by since an earlier reading. The kernel's split into user and system is an estimate and
-    /// can step back by a tick; that counts as nothing.
+    /// The time that went by since an earlier reading. The kernel's split into user and system is
+    /// an estimate and can step back by a tick; that counts as nothing.
     #[must_use]
     pub fn since(self, earlier: CpuTime) -> CpuTime {
         CpuTime {
@@ -103,8 +106,8 @@ impl FaultCounts {
     }
 }
 
-/// Bytes that a process made devices move (`/proc/PID/io`). Reads served by the page cache are not in it; writes count
-/// when a page becomes dirty, or at once when they are direct.
+/// Bytes that a process made devices move (`/proc/PID/io`). Reads served by the page cache are not
+/// in it; writes count when a page becomes dirty, or at once when they are direct.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcIo {
     /// Bytes fetched from devices.
@@ -128,8 +131,9 @@ impl ProcIo {
 
     fn parse(text: &str) -> Option<ProcIo> {
         let field = |name: &str| {
-            text.lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse::<u64>().ok())
+            text.lines().find_map(|line| {
+                line.strip_prefix(name)?.strip_prefix(':')?.trim().parse::<u64>().ok()
+            })
         };
         Some(ProcIo { read_bytes: field("read_bytes")?, write_bytes: field("write_bytes")? })
     }
@@ -144,8 +148,9 @@ impl ProcIo {
     }
 }
 
-/// The memory of this process that is resident, in bytes: anonymous, file and shared (`/proc/self/statm`), or `None`
-/// when that cannot be read. The kernel batches the count, so it can lag by some pages a thread.
+/// The memory of this process that is resident, in bytes: anonymous, file and shared
+/// (`/proc/self/statm`), or `None` when that cannot be read. The kernel batches the count, so it
+/// can lag by some pages a thread.
 #[must_use]
 pub fn rss_bytes() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
@@ -159,7 +164,8 @@ fn usage(who: libc::c_int) -> libc::rusage {
     // SAFETY: The pointer is to memory of the right type and size, writable and owned here.
     let rc = unsafe { libc::getrusage(who, usage.as_mut_ptr()) };
     debug_assert_eq!(rc, 0, "getrusage({who}) failed");
-    // SAFETY: The structure was zeroed, which is a valid value for its integers, and at most overwritten by the call.
+    // SAFETY: The structure was zeroed, which is a valid value for its integers, and at most
+    // overwritten by the call.
     unsafe { usage.assume_init() }
 }
 
@@ -209,14 +215,17 @@ mod tests {
         assert!(faults.minor >= PAGES as u64, "{faults:?}");
         assert_eq!(faults.major, 0);
         assert!(FaultCounts::now_self().minor >= faults.minor);
-        // Other tests give memory back meanwhile and the count lags, so only the order of magnitude is certain.
+        // Other tests give memory back meanwhile and the count lags, so only the order of magnitude
+        // is certain.
         assert!(rss > 0 && rss_bytes().unwrap() >= (PAGES / 2 * page_size()) as u64);
     }
 
     #[test]
     fn device_bytes_of_a_process_are_read_and_nonsense_is_none() {
         match ProcIo::read_self() {
-            Some(io) => assert!(ProcIo::read(std::process::id()).unwrap().read_bytes >= io.read_bytes),
+            Some(io) => {
+                assert!(ProcIo::read(std::process::id()).unwrap().read_bytes >= io.read_bytes)
+            }
             None => eprintln!("SKIPPED in part: this kernel keeps no account of I/O"),
         }
         assert_eq!(ProcIo::read(u32::MAX), None);

@@ -4,7 +4,8 @@
 //! cargo run --release -p lowtide --example fill -- DIR [FILE_MIB] [BUDGET_MIB] [WRITE_KIB]
 //! ```
 //!
-//! Twice: a new file, then the same file over again. Beside it: `dd if=/dev/zero of=DIR/x bs=1M oflag=direct`.
+//! Twice: a new file, then the same file over again. Beside it: `dd if=/dev/zero of=DIR/x bs=1M
+//! oflag=direct`.
 #![allow(clippy::print_stdout, reason = "an example shows something")]
 
 use lowtide::{OpenOptions, Pager, Size};
@@ -38,7 +39,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let durable = began.elapsed();
         let (pages, stat) = ((file >> 12) as f64, pager.stat());
         println!(
-            "{round}: {:.2} s written, {:.2} s durable, {:.0} MB/s; a page took {:.0} ns and {:.0} ns of the writer's processor; slowest call {:.1} ms, \
+            "{round}: {:.2} s written, {:.2} s durable, {:.0} MB/s; a page took {:.0} ns and \
+             {:.0} ns of the writer's processor; slowest call {:.1} ms, \
              {} pauses of {:.1} ms at most, {} reads, {} writes",
             written.as_secs_f64(),
             durable.as_secs_f64(),

@@ -1,4 +1,5 @@
-//! Three tenants of one pager, and what each gets of it: one protected, one limited, one with memory of its own.
+//! Three tenants of one pager, and what each gets of it: one protected, one limited, one with
+//! memory of its own.
 //!
 //! `cargo run --release -p lowtide --example tenants`
 

@@ -1,25 +1,25 @@
 //! Operations that own pages while they wait: attempts that end, and are begun again.
 //!
 //! A store, a discard and a change of length own translations while they wait for the guards on
-//! them, so that no new guards are taken meanwhile. The thread that has such a guard may want one of
-//! these pages itself before it drops the guard: it reads another page of the folio, or flushes, or
-//! stores behind the page that it holds. Each would wait for the other.
+//! them, so that no new guards are taken meanwhile. The thread that has such a guard may want one
+//! of these pages itself before it drops the guard: it reads another page of the folio, or flushes,
+//! or stores behind the page that it holds. Each would wait for the other.
 //!
 //! So nothing is owned for long. An *attempt* takes all that an operation needs, and waits for a
-//! *slice* of time. If that is not enough, it gives everything back as it was: translations, the mark
-//! that a file is about to be cut, the locks of the file's length and shape. Those who waited for any of it are
-//! woken and have a pause to go on, and the next attempt begins with nothing.
+//! *slice* of time. If that is not enough, it gives everything back as it was: translations, the
+//! mark that a file is about to be cut, the locks of the file's length and shape. Those who waited
+//! for any of it are woken and have a pause to go on, and the next attempt begins with nothing.
 //!
 //! ```text
 //!   own ── slice ── give back, pause ── own ──── slice ──── give back, pause ── own ──────── slice …
 //! ```
 //!
-//! Slices become longer: guards that are dropped after a while, but overlap, are outwaited by one that is long enough. The waits as a
-//! whole end with the pager's patience, for guards, and with its deadline for the device, for pages
-//! that are being read or written.
+//! Slices become longer: guards that are dropped after a while, but overlap, are outwaited by one
+//! that is long enough. The waits as a whole end with the pager's patience, for guards, and with
+//! its deadline for the device, for pages that are being read or written.
 //!
-//! What remains: a thread that waits for another's guard does so while *it* has guards. Two threads that
-//! each hold a page and store to the other's wait for each other until the patience ends.
+//! What remains: a thread that waits for another's guard does so while *it* has guards. Two threads
+//! that each hold a page and store to the other's wait for each other until the patience ends.
 
 use crate::deadline::Deadline;
 use crate::error::Error;

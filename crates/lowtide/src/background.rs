@@ -1,7 +1,9 @@
-//! The threads of a pager: one reclaims ahead of need, one reads ahead when somebody asks, and one exports the files of tenants, if that was asked for. Those
-//! that write dirty pages are with the devices (`writeback/device.rs`).
+//! The threads of a pager: one reclaims ahead of need, one reads ahead when somebody asks, and one
+//! exports the files of tenants, if that was asked for. Those that write dirty pages are with the
+//! devices (`writeback/device.rs`).
 //!
-//! None of them decides anything: the reclaimer runs the engine's invocations until the free frames stand at the high watermark.
+//! None of them decides anything: the reclaimer runs the engine's invocations until the free frames
+//! stand at the high watermark.
 
 use crate::deadline::Deadline;
 use crate::error::BuildError;
@@ -32,7 +34,8 @@ pub(crate) struct Threads {
 
 impl Threads {
     pub(crate) fn start(pool: &Arc<Pool>) -> Result<Self, BuildError> {
-        let mut threads = Self { pool: Arc::clone(pool), joins: Vec::new(), readers: Readers::default() };
+        let mut threads =
+            Self { pool: Arc::clone(pool), joins: Vec::new(), readers: Readers::default() };
         if !pool.background {
             return Ok(threads);
         }
@@ -43,7 +46,11 @@ impl Threads {
         Ok(threads)
     }
 
-    fn spawn(&mut self, name: &str, run: impl FnOnce(&Pool) + Send + 'static) -> Result<(), BuildError> {
+    fn spawn(
+        &mut self,
+        name: &str,
+        run: impl FnOnce(&Pool) + Send + 'static,
+    ) -> Result<(), BuildError> {
         let pool = Arc::clone(&self.pool);
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&pool));
         self.joins.push(thread.map_err(BuildError::Thread)?);
@@ -81,7 +88,10 @@ impl Drop for Threads {
             } else {
                 // It has the pool, so what the device may still write to stays where it is.
                 let name = thread.thread().name().unwrap_or_default();
-                tracing::error!(name, "a device does not answer; a thread that waits for it is left behind");
+                tracing::error!(
+                    name,
+                    "a device does not answer; a thread that waits for it is left behind"
+                );
             }
         }
     }

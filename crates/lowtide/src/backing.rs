@@ -1,15 +1,19 @@
 //! The descriptors of a file, and the lock on it.
 //!
-//! A file is reached through up to four descriptors: past the page cache and through it, for reading and, from the first open for writing on, for
-//! writing too. What reads use never changes, so a miss looks nothing up.
+//! A file is reached through up to four descriptors: past the page cache and through it, for
+//! reading and, from the first open for writing on, for writing too. What reads use never changes,
+//! so a miss looks nothing up.
 //!
-//! **The lock** is `flock(2)` on the whole file: shared while the pager only reads it, exclusive from the first open for writing on. It is advice:
-//! it keeps other pagers away that ask for it too, and nobody else. Two of them with the same file would each write pages that the other
-//! has in memory in another version. A file system without locks is used without.
+//! **The lock** is `flock(2)` on the whole file: shared while the pager only reads it, exclusive
+//! from the first open for writing on. It is advice: it keeps other pagers away that ask for it
+//! too, and nobody else. Two of them with the same file would each write pages that the other has
+//! in memory in another version. A file system without locks is used without.
 //!
-//! The kernel ends what a killed process had in flight after the process is gone. A late write must not meet whoever is started in its place. So
-//! the lock is on the descriptor that pages are written through: a request keeps its descriptor open, and an open descriptor keeps its
-//! lock, until the last write has ended. And a lock that is held is asked for again for a moment: its owner may be dead.
+//! The kernel ends what a killed process had in flight after the process is gone. A late write must
+//! not meet whoever is started in its place. So the lock is on the descriptor that pages are
+//! written through: a request keeps its descriptor open, and an open descriptor keeps its lock,
+//! until the last write has ended. And a lock that is held is asked for again for a moment: its
+//! owner may be dead.
 
 use crate::config::IoMode;
 use crate::error::OpenError;
@@ -25,13 +29,15 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Attempts to open a file twice, where there is no `/proc` and other files take its name all the time.
+/// Attempts to open a file twice, where there is no `/proc` and other files take its name all the
+/// time.
 const ATTEMPTS: u32 = 64;
 
 /// What makes two opens the same file, whatever its names are.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct FileKey {
-    /// The device whose contents the file is: its own, for a block device, else that of its file system.
+    /// The device whose contents the file is: its own, for a block device, else that of its file
+    /// system.
     pub(crate) device: u64,
     /// `None` for the device itself.
     inode: Option<u64>,
@@ -81,20 +87,23 @@ pub(crate) struct Descriptors {
 /// The name of a file that was made: durable when its directory is.
 #[derive(Debug)]
 pub(crate) struct NewName {
-    /// The directory, as it was found when the file was made: its own name may change, and so may the process's
-    /// working directory. `None` if it may not be read.
+    /// The directory, as it was found when the file was made: its own name may change, and so may
+    /// the process's working directory. `None` if it may not be read.
     directory: Option<File>,
 }
 
 impl NewName {
     fn of(path: &Path) -> Self {
-        let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent =
+            path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let flags = (OFlags::DIRECTORY | OFlags::NOCTTY).bits().cast_signed();
-        Self { directory: std::fs::OpenOptions::new().read(true).custom_flags(flags).open(parent).ok() }
+        Self {
+            directory: std::fs::OpenOptions::new().read(true).custom_flags(flags).open(parent).ok(),
+        }
     }
 
-    /// Makes the name durable: by way of the directory, or, where that cannot be synced, of the whole file
-    /// system, which costs more.
+    /// Makes the name durable: by way of the directory, or, where that cannot be synced, of the
+    /// whole file system, which costs more.
     fn sync(&self, file: &File) -> io::Result<()> {
         match &self.directory {
             Some(directory) if directory.sync_all().is_ok() => Ok(()),
@@ -114,7 +123,8 @@ impl Descriptors {
                 Create::New => (open(access.create_new())?, true),
                 _ => match open(access) {
                     Err(OpenError::Io { source, .. })
-                        if wanted.create == Create::IfAbsent && source.kind() == io::ErrorKind::NotFound =>
+                        if wanted.create == Create::IfAbsent
+                            && source.kind() == io::ErrorKind::NotFound =>
                     {
                         match open(access.create_new()) {
                             // Another process was faster.
@@ -163,8 +173,11 @@ impl Descriptors {
         let io = |source| OpenError::Io { path: path.to_owned(), source };
         let kind = file::kind(&buffered).map_err(io)?;
         if !matches!(kind, FileKind::Regular | FileKind::Block) {
-            let kind =
-                if kind == FileKind::Directory { "directory" } else { "pipe, socket or character device" };
+            let kind = if kind == FileKind::Directory {
+                "directory"
+            } else {
+                "pipe, socket or character device"
+            };
             return Err(OpenError::Kind { path: path.to_owned(), kind: kind.to_owned() });
         }
         let key = FileKey::of(&buffered).map_err(io)?;
@@ -173,10 +186,18 @@ impl Descriptors {
             IoMode::Buffered => (None, "buffered as asked for".to_owned()),
             IoMode::Auto | IoMode::Direct => {
                 match open_direct(path, &buffered, wanted.access(), page_bytes) {
-                    Ok((file, _)) if !FileKey::of(&file).is_ok_and(|other| other == key) => return Ok(None),
-                    Ok((file, align)) => (Some(file), format!("direct, aligned to {} bytes", align.offset)),
+                    Ok((file, _)) if !FileKey::of(&file).is_ok_and(|other| other == key) => {
+                        return Ok(None);
+                    }
+                    Ok((file, align)) => {
+                        (Some(file), format!("direct, aligned to {} bytes", align.offset))
+                    }
                     Err(why) if wanted.mode == IoMode::Direct => {
-                        return Err(OpenError::NoDirectIo { path: path.to_owned(), page_bytes, why });
+                        return Err(OpenError::NoDirectIo {
+                            path: path.to_owned(),
+                            page_bytes,
+                            why,
+                        });
                     }
                     Err(why) => (None, format!("buffered, because {why}")),
                 }
@@ -196,7 +217,8 @@ impl Descriptors {
             Ok(()) => held,
             Err(Errno::WOULDBLOCK) => Held::Elsewhere,
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "the file cannot be locked: nothing keeps other pagers away");
+                tracing::warn!(path = %path.display(), %error, "the file cannot be locked: \
+                    nothing keeps other pagers away");
                 Held::Nothing
             }
         }
@@ -241,8 +263,8 @@ fn os_error(error: file::OpenError) -> io::Error {
     }
 }
 
-/// Opens the file past the page cache: the same one, whatever has its name by now; without `/proc`, whichever has
-/// its name.
+/// Opens the file past the page cache: the same one, whatever has its name by now; without `/proc`,
+/// whichever has its name.
 fn open_direct(
     path: &Path,
     buffered: &File,
@@ -255,7 +277,10 @@ fn open_direct(
         Err(e) => return Err(format!("its alignment cannot be learned: {e}")),
     };
     if !page_bytes.is_multiple_of(align.offset) || !page_bytes.is_multiple_of(align.memory) {
-        return Err(format!("the device's logical block has {} bytes", align.offset.max(align.memory)));
+        return Err(format!(
+            "the device's logical block has {} bytes",
+            align.offset.max(align.memory)
+        ));
     }
     let reopened = match file::reopen(buffered, access.direct()) {
         Err(file::OpenError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -327,12 +352,14 @@ impl Backing {
         self.first.page_fd()
     }
 
-    /// The descriptor for writing whole pages. Of a file that is not open for writing it is one that refuses.
+    /// The descriptor for writing whole pages. Of a file that is not open for writing it is one
+    /// that refuses.
     pub(crate) fn write_fd(&self) -> RawFd {
         self.writer().page_fd()
     }
 
-    /// The descriptor that goes through the page cache, for writing if the file may be written. Making it durable makes the whole file durable.
+    /// The descriptor that goes through the page cache, for writing if the file may be written.
+    /// Making it durable makes the whole file durable.
     pub(crate) fn buffered(&self) -> &File {
         &self.writer().buffered
     }
@@ -370,8 +397,8 @@ impl Backing {
         &self.first.why
     }
 
-    /// Takes the lock for reading, unless one is held. Returns whether it is held, or cannot be had of any file
-    /// here. Calls must not overlap.
+    /// Takes the lock for reading, unless one is held. Returns whether it is held, or cannot be had
+    /// of any file here. Calls must not overlap.
     pub(crate) fn try_lock_shared(&self) -> bool {
         let mut held = crate::sync::lock(&self.held);
         if matches!(*held, Held::Nothing | Held::Elsewhere) {
@@ -380,10 +407,10 @@ impl Backing {
         *held != Held::Elsewhere
     }
 
-    /// Takes the lock for writing, unless it is held; with descriptors that can write and that are about to become
-    /// this file's, on those. A lock for reading is given back before, because it would stand in the way: another
-    /// process may come first, write, and leave. If the file is not what it was when it was opened, `changed` is called.
-    /// Calls must not overlap.
+    /// Takes the lock for writing, unless it is held; with descriptors that can write and that are
+    /// about to become this file's, on those. A lock for reading is given back before, because it
+    /// would stand in the way: another process may come first, write, and leave. If the file is not
+    /// what it was when it was opened, `changed` is called. Calls must not overlap.
     pub(crate) fn try_lock_exclusive(&self, new: &Descriptors, changed: impl FnOnce()) -> bool {
         let mut held = crate::sync::lock(&self.held);
         if *held == Held::Exclusive {
@@ -399,7 +426,10 @@ impl Backing {
         if !taken && change {
             *held = self.first.try_lock(&self.path, false);
         }
-        if taken && !self.is_writable() && (self.stamp.is_none() || self.first.stamp() != self.stamp) {
+        if taken
+            && !self.is_writable()
+            && (self.stamp.is_none() || self.first.stamp() != self.stamp)
+        {
             changed();
         }
         taken

@@ -1,12 +1,15 @@
 //! A condition of the pool's lock that costs nothing while nobody waits for it.
 //!
-//! The standard condition variable makes a system call for each notification, waiters or not. Some of ours are notified for every miss
-//! or every batch of victims, and almost always no thread waits. So those that wait are counted: a thread counts itself under the
-//! lock before it waits, and takes itself off the count when it has the lock again. Ringing while the count is zero costs a load.
+//! The standard condition variable makes a system call for each notification, waiters or not. Some
+//! of ours are notified for every miss or every batch of victims, and almost always no thread
+//! waits. So those that wait are counted: a thread counts itself under the lock before it waits,
+//! and takes itself off the count when it has the lock again. Ringing while the count is zero costs
+//! a load.
 //!
-//! *No ring is lost.* A ring follows a change that was made under the lock. A thread that took the lock after that change has seen
-//! it; one that took the lock before has counted itself before the change could be made. A note that the first ring takes away
-//! would not do: a ring for an earlier change could take it between a thread's look and its sleep, and the next would find none.
+//! *No ring is lost.* A ring follows a change that was made under the lock. A thread that took the
+//! lock after that change has seen it; one that took the lock before has counted itself before the
+//! change could be made. A note that the first ring takes away would not do: a ring for an earlier
+//! change could take it between a thread's look and its sleep, and the next would find none.
 
 use crate::sync::{Condvar, MutexGuard};
 use std::sync::PoisonError;
@@ -22,16 +25,23 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// Waits until the bell is rung, or so long. `guard` is of the lock under which the bell is rung, or after the release of which.
-    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>, time: Duration) -> MutexGuard<'a, T> {
+    /// Waits until the bell is rung, or so long. `guard` is of the lock under which the bell is
+    /// rung, or after the release of which.
+    pub(crate) fn wait<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        time: Duration,
+    ) -> MutexGuard<'a, T> {
         self.waiting.fetch_add(1, Relaxed);
-        let (guard, _) = self.heard.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner);
+        let (guard, _) =
+            self.heard.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner);
         let before = self.waiting.fetch_sub(1, Relaxed);
         assert!(before > 0, "a thread that was not counted has waited");
         guard
     }
 
-    /// Wakes all who wait. To be called after a change under the lock; the lock need not be held any more. Cost: a load, if nobody waits.
+    /// Wakes all who wait. To be called after a change under the lock; the lock need not be held
+    /// any more. Cost: a load, if nobody waits.
     pub(crate) fn ring(&self) {
         if self.is_awaited() {
             self.heard.notify_all();

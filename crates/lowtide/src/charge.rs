@@ -1,15 +1,19 @@
 //! Charging: whoever takes memory finds the group that pays, and waits where waiting can help.
 //!
-//! The engine's charge path (`lowtide-core`, `charge.rs`) decides; here its decisions are carried out. Two kinds of things are paid for: pages of a
-//! space, and reservations. Which group pays for a thing is looked up under the lock each time, because a tenant may be removed while its
-//! charge reclaims: then its parent pays.
+//! The engine's charge path (`lowtide-core`, `charge.rs`) decides; here its decisions are carried
+//! out. Two kinds of things are paid for: pages of a space, and reservations. Which group pays for
+//! a thing is looked up under the lock each time, because a tenant may be removed while its charge
+//! reclaims: then its parent pays.
 //!
-//! **Waiting.** A charge that finds nothing to evict is tried again until the pager's patience ends, as long as something in the full group may become
-//! evictable: guards are dropped and writes end. Dirty pages below the full group are written by the thread that waits. A try may look at every page of
-//! the group, so the pauses between fruitless tries grow, and a try ends when the patience does.
+//! **Waiting.** A charge that finds nothing to evict is tried again until the pager's patience
+//! ends, as long as something in the full group may become evictable: guards are dropped and writes
+//! end. Dirty pages below the full group are written by the thread that waits. A try may look at
+//! every page of the group, so the pauses between fruitless tries grow, and a try ends when the
+//! patience does.
 //!
-//! Three things no waiting can change, and they end the charge early: all pages are held by guards of this very thread; what is dirty cannot be
-//! written, try after try, also since the wait began; the kernel does not tell any more what readers do.
+//! Three things no waiting can change, and they end the charge early: all pages are held by guards
+//! of this very thread; what is dirty cannot be written, try after try, also since the wait began;
+//! the kernel does not tell any more what readers do.
 
 use crate::deadline::Deadline;
 use crate::hazard;
@@ -26,9 +30,11 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(1);
 /// How often it doubles: 64 ms is the longest.
 const DOUBLINGS: u32 = 6;
-/// Fruitless tries in a row that need no pause: reclaim takes a few before it has aged what it may evict.
+/// Fruitless tries in a row that need no pause: reclaim takes a few before it has aged what it may
+/// evict.
 const FREE_TRIES: u32 = 4;
-/// Guards of a thread from which on it is worth asking, before anything is tried, whether they hold all there is.
+/// Guards of a thread from which on it is worth asking, before anything is tried, whether they hold
+/// all there is.
 const MANY_GUARDS: usize = 64;
 
 /// Something that pages are charged for.
@@ -62,8 +68,9 @@ impl State {
 }
 
 impl Pool {
-    /// Charges pages to the group that pays. Returns that group; its charge is of this hold of the lock. Reclaims when a group is full, and waits
-    /// if nothing can be reclaimed, but not longer than the pool's patience; with `wait` false not at all.
+    /// Charges pages to the group that pays. Returns that group; its charge is of this hold of the
+    /// lock. Reclaims when a group is full, and waits if nothing can be reclaimed, but not longer
+    /// than the pool's patience; with `wait` false not at all.
     pub(crate) fn charge<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -100,7 +107,8 @@ impl Pool {
                             return (state, Err(Full { over, payer: group }));
                         }
                         if fruitless >= FREE_TRIES && wait {
-                            let failed = *failed_before.get_or_insert_with(|| state.failed_rounds());
+                            let failed =
+                                *failed_before.get_or_insert_with(|| state.failed_rounds());
                             if until.has_passed() || self.is_hopeless(&mut state, over, failed) {
                                 return (state, Err(Full { over, payer: group }));
                             }
@@ -126,7 +134,8 @@ impl Pool {
                 // Its parent pays.
                 continue;
             }
-            // Everything is held, in flight, dirty or being written. Others will give up some of it.
+            // Everything is held, in flight, dirty or being written. Others will give up some of
+            // it.
             let until = *deadline.get_or_insert_with(|| Deadline::after(self.patience));
             let failed = *failed_before.get_or_insert_with(|| state.failed_rounds());
             if !wait || until.has_passed() || self.is_hopeless(&mut state, over, failed) {
@@ -136,7 +145,8 @@ impl Pool {
         }
     }
 
-    /// Whether waiting for room in a group changes nothing. `failed` is [`State::failed_rounds`] when the wait began.
+    /// Whether waiting for room in a group changes nothing. `failed` is [`State::failed_rounds`]
+    /// when the wait began.
     fn is_hopeless(&self, state: &mut State, over: MemcgId, failed: u64) -> bool {
         // One try may have begun before the trouble was over.
         let tried = state.failed_rounds() >= failed + 2;
@@ -146,7 +156,8 @@ impl Pool {
             || held_here(state, over)
     }
 
-    /// Lets go of the lock until something may have become evictable in a group, for a moment that is longer after more fruitless `tries`.
+    /// Lets go of the lock until something may have become evictable in a group, for a moment that
+    /// is longer after more fruitless `tries`.
     pub(crate) fn await_room<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -163,7 +174,8 @@ impl Pool {
 }
 
 impl State {
-    /// A file of a group, or of one below it, that cannot be written: try after try fails. With the last failure.
+    /// A file of a group, or of one below it, that cannot be written: try after try fails. With the
+    /// last failure.
     pub(crate) fn unwritable(&self, over: MemcgId) -> Option<(Arc<PathBuf>, Failure)> {
         self.spaces.iter().flatten().find_map(|space| {
             let failure = crate::sync::lock(&space.ledger).hopeless()?;
@@ -174,17 +186,24 @@ impl State {
 
     /// How often writing any of the open files has failed so far.
     fn failed_rounds(&self) -> u64 {
-        self.spaces.iter().flatten().map(|space| crate::sync::lock(&space.ledger).failed_rounds()).sum()
+        self.spaces
+            .iter()
+            .flatten()
+            .map(|space| crate::sync::lock(&space.ledger).failed_rounds())
+            .sum()
     }
 
-    /// Pages of a group, and of those below it, that guards of this thread hold. Cost: O(guards of this thread).
+    /// Pages of a group, and of those below it, that guards of this thread hold. Cost: O(guards of
+    /// this thread).
     pub(crate) fn held_here(&self, over: MemcgId) -> u64 {
         let mut folios = HashMap::new();
         hazard::each_of_this_thread(|address| {
-            let found = self.spaces.iter().flatten().find_map(|space| space.table.at_address(address));
+            let found =
+                self.spaces.iter().flatten().find_map(|space| space.table.at_address(address));
             if let Some(EntryState::Resident { frame, .. }) = found.map(Entry::load)
                 && let Some(id) = self.engine.folio_of(FolioId(frame))
-                && let (Some(folio), Some(group)) = (self.engine.folio(id), self.engine.group_of_folio(id))
+                && let (Some(folio), Some(group)) =
+                    (self.engine.folio(id), self.engine.group_of_folio(id))
                 && self.engine.is_within(group, over)
             {
                 folios.insert(id, folio.pages());
@@ -194,7 +213,8 @@ impl State {
     }
 }
 
-/// Whether guards of this thread hold all that a group has in memory: waiting for them would be for ever.
+/// Whether guards of this thread hold all that a group has in memory: waiting for them would be for
+/// ever.
 fn held_here(state: &State, over: MemcgId) -> bool {
     let stat = state.engine.stat(over);
     // Each guard holds one folio.

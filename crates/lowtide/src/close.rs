@@ -1,16 +1,19 @@
 //! Closing a file: its pages are written and leave memory for good.
 //!
-//! The last view is gone, so there are no guards and no stores; only the background threads may still look at the
-//! file's pages. What cannot be written keeps the file in the pager, as an *orphan* that is tried again, and that the
-//! next open of the file finds. Otherwise the file is *closed*: its lock is given back, an open finds it gone, and no
-//! page comes in any more. Up to here opening is held off ([`Pool::opening`]), and nothing is waited for. Then each
-//! resident page is locked as a store would lock it, taken out of the engine, and discarded.
+//! The last view is gone, so there are no guards and no stores; only the background threads may
+//! still look at the file's pages. What cannot be written keeps the file in the pager, as an
+//! *orphan* that is tried again, and that the next open of the file finds. Otherwise the file is
+//! *closed*: its lock is given back, an open finds it gone, and no page comes in any more. Up to
+//! here opening is held off ([`Pool::opening`]), and nothing is waited for. Then each resident page
+//! is locked as a store would lock it, taken out of the engine, and discarded.
 //!
-//! A page that read-ahead is bringing in is waited for, but not longer than the pager waits for a device. If the device
-//! hangs, the file's records stay until the read has ended; its reader drops them then.
+//! A page that read-ahead is bringing in is waited for, but not longer than the pager waits for a
+//! device. If the device hangs, the file's records stay until the read has ended; its reader drops
+//! them then.
 //!
-//! A guard that was forgotten (`mem::forget`) keeps its page, its frame and the file's translations for ever, even when
-//! the pager is gone: its slot names a translation by its address, which must not become another's.
+//! A guard that was forgotten (`mem::forget`) keeps its page, its frame and the file's translations
+//! for ever, even when the pager is gone: its slot names a translation by its address, which must
+//! not become another's.
 
 use crate::deadline::Deadline;
 use crate::error::{CloseError, Error, Unwritten};
@@ -25,7 +28,8 @@ use lowtide_core::Flags;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Looks at pages that are held, in one closing, before those who hold them are taken for forgotten guards.
+/// Looks at pages that are held, in one closing, before those who hold them are taken for forgotten
+/// guards.
 const LOOKS: u32 = 100;
 /// Time between two such looks.
 const PAUSE: Duration = Duration::from_micros(100);
@@ -51,8 +55,8 @@ struct StillDirty {
 }
 
 impl Drop for Pool {
-    /// A slot that is taken now is a forgotten guard's. Its file stays, or the address that it names would become
-    /// that of another translation, for which everybody would wait.
+    /// A slot that is taken now is a forgotten guard's. Its file stays, or the address that it
+    /// names would become that of another translation, for which everybody would wait.
     fn drop(&mut self) {
         let mut slots = hazard::Slots::default();
         hazard::look(&mut slots);
@@ -66,17 +70,21 @@ impl Drop for Pool {
 }
 
 impl Pool {
-    /// The last view of a file is gone: writes what is dirty, and lets go of the file. If it cannot be written, or not within the deadline, it stays: whoever opens it finds
-    /// it as it is, and its writing goes on.
+    /// The last view of a file is gone: writes what is dirty, and lets go of the file. If it cannot
+    /// be written, or not within the deadline, it stays: whoever opens it finds it as it is, and
+    /// its writing goes on.
     pub(crate) fn close_space(&self, space: &Arc<Space>) {
         if space.is_writable() {
             let path = space.path_ref().display();
             match self.make_durable(space, 0..u64::MAX) {
                 Ok(Ok(())) => {}
                 Ok(Err(failure)) => {
-                    tracing::warn!(%path, error = %failure.source, "closed with pages that could not be written; they are tried again");
+                    tracing::warn!(%path, error = %failure.source, "closed with pages that could \
+                        not be written; they are tried again");
                 }
-                Err(error) => tracing::warn!(%path, %error, "closed with pages that are not written yet"),
+                Err(error) => {
+                    tracing::warn!(%path, %error, "closed with pages that are not written yet");
+                }
             }
             if !self.is_clean(space) {
                 self.fault_sites.mark(FaultSite::CloseWithDirtyPages);
@@ -88,8 +96,9 @@ impl Pool {
 
     /// Whether nothing of a file that nobody has open waits to be written.
     pub(crate) fn is_clean(&self, space: &Space) -> bool {
-        // In the order in which a write ends, seen from behind: it is counted before its pages become clean, and
-        // what came of it is in the ledger, and in the pages if it failed, before it is counted no more.
+        // In the order in which a write ends, seen from behind: it is counted before its pages
+        // become clean, and what came of it is in the ledger, and in the pages if it failed, before
+        // it is counted no more.
         let dirty = space.table.last_dirty(0).is_some();
         let quiet = !dirty && !space.has_runs();
         // What happened to a file that has no flusher was never promised: its opening failed.
@@ -97,8 +106,9 @@ impl Pool {
         quiet && !changed && crate::sync::lock(&space.ledger).is_settled()
     }
 
-    /// Closes a clean file that nobody has open, and gives its frames back. Waits until the deadline for pages that are
-    /// being read. Cost: a look at each translation of the tables that were ever used, and at one byte of the others.
+    /// Closes a clean file that nobody has open, and gives its frames back. Waits until the
+    /// deadline for pages that are being read. Cost: a look at each translation of the tables that
+    /// were ever used, and at one byte of the others.
     pub(crate) fn forget_if_orphan(&self, space: &Arc<Space>, deadline: Deadline) {
         {
             let _no_open = crate::sync::lock(&self.opening);
@@ -107,7 +117,8 @@ impl Pool {
                 // Somebody opened it meanwhile.
                 return;
             }
-            // Read-ahead brings no more pages in; those that are there already, or on their way, are found below.
+            // Read-ahead brings no more pages in; those that are there already, or on their way,
+            // are found below.
             let _state = self.lock();
             space.close();
             if let Some(name) = space.take_new_name() {
@@ -118,8 +129,8 @@ impl Pool {
         self.forget(space, deadline);
     }
 
-    /// Drops the pages of a closed file, and its records when none is left. Whoever ends the last read of the file calls
-    /// this again.
+    /// Drops the pages of a closed file, and its records when none is left. Whoever ends the last
+    /// read of the file calls this again.
     pub(crate) fn forget(&self, space: &Arc<Space>, deadline: Deadline) {
         let mut slots = hazard::Slots::default();
         hazard::scan(&mut slots);
@@ -175,10 +186,11 @@ impl Pool {
         if files.is_empty() { Ok(()) } else { Err(CloseError { files }) }
     }
 
-    /// A page of a file that seemed clean has bytes that the file lacks. That would be a defect of ours, and it
-    /// does not cost the bytes: the file stays as an orphan and is written.
+    /// A page of a file that seemed clean has bytes that the file lacks. That would be a defect of
+    /// ours, and it does not cost the bytes: the file stays as an orphan and is written.
     fn keep(&self, space: &Arc<Space>, page: u64) {
-        tracing::error!(path = %space.path_ref().display(), page, "a dirty page was found in a closed file that seemed clean; it is written now");
+        tracing::error!(path = %space.path_ref().display(), page, "a dirty page was found in a \
+            closed file that seemed clean; it is written now");
         {
             let _state = self.lock();
             space.stays();
@@ -212,14 +224,16 @@ impl Pool {
                 }
                 EntryState::Resident { frame, .. } => {
                     let mut state = self.lock();
-                    if !matches!(entry.load(), EntryState::Resident { frame: again, .. } if again == frame) {
+                    if !matches!(entry.load(), EntryState::Resident { frame: again, .. } if again == frame)
+                    {
                         continue;
                     }
                     let id = folio_of(&state, space, page, frame);
                     let folio = *state.engine.folio(id).expect("it was just found");
                     let first = folio.owner().page;
                     let entries = crate::reclaim::entries_of(space, first, folio.order());
-                    let dirty = |e: &Entry| matches!(e.load(), EntryState::Resident { dirty: true, .. });
+                    let dirty =
+                        |e: &Entry| matches!(e.load(), EntryState::Resident { dirty: true, .. });
                     let unwritten = entries.clone().position(dirty);
                     if unwritten.is_some() || folio.flags().contains(Flags::WRITEBACK) {
                         let page = first + unwritten.unwrap_or(0) as u64;
@@ -238,12 +252,14 @@ impl Pool {
                         tally.forgotten += 1;
                         return Ok(());
                     }
-                    // Under the pool's lock nobody else locks translations of this file: no views are left.
+                    // Under the pool's lock nobody else locks translations of this file: no views
+                    // are left.
                     for e in entries {
                         let taken = e.try_lock_for_store();
                         assert!(
                             matches!(taken, Ok(Taken { dirty: false, .. })),
-                            "a page of a file that nobody has open is {taken:?} while its folio is dropped"
+                            "a page of a file that nobody has open is {taken:?} while its folio \
+                             is dropped"
                         );
                         if e.discard() {
                             self.waits.land(e, &Ok(()));

@@ -79,7 +79,9 @@ pub struct Builder {
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut it = f.debug_struct("Builder");
-        it.field("max", &self.max).field("policy", &self.policy).field("page_bytes", &self.page_bytes);
+        it.field("max", &self.max)
+            .field("policy", &self.policy)
+            .field("page_bytes", &self.page_bytes);
         it.finish_non_exhaustive()
     }
 }
@@ -107,20 +109,24 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The budget: memory for page frames, in use or in flight. Its addresses are reserved when the pager is built, its memory comes as pages do. The tables that
-    /// describe the frames come on top and are reported by [`Pager::stat`].
+    /// The budget: memory for page frames, in use or in flight. Its addresses are reserved when the
+    /// pager is built, its memory comes as pages do. The tables that describe the frames come on
+    /// top and are reported by [`Pager::stat`].
     pub fn max(mut self, max: Size) -> Self {
         self.max = Some(max);
         self
     }
 
-    /// Whether all memory of the budget is taken from the system when the pager is built, and registered with the kernel's rings. Default: no, memory comes
-    /// with the pages that need it, 2 MiB at a time, and goes back when the root's `max` is lowered.
+    /// Whether all memory of the budget is taken from the system when the pager is built, and
+    /// registered with the kernel's rings. Default: no, memory comes with the pages that need it, 2
+    /// MiB at a time, and goes back when the root's `max` is lowered.
     ///
-    /// Populated, building fails with [`BuildError::Memory`] where there is too little, misses never wait for memory to be cleared, transfers need
-    /// not pin their frames one by one, and nothing is given back before the pager goes. Otherwise a miss for which the system has no memory fails with
-    /// [`Error::NoMemory`](crate::Error::NoMemory) where the kernel can say so (a memory cgroup at its limit); a machine that is out of memory
-    /// as a whole kills a process instead.
+    /// Populated, building fails with [`BuildError::Memory`] where there is too little, misses
+    /// never wait for memory to be cleared, transfers need not pin their frames one by one, and
+    /// nothing is given back before the pager goes. Otherwise a miss for which the system has no
+    /// memory fails with [`Error::NoMemory`](crate::Error::NoMemory) where the kernel can say so (a
+    /// memory cgroup at its limit); a machine that is out of memory as a whole kills a process
+    /// instead.
     pub fn populate(mut self, populate: bool) -> Self {
         self.populate = populate;
         self
@@ -132,7 +138,8 @@ impl Builder {
         self
     }
 
-    /// Bytes of a base page: a power of two from 512 to 65536, 4096 by default. Small pages hold more of what is really used, large ones cost less to describe.
+    /// Bytes of a base page: a power of two from 512 to 65536, 4096 by default. Small pages hold
+    /// more of what is really used, large ones cost less to describe.
     pub fn base_page(mut self, bytes: usize) -> Self {
         self.page_bytes = bytes;
         self
@@ -156,53 +163,65 @@ impl Builder {
         self
     }
 
-    /// Whether background threads reclaim and write back ahead of need (default). Without them everything happens in the calling threads, in an order
-    /// that depends on nothing but the calls.
+    /// Whether background threads reclaim and write back ahead of need (default). Without them
+    /// everything happens in the calling threads, in an order that depends on nothing but the
+    /// calls.
     pub fn background(mut self, background: bool) -> Self {
         self.background = background;
         self
     }
 
-    /// Whether the access that brings a page in also sets its young bit, as a processor's page tables do: the kernel cannot
-    /// avoid it and takes every new page for one that was used again. Off by default, because telling first accesses from later ones
-    /// saves a sixth of all misses on skewed random reads. On, policies decide as the kernel's do,
-    /// which helps where a file is read in a circle.
+    /// Whether the access that brings a page in also sets its young bit, as a processor's page
+    /// tables do: the kernel cannot avoid it and takes every new page for one that was used again.
+    /// Off by default, because telling first accesses from later ones saves a sixth of all misses
+    /// on skewed random reads. On, policies decide as the kernel's do, which helps where a file is
+    /// read in a circle.
     pub fn young_faults(mut self, young: bool) -> Self {
         self.young_faults = young;
         self
     }
 
-    /// How long an operation waits for a frame, or for guards of other threads, before it fails (default 10 s). [`Duration::MAX`] waits for ever.
+    /// How long an operation waits for a frame, or for guards of other threads, before it fails
+    /// (default 10 s). [`Duration::MAX`] waits for ever.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// How long anybody waits for dirty pages to be written and synced (default 60 s): past it a flush fails with [`Error::Timeout`](crate::Error::Timeout), and closing a file or the pager
-    /// goes on without. [`Duration::MAX`] waits for ever. The pages wait, and their writing goes on. Only with background threads; without them the calling thread writes, for as long as the device takes.
+    /// How long anybody waits for dirty pages to be written and synced (default 60 s): past it a
+    /// flush fails with [`Error::Timeout`](crate::Error::Timeout), and closing a file or the pager
+    /// goes on without. [`Duration::MAX`] waits for ever. The pages wait, and their writing goes
+    /// on. Only with background threads; without them the calling thread writes, for as long as the
+    /// device takes.
     pub fn io_deadline(mut self, deadline: Duration) -> Self {
         self.io_deadline = deadline;
         self
     }
 
-    /// How much of the memory may be dirty: above `background` it is written in the background, and from half-way between that and `hard` on, writers are slowed
-    /// down until they write as fast as the device does. Default: 10 % and 20 %. Tenants without limits of their own have the same shares of their own memory.
+    /// How much of the memory may be dirty: above `background` it is written in the background, and
+    /// from half-way between that and `hard` on, writers are slowed down until they write as fast
+    /// as the device does. Default: 10 % and 20 %. Tenants without limits of their own have the
+    /// same shares of their own memory.
     ///
-    /// One writer may exceed `hard` by the pages that it makes dirty between two looks: 32 when it begins, fewer where there is less room.
+    /// One writer may exceed `hard` by the pages that it makes dirty between two looks: 32 when it
+    /// begins, fewer where there is less room.
     pub fn dirty_limits(mut self, limits: DirtyLimits) -> Self {
         self.dirty_limits = limits;
         self
     }
 
-    /// When data is written that is not much, but old. Default: what has been dirty for 30 s, looked for every 5 s.
+    /// When data is written that is not much, but old. Default: what has been dirty for 30 s,
+    /// looked for every 5 s.
     pub fn dirty_timers(mut self, timers: DirtyTimers) -> Self {
         self.dirty_timers = timers;
         self
     }
 
-    /// Keeps the kernel's files (`memory.stat`, `memory.events`, ...) of every tenant up to date below a directory, as if it were a mounted cgroup
-    /// hierarchy: once a second if there are background threads, and at every [`Pager::export`]. The directory is created if need be, should be
-    /// empty, and keeps the last figures when the pager is gone. Errors stop nothing; [`Pager::export_error`] has the last one.
+    /// Keeps the kernel's files (`memory.stat`, `memory.events`, ...) of every tenant up to date
+    /// below a directory, as if it were a mounted cgroup hierarchy: once a second if there are
+    /// background threads, and at every [`Pager::export`]. The directory is created if need be,
+    /// should be empty, and keeps the last figures when the pager is gone. Errors stop nothing;
+    /// [`Pager::export_error`] has the last one.
     pub fn export_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.export_dir = Some(dir.into());
         self

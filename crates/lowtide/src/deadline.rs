@@ -1,8 +1,8 @@
 //! The moment at which an operation gives up.
 //!
-//! A caller says how long to wait as a [`Duration`], and may say [`Duration::MAX`], which means for ever. No clock can
-//! name a moment that far away, so a deadline is a moment or *never*, and everything that waits asks the deadline instead of
-//! adding to [`Instant::now`].
+//! A caller says how long to wait as a [`Duration`], and may say [`Duration::MAX`], which means for
+//! ever. No clock can name a moment that far away, so a deadline is a moment or *never*, and
+//! everything that waits asks the deadline instead of adding to [`Instant::now`].
 
 use crate::sync::{Condvar, MutexGuard};
 use std::sync::PoisonError;
@@ -27,8 +27,13 @@ impl Deadline {
         self.0.is_some_and(|at| at <= Instant::now())
     }
 
-    /// Waits for a notification, until the deadline at the longest. Returns the lock, and false if the deadline has passed.
-    pub(crate) fn wait<'a, T>(self, on: &Condvar, guard: MutexGuard<'a, T>) -> (MutexGuard<'a, T>, bool) {
+    /// Waits for a notification, until the deadline at the longest. Returns the lock, and false if
+    /// the deadline has passed.
+    pub(crate) fn wait<'a, T>(
+        self,
+        on: &Condvar,
+        guard: MutexGuard<'a, T>,
+    ) -> (MutexGuard<'a, T>, bool) {
         let Some(at) = self.0 else {
             return (on.wait(guard).unwrap_or_else(PoisonError::into_inner), true);
         };

@@ -3,10 +3,10 @@
 //! Storage engines speak [`io::Error`], look at its [kind](io::Error::kind), and show its text. So
 //! each error has a kind, and becomes an [`io::Error`] by `?`. An [`io::Error`] holds either an
 //! error number or an error with a text of its own; here it holds the error itself, since the text
-//! names the file. Where the standard library has no kind for what the kernel said (`EIO`, `EMFILE`,
-//! `ENFILE`, ...), a program could not tell such an error from any other, so there it holds the
-//! number: [`io::Error::raw_os_error`] has it, and the text does not name the file. Of the others
-//! the number is a look away:
+//! names the file. Where the standard library has no kind for what the kernel said (`EIO`,
+//! `EMFILE`, `ENFILE`, ...), a program could not tell such an error from any other, so there it
+//! holds the number: [`io::Error::raw_os_error`] has it, and the text does not name the file. Of
+//! the others the number is a look away:
 //!
 //! ```
 //! # fn view() -> Result<lowtide::View, Box<dyn std::error::Error>> {
@@ -82,9 +82,9 @@ impl OpenError {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Io { source, .. } | Self::Thread { source, .. } | Self::Translation { source, .. } => {
-                source.kind()
-            }
+            Self::Io { source, .. }
+            | Self::Thread { source, .. }
+            | Self::Translation { source, .. } => source.kind(),
             Self::Grow { source, .. } => source.kind(),
             Self::TooLarge { .. } => ErrorKind::FileTooLarge,
             Self::TooMany { .. } => ErrorKind::QuotaExceeded,
@@ -92,7 +92,9 @@ impl OpenError {
             Self::Locked { .. } => ErrorKind::WouldBlock,
             Self::Copies { .. } => ErrorKind::ResourceBusy,
             Self::Poisoned { .. } => ErrorKind::Other,
-            Self::Kind { .. } | Self::Tenant { .. } | Self::FolioOrder { .. } => ErrorKind::InvalidInput,
+            Self::Kind { .. } | Self::Tenant { .. } | Self::FolioOrder { .. } => {
+                ErrorKind::InvalidInput
+            }
         }
     }
 
@@ -100,15 +102,17 @@ impl OpenError {
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
-            Self::Io { source, .. } | Self::Thread { source, .. } | Self::Translation { source, .. } => {
-                source.raw_os_error()
-            }
+            Self::Io { source, .. }
+            | Self::Thread { source, .. }
+            | Self::Translation { source, .. } => source.raw_os_error(),
             Self::Grow { source, .. } => source.raw_os_error(),
             Self::TooLarge { .. } => Some(libc::EFBIG),
             Self::TooMany { .. } => Some(libc::ENFILE),
             Self::Locked { .. } => Some(libc::EWOULDBLOCK),
             Self::Copies { .. } => Some(libc::EBUSY),
-            Self::NoDirectIo { .. } | Self::Kind { .. } | Self::FolioOrder { .. } => Some(libc::EINVAL),
+            Self::NoDirectIo { .. } | Self::Kind { .. } | Self::FolioOrder { .. } => {
+                Some(libc::EINVAL)
+            }
             Self::Tenant { .. } | Self::Poisoned { .. } => None,
         }
     }
@@ -163,8 +167,10 @@ mod tests {
     fn said(number: i32) -> (io::Error, io::Error, io::Error) {
         let source = || io::Error::from_raw_os_error(number);
         let path = PathBuf::from("/a/file");
-        let read = Error::Read { path: Arc::new(path.clone()), page: 7, source: Arc::new(source()) };
-        let unwritten = crate::Unwritten { path: Arc::new(path.clone()), pages: 1, source: read.clone() };
+        let read =
+            Error::Read { path: Arc::new(path.clone()), page: 7, source: Arc::new(source()) };
+        let unwritten =
+            crate::Unwritten { path: Arc::new(path.clone()), pages: 1, source: read.clone() };
         let close = CloseError { files: vec![unwritten] };
         (read.into(), OpenError::Io { path, source: source() }.into(), close.into())
     }

@@ -1,8 +1,8 @@
 //! What can go wrong, in terms of what the caller asked for.
 //!
-//! One enum for building a pager ([`BuildError`]), one for opening a file ([`OpenError`]), one for everything done with an open
-//! view ([`Error`]). Each message says what, where and what to do. An I/O error is kept whole, and every thread
-//! that waited for the same read gets it.
+//! One enum for building a pager ([`BuildError`]), one for opening a file ([`OpenError`]), one for
+//! everything done with an open view ([`Error`]). Each message says what, where and what to do. An
+//! I/O error is kept whole, and every thread that waited for the same read gets it.
 
 use crate::tenant::{OomReport, TenantError};
 use lowtide_core::{ConfigError, DirtyLimitsError, DirtyTimersError};
@@ -27,7 +27,8 @@ pub enum BuildError {
     },
     /// The budget is below what one batch of reclaim needs.
     #[error(
-        "a budget of {max_bytes} bytes is too small for pages of {page_bytes} bytes: at least {min_bytes} bytes are needed"
+        "a budget of {max_bytes} bytes is too small for pages of {page_bytes} bytes: at least \
+         {min_bytes} bytes are needed"
     )]
     BudgetTooSmall {
         /// The budget asked for.
@@ -39,7 +40,8 @@ pub enum BuildError {
     },
     /// The budget has more pages than the engine can number.
     #[error(
-        "a budget of {max_bytes} bytes is too large for pages of {page_bytes} bytes: choose a larger page, or at most {limit_bytes} bytes"
+        "a budget of {max_bytes} bytes is too large for pages of {page_bytes} bytes: choose a \
+         larger page, or at most {limit_bytes} bytes"
     )]
     BudgetTooLarge {
         /// The budget asked for.
@@ -56,7 +58,10 @@ pub enum BuildError {
     #[error("impossible timers for dirty data: {0}")]
     DirtyTimers(#[from] DirtyTimersError),
     /// The memory for the frames cannot be had.
-    #[error("cannot reserve {bytes} bytes of memory for the page frames: {source}; choose a smaller budget")]
+    #[error(
+        "cannot reserve {bytes} bytes of memory for the page frames: {source}; choose a smaller \
+         budget"
+    )]
     Memory {
         /// How much was asked for.
         bytes: u64,
@@ -68,7 +73,8 @@ pub enum BuildError {
     Io(String),
     /// A background thread cannot be started.
     #[error(
-        "cannot start a background thread: {0}; raise the limit on processes, or build without background threads"
+        "cannot start a background thread: {0}; raise the limit on processes, or build without \
+         background threads"
     )]
     Thread(io::Error),
 }
@@ -112,7 +118,8 @@ pub enum OpenError {
     },
     /// Direct I/O was demanded and cannot be had.
     #[error(
-        "{path} takes no direct I/O with pages of {page_bytes} bytes ({why}): choose automatic or buffered I/O, or a larger page"
+        "{path} takes no direct I/O with pages of {page_bytes} bytes ({why}): choose automatic or \
+         buffered I/O, or a larger page"
     )]
     NoDirectIo {
         /// The file.
@@ -124,7 +131,10 @@ pub enum OpenError {
     },
     /// Somebody else uses the file in a way that excludes this one.
     #[error(
-        "{path} was locked for {:.1} s: another process or another pager uses it, or one that has just died still has writes in flight; close it there, wait longer (`OpenOptions::lock_patience`), or open it with `OpenOptions::lock(false)` if you make sure that no process writes what others have in memory", patience.as_secs_f64()
+        "{path} was locked for {:.1} s: another process or another pager uses it, or one that has \
+         just died still has writes in flight; close it there, wait longer \
+         (`OpenOptions::lock_patience`), or open it with `OpenOptions::lock(false)` if you make \
+         sure that no process writes what others have in memory", patience.as_secs_f64()
     )]
     Locked {
         /// The file.
@@ -134,7 +144,9 @@ pub enum OpenError {
     },
     /// The file is to be written while several tenants read it, each with pages of its own.
     #[error(
-        "{path} cannot be opened for writing: it is open for reading {copies} times with pages apart, for different tenants or in folios of different sizes; open it for writing first, or close those views"
+        "{path} cannot be opened for writing: it is open for reading {copies} times with pages \
+         apart, for different tenants or in folios of different sizes; open it for writing first, \
+         or close those views"
     )]
     Copies {
         /// The file.
@@ -144,7 +156,8 @@ pub enum OpenError {
     },
     /// The thread that writes the file's device cannot be started.
     #[error(
-        "cannot open {path} for writing, because the thread that would write it cannot be started: {source}; raise the limit on processes"
+        "cannot open {path} for writing, because the thread that would write it cannot be \
+         started: {source}; raise the limit on processes"
     )]
     Thread {
         /// The file.
@@ -170,7 +183,8 @@ pub enum OpenError {
     },
     /// The folio order is impossible.
     #[error(
-        "a folio of {bytes} bytes is not possible: the largest has 2 MiB, and at most an eighth of the budget ({limit} bytes here)"
+        "a folio of {bytes} bytes is not possible: the largest has 2 MiB, and at most an eighth \
+         of the budget ({limit} bytes here)"
     )]
     FolioOrder {
         /// Bytes of the folio asked for.
@@ -180,7 +194,8 @@ pub enum OpenError {
     },
     /// The file has more pages than a pager can number.
     #[error(
-        "{path} would have {bytes} bytes: with this page size a view has at most {limit}; choose larger pages"
+        "{path} would have {bytes} bytes: with this page size a view has at most {limit}; choose \
+         larger pages"
     )]
     TooLarge {
         /// The file.
@@ -250,9 +265,11 @@ pub enum Error {
         /// What the device said.
         source: Arc<io::Error>,
     },
-    /// Writing the file, or making it durable, failed since this handle last asked. The pages stay dirty and are tried again.
+    /// Writing the file, or making it durable, failed since this handle last asked. The pages stay
+    /// dirty and are tried again.
     #[error(
-        "cannot write pages {}..{} of {path}: {source}; they stay in memory and are tried again until they are written or discarded{}",
+        "cannot write pages {}..{} of {path}: {source}; they stay in memory and are tried again \
+         until they are written or discarded{}",
         pages.start, pages.end, advice(source)
     )]
     Write {
@@ -260,14 +277,16 @@ pub enum Error {
         path: Arc<PathBuf>,
         /// From the first to the last page concerned; those between need not be.
         pages: Range<u64>,
-        /// How many times the file has gone from well to failing since this handle was told last: 0 if it is still the trouble that it knows of.
+        /// How many times the file has gone from well to failing since this handle was told last: 0
+        /// if it is still the trouble that it knows of.
         incidents: u64,
         /// What the device said.
         source: Arc<io::Error>,
     },
     /// A device did not answer in time.
     #[error(
-        "{what} ({path}) was not done after {seconds} s: the device does not answer; the pages wait, and so does what is in flight"
+        "{what} ({path}) was not done after {seconds} s: the device does not answer; the pages \
+         wait, and so does what is in flight"
     )]
     Timeout {
         /// The file.
@@ -277,9 +296,12 @@ pub enum Error {
         /// What was waited for.
         what: &'static str,
     },
-    /// What was flushed is on disk, but the name of a file that this pager created may not be: after a
-    /// power cut the file may be missing. The next flush tries again.
-    #[error("{path} is on disk, but its name in the directory cannot be made durable: {source}; flush again")]
+    /// What was flushed is on disk, but the name of a file that this pager created may not be:
+    /// after a power cut the file may be missing. The next flush tries again.
+    #[error(
+        "{path} is on disk, but its name in the directory cannot be made durable: {source}; flush \
+         again"
+    )]
     Name {
         /// The file.
         path: Arc<PathBuf>,
@@ -290,7 +312,8 @@ pub enum Error {
     /// [punched](crate::View::punch), reads as zeroes. What lies behind it is as it was; a device
     /// that failed half-way may have zeroes in a part of the range.
     #[error(
-        "cannot make bytes {}..{} of {path} a hole: {source}; what was to be zeroes before them is{}",
+        "cannot make bytes {}..{} of {path} a hole: {source}; what was to be zeroes before them \
+         is{}",
         bytes.start, bytes.end, advice(source)
     )]
     Punch {
@@ -313,8 +336,9 @@ pub enum Error {
         /// Bytes of the file when it was last looked at.
         len: u64,
     },
-    /// The pager met a defect of its own: a thread panicked in the middle of a change. Every call fails from then on, except
-    /// reads of pages that are resident. Files are as they were last written.
+    /// The pager met a defect of its own: a thread panicked in the middle of a change. Every call
+    /// fails from then on, except reads of pages that are resident. Files are as they were last
+    /// written.
     #[error(
         "the pager met a defect of its own (a thread panicked in the middle of a change) and does nothing more: what was flushed is in the files; drop it, and build another"
     )]
@@ -325,7 +349,8 @@ pub enum Error {
         /// The file.
         path: Arc<PathBuf>,
     },
-    /// A tenant is full, or the whole pager, and nothing could be evicted in time. `memory.events` counts it as `oom`.
+    /// A tenant is full, or the whole pager, and nothing could be evicted in time. `memory.events`
+    /// counts it as `oom`.
     #[error("{}", report.summary())]
     OutOfBudget {
         /// What the full tenant looked like. Its `Display` is what a kernel's log says.
@@ -333,7 +358,8 @@ pub enum Error {
     },
     /// The tenant is over a limit, and asked not to be throttled but to be told.
     #[error(
-        "tenant {tenant} is over its limit and would have to wait {:.3} s: raise its limits, use less, or let it be throttled", *ns as f64 / 1e9
+        "tenant {tenant} is over its limit and would have to wait {:.3} s: raise its limits, use \
+         less, or let it be throttled", *ns as f64 / 1e9
     )]
     OverLimit {
         /// Its path.
@@ -345,17 +371,20 @@ pub enum Error {
     #[error(transparent)]
     Tenant(#[from] TenantError),
     /// The thread writes to a page that it holds a guard on.
-    #[error("page {page} of {path} is held by a guard of this thread: drop the guard before writing")]
+    #[error(
+        "page {page} of {path} is held by a guard of this thread: drop the guard before writing"
+    )]
     HeldHere {
         /// The file.
         path: Arc<PathBuf>,
         /// The page.
         page: u64,
     },
-    /// A callback of `get_many` wanted a page in other hands: the same call may be reading it, or another thread has
-    /// it and may be waiting for a page that the call is reading.
+    /// A callback of `get_many` wanted a page in other hands: the same call may be reading it, or
+    /// another thread has it and may be waiting for a page that the call is reading.
     #[error(
-        "page {page} of {path} is in other hands, and a callback of `get_many` that wants it must not wait: copy what the callback needs and ask, or store, afterwards"
+        "page {page} of {path} is in other hands, and a callback of `get_many` that wants it must \
+         not wait: copy what the callback needs and ask, or store, afterwards"
     )]
     Nested {
         /// The file.
@@ -365,7 +394,8 @@ pub enum Error {
     },
     /// Another thread held a guard on the page for too long.
     #[error(
-        "page {page} of {path} was held by a guard of another thread for {seconds} s: drop guards before waiting for other work"
+        "page {page} of {path} was held by a guard of another thread for {seconds} s: drop guards \
+         before waiting for other work"
     )]
     HeldElsewhere {
         /// The file.
@@ -375,23 +405,29 @@ pub enum Error {
         /// How long the writer waited.
         seconds: u64,
     },
-    /// The kernel refuses `membarrier(2)`, which it allowed when the pager was built: a sandbox (seccomp) was installed since. What readers
-    /// do cannot be known without it, so nothing is evicted and nothing is stored to pages in memory; what is resident can be read, and
-    /// what is dirty is written.
+    /// The kernel refuses `membarrier(2)`, which it allowed when the pager was built: a sandbox
+    /// (seccomp) was installed since. What readers do cannot be known without it, so nothing is
+    /// evicted and nothing is stored to pages in memory; what is resident can be read, and what is
+    /// dirty is written.
     #[error(
-        "the kernel refuses membarrier(2), which it allowed when the pager was built, so no page can be evicted or stored to: allow the call in the sandbox, or install the sandbox before the first pager is built"
+        "the kernel refuses membarrier(2), which it allowed when the pager was built, so no page \
+         can be evicted or stored to: allow the call in the sandbox, or install the sandbox \
+         before the first pager is built"
     )]
     NoBarrier,
-    /// The system has no memory for a page frame, although the budget has room: see [`Builder::populate`](crate::Builder::populate).
+    /// The system has no memory for a page frame, although the budget has room: see
+    /// [`Builder::populate`](crate::Builder::populate).
     #[error(
-        "the system has no memory for a page frame, although the budget has room ({source}): lower the budget with `set_max`, or give the process more memory"
+        "the system has no memory for a page frame, although the budget has room ({source}): \
+         lower the budget with `set_max`, or give the process more memory"
     )]
     NoMemory {
         /// What the kernel said.
         source: Arc<io::Error>,
     },
-    /// The file cannot be made so long or so short: the file system refuses, or the view has no room for as many
-    /// pages ([`OpenOptions::growth`](crate::OpenOptions::growth)). File and view are as they were.
+    /// The file cannot be made so long or so short: the file system refuses, or the view has no
+    /// room for as many pages ([`OpenOptions::growth`](crate::OpenOptions::growth)). File and view
+    /// are as they were.
     #[error("cannot change the length of {path} to {len} bytes: {source}")]
     Grow {
         /// The file.

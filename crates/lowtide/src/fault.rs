@@ -5,10 +5,12 @@
 //!                      └── others wait; an error reaches all of them
 //! ```
 //!
-//! The thread that turns the translation from absent to busy owns the miss. It takes a frame (which may reclaim), tells the engine, reads
-//! in its own thread without any lock, and publishes the frame. A failed read puts back what the translation was before.
+//! The thread that turns the translation from absent to busy owns the miss. It takes a frame (which
+//! may reclaim), tells the engine, reads in its own thread without any lock, and publishes the
+//! frame. A failed read puts back what the translation was before.
 //!
-//! A waiter keeps its hazard slot on the translation while it waits, so the page cannot be taken before it was used.
+//! A waiter keeps its hazard slot on the translation while it waits, so the page cannot be taken
+//! before it was used.
 
 use crate::error::Error;
 use crate::fault_sites::FaultSite;
@@ -56,7 +58,8 @@ impl Access {
 pub(crate) struct Claim {
     pub(crate) page: u64,
     pub(crate) order: u8,
-    /// What the translations held before: the shadow of the page that was missed, then of all pages of a large folio.
+    /// What the translations held before: the shadow of the page that was missed, then of all pages
+    /// of a large folio.
     shadow: u32,
     shadows: Vec<u32>,
 }
@@ -141,14 +144,17 @@ impl Pool {
         }
     }
 
-    /// Makes all pages of the large folio around a page busy. `None` if one of them is not absent: then the page itself
-    /// is all that can be claimed.
+    /// Makes all pages of the large folio around a page busy. `None` if one of them is not absent:
+    /// then the page itself is all that can be claimed.
     pub(crate) fn claim_folio(&self, space: &Space, page: u64) -> Option<Claim> {
         let (order, first) = (space.order, page >> space.order << space.order);
-        let mut part = Claim { page: first, order, shadow: 0, shadows: Vec::with_capacity(1 << order) };
+        let mut part =
+            Claim { page: first, order, shadow: 0, shadows: Vec::with_capacity(1 << order) };
         for p in first..first + (1 << order) {
             let claimed = space.table.get(p).and_then(|entry| match entry.load() {
-                EntryState::Absent { shadow } => entry.try_begin_read(shadow).is_ok().then_some(shadow),
+                EntryState::Absent { shadow } => {
+                    entry.try_begin_read(shadow).is_ok().then_some(shadow)
+                }
                 _ => None,
             });
             let Some(shadow) = claimed else {
@@ -167,7 +173,8 @@ impl Pool {
         if result.is_ok() {
             return claim.each(space, Entry::abort_read, |entry| self.waits.land(entry, result));
         }
-        // Another thread may begin the next read at once; who waits for that one gets its result and not this one.
+        // Another thread may begin the next read at once; who waits for that one gets its result
+        // and not this one.
         let end = |entry: &Entry, shadow| {
             self.waits.end(entry, || entry.abort_read(shadow), result);
             false
@@ -175,10 +182,11 @@ impl Pool {
         claim.each(space, end, |_| ());
     }
 
-    /// Takes frames for a claim. A large folio for which there is no contiguous room becomes a single page.
+    /// Takes frames for a claim. A large folio for which there is no contiguous room becomes a
+    /// single page.
     ///
-    /// `None` if the page is about to be cut off: the claim is given up, and whether the page stays there is known when
-    /// the cut is over ([`Space::await_cut`]).
+    /// `None` if the page is about to be cut off: the claim is given up, and whether the page stays
+    /// there is known when the cut is over ([`Space::await_cut`]).
     ///
     /// # Errors
     /// [`Error::OutOfBudget`]; the claim is given up then.
@@ -209,7 +217,8 @@ impl Pool {
     /// Keeps one page of a claim and gives up the others.
     pub(crate) fn shrink_claim(&self, space: &Space, page: u64, claim: &mut Claim) {
         let kept = space.table.get(page).map(Entry::address);
-        let others = |entry: &Entry, shadow| Some(entry.address()) != kept && entry.abort_read(shadow);
+        let others =
+            |entry: &Entry, shadow| Some(entry.address()) != kept && entry.abort_read(shadow);
         claim.each(space, others, |entry| self.waits.land(entry, &Ok(())));
         *claim = Claim { page, order: 0, shadow: claim.shadow, shadows: Vec::new() };
     }
@@ -218,15 +227,17 @@ impl Pool {
     fn read_request(&self, space: &Space, claim: &Claim, frame: u32) -> Read {
         let bytes = (self.page_bytes() as u32) << claim.order;
         let offset = claim.page << self.page_shift;
-        // SAFETY: the frames are this thread's until the claim is resolved: they are charged, no translation leads to them, and the
-        // caller resolves the claim only after the completion. The pool keeps arena and, through its space, descriptor alive.
+        // SAFETY: the frames are this thread's until the claim is resolved: they are charged, no
+        // translation leads to them, and the caller resolves the claim only after the completion.
+        // The pool keeps arena and, through its space, descriptor alive.
         #[expect(unsafe_code, reason = "the promise about the frame is given where it is taken")]
         unsafe {
             Read::new(space.backing.read_fd(), offset, self.frame_ptr(frame), bytes, 0)
         }
     }
 
-    /// Reads in this thread. Some of the reads of files that are also written are timed, for the device's flusher.
+    /// Reads in this thread. Some of the reads of files that are also written are timed, for the
+    /// device's flusher.
     fn read_now(&self, space: &Space, read: Read, frame: u32) -> io::Result<u32> {
         let path = space.path_ref();
         match space.device.get() {
@@ -243,7 +254,8 @@ impl Pool {
     /// Ends a claim with the outcome of its read.
     ///
     /// # Errors
-    /// The read's, which everybody who waits gets too; or [`Error::OutOfRange`] where the file has become shorter.
+    /// The read's, which everybody who waits gets too; or [`Error::OutOfRange`] where the file has
+    /// become shorter.
     pub(crate) fn resolve(
         &self,
         space: &Space,
@@ -279,7 +291,13 @@ impl Pool {
     }
 
     /// Zeroes what lies behind the end of the file, and refuses a read that lies wholly behind it.
-    fn check_filled(&self, space: &Space, claim: &Claim, frame: u32, got: u64) -> Result<(), Error> {
+    fn check_filled(
+        &self,
+        space: &Space,
+        claim: &Claim,
+        frame: u32,
+        got: u64,
+    ) -> Result<(), Error> {
         let want = (self.page_bytes() as u64) << claim.order;
         if got == want {
             return Ok(());
@@ -288,7 +306,8 @@ impl Pool {
             return Err(space.not_there(claim.page));
         }
         let tail = self.frame_ptr(frame).wrapping_add(got as usize);
-        // SAFETY: the frames belong to this claim alone until it is resolved, and `got..want` lies within them.
+        // SAFETY: the frames belong to this claim alone until it is resolved, and `got..want` lies
+        // within them.
         #[expect(unsafe_code, reason = "frames are raw memory until they are published")]
         unsafe {
             tail.write_bytes(0, (want - got) as usize);
@@ -296,8 +315,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Makes a page resident and returns its frame. `held` is a slot on its translation, set before this is called; the slot
-    /// returned keeps the frame.
+    /// Makes a page resident and returns its frame. `held` is a slot on its translation, set before
+    /// this is called; the slot returned keeps the frame.
     ///
     /// Cost: at least one read of the device, unless another thread has just brought the page in.
     pub(crate) fn fault(
@@ -309,13 +328,15 @@ impl Pool {
         access: Access,
     ) -> Result<(u32, Held), Error> {
         if self.owes() {
-            // Before anything is taken, and without the slot: a sleep with it would keep stores to the page waiting.
+            // Before anything is taken, and without the slot: a sleep with it would keep stores to
+            // the page waiting.
             drop(held);
             self.settle_high()?;
             held = hazard::hold(entry.address());
         }
         self.check()?;
-        // The access that brings a page in is told to the engine by the fault; the young bit is for later ones.
+        // The access that brings a page in is told to the engine by the fault; the young bit is for
+        // later ones.
         let mut told = false;
         let mut waited = false;
         loop {
@@ -330,7 +351,8 @@ impl Pool {
                     return Ok((frame, held));
                 }
                 Miss::Claimed(mut claim) => {
-                    let Some((frame, stall)) = self.frames_for(space, page, &mut claim, access)? else {
+                    let Some((frame, stall)) = self.frames_for(space, page, &mut claim, access)?
+                    else {
                         if is_nested() {
                             return Err(Error::Nested { path: space.path(), page });
                         }
@@ -343,7 +365,8 @@ impl Pool {
                         held = hazard::hold(entry.address());
                         continue;
                     };
-                    let outcome = self.read_now(space, self.read_request(space, &claim, frame), frame);
+                    let outcome =
+                        self.read_now(space, self.read_request(space, &claim, frame), frame);
                     if let Ok(got) = outcome {
                         self.io.note_read(got);
                     }
@@ -357,8 +380,9 @@ impl Pool {
                     if let EntryState::Locked { frame, .. } = seen
                         && hazard::held_before(&held)
                     {
-                        // A store, or a discard, waits for this thread's first guard, and will for this one: to wait for it
-                        // in turn would be for ever. Until then the frame is the page's and its bytes stay as they are.
+                        // A store, or a discard, waits for this thread's first guard, and will for
+                        // this one: to wait for it in turn would be for ever. Until then the frame
+                        // is the page's and its bytes stay as they are.
                         self.count_read(access, false);
                         return Ok((frame, held));
                     }
@@ -370,7 +394,8 @@ impl Pool {
                         waited = true;
                         self.wait(entry, seen)?;
                     } else {
-                        // A store waits until no slot is on the page: this one must not be among them.
+                        // A store waits until no slot is on the page: this one must not be among
+                        // them.
                         drop(held);
                         self.wait(entry, seen)?;
                         held = hazard::hold(entry.address());
@@ -395,8 +420,11 @@ mod tests {
     fn a_thread_that_waits_for_a_folio_claim_that_is_given_up_is_woken() {
         let dir = tempfile::tempdir().unwrap();
         let pager = Pager::builder().max("32M".parse().unwrap()).build().unwrap();
-        let view =
-            OpenOptions::new().create(2 << 20).folio_order(9).open(&pager, dir.path().join("file")).unwrap();
+        let view = OpenOptions::new()
+            .create(2 << 20)
+            .folio_order(9)
+            .open(&pager, dir.path().join("file"))
+            .unwrap();
         view.write_at(511 * 4096, &[1; 4096]).unwrap();
         let pool = Arc::clone(&pager.inner.pool);
         let space = pool.lock().spaces.iter().flatten().next().unwrap().clone();
@@ -440,9 +468,13 @@ mod tests {
     #[test]
     fn a_thread_reads_a_page_that_it_holds_again_while_a_store_waits_for_it() {
         let dir = tempfile::tempdir().unwrap();
-        let pager =
-            Pager::builder().max("1M".parse().unwrap()).patience(Duration::from_secs(5)).build().unwrap();
-        let view = OpenOptions::new().create(1 << 20).open(&pager, dir.path().join("file")).unwrap();
+        let pager = Pager::builder()
+            .max("1M".parse().unwrap())
+            .patience(Duration::from_secs(5))
+            .build()
+            .unwrap();
+        let view =
+            OpenOptions::new().create(1 << 20).open(&pager, dir.path().join("file")).unwrap();
         view.write_at(0, &[1; 4096]).unwrap();
         let space = pager.inner.pool.lock().spaces.iter().flatten().next().unwrap().clone();
         let first = view.read(0).unwrap();
@@ -459,7 +491,10 @@ mod tests {
             drop(first);
             for _ in 0..1000 {
                 std::thread::yield_now();
-                assert!(second.iter().all(|byte| *byte == 1), "the second guard holds as the first did");
+                assert!(
+                    second.iter().all(|byte| *byte == 1),
+                    "the second guard holds as the first did"
+                );
             }
             assert!(!store.is_finished());
             drop(second);
@@ -468,12 +503,14 @@ mod tests {
         assert_eq!(view.read(0).unwrap()[7], 2);
     }
 
-    /// A thread holds page 0 and waits for page 9, which the call reads whose callback stores to page 0.
+    /// A thread holds page 0 and waits for page 9, which the call reads whose callback stores to
+    /// page 0.
     #[test]
     fn a_store_in_a_callback_to_a_page_that_others_hold_is_an_error_and_no_deadlock() {
         let dir = tempfile::tempdir().unwrap();
         let pager = Pager::builder().max("1M".parse().unwrap()).build().unwrap();
-        let view = OpenOptions::new().create(1 << 20).open(&pager, dir.path().join("file")).unwrap();
+        let view =
+            OpenOptions::new().create(1 << 20).open(&pager, dir.path().join("file")).unwrap();
         let mut errors = Vec::new();
         let (held, go) = std::sync::mpsc::channel();
         let (stored, done) = std::sync::mpsc::channel();
@@ -489,7 +526,10 @@ mod tests {
             view.get_many(&[5, 9, 7], |_, _| errors.push(view.write_at(0, b"x"))).unwrap();
             stored.send(()).unwrap();
         });
-        assert!(errors.iter().all(|error| matches!(error, Err(Error::Nested { page: 0, .. }))), "{errors:?}");
+        assert!(
+            errors.iter().all(|error| matches!(error, Err(Error::Nested { page: 0, .. }))),
+            "{errors:?}"
+        );
         view.write_at(0, b"x").unwrap();
     }
 }

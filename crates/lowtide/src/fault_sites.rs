@@ -1,16 +1,17 @@
 //! Where the runtime deals with a fault, and how often it has.
 //!
-//! A test that makes a device fail proves something only about the code that ran because of it. Each place that
-//! exists for a fault is therefore a *site* with a counter, and the proof (`lowtide bench power-cut`) fails when a
-//! site was never reached. Counting costs one relaxed addition at places where something has already gone
-//! wrong, or where the disk was waited for.
+//! A test that makes a device fail proves something only about the code that ran because of it.
+//! Each place that exists for a fault is therefore a *site* with a counter, and the proof (`lowtide
+//! bench power-cut`) fails when a site was never reached. Counting costs one relaxed addition at
+//! places where something has already gone wrong, or where the disk was waited for.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! sites {
     ($($(#[doc = $doc:literal])+ $site:ident)*) => {
-        /// A place in the runtime that exists because devices fail, are slow, or are asked for too much.
+        /// A place in the runtime that exists because devices fail, are slow, or are asked for too
+        /// much.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum FaultSite {

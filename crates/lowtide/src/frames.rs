@@ -2,9 +2,9 @@
 //!
 //! # Model
 //!
-//! The arena is `N` base-page frames. A *block* of order `k` is `2^k` neighbouring frames that begin at a
-//! multiple of `2^k`; its *buddy* is the other half of the block of order `k + 1` around it. Two free buddies
-//! merge, so that large folios find room again.
+//! The arena is `N` base-page frames. A *block* of order `k` is `2^k` neighbouring frames that
+//! begin at a multiple of `2^k`; its *buddy* is the other half of the block of order `k + 1` around
+//! it. Two free buddies merge, so that large folios find room again.
 //!
 //! ```text
 //!   order 2  │       0       │       4       │ 8: the end of the arena cuts it off
@@ -12,23 +12,25 @@
 //!   order 0  │ 0 │ 1 │ 2 │ 3 │ 4 │ 5 │ 6 │ 7 │ 8 │ 9 │        N = 10: blocks 0..8 and 8..10 at first
 //! ```
 //!
-//! The free blocks of one order are a *tree of bitmaps*: a bit for each block, and above each word of 64 bits
-//! one bit that says whether the word has any. Finding a free block is one `trailing_zeros` a level, at most
-//! five, and always finds the lowest address, which packs blocks together; testing whether a buddy is free is
-//! one bit, with no list to unlink it from. All orders together take little more than two bits a frame.
+//! The free blocks of one order are a *tree of bitmaps*: a bit for each block, and above each word
+//! of 64 bits one bit that says whether the word has any. Finding a free block is one
+//! `trailing_zeros` a level, at most five, and always finds the lowest address, which packs blocks
+//! together; testing whether a buddy is free is one bit, with no list to unlink it from. All orders
+//! together take little more than two bits a frame.
 //!
 //! # Single frames
 //!
-//! Almost all traffic is single frames: one evicted, one read in. In front of the tree there is a stack of at
-//! most [`STACK_MAX`] of them. A frame that is pushed and popped again never touches the tree, and its bytes
-//! and its line of metadata are the ones most recently used. Frames on the stack are free but not merged.
-//! They are merged when the stack is full (half of it) and when an order is asked for that the tree does not
-//! have (all of it), so nothing is ever refused that merging could give.
+//! Almost all traffic is single frames: one evicted, one read in. In front of the tree there is a
+//! stack of at most [`STACK_MAX`] of them. A frame that is pushed and popped again never touches
+//! the tree, and its bytes and its line of metadata are the ones most recently used. Frames on the
+//! stack are free but not merged. They are merged when the stack is full (half of it) and when an
+//! order is asked for that the tree does not have (all of it), so nothing is ever refused that
+//! merging could give.
 //!
 //! # Cost
 //!
-//! Single frames: a push or a pop; O(log N) in the tree for one call in many. Other orders: O(log N), plus
-//! the emptying of the stack.
+//! Single frames: a push or a pop; O(log N) in the tree for one call in many. Other orders: O(log
+//! N), plus the emptying of the stack.
 
 /// Largest order of a block: 16 MiB of 4 KiB frames.
 pub(crate) const FRAME_ORDER_MAX: u8 = 12;
@@ -67,8 +69,8 @@ impl Frames {
         };
         let mut start = 0;
         while start < frames {
-            // The largest block that may begin here and still fits. Alignment is no limit after the first,
-            // since blocks only get smaller towards the end.
+            // The largest block that may begin here and still fits. Alignment is no limit after the
+            // first, since blocks only get smaller towards the end.
             let order = (frames - start).ilog2().min(u32::from(FRAME_ORDER_MAX)) as u8;
             this.orders[usize::from(order)].set(start >> order);
             start += 1 << order;
@@ -76,8 +78,8 @@ impl Frames {
         this
     }
 
-    /// Takes a block of `2^order` frames and returns its first. `None` if no block of this order is free, or
-    /// if the order is larger than [`FRAME_ORDER_MAX`].
+    /// Takes a block of `2^order` frames and returns its first. `None` if no block of this order is
+    /// free, or if the order is larger than [`FRAME_ORDER_MAX`].
     #[inline]
     pub(crate) fn alloc(&mut self, order: u8) -> Option<u32> {
         let frame = if order == 0
@@ -97,12 +99,13 @@ impl Frames {
         Some(frame)
     }
 
-    /// Gives a block of `2^order` frames back, or a block that is part of one that was taken: frames may be
-    /// freed singly.
+    /// Gives a block of `2^order` frames back, or a block that is part of one that was taken:
+    /// frames may be freed singly.
     ///
     /// # Panics
-    /// When the block is not an aligned part of the arena. When it is free already: always in debug builds,
-    /// and otherwise where that is seen without searching. The frames would belong to two pages.
+    /// When the block is not an aligned part of the arena. When it is free already: always in debug
+    /// builds, and otherwise where that is seen without searching. The frames would belong to two
+    /// pages.
     #[inline]
     pub(crate) fn free(&mut self, frame: u32, order: u8) {
         self.mark(frame, order, true);
@@ -121,8 +124,8 @@ impl Frames {
         self.free
     }
 
-    /// The largest order that [`Frames::alloc`] would not refuse now, or `None` when no frame is free. Merges
-    /// the stack.
+    /// The largest order that [`Frames::alloc`] would not refuse now, or `None` when no frame is
+    /// free. Merges the stack.
     #[cfg(test)]
     pub(crate) fn largest_free_order(&mut self) -> Option<u8> {
         self.merge_stack(0);
@@ -156,7 +159,8 @@ impl Frames {
         })
     }
 
-    /// Fills the empty stack with the frames of the smallest free block, and returns the lowest of them.
+    /// Fills the empty stack with the frames of the smallest free block, and returns the lowest of
+    /// them.
     fn refill(&mut self) -> Option<u32> {
         let order = self.smallest_with(0)?.min(REFILL_ORDER);
         let first = self.take_block(order)?;
@@ -176,7 +180,8 @@ impl Frames {
         (order..=FRAME_ORDER_MAX).find(|&order| self.orders[usize::from(order)].first().is_some())
     }
 
-    /// Takes the lowest block of the smallest order that suffices, and splits it: the upper halves stay free.
+    /// Takes the lowest block of the smallest order that suffices, and splits it: the upper halves
+    /// stay free.
     fn take_block(&mut self, order: u8) -> Option<u32> {
         let from = self.smallest_with(order)?;
         let block = self.orders[usize::from(from)].first()?;
@@ -251,8 +256,8 @@ impl Frames {
 /// A set of numbers below a bound, which finds its smallest member in one step a level.
 #[derive(Debug)]
 struct BitTree {
-    /// `levels[0]` has a bit for each number; a bit of `levels[l + 1]` is set while its word of `levels[l]`
-    /// is not 0. The last level is one word, or none if the bound is 0.
+    /// `levels[0]` has a bit for each number; a bit of `levels[l + 1]` is set while its word of
+    /// `levels[l]` is not 0. The last level is one word, or none if the bound is 0.
     levels: Vec<Box<[u64]>>,
 }
 
@@ -304,7 +309,8 @@ impl BitTree {
         if top[0] == 0 {
             return None;
         }
-        let descend = |index: usize, level: &[u64]| index * 64 + level[index].trailing_zeros() as usize;
+        let descend =
+            |index: usize, level: &[u64]| index * 64 + level[index].trailing_zeros() as usize;
         Some(self.levels.iter().rev().fold(0, |index, level| descend(index, level)) as u32)
     }
 
@@ -330,12 +336,16 @@ mod tests {
 
     impl Prng {
         fn below(&mut self, bound: u32) -> u32 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (((self.0 >> 32) * u64::from(bound)) >> 32) as u32
         }
     }
 
-    /// The same interface, by exhaustive search. A block can be given out if all its frames are free.
+    /// The same interface, by exhaustive search. A block can be given out if all its frames are
+    /// free.
     struct Model(Vec<bool>);
 
     impl Model {
@@ -347,7 +357,10 @@ mod tests {
         }
 
         fn take(&mut self, frame: u32, order: u8) {
-            assert!(frame.is_multiple_of(1 << order), "block {frame} of order {order} is not aligned");
+            assert!(
+                frame.is_multiple_of(1 << order),
+                "block {frame} of order {order} is not aligned"
+            );
             for free in &mut self.0[frame as usize..][..1 << order] {
                 assert!(*free, "a frame was given out twice");
                 *free = false;
@@ -392,14 +405,21 @@ mod tests {
                         frames.free(frame, order);
                     }
                 }
-                assert_eq!(frames.free_frames() as usize, model.0.iter().filter(|&&free| free).count());
+                assert_eq!(
+                    frames.free_frames() as usize,
+                    model.0.iter().filter(|&&free| free).count()
+                );
                 if step % 50 == 0 {
                     assert_eq!(frames.largest_free_order(), model.largest());
                 }
             }
             taken.into_iter().for_each(|(frame, order)| frames.free(frame, order));
             assert_eq!(frames.free_frames(), size);
-            assert_eq!(frames.largest_free_order(), Some(size.ilog2().min(12) as u8), "all merged again");
+            assert_eq!(
+                frames.largest_free_order(),
+                Some(size.ilog2().min(12) as u8),
+                "all merged again"
+            );
         }
     }
 

@@ -7,9 +7,10 @@ use std::ops::Deref;
 
 /// A page that stays where it is, and as it is, while the guard lives.
 ///
-/// Dereferences to the bytes of the page: always a whole base page; behind the end of the file there are zeroes. Nobody
-/// changes them meanwhile: a [`write_at`](crate::View::write_at) to the page waits for the guard to be dropped. So
-/// do not keep guards longer than needed, and do not wait for other work while holding one.
+/// Dereferences to the bytes of the page: always a whole base page; behind the end of the file
+/// there are zeroes. Nobody changes them meanwhile: a [`write_at`](crate::View::write_at) to the
+/// page waits for the guard to be dropped. So do not keep guards longer than needed, and do not
+/// wait for other work while holding one.
 ///
 /// Getting and dropping a guard of a resident page takes no lock and no atomic read-modify-write.
 /// A guard cannot leave its thread.
@@ -46,8 +47,9 @@ impl Deref for Page<'_> {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: `bytes` is the start of a frame of `len` bytes in the arena, which the view, and so the guard's lifetime, keeps alive. The
-        // hazard slot keeps the frame this page's: it is neither evicted nor stored to while the slot is set, and its bytes were initialised
+        // SAFETY: `bytes` is the start of a frame of `len` bytes in the arena, which the view, and
+        // so the guard's lifetime, keeps alive. The hazard slot keeps the frame this page's: it is
+        // neither evicted nor stored to while the slot is set, and its bytes were initialised
         // before its translation was published, which the load that found it acquired.
         #[expect(unsafe_code, reason = "this is where a frame becomes a slice")]
         unsafe {

@@ -1,17 +1,22 @@
-//! How to use lowtide in a program: the size of the budget, threads, async, `fork`, signals, sandboxes.
+//! How to use lowtide in a program: the size of the budget, threads, async, `fork`, signals,
+//! sandboxes.
 //!
 //! This module has no code.
 //!
 //! # How large a budget
 //!
-//! The budget ([`Builder::max`]) is the memory for pages of files, and nothing else. Beside it a pager takes about 30 bytes for each page
-//! of the budget and 4 bytes for each page of each open file; [`Pager::stat`] reports both. Give it what you would let the page cache
-//! have: pages that lowtide holds are read with direct I/O where the file system has it, and are not in the page cache, too.
+//! The budget ([`Builder::max`]) is the memory for pages of files, and nothing else. Beside it a
+//! pager takes about 30 bytes for each page of the budget and 4 bytes for each page of each open
+//! file; [`Pager::stat`] reports both. Give it what you would let the page cache have: pages that
+//! lowtide holds are read with direct I/O where the file system has it, and are not in the page
+//! cache, too.
 //!
-//! * *Enough*: measure. Record a run (`lowtide bench … --record FILE`) and ask for a miss-ratio curve (`lowtide sim --trace FILE --mrc --advise 0.01`),
-//!   or look at a running program: [`Tenant::advice`] says with how much a tenant would have stopped waiting, and [`Stat::hit_ratio`]
-//!   which share of the reads found their page in memory. Pages that were read ahead are no hits: a scan has a ratio of zero, however fast it
-//!   is. To watch it, keep the last snapshot:
+//! * *Enough*: measure. Record a run (`lowtide bench … --record FILE`) and ask for a miss-ratio
+//!   curve (`lowtide sim --trace FILE --mrc --advise 0.01`), or look at a running program:
+//!   [`Tenant::advice`] says with how much a tenant would have stopped waiting, and
+//!   [`Stat::hit_ratio`] which share of the reads found their page in memory. Pages that were read
+//!   ahead are no hits: a scan has a ratio of zero, however fast it is. To watch it, keep the last
+//!   snapshot:
 //!
 //! ```
 //! # let file = tempfile::NamedTempFile::new()?;
@@ -30,38 +35,45 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! * *At least*: 32 pages, and more than all threads hold in guards at once, plus what they store to. What is dirty, held by a guard, or
-//!   [reserved](Tenant::reserve) cannot be evicted. An operation that finds no room waits for [`Builder::patience`] and fails
-//!   with [`Error::OutOfBudget`], whose report says who has the memory.
-//! * *At most*: memory that the system has. Memory is taken as pages come, 2 MiB at a time, and given back when
-//!   [`set_max`](Tenant::set_max) lowers the root's budget; `resident_bytes` of [`Stat`] says how much there is. A budget beyond the machine's memory is
-//!   not refused: in a memory cgroup that is full a miss fails with [`Error::NoMemory`], but a machine that is out of memory kills a
-//!   process. [`Builder::populate`] takes all of it at the start and fails there instead.
+//! * *At least*: 32 pages, and more than all threads hold in guards at once, plus what they store
+//!   to. What is dirty, held by a guard, or [reserved](Tenant::reserve) cannot be evicted. An
+//!   operation that finds no room waits for [`Builder::patience`] and fails with
+//!   [`Error::OutOfBudget`], whose report says who has the memory.
+//! * *At most*: memory that the system has. Memory is taken as pages come, 2 MiB at a time, and
+//!   given back when [`set_max`](Tenant::set_max) lowers the root's budget; `resident_bytes` of
+//!   [`Stat`] says how much there is. A budget beyond the machine's memory is not refused: in a
+//!   memory cgroup that is full a miss fails with [`Error::NoMemory`], but a machine that is out of
+//!   memory kills a process. [`Builder::populate`] takes all of it at the start and fails there
+//!   instead.
 //!
 //! # Page sizes
 //!
-//! A base page ([`Builder::base_page`]) is what is read, evicted and written: 4 KiB by default. Smaller ones, down to 512 bytes, hold more
-//! of what is used where records are small and scattered; larger ones cost less to describe. Files that are read in large pieces can have
+//! A base page ([`Builder::base_page`]) is what is read, evicted and written: 4 KiB by default.
+//! Smaller ones, down to 512 bytes, hold more of what is used where records are small and
+//! scattered; larger ones cost less to describe. Files that are read in large pieces can have
 //! larger folios ([`OpenOptions::folio_order`]) in the same pager.
 //!
 //! # Threads
 //!
-//! [`Pager`], [`View`], [`Tenant`] and [`Reservation`] can be shared by threads and sent to others; clones are cheap. A hit takes no lock and writes to
-//! nothing that other threads read. Give each thread a clone of the view. Many threads that miss the same page cause one read.
+//! [`Pager`], [`View`], [`Tenant`] and [`Reservation`] can be shared by threads and sent to others;
+//! clones are cheap. A hit takes no lock and writes to nothing that other threads read. Give each
+//! thread a clone of the view. Many threads that miss the same page cause one read.
 //!
-//! A guard ([`Page`]) belongs to the thread that took it. While it lives its page stays as it is, so a store to that page waits, and fails with
-//! [`Error::HeldElsewhere`] after the patience, or at once with [`Error::HeldHere`] if the guard is the thread's own. Hold guards for as long as you
+//! A guard ([`Page`]) belongs to the thread that took it. While it lives its page stays as it is,
+//! so a store to that page waits, and fails with [`Error::HeldElsewhere`] after the patience, or at
+//! once with [`Error::HeldHere`] if the guard is the thread's own. Hold guards for as long as you
 //! read; do not wait for other work with one.
 //!
-//! In the same way a guard delays [`View::discard`], [`View::punch`] and [`View::set_len`] where they concern its page,
-//! or the folio that the page is in. The thread that has it may read any other page meanwhile, flush, and store to pages
-//! that nobody holds. But two threads that each hold a page and store to the other's page wait for each other until
-//! the patience ends; so do one that holds a page and calls `set_len`, and one that stores to that page.
+//! In the same way a guard delays [`View::discard`], [`View::punch`] and [`View::set_len`] where
+//! they concern its page, or the folio that the page is in. The thread that has it may read any
+//! other page meanwhile, flush, and store to pages that nobody holds. But two threads that each
+//! hold a page and store to the other's page wait for each other until the patience ends; so do one
+//! that holds a page and calls `set_len`, and one that stores to that page.
 //!
 //! # Async
 //!
-//! Operations block the thread while the device works: there is no asynchronous interface. In an executor, put them where blocking is
-//! allowed:
+//! Operations block the thread while the device works: there is no asynchronous interface. In an
+//! executor, put them where blocking is allowed:
 //!
 //! ```
 //! # // Stands for tokio::task::spawn_blocking, which takes the same closure.
@@ -81,28 +93,34 @@
 //! # }
 //! ```
 //!
-//! One blocking task for many pages ([`View::get_many`]) keeps many reads in flight and is cheaper than many tasks for one page each. A guard
-//! is not `Send`, so a future that holds one across an `.await` cannot be spawned on a multi-threaded executor: the compiler says so. On an executor
-//! of one thread it compiles, and must not be done: the page stays held for as long as the future sleeps, and stores to it time out.
+//! One blocking task for many pages ([`View::get_many`]) keeps many reads in flight and is cheaper
+//! than many tasks for one page each. A guard is not `Send`, so a future that holds one across an
+//! `.await` cannot be spawned on a multi-threaded executor: the compiler says so. On an executor of
+//! one thread it compiles, and must not be done: the page stays held for as long as the future
+//! sleeps, and stores to it time out.
 //!
 //! # fork
 //!
-//! Build pagers after forking, not before: after daemonizing, and in each worker process for itself. Frames and tables are left out of
-//! child processes (`MADV_DONTFORK`), because a fork would otherwise copy every frame that either side writes. A child that uses a view of its parent dies of
-//! SIGSEGV, and one that drops a pager of its parent waits for threads that it does not have. A child that calls `exec` at once, as
-//! [`std::process::Command`] does, is fine.
+//! Build pagers after forking, not before: after daemonizing, and in each worker process for
+//! itself. Frames and tables are left out of child processes (`MADV_DONTFORK`), because a fork
+//! would otherwise copy every frame that either side writes. A child that uses a view of its parent
+//! dies of SIGSEGV, and one that drops a pager of its parent waits for threads that it does not
+//! have. A child that calls `exec` at once, as [`std::process::Command`] does, is fine.
 //!
 //! # Signals
 //!
-//! lowtide installs no handler, and system calls that a signal interrupts are repeated. Do not call it *in* a handler: set a flag or
-//! write to a pipe there, and act on it in a thread. A program that wants its data after SIGTERM handles the signal, and drops or
-//! [closes](Pager::close) its pagers; what is on disk after each way to stop is a table on the front page of this crate.
+//! lowtide installs no handler, and system calls that a signal interrupts are repeated. Do not call
+//! it *in* a handler: set a flag or write to a pipe there, and act on it in a thread. A program
+//! that wants its data after SIGTERM handles the signal, and drops or [closes](Pager::close) its
+//! pagers; what is on disk after each way to stop is a table on the front page of this crate.
 //!
 //! # Sandboxes
 //!
-//! Install seccomp filters before the first pager is built. What is forbidden then is noticed and done in another way: without io_uring transfers
-//! are system calls, without `membarrier` each hit costs a fence. What is forbidden *later* cannot be replaced: without `membarrier` nothing can be evicted or
-//! stored to any more, and operations fail with [`Error::NoBarrier`]. `lowtide doctor` prints what a machine allows.
+//! Install seccomp filters before the first pager is built. What is forbidden then is noticed and
+//! done in another way: without io_uring transfers are system calls, without `membarrier` each hit
+//! costs a fence. What is forbidden *later* cannot be replaced: without `membarrier` nothing can be
+//! evicted or stored to any more, and operations fail with [`Error::NoBarrier`]. `lowtide doctor`
+//! prints what a machine allows.
 #![allow(unused_imports, reason = "for the links")]
 
 use crate::{Builder, Error, OpenOptions, Page, Pager, Reservation, Stat, Tenant, View};

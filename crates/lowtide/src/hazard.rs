@@ -1,13 +1,14 @@
-//! Hazard slots: how a reader keeps a frame without writing to anything that another reader touches.
+//! Hazard slots: how a reader keeps a frame without writing to anything that another reader
+//! touches.
 //!
 //! # Theory
 //!
-//! A page that is being read must not lose its frame. A count of readers beside each page would do, but it
-//! costs an atomic read-modify-write on a line that is rarely in the cache: more than the whole rest of a
-//! hit. So the announcement is turned round. Each thread has a few *slots* of its own, in a line that it
-//! always has in its cache, and writes there *which* page it reads: the address of the page's translation
-//! entry. Whoever wants to take frames away looks into all slots of all threads, once for a whole batch of
-//! pages.
+//! A page that is being read must not lose its frame. A count of readers beside each page would do,
+//! but it costs an atomic read-modify-write on a line that is rarely in the cache: more than the
+//! whole rest of a hit. So the announcement is turned round. Each thread has a few *slots* of its
+//! own, in a line that it always has in its cache, and writes there *which* page it reads: the
+//! address of the page's translation entry. Whoever wants to take frames away looks into all slots
+//! of all threads, once for a whole batch of pages.
 //!
 //! ```text
 //!   reader                                    evictor, for a batch of pages
@@ -20,45 +21,47 @@
 //!   5  slot = 0 (release)
 //! ```
 //!
-//! *Safety.* Let the reader have seen RESIDENT in its step 3, and the evictor have freed the frame. The
-//! fences forbid that the reader missed the evictor's step 1 **and** the evictor missed the reader's step 1
-//! ([`crate::sync`]). As the reader missed LOCKED, the evictor saw the slot or something later in it. Not the
-//! slot itself, or it would have kept the page; so it read a later value, and every later value of a slot is
-//! written with release order after the bytes were read. The evictor's acquire load puts the reads before
-//! whatever it does with the frame next. (That is why step 1 is a *release* store too: the later value may be
-//! the announcement of the thread's next page.)
+//! *Safety.* Let the reader have seen RESIDENT in its step 3, and the evictor have freed the frame.
+//! The fences forbid that the reader missed the evictor's step 1 **and** the evictor missed the
+//! reader's step 1 ([`crate::sync`]). As the reader missed LOCKED, the evictor saw the slot or
+//! something later in it. Not the slot itself, or it would have kept the page; so it read a later
+//! value, and every later value of a slot is written with release order after the bytes were read.
+//! The evictor's acquire load puts the reads before whatever it does with the frame next. (That is
+//! why step 1 is a *release* store too: the later value may be the announcement of the thread's
+//! next page.)
 //!
-//! *Progress.* Nobody waits for anybody. A reader that finds LOCKED has lost a race once; an evictor that
-//! finds a slot skips that page.
+//! *Progress.* Nobody waits for anybody. A reader that finds LOCKED has lost a race once; an
+//! evictor that finds a slot skips that page.
 //!
-//! *Again.* A thread that holds a page may hold it once more while another waits for it to let go, or each would wait for
-//! the other: see [`held_before`].
+//! *Again.* A thread that holds a page may hold it once more while another waits for it to let go,
+//! or each would wait for the other: see [`held_before`].
 //!
-//! *Refusal.* A sandbox that is installed while the program runs may forbid the fence. What readers do cannot be known then, so
-//! every page counts as held: nothing is evicted or stored to any more, whatever tries fails with an error that says why, and
-//! reading what is resident goes on.
+//! *Refusal.* A sandbox that is installed while the program runs may forbid the fence. What readers
+//! do cannot be known then, so every page counts as held: nothing is evicted or stored to any more,
+//! whatever tries fails with an error that says why, and reading what is resident goes on.
 //!
 //! # Records
 //!
-//! The slots of a thread are a record of eight, alone in its cache line. A slot that holds 0 is vacant, so
-//! there is no list of vacant slots to maintain: guards may be dropped in any order, and finding slot 0
-//! vacant is a well predicted branch. A thread that needs more slots takes more records and links them into a
-//! ring. All records ever made stay in one global list, which only `scan` and the making of records lock.
-//! When a thread ends its records are given to later threads.
+//! The slots of a thread are a record of eight, alone in its cache line. A slot that holds 0 is
+//! vacant, so there is no list of vacant slots to maintain: guards may be dropped in any order, and
+//! finding slot 0 vacant is a well predicted branch. A thread that needs more slots takes more
+//! records and links them into a ring. All records ever made stay in one global list, which only
+//! `scan` and the making of records lock. When a thread ends its records are given to later
+//! threads.
 //!
-//! A guard cannot leave its thread, but it can outlive the thread's own record keeping, because thread-locals
-//! are destroyed in no certain order. A record that still has a slot taken at that moment becomes an *orphan*,
-//! and so does the record that a hold takes after it. Nobody publishes anything more in an orphan, so it may
-//! serve a new thread as soon as all of its slots are vacant; whoever needs a record looks. So dropping a guard
-//! is one store. A guard that is forgotten keeps its page resident for ever and its slot with it, which wastes
-//! both and endangers nothing.
+//! A guard cannot leave its thread, but it can outlive the thread's own record keeping, because
+//! thread-locals are destroyed in no certain order. A record that still has a slot taken at that
+//! moment becomes an *orphan*, and so does the record that a hold takes after it. Nobody publishes
+//! anything more in an orphan, so it may serve a new thread as soon as all of its slots are vacant;
+//! whoever needs a record looks. So dropping a guard is one store. A guard that is forgotten keeps
+//! its page resident for ever and its slot with it, which wastes both and endangers nothing.
 //!
 //! # Cost
 //!
-//! [`hold`] and the drop of its guard: one thread-local load, one load and two stores in a line that only this
-//! thread writes, and no fence. Registering a thread: one lock, once. [`scan`]: one system call, and one
-//! cache line for each thread. [`look`]: the cache lines. Where many threads store, [`scan_shared`] makes one scan serve all
-//! who asked before it began.
+//! [`hold`] and the drop of its guard: one thread-local load, one load and two stores in a line
+//! that only this thread writes, and no fence. Registering a thread: one lock, once. [`scan`]: one
+//! system call, and one cache line for each thread. [`look`]: the cache lines. Where many threads
+//! store, [`scan_shared`] makes one scan serve all who asked before it began.
 
 use crate::sampling::{Countdown, countdown};
 #[cfg_attr(
@@ -73,8 +76,8 @@ use crate::sync::{
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
-/// Slots of one record: as many as fill a cache line. The model has two, so that few steps reach the second
-/// record.
+/// Slots of one record: as many as fill a cache line. The model has two, so that few steps reach
+/// the second record.
 const SLOTS: usize = if cfg!(loom) { 2 } else { 8 };
 
 /// The slots of one thread, followed in another line by what only that thread reads and writes.
@@ -82,15 +85,17 @@ const SLOTS: usize = if cfg!(loom) { 2 } else { 8 };
 /// Aligned to two lines because processors fetch lines in pairs.
 #[repr(C, align(128))]
 struct Record {
-    /// Addresses of the entries that the owner reads; 0 is vacant. Written by the owner, read by everybody.
+    /// Addresses of the entries that the owner reads; 0 is vacant. Written by the owner, read by
+    /// everybody.
     slots: [AtomicUsize; SLOTS],
     /// The next record of the same thread, round to the first. Owner only.
     next: Cell<Option<&'static Record>>,
 }
 
-// SAFETY: `slots` is atomic. `next` is touched by the owner only. A record has one owner at a time: it is owned
-// from `take_record` until `retire`, both of which lock the registry, so that one owner's accesses happen
-// before the next owner's. Both are called on the owner's thread, since thread-locals do not leave it.
+// SAFETY: `slots` is atomic. `next` is touched by the owner only. A record has one owner at a time:
+// it is owned from `take_record` until `retire`, both of which lock the registry, so that one
+// owner's accesses happen before the next owner's. Both are called on the owner's thread, since
+// thread-locals do not leave it.
 unsafe impl Sync for Record {}
 // SAFETY: As for `Sync`; nothing in a record is bound to the thread that made it.
 unsafe impl Send for Record {}
@@ -104,26 +109,30 @@ struct Registry {
     orphans: Vec<&'static Record>,
 }
 
-static REGISTRY: Global<Registry> =
-    Global::new(|| GlobalMutex::new(Registry { all: Vec::new(), idle: Vec::new(), orphans: Vec::new() }));
+static REGISTRY: Global<Registry> = Global::new(|| {
+    GlobalMutex::new(Registry { all: Vec::new(), idle: Vec::new(), orphans: Vec::new() })
+});
 
-/// What a thread's hits need. In one thread-local: finding another one costs more than what is done there.
+/// What a thread's hits need. In one thread-local: finding another one costs more than what is done
+/// there.
 struct Local {
-    /// A record of this thread whose first slot may be vacant, if the thread has one and holds need no fence.
+    /// A record of this thread whose first slot may be vacant, if the thread has one and holds need
+    /// no fence.
     record: Cell<Option<&'static Record>>,
     hits: Countdown,
 }
 
 thread_cell!(LOCAL: Local = Local { record: Cell::new(None), hits: countdown!(Cell) });
 
-// The records of this thread, and the destructor that gives them back; apart from `LOCAL`, because thread-locals
-// with destructors are slower to reach.
+// The records of this thread, and the destructor that gives them back; apart from `LOCAL`, because
+// thread-locals with destructors are slower to reach.
 thread_cell!(AT_EXIT: AtExit = AtExit(Cell::new(None)));
 
 /// Gives the records of an ending thread back.
 struct AtExit(Cell<Option<&'static Record>>);
 
-/// A taken slot: while it lives, the frame behind the entry cannot be reused. Dropping it vacates the slot.
+/// A taken slot: while it lives, the frame behind the entry cannot be reused. Dropping it vacates
+/// the slot.
 ///
 /// It does not leave its thread. Guards of one thread may be dropped in any order.
 #[must_use = "the page is held only while the guard lives"]
@@ -134,9 +143,10 @@ pub(crate) struct Held {
 
 /// Announces that this thread is about to read behind the entry at `address`, which is not 0.
 ///
-/// Load the entry *after* this, with acquire order. If it says RESIDENT, its frame stays what it is until the
-/// guard is dropped. If it says anything else, drop the guard: nothing is held. There is no limit to the
-/// number of guards, and no failure; from the ninth of one thread on they cost more.
+/// Load the entry *after* this, with acquire order. If it says RESIDENT, its frame stays what it is
+/// until the guard is dropped. If it says anything else, drop the guard: nothing is held. There is
+/// no limit to the number of guards, and no failure; from the ninth of one thread on they cost
+/// more.
 #[inline]
 pub(crate) fn hold(address: usize) -> Held {
     debug_assert_ne!(address, 0, "0 marks a vacant slot");
@@ -151,15 +161,16 @@ pub(crate) fn hold(address: usize) -> Held {
     hold_in_another_slot(address)
 }
 
-/// Counts a fast hit of this thread. False if it has to go the long way, to [`is_sample`], to be counted.
+/// Counts a fast hit of this thread. False if it has to go the long way, to [`is_sample`], to be
+/// counted.
 #[inline(always)]
 #[allow(dead_code, reason = "the proofs include this file")]
 pub(crate) fn counts_down() -> bool {
     LOCAL.with(|local| local.hits.fast_hit())
 }
 
-/// Counts a hit of this thread that is not a fast one, and says whether it is one of those that [stand for
-/// all](crate::sampling).
+/// Counts a hit of this thread that is not a fast one, and says whether it is one of those that
+/// [stand for all](crate::sampling).
 #[inline]
 #[allow(dead_code, reason = "the proofs include this file")]
 pub(crate) fn is_sample() -> bool {
@@ -170,7 +181,8 @@ pub(crate) fn is_sample() -> bool {
 #[cold]
 #[inline(never)]
 fn hold_in_another_slot(address: usize) -> Held {
-    if let Some((record, slot)) = own_records().find_map(|record| Some((record, record.vacant()?))) {
+    if let Some((record, slot)) = own_records().find_map(|record| Some((record, record.vacant()?)))
+    {
         use_first(record);
         return publish(slot, address);
     }
@@ -215,16 +227,17 @@ impl Slots {
 
 /// Reads all slots of all threads, as they were at some moment after the call began.
 ///
-/// Issues the heavy fence itself: an entry that was made LOCKED before the call, and whose address is not in
-/// the result, is read by nobody who took it for RESIDENT. The calling thread's own guards are included.
-/// Cost: see the file's header; `slots` is reused to avoid an allocation.
+/// Issues the heavy fence itself: an entry that was made LOCKED before the call, and whose address
+/// is not in the result, is read by nobody who took it for RESIDENT. The calling thread's own
+/// guards are included. Cost: see the file's header; `slots` is reused to avoid an allocation.
 pub(crate) fn scan(slots: &mut Slots) {
     slots.unknown = !heavy();
     look(slots);
 }
 
-/// As [`scan`], but shared by all threads that ask while another scan runs: for stores, of which there may be as many as there are
-/// threads. Reclaim has a scan of its own, so that it waits for nobody under the pool's lock.
+/// As [`scan`], but shared by all threads that ask while another scan runs: for stores, of which
+/// there may be as many as there are threads. Reclaim has a scan of its own, so that it waits for
+/// nobody under the pool's lock.
 #[cfg(not(loom))]
 pub(crate) fn scan_shared() -> std::sync::Arc<Slots> {
     static SCANS: std::sync::LazyLock<crate::rounds::Rounds<Slots>> =
@@ -245,35 +258,43 @@ pub(crate) fn scan_shared() -> std::sync::Arc<Slots> {
     std::sync::Arc::new(slots)
 }
 
-/// Reads all slots again, for the owner of an entry that has stayed LOCKED since a [`scan`]: since then only threads that held it could hold it
-/// again ([`held_before`]), so what is in no slot any more is not read. Needs no fence: a slot is vacated with release order after the last read.
+/// Reads all slots again, for the owner of an entry that has stayed LOCKED since a [`scan`]: since
+/// then only threads that held it could hold it again ([`held_before`]), so what is in no slot any
+/// more is not read. Needs no fence: a slot is vacated with release order after the last read.
 pub(crate) fn look(slots: &mut Slots) {
     slots.held.clear();
     // The lock is held for the whole walk: `held_before` relies on it.
     for record in &REGISTRY.lock().all {
         slots.held.extend(
-            record.slots.iter().map(|slot| slot.load(Ordering::Acquire)).filter(|&address| address != 0),
+            record
+                .slots
+                .iter()
+                .map(|slot| slot.load(Ordering::Acquire))
+                .filter(|&address| address != 0),
         );
     }
     slots.held.sort_unstable();
 }
 
-/// Whether a guard of the calling thread holds the entry at `address`: waiting for that entry's readers would
-/// be for ever.
+/// Whether a guard of the calling thread holds the entry at `address`: waiting for that entry's
+/// readers would be for ever.
 ///
 /// Guards that have outlived the thread's record keeping (see *Records*) are not found.
 #[must_use]
 pub(crate) fn held_by_this_thread(address: usize) -> bool {
-    own_records().any(|record| record.slots.iter().any(|slot| slot.load(Ordering::Relaxed) == address))
+    own_records()
+        .any(|record| record.slots.iter().any(|slot| slot.load(Ordering::Relaxed) == address))
 }
 
-/// Whether a guard of the calling thread held the entry already when `again` was taken. If so `again` holds it, too,
-/// whatever the entry says: its frame stays, and nobody writes to it, until both are dropped.
+/// Whether a guard of the calling thread held the entry already when `again` was taken. If so
+/// `again` holds it, too, whatever the entry says: its frame stays, and nobody writes to it, until
+/// both are dropped.
 ///
-/// A thread that has the entry LOCKED waits for the first guard, which it sees in every walk over the slots. A
-/// walk that is under way may have passed the slot of `again` before it was taken, and come to that of the first
-/// guard after it was dropped; it would see neither. So this returns when that walk is over, and the first guard cannot be
-/// dropped before. Walks to come see the slot of `again`.
+/// A thread that has the entry LOCKED waits for the first guard, which it sees in every walk over
+/// the slots. A walk that is under way may have passed the slot of `again` before it was taken, and
+/// come to that of the first guard after it was dropped; it would see neither. So this returns when
+/// that walk is over, and the first guard cannot be dropped before. Walks to come see the slot of
+/// `again`.
 ///
 /// Guards that have outlived the thread's record keeping (see *Records*) are not found.
 #[must_use]
@@ -287,13 +308,15 @@ pub(crate) fn held_before(again: &Held) -> bool {
     true
 }
 
-/// At least as many guards as the calling thread has; off by [`SLOTS`] at most for each record. Cost: O(guards / 8).
+/// At least as many guards as the calling thread has; off by [`SLOTS`] at most for each record.
+/// Cost: O(guards / 8).
 #[allow(dead_code, reason = "the proofs include this file")]
 pub(crate) fn guards_at_most() -> usize {
     own_records().count() * SLOTS
 }
 
-/// Calls `each` with every address that guards of the calling thread hold; one that is held twice comes twice.
+/// Calls `each` with every address that guards of the calling thread hold; one that is held twice
+/// comes twice.
 ///
 /// Guards that have outlived the thread's record keeping (see *Records*) are not found.
 #[allow(dead_code, reason = "the proofs include this file")]
@@ -318,8 +341,10 @@ fn own_records() -> impl Iterator<Item = &'static Record> {
     let mut next = first;
     std::iter::from_fn(move || {
         let record = next?;
-        next =
-            record.next.get().filter(|&following| !first.is_some_and(|first| std::ptr::eq(first, following)));
+        next = record
+            .next
+            .get()
+            .filter(|&following| !first.is_some_and(|first| std::ptr::eq(first, following)));
         Some(record)
     })
 }
@@ -399,8 +424,8 @@ mod tests {
     use std::cell::RefCell;
     use std::thread;
 
-    /// Whether any thread holds `address`. Other tests of the process run at the same time, so a test asks
-    /// only about addresses of its own.
+    /// Whether any thread holds `address`. Other tests of the process run at the same time, so a
+    /// test asks only about addresses of its own.
     fn seen(address: usize) -> bool {
         let mut slots = Slots::default();
         scan(&mut slots);
@@ -430,7 +455,9 @@ mod tests {
         let mut guards: Vec<_> = all.iter().map(|&address| (address, hold(address))).collect();
         let mut step = 37;
         while !guards.is_empty() {
-            assert!(guards.iter().all(|&(address, _)| held_by_this_thread(address) && seen(address)));
+            assert!(
+                guards.iter().all(|&(address, _)| held_by_this_thread(address) && seen(address))
+            );
             let (address, guard) = guards.swap_remove(step % guards.len());
             drop(guard);
             assert!(!seen(address));
@@ -500,7 +527,10 @@ mod tests {
         struct Late(usize, RefCell<Option<Held>>);
         impl Drop for Late {
             fn drop(&mut self) {
-                assert!(self.1.get_mut().is_none() || seen(self.0), "a guard outlives the record keeping");
+                assert!(
+                    self.1.get_mut().is_none() || seen(self.0),
+                    "a guard outlives the record keeping"
+                );
                 self.1.get_mut().take();
                 assert!(!seen(self.0));
                 let (one, two) = (hold(self.0), hold(self.0));

@@ -1,7 +1,8 @@
 //! Above a limit: whoever charged too much, or made a limit thrash, pays before he takes more.
 //!
-//! The laws are the engine's (`lowtide-core`, `high/`); here they are carried out. A thread has an *account* with each pool: pages that it charged above `high`, stall that it has
-//! not paid for, and whether it is stalled now.
+//! The laws are the engine's (`lowtide-core`, `high/`); here they are carried out. A thread has an
+//! *account* with each pool: pages that it charged above `high`, stall that it has not paid for,
+//! and whether it is stalled now.
 //!
 //! ```text
 //!   charge ──► over high ──► owe()
@@ -9,13 +10,17 @@
 //!   the thread's next miss, before it takes anything ──► settle_high()                            reclaim, then sleep
 //! ```
 //!
-//! A kernel lets a task pay when it returns to its program. Here the program would have a guard by then, and whoever stores to that page would wait for the sleeper; so a thread pays at
-//! its next miss, and not while it has guards or reads in flight. Whoever never misses again owes nothing that matters. A thread that never lets go of a guard does not pay; its
-//! pages are evicted all the same.
+//! A kernel lets a task pay when it returns to its program. Here the program would have a guard by
+//! then, and whoever stores to that page would wait for the sleeper; so a thread pays at its next
+//! miss, and not while it has guards or reads in flight. Whoever never misses again owes nothing
+//! that matters. A thread that never lets go of a guard does not pay; its pages are evicted all the
+//! same.
 //!
-//! **What is seen of stalls.** The time of a read that brings a page back which a tenant's limit had evicted is a stall, and so is reclaim for a tenant. Reads that overlap in one
-//! thread are one stall, not many. Threads that wait for somebody else's read, and pages that the root's budget evicted, are not followed: that would cost every
-//! miss two holds of the lock. Nor does a pager know what threads do between its calls, so *full* pressure equals *some*.
+//! **What is seen of stalls.** The time of a read that brings a page back which a tenant's limit
+//! had evicted is a stall, and so is reclaim for a tenant. Reads that overlap in one thread are one
+//! stall, not many. Threads that wait for somebody else's read, and pages that the root's budget
+//! evicted, are not followed: that would cost every miss two holds of the lock. Nor does a pager
+//! know what threads do between its calls, so *full* pressure equals *some*.
 //!
 //! Source: `docs/kernel/memcg.md` §6, 7, 8, 14.
 
@@ -35,7 +40,8 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Ticks a second, for penalties that count in ticks: those of the kernels on which they were published.
+/// Ticks a second, for penalties that count in ticks: those of the kernels on which they were
+/// published.
 const HZ: u64 = 1000;
 
 /// What is paid of a debt.
@@ -85,15 +91,16 @@ pub(crate) struct Stall {
 }
 
 impl Pool {
-    /// The thread's account with this pool. A thread that is ending has none. An account that owes nothing is forgotten when another pool's is opened: pools come
-    /// and go, threads stay.
+    /// The thread's account with this pool. A thread that is ending has none. An account that owes
+    /// nothing is forgotten when another pool's is opened: pools come and go, threads stay.
     fn account<T>(&self, with: impl FnOnce(&mut Account) -> T) -> Option<T> {
         let number = self.number;
         let found = ACCOUNTS.try_with(|accounts| {
             let mut accounts = accounts.borrow_mut();
             let at = accounts.iter().position(|a| a.pool == number).unwrap_or_else(|| {
-                accounts
-                    .retain(|a| !a.over.is_empty() || a.stalled_for.is_some() || a.psi != TaskPsi::new(0));
+                accounts.retain(|a| {
+                    !a.over.is_empty() || a.stalled_for.is_some() || a.psi != TaskPsi::new(0)
+                });
                 accounts.push(Account {
                     pool: number,
                     number: NUMBERS.fetch_add(1, Relaxed),
@@ -118,7 +125,8 @@ impl Pool {
         });
     }
 
-    /// A page that is about to be read came back. Returns what is to be given to [`Pool::stall_ends`] when it is there, if that matters to any limit.
+    /// A page that is about to be read came back. Returns what is to be given to
+    /// [`Pool::stall_ends`] when it is there, if that matters to any limit.
     pub(crate) fn stall_begins(
         &self,
         state: &mut State,
@@ -126,7 +134,8 @@ impl Pool {
         group: MemcgId,
         refaulted: Option<Refaulted>,
     ) -> Option<Stall> {
-        // The patch's penalty looks at every refault, the other laws at those that a limit has caused.
+        // The patch's penalty looks at every refault, the other laws at those that a limit has
+        // caused.
         let all = state.engine.high_policy(group) == HighPolicy::RefaultRecency;
         let refaulted = refaulted.filter(|refaulted| all || refaulted.is_for_a_limit())?;
         let began = self.now();
@@ -147,7 +156,9 @@ impl Pool {
     ) {
         let Some(refaulted) = refaulted else { return };
         let now = self.now();
-        self.account(|account| state.engine.stalled(group, &refaulted, 0, 0, &mut account.debt, now));
+        self.account(|account| {
+            state.engine.stalled(group, &refaulted, 0, 0, &mut account.debt, now);
+        });
     }
 
     /// The page is there, or could not be read: books the wait.
@@ -173,11 +184,9 @@ impl Pool {
 
     /// Reclaim for a tenant begins or ends in this thread: a stall.
     pub(crate) fn reclaim_stall(&self, state: &mut State, group: MemcgId, begins: bool) {
-        let change = self.account(
-            |account| {
-                if begins { account.psi.enter_stall() } else { account.psi.leave_stall() }
-            },
-        );
+        let change = self.account(|account| {
+            if begins { account.psi.enter_stall() } else { account.psi.leave_stall() }
+        });
         if let Some(change) = change {
             state.engine.psi_change(group, change, self.now());
         }
@@ -186,11 +195,13 @@ impl Pool {
     /// Whether this thread owes this pool anything. Cost: a look at a thread-local.
     #[inline]
     pub(crate) fn owes(&self) -> bool {
-        let owes = |a: &Account| a.pool == self.number && (!a.over.is_empty() || a.stalled_for.is_some());
+        let owes =
+            |a: &Account| a.pool == self.number && (!a.over.is_empty() || a.stalled_for.is_some());
         ACCOUNTS.try_with(|accounts| accounts.borrow().iter().any(owes)) == Ok(true)
     }
 
-    /// Pays what this thread owes to this pool. To be called without any lock; with guards or reads in flight nothing happens, and the debt stays.
+    /// Pays what this thread owes to this pool. To be called without any lock; with guards or reads
+    /// in flight nothing happens, and the debt stays.
     ///
     /// # Errors
     /// [`Error::OverLimit`] instead of a sleep, for tenants that asked for it.
@@ -214,7 +225,9 @@ impl Pool {
                 let mut state = self.lock();
                 let now = self.now();
                 let group = state.group_of(payer);
-                self.account(|account| group.map_or(0, |group| state.engine.owes(group, &account.debt, now)))
+                self.account(|account| {
+                    group.map_or(0, |group| state.engine.owes(group, &account.debt, now))
+                })
             };
             if owes.is_some_and(|ns| ns > NOT_WORTH_NS) {
                 self.pay(Over { payer, pages: 0 }, how)?;

@@ -1,15 +1,16 @@
 //! The hit path, and nothing else.
 //!
-//! A hit overlaps with the hits around it as far as they fit into the processor's window, so what counts is the number of instructions
-//! rather than any single one. Everything that a hit needs is therefore copied into the view, one load away: where the
-//! translations are, how many there are, where the frames are, how large a page is. One comparison tells a hit from everything else: resident
-//! *and* young; whatever it is otherwise (even a first access since the last aging) goes the long way. So does one hit of a thousand, to be counted
-//! (`sampling.rs`).
+//! A hit overlaps with the hits around it as far as they fit into the processor's window, so what
+//! counts is the number of instructions rather than any single one. Everything that a hit needs is
+//! therefore copied into the view, one load away: where the translations are, how many there are,
+//! where the frames are, how large a page is. One comparison tells a hit from everything else:
+//! resident *and* young; whatever it is otherwise (even a first access since the last aging) goes
+//! the long way. So does one hit of a thousand, to be counted (`sampling.rs`).
 //!
 //! # Safety
 //!
-//! The addresses are of the file's translation table and of the pool's arena. Neither moves; both are dropped only after the last view, which
-//! keeps their owners alive.
+//! The addresses are of the file's translation table and of the pool's arena. Neither moves; both
+//! are dropped only after the last view, which keeps their owners alive.
 
 use crate::hazard::{self, Held};
 use crate::pool::Pool;
@@ -30,8 +31,8 @@ pub(crate) struct Hits {
     page_bytes: usize,
 }
 
-// SAFETY: the addresses are shared, read-only facts. What is behind them is atomic (entries), or reached only under the protocol of
-// `hazard.rs` (frames), by any thread.
+// SAFETY: the addresses are shared, read-only facts. What is behind them is atomic (entries), or
+// reached only under the protocol of `hazard.rs` (frames), by any thread.
 unsafe impl Send for Hits {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Hits {}
@@ -46,8 +47,8 @@ impl Hits {
         }
     }
 
-    /// Learns how many translations there are now. Writes only where there is something new: threads that share the view read this line
-    /// at each hit.
+    /// Learns how many translations there are now. Writes only where there is something new:
+    /// threads that share the view read this line at each hit.
     pub(crate) fn learn(&self, space: &Space) {
         let pages = space.table.pages();
         if pages > self.pages.load(Relaxed) {
@@ -61,14 +62,15 @@ impl Hits {
         self.page_bytes
     }
 
-    /// The bytes of a page that is resident and young, held; `None` for all others, and for a hit that is to be counted for all: nothing
-    /// is held then.
+    /// The bytes of a page that is resident and young, held; `None` for all others, and for a hit
+    /// that is to be counted for all: nothing is held then.
     #[inline(always)]
     pub(crate) fn find(&self, page: u64) -> Option<(*const u8, Held)> {
         if page >= self.pages.load(Acquire) {
             return None;
         }
-        // SAFETY: the table had at least so many entries when `pages` was learned, and it only grows and never moves.
+        // SAFETY: the table had at least so many entries when `pages` was learned, and it only
+        // grows and never moves.
         let entry = unsafe { self.entries.add(page as usize) };
         // SAFETY: an entry is an atomic in memory that stays mapped while the view lives.
         let (frame, held) = unsafe { &*entry }.pin_young()?;

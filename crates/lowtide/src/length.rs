@@ -16,8 +16,8 @@
 //! ([`Space::reshaping`]); no page behind the new end comes in or is written from now on
 //! ([`Space::cut_from`]); those that are there, and the folio that the new end falls into, are
 //! owned by this thread ([`Pool::own`]) when the file system is asked. If it refuses, all is given
-//! back as it was. So it is if a guard, or the device, keeps a page for too long: locks and marks of
-//! this file are held for one attempt at a time (`attempt.rs`).
+//! back as it was. So it is if a guard, or the device, keeps a page for too long: locks and marks
+//! of this file are held for one attempt at a time (`attempt.rs`).
 //!
 //! Lock order: `reshaping`, `growing`, then the pool's.
 
@@ -101,7 +101,12 @@ impl Pool {
         Attempts::new(self, space).repeat(|attempts| self.try_set_len(space, len, attempts))
     }
 
-    fn try_set_len(&self, space: &Space, len: u64, attempts: &mut Attempts<'_>) -> Result<(), Stop> {
+    fn try_set_len(
+        &self,
+        space: &Space,
+        len: u64,
+        attempts: &mut Attempts<'_>,
+    ) -> Result<(), Stop> {
         let _alone = space.reshaping()?;
         let _one_at_a_time = space.growing()?;
         self.notice_cut(space, attempts)?;
@@ -110,7 +115,9 @@ impl Pool {
             return if len > space.len() { Ok(self.lengthen(space, len)?) } else { Ok(()) };
         }
         if !space.backing.is_regular() {
-            return Err(Stop::Failed(space.grow_error(len, io::Error::from_raw_os_error(libc::EINVAL))));
+            return Err(Stop::Failed(
+                space.grow_error(len, io::Error::from_raw_os_error(libc::EINVAL)),
+            ));
         }
         let folio = 1_u64 << space.order;
         let kept = len.div_ceil(self.page_bytes() as u64);
@@ -189,7 +196,10 @@ impl Pool {
         let dirty = space.table.last_dirty(size >> self.page_shift);
         let wanted = dirty.map_or(0, |page| len.min((page + 1) << self.page_shift));
         if wanted > size {
-            space.backing.set_len(&self.backend, wanted).map_err(|e| space.grow_error(wanted, e))?;
+            space
+                .backing
+                .set_len(&self.backend, wanted)
+                .map_err(|e| space.grow_error(wanted, e))?;
             space.note_change();
         }
         space.set_known_len(wanted.max(size).min(len))?;
@@ -227,11 +237,17 @@ mod tests {
             file.set_len(5010).unwrap();
             drop(guard);
             let error = reader.join().unwrap().unwrap_err();
-            assert!(matches!(error, Error::OutOfRange { offset: 4990, bytes: 20, len: 5000, .. }), "{error}");
+            assert!(
+                matches!(error, Error::OutOfRange { offset: 4990, bytes: 20, len: 5000, .. }),
+                "{error}"
+            );
         });
         file.set_len(5000).unwrap();
         view.set_len(6000).unwrap();
-        assert!(view.read_to_vec(5000..6000).unwrap().iter().all(|byte| *byte == 0), "nothing comes back");
+        assert!(
+            view.read_to_vec(5000..6000).unwrap().iter().all(|byte| *byte == 0),
+            "nothing comes back"
+        );
         pager.validate().unwrap();
     }
 }

@@ -1,7 +1,8 @@
 //! # lowtide
 //!
-//! Read and write files that are bigger than the memory you want to spend on them, on a stock Linux kernel, without root: pages of
-//! your files live in a fixed budget of memory, and Linux's newest page reclaim, rebuilt in user space, decides which stay.
+//! Read and write files that are bigger than the memory you want to spend on them, on a stock Linux
+//! kernel, without root: pages of your files live in a fixed budget of memory, and Linux's newest
+//! page reclaim, rebuilt in user space, decides which stay.
 //!
 //! ```
 //! use lowtide::{OpenOptions, Pager};
@@ -21,11 +22,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A [`Pager`] is one budget, and [`Tenant`]s are budgets within it. A [`View`] is an open file under one of them. Reading gives a guard, [`Page`]; a hit costs about as much as a pointer into a memory
-//! map, a miss one read of the device and no more, however many threads want the page.
+//! A [`Pager`] is one budget, and [`Tenant`]s are budgets within it. A [`View`] is an open file
+//! under one of them. Reading gives a guard, [`Page`]; a hit costs about as much as a pointer into
+//! a memory map, a miss one read of the device and no more, however many threads want the page.
 //!
-//! The [`guide`] says how large a budget should be, and what threads, async code, `fork` and signals
-//! need to know.
+//! The [`guide`] says how large a budget should be, and what threads, async code, `fork` and
+//! signals need to know.
 //!
 //! ## What is on disk
 //!
@@ -40,35 +42,42 @@
 //! | a panic that aborts, SIGTERM without a handler, SIGKILL, `exit` without drops | there | written some seconds ago: in the device's or the kernel's hands, and safe unless power fails; others: lost; of pages that were being written: any mixture |
 //! | power is cut | there, but see below | any mixture |
 //!
-//! **Any mixture** means: each byte of a page that was being written at that moment, or since the last flush, is as it was in some version of the page
-//! since then, and nothing is said about which bytes are of which version. A store may change a page while the device
-//! reads it, so even a sector may be a part of one version and a part of another; where stores wait for that
-//! ([`OpenOptions::stable_writes`]) each sector is of one version. Bytes that were flushed and not stored to since are in all versions, so they are there. Bytes that were flushed
-//! and have been stored to since are as they were flushed, or as they were stored later.
+//! **Any mixture** means: each byte of a page that was being written at that moment, or since the
+//! last flush, is as it was in some version of the page since then, and nothing is said about which
+//! bytes are of which version. A store may change a page while the device reads it, so even a
+//! sector may be a part of one version and a part of another; where stores wait for that
+//! ([`OpenOptions::stable_writes`]) each sector is of one version. Bytes that were flushed and not
+//! stored to since are in all versions, so they are there. Bytes that were flushed and have been
+//! stored to since are as they were flushed, or as they were stored later.
 //!
-//! lowtide installs no signal handler. A program that wants its data after SIGTERM handles the signal and drops its pagers.
+//! lowtide installs no signal handler. A program that wants its data after SIGTERM handles the
+//! signal and drops its pagers.
 //!
 //! ## Reading in order
 //!
-//! Where a file is read in order, pages are read ahead in windows that grow up to 4 MiB, in the background
-//! ([`OpenOptions::read_ahead`]). It makes no difference how it is read: page by page with [`View::read`], in ranges with
-//! [`View::read_at`], or in lists of neighbours with [`View::get_many`]. Read-ahead notices order by itself, and random access
-//! reads nothing ahead. Pages that were read ahead make room before pages that are used again and again do.
+//! Where a file is read in order, pages are read ahead in windows that grow up to 4 MiB, in the
+//! background ([`OpenOptions::read_ahead`]). It makes no difference how it is read: page by page
+//! with [`View::read`], in ranges with [`View::read_at`], or in lists of neighbours with
+//! [`View::get_many`]. Read-ahead notices order by itself, and random access reads nothing ahead.
+//! Pages that were read ahead make room before pages that are used again and again do.
 //!
-//! A call for many pages reads absent neighbours together, up to 512 KiB in one transfer, and has several transfers in flight.
-//! So one `read_at` of 1 MiB at a random place is many times faster than 256 of 4 KiB, and `get_many` of a sorted list is
-//! faster than of the same list in another order. [`View::prefetch`] is for what a program knows and no stream shows.
-//! Whether read-ahead is worth its reads is in [`Stat::io`](Stat): pages read ahead, used, and wasted.
+//! A call for many pages reads absent neighbours together, up to 512 KiB in one transfer, and has
+//! several transfers in flight. So one `read_at` of 1 MiB at a random place is many times faster
+//! than 256 of 4 KiB, and `get_many` of a sorted list is faster than of the same list in another
+//! order. [`View::prefetch`] is for what a program knows and no stream shows. Whether read-ahead is
+//! worth its reads is in [`Stat::io`](Stat): pages read ahead, used, and wasted.
 //!
 //! ## When writing fails
 //!
-//! A page whose write failed stays dirty, and is tried again with growing pauses until it is written or [discarded](View::discard). It takes a part of the budget
-//! meanwhile, and that is all it takes. Every handle that writes is told of each incident once. A flush that could not make its own range durable never
-//! returns `Ok`.
+//! A page whose write failed stays dirty, and is tried again with growing pauses until it is
+//! written or [discarded](View::discard). It takes a part of the budget meanwhile, and that is all
+//! it takes. Every handle that writes is told of each incident once. A flush that could not make
+//! its own range durable never returns `Ok`.
 //!
 //! ## Inside
 //!
-//! Everything that decides about pages is in the crate `lowtide-core`, which this crate drives on real memory:
+//! Everything that decides about pages is in the crate `lowtide-core`, which this crate drives on
+//! real memory:
 //!
 //! | file | concept |
 //! |---|---|
@@ -155,15 +164,15 @@ pub use lowtide_bpf::{LoadError, Programs};
 pub use lowtide_core::high::handler::{HighPolicy, UnknownHighPolicy};
 pub use lowtide_core::psi::{Pressure, PressureLine};
 pub use lowtide_core::{
-    DirtyLimits, DirtyLimitsError, DirtyShare, DirtyTimers, DirtyTimersError, Events, Lists, MemcgEvents,
-    MemoryStat, Policy, PolicyError, Size, SizeError, SizeProblem, Switches,
+    DirtyLimits, DirtyLimitsError, DirtyShare, DirtyTimers, DirtyTimersError, Events, Lists,
+    MemcgEvents, MemoryStat, Policy, PolicyError, Size, SizeError, SizeProblem, Switches,
 };
 pub use open::OpenOptions;
 pub use pager::Pager;
 pub use stat::{DirtyStat, IoStat, Stat};
 pub use tenant::{
-    Consumer, ExportError, OnStall, OomReport, Reservation, Tenant, TenantBuilder, TenantError, TenantFile,
-    TenantLimits, TenantPolicyError, Unwritable,
+    Consumer, ExportError, OnStall, OomReport, Reservation, Tenant, TenantBuilder, TenantError,
+    TenantFile, TenantLimits, TenantPolicyError, Unwritable,
 };
 pub use view::View;
 

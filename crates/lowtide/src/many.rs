@@ -1,9 +1,11 @@
-//! Many pages at once: hits are served as they are found, misses overlap, and absent neighbours are read together.
+//! Many pages at once: hits are served as they are found, misses overlap, and absent neighbours are
+//! read together.
 //!
-//! One thread keeps several claims (`pipeline.rs`). Two rules keep that from ever becoming a deadlock: a thread that owns claims never waits for
-//! another thread's page or for a frame before it has resolved its own; and a page that is in other hands is put off
-//! until everything in flight has been resolved. Pages that were put off are served before many more are read, or what has come in would be evicted
-//! before it is used.
+//! One thread keeps several claims (`pipeline.rs`). Two rules keep that from ever becoming a
+//! deadlock: a thread that owns claims never waits for another thread's page or for a frame before
+//! it has resolved its own; and a page that is in other hands is put off until everything in flight
+//! has been resolved. Pages that were put off are served before many more are read, or what has
+//! come in would be evicted before it is used.
 
 use crate::error::Error;
 use crate::fault::{Access, Miss};
@@ -20,7 +22,8 @@ use std::mem::MaybeUninit;
 const PUT_OFF_MAX: usize = 64;
 
 thread_local! {
-    /// Translation of the page that this thread read last through a descriptor: reads of one page in a row count once.
+    /// Translation of the page that this thread read last through a descriptor: reads of one page
+    /// in a row count once.
     static LAST_READ: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -50,7 +53,8 @@ impl<F: FnMut(usize, u64, u32)> Caller<F> {
 }
 
 impl Pool {
-    /// Brings in pages, and shows each to `each` while it is held: its position, its number, its frame. Pages may repeat; the order is that of arrival.
+    /// Brings in pages, and shows each to `each` while it is held: its position, its number, its
+    /// frame. Pages may repeat; the order is that of arrival.
     pub(crate) fn read_many(
         &self,
         space: &Space,
@@ -96,9 +100,12 @@ impl Pool {
             match self.claim(space, page, entry) {
                 Miss::Claimed(claim) => {
                     let pipe = pipeline.get_or_insert_with(|| Pipeline::new(self, space, access));
-                    pipe.add(index, page, claim, |index, page, frame| caller.show(index, page, frame))?;
+                    pipe.add(index, page, claim, |index, page, frame| {
+                        caller.show(index, page, frame);
+                    })?;
                 }
-                Miss::InHand(_) if pipeline.as_mut().is_some_and(|pipe| pipe.extend(index, page)) => {}
+                Miss::InHand(_)
+                    if pipeline.as_mut().is_some_and(|pipe| pipe.extend(index, page)) => {}
                 Miss::Resident(..) | Miss::InHand(_) => caller.put_off.push((index, page)),
             }
         }
@@ -106,8 +113,8 @@ impl Pool {
         if self.owes() { self.settle_high() } else { Ok(()) }
     }
 
-    /// Copies the bytes from `offset` on into `to`, all of it. Each page counts as accessed through a descriptor, but for the one that this
-    /// thread has read last in the same way.
+    /// Copies the bytes from `offset` on into `to`, all of it. Each page counts as accessed through
+    /// a descriptor, but for the one that this thread has read last in the same way.
     ///
     /// # Errors
     /// As [`View::read_at`](crate::View::read_at); some of `to` may have been written then.
@@ -121,7 +128,8 @@ impl Pool {
         if to.is_empty() {
             return Ok(());
         }
-        let (first, last) = (offset >> self.page_shift, (offset + to.len() as u64 - 1) >> self.page_shift);
+        let (first, last) =
+            (offset >> self.page_shift, (offset + to.len() as u64 - 1) >> self.page_shift);
         let (page_bytes, last_read) = (self.page_bytes(), LAST_READ.get());
         let mut copy = |page: u64, frame| {
             let start = page << self.page_shift;
@@ -147,7 +155,8 @@ impl Pool {
         self.read_many(space, first..=last, Access::Descriptor, |_, page, frame| copy(page, frame))
     }
 
-    /// Brings absent pages in without using them, as far as there is [room](Pool::room_ahead): they are placed as read ahead, not as accessed.
+    /// Brings absent pages in without using them, as far as there is [room](Pool::room_ahead): they
+    /// are placed as read ahead, not as accessed.
     pub(crate) fn read_ahead(
         &self,
         space: &Space,

@@ -1,13 +1,15 @@
 //! Opening files. A file is one [`Space`] of a pager, however often it is opened.
 //!
-//! All views of a file share its pages, so each sees at once what another wrote. They also share who pays and how large folios are: the first
-//! open decides. There is one exception: while nobody may write the file, an open for another tenant or with other folios gets a space
-//! of its own, so that readers of one file can have separate budgets. What cannot change needs not be coherent. Such copies stand in the way of an
-//! open for writing.
+//! All views of a file share its pages, so each sees at once what another wrote. They also share
+//! who pays and how large folios are: the first open decides. There is one exception: while nobody
+//! may write the file, an open for another tenant or with other folios gets a space of its own, so
+//! that readers of one file can have separate budgets. What cannot change needs not be coherent.
+//! Such copies stand in the way of an open for writing.
 //!
-//! Opening and the last steps of closing exclude each other ([`Pool::opening`]), for moments only: the lock of the
-//! file is asked for again and again, from the beginning, so that whatever has happened in between is seen. An open
-//! of a file that is being closed either takes it over, or finds it gone.
+//! Opening and the last steps of closing exclude each other ([`Pool::opening`]), for moments only:
+//! the lock of the file is asked for again and again, from the beginning, so that whatever has
+//! happened in between is seen. An open of a file that is being closed either takes it over, or
+//! finds it gone.
 
 use crate::backing::{Backing, Create, Descriptors, Held, Wanted};
 use crate::deadline::Deadline;
@@ -99,8 +101,8 @@ impl OpenOptions {
         self
     }
 
-    /// Creates the file if it is not there, and makes it at least `bytes` long; implies writing. An existing longer file keeps its length.
-    /// The first flush makes its name durable, too.
+    /// Creates the file if it is not there, and makes it at least `bytes` long; implies writing. An
+    /// existing longer file keeps its length. The first flush makes its name durable, too.
     #[must_use]
     pub fn create(mut self, bytes: u64) -> Self {
         self.create = Some(bytes);
@@ -109,51 +111,57 @@ impl OpenOptions {
     }
 
     /// Creates the file, `bytes` long; implies writing. It must not be there: the open fails with
-    /// [`AlreadyExists`](std::io::ErrorKind::AlreadyExists) then, and of several that race one succeeds.
+    /// [`AlreadyExists`](std::io::ErrorKind::AlreadyExists) then, and of several that race one
+    /// succeeds.
     #[must_use]
     pub fn create_new(mut self, bytes: u64) -> Self {
         self.create_new = true;
         self.create(bytes)
     }
 
-    /// Brings pages in `2^order` at a time, in one folio of up to 2 MiB. For large reads: fewer, larger transfers. Where there is no contiguous
-    /// room in memory, a single page is brought in instead. A file that is open already keeps the order that it was opened with, unless
-    /// all views of it only read.
+    /// Brings pages in `2^order` at a time, in one folio of up to 2 MiB. For large reads: fewer,
+    /// larger transfers. Where there is no contiguous room in memory, a single page is brought in
+    /// instead. A file that is open already keeps the order that it was opened with, unless all
+    /// views of it only read.
     #[must_use]
     pub fn folio_order(mut self, order: u8) -> Self {
         self.order = order;
         self
     }
 
-    /// Charges the view's pages to a tenant. Without one they are charged to the root, which only the pager's own budget limits. Views of one
-    /// file share its pages, and whoever opened it first pays, unless all of them only read: then each tenant has pages of its own.
+    /// Charges the view's pages to a tenant. Without one they are charged to the root, which only
+    /// the pager's own budget limits. Views of one file share its pages, and whoever opened it
+    /// first pays, unless all of them only read: then each tenant has pages of its own.
     #[must_use]
     pub fn tenant(mut self, tenant: &Tenant) -> Self {
         self.tenant = Some(tenant.clone());
         self
     }
 
-    /// Whether to take the advisory lock on the file (`flock(2)`; default: yes): shared for reading, exclusive once the pager has it open for writing. Of two pagers or
-    /// processes that use one file and that write, each would undo what the other wrote.
+    /// Whether to take the advisory lock on the file (`flock(2)`; default: yes): shared for
+    /// reading, exclusive once the pager has it open for writing. Of two pagers or processes that
+    /// use one file and that write, each would undo what the other wrote.
     #[must_use]
     pub fn lock(mut self, lock: bool) -> Self {
         self.lock = lock;
         self
     }
 
-    /// For how long a lock that is held elsewhere is asked for (default: 10 s). The kernel keeps the lock of a
-    /// process that was killed until the last of its writes has ended, which on a busy disk takes seconds: a program
-    /// that is started again should not fail because of that. Zero asks once.
+    /// For how long a lock that is held elsewhere is asked for (default: 10 s). The kernel keeps
+    /// the lock of a process that was killed until the last of its writes has ended, which on a
+    /// busy disk takes seconds: a program that is started again should not fail because of that.
+    /// Zero asks once.
     #[must_use]
     pub fn lock_patience(mut self, patience: Duration) -> Self {
         self.lock_patience = patience;
         self
     }
 
-    /// Whether each [`write_at`](View::write_at) through this view returns only when its bytes are durable, as if
-    /// [`flush_range`](View::flush_range) followed (default: no). As with `O_SYNC`, it is for what is written:
-    /// [`set_len`](View::set_len) and [`punch`](View::punch) are durable after the next flush, or the next
-    /// `write_at` through such a view.
+    /// Whether each [`write_at`](View::write_at) through this view returns only when its bytes are
+    /// durable, as if [`flush_range`](View::flush_range) followed (default: no). As with `O_SYNC`,
+    /// it is for what is written: [`set_len`](View::set_len) and
+    /// [`punch`](View::punch) are durable after the next flush, or the next `write_at` through
+    /// such a view.
     #[must_use]
     pub fn sync(mut self, sync: bool) -> Self {
         self.sync = sync;
@@ -161,34 +169,40 @@ impl OpenOptions {
     }
 
     /// How far the file may grow while it is open, beyond its size when it is opened, or what
-    /// [`create`](Self::create) makes of that (default: 1 TiB). For each page that it may have, four bytes of
-    /// addresses are set aside; memory is taken for pages that it has. A file that is open already keeps what it
-    /// was opened with.
+    /// [`create`](Self::create) makes of that (default: 1 TiB). For each page that it may have,
+    /// four bytes of addresses are set aside; memory is taken for pages that it has. A file that is
+    /// open already keeps what it was opened with.
     #[must_use]
     pub fn growth(mut self, growth: Size) -> Self {
         self.growth = growth;
         self
     }
 
-    /// Whether a store to a page that is being written to the file waits until the write has ended, so that the
-    /// device reads bytes that stand still. Default: where the file system keeps checksums of its data (btrfs, ZFS, bcachefs) or the
-    /// device's queue says that it needs it (`stable_writes`). Elsewhere it costs such stores the time of a write, and
-    /// what it brings is that a sector that was being written when power failed is of one version.
+    /// Whether a store to a page that is being written to the file waits until the write has ended,
+    /// so that the device reads bytes that stand still. Default: where the file system keeps
+    /// checksums of its data (btrfs, ZFS, bcachefs) or the device's queue says that it needs it
+    /// (`stable_writes`). Elsewhere it costs such stores the time of a write, and what it brings is
+    /// that a sector that was being written when power failed is of one version.
     ///
-    /// The first open for writing decides for the file; [`Pager::report`] says what was decided, and why.
+    /// The first open for writing decides for the file; [`Pager::report`] says what was decided,
+    /// and why.
     #[must_use]
     pub fn stable_writes(mut self, stable: bool) -> Self {
         self.stable = Some(stable);
         self
     }
 
-    /// How much may be read ahead at a time where the file is read in order: the largest window. 0 reads nothing ahead. By default it is 4 MiB,
-    /// and 0 in a pager without [background threads](crate::Builder::background), where the reader itself would have to
-    /// read it. It is never more than a sixteenth of the pager's or the tenant's budget, and below four pages there is none.
+    /// How much may be read ahead at a time where the file is read in order: the largest window. 0
+    /// reads nothing ahead. By default it is 4 MiB, and 0 in a pager without [background
+    /// threads](crate::Builder::background), where the reader itself would have to read it. It is
+    /// never more than a sixteenth of the pager's or the tenant's budget, and below four pages
+    /// there is none.
     ///
-    /// Each view, and each clone of it, notices by itself where it is read in order, in up to four places at a time: by guards, by
-    /// [`read_at`](View::read_at), or by [`get_many`](View::get_many) with neighbours. Windows begin small and grow; they shrink where pages are evicted
-    /// before they are used ([`IoStat::ahead_wasted`](crate::IoStat::ahead_wasted)). Random access reads nothing ahead.
+    /// Each view, and each clone of it, notices by itself where it is read in order, in up to four
+    /// places at a time: by guards, by [`read_at`](View::read_at), or by
+    /// [`get_many`](View::get_many) with neighbours. Windows begin small and grow; they shrink
+    /// where pages are evicted before they are used
+    /// ([`IoStat::ahead_wasted`](crate::IoStat::ahead_wasted)). Random access reads nothing ahead.
     #[must_use]
     pub fn read_ahead(mut self, window: Size) -> Self {
         self.read_ahead = Some(window.bytes());
@@ -197,8 +211,8 @@ impl OpenOptions {
 
     /// Opens the file.
     ///
-    /// Never waits for a pipe or a terminal, which are no files with pages. While the lock is waited for, other files
-    /// are opened and closed.
+    /// Never waits for a pipe or a terminal, which are no files with pages. While the lock is
+    /// waited for, other files are opened and closed.
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong with the file or with the options.
@@ -212,14 +226,16 @@ impl OpenOptions {
         self.open_with(pager, path, create, |wanted| Descriptors::open(path, wanted))
     }
 
-    /// Opens the file of a descriptor: a [`File`](std::fs::File), a temporary one that has no name, or one that
-    /// another process passed. The file is opened once more, so the descriptor's position, flags and locks are its own
-    /// affair: a `flock` on it keeps this pager out, too. It is closed.
+    /// Opens the file of a descriptor: a [`File`](std::fs::File), a temporary one that has no name,
+    /// or one that another process passed. The file is opened once more, so the descriptor's
+    /// position, flags and locks are its own affair: a `flock` on it keeps this pager out, too. It
+    /// is closed.
     ///
-    /// The descriptor says which file, and these options say what for: a descriptor that only reads, or only writes, is
-    /// as good as any, if this process may open the file so. Give away no more than you want to be used: with
-    /// [`write(true)`](Self::write) a file is written whose descriptor was opened for reading. Where there is no `/proc`
-    /// the descriptor is used as it is, and the open fails if it was opened for less.
+    /// The descriptor says which file, and these options say what for: a descriptor that only
+    /// reads, or only writes, is as good as any, if this process may open the file so. Give away no
+    /// more than you want to be used: with [`write(true)`](Self::write) a file is written whose
+    /// descriptor was opened for reading. Where there is no `/proc` the descriptor is used as it
+    /// is, and the open fails if it was opened for less.
     ///
     /// [`create`](Self::create) makes the file as long as that; it is there already.
     ///
@@ -249,7 +265,8 @@ impl OpenOptions {
             None => MemcgId::ROOT,
         };
         let limit = (2 << 20).min(pool.budget_bytes() / 8).max(pool.page_bytes() as u64);
-        let bytes = (pool.page_bytes() as u64).checked_shl(u32::from(self.order)).unwrap_or(u64::MAX);
+        let bytes =
+            (pool.page_bytes() as u64).checked_shl(u32::from(self.order)).unwrap_or(u64::MAX);
         if self.order > MAX_ORDER || bytes > limit {
             return Err(OpenError::FolioOrder { bytes, limit });
         }
@@ -272,7 +289,8 @@ impl OpenOptions {
         if space.takes_notice_of_others()
             && let Err(error) = pool.forget_clean(&space)
         {
-            tracing::warn!(path = %path.display(), %error, "the file was changed while its lock was not held; some of its pages are old");
+            tracing::warn!(path = %path.display(), %error, "the file was changed while its lock \
+                was not held; some of its pages are old");
         }
         if let Some(bytes) = self.create
             && space.backing.is_regular()
@@ -289,7 +307,8 @@ impl OpenOptions {
         Ok(View::new(open, self.write, self.sync, window))
     }
 
-    /// The space of the file, with one more handle: one that is there, or a new one. Waits for the file's lock.
+    /// The space of the file, with one more handle: one that is there, or a new one. Waits for the
+    /// file's lock.
     fn space(
         &self,
         pool: &Arc<Pool>,
@@ -305,7 +324,10 @@ impl OpenOptions {
                 return Ok(space);
             }
             if deadline.has_passed() {
-                return Err(OpenError::Locked { path: path.to_owned(), patience: self.lock_patience });
+                return Err(OpenError::Locked {
+                    path: path.to_owned(),
+                    patience: self.lock_patience,
+                });
             }
             if !std::mem::replace(&mut told, true) {
                 tracing::info!(path = %path.display(), "the file is locked elsewhere; its lock is waited for");
@@ -314,7 +336,8 @@ impl OpenOptions {
         }
     }
 
-    /// As [`Self::space`], without waiting: `None` if the lock is held elsewhere. `new` is there until it is used.
+    /// As [`Self::space`], without waiting: `None` if the lock is held elsewhere. `new` is there
+    /// until it is used.
     fn try_space(
         &self,
         pool: &Arc<Pool>,
@@ -337,7 +360,9 @@ impl OpenOptions {
             let locked = match (self.lock, self.write) {
                 (false, _) => true,
                 (true, false) => space.backing.try_lock_shared(),
-                (true, true) => space.backing.try_lock_exclusive(&descriptors, || space.others_changed_it()),
+                (true, true) => {
+                    space.backing.try_lock_exclusive(&descriptors, || space.others_changed_it())
+                }
             };
             if !locked {
                 *new = Some(descriptors);
@@ -356,7 +381,8 @@ impl OpenOptions {
             return Ok(None);
         }
         let backing = Backing::new(path, descriptors, held);
-        let len = backing.size().map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+        let len =
+            backing.size().map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
         let room = len.max(self.create.unwrap_or(0)).saturating_add(self.growth.bytes());
         let mut state = pool.lock();
         if !state.engine.alive(group) {
@@ -399,8 +425,9 @@ impl OpenOptions {
             }
             open.next()
         } else {
-            let as_wanted =
-                |s: &&Arc<Space>| s.order == self.order && state.engine.group_of_space(s.id) == group;
+            let as_wanted = |s: &&Arc<Space>| {
+                s.order == self.order && state.engine.group_of_space(s.id) == group
+            };
             open.find(|s| s.is_writable() || as_wanted(s))
         };
         Ok(found.cloned())

@@ -81,7 +81,9 @@ impl Pool {
                 Err(Blocked::HeldHere(page)) => {
                     return Err(Stop::Failed(Error::HeldHere { path: space.path(), page }));
                 }
-                Err(Blocked::InHand(page)) if !attempts.outwaits_owner() => return Err(Stop::InHand(page)),
+                Err(Blocked::InHand(page)) if !attempts.outwaits_owner() => {
+                    return Err(Stop::InHand(page));
+                }
                 Err(Blocked::InHand(_)) => {}
             }
             let state = self.lock();
@@ -110,7 +112,9 @@ impl Pool {
                     _ if has_guards && hazard::held_by_this_thread(entry.address()) => {
                         return Err(Blocked::HeldHere(page));
                     }
-                    EntryState::Busy | EntryState::Locked { .. } => return Err(Blocked::InHand(page)),
+                    EntryState::Busy | EntryState::Locked { .. } => {
+                        return Err(Blocked::InHand(page));
+                    }
                     EntryState::Resident { .. } => {
                         if let Ok(taken) = entry.try_lock_for_store() {
                             break Some(Hold::Locked(taken));
@@ -120,7 +124,8 @@ impl Pool {
             };
             owned.pages.extend(hold.map(|hold| (page, hold)));
         }
-        // No write of a folio begins while all of its pages are locked or busy; one may be under way.
+        // No write of a folio begins while all of its pages are locked or busy; one may be under
+        // way.
         match settled.then(|| owned.being_written()).flatten() {
             Some(page) => Err(Blocked::InHand(page)),
             None => Ok(owned),
@@ -140,7 +145,8 @@ impl Owned<'_> {
     fn being_written(&self) -> Option<u64> {
         let state = self.pool.lock();
         let mut written = self.locked().filter(|(_, taken)| {
-            let folio = state.engine.folio_of(FolioId(taken.frame)).and_then(|id| state.engine.folio(id));
+            let folio =
+                state.engine.folio_of(FolioId(taken.frame)).and_then(|id| state.engine.folio(id));
             folio.is_some_and(|folio| folio.flags().contains(Flags::WRITEBACK))
         });
         written.next().map(|(page, _)| page)
@@ -198,7 +204,10 @@ impl Owned<'_> {
                     rest = &rest[1..];
                     continue;
                 };
-                let id = state.engine.folio_of(FolioId(taken.frame)).expect("a resident frame has a folio");
+                let id = state
+                    .engine
+                    .folio_of(FolioId(taken.frame))
+                    .expect("a resident frame has a folio");
                 let folio = *state.engine.folio(id).expect("it was just found");
                 let (first, pages) = (folio.owner().page, folio.pages());
                 let count = rest.iter().take_while(|(page, _)| *page < first + pages).count();

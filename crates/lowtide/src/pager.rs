@@ -14,7 +14,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// One budget of memory, and the files whose pages share it. Cheap to clone; all clones are the same pager.
+/// One budget of memory, and the files whose pages share it. Cheap to clone; all clones are the
+/// same pager.
 ///
 /// The memory is given back when the last clone and the last view are gone.
 ///
@@ -72,9 +73,11 @@ impl Pager {
         OpenOptions::new().open(self, path)
     }
 
-    /// Writes and syncs everything, and says what could not be. Views that are still open work on; the memory is given back when they are gone, too.
+    /// Writes and syncs everything, and says what could not be. Views that are still open work on;
+    /// the memory is given back when they are gone, too.
     ///
-    /// Without this the same happens when the last handle is dropped, and what could not be written is only logged.
+    /// Without this the same happens when the last handle is dropped, and what could not be written
+    /// is only logged.
     ///
     /// # Errors
     /// [`CloseError`] names the files. What is not written when the last view is dropped is lost.
@@ -88,8 +91,9 @@ impl Pager {
         self.inner.pool.page_bytes()
     }
 
-    /// Dirty data of all files. Takes the pool's lock for a moment, and is cheap enough to be asked a hundred times a second.
-    /// All zeroes after a defect of the pager ([`Error::Poisoned`](crate::Error::Poisoned)).
+    /// Dirty data of all files. Takes the pool's lock for a moment, and is cheap enough to be asked
+    /// a hundred times a second. All zeroes after a defect of the pager
+    /// ([`Error::Poisoned`](crate::Error::Poisoned)).
     #[must_use]
     pub fn dirty(&self) -> DirtyStat {
         let pool = &self.inner.pool;
@@ -100,11 +104,11 @@ impl Pager {
         DirtyStat::of(&state.engine, MemcgId::ROOT, pool.page_shift)
     }
 
-    /// One consistent snapshot of the counters. Takes the pool's lock for a moment, and reads `/proc/self/smaps` before, which takes about a
-    /// millisecond.
+    /// One consistent snapshot of the counters. Takes the pool's lock for a moment, and reads
+    /// `/proc/self/smaps` before, which takes about a millisecond.
     ///
-    /// After a defect of the pager ([`Error::Poisoned`](crate::Error::Poisoned)) `poisoned` is set, and what only the
-    /// engine knows is zero: it may have been in the middle of a change.
+    /// After a defect of the pager ([`Error::Poisoned`](crate::Error::Poisoned)) `poisoned` is set,
+    /// and what only the engine knows is zero: it may have been in the middle of a change.
     #[must_use]
     pub fn stat(&self) -> Stat {
         let pool = &self.inner.pool;
@@ -112,7 +116,12 @@ impl Pager {
         let state = pool.lock();
         let poisoned = pool.is_poisoned();
         let translation = state.spaces.iter().flatten().map(|s| s.table.metadata_bytes()).sum();
-        let failed = state.spaces.iter().flatten().map(|s| crate::sync::lock(&s.ledger).failed_pages()).sum();
+        let failed = state
+            .spaces
+            .iter()
+            .flatten()
+            .map(|s| crate::sync::lock(&s.ledger).failed_pages())
+            .sum();
         let (memory, dirty, tables) = if poisoned {
             (MemoryStat::default(), DirtyStat::default(), 0)
         } else {
@@ -137,8 +146,8 @@ impl Pager {
         }
     }
 
-    /// Lines for people: which I/O engine was chosen and why, how each open file is read, and whether the pager met a
-    /// defect of its own ([`Error::Poisoned`](crate::Error::Poisoned)).
+    /// Lines for people: which I/O engine was chosen and why, how each open file is read, and
+    /// whether the pager met a defect of its own ([`Error::Poisoned`](crate::Error::Poisoned)).
     #[must_use]
     pub fn report(&self) -> String {
         let pool = &self.inner.pool;
@@ -148,20 +157,23 @@ impl Pager {
             text += &format!("{defect}\n");
         }
         let resident = state.resident.resident_bytes();
-        text += &format!("memory: {resident} bytes resident, of a budget of {}\n", pool.budget_bytes());
+        text +=
+            &format!("memory: {resident} bytes resident, of a budget of {}\n", pool.budget_bytes());
         for space in state.spaces.iter().flatten() {
             text += &format!("{}: {}\n", space.path().display(), space.describe_io());
         }
         text
     }
 
-    /// The I/O engine in use: [`IoEngine::Uring`](crate::IoEngine::Uring) or [`IoEngine::Psync`](crate::IoEngine::Psync).
+    /// The I/O engine in use: [`IoEngine::Uring`](crate::IoEngine::Uring) or
+    /// [`IoEngine::Psync`](crate::IoEngine::Psync).
     #[must_use]
     pub fn io_engine(&self) -> crate::IoEngine {
         self.inner.pool.backend.engine()
     }
 
-    /// Checks every invariant of the engine and of the frames. Cost: a look at every frame; for tests and for runs that ask for it.
+    /// Checks every invariant of the engine and of the frames. Cost: a look at every frame; for
+    /// tests and for runs that ask for it.
     ///
     /// # Errors
     /// A sentence that names the first invariant that does not hold.
@@ -178,15 +190,18 @@ impl Pager {
             Ok(())
         } else {
             Err(format!(
-                "{charged} pages are charged, {reserved} of them reserved, and {free} frames are free, of {frames}"
+                "{charged} pages are charged, {reserved} of them reserved, and {free} frames are \
+                 free, of {frames}"
             ))
         }
     }
 
-    /// Brings the directory of [`Builder::export_dir`](crate::Builder::export_dir) up to date now. Without one nothing happens.
+    /// Brings the directory of [`Builder::export_dir`](crate::Builder::export_dir) up to date now.
+    /// Without one nothing happens.
     ///
     /// # Errors
-    /// [`ExportError`] names the first file that could not be written. The others have been, and nothing else is affected.
+    /// [`ExportError`] names the first file that could not be written. The others have been, and
+    /// nothing else is affected.
     pub fn export(&self) -> Result<(), ExportError> {
         let pool = &self.inner.pool;
         pool.exporter.as_ref().map_or(Ok(()), |exporter| exporter.round(pool))
@@ -198,13 +213,15 @@ impl Pager {
         self.inner.pool.exporter.as_ref()?.last_error()
     }
 
-    /// How often each place was reached that deals with failing devices, for tests of failing devices.
+    /// How often each place was reached that deals with failing devices, for tests of failing
+    /// devices.
     #[must_use]
     pub fn fault_sites(&self) -> Vec<(FaultSite, u64)> {
         self.inner.pool.fault_sites.counts()
     }
 
-    /// Publishes the statistics that classical reclaim works with, which background threads otherwise do every two seconds.
+    /// Publishes the statistics that classical reclaim works with, which background threads
+    /// otherwise do every two seconds.
     #[doc(hidden)]
     pub fn publish(&self) {
         let pool = &self.inner.pool;

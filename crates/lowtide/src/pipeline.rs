@@ -1,4 +1,5 @@
-//! Reads of one call that overlap: absent neighbours are joined into runs, and several runs are in flight.
+//! Reads of one call that overlap: absent neighbours are joined into runs, and several runs are in
+//! flight.
 //!
 //! ```text
 //!   claim ──add──► open run ──launch──► frames, one request ──► in flight ──reap──► landing ──► resident, shown
@@ -6,17 +7,19 @@
 //!                     └── grows while the next claim is its neighbour
 //! ```
 //!
-//! A device needs about as long for a hundred neighbouring pages as for a few, so joining them is worth more than any
-//! depth. A *run* is one request for pages that follow each other in the file. Each of its *pieces* is one folio, as
-//! if it had been read alone: joining changes how bytes travel and nothing that a policy sees. Frames of a run are
-//! taken under one hold of the pool's lock and put into ascending order, so that neighbours in the file are often
-//! neighbours in memory; what is contiguous there is one element of the request, and a run of one element is a plain
-//! read into registered memory.
+//! A device needs about as long for a hundred neighbouring pages as for a few, so joining them is
+//! worth more than any depth. A *run* is one request for pages that follow each other in the file.
+//! Each of its *pieces* is one folio, as if it had been read alone: joining changes how bytes
+//! travel and nothing that a policy sees. Frames of a run are taken under one hold of the pool's
+//! lock and put into ascending order, so that neighbours in the file are often neighbours in
+//! memory; what is contiguous there is one element of the request, and a run of one element is a
+//! plain read into registered memory.
 //!
-//! A run that fails is read again piece by piece, because a bad block concerns the page that it is in.
+//! A run that fails is read again piece by piece, because a bad block concerns the page that it is
+//! in.
 //!
-//! The thread owns every claim from [`Pipeline::add`] on. While it does, it never waits for anything but its own
-//! reads: not for pages of other threads, not for frames.
+//! The thread owns every claim from [`Pipeline::add`] on. While it does, it never waits for
+//! anything but its own reads: not for pages of other threads, not for frames.
 
 use crate::charge::Payer;
 use crate::error::Error;
@@ -38,7 +41,8 @@ const FLIGHT_BYTES: usize = 16 << 20;
 /// So many bytes that are not submitted are worth a system call.
 const SUBMIT_BYTES: u64 = 128 << 10;
 
-/// Pages that the caller asked for: `count` neighbours, with as many neighbouring positions in its list.
+/// Pages that the caller asked for: `count` neighbours, with as many neighbouring positions in its
+/// list.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     index: usize,
@@ -109,8 +113,9 @@ impl<'p> Pipeline<'p> {
         }
     }
 
-    /// Takes a claim, and sees that it is read. May wait for reads in flight, and show what they brought to `each`:
-    /// position, page, and frame, or no frame if a store has taken the page already.
+    /// Takes a claim, and sees that it is read. May wait for reads in flight, and show what they
+    /// brought to `each`: position, page, and frame, or no frame if a store has taken the page
+    /// already.
     ///
     /// # Errors
     /// Of a read that has ended meanwhile.
@@ -131,7 +136,8 @@ impl<'p> Pipeline<'p> {
         self.make_room(each)
     }
 
-    /// Notes that the caller wants another page of the folio that was claimed last. False if the page is not of it.
+    /// Notes that the caller wants another page of the folio that was claimed last. False if the
+    /// page is not of it.
     pub(crate) fn extend(&mut self, index: usize, page: u64) -> bool {
         let Some(Piece { claim, wanted, .. }) = self.open.last_mut() else { return false };
         let count = u64::from(wanted.count);
@@ -146,7 +152,8 @@ impl<'p> Pipeline<'p> {
         !self.refused.is_empty()
     }
 
-    /// Ends everything, and returns what could not be had, the first page last; and whether only waiting can help.
+    /// Ends everything, and returns what could not be had, the first page last; and whether only
+    /// waiting can help.
     ///
     /// # Errors
     /// The first of a read that failed.
@@ -191,8 +198,9 @@ impl<'p> Pipeline<'p> {
     /// Waits until another run may be launched.
     fn make_room(&mut self, mut each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
         let capacity = self.batch.capacity();
-        let most =
-            (FLIGHT_BYTES.min(self.pool.budget_bytes() as usize / 4) >> self.pool.page_shift).max(capacity);
+        let most = (FLIGHT_BYTES.min(self.pool.budget_bytes() as usize / 4)
+            >> self.pool.page_shift)
+            .max(capacity);
         while self.runs_in_flight() >= capacity || self.pages_in_flight >= most as u64 {
             self.reap(self.quarter(), &mut each)?;
         }
@@ -246,10 +254,12 @@ impl<'p> Pipeline<'p> {
         let behind = |piece: &Piece| piece.frame + piece.claim.pages() as u32;
         if run.windows(2).all(|pair| behind(&pair[0]) == pair[1].frame) {
             let len = behind(&run[run.len() - 1]) - run[0].frame;
-            // SAFETY: the frames are this thread's until their claims are resolved: they are charged, no translation leads to them, and the
-            // pipeline resolves the claims only after the completion. The pool keeps arena and, through its space, descriptor alive.
-            #[expect(unsafe_code, reason = "the promise about the frames is given where they are taken")]
-            let read = unsafe { Read::new(fd, offset, pool.frame_ptr(run[0].frame), len << shift, user) };
+            // SAFETY: the frames are this thread's until their claims are resolved: they are
+            // charged, no translation leads to them, and the pipeline resolves the claims only
+            // after the completion. The pool keeps arena and, through its space, descriptor alive.
+            #[expect(unsafe_code, reason = "promised where the frames are taken")]
+            let read =
+                unsafe { Read::new(fd, offset, pool.frame_ptr(run[0].frame), len << shift, user) };
             return self.batch.push(read);
         }
         let slices = run.chunk_by(|piece, next| behind(piece) == next.frame).map(|together| {
@@ -257,13 +267,18 @@ impl<'p> Pipeline<'p> {
             Slice::new(pool.frame_ptr(together[0].frame), (frames as usize) << shift)
         });
         // SAFETY: as above, for each slice.
-        #[expect(unsafe_code, reason = "the promise about the frames is given where they are taken")]
+        #[expect(unsafe_code, reason = "promised where the frames are taken")]
         let read = unsafe { ReadRun::new(fd, offset, slices.collect(), user) };
         self.batch.push_run(read);
     }
 
-    /// Waits for at least `min` reads and resolves all that have ended, showing the pages while they are held.
-    fn reap(&mut self, min: usize, mut each: impl FnMut(usize, u64, Option<u32>)) -> Result<(), Error> {
+    /// Waits for at least `min` reads and resolves all that have ended, showing the pages while
+    /// they are held.
+    fn reap(
+        &mut self,
+        min: usize,
+        mut each: impl FnMut(usize, u64, Option<u32>),
+    ) -> Result<(), Error> {
         self.batch.wait(min, &mut self.done);
         self.not_submitted = 0;
         let mut first_error = self.land(&mut each);
@@ -293,8 +308,8 @@ impl<'p> Pipeline<'p> {
             }
             Ok(got) => {
                 self.pool.io.note_read(got);
-                let mut before =
-                    run.iter().map(|piece| piece.claim.pages()).sum::<u64>() << self.pool.page_shift;
+                let mut before = run.iter().map(|piece| piece.claim.pages()).sum::<u64>()
+                    << self.pool.page_shift;
                 while let Some(piece) = run.pop() {
                     let bytes = piece.claim.pages() << self.pool.page_shift;
                     before -= bytes;
@@ -312,7 +327,8 @@ impl<'p> Pipeline<'p> {
         let young = pool.young_faults && self.access == Access::Mapped;
         let mut first_error = Ok(());
         while let Some((piece, got)) = self.landing.pop() {
-            // Held before it is published, so that it is still there when the caller looks. One page of a folio holds all of it.
+            // Held before it is published, so that it is still there when the caller looks. One
+            // page of a folio holds all of it.
             let held = hazard::hold(space.table.entry(piece.wanted.page).address());
             let frames = piece.frame..piece.frame + piece.claim.pages() as u32;
             if self.access == Access::Ahead {
@@ -324,8 +340,10 @@ impl<'p> Pipeline<'p> {
                 Ok(()) => {
                     for (index, page) in piece.wanted.pages() {
                         let entry = space.table.entry(page);
-                        let own = (page != piece.wanted.page).then(|| hazard::hold(entry.address()));
-                        // A store may have come first; then the page is put off like any other in hand.
+                        let own =
+                            (page != piece.wanted.page).then(|| hazard::hold(entry.address()));
+                        // A store may have come first; then the page is put off like any other in
+                        // hand.
                         let frame = match entry.load() {
                             EntryState::Resident { frame, .. } => {
                                 pool.count_read(self.access, true);
@@ -349,7 +367,8 @@ impl<'p> Pipeline<'p> {
 
 impl Drop for Pipeline<'_> {
     fn drop(&mut self) {
-        // After a panic in the caller's closure, or an error: what is in flight is resolved, what is not is given up.
+        // After a panic in the caller's closure, or an error: what is in flight is resolved, what
+        // is not is given up.
         for piece in self.open.drain(..) {
             self.pool.abandon(self.space, &piece.claim, &Ok(()));
         }
@@ -361,10 +380,11 @@ impl Drop for Pipeline<'_> {
 }
 
 impl Pool {
-    /// Takes frames for the pieces of a run, without waiting, for as many from the first on as there is room for. Returns their number.
+    /// Takes frames for the pieces of a run, without waiting, for as many from the first on as
+    /// there is room for. Returns their number.
     ///
-    /// A large folio for which there is no contiguous room becomes a single page, alone in its run; further pages that were
-    /// wanted of it go to `refused`.
+    /// A large folio for which there is no contiguous room becomes a single page, alone in its run;
+    /// further pages that were wanted of it go to `refused`.
     fn frames_for_run(
         &self,
         space: &Space,
@@ -376,17 +396,28 @@ impl Pool {
         let mut placed = 0;
         while placed < run.len() {
             let result;
-            (state, result) =
-                self.charge(state, Payer::Space(space.id), run[placed].claim.pages(), access.task(), false);
+            (state, result) = self.charge(
+                state,
+                Payer::Space(space.id),
+                run[placed].claim.pages(),
+                access.task(),
+                false,
+            );
             let got = match result {
-                Ok(group) => self.place_pieces(&mut state, space, &mut run[placed..], access, group),
+                Ok(group) => {
+                    self.place_pieces(&mut state, space, &mut run[placed..], access, group)
+                }
                 Err(_) => 0,
             };
             placed += got;
             if got > 0 {
                 continue;
             }
-            if placed > 0 || run[0].claim.order == 0 || space.is_closed() || space.is_cut(run[0].claim.page) {
+            if placed > 0
+                || run[0].claim.order == 0
+                || space.is_closed()
+                || space.is_cut(run[0].claim.page)
+            {
                 break;
             }
             let piece = &mut run[0];
@@ -399,8 +430,8 @@ impl Pool {
         placed
     }
 
-    /// Places the first piece, which is charged, and if it is a single page those behind it that have room as things are. Returns how many. If it is
-    /// none, the charge was given back.
+    /// Places the first piece, which is charged, and if it is a single page those behind it that
+    /// have room as things are. Returns how many. If it is none, the charge was given back.
     fn place_pieces(
         &self,
         state: &mut State,

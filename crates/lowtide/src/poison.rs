@@ -1,20 +1,24 @@
 //! After a defect of the engine: a pool that does nothing more.
 //!
-//! A panic while a thread has the pool's lock leaves the engine, the frames and the translations in the middle of a change.
-//! To go on with that could give one frame to two pages, or write a page into another's place. So the pool is *poisoned* from then
-//! on: whatever would change what the lock protects fails with [`Error::Poisoned`] instead.
+//! A panic while a thread has the pool's lock leaves the engine, the frames and the translations in
+//! the middle of a change. To go on with that could give one frame to two pages, or write a page
+//! into another's place. So the pool is *poisoned* from then on: whatever would change what the
+//! lock protects fails with [`Error::Poisoned`] instead.
 //!
-//! The mark is the standard library's own, on the mutex, so nothing has to be done at the moment of the panic. Who comes
-//! later asks before it begins ([`Pool::check`]), and the few places through which everything passes ask again under
-//! the lock: taking frames, making pages dirty, beginning to write, giving frames back. Who sleeps until another thread is done with a page
-//! looks from time to time, because a thread that panicked wakes nobody. The background threads end when they next look.
+//! The mark is the standard library's own, on the mutex, so nothing has to be done at the moment of
+//! the panic. Who comes later asks before it begins ([`Pool::check`]), and the few places through
+//! which everything passes ask again under the lock: taking frames, making pages dirty, beginning
+//! to write, giving frames back. Who sleeps until another thread is done with a page looks from
+//! time to time, because a thread that panicked wakes nobody. The background threads end when they
+//! next look.
 //!
-//! Figures that only the engine knows are not read any more ([`Stat::poisoned`](crate::Stat::poisoned)), and exported files stay
-//! as they were.
+//! Figures that only the engine knows are not read any more
+//! ([`Stat::poisoned`](crate::Stat::poisoned)), and exported files stay as they were.
 //!
-//! What stays: pages that are resident and were read before can be read on through [`View::read`](crate::View::read), which takes
-//! no lock and whose frames do not move any more. Files are as the last write-back left them; pages that were dirty are lost
-//! when the pager goes. Dropping neither waits nor writes.
+//! What stays: pages that are resident and were read before can be read on through
+//! [`View::read`](crate::View::read), which takes no lock and whose frames do not move any more.
+//! Files are as the last write-back left them; pages that were dirty are lost when the pager goes.
+//! Dropping neither waits nor writes.
 
 use crate::error::Error;
 use crate::pool::Pool;
@@ -109,7 +113,10 @@ mod tests {
                 ];
                 for (i, result) in failed.iter().enumerate() {
                     let tenant = matches!(result, Err(Error::Tenant(TenantError::Poisoned)));
-                    assert!(tenant || matches!(result, Err(Error::Poisoned)), "call {i}: {result:?}");
+                    assert!(
+                        tenant || matches!(result, Err(Error::Poisoned)),
+                        "call {i}: {result:?}"
+                    );
                 }
                 view.prefetch(0..100);
                 assert!(matches!(pager.open(&other), Err(OpenError::Poisoned { .. })));

@@ -1,15 +1,17 @@
 //! The pool: the arena of frames, the engine that decides about them, and the lock around it.
 //!
-//! A *frame* is a piece of the arena as large as a base page; the arena has exactly as many as the budget. Each is in one of four states:
-//! free (in the buddy allocator), in flight (charged, its translation busy), resident (a translation leads to it), or being evicted or written to by
-//! a store (its translation is locked). Charged frames and free frames always add up to
-//! the frames there are.
+//! A *frame* is a piece of the arena as large as a base page; the arena has exactly as many as the
+//! budget. Each is in one of four states: free (in the buddy allocator), in flight (charged, its
+//! translation busy), resident (a translation leads to it), or being evicted or written to by a
+//! store (its translation is locked). Charged frames and free frames always add up to the frames
+//! there are.
 //!
-//! There is one lock, [`Pool::lock`], and it protects the engine and the allocator: it plays the part of the kernel's lruvec lock. A
-//! hit does not take it; a miss takes it once before its read, for a few hundred nanoseconds.
+//! There is one lock, [`Pool::lock`], and it protects the engine and the allocator: it plays the
+//! part of the kernel's lruvec lock. A hit does not take it; a miss takes it once before its read,
+//! for a few hundred nanoseconds.
 //!
-//! Lock order: [`Pool::opening`], then the pool's lock, then a wait bucket, a device's desk or a space's ledger. Nothing is awaited under the pool's lock but
-//! its own condition variables.
+//! Lock order: [`Pool::opening`], then the pool's lock, then a wait bucket, a device's desk or a
+//! space's ledger. Nothing is awaited under the pool's lock but its own condition variables.
 
 use crate::backing::{FileKey, NewName};
 use crate::bell::Bell;
@@ -32,7 +34,9 @@ use crate::translation::State as EntryState;
 use crate::wait::WaitTable;
 use crate::writeback::Devices;
 use lowtide_bpf::Programs;
-use lowtide_core::{AccessCounts, Engine, EngineConfig, FolioId, LruType, MemcgId, Owner, SpaceId, Task};
+use lowtide_core::{
+    AccessCounts, Engine, EngineConfig, FolioId, LruType, MemcgId, Owner, SpaceId, Task,
+};
 use lowtide_sys::memory::{HugePages, Mapping};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -103,7 +107,8 @@ impl State {
     /// translation leads to it: the frames may be another folio's as soon as the lock is released.
     pub(crate) fn free_folio(&mut self, id: FolioId, order: u8) {
         let owner = self.engine.folio(id).map(lowtide_core::Folio::owner);
-        let entry = owner.and_then(|at| self.spaces[at.space.0 as usize].as_ref()?.table.get(at.page));
+        let entry =
+            owner.and_then(|at| self.spaces[at.space.0 as usize].as_ref()?.table.get(at.page));
         assert!(
             !entry.is_some_and(|entry| leads_to(entry.load(), id.0)),
             "{id:?} is given up while {owner:?} leads to it"
@@ -132,7 +137,8 @@ pub(crate) struct Pool {
     pub(crate) kswapd: Bell,
     /// Whoever sleeps for a limit may look again.
     pub(crate) throttled: Condvar,
-    /// One thread opens a file, or lets go of one for good, at a time. Taken before the pool's lock.
+    /// One thread opens a file, or lets go of one for good, at a time. Taken before the pool's
+    /// lock.
     pub(crate) opening: Mutex<()>,
     /// Names that this pager gave to files that are closed, and that could not be made durable.
     pub(crate) new_names: Mutex<HashMap<FileKey, NewName>>,
@@ -197,14 +203,16 @@ pub(crate) fn out_of_budget(state: &mut State, full: Full, pages: u64, page_shif
     Error::OutOfBudget { report: Arc::new(OomReport::new(state, full, pages, page_shift)) }
 }
 
-/// A frame that was taken, charged, but belongs to no folio yet, or to one whose page is being read.
+/// A frame that was taken, charged, but belongs to no folio yet, or to one whose page is being
+/// read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewFolio {
     pub(crate) owner: Owner,
     pub(crate) order: u8,
     pub(crate) shadow: u32,
     pub(crate) task: Task,
-    /// All of it is about to be stored to: it is dirty from the start, and nobody waits for its contents.
+    /// All of it is about to be stored to: it is dirty from the start, and nobody waits for its
+    /// contents.
     pub(crate) replaced: bool,
 }
 
@@ -239,9 +247,10 @@ impl Pool {
             arena.populate(0..bytes).map_err(memory)?;
         }
         lowtide_sys::membarrier::register();
-        // SAFETY: fields drop in the order of their declaration, and `arena` is declared last; no part of it is ever unmapped or moved
-        // before. Nothing of it is discarded either, if it is registered: then it is populated, and pinned (`resident.rs`).
-        #[expect(unsafe_code, reason = "the promise about the arena is given where the arena is made")]
+        // SAFETY: fields drop in the order of their declaration, and `arena` is declared last; no
+        // part of it is ever unmapped or moved before. Nothing of it is discarded either, if it is
+        // registered: then it is populated, and pinned (`resident.rs`).
+        #[expect(unsafe_code, reason = "promised where the arena is made")]
         let registered = unsafe { Arena::new(arena.as_ptr(), bytes) };
         let fault_sites = Arc::<FaultSites>::default();
         let backend = Backend::open(Options {
@@ -295,7 +304,8 @@ impl Pool {
         })
     }
 
-    /// Locks what the pool shares, also when it [is poisoned](Pool::is_poisoned): who changes something asks for that.
+    /// Locks what the pool shares, also when it [is poisoned](Pool::is_poisoned): who changes
+    /// something asks for that.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         sync::lock(&self.state)
     }
@@ -327,7 +337,8 @@ impl Pool {
     /// Address of a frame.
     #[inline]
     pub(crate) fn frame_ptr(&self, frame: u32) -> *mut u8 {
-        // A product, not a shift: on x86 a shift by a variable is three operations, and hits count them.
+        // A product, not a shift: on x86 a shift by a variable is three operations, and hits count
+        // them.
         self.arena.as_ptr().wrapping_add(frame as usize * self.page_bytes)
     }
 
@@ -338,10 +349,11 @@ impl Pool {
         Watermarks { low, high: 2 * low }
     }
 
-    /// Takes frames for a folio, charged and known to the engine. Its translation must be busy until the contents are there.
+    /// Takes frames for a folio, charged and known to the engine. Its translation must be busy
+    /// until the contents are there.
     ///
-    /// Reclaims when a group is full, and waits for frames when there is nothing to reclaim, but not longer than
-    /// the pool's patience; for a large folio not at all.
+    /// Reclaims when a group is full, and waits for frames when there is nothing to reclaim, but
+    /// not longer than the pool's patience; for a large folio not at all.
     pub(crate) fn allocate(&self, space: &Space, new: &NewFolio) -> Allocated {
         let pages = 1 << new.order;
         let payer = Payer::Space(space.id);
@@ -351,7 +363,9 @@ impl Pool {
             Ok(group) => group,
             Err(_) if self.is_poisoned() => return Allocated::Failed(Error::Poisoned),
             Err(_) if new.order > 0 => return Allocated::TooLarge,
-            Err(full) => return Allocated::Failed(out_of_budget(&mut state, full, pages, self.page_shift)),
+            Err(full) => {
+                return Allocated::Failed(out_of_budget(&mut state, full, pages, self.page_shift));
+            }
         };
         match self.place(&mut state, space, new, group) {
             Some((frame, stall)) => Allocated::Frame(frame, stall),
@@ -366,8 +380,8 @@ impl Pool {
         }
     }
 
-    /// Takes frames for a folio that has just been charged to `group`, and tells the engine. If the space is being closed, or there is no contiguous room, the charge is
-    /// given back.
+    /// Takes frames for a folio that has just been charged to `group`, and tells the engine. If the
+    /// space is being closed, or there is no contiguous room, the charge is given back.
     pub(crate) fn place(
         &self,
         state: &mut State,
@@ -414,7 +428,8 @@ impl Pool {
         }
     }
 
-    /// Tells the engine of a folio in frames that were taken and charged to `group`. Returns the stall that begins.
+    /// Tells the engine of a folio in frames that were taken and charged to `group`. Returns the
+    /// stall that begins.
     pub(crate) fn place_in(
         &self,
         state: &mut State,
@@ -422,7 +437,11 @@ impl Pool {
         group: MemcgId,
         frame: u32,
     ) -> Option<Stall> {
-        assert!(frame.is_multiple_of(1 << new.order), "a folio of order {} at frame {frame}", new.order);
+        assert!(
+            frame.is_multiple_of(1 << new.order),
+            "a folio of order {} at frame {frame}",
+            new.order
+        );
         for frame in frame..frame + (1 << new.order) {
             // A page that was dropped before it was used may have left it.
             self.unused.take(frame);
@@ -430,11 +449,17 @@ impl Pool {
         state.engine.count_fault(group, !new.replaced);
         let (id, payer) = (FolioId(frame), Payer::Space(new.owner.space));
         let shadow = lowtide_core::Shadow::from_bits(new.shadow);
-        let space = state.spaces[new.owner.space.0 as usize].as_ref().expect("pages come into open spaces");
+        let space =
+            state.spaces[new.owner.space.0 as usize].as_ref().expect("pages come into open spaces");
         space.table.note_used(new.owner.page, new.order);
         let claimed = space.table.entry(new.owner.page).load();
-        assert!(claimed == EntryState::Busy, "{:?} gets a frame while it is {claimed:?}", new.owner);
-        let refaulted = state.engine.insert(id, new.owner, new.order, LruType::File, group, shadow, new.task);
+        assert!(
+            claimed == EntryState::Busy,
+            "{:?} gets a frame while it is {claimed:?}",
+            new.owner
+        );
+        let refaulted =
+            state.engine.insert(id, new.owner, new.order, LruType::File, group, shadow, new.task);
         let stall = if new.replaced {
             state.engine.set_dirty(id);
             self.refault_without_wait(state, group, refaulted);

@@ -45,14 +45,15 @@ impl Pool {
         self.store_zeroes(space, last..end)
     }
 
-    /// Makes a hole of whole folios. They may reach over `end`, where the file ended when the punch began.
+    /// Makes a hole of whole folios. They may reach over `end`, where the file ended when the punch
+    /// began.
     fn punch_folios(&self, space: &Space, bytes: Range<u64>, end: u64) -> Result<(), Error> {
         let pages = bytes.start >> self.page_shift..bytes.end >> self.page_shift;
         let mut owned = Attempts::new(self, space)
             .repeat(|attempts| self.own(space, pages.clone(), pages.clone(), true, attempts))?;
         if bytes.end > end && space.len() > end {
-            // A store has made the file longer, and may have put bytes behind that end. None does so unseen from
-            // now on: the length comes first, and the bytes wait for these pages.
+            // A store has made the file longer, and may have put bytes behind that end. None does
+            // so unseen from now on: the length comes first, and the bytes wait for these pages.
             drop(owned);
             return self.store_zeroes(space, bytes.start..end);
         }
@@ -92,5 +93,8 @@ impl Pool {
 
 /// Whether an error of `fallocate(2)` says that this file system, or this file, cannot have holes.
 fn makes_no_holes(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::ENODEV | libc::EINVAL))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::ENODEV | libc::EINVAL)
+    )
 }

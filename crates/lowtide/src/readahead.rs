@@ -1,11 +1,13 @@
-//! Read-ahead: noticing that a file is read in order, and reading what comes next before it is asked for.
+//! Read-ahead: noticing that a file is read in order, and reading what comes next before it is
+//! asked for.
 //!
 //! # Streams
 //!
-//! A view remembers a few *streams*: places where it was asked for pages that were not there. A miss that goes on where a stream
-//! has stopped is a step of it; any other miss begins a new stream in the place of the one that was used least recently. The
-//! second step in a row starts read-ahead. Misses at random places take two such steps practically never, so random
-//! access reads nothing ahead, and the hit path knows nothing of all this.
+//! A view remembers a few *streams*: places where it was asked for pages that were not there. A
+//! miss that goes on where a stream has stopped is a step of it; any other miss begins a new stream
+//! in the place of the one that was used least recently. The second step in a row starts
+//! read-ahead. Misses at random places take two such steps practically never, so random access
+//! reads nothing ahead, and the hit path knows nothing of all this.
 //!
 //! # Windows
 //!
@@ -15,20 +17,24 @@
 //!       ▲ reader          being read ahead
 //! ```
 //!
-//! The first page of each window carries a *mark*: when it is touched, the next window is requested, so that a whole window is on
-//! its way while the reader uses the one before. Sizes are those of the kernel: the first is twice or four times the request, each next
-//! one twice or four times the last, up to the limit. A mark is a number in the view. It is compared only where an access takes the
-//! slow way anyway, and the first access to a page that was read ahead does, because the page is not young.
+//! The first page of each window carries a *mark*: when it is touched, the next window is
+//! requested, so that a whole window is on its way while the reader uses the one before. Sizes are
+//! those of the kernel: the first is twice or four times the request, each next one twice or four
+//! times the last, up to the limit. A mark is a number in the view. It is compared only where an
+//! access takes the slow way anyway, and the first access to a page that was read ahead does,
+//! because the page is not young.
 //!
 //! # Usefulness
 //!
-//! Each frame has a bit that says "read ahead, and not used". The first access clears it and counts a page as used; an eviction
-//! that finds it counts the page as wasted. A stream that finds more than an eighth of a window wasted since its last request halves
-//! its limit. Below four pages it stops, and tries again after a thousand pages.
+//! Each frame has a bit that says "read ahead, and not used". The first access clears it and counts
+//! a page as used; an eviction that finds it counts the page as wasted. A stream that finds more
+//! than an eighth of a window wasted since its last request halves its limit. Below four pages it
+//! stops, and tries again after a thousand pages.
 //!
-//! The first access to a page that was read ahead counts for it as much as the access that brings a page in: it is told to nobody.
-//! So a policy takes a page that was read once for such a page, whether it was read ahead or not, and a scan does
-//! not push out what is used again and again. How much may be read ahead when memory is full says [`Pool::room_ahead`].
+//! The first access to a page that was read ahead counts for it as much as the access that brings a
+//! page in: it is told to nobody. So a policy takes a page that was read once for such a page,
+//! whether it was read ahead or not, and a scan does not push out what is used again and again. How
+//! much may be read ahead when memory is full says [`Pool::room_ahead`].
 
 use crate::charge::Payer;
 use crate::fault::Access;
@@ -149,16 +155,27 @@ impl ReadAhead {
         self.max == 0
     }
 
-    /// Pages of a request are touched that are there or on their way. Returns what is to be read ahead now. Cost: a few loads, unless a mark is
-    /// among the pages.
+    /// Pages of a request are touched that are there or on their way. Returns what is to be read
+    /// ahead now. Cost: a few loads, unless a mark is among the pages.
     #[inline]
-    pub(crate) fn touched(&self, request: &Range<u64>, pool: &Pool, space: &Space) -> Option<Range<u64>> {
+    pub(crate) fn touched(
+        &self,
+        request: &Range<u64>,
+        pool: &Pool,
+        space: &Space,
+    ) -> Option<Range<u64>> {
         let marked = self.marks.iter().position(|mark| request.contains(&mark.load(Relaxed)))?;
         self.at_mark(marked, request, pool, space)
     }
 
     #[cold]
-    fn at_mark(&self, index: usize, request: &Range<u64>, pool: &Pool, space: &Space) -> Option<Range<u64>> {
+    fn at_mark(
+        &self,
+        index: usize,
+        request: &Range<u64>,
+        pool: &Pool,
+        space: &Space,
+    ) -> Option<Range<u64>> {
         let mut streams = crate::sync::lock(&self.streams);
         if !request.contains(&self.marks[index].load(Relaxed)) {
             // Another thread was faster.
@@ -170,7 +187,8 @@ impl ReadAhead {
         self.next(index, stream, request, pool, space)
     }
 
-    /// The page `at` of a request is not there. Returns what is to be read ahead now, which begins behind the request.
+    /// The page `at` of a request is not there. Returns what is to be read ahead now, which begins
+    /// behind the request.
     pub(crate) fn missed(
         &self,
         request: &Range<u64>,
@@ -185,7 +203,8 @@ impl ReadAhead {
             self.marks[index].store(NONE, Relaxed);
             let wasted = space.ahead_wasted.load(Relaxed);
             let (next, limit) = (request.end, self.max);
-            *streams.touch(index) = Stream { next, limit, wasted, used: streams.clock, ..Stream::default() };
+            *streams.touch(index) =
+                Stream { next, limit, wasted, used: streams.clock, ..Stream::default() };
             return None;
         };
         let stream = streams.touch(index);
@@ -202,7 +221,8 @@ impl ReadAhead {
             (stream.limit, stream.size) = (self.max, 0);
         }
         if stream.ahead.contains(&at) {
-            // It was asked for and is not there, for want of room: the next window is half of this one.
+            // It was asked for and is not there, for want of room: the next window is half of this
+            // one.
             stream.size /= 4;
         }
         stream.ahead = request.end..request.end;
@@ -277,8 +297,8 @@ impl Pool {
         above.map(|id| state.engine.max(id)).min().unwrap_or(0) / BUDGET_PART
     }
 
-    /// Pages that may be read ahead for a file now: what is free in its tenant and above, and an eighth of its tenant's
-    /// clean pages, which are evicted for them if need be.
+    /// Pages that may be read ahead for a file now: what is free in its tenant and above, and an
+    /// eighth of its tenant's clean pages, which are evicted for them if need be.
     pub(crate) fn room_ahead(&self, space: &Space) -> u64 {
         let state = self.lock();
         let Some(group) = state.group_of(Payer::Space(space.id)) else { return 0 };
@@ -288,8 +308,8 @@ impl Pool {
         free + stat.file.saturating_sub(stat.file_dirty + stat.file_writeback) / 8
     }
 
-    /// Notes an access to a page that is resident and held, in the state that was seen; `waited` for a read of another
-    /// thread.
+    /// Notes an access to a page that is resident and held, in the state that was seen; `waited`
+    /// for a read of another thread.
     #[inline]
     pub(crate) fn note_access(
         &self,

@@ -1,9 +1,10 @@
 //! The threads that read ahead.
 //!
-//! A request for read-ahead is a hint: it may be dropped, and it must not hold anything else up. A thread that reads ahead waits for
-//! the device, perhaps for ever. So there are several, started when there is work and none is idle; of one file at most
-//! [`FILE_THREADS`] requests are carried out at a time and of one device at most [`DEVICE_THREADS`], so that a device that hangs
-//! keeps those threads and no others. What waits behind them is dropped when it becomes too much.
+//! A request for read-ahead is a hint: it may be dropped, and it must not hold anything else up. A
+//! thread that reads ahead waits for the device, perhaps for ever. So there are several, started
+//! when there is work and none is idle; of one file at most [`FILE_THREADS`] requests are carried
+//! out at a time and of one device at most [`DEVICE_THREADS`], so that a device that hangs keeps
+//! those threads and no others. What waits behind them is dropped when it becomes too much.
 
 use crate::deadline::Deadline;
 use crate::pool::Pool;
@@ -78,7 +79,8 @@ impl Readers {
         let request = Request { space: Arc::clone(space), pages };
         {
             let mut desk = crate::sync::lock(desk);
-            let of_file = desk.waiting.iter().filter(|waiting| waiting.space.id == space.id).count();
+            let of_file =
+                desk.waiting.iter().filter(|waiting| waiting.space.id == space.id).count();
             if of_file >= FILE_QUEUE || desk.waiting.len() >= QUEUE || desk.closing {
                 return;
             }

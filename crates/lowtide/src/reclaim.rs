@@ -1,14 +1,17 @@
 //! Driving reclaim on real memory: answering the engine's questions and carrying out its steps.
 //!
-//! A batch of victims goes through three moves, all under the pool's lock, so isolation is never visible to others:
+//! A batch of victims goes through three moves, all under the pool's lock, so isolation is never
+//! visible to others:
 //!
-//! 1. Each victim's translations are *locked*, unless one of them is young, dirty, busy or locked already.
-//! 2. One `membarrier` for the whole batch; then every hazard slot of every thread is read. A victim that some slot names is in use: its
-//!    translations are unlocked again, unchanged.
-//! 3. The others are gone: the engine computes what is to be remembered of them, which takes the place of their translations, and their
-//!    frames are free.
+//! 1. Each victim's translations are *locked*, unless one of them is young, dirty, busy or locked
+//!    already.
+//! 2. One `membarrier` for the whole batch; then every hazard slot of every thread is read. A
+//!    victim that some slot names is in use: its translations are unlocked again, unchanged.
+//! 3. The others are gone: the engine computes what is to be remembered of them, which takes the
+//!    place of their translations, and their frames are free.
 //!
-//! Why that is safe is told in `hazard.rs`. The lock is offered to others between batches, and in an aging walk every few microseconds.
+//! Why that is safe is told in `hazard.rs`. The lock is offered to others between batches, and in
+//! an aging walk every few microseconds.
 
 use crate::deadline::Deadline;
 use crate::fault_sites::FaultSite;
@@ -18,18 +21,20 @@ use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
 use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
 use lowtide_core::{
-    AgeJob, Facts, Folio, FolioId, FolioState, MemcgId, Reclaim, References, Step, TableKey, Unmapped,
-    Victim, Window,
+    AgeJob, Facts, Folio, FolioId, FolioState, MemcgId, Reclaim, References, Step, TableKey,
+    Unmapped, Victim, Window,
 };
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-/// What the aging walk does under one hold of the lock: so many looks at hints, of two nanoseconds each.
+/// What the aging walk does under one hold of the lock: so many looks at hints, of two nanoseconds
+/// each.
 const WALK_CHUNK: u64 = 4096;
 /// What a visit of a table of translations counts as.
 const VISIT: u64 = 256;
-/// Batches in a row of which guards hold every page, after which an invocation has nothing to find: the guards are waited for instead.
+/// Batches in a row of which guards hold every page, after which an invocation has nothing to find:
+/// the guards are waited for instead.
 const PINNED_BATCHES: u32 = 16;
 
 /// The translations of all open spaces, as the engine asks about them.
@@ -50,13 +55,14 @@ pub(crate) fn entries_of(space: &Space, page: u64, order: u8) -> std::slice::Ite
     space.table.slice(page..page + (1 << order)).iter()
 }
 
-/// The folio of a page that is in memory, resident or locked by a store. The caller has looked at its translation under this hold of the pool's lock, so the
-/// two belong together.
+/// The folio of a page that is in memory, resident or locked by a store. The caller has looked at
+/// its translation under this hold of the pool's lock, so the two belong together.
 ///
 /// # Panics
 /// When they do not: then two pages share a frame.
 pub(crate) fn folio_of(state: &State, space: &Space, page: u64, frame: u32) -> FolioId {
-    let id = state.engine.folio_of(FolioId(frame)).expect("the frame of a page in memory has a folio");
+    let id =
+        state.engine.folio_of(FolioId(frame)).expect("the frame of a page in memory has a folio");
     let folio = state.engine.folio(id).expect("a folio that has frames exists");
     let (owner, pages) = (folio.owner(), 1 << folio.order());
     assert!(
@@ -106,7 +112,8 @@ impl Facts for Translations<'_> {
     }
 }
 
-/// At most 64 entries around a page: its whole table if that is no longer, else centred on the page and clipped to the table.
+/// At most 64 entries around a page: its whole table if that is no longer, else centred on the page
+/// and clipped to the table.
 fn window(page: u64, pages: u64) -> (u64, u64) {
     let table = page / TABLE_ENTRIES * TABLE_ENTRIES;
     let end = (table + TABLE_ENTRIES).min(pages);
@@ -119,7 +126,8 @@ fn window(page: u64, pages: u64) -> (u64, u64) {
 }
 
 impl Pool {
-    /// Runs an invocation to its end. Returns the lock, which it lets go of in between, and the pages reclaimed.
+    /// Runs an invocation to its end. Returns the lock, which it lets go of in between, and the
+    /// pages reclaimed.
     pub(crate) fn reclaim<'a>(
         &'a self,
         state: MutexGuard<'a, State>,
@@ -135,11 +143,13 @@ impl Pool {
         reclaim: Reclaim,
         deadline: Deadline,
     ) -> (MutexGuard<'a, State>, u64) {
-        // Without threads in the background everything happens in the order of the calls, as in the simulator: a flusher that was woken then
-        // writes when the invocation pauses, so it must not pause more often.
+        // Without threads in the background everything happens in the order of the calls, as in the
+        // simulator: a flusher that was woken then writes when the invocation pauses, so it must
+        // not pause more often.
         let mut reclaim = if self.background { reclaim.sharing_the_lock() } else { reclaim };
         let mut pinned = 0;
-        // Without a flusher in the background this thread writes, which takes the lock: when nothing is isolated any more.
+        // Without a flusher in the background this thread writes, which takes the lock: when
+        // nothing is isolated any more.
         let mut flush = false;
         loop {
             if self.is_poisoned() {
@@ -158,8 +168,11 @@ impl Pool {
                 Step::Unmap => {
                     let victims = reclaim.victims();
                     unmap(self, spaces, victims);
-                    pinned =
-                        if victims.iter().all(|v| v.outcome == Unmapped::Pinned) { pinned + 1 } else { 0 };
+                    pinned = if victims.iter().all(|v| v.outcome == Unmapped::Pinned) {
+                        pinned + 1
+                    } else {
+                        0
+                    };
                     if pinned == PINNED_BATCHES {
                         reclaim.give_up();
                     }
@@ -206,7 +219,11 @@ impl Pool {
     }
 
     /// Feeds an aging job: visits every table that may have young entries and that the job wants.
-    fn walk<'a>(&'a self, mut state: MutexGuard<'a, State>, job: &mut AgeJob) -> MutexGuard<'a, State> {
+    fn walk<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        job: &mut AgeJob,
+    ) -> MutexGuard<'a, State> {
         while let Some(id) = job.next_space(&mut state.engine) {
             let Some(space) = state.spaces[id.0 as usize].clone() else { continue };
             let mut looks = 0;

@@ -1,17 +1,20 @@
 //! Which frames have real memory behind them.
 //!
-//! An arena is addresses at first; memory comes with the first page that needs it, and goes back when the budget is lowered. The smallest
-//! unit is a page of the system, or a frame if that is larger. While the budget is what the pager was built with, a whole block of 2 MiB
-//! is populated at its first use, so that the kernel can back it by one huge page; hits are as fast as if all of it had been there from the start.
-//! Under a lowered budget only what is needed is.
+//! An arena is addresses at first; memory comes with the first page that needs it, and goes back
+//! when the budget is lowered. The smallest unit is a page of the system, or a frame if that is
+//! larger. While the budget is what the pager was built with, a whole block of 2 MiB is populated
+//! at its first use, so that the kernel can back it by one huge page; hits are as fast as if all of
+//! it had been there from the start. Under a lowered budget only what is needed is.
 //!
-//! **Running out.** Memory is asked for with `MADV_POPULATE_WRITE` before a frame is given out. Where the kernel can say no (a memory cgroup
-//! at its limit, broken memory), the operation fails with [`Error::NoMemory`](crate::Error::NoMemory). Where it does not (a machine that is
-//! out of memory as a whole), its out-of-memory killer chooses a process, as for any other memory.
+//! **Running out.** Memory is asked for with `MADV_POPULATE_WRITE` before a frame is given out.
+//! Where the kernel can say no (a memory cgroup at its limit, broken memory), the operation fails
+//! with [`Error::NoMemory`](crate::Error::NoMemory). Where it does not (a machine that is out of
+//! memory as a whole), its out-of-memory killer chooses a process, as for any other memory.
 //!
-//! **Cost.** One bit for each unit, and a test of it for each miss, under the pool's lock. The first use of a block clears 2 MiB under the lock: some
-//! hundred microseconds, once. A ring pins all of an arena that is registered with it, so an arena is registered only if it is populated from the
-//! start ([`Builder::populate`](crate::Builder::populate)), and then it keeps its memory.
+//! **Cost.** One bit for each unit, and a test of it for each miss, under the pool's lock. The
+//! first use of a block clears 2 MiB under the lock: some hundred microseconds, once. A ring pins
+//! all of an arena that is registered with it, so an arena is registered only if it is populated
+//! from the start ([`Builder::populate`](crate::Builder::populate)), and then it keeps its memory.
 
 use crate::frames::{FRAME_ORDER_MAX, Frames};
 use lowtide_sys::memory::{HUGE_PAGE_BYTES, Mapping, page_size};
@@ -74,7 +77,10 @@ impl Resident {
                 self.units = if to { self.units + 1 } else { self.units - 1 };
             }
         }
-        assert!(self.units <= self.bytes.div_ceil(self.unit), "more memory is counted than there is");
+        assert!(
+            self.units <= self.bytes.div_ceil(self.unit),
+            "more memory is counted than there is"
+        );
     }
 
     /// Units that a block of frames touches.
@@ -88,7 +94,13 @@ impl Resident {
     /// # Errors
     /// What the kernel says; the frames must not be used then.
     #[inline]
-    pub(crate) fn back(&mut self, arena: &Mapping, frame: u32, order: u8, generous: bool) -> io::Result<()> {
+    pub(crate) fn back(
+        &mut self,
+        arena: &Mapping,
+        frame: u32,
+        order: u8,
+        generous: bool,
+    ) -> io::Result<()> {
         let units = self.units_of(frame, order);
         if units.clone().all(|unit| self.get(unit)) {
             return Ok(());
@@ -100,7 +112,8 @@ impl Resident {
     fn populate(&mut self, arena: &Mapping, units: Range<usize>, generous: bool) -> io::Result<()> {
         let of_block = (HUGE_PAGE_BYTES / self.unit).max(1);
         let all = self.bytes.div_ceil(self.unit);
-        let block = units.start / of_block * of_block..(units.end.div_ceil(of_block) * of_block).min(all);
+        let block =
+            units.start / of_block * of_block..(units.end.div_ceil(of_block) * of_block).min(all);
         let whole = generous && !block.clone().any(|unit| self.get(unit));
         let asked = if whole { block } else { units };
         arena.populate(asked.start * self.unit..(asked.end * self.unit).min(self.bytes))?;
@@ -108,8 +121,9 @@ impl Resident {
         Ok(())
     }
 
-    /// Gives memory of free frames back to the system until at most `keep` bytes have some, the largest blocks first. Returns whether
-    /// there may be more to give: the lock is to be offered in between.
+    /// Gives memory of free frames back to the system until at most `keep` bytes have some, the
+    /// largest blocks first. Returns whether there may be more to give: the lock is to be offered
+    /// in between.
     pub(crate) fn trim(&mut self, arena: &Mapping, frames: &mut Frames, keep: u64) -> bool {
         if self.pinned || self.resident_bytes() <= keep {
             return false;

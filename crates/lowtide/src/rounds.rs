@@ -1,8 +1,10 @@
 //! Work that serves everybody who asked before it began.
 //!
-//! A store that meets a resident page has to know what all readers do, which takes a barrier that interrupts every processor of the
-//! process, and which the kernel gives to one thread of the machine at a time. Where many threads store at once, one barrier can serve
-//! all who arrived before it began, as one sync of a disk serves all who wrote before it. So the work is done in *rounds*:
+//! A store that meets a resident page has to know what all readers do, which takes a barrier that
+//! interrupts every processor of the process, and which the kernel gives to one thread of the
+//! machine at a time. Where many threads store at once, one barrier can serve all who arrived
+//! before it began, as one sync of a disk serves all who wrote before it. So the work is done in
+//! *rounds*:
 //!
 //! ```text
 //!   round k   ├──────────────┤
@@ -10,8 +12,9 @@
 //!   B asks            ├─ waits ┼── waits ─────────────┤ takes the result of round k + 1
 //! ```
 //!
-//! A thread that asks while a round runs cannot use it, because it began too early. It waits for the next one, which one of those who wait
-//! runs for all. A thread that finds no round running runs one at once. So nobody waits for longer than one round that is not its own.
+//! A thread that asks while a round runs cannot use it, because it began too early. It waits for
+//! the next one, which one of those who wait runs for all. A thread that finds no round running
+//! runs one at once. So nobody waits for longer than one round that is not its own.
 
 #![cfg_attr(loom, allow(dead_code, reason = "only the proofs use it then"))]
 
@@ -40,7 +43,8 @@ impl<T> Rounds<T> {
         Self { turn: GlobalMutex::new(turn), over: GlobalCondvar::new() }
     }
 
-    /// The result of a round that began after this call did: `run`'s, or another caller's. `run` must not panic.
+    /// The result of a round that began after this call did: `run`'s, or another caller's. `run`
+    /// must not panic.
     ///
     /// Cost: without others two locks and `run`.
     pub(crate) fn join(&self, run: impl FnOnce() -> T) -> Arc<T> {
@@ -90,7 +94,9 @@ mod tests {
                     });
                 }
                 // All are waiting before the first round ends.
-                while asked.load(SeqCst) < THREADS || rounds.turn.lock().unwrap().waiting < THREADS as u32 {
+                while asked.load(SeqCst) < THREADS
+                    || rounds.turn.lock().unwrap().waiting < THREADS as u32
+                {
                     std::thread::yield_now();
                 }
                 0

@@ -1,17 +1,20 @@
-//! How hits are counted without a cost: one of 1024 hits of a thread is a sample, and stands for all of them.
+//! How hits are counted without a cost: one of 1024 hits of a thread is a sample, and stands for
+//! all of them.
 //!
-//! A hit must not write to a line that other threads write, and looking for a counter of its own would be a good part of
-//! what a hit costs. So each thread counts down, in a cell beside what the hit path reads anyway: an instruction, and a
-//! branch that is predicted. Only a sample goes to the pager's counter, and it goes there by the long way that misses go,
-//! so that the fast path has no call for it.
+//! A hit must not write to a line that other threads write, and looking for a counter of its own
+//! would be a good part of what a hit costs. So each thread counts down, in a cell beside what the
+//! hit path reads anyway: an instruction, and a branch that is predicted. Only a sample goes to the
+//! pager's counter, and it goes there by the long way that misses go, so that the fast path has no
+//! call for it.
 //!
-//! The hits of a thread, of whatever pagers, are cut into blocks of [`SAMPLE`]; in each block one hit, drawn with equal
-//! probability, is the sample. So
+//! The hits of a thread, of whatever pagers, are cut into blocks of [`SAMPLE`]; in each block one
+//! hit, drawn with equal probability, is the sample. So
 //!
-//! * each hit is a sample with the same probability, whatever came before it: the estimate is exact in expectation, also
-//!   for threads that end early, and for programs that ask several pagers in turn;
-//! * a thread's hits in all pagers together are estimated with an error below one sample at any time, and those of a phase
-//!   in which it asks one pager only, below two.
+//! * each hit is a sample with the same probability, whatever came before it: the estimate is exact
+//!   in expectation, also for threads that end early, and for programs that ask several pagers in
+//!   turn;
+//! * a thread's hits in all pagers together are estimated with an error below one sample at any
+//!   time, and those of a phase in which it asks one pager only, below two.
 //!
 //! ```text
 //!   block        |·······s··········|··s···············|·············s····|
@@ -27,7 +30,8 @@ pub(crate) const SAMPLE: u32 = 1024;
 
 /// Hits of one thread up to its next sample.
 pub(crate) struct Countdown {
-    /// The sample is the hit that makes this negative: the sign alone decides, for which a decrement and a branch are enough.
+    /// The sample is the hit that makes this negative: the sign alone decides, for which a
+    /// decrement and a branch are enough.
     left: Cell<i32>,
     /// Hits behind the last sample in its block.
     rest: Cell<i32>,
@@ -50,7 +54,8 @@ impl Countdown {
         Self { left, rest }
     }
 
-    /// Counts a hit of the fast path. False if it may be a sample: it has to go the long way, to [`hit`](Countdown::hit).
+    /// Counts a hit of the fast path. False if it may be a sample: it has to go the long way, to
+    /// [`hit`](Countdown::hit).
     #[inline(always)]
     pub(crate) fn fast_hit(&self) -> bool {
         let left = self.left.get().wrapping_sub(1);
@@ -67,7 +72,8 @@ impl Countdown {
         self.left.get() < 0 && self.draw()
     }
 
-    /// Draws the sample of the next block. Of the first block it is drawn at the first hit, which may be the sample itself.
+    /// Draws the sample of the next block. Of the first block it is drawn at the first hit, which
+    /// may be the sample itself.
     #[cold]
     fn draw(&self) -> bool {
         let mut is_sample = self.rest.get() != NOT_BEGUN;
@@ -112,7 +118,8 @@ mod tests {
         assert!((0..1000).all(|_| samples(&countdown, SAMPLE) == 1));
     }
 
-    /// Of 102400 threads with ten hits each, as many have a sample as 1000 full blocks: ten deviations are allowed.
+    /// Of 102400 threads with ten hits each, as many have a sample as 1000 full blocks: ten
+    /// deviations are allowed.
     #[test]
     fn threads_that_end_before_a_block_does_are_counted_in_expectation() {
         let all: u32 = (0..102_400).map(|_| samples(&countdown!(Cell), 10)).sum();
@@ -121,7 +128,8 @@ mod tests {
         assert!((684..=1316).contains(&alone), "{alone}");
     }
 
-    /// Whatever the period in which hits repeat, each place in it has its share; ten deviations are allowed.
+    /// Whatever the period in which hits repeat, each place in it has its share; ten deviations are
+    /// allowed.
     #[test]
     fn a_pattern_that_repeats_does_not_hide_from_the_samples() {
         for period in [2, 3, 512, 1024] {
@@ -132,7 +140,10 @@ mod tests {
             let share = f64::from(period / 2) / f64::from(period);
             let expected = f64::from(blocks) * share;
             let deviation = (expected * (1.0 - share)).sqrt();
-            assert!((f64::from(of_first) - expected).abs() < 10.0 * deviation, "{period}: {of_first}");
+            assert!(
+                (f64::from(of_first) - expected).abs() < 10.0 * deviation,
+                "{period}: {of_first}"
+            );
         }
     }
 }

@@ -15,11 +15,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Release};
 use std::sync::{
-    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    TryLockError,
 };
 use std::time::Duration;
 
-/// Pages that a file may have: as many as the engine can number, in whole folios of the largest order.
+/// Pages that a file may have: as many as the engine can number, in whole folios of the largest
+/// order.
 pub(crate) const PAGES_MAX: u64 = Owner::PAGES_MAX - (1 << lowtide_core::limits::MAX_ORDER);
 /// Files that may be open at a time.
 pub(crate) const SPACES_MAX: u32 = Owner::SPACES_MAX;
@@ -36,7 +38,8 @@ pub(crate) struct Space {
     pub(crate) order: u8,
     page_shift: u32,
     len: AtomicU64,
-    /// From this page on the file is a hole that this pager made when it extended the file, and nothing has been stored there since.
+    /// From this page on the file is a hole that this pager made when it extended the file, and
+    /// nothing has been stored there since.
     hole_from: AtomicU64,
     /// What write-back knows about the file.
     pub(crate) ledger: Mutex<Ledger>,
@@ -60,8 +63,8 @@ pub(crate) struct Space {
     growing: Mutex<()>,
     /// Held while bytes of the file are taken away, or copied from the file to itself.
     beneath: Mutex<()>,
-    /// From this page on nothing comes in and nothing is written: the file is about to end before it. Changes
-    /// under the pool's lock.
+    /// From this page on nothing comes in and nothing is written: the file is about to end before
+    /// it. Changes under the pool's lock.
     cut_from: AtomicU64,
     /// Opens that are not closed. Raised under [`Pool::opening`](crate::pool::Pool).
     handles: AtomicU32,
@@ -89,9 +92,11 @@ impl Space {
             let (path, limit) = (backing.path().to_path_buf(), PAGES_MAX << page_shift);
             return Err(OpenError::TooLarge { path, bytes: len, limit });
         }
-        let reserved = room.div_ceil(1 << page_shift).clamp(pages, PAGES_MAX).next_multiple_of(1 << order);
-        let table = Table::new(pages.next_multiple_of(1 << order), reserved)
-            .map_err(|source| OpenError::Translation { path: backing.path().to_path_buf(), source })?;
+        let reserved =
+            room.div_ceil(1 << page_shift).clamp(pages, PAGES_MAX).next_multiple_of(1 << order);
+        let table = Table::new(pages.next_multiple_of(1 << order), reserved).map_err(|source| {
+            OpenError::Translation { path: backing.path().to_path_buf(), source }
+        })?;
         Ok(Self {
             id,
             table,
@@ -141,7 +146,11 @@ impl Space {
 
     /// Counts another open.
     pub(crate) fn add_handle(&self) {
-        assert!(!self.is_closed(), "{} was opened while it was being dropped", self.path_ref().display());
+        assert!(
+            !self.is_closed(),
+            "{} was opened while it was being dropped",
+            self.path_ref().display()
+        );
         self.handles.fetch_add(1, SeqCst);
     }
 
@@ -152,7 +161,8 @@ impl Space {
         before == 1
     }
 
-    /// Whether nobody has the file open. Final only while [`Pool::opening`](crate::pool::Pool) is held.
+    /// Whether nobody has the file open. Final only while [`Pool::opening`](crate::pool::Pool) is
+    /// held.
     pub(crate) fn is_orphan(&self) -> bool {
         self.handles.load(SeqCst) == 0
     }
@@ -232,7 +242,8 @@ impl Space {
         self.closed.store(false, Relaxed);
     }
 
-    /// Whether the last view is gone. To be asked under the pool's lock by whoever brings a page in.
+    /// Whether the last view is gone. To be asked under the pool's lock by whoever brings a page
+    /// in.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }
@@ -260,10 +271,12 @@ impl Space {
         Error::Read { path: self.path(), page, source: Arc::new(source) }
     }
 
-    /// Lets this thread store to pages: none is cut out of the file meanwhile. A thread lets those go first that
-    /// want to cut, unless it has a guard: a store may be waiting for that guard, and the cut waits for the store.
+    /// Lets this thread store to pages: none is cut out of the file meanwhile. A thread lets those
+    /// go first that want to cut, unless it has a guard: a store may be waiting for that guard, and
+    /// the cut waits for the store.
     ///
-    /// `None` if that would take a wait that may be for this thread: it has reads of its own in flight.
+    /// `None` if that would take a wait that may be for this thread: it has reads of its own in
+    /// flight.
     pub(crate) fn storing(&self) -> Option<RwLockReadGuard<'_, ()>> {
         if is_nested() {
             return match self.shape.try_read() {
@@ -279,8 +292,8 @@ impl Space {
         Some(self.shape.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits for stores to end, and keeps others from beginning. It does not wait in the lock itself, where it would
-    /// stand in the way of stores by threads that have guards.
+    /// Waits for stores to end, and keeps others from beginning. It does not wait in the lock
+    /// itself, where it would stand in the way of stores by threads that have guards.
     ///
     /// # Errors
     /// [`Error::Nested`]
@@ -327,12 +340,14 @@ impl Space {
         crate::sync::lock(&self.beneath)
     }
 
-    /// Whether a page must not come in, because it is about to be cut off. To be asked under the pool's lock.
+    /// Whether a page must not come in, because it is about to be cut off. To be asked under the
+    /// pool's lock.
     pub(crate) fn is_cut(&self, page: u64) -> bool {
         page >= self.cut_from.load(Relaxed)
     }
 
-    /// Says from which page on the file is about to be cut off; `u64::MAX` for not. Under the pool's lock.
+    /// Says from which page on the file is about to be cut off; `u64::MAX` for not. Under the
+    /// pool's lock.
     pub(crate) fn cut_from(&self, page: u64) {
         let before = self.cut_from.swap(page, Relaxed);
         // One thread cuts at a time, and takes back what it said.
@@ -350,8 +365,9 @@ impl Space {
         }
     }
 
-    /// Whether the file has only zeroes in a page, because nobody ever stored to it or to a page behind it since
-    /// this pager extended the file. To be asked by whoever has the page's translation busy.
+    /// Whether the file has only zeroes in a page, because nobody ever stored to it or to a page
+    /// behind it since this pager extended the file. To be asked by whoever has the page's
+    /// translation busy.
     pub(crate) fn is_hole(&self, page: u64) -> bool {
         page >= self.hole_from.load(Relaxed)
     }
@@ -372,7 +388,10 @@ impl Space {
     /// Makes the file so long, in memory: the translations that it needs, then its length.
     pub(crate) fn set_known_len(&self, len: u64) -> Result<(), Error> {
         self.make_room(len)?;
-        assert!(self.growing.try_lock().is_err(), "the length changes while no thread is to change it");
+        assert!(
+            self.growing.try_lock().is_err(),
+            "the length changes while no thread is to change it"
+        );
         self.len.store(len, Release);
         Ok(())
     }
@@ -390,8 +409,9 @@ impl Space {
     /// The error of a file that would have more pages than there is room for.
     pub(crate) fn too_long(&self, len: u64) -> Error {
         let room = self.reserved << self.page_shift;
-        let advice =
-            format!("the view has room for {room} bytes; open the file with a larger `OpenOptions::growth`");
+        let advice = format!(
+            "the view has room for {room} bytes; open the file with a larger `OpenOptions::growth`"
+        );
         self.grow_error(len, io::Error::new(io::ErrorKind::FileTooLarge, advice))
     }
 
@@ -399,13 +419,14 @@ impl Space {
         Error::Grow { path: self.path(), len, source: Arc::new(source) }
     }
 
-    /// The descriptor that goes through the page cache. Making it durable makes the whole file durable.
+    /// The descriptor that goes through the page cache. Making it durable makes the whole file
+    /// durable.
     pub(crate) fn buffered_fd(&self) -> RawFd {
         self.backing.buffered().as_raw_fd()
     }
 
-    /// Decides whether pages stand still while they are written, as asked for or as the file needs it. The first to
-    /// decide does so for good.
+    /// Decides whether pages stand still while they are written, as asked for or as the file needs
+    /// it. The first to decide does so for good.
     pub(crate) fn decide_stable(&self, wanted: Option<bool>) {
         self.stable.get_or_init(|| match wanted {
             Some(wanted) => wanted.then(|| "as asked for".to_owned()),
@@ -422,14 +443,17 @@ impl Space {
     pub(crate) fn describe_io(&self) -> String {
         let how = self.backing.why();
         match self.stable.get() {
-            Some(Some(why)) => format!("{how}; stores wait for pages that are being written ({why})"),
+            Some(Some(why)) => {
+                format!("{how}; stores wait for pages that are being written ({why})")
+            }
             _ => how.to_owned(),
         }
     }
 }
 
-/// First frame of the large folio that a frame of this space belongs to, by alignment. For a page that came in alone, where there was no
-/// room for a large folio, it may name another folio; good enough for counting accesses.
+/// First frame of the large folio that a frame of this space belongs to, by alignment. For a page
+/// that came in alone, where there was no room for a large folio, it may name another folio; good
+/// enough for counting accesses.
 #[inline]
 pub(crate) const fn head_of(frame: u32, order: u8) -> FolioId {
     FolioId(frame & !((1 << order) - 1))

@@ -1,23 +1,27 @@
 //! Which files need pages that stand still while they are written.
 //!
-//! A device reads a page from memory while the page is under write-back, and a store may change it meanwhile. Mostly
-//! that does no harm: the page is dirty again and is written once more. It does where somebody computes something from the
-//! bytes on their way: a file system that keeps checksums of its data, or a device that does. What is computed is of other bytes
-//! than what arrives, and until the page has been written again the block cannot be read, with all that was
-//! flushed there long ago. The kernel's own page cache lets stores wait in that case (*stable pages*), and so does
-//! write-back here: a store to a page that is being written waits until the write has ended, and a write does not begin while a
-//! store has the page.
+//! A device reads a page from memory while the page is under write-back, and a store may change it
+//! meanwhile. Mostly that does no harm: the page is dirty again and is written once more. It does
+//! where somebody computes something from the bytes on their way: a file system that keeps
+//! checksums of its data, or a device that does. What is computed is of other bytes than what
+//! arrives, and until the page has been written again the block cannot be read, with all that was
+//! flushed there long ago. The kernel's own page cache lets stores wait in that case (*stable
+//! pages*), and so does write-back here: a store to a page that is being written waits until the
+//! write has ended, and a write does not begin while a store has the page.
 //!
 //! It is decided once, when the file is first opened for writing: by the option
-//! [`OpenOptions::stable_writes`](crate::OpenOptions::stable_writes), or by the file system, or by what the device's queue says.
+//! [`OpenOptions::stable_writes`](crate::OpenOptions::stable_writes), or by the file system, or by
+//! what the device's queue says.
 
 use rustix::fs::fstatfs;
 use std::fs::File;
 
 /// File systems that keep checksums of file data, by the number that `statfs(2)` gives.
-const CHECKSUMS: [(u32, &str); 3] = [(0x9123_683e, "btrfs"), (0x2fc1_2fc1, "ZFS"), (0xca45_1a4e, "bcachefs")];
+const CHECKSUMS: [(u32, &str); 3] =
+    [(0x9123_683e, "btrfs"), (0x2fc1_2fc1, "ZFS"), (0xca45_1a4e, "bcachefs")];
 
-/// Why a file needs stable pages; `None` if it does not, as far as can be learned. `device` is the number of the device with its data.
+/// Why a file needs stable pages; `None` if it does not, as far as can be learned. `device` is the
+/// number of the device with its data.
 ///
 /// Cost: one system call, and one to three small files.
 pub(crate) fn needed_by(file: &File, device: u64) -> Option<String> {
@@ -31,7 +35,8 @@ pub(crate) fn needed_by(file: &File, device: u64) -> Option<String> {
             format!("{block}/../queue/stable_writes"),
             format!("/sys/class/bdi/{major}:{minor}/stable_pages_required"),
         ];
-        let says_so = |path: &String| std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "1");
+        let says_so =
+            |path: &String| std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "1");
         asks.iter().any(says_so).then(|| "the device asks for them".to_owned())
     })
 }

@@ -42,7 +42,8 @@ impl IoCounters {
         self.hits.load(Relaxed)
     }
 
-    /// The first accesses to pages that were read ahead are misses, too: the device was asked for them.
+    /// The first accesses to pages that were read ahead are misses, too: the device was asked for
+    /// them.
     pub(crate) fn misses(&self) -> u64 {
         self.misses.load(Relaxed) + self.ahead_used.load(Relaxed)
     }
@@ -79,11 +80,13 @@ pub struct IoStat {
     pub writes: u64,
     /// Bytes that they wrote.
     pub write_bytes: u64,
-    /// Pages that were read ahead of a stream, or because of [`View::prefetch`](crate::View::prefetch).
+    /// Pages that were read ahead of a stream, or because of
+    /// [`View::prefetch`](crate::View::prefetch).
     pub ahead_pages: u64,
     /// Those of them that were used.
     pub ahead_used: u64,
-    /// Those of them that were evicted before they were used. The rest waits to be used, or its file was closed.
+    /// Those of them that were evicted before they were used. The rest waits to be used, or its
+    /// file was closed.
     pub ahead_wasted: u64,
     /// Nanoseconds that threads slept because a tenant was over a limit, all threads together.
     pub throttled_ns: u64,
@@ -91,7 +94,8 @@ pub struct IoStat {
     pub flusher_wakes: u64,
 }
 
-/// Dirty data of a pager or a tenant, and of what is below it: how much there is, how much there may be, and what its writers were made to wait.
+/// Dirty data of a pager or a tenant, and of what is below it: how much there is, how much there
+/// may be, and what its writers were made to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirtyStat {
     /// Bytes that wait to be written.
@@ -131,12 +135,13 @@ impl DirtyStat {
     }
 }
 
-/// One snapshot of a pager. `Display` is the text of a v2 `memory.stat`, and two lines for hits and misses; the last
-/// line has no end, for `println!`.
+/// One snapshot of a pager. `Display` is the text of a v2 `memory.stat`, and two lines for hits and
+/// misses; the last line has no end, for `println!`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// The pager met a defect of its own ([`Error::Poisoned`](crate::Error::Poisoned)), and does nothing more. `memory`,
-    /// `dirty`, `unwritten_bytes` and `frame_metadata_bytes` are not known then, and zero.
+    /// The pager met a defect of its own ([`Error::Poisoned`](crate::Error::Poisoned)), and does
+    /// nothing more. `memory`, `dirty`, `unwritten_bytes` and `frame_metadata_bytes` are not known
+    /// then, and zero.
     pub poisoned: bool,
     /// The engine's view of the budget.
     pub memory: MemoryStat,
@@ -146,11 +151,13 @@ pub struct Stat {
     pub dirty: DirtyStat,
     /// Bytes of page frames: the budget.
     pub budget_bytes: u64,
-    /// Bytes of the frames that have memory behind them: what the budget takes of the system's memory now.
+    /// Bytes of the frames that have memory behind them: what the budget takes of the system's
+    /// memory now.
     pub resident_bytes: u64,
     /// Bytes of the frames that are backed by huge pages at this moment.
     pub huge_bytes: u64,
-    /// Bytes of the engine's and the allocator's tables, on top of the budget: they depend on the budget only.
+    /// Bytes of the engine's and the allocator's tables, on top of the budget: they depend on the
+    /// budget only.
     pub frame_metadata_bytes: u64,
     /// Bytes that are dirty or being written.
     pub unwritten_bytes: u64,
@@ -158,19 +165,22 @@ pub struct Stat {
     pub failed_pages: u64,
     /// Bytes of translations, four for each page of each open file.
     pub translation_bytes: u64,
-    /// Reads of a page ([`View::read`](crate::View::read), and each page of a `read_at` or `get_many`) that found it in
-    /// memory because of an earlier access. Estimated: one of 1024 hits is counted, for all of them. Each thread that hits
-    /// contributes an error below 1024; below 2048 if it uses several pagers one after the other. If it uses them in
-    /// turns, the error grows with the root of its hits: 3 % of a million at most. The errors have a mean of zero.
+    /// Reads of a page ([`View::read`](crate::View::read), and each page of a `read_at` or
+    /// `get_many`) that found it in memory because of an earlier access. Estimated: one of 1024
+    /// hits is counted, for all of them. Each thread that hits contributes an error below 1024;
+    /// below 2048 if it uses several pagers one after the other. If it uses them in turns, the
+    /// error grows with the root of its hits: 3 % of a million at most. The errors have a mean of
+    /// zero.
     pub hits: u64,
-    /// Reads of a page that waited for the device, or for which the device had been read ahead. Exact. Stores count in
-    /// neither.
+    /// Reads of a page that waited for the device, or for which the device had been read ahead.
+    /// Exact. Stores count in neither.
     pub misses: u64,
 }
 
 impl Stat {
-    /// The share of the reads of pages since the pager was built that needed no device: [`hits`](Stat::hits) of hits and
-    /// [`misses`](Stat::misses). `None` before the first. For the ratio of an interval, see [`hit_ratio_since`](Stat::hit_ratio_since).
+    /// The share of the reads of pages since the pager was built that needed no device:
+    /// [`hits`](Stat::hits) of hits and [`misses`](Stat::misses). `None` before the first. For
+    /// the ratio of an interval, see [`hit_ratio_since`](Stat::hit_ratio_since).
     ///
     /// # Examples
     /// ```
@@ -190,7 +200,8 @@ impl Stat {
         self.hit_ratio_since(&Self::default())
     }
 
-    /// As [`hit_ratio`](Stat::hit_ratio), of what has happened since an earlier snapshot of the same pager.
+    /// As [`hit_ratio`](Stat::hit_ratio), of what has happened since an earlier snapshot of the
+    /// same pager.
     #[must_use]
     pub fn hit_ratio_since(&self, earlier: &Self) -> Option<f64> {
         let hits = self.hits.saturating_sub(earlier.hits);

@@ -1,22 +1,23 @@
 //! The one place that chooses between real threads and a model checker's.
 //!
-//! [`crate::translation`] and [`crate::hazard`] are protocols between threads that share no lock. A test that
-//! runs such a protocol a million times proves little, because the schedule that breaks it may need a store
-//! to linger in a buffer for a microsecond. So they are also compiled against [loom](https://docs.rs/loom),
-//! which runs a small program under *every* schedule and every stale value that the memory model allows
-//! (`--cfg loom`; the proofs are in `tests/loom_*.rs`). Those two take their atomics, cells and globals from
-//! here, and from nowhere else. The rest of the crate holds locks of the standard library in both builds, so
-//! that it compiles, unproved, beside the proofs.
+//! [`crate::translation`] and [`crate::hazard`] are protocols between threads that share no lock. A
+//! test that runs such a protocol a million times proves little, because the schedule that breaks
+//! it may need a store to linger in a buffer for a microsecond. So they are also compiled against
+//! [loom](https://docs.rs/loom), which runs a small program under *every* schedule and every stale
+//! value that the memory model allows (`--cfg loom`; the proofs are in `tests/loom_*.rs`). Those
+//! two take their atomics, cells and globals from here, and from nowhere else. The rest of the
+//! crate holds locks of the standard library in both builds, so that it compiles, unproved, beside
+//! the proofs.
 //!
 //! # Asymmetric fences
 //!
-//! [`light`] and [`heavy`] are [`lowtide_sys::membarrier`]: nothing on the side that runs at every access, a
-//! system call on the side that runs once a batch. Loom knows no `membarrier(2)`, so both are full `SeqCst`
-//! fences there. That models the real thing for what the protocol uses it for, which is one pattern only:
-//! *store, fence, load* on one side against *store, fence, load* on the other, and never `light` against
-//! `light`. `membarrier` makes every running thread execute a full fence at some instant during the call.
-//! Whichever two instructions of the fast side that instant falls between, the outcome is one of those two
-//! `SeqCst` fences also allow:
+//! [`light`] and [`heavy`] are [`lowtide_sys::membarrier`]: nothing on the side that runs at every
+//! access, a system call on the side that runs once a batch. Loom knows no `membarrier(2)`, so both
+//! are full `SeqCst` fences there. That models the real thing for what the protocol uses it for,
+//! which is one pattern only: *store, fence, load* on one side against *store, fence, load* on the
+//! other, and never `light` against `light`. `membarrier` makes every running thread execute a full
+//! fence at some instant during the call. Whichever two instructions of the fast side that instant
+//! falls between, the outcome is one of those two `SeqCst` fences also allow:
 //!
 //! ```text
 //!   fast side:     store slot ─── light ─── load entry
@@ -25,10 +26,10 @@
 //!                          slow side sees it     fast side sees the slow side's store
 //! ```
 //!
-//! Under loom the fast side's fence sits at `light` for good; in reality it sits wherever the instant falls,
-//! but a fence before the store satisfies (b) and one after the load satisfies (a), so no outcome is possible
-//! on a machine that the model leaves out. What the model does *not* excuse is the compiler: `light` is a
-//! compiler fence.
+//! Under loom the fast side's fence sits at `light` for good; in reality it sits wherever the
+//! instant falls, but a fence before the store satisfies (b) and one after the load satisfies (a),
+//! so no outcome is possible on a machine that the model leaves out. What the model does *not*
+//! excuse is the compiler: `light` is a compiler fence.
 
 use std::sync::PoisonError;
 #[cfg_attr(
@@ -45,7 +46,8 @@ mod real {
     pub(crate) use std::cell::Cell;
     pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-    /// The slow side's fence. False if the kernel refuses it: then nothing is known of what readers do.
+    /// The slow side's fence. False if the kernel refuses it: then nothing is known of what readers
+    /// do.
     pub(crate) fn heavy() -> bool {
         lowtide_sys::membarrier::heavy().is_ok()
     }
@@ -85,7 +87,8 @@ mod real {
     /// The lock of a [`Global`], and a condition for it.
     pub(crate) use super::{Condvar as GlobalCondvar, Mutex as GlobalMutex};
 
-    /// Declares a thread-local with a constant value: where the type needs no drop, reading it is one load.
+    /// Declares a thread-local with a constant value: where the type needs no drop, reading it is
+    /// one load.
     macro_rules! thread_cell {
         ($name:ident: $type:ty = $init:expr) => {
             std::thread_local! { static $name: $type = const { $init }; }
@@ -107,11 +110,12 @@ mod modelled {
 
     /// Declares an atomic that loom explores completely.
     ///
-    /// To find the schedules worth trying, loom compares each access with the *last* access to the same
-    /// location. A thread that loads a word and then swaps it has itself made the last access, which hides
-    /// that another thread loaded the word before: the schedule in which that load comes later would never
-    /// run. So each access here first stores to a second location. All accesses to that one are stores, and
-    /// so none hides another; and as nobody ever loads it, it orders nothing in the memory model.
+    /// To find the schedules worth trying, loom compares each access with the *last* access to the
+    /// same location. A thread that loads a word and then swaps it has itself made the last access,
+    /// which hides that another thread loaded the word before: the schedule in which that load
+    /// comes later would never run. So each access here first stores to a second location. All
+    /// accesses to that one are stores, and so none hides another; and as nobody ever loads it, it
+    /// orders nothing in the memory model.
     macro_rules! explored_atomic {
         ($name:ident: $value:ty) => {
             #[derive(Debug, Default)]
@@ -211,8 +215,8 @@ mod modelled {
         false
     }
 
-    /// Whether thread-locals are destroyed when nothing global can be reached any more: after a proof has
-    /// failed.
+    /// Whether thread-locals are destroyed when nothing global can be reached any more: after a
+    /// proof has failed.
     pub(crate) fn is_torn_down() -> bool {
         std::thread::panicking()
     }
@@ -223,8 +227,8 @@ mod modelled {
     /// Runs `proof`, which must join the threads that it spawns, under every schedule with at most
     /// `preemptions` forced switches; `None` for every schedule there is. Proofs run one at a time.
     ///
-    /// Returns the outcomes that the proof had, so that the caller can check that both sides of a race have
-    /// won it: a proof that never comes to the interesting case proves nothing.
+    /// Returns the outcomes that the proof had, so that the caller can check that both sides of a
+    /// race have won it: a proof that never comes to the interesting case proves nothing.
     #[allow(dead_code, reason = "only proofs call it")]
     pub(crate) fn prove<T: Ord + Send + 'static>(
         preemptions: Option<usize>,
@@ -286,8 +290,8 @@ pub(crate) use modelled::*;
 #[cfg(not(loom))]
 pub(crate) use real::*;
 
-/// Locks `mutex`, also after a panic of another holder: use it where every critical section leaves the value
-/// whole.
+/// Locks `mutex`, also after a panic of another holder: use it where every critical section leaves
+/// the value whole.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,9 @@
 //! The View door: reading and writing the pages of a file under a budget.
 //!
-//! The hit path is [`View::read`]: find the translation (an index into a dense array), publish its address in a slot of this thread,
-//! load it; if it is resident, its frame number is the address of the bytes. No lock, no system call, no
-//! atomic read-modify-write, except when the page is touched for the first time since the last aging.
+//! The hit path is [`View::read`]: find the translation (an index into a dense array), publish its
+//! address in a slot of this thread, load it; if it is resident, its frame number is the address of
+//! the bytes. No lock, no system call, no atomic read-modify-write, except when the page is touched
+//! for the first time since the last aging.
 
 use crate::error::Error;
 use crate::fault::Access;
@@ -25,7 +26,8 @@ use std::sync::{Arc, RwLockReadGuard};
 /// Attempts to read up to the end of a file that becomes shorter all the time.
 const CLAMPS: u32 = 16;
 
-/// What all clones of a view share: one open of the file. Dropping the last of the file's opens writes back and forgets its pages.
+/// What all clones of a view share: one open of the file. Dropping the last of the file's opens
+/// writes back and forgets its pages.
 pub(crate) struct Open {
     pager: Pager,
     space: Arc<Space>,
@@ -51,8 +53,8 @@ impl Drop for Open {
 /// An open file, page by page. Cheap to clone and to share between threads.
 ///
 /// A clone is a handle of its own in one respect: each learns of a failed write once, from its own
-/// [`flush`](View::flush). When the last clone is dropped, dirty pages are written, but an error has no
-/// caller left to go to: call `flush` before.
+/// [`flush`](View::flush). When the last clone is dropped, dirty pages are written, but an error
+/// has no caller left to go to: call `flush` before.
 ///
 /// ```
 /// use lowtide::{OpenOptions, Pager};
@@ -159,8 +161,9 @@ impl View {
         self.space.backing.is_direct()
     }
 
-    /// Whether a page is in memory at this moment, as `mincore` says. Asking is no access, and the answer may be old when it arrives. A page that
-    /// is being read, or that does not exist, is not there.
+    /// Whether a page is in memory at this moment, as `mincore` says. Asking is no access, and the
+    /// answer may be old when it arrives. A page that is being read, or that does not exist, is not
+    /// there.
     ///
     /// Cost: one load.
     #[must_use]
@@ -171,22 +174,24 @@ impl View {
 
     /// Looks at the file's size again, for a file that grows or shrinks; returns its bytes.
     ///
-    /// A read behind the known end looks by itself. Pages that are resident stay readable when the file has shrunk.
+    /// A read behind the known end looks by itself. Pages that are resident stay readable when the
+    /// file has shrunk.
     ///
     /// # Errors
-    /// [`Error::Read`] when the size cannot be learned, [`Error::Grow`] when there is no memory for the translations.
+    /// [`Error::Read`] when the size cannot be learned, [`Error::Grow`] when there is no memory for
+    /// the translations.
     pub fn refresh_len(&self) -> Result<u64, Error> {
         self.pool.refresh_len(&self.space)
     }
 
     /// Holds a page for reading. The access counts as one through a mapping.
     ///
-    /// Cost: a few nanoseconds if the page is resident; else one read of the device, which other threads that want the
-    /// page share, and perhaps the reclaim of a few pages.
+    /// Cost: a few nanoseconds if the page is resident; else one read of the device, which other
+    /// threads that want the page share, and perhaps the reclaim of a few pages.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], [`Error::Read`], [`Error::OutOfBudget`]; [`Error::Nested`] inside a callback of
-    /// [`get_many`](View::get_many).
+    /// [`Error::OutOfRange`], [`Error::Read`], [`Error::OutOfBudget`]; [`Error::Nested`] inside a
+    /// callback of [`get_many`](View::get_many).
     #[inline(always)]
     pub fn read(&self, page: u64) -> Result<Page<'_>, Error> {
         match self.hits.find(page) {
@@ -205,28 +210,29 @@ impl View {
         Ok(Page::new(pool.frame_ptr(frame), pool.page_bytes(), held))
     }
 
-    /// Copies bytes from the file, from any offset, as `pread` does for a range that must exist. Each page counts
-    /// as accessed through a descriptor. Nothing can be read anywhere.
+    /// Copies bytes from the file, from any offset, as `pread` does for a range that must exist.
+    /// Each page counts as accessed through a descriptor. Nothing can be read anywhere.
     ///
-    /// Cost: the copy, and about 200 ns; for pages that are not resident, reads of the device. Absent neighbours
-    /// are read together, in transfers of up to 512 KiB, several of which are in flight: one call for a large
-    /// range is many times faster than one for each page.
+    /// Cost: the copy, and about 200 ns; for pages that are not resident, reads of the device.
+    /// Absent neighbours are read together, in transfers of up to 512 KiB, several of which are in
+    /// flight: one call for a large range is many times faster than one for each page.
     ///
     /// # Errors
-    /// As [`read`](View::read), for the first page that fails; [`Error::OutOfRange`] when the range ends behind
-    /// the file. The buffer may have been filled in part then.
+    /// As [`read`](View::read), for the first page that fails; [`Error::OutOfRange`] when the range
+    /// ends behind the file. The buffer may have been filled in part then.
     pub fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), Error> {
         #[expect(
             unsafe_code,
             reason = "there is no safe way from initialised to perhaps uninitialised bytes"
         )]
-        // SAFETY: `read_uninit` only writes bytes of the file to it, and never makes any of it uninitialised.
+        // SAFETY: `read_uninit` only writes bytes of the file to it, and never makes any of it
+        // uninitialised.
         let to = unsafe { &mut *(std::ptr::from_mut(buf) as *mut [MaybeUninit<u8>]) };
         self.read_uninit(offset, to)
     }
 
-    /// As [`read_at`](View::read_at), into memory that need not be initialised. All of it is, when this returns
-    /// `Ok`.
+    /// As [`read_at`](View::read_at), into memory that need not be initialised. All of it is, when
+    /// this returns `Ok`.
     ///
     /// # Errors
     /// As `read_at`.
@@ -255,20 +261,21 @@ impl View {
     /// ```
     pub fn read_to_vec(&self, bytes: Range<u64>) -> Result<Vec<u8>, Error> {
         let count = bytes.end.saturating_sub(bytes.start);
-        let len = usize::try_from(count).map_err(|_| self.space.range_out_of(bytes.start, count))?;
+        let len =
+            usize::try_from(count).map_err(|_| self.space.range_out_of(bytes.start, count))?;
         self.check_range(bytes.start, len)?;
         let mut vec = Vec::with_capacity(len);
         self.read_uninit(bytes.start, &mut vec.spare_capacity_mut()[..len])?;
         // SAFETY: `read_uninit` has initialised the first `len` bytes of the capacity.
-        #[expect(unsafe_code, reason = "reading into memory that was not initialised is what this is for")]
+        #[expect(unsafe_code, reason = "fills memory that was not initialised")]
         unsafe {
             vec.set_len(len);
         }
         Ok(vec)
     }
 
-    /// Copies what there is of a range into `buf`, as `pread` does: fewer bytes than `buf` holds if the file
-    /// ends before, none behind its end. Returns how many.
+    /// Copies what there is of a range into `buf`, as `pread` does: fewer bytes than `buf` holds if
+    /// the file ends before, none behind its end. Returns how many.
     ///
     /// # Errors
     /// As [`read`](View::read), without [`Error::OutOfRange`].
@@ -289,19 +296,22 @@ impl View {
         }
     }
 
-    /// Copies bytes into the file, at any offset; a range behind the end makes the file longer, and what lies between reads as zeroes. Within one page the
-    /// write is atomic against guards and other writes; pages are written in no certain order.
+    /// Copies bytes into the file, at any offset; a range behind the end makes the file longer, and
+    /// what lies between reads as zeroes. Within one page the write is atomic against guards and
+    /// other writes; pages are written in no certain order.
     ///
     /// The bytes are durable after [`flush`](View::flush), or on return if the file was opened with
     /// [`OpenOptions::sync`](crate::OpenOptions::sync).
     ///
-    /// Cost: about half a microsecond for each whole page, however many there are, and no read; for a page of which only a part is written, a read if it is not
-    /// resident. Many pages in one call are cheaper than many calls.
+    /// Cost: about half a microsecond for each whole page, however many there are, and no read; for
+    /// a page of which only a part is written, a read if it is not resident. Many pages in one call
+    /// are cheaper than many calls.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard stands in the way; [`Error::OutOfBudget`]; as
-    /// [`read`](View::read) for a page of which only a part is written; [`Error::Grow`]. Pages before the failing one have been written, and of those behind it
-    /// some may have been.
+    /// [`Error::ReadOnly`]; [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard stands in
+    /// the way; [`Error::OutOfBudget`]; as [`read`](View::read) for a page of which only a part is
+    /// written; [`Error::Grow`]. Pages before the failing one have been written, and of those
+    /// behind it some may have been.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let (space, pool) = (&*self.space, &*self.pool);
         if !self.writes {
@@ -320,7 +330,8 @@ impl View {
         if self.sync { self.flush_range(offset..end) } else { Ok(()) }
     }
 
-    /// Makes the file so long at least, and lets this thread store to it until the result is dropped.
+    /// Makes the file so long at least, and lets this thread store to it until the result is
+    /// dropped.
     fn room_for(&self, end: u64) -> Result<RwLockReadGuard<'_, ()>, Error> {
         loop {
             if end > self.space.len() {
@@ -337,19 +348,22 @@ impl View {
         }
     }
 
-    /// Makes the file exactly so many bytes long. What it grows by reads as zeroes. What it is cut by is gone,
-    /// from memory and from the file: if it grows again, the gap reads as zeroes. Other threads see the file as
-    /// it was or as it is; stores wait meanwhile. Durable after [`flush`](View::flush).
+    /// Makes the file exactly so many bytes long. What it grows by reads as zeroes. What it is cut
+    /// by is gone, from memory and from the file: if it grows again, the gap reads as zeroes. Other
+    /// threads see the file as it was or as it is; stores wait meanwhile. Durable after
+    /// [`flush`](View::flush).
     ///
-    /// Guards on pages that go, and on the one that the new end falls into, are waited for as by a store. A large
-    /// folio counts as one page. So a guard shows the bytes that it was made with until it is dropped.
+    /// Guards on pages that go, and on the one that the new end falls into, are waited for as by a
+    /// store. A large folio counts as one page. So a guard shows the bytes that it was made with
+    /// until it is dropped.
     ///
     /// Cost: a system call; to cut, a look at each translation behind the new end, too.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::Grow`]; to cut, [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard
-    /// stands in the way, [`Error::Timeout`] when such a page is being read or written and the device does not
-    /// answer; [`Error::Nested`] inside a callback of [`get_many`](View::get_many). The file is as before then.
+    /// [`Error::ReadOnly`]; [`Error::Grow`]; to cut, [`Error::HeldHere`] and
+    /// [`Error::HeldElsewhere`] when a guard stands in the way, [`Error::Timeout`] when such a
+    /// page is being read or written and the device does not answer; [`Error::Nested`] inside a
+    /// callback of [`get_many`](View::get_many). The file is as before then.
     ///
     /// # Examples
     /// ```
@@ -369,17 +383,19 @@ impl View {
         self.pool.set_len(&self.space, bytes)
     }
 
-    /// Makes a range of bytes read as zeroes, as far as it lies in the file, and gives its space on disk back where
-    /// the file system can (`fallocate(2)`); elsewhere zeroes are stored. The file's length stays. Each page is
-    /// seen as before or as zeroes. Durable after [`flush`](View::flush).
+    /// Makes a range of bytes read as zeroes, as far as it lies in the file, and gives its space on
+    /// disk back where the file system can (`fallocate(2)`); elsewhere zeroes are stored. The
+    /// file's length stays. Each page is seen as before or as zeroes. Durable after
+    /// [`flush`](View::flush).
     ///
     /// Cost: a system call for 16 MiB, and a look at each translation of the range.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard stands in the way;
-    /// [`Error::Timeout`] when a page is being read or written and the device does not answer; [`Error::Nested`]
-    /// inside a callback of [`get_many`](View::get_many); [`Error::Punch`] when the file system refuses; as
-    /// [`write_at`](View::write_at) for the two ends. What comes before the failing place is zeroes then.
+    /// [`Error::ReadOnly`]; [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard stands in
+    /// the way; [`Error::Timeout`] when a page is being read or written and the device does not
+    /// answer; [`Error::Nested`] inside a callback of [`get_many`](View::get_many);
+    /// [`Error::Punch`] when the file system refuses; as [`write_at`](View::write_at) for the
+    /// two ends. What comes before the failing place is zeroes then.
     ///
     /// # Examples
     /// ```
@@ -402,20 +418,22 @@ impl View {
         self.pool.punch(&self.space, bytes)
     }
 
-    /// Shows many pages to `each`, with their positions in `pages`. Pages that are resident come first; the others are read with up to the
-    /// pager's depth in flight, and come as they arrive. Each access counts as one through a mapping.
+    /// Shows many pages to `each`, with their positions in `pages`. Pages that are resident come
+    /// first; the others are read with up to the pager's depth in flight, and come as they arrive.
+    /// Each access counts as one through a mapping.
     ///
-    /// Pages that follow each other in the list and in the file, and are absent, are read together, in transfers of up to 512 KiB: a
-    /// sorted list is cheaper than a shuffled one.
+    /// Pages that follow each other in the list and in the file, and are absent, are read together,
+    /// in transfers of up to 512 KiB: a sorted list is cheaper than a shuffled one.
     ///
-    /// `each` must not ask this pager for what another thread has at the moment, to read or to store: such a call
-    /// fails with [`Error::Nested`] at once.
+    /// `each` must not ask this pager for what another thread has at the moment, to read or to
+    /// store: such a call fails with [`Error::Nested`] at once.
     ///
     /// # Errors
     /// As [`read`](View::read), for the first page that fails. Some pages have been shown then.
     pub fn get_many(&self, pages: &[u64], mut each: impl FnMut(usize, &[u8])) -> Result<(), Error> {
         if pages.iter().max().is_some_and(|last| *last >= self.pages()) {
-            // Before reads are in flight, which forbid to wait for the page in which the file ended.
+            // Before reads are in flight, which forbid to wait for the page in which the file
+            // ended.
             self.pool.look_behind_end(&self.space)?;
         }
         if let [first, .., last] = *pages
@@ -430,10 +448,12 @@ impl View {
         })
     }
 
-    /// Says that pages will be wanted soon. They are read in the background, without waiting and as far as there is room: what is free, and
-    /// an eighth of the tenant's clean pages, which make room. Nothing is promised, and errors are left to those who read the pages.
+    /// Says that pages will be wanted soon. They are read in the background, without waiting and as
+    /// far as there is room: what is free, and an eighth of the tenant's clean pages, which make
+    /// room. Nothing is promised, and errors are left to those who read the pages.
     ///
-    /// Not needed for pages that are read in order ([`OpenOptions::read_ahead`](crate::OpenOptions::read_ahead)).
+    /// Not needed for pages that are read in order
+    /// ([`OpenOptions::read_ahead`](crate::OpenOptions::read_ahead)).
     pub fn prefetch(&self, pages: Range<u64>) {
         let end = pages.end.min(self.pages());
         if pages.start < end {
@@ -441,23 +461,28 @@ impl View {
         }
     }
 
-    /// Writes what is dirty, and returns when everything that was written before the call, through whatever view of the file, is durable: bytes, the
-    /// file's size, and the name of a file that [`OpenOptions::create`](crate::OpenOptions::create) has made. Of a view that only reads it does nothing.
+    /// Writes what is dirty, and returns when everything that was written before the call, through
+    /// whatever view of the file, is durable: bytes, the file's size, and the name of a file that
+    /// [`OpenOptions::create`](crate::OpenOptions::create) has made. Of a view that only reads it
+    /// does nothing.
     ///
-    /// Threads that flush at the same time share their syncs. Cost where nothing was written: a message to the flusher and back.
+    /// Threads that flush at the same time share their syncs. Cost where nothing was written: a
+    /// message to the flusher and back.
     ///
     /// # Errors
-    /// [`Error::Write`] if something could not be written, or if the file was in trouble since this handle last asked, even if all is well by now: each
-    /// handle is told of each incident once. Pages that could not be written stay dirty and are tried again, by the next flush at once. [`Error::Timeout`] after
-    /// [`Builder::io_deadline`](crate::Builder::io_deadline). [`Error::Name`] if all is durable but the name of a file
-    /// that this pager made. A file that has no name any more is flushed like any other.
+    /// [`Error::Write`] if something could not be written, or if the file was in trouble since this
+    /// handle last asked, even if all is well by now: each handle is told of each incident once.
+    /// Pages that could not be written stay dirty and are tried again, by the next flush at once.
+    /// [`Error::Timeout`] after [`Builder::io_deadline`](crate::Builder::io_deadline).
+    /// [`Error::Name`] if all is durable but the name of a file that this pager made. A file
+    /// that has no name any more is flushed like any other.
     pub fn flush(&self) -> Result<(), Error> {
         self.flush_pages(0..u64::MAX)
     }
 
-    /// As [`flush`](View::flush), for callers that know `fdatasync(2)`: the bytes, and what is needed to read them,
-    /// which is the length, the holes and a new name. `flush` makes no more than that durable, either: times and
-    /// permissions follow when the kernel likes.
+    /// As [`flush`](View::flush), for callers that know `fdatasync(2)`: the bytes, and what is
+    /// needed to read them, which is the length, the holes and a new name. `flush` makes no more
+    /// than that durable, either: times and permissions follow when the kernel likes.
     ///
     /// # Errors
     /// As `flush`.
@@ -465,12 +490,12 @@ impl View {
         self.flush()
     }
 
-    /// Makes everything durable, as [`flush`](View::flush) does, and drops this handle. If it is the last one of the
-    /// file, the file is closed: its pages leave memory, and its lock is free.
+    /// Makes everything durable, as [`flush`](View::flush) does, and drops this handle. If it is
+    /// the last one of the file, the file is closed: its pages leave memory, and its lock is free.
     ///
     /// # Errors
-    /// As `flush`. The handle is dropped all the same. What could not be written stays in the pager and is tried again;
-    /// whoever opens the file next finds it.
+    /// As `flush`. The handle is dropped all the same. What could not be written stays in the pager
+    /// and is tried again; whoever opens the file next finds it.
     pub fn close(self) -> Result<(), Error> {
         let flushed = self.flush();
         if matches!(flushed, Err(Error::Timeout { .. })) && Arc::strong_count(&self.open) == 1 {
@@ -487,7 +512,8 @@ impl View {
     /// As [`flush`](View::flush), for the pages that a range of bytes touches.
     ///
     /// # Errors
-    /// As `flush`; pages outside of the range that cannot be written are no error, but incidents are told as always.
+    /// As `flush`; pages outside of the range that cannot be written are no error, but incidents
+    /// are told as always.
     pub fn flush_range(&self, bytes: Range<u64>) -> Result<(), Error> {
         if bytes.is_empty() {
             return Ok(());
@@ -503,15 +529,18 @@ impl View {
         self.pool.flush(&self.space, pages, &self.errors_seen)
     }
 
-    /// Forgets what pages hold in memory: what was stored there and is not written is lost, and the next access reads the file. For pages that [cannot be
-    /// written](Error::Write), or that are not wanted any more. Returns the number of dirty pages that were dropped.
+    /// Forgets what pages hold in memory: what was stored there and is not written is lost, and the
+    /// next access reads the file. For pages that [cannot be written](Error::Write), or that are
+    /// not wanted any more. Returns the number of dirty pages that were dropped.
     ///
-    /// Of a large folio ([`OpenOptions::folio_order`](crate::OpenOptions::folio_order)) all pages must be in the range, or it stays.
+    /// Of a large folio ([`OpenOptions::folio_order`](crate::OpenOptions::folio_order)) all pages
+    /// must be in the range, or it stays.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard stands in the way;
-    /// [`Error::Timeout`] when a page is being read or written and the device does not answer; [`Error::Nested`]
-    /// inside a callback of [`get_many`](View::get_many). Pages before the failing one are forgotten then.
+    /// [`Error::ReadOnly`]; [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard stands in
+    /// the way; [`Error::Timeout`] when a page is being read or written and the device does not
+    /// answer; [`Error::Nested`] inside a callback of [`get_many`](View::get_many). Pages before
+    /// the failing one are forgotten then.
     pub fn discard(&self, pages: Range<u64>) -> Result<u64, Error> {
         if !self.writes {
             return Err(Error::ReadOnly { path: self.space.path() });
@@ -527,7 +556,8 @@ impl View {
         }
     }
 
-    /// Notes that pages are about to be used, and reads ahead what will be wanted next, if they are read in order.
+    /// Notes that pages are about to be used, and reads ahead what will be wanted next, if they are
+    /// read in order.
     ///
     /// Cost: a look at their translations, up to the first that is absent.
     fn look_ahead(&self, request: Range<u64>) {
@@ -535,8 +565,9 @@ impl View {
             return;
         }
         let space = &*self.space;
-        let absent =
-            |&page: &u64| matches!(space.table.get(page).map(Entry::load), Some(EntryState::Absent { .. }));
+        let absent = |&page: &u64| {
+            matches!(space.table.get(page).map(Entry::load), Some(EntryState::Absent { .. }))
+        };
         let window = match request.clone().find(absent) {
             Some(at) => self.ahead.missed(&request, at, &self.pool, space),
             None => self.ahead.touched(&request, &self.pool, space),
@@ -559,8 +590,13 @@ impl View {
     }
 }
 
-/// Cuts a byte range into pages: the page, the offset within it, and the part of the caller's buffer.
-pub(crate) fn parts(offset: u64, len: usize, shift: u32) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
+/// Cuts a byte range into pages: the page, the offset within it, and the part of the caller's
+/// buffer.
+pub(crate) fn parts(
+    offset: u64,
+    len: usize,
+    shift: u32,
+) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
     let page_bytes = 1_usize << shift;
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -576,10 +612,11 @@ pub(crate) fn parts(offset: u64, len: usize, shift: u32) -> impl Iterator<Item =
 }
 
 impl Pool {
-    /// The bytes of a frame that the caller holds, by a slot or because it is in no translation yet.
+    /// The bytes of a frame that the caller holds, by a slot or because it is in no translation
+    /// yet.
     pub(crate) fn bytes(&self, frame: u32) -> &[u8] {
-        // SAFETY: every caller has a hazard slot on the frame's translation for as long as it uses the slice (see `Page`), so
-        // nobody writes to it.
+        // SAFETY: every caller has a hazard slot on the frame's translation for as long as it uses
+        // the slice (see `Page`), so nobody writes to it.
         #[expect(unsafe_code, reason = "this is where a frame becomes a slice")]
         unsafe {
             std::slice::from_raw_parts(self.frame_ptr(frame), self.page_bytes())
@@ -598,7 +635,12 @@ impl Pool {
     }
 
     /// Makes a page resident and holds it.
-    pub(crate) fn hold_page(&self, space: &Space, page: u64, access: Access) -> Result<(u32, Held), Error> {
+    pub(crate) fn hold_page(
+        &self,
+        space: &Space,
+        page: u64,
+        access: Access,
+    ) -> Result<(u32, Held), Error> {
         let entry = self.entry(space, page)?;
         self.hold_entry(space, page, entry, access)
     }

@@ -1,9 +1,11 @@
 //! Waiting for a page that somebody else reads in, evicts or stores to.
 //!
-//! There is no lock in a translation entry, only a bit that says "somebody waits". A waiter registers a *flight* for the entry
-//! under the lock of the entry's bucket, and sets that bit there; whoever changes the entry sees the bit in the value that it replaced,
-//! takes the flight out under the same lock and lands it with a result. So a wake-up cannot be lost, an entry that nobody waits for costs its
-//! owner nothing, and an I/O error reaches every thread that waited for the read.
+//! There is no lock in a translation entry, only a bit that says "somebody waits". A waiter
+//! registers a *flight* for the entry under the lock of the entry's bucket, and sets that bit
+//! there; whoever changes the entry sees the bit in the value that it replaced, takes the flight
+//! out under the same lock and lands it with a result. So a wake-up cannot be lost, an entry that
+//! nobody waits for costs its owner nothing, and an I/O error reaches every thread that waited for
+//! the read.
 
 use crate::error::Error;
 use crate::sync::{Condvar, Mutex};
@@ -42,11 +44,13 @@ impl WaitTable {
         &self.buckets[(entry.address() >> 2).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58]
     }
 
-    /// Waits until the owner of a busy or locked entry is done with it. Returns at once if the entry is no longer in the state that was
-    /// seen: what the caller may hold while it waits depends on that state.
+    /// Waits until the owner of a busy or locked entry is done with it. Returns at once if the
+    /// entry is no longer in the state that was seen: what the caller may hold while it waits
+    /// depends on that state.
     ///
     /// # Errors
-    /// The error of the read that was waited for; that of `check`, which is asked from time to time.
+    /// The error of the read that was waited for; that of `check`, which is asked from time to
+    /// time.
     pub(crate) fn wait(
         &self,
         entry: &Entry,
@@ -72,20 +76,29 @@ impl WaitTable {
             if let Some(result) = flight.result.get() {
                 return result.clone();
             }
-            (flights, _) =
-                bucket.landed.wait_timeout(flights, LOOK).unwrap_or_else(std::sync::PoisonError::into_inner);
+            (flights, _) = bucket
+                .landed
+                .wait_timeout(flights, LOOK)
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
             check()?;
         }
     }
 
-    /// Wakes all who wait for an entry. Call after the entry was changed from a value with the waiters bit. A thread that began to wait for the entry's next
-    /// owner in between is woken, too, and has to look again: so the result must be `Ok`.
+    /// Wakes all who wait for an entry. Call after the entry was changed from a value with the
+    /// waiters bit. A thread that began to wait for the entry's next owner in between is woken,
+    /// too, and has to look again: so the result must be `Ok`.
     pub(crate) fn land(&self, entry: &Entry, result: &Result<(), Error>) {
         self.end(entry, || true, result);
     }
 
-    /// Ends an owned state of an entry and wakes those who waited for that, and nobody else. `change` says whether there are any.
-    pub(crate) fn end(&self, entry: &Entry, change: impl FnOnce() -> bool, result: &Result<(), Error>) {
+    /// Ends an owned state of an entry and wakes those who waited for that, and nobody else.
+    /// `change` says whether there are any.
+    pub(crate) fn end(
+        &self,
+        entry: &Entry,
+        change: impl FnOnce() -> bool,
+        result: &Result<(), Error>,
+    ) {
         let bucket = self.bucket(entry);
         let mut flights = crate::sync::lock(&bucket.flights);
         if change()

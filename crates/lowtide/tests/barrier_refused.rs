@@ -1,4 +1,5 @@
-//! A sandbox that is installed after the pager was built and forbids `membarrier`: errors that say so, and no page that hangs.
+//! A sandbox that is installed after the pager was built and forbids `membarrier`: errors that say
+//! so, and no page that hangs.
 //!
 //! The only test in its file, because the sandbox stays for the life of the process.
 #![allow(unsafe_code, reason = "a seccomp filter is installed by a raw system call")]
@@ -41,8 +42,11 @@ fn forbid_membarrier() -> bool {
 fn a_barrier_that_is_refused_later_is_an_error_and_no_hang() {
     let dir = Dir::new();
     let path = make_file(&dir, 256 * PAGE);
-    let pager =
-        Pager::builder().max(Size::new(128 * PAGE)).patience(Duration::from_secs(3600)).build().unwrap();
+    let pager = Pager::builder()
+        .max(Size::new(128 * PAGE))
+        .patience(Duration::from_secs(3600))
+        .build()
+        .unwrap();
     let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
     for page in 0..64 {
         drop(view.read(page).unwrap());
@@ -55,14 +59,18 @@ fn a_barrier_that_is_refused_later_is_an_error_and_no_hang() {
     // Stores to pages in memory, eviction, and giving pages up: all need to know what readers do.
     assert!(matches!(view.write_at(5 * PAGE, b"x"), Err(Error::NoBarrier)));
     assert!(matches!(view.discard(5..6), Err(Error::NoBarrier)));
-    let full = (64..256).map(|page| view.read(page).map(drop)).find_map(Result::err).expect("no room");
+    let full =
+        (64..256).map(|page| view.read(page).map(drop)).find_map(Result::err).expect("no room");
     assert!(matches!(full, Error::NoBarrier), "{full}");
     assert!(full.to_string().contains("membarrier"), "{full}");
     // What is in memory can be read as before, and what is dirty is written.
     for page in 1..64 {
         assert_eq!(view.read(page).unwrap()[7], byte_at(page * PAGE + 7));
     }
-    assert!(matches!(view.write_at(5 * PAGE, b"x"), Err(Error::NoBarrier)), "the page does not hang");
+    assert!(
+        matches!(view.write_at(5 * PAGE, b"x"), Err(Error::NoBarrier)),
+        "the page does not hang"
+    );
     view.flush().unwrap();
     pager.validate().unwrap();
     drop(view);

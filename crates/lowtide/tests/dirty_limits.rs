@@ -1,14 +1,16 @@
-//! What a user relies on who writes faster than the device: dirty data stays within its limits, for the pager and for each tenant; writers are slowed down in
-//! short pauses; and nobody pays for a neighbour.
+//! What a user relies on who writes faster than the device: dirty data stays within its limits, for
+//! the pager and for each tenant; writers are slowed down in short pauses; and nobody pays for a
+//! neighbour.
 //!
-//! Devices are made slow by an injector. No time decides a test: what is looked at are counters, and bounds of sizes.
+//! Devices are made slow by an injector. No time decides a test: what is looked at are counters,
+//! and bounds of sizes.
 
 mod common;
 
 use common::{Dir, byte_at, make_file};
 use lowtide::{
-    BuildError, DirtyLimits, DirtyLimitsError, DirtyShare, DirtyStat, DirtyTimers, Inject, InjectOp,
-    OpenOptions, Pager, Request, Size, TenantError, Verdict, View,
+    BuildError, DirtyLimits, DirtyLimitsError, DirtyShare, DirtyStat, DirtyTimers, Inject,
+    InjectOp, OpenOptions, Pager, Request, Size, TenantError, Verdict, View,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -80,7 +82,8 @@ fn write_round(view: &View, from: u64, total: u64, piece: u64) {
     }
 }
 
-/// Runs writers while somebody looks at how much is dirty. Returns the largest excess over the hard limit and the last look.
+/// Runs writers while somebody looks at how much is dirty. Returns the largest excess over the hard
+/// limit and the last look.
 fn excess(stat: impl Fn() -> DirtyStat + Sync, writers: &[&(dyn Fn() + Sync)]) -> (u64, DirtyStat) {
     let over = AtomicBool::new(false);
     let worst = AtomicU64::new(0);
@@ -91,7 +94,10 @@ fn excess(stat: impl Fn() -> DirtyStat + Sync, writers: &[&(dyn Fn() + Sync)]) -
                 let now = stat();
                 // A limit falls slowly when a threshold does.
                 hard = hard.max(now.hard_bytes);
-                worst.fetch_max((now.dirty_bytes + now.writeback_bytes).saturating_sub(hard), SeqCst);
+                worst.fetch_max(
+                    (now.dirty_bytes + now.writeback_bytes).saturating_sub(hard),
+                    SeqCst,
+                );
                 std::thread::sleep(Duration::from_micros(100));
             }
         });
@@ -147,7 +153,8 @@ fn dirty_pages_of_a_tenant_stay_within_its_own_limit() {
         assert_eq!(tenant.dirty_limits().unwrap(), limits.unwrap_or_default());
         let path = slow_file(&dir, "slow", 2048 * PAGE);
         let view = OpenOptions::new().write(true).tenant(&tenant).open(&pager, &path).unwrap();
-        let (excess, last) = excess(|| tenant.dirty().unwrap(), &[&|| write_round(&view, 0, 3000, 30)]);
+        let (excess, last) =
+            excess(|| tenant.dirty().unwrap(), &[&|| write_round(&view, 0, 3000, 30)]);
         assert!(
             excess <= slack(last.hard_bytes, 1),
             "{excess} bytes above {} with {limits:?}",
@@ -165,7 +172,8 @@ fn dirty_pages_of_a_tenant_stay_within_its_own_limit() {
 fn a_neighbour_who_writes_little_never_pauses() {
     let dir = Dir::new();
     let pager = slow_pager(16_384, 5, DirtyLimits::default());
-    let [loud, quiet] = ["loud", "quiet"].map(|name| pager.tenant(name).max(pages(2048)).create().unwrap());
+    let [loud, quiet] =
+        ["loud", "quiet"].map(|name| pager.tenant(name).max(pages(2048)).create().unwrap());
     let open = |tenant, name| {
         let path = slow_file(&dir, name, 4096 * PAGE);
         OpenOptions::new().write(true).tenant(tenant).open(&pager, path).unwrap()
@@ -264,7 +272,9 @@ fn ten_small_tenants_each_write_sixteen_times_what_they_may_hold() {
         view.flush().unwrap();
         let written = std::fs::read(dir.path().join(format!("{i}"))).unwrap();
         assert!(
-            written.chunks(16 * PAGE as usize).all(|c| c.iter().zip(0..).all(|(b, at)| *b == byte_at(at)))
+            written
+                .chunks(16 * PAGE as usize)
+                .all(|c| c.iter().zip(0..).all(|(b, at)| *b == byte_at(at)))
         );
     }
     assert_eq!(pager.root().events().unwrap().oom, 0);
@@ -283,7 +293,9 @@ fn short_lived_threads_do_not_get_around_the_limit() {
             for i in 0..200 {
                 // Each ends before it has to answer.
                 std::thread::scope(|scope| {
-                    drop(scope.spawn(|| view.write_at(i * 10 * PAGE, &[1; 10 * PAGE as usize]).unwrap()));
+                    drop(scope.spawn(|| {
+                        view.write_at(i * 10 * PAGE, &[1; 10 * PAGE as usize]).unwrap();
+                    }));
                 });
             }
         }],
@@ -325,9 +337,12 @@ fn a_thread_with_a_guard_does_not_pause_and_answers_later() {
 #[test]
 fn timers_of_centuries_are_waited_for_and_stop_nothing() {
     let dir = Dir::new();
-    for (expire_ns, interval_ns) in
-        [(u64::MAX, u64::MAX), (u64::MAX, DirtyTimers::SHORTEST_NS), (0, u64::MAX), (1, u64::MAX - 1)]
-    {
+    for (expire_ns, interval_ns) in [
+        (u64::MAX, u64::MAX),
+        (u64::MAX, DirtyTimers::SHORTEST_NS),
+        (0, u64::MAX),
+        (1, u64::MAX - 1),
+    ] {
         let path = make_file(&dir, 64 * PAGE);
         let timers = DirtyTimers { expire_ns, interval_ns };
         let pager = Pager::builder().max(pages(64)).dirty_timers(timers).build().unwrap();
@@ -365,7 +380,11 @@ fn limits_and_timers_that_make_no_sense_are_refused_with_a_reason() {
     assert!(tenant.set_dirty_limits(percent(0, 0)).is_err());
     assert_eq!(tenant.dirty_limits().unwrap(), percent(3, 4));
     pager.root().set_dirty_limits(percent(1, 2)).unwrap();
-    assert_eq!(pager.tenant("b").create().unwrap().dirty_limits().unwrap(), percent(1, 2), "the root's");
+    assert_eq!(
+        pager.tenant("b").create().unwrap().dirty_limits().unwrap(),
+        percent(1, 2),
+        "the root's"
+    );
     tenant.remove().unwrap();
     assert_eq!(tenant.set_dirty_limits(percent(3, 4)).unwrap_err(), TenantError::Gone);
     assert_eq!(tenant.dirty().unwrap_err(), TenantError::Gone);

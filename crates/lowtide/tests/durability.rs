@@ -1,6 +1,8 @@
-//! What is on disk after each way to stop, and what flush promises: the table in `writeback/mod.rs`, row by row.
+//! What is on disk after each way to stop, and what flush promises: the table in
+//! `writeback/mod.rs`, row by row.
 //!
-//! Ways to stop that end a process are tried on a child: this test binary again, with a test's name and an environment variable that makes it the child.
+//! Ways to stop that end a process are tried on a child: this test binary again, with a test's name
+//! and an environment variable that makes it the child.
 
 mod common;
 
@@ -35,7 +37,9 @@ fn fill(view: &View, pages: Range<u64>, version: u64) {
 /// The version of each page that was filled, by its file and through no pager.
 fn versions(path: &Path, pages: Range<u64>) -> Vec<u64> {
     let bytes = std::fs::read(path).unwrap();
-    pages.map(|page| u64::from_le_bytes(bytes[(page * PAGE) as usize..][..8].try_into().unwrap())).collect()
+    pages
+        .map(|page| u64::from_le_bytes(bytes[(page * PAGE) as usize..][..8].try_into().unwrap()))
+        .collect()
 }
 
 fn holds(path: &Path, pages: Range<u64>, version: u64) -> bool {
@@ -64,7 +68,12 @@ impl Inject for Count {
 
 fn counted(count: &Arc<Count>, background: bool) -> Pager {
     let inject: Arc<dyn Inject> = count.clone();
-    Pager::builder().max("2M".parse().unwrap()).background(background).inject(inject).build().unwrap()
+    Pager::builder()
+        .max("2M".parse().unwrap())
+        .background(background)
+        .inject(inject)
+        .build()
+        .unwrap()
 }
 
 #[test]
@@ -78,12 +87,20 @@ fn flush_writes_then_syncs_and_does_neither_if_nothing_was_stored() {
         fill(&view, 0..20, 1);
         view.flush().unwrap();
         assert!(holds(&path, 0..20, 1));
-        assert_eq!(count.order.lock().unwrap().last(), Some(&InjectOp::Sync), "the sync comes last");
+        assert_eq!(
+            count.order.lock().unwrap().last(),
+            Some(&InjectOp::Sync),
+            "the sync comes last"
+        );
         let done = (count.writes.load(SeqCst), count.syncs.load(SeqCst));
         view.flush().unwrap();
         view.flush_range(0..0).unwrap();
         pager.open(&path).unwrap().flush().unwrap();
-        assert_eq!((count.writes.load(SeqCst), count.syncs.load(SeqCst)), done, "there was nothing to do");
+        assert_eq!(
+            (count.writes.load(SeqCst), count.syncs.load(SeqCst)),
+            done,
+            "there was nothing to do"
+        );
     }
 }
 
@@ -310,7 +327,10 @@ fn killed_by(signal: &str, test: &str) {
         let last = flushed.last().unwrap_or(last);
         assert!(killed.success() && !child.wait().unwrap().success());
         let found = versions(&path, 0..PAGES);
-        assert!(found.iter().all(|v| (last..=last + 1).contains(v)), "flushed {last}, found {found:?}");
+        assert!(
+            found.iter().all(|v| (last..=last + 1).contains(v)),
+            "flushed {last}, found {found:?}"
+        );
     }
 }
 
@@ -336,13 +356,19 @@ impl Small {
         std::fs::File::create(&image).unwrap().set_len(8 << 20).unwrap();
         std::fs::create_dir(&at).unwrap();
         let run = |program: &str, args: &[&std::ffi::OsStr]| {
-            let status =
-                Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
+            let status = Command::new(program)
+                .args(args)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
             status.is_ok_and(|status| status.success())
         };
-        let made =
-            run("mkfs.ext4", &["-q".as_ref(), "-m0".as_ref(), "-O^has_journal".as_ref(), image.as_ref()]);
-        let mounted = made && run("mount", &["-o".as_ref(), "loop".as_ref(), image.as_ref(), at.as_ref()]);
+        let made = run(
+            "mkfs.ext4",
+            &["-q".as_ref(), "-m0".as_ref(), "-O^has_journal".as_ref(), image.as_ref()],
+        );
+        let mounted =
+            made && run("mount", &["-o".as_ref(), "loop".as_ref(), image.as_ref(), at.as_ref()]);
         mounted.then_some(Self { at, mounted })
     }
 }
@@ -359,7 +385,9 @@ impl Drop for Small {
 fn a_disk_that_is_really_full_keeps_pages_until_there_is_room() {
     let dir = Dir::new();
     let Some(small) = Small::mount(&dir) else {
-        eprintln!("SKIPPED: a file system cannot be mounted here (needs root, mkfs.ext4 and loop devices)");
+        eprintln!(
+            "SKIPPED: a file system cannot be mounted here (needs root, mkfs.ext4 and loop devices)"
+        );
         return;
     };
     let (path, filler) = (small.at.join("data"), small.at.join("filler"));
@@ -381,7 +409,10 @@ fn a_disk_that_is_really_full_keeps_pages_until_there_is_room() {
         assert!(error.to_string().contains("make room"), "{error}");
         assert!(pager.stat().failed_pages > 0);
         view.flush().unwrap_err();
-        assert!((0..200).all(|page| view.read(page).unwrap()[..8] == 4_u64.to_le_bytes()), "nothing is lost");
+        assert!(
+            (0..200).all(|page| view.read(page).unwrap()[..8] == 4_u64.to_le_bytes()),
+            "nothing is lost"
+        );
         std::fs::remove_file(&filler).unwrap();
         view.flush().unwrap();
         assert!(holds(&path, 0..200, 4));

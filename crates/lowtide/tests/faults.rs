@@ -1,10 +1,12 @@
-//! What a failing device does to a user: a typed error for everybody concerned, nothing lost, nothing stuck.
+//! What a failing device does to a user: a typed error for everybody concerned, nothing lost,
+//! nothing stuck.
 
 mod common;
 
 use common::{Dir, byte_at, make_file};
 use lowtide::{
-    DirtyLimits, DirtyShare, Error, Gate, Inject, InjectOp, IoEngine, OpenOptions, Pager, Request, Verdict,
+    DirtyLimits, DirtyShare, Error, Gate, Inject, InjectOp, IoEngine, OpenOptions, Pager, Request,
+    Verdict,
 };
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -39,7 +41,11 @@ impl Inject for Broken {
             InjectOp::Sync => &self.syncs,
             _ => return Verdict::Pass,
         };
-        if broken.load(SeqCst) { Verdict::Fail(io::Error::from_raw_os_error(5)) } else { Verdict::Pass }
+        if broken.load(SeqCst) {
+            Verdict::Fail(io::Error::from_raw_os_error(5))
+        } else {
+            Verdict::Pass
+        }
     }
 }
 
@@ -101,7 +107,8 @@ fn one_read_serves_all_threads_that_miss_on_a_page_and_its_error_too() {
                 })
                 .collect();
             start.wait();
-            // All threads run now; whichever comes after the gate opens finds the page, or reads it for itself if it failed.
+            // All threads run now; whichever comes after the gate opens finds the page, or reads it
+            // for itself if it failed.
             while device.asked_reads.load(SeqCst) == 0 {
                 std::thread::yield_now();
             }
@@ -114,14 +121,21 @@ fn one_read_serves_all_threads_that_miss_on_a_page_and_its_error_too() {
             workers.into_iter().map(|w| w.join().unwrap()).collect()
         });
         if fails {
-            assert!(results.iter().all(|r| matches!(r, Err(Error::Read { page: 3, .. }))), "{results:?}");
+            assert!(
+                results.iter().all(|r| matches!(r, Err(Error::Read { page: 3, .. }))),
+                "{results:?}"
+            );
             assert_eq!(pager.stat().memory.current, 0);
         } else {
             assert!(
                 results.iter().all(|r| matches!(r, Ok(b) if *b == byte_at(3 * 4096 + 17))),
                 "{results:?}"
             );
-            assert_eq!((device.asked_reads.load(SeqCst), pager.stat().io.reads), (1, 1), "one read for all");
+            assert_eq!(
+                (device.asked_reads.load(SeqCst), pager.stat().io.reads),
+                (1, 1),
+                "one read for all"
+            );
         }
     }
 }
@@ -141,7 +155,10 @@ fn a_failed_write_keeps_the_page_dirty_and_is_told_once_to_every_handle() {
         assert_eq!(pager.stat().memory.file_dirty, 1, "it is still dirty");
         assert_eq!(&view.read(2).unwrap()[..8], b"precious");
         device.writes.store(false, SeqCst);
-        assert!(matches!(other.flush(), Err(Error::Write { .. })), "the other handle has not been told yet");
+        assert!(
+            matches!(other.flush(), Err(Error::Write { .. })),
+            "the other handle has not been told yet"
+        );
         view.flush().unwrap();
         other.flush().unwrap();
         assert_eq!(pager.stat().memory.file_dirty, 0);
@@ -174,7 +191,10 @@ fn a_budget_full_of_unwritable_pages_is_a_typed_error_and_recovers() {
         .max("128K".parse().unwrap())
         .patience(Duration::from_millis(500))
         // The budget is the limit.
-        .dirty_limits(DirtyLimits { background: DirtyShare::Percent(50), hard: DirtyShare::Percent(100) })
+        .dirty_limits(DirtyLimits {
+            background: DirtyShare::Percent(50),
+            hard: DirtyShare::Percent(100),
+        })
         .inject(inject)
         .build()
         .unwrap();
@@ -201,7 +221,8 @@ fn a_panic_in_a_callback_leaves_nothing_in_flight() {
     let device = Arc::new(Broken::default());
     let pager = pager(&device, IoEngine::Auto);
     let view = pager.open(&path).unwrap();
-    // Fewer than the depth, so that all have arrived when the first is shown; and more, so that some have not.
+    // Fewer than the depth, so that all have arrived when the first is shown; and more, so that
+    // some have not.
     for pages in [0..4, 10..50] {
         let list: Vec<u64> = pages.clone().collect();
         let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -346,7 +367,8 @@ fn refusing_two(first: InjectOp, second: InjectOp) -> (Arc<dyn Inject>, Pager) {
         }
     }
     let device: Arc<dyn Inject> = Arc::new(Two(first, second));
-    let pager = Pager::builder().max("256K".parse().unwrap()).inject(Arc::clone(&device)).build().unwrap();
+    let pager =
+        Pager::builder().max("256K".parse().unwrap()).inject(Arc::clone(&device)).build().unwrap();
     (device, pager)
 }
 
@@ -357,7 +379,10 @@ fn a_file_that_cannot_be_made_longer_or_shorter_says_so_once() {
     let (_device, pager) = refusing(InjectOp::Extend, libc::ENOSPC);
     let error = OpenOptions::new().create(1 << 20).open(&pager, &path).unwrap_err();
     let full = io::Error::from_raw_os_error(libc::ENOSPC);
-    assert_eq!(error.to_string(), format!("cannot make {} 1048576 bytes long: {full}", path.display()));
+    assert_eq!(
+        error.to_string(),
+        format!("cannot make {} 1048576 bytes long: {full}", path.display())
+    );
     let (_device, pager) = refusing(InjectOp::Shrink, libc::EIO);
     let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
     let error = view.set_len(100).unwrap_err();
@@ -404,7 +429,8 @@ fn what_is_taken_from_a_file_while_a_failed_sync_is_made_good_does_not_come_back
         let path = make_file(&dir, 96 * PAGE);
         let device = Arc::new(StopsARescue::default());
         let inject: Arc<dyn Inject> = device.clone();
-        let builder = Pager::builder().max("128K".parse().unwrap()).background(false).inject(inject);
+        let builder =
+            Pager::builder().max("128K".parse().unwrap()).background(false).inject(inject);
         let pager = builder.build().unwrap();
         let view = &OpenOptions::new().write(true).open(&pager, &path).unwrap();
         // Most of them are written and evicted before the sync that fails.
@@ -436,7 +462,10 @@ fn what_is_taken_from_a_file_while_a_failed_sync_is_made_good_does_not_come_back
             if cuts {
                 assert_eq!(bytes.len() as u64, at, "the file is long again");
             } else {
-                assert!(bytes[at as usize..][..PAGE as usize] == [0; PAGE as usize], "old bytes are back");
+                assert!(
+                    bytes[at as usize..][..PAGE as usize] == [0; PAGE as usize],
+                    "old bytes are back"
+                );
             }
         });
     }

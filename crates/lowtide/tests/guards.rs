@@ -1,7 +1,8 @@
-//! A thread that has a guard goes on with whatever it does, also while another thread waits for that guard.
+//! A thread that has a guard goes on with whatever it does, also while another thread waits for
+//! that guard.
 //!
-//! Patience and deadline are endless here. So a thread that keeps what the guard's thread wants while it waits
-//! for the guard never lets go, and the test hangs until its watch ends it.
+//! Patience and deadline are endless here. So a thread that keeps what the guard's thread wants
+//! while it waits for the guard never lets go, and the test hangs until its watch ends it.
 
 mod common;
 
@@ -42,8 +43,8 @@ impl Scene {
         File::options().read(true).write(true).open(&self.path).unwrap()
     }
 
-    /// One thread holds a page, and `own` in another waits for the guard. Then the first thread does
-    /// `want`, and drops its guard. Returns what came of `own`.
+    /// One thread holds a page, and `own` in another waits for the guard. Then the first thread
+    /// does `want`, and drops its guard. Returns what came of `own`.
     fn beside<T: Debug + Send + 'static>(
         &self,
         held: u64,
@@ -77,7 +78,9 @@ impl Scene {
         std::thread::spawn(move || {
             let (began, mut found) = (Instant::now(), false);
             while !found && began.elapsed() < WATCH {
-                let look = |_: usize, _: &[u8]| found = matches!(view.read(page), Err(Error::Nested { .. }));
+                let look = |_: usize, _: &[u8]| {
+                    found = matches!(view.read(page), Err(Error::Nested { .. }));
+                };
                 view.get_many(&[0], look).unwrap();
             }
             owned.0.send(found).unwrap();

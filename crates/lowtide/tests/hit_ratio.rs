@@ -75,7 +75,8 @@ fn a_scan_that_does_not_fit_has_no_hits_whether_it_is_read_ahead_or_not() {
     let path = make_file(&dir, 1024 * PAGE);
     for ahead in ["0", "1M"] {
         let pager = pager(128);
-        let view = OpenOptions::new().read_ahead(ahead.parse().unwrap()).open(&pager, &path).unwrap();
+        let view =
+            OpenOptions::new().read_ahead(ahead.parse().unwrap()).open(&pager, &path).unwrap();
         assert_eq!(pager.stat().hit_ratio(), None, "nothing was read yet");
         let mut piece = vec![0; 32 * PAGE as usize];
         for _ in 0..2 {
@@ -91,9 +92,17 @@ fn a_scan_that_does_not_fit_has_no_hits_whether_it_is_read_ahead_or_not() {
             }
         }
         let stat = pager.stat();
-        assert!((5800..=6144).contains(&stat.misses), "read ahead {ahead}: {} of 6144", stat.misses);
+        assert!(
+            (5800..=6144).contains(&stat.misses),
+            "read ahead {ahead}: {} of 6144",
+            stat.misses
+        );
         assert!(stat.hits <= 2 * SAMPLE, "read ahead {ahead}: {}", stat.hits);
-        assert!(ahead == "0" || stat.io.ahead_used > 1000, "some of it was read ahead: {:?}", stat.io);
+        assert!(
+            ahead == "0" || stat.io.ahead_used > 1000,
+            "some of it was read ahead: {:?}",
+            stat.io
+        );
     }
 }
 
@@ -121,7 +130,8 @@ fn two_pagers_of_one_thread_are_told_apart() {
     let [of_a, of_b] = hits();
     assert!(of_a.abs_diff(500_000) < 2 * SAMPLE, "{of_a}");
     assert!(of_b.abs_diff(300_000) < 2 * SAMPLE, "{of_b}");
-    // In turns, two to one: 3000 samples of which each is one or the other's; ten standard deviations are allowed.
+    // In turns, two to one: 3000 samples of which each is one or the other's; ten standard
+    // deviations are allowed.
     for _ in 0..1_048_576 {
         hit(&in_a, 2);
         hit(&in_b, 1);

@@ -28,7 +28,8 @@ fn a_folio_that_was_stored_in_a_hole_is_no_hole_any_more() {
         let dir = Dir::new();
         let path = dir.path().join("new");
         let pager = pager("32M");
-        let view = OpenOptions::new().create(8 << 20).folio_order(order).open(&pager, &path).unwrap();
+        let view =
+            OpenOptions::new().create(8 << 20).folio_order(order).open(&pager, &path).unwrap();
         let pages = 1 << order;
         let mut expected = vec![7; (pages * PAGE) as usize];
         view.write_at(0, &expected).unwrap();
@@ -42,7 +43,10 @@ fn a_folio_that_was_stored_in_a_hole_is_no_hole_any_more() {
             expected[(page * PAGE) as usize + 100] = b'x';
             view.flush().unwrap();
             let file = std::fs::read(&path).unwrap();
-            assert!(file[..expected.len()] == expected, "order {order}: a store of one byte changed others");
+            assert!(
+                file[..expected.len()] == expected,
+                "order {order}: a store of one byte changed others"
+            );
         }
     }
 }
@@ -59,7 +63,8 @@ fn what_is_stored_in_whole_folios_beside_flushes_is_in_the_file() {
             let path = dir.path().join("file");
             let pager = pager("32M");
             let (bytes, folio) = (8_u64 << 20, PAGE << order);
-            let view = OpenOptions::new().create(bytes).folio_order(order).open(&pager, &path).unwrap();
+            let view =
+                OpenOptions::new().create(bytes).folio_order(order).open(&pager, &path).unwrap();
             let value = 1 + round as u8 % 250;
             let stop = AtomicBool::new(false);
             std::thread::scope(|scope| {
@@ -78,13 +83,19 @@ fn what_is_stored_in_whole_folios_beside_flushes_is_in_the_file() {
                 flusher.join().unwrap();
             });
             let flushed = std::fs::read(&path).unwrap();
-            assert!(flushed.iter().all(|b| *b == value), "order {order}, round {round}: flush said Ok");
+            assert!(
+                flushed.iter().all(|b| *b == value),
+                "order {order}, round {round}: flush said Ok"
+            );
             // Stores to pages that are resident, whose folios are written at the same time.
             view.write_at(0, &vec![value ^ 255; bytes as usize]).unwrap();
             drop(view);
             pager.close().unwrap();
             let closed = std::fs::read(&path).unwrap();
-            assert!(closed.iter().all(|b| *b == value ^ 255), "order {order}, round {round}: close said Ok");
+            assert!(
+                closed.iter().all(|b| *b == value ^ 255),
+                "order {order}, round {round}: close said Ok"
+            );
         }
     }
 }

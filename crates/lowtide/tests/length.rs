@@ -16,7 +16,11 @@ use std::time::Duration;
 const PAGE: u64 = 4096;
 
 fn pager() -> Pager {
-    Pager::builder().max("2M".parse().unwrap()).patience(Duration::from_millis(200)).build().unwrap()
+    Pager::builder()
+        .max("2M".parse().unwrap())
+        .patience(Duration::from_millis(200))
+        .build()
+        .unwrap()
 }
 
 /// A file of `bytes` sevens, as a view that may write.
@@ -59,18 +63,27 @@ fn what_is_cut_off_reads_as_zeroes_when_the_file_grows_again_in_memory_and_on_di
                     other.set_len(cut).unwrap();
                     assert_eq!((view.len(), std::fs::metadata(&path).unwrap().len()), (cut, cut));
                     let behind = view.read(cut.div_ceil(PAGE));
-                    assert!(matches!(behind, Err(Error::OutOfRange { .. })), "{order} {dirty} {cut}");
+                    assert!(
+                        matches!(behind, Err(Error::OutOfRange { .. })),
+                        "{order} {dirty} {cut}"
+                    );
                     let end = 19 * PAGE + 5;
                     if by_write {
                         view.write_at(end - 1, &[0]).unwrap();
                     } else {
                         view.set_len(end).unwrap();
                     }
-                    assert!(all(&view) == then_zeroes(cut, end), "in memory: {order} {dirty} {cut}");
+                    assert!(
+                        all(&view) == then_zeroes(cut, end),
+                        "in memory: {order} {dirty} {cut}"
+                    );
                     // A store beside the gap must not carry old bytes to the file.
                     view.write_at(cut, &[0]).unwrap();
                     view.flush().unwrap();
-                    assert!(std::fs::read(&path).unwrap() == then_zeroes(cut, end), "{order} {dirty} {cut}");
+                    assert!(
+                        std::fs::read(&path).unwrap() == then_zeroes(cut, end),
+                        "{order} {dirty} {cut}"
+                    );
                     pager.validate().unwrap();
                 }
             }
@@ -158,7 +171,8 @@ fn a_cut_that_the_file_system_refuses_changes_nothing() {
     let dir = Dir::new();
     for order in [0, 3] {
         let (device, path) = (Arc::new(Device::default()), dir.path().join("data"));
-        let pager = Pager::builder().max("2M".parse().unwrap()).inject(device.clone()).build().unwrap();
+        let pager =
+            Pager::builder().max("2M".parse().unwrap()).inject(device.clone()).build().unwrap();
         let view = sevens(&pager, &path, 16 * PAGE, order);
         let bytes: Vec<u8> = (0..16 * PAGE).map(|at| at as u8 | 1).collect();
         view.write_at(0, &bytes).unwrap();
@@ -212,7 +226,11 @@ fn a_growth_that_fails_leaves_file_and_view_as_they_were() {
     ));
     drop(view);
     // Room is made for what a file is created with, and there is a default.
-    let view = OpenOptions::new().create(2 << 40).growth("1M".parse().unwrap()).open(&pager, &path).unwrap();
+    let view = OpenOptions::new()
+        .create(2 << 40)
+        .growth("1M".parse().unwrap())
+        .open(&pager, &path)
+        .unwrap();
     view.write_at((2 << 40) + 5, b"x").unwrap();
     drop(view);
     let absurd = dir.path().join("absurd");
@@ -241,7 +259,10 @@ fn what_others_append_is_read_and_never_invented_or_overwritten() {
                 view.flush().unwrap();
                 let mut disk = vec![0; 9000];
                 File::open(&path).unwrap().read_exact_at(&mut disk, len).unwrap();
-                assert!(disk.iter().all(|b| *b == 9), "on disk: order {order}, {len} bytes, dirty {dirty}");
+                assert!(
+                    disk.iter().all(|b| *b == 9),
+                    "on disk: order {order}, {len} bytes, dirty {dirty}"
+                );
                 assert_eq!(view.read_to_vec(len - 1..len).unwrap()[0], if dirty { 8 } else { 7 });
                 pager.validate().unwrap();
             }
@@ -286,7 +307,11 @@ fn a_store_of_nothing_changes_nothing_and_a_read_of_nothing_succeeds() {
 fn a_thread_with_a_guard_stores_while_a_cut_waits_for_the_store_that_waits_for_the_guard() {
     let dir = Dir::new();
     let path = dir.path().join("data");
-    let pager = Pager::builder().max("2M".parse().unwrap()).patience(Duration::from_secs(5)).build().unwrap();
+    let pager = Pager::builder()
+        .max("2M".parse().unwrap())
+        .patience(Duration::from_secs(5))
+        .build()
+        .unwrap();
     let view = sevens(&pager, &path, 8 * PAGE, 0);
     let guard = view.read(1).unwrap();
     let view = &view;

@@ -1,18 +1,19 @@
 //! Proofs that a frame is never reused, nor stored to, while a reader holds it.
 //!
-//! The real `hazard.rs` and `translation.rs` run here under every schedule and every stale value that the
-//! memory model allows. A frame is a loom `UnsafeCell`, so reading it while another thread writes it, or
-//! without having been ordered after the write, fails the proof even when the value happens to be right.
+//! The real `hazard.rs` and `translation.rs` run here under every schedule and every stale value
+//! that the memory model allows. A frame is a loom `UnsafeCell`, so reading it while another thread
+//! writes it, or without having been ordered after the write, fails the proof even when the value
+//! happens to be right.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test -p lowtide --release --test loom_hazard
 //! ```
 //!
-//! A proof is worth something only if it can fail, and only if it comes to the interesting case. So each one
-//! states the outcomes that it must have had, over all schedules. The one at the end breaks the protocol on
-//! purpose and must panic. These changes to the code were each seen to fail here: no `light` in `publish`; no
-//! `heavy` in `scan`; publishing, or vacating, with relaxed order; loading the slots with relaxed order;
-//! finishing a read with relaxed order.
+//! A proof is worth something only if it can fail, and only if it comes to the interesting case. So
+//! each one states the outcomes that it must have had, over all schedules. The one at the end
+//! breaks the protocol on purpose and must panic. These changes to the code were each seen to fail
+//! here: no `light` in `publish`; no `heavy` in `scan`; publishing, or vacating, with relaxed
+//! order; loading the slots with relaxed order; finishing a read with relaxed order.
 #![cfg(loom)]
 #![allow(dead_code, unreachable_pub, reason = "a proof uses only a part of what it includes")]
 
@@ -45,8 +46,8 @@ struct World {
     frame: UnsafeCell<[u64; 2]>,
 }
 
-// SAFETY: The cell is what the proofs are about: loom reports every access to it that is not ordered with the
-// others.
+// SAFETY: The cell is what the proofs are about: loom reports every access to it that is not
+// ordered with the others.
 unsafe impl Sync for World {}
 // SAFETY: As for `Sync`.
 unsafe impl Send for World {}
@@ -131,8 +132,8 @@ fn an_evictor_spares_what_a_reader_holds() {
     assert_eq!(outcomes, [(false, false), (false, true), (true, false), (true, true)].into());
 }
 
-/// The second hold of the reader overwrites the slot that the first one vacated: the evictor may see only the
-/// later one.
+/// The second hold of the reader overwrites the slot that the first one vacated: the evictor may
+/// see only the later one.
 #[test]
 fn an_evictor_that_sees_a_later_hold_knows_that_the_earlier_one_is_over() {
     let outcomes = prove(Some(3), || {
@@ -238,7 +239,8 @@ fn stores_that_share_a_scan_spare_what_a_reader_holds() {
     assert_eq!(outcomes, [false, true].into());
 }
 
-/// A guard is taken of a page that a store has locked already, in a slot that the store may have passed, and the one that stood for it goes.
+/// A guard is taken of a page that a store has locked already, in a slot that the store may have
+/// passed, and the one that stood for it goes.
 #[test]
 fn a_page_that_is_held_again_while_a_store_waits_stays_as_it_is() {
     let outcomes = prove(Some(3), || {
@@ -246,7 +248,8 @@ fn a_page_that_is_held_again_while_a_store_waits_stays_as_it_is() {
         let reader = thread::spawn({
             let world = world.clone();
             move || {
-                // The first slot is taken by something else when the page is held, and free when it is held again.
+                // The first slot is taken by something else when the page is held, and free when it
+                // is held again.
                 let other = Entry::default();
                 let filler = hazard::hold(other.address());
                 let Ok(first) = world.entry.pin() else { return None };
@@ -269,7 +272,10 @@ fn a_page_that_is_held_again_while_a_store_waits_stays_as_it_is() {
         let stored = world.store();
         (stored, reader.join().unwrap())
     });
-    assert!(outcomes.contains(&(false, Some(true))) && outcomes.contains(&(true, None)), "{outcomes:?}");
+    assert!(
+        outcomes.contains(&(false, Some(true))) && outcomes.contains(&(true, None)),
+        "{outcomes:?}"
+    );
 }
 
 #[test]
@@ -337,8 +343,8 @@ fn a_thread_that_inherits_a_record_is_seen() {
     assert_eq!(outcomes, [false, true].into());
 }
 
-/// The canary: without the look at the slots, the frame is reused under the reader, and the model must find
-/// out.
+/// The canary: without the look at the slots, the frame is reused under the reader, and the model
+/// must find out.
 #[test]
 #[should_panic]
 fn an_evictor_that_does_not_look_is_caught() {

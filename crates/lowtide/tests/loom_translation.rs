@@ -1,18 +1,19 @@
-//! Proofs about the states of a page: one thread reads a missing page in and all others get it, no store is
-//! lost, and no walk stays blind to a bit.
+//! Proofs about the states of a page: one thread reads a missing page in and all others get it, no
+//! store is lost, and no walk stays blind to a bit.
 //!
-//! The real `translation.rs` runs here under every schedule and every stale value that the memory model
-//! allows.
+//! The real `translation.rs` runs here under every schedule and every stale value that the memory
+//! model allows.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test -p lowtide --release --test loom_translation
 //! ```
 //!
-//! These changes to the code were each seen to fail here: losing WAITERS in `leave`; a `set_waiters` that
-//! always agrees; finishing a read with relaxed order; locking dirty, or young, pages for eviction; beginning
-//! a read of a page that is not absent; clearing DIRTY, or locking, with relaxed order; noting a hint before
-//! setting its bit; hints with acquire and release order only; finishing a store to a missing page clean; unlocking by
-//! a swap, which loses DIRTY; beginning to write a folio with busy pages; making a page dirty after the engine's lock.
+//! These changes to the code were each seen to fail here: losing WAITERS in `leave`; a
+//! `set_waiters` that always agrees; finishing a read with relaxed order; locking dirty, or young,
+//! pages for eviction; beginning a read of a page that is not absent; clearing DIRTY, or locking,
+//! with relaxed order; noting a hint before setting its bit; hints with acquire and release order
+//! only; finishing a store to a missing page clean; unlocking by a swap, which loses DIRTY;
+//! beginning to write a folio with busy pages; making a page dirty after the engine's lock.
 #![cfg(loom)]
 #![allow(dead_code, unreachable_pub, reason = "a proof uses only a part of what it includes")]
 
@@ -39,8 +40,8 @@ struct World {
     changed: Condvar,
 }
 
-// SAFETY: The cell is what the proofs are about: loom reports every access to it that is not ordered with the
-// others.
+// SAFETY: The cell is what the proofs are about: loom reports every access to it that is not
+// ordered with the others.
 unsafe impl Sync for World {}
 // SAFETY: As for `Sync`.
 unsafe impl Send for World {}
@@ -89,8 +90,8 @@ impl World {
         }
     }
 
-    /// Reads the page, and reads it in if it is missing. Returns its bytes, and whether this thread read it
-    /// in.
+    /// Reads the page, and reads it in if it is missing. Returns its bytes, and whether this thread
+    /// read it in.
     fn fault(&self) -> (u64, bool) {
         let mut read_in = false;
         loop {
@@ -147,7 +148,8 @@ impl World {
     }
 }
 
-/// Whoever reads gets what the file has, or what was stored; the store is not lost, and is known to be unwritten.
+/// Whoever reads gets what the file has, or what was stored; the store is not lost, and is known to
+/// be unwritten.
 #[test]
 fn a_missing_page_is_stored_to_beside_a_reader() {
     let outcomes = prove(Some(4), || {
@@ -196,7 +198,8 @@ fn two_stores_to_a_missing_page_exclude_each_other_and_one_finds_the_others_page
     assert_eq!(outcomes, [(false, 3), (true, 2)].into());
 }
 
-/// A flusher that clears DIRTY has the bytes; a page that was stored to while it was missing is not evicted unwritten.
+/// A flusher that clears DIRTY has the bytes; a page that was stored to while it was missing is not
+/// evicted unwritten.
 #[test]
 fn what_was_stored_to_a_missing_page_is_written_before_it_is_evicted() {
     let outcomes = prove(None, || {
@@ -339,7 +342,8 @@ fn a_store_is_written_by_this_flush_or_left_for_the_next() {
                 if !world.entry.clear_dirty() {
                     return 0;
                 }
-                // Writing back excludes stores by their lock here; the product's rule is up to its flusher.
+                // Writing back excludes stores by their lock here; the product's rule is up to its
+                // flusher.
                 match world.entry.try_lock_for_store() {
                     Ok(taken) => {
                         let written = world.look();
@@ -442,12 +446,17 @@ impl Folio {
 
     /// As `store/overwrite.rs`.
     fn store(&self) {
-        let locked: Vec<_> =
-            self.pages.iter().filter_map(|page| Some((page, page.try_lock_for_store().ok()?))).collect();
+        let locked: Vec<_> = self
+            .pages
+            .iter()
+            .filter_map(|page| Some((page, page.try_lock_for_store().ok()?)))
+            .collect();
         if locked.iter().any(|(_, taken)| !taken.dirty) {
             let mut engine = self.engine.lock().unwrap();
             engine.dirty = true;
-            assert!(locked.iter().filter(|(_, taken)| !taken.dirty).all(|(page, _)| page.set_dirty()));
+            assert!(
+                locked.iter().filter(|(_, taken)| !taken.dirty).all(|(page, _)| page.set_dirty())
+            );
         }
         for (page, taken) in locked {
             let _ = page.unlock(taken.frame, true, false);
@@ -462,10 +471,14 @@ impl Folio {
         }
     }
 
-    /// As `writeback/collect.rs`: begins to write the folio if a page of it is dirty and none is busy.
+    /// As `writeback/collect.rs`: begins to write the folio if a page of it is dirty and none is
+    /// busy.
     fn begin(&self) -> bool {
         let dirty = |page: &Entry| {
-            matches!(page.load(), State::Resident { dirty: true, .. } | State::Locked { dirty: true, .. })
+            matches!(
+                page.load(),
+                State::Resident { dirty: true, .. } | State::Locked { dirty: true, .. }
+            )
         };
         let mut engine = self.engine.lock().unwrap();
         if !self.pages.iter().any(dirty) {
@@ -494,8 +507,12 @@ impl Folio {
     /// What is dirty in the end, which no flusher may overlook.
     fn dirty_at_last(&self) -> [bool; 2] {
         let engine = self.engine.lock().unwrap();
-        let dirty = [0, 1].map(|i| matches!(self.pages[i].load(), State::Resident { dirty: true, .. }));
-        assert!(engine.dirty || dirty == [false; 2], "a dirty page of a folio that counts as clean");
+        let dirty =
+            [0, 1].map(|i| matches!(self.pages[i].load(), State::Resident { dirty: true, .. }));
+        assert!(
+            engine.dirty || dirty == [false; 2],
+            "a dirty page of a folio that counts as clean"
+        );
         dirty
     }
 }

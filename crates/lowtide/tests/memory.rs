@@ -43,7 +43,10 @@ fn memory_comes_with_pages_and_goes_when_the_budget_is_lowered() {
         let read_all = || {
             for at in (0..16 * MIB).step_by(page) {
                 let bytes = view.read(at / page as u64).unwrap();
-                assert_eq!((bytes[0], bytes[page - 1]), (byte_at(at), byte_at(at + page as u64 - 1)));
+                assert_eq!(
+                    (bytes[0], bytes[page - 1]),
+                    (byte_at(at), byte_at(at + page as u64 - 1))
+                );
             }
         };
         read_all();
@@ -84,8 +87,11 @@ fn large_folios_and_stores_find_memory_behind_their_frames() {
     let _alone = alone();
     let dir = Dir::new();
     let pager = Pager::builder().max(Size::new(32 * MIB)).build().unwrap();
-    let view =
-        OpenOptions::new().create(64 * MIB).folio_order(9).open(&pager, dir.path().join("new")).unwrap();
+    let view = OpenOptions::new()
+        .create(64 * MIB)
+        .folio_order(9)
+        .open(&pager, dir.path().join("new"))
+        .unwrap();
     assert!(pager.root().set_max(Size::new(24 * MIB)).unwrap());
     for at in (0..64 * MIB).step_by(1 << 20) {
         view.write_at(at, &vec![at as u8 ^ 7; 1 << 20]).unwrap();

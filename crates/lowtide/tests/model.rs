@@ -1,5 +1,5 @@
-//! A view beside a model: a vector of bytes. Whatever is drawn, both hold the same, in memory, on disk after a flush, and
-//! for other views.
+//! A view beside a model: a vector of bytes. Whatever is drawn, both hold the same, in memory, on
+//! disk after a flush, and for other views.
 //!
 //! `LOWTIDE_MODEL_CASES` says how many sequences are played.
 
@@ -36,7 +36,8 @@ enum Op {
         from: f64,
         to: f64,
     },
-    /// As when a program gives up what it has not written: only after a flush, so that both hold the same.
+    /// As when a program gives up what it has not written: only after a flush, so that both hold
+    /// the same.
     FlushAndDiscard {
         from: f64,
         to: f64,
@@ -111,7 +112,8 @@ impl World<'_> {
         self.views = None;
         // As large as the budget allows.
         let open = |order| {
-            let options = OpenOptions::new().write(true).folio_order(order).growth("64M".parse().unwrap());
+            let options =
+                OpenOptions::new().write(true).folio_order(order).growth("64M".parse().unwrap());
             options.open(&self.pager, self.path).ok()
         };
         let first = (0..=order).rev().find_map(open).expect("single pages are always possible");
@@ -206,7 +208,10 @@ impl World<'_> {
                         let valid = (known - start).min(self.page) as usize;
                         self.same(start, &bytes[..valid])?;
                         let unknown = known < len;
-                        prop_assert!(unknown || bytes[valid..].iter().all(|b| *b == 0), "behind the end");
+                        prop_assert!(
+                            unknown || bytes[valid..].iter().all(|b| *b == 0),
+                            "behind the end"
+                        );
                     }
                     Err(Error::OutOfRange { .. }) => prop_assert!(start >= len),
                     Err(e) => panic!("{e}"),
@@ -217,7 +222,9 @@ impl World<'_> {
                 let list: Vec<u64> =
                     (first..len.div_ceil(self.page)).step_by(step as usize).take(20).collect();
                 let mut seen = Vec::new();
-                self.view().get_many(&list, |i, bytes| seen.push((list[i], bytes.to_vec()))).unwrap();
+                self.view()
+                    .get_many(&list, |i, bytes| seen.push((list[i], bytes.to_vec())))
+                    .unwrap();
                 prop_assert_eq!(seen.len(), list.len());
                 let known = self.view().len();
                 for (page, bytes) in seen {
@@ -250,7 +257,10 @@ impl World<'_> {
                 let [first, second] = self.views.take().expect("it is open");
                 drop(second);
                 first.close().unwrap();
-                prop_assert!(std::fs::read(self.path).unwrap() == self.model, "on disk after closing");
+                prop_assert!(
+                    std::fs::read(self.path).unwrap() == self.model,
+                    "on disk after closing"
+                );
                 self.open(order);
             }
         }
@@ -275,7 +285,13 @@ impl World<'_> {
     }
 }
 
-fn play(page: usize, order: u8, frames: u64, background: bool, ops: &[Op]) -> Result<(), TestCaseError> {
+fn play(
+    page: usize,
+    order: u8,
+    frames: u64,
+    background: bool,
+    ops: &[Op],
+) -> Result<(), TestCaseError> {
     let dir = Dir::new();
     let path = dir.path().join("data");
     let max = (frames * page as u64).to_string();
@@ -295,8 +311,10 @@ fn play(page: usize, order: u8, frames: u64, background: bool, ops: &[Op]) -> Re
 
 #[test]
 fn whatever_is_done_to_a_file_a_view_holds_what_a_vector_would() {
-    let cases = std::env::var("LOWTIDE_MODEL_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(60);
-    let config = Config { cases, failure_persistence: None, max_shrink_time: 30_000, ..Config::default() };
+    let cases =
+        std::env::var("LOWTIDE_MODEL_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(60);
+    let config =
+        Config { cases, failure_persistence: None, max_shrink_time: 30_000, ..Config::default() };
     let strategy = (
         prop::sample::select(vec![512_usize, 1024, 4096, 4096, 16384, 65536]),
         0..10_u8,
@@ -305,6 +323,8 @@ fn whatever_is_done_to_a_file_a_view_holds_what_a_vector_would() {
         prop::collection::vec(op(), 1..60),
     );
     TestRunner::new(config)
-        .run(&strategy, |(page, order, frames, background, ops)| play(page, order, frames, background, &ops))
+        .run(&strategy, |(page, order, frames, background, ops)| {
+            play(page, order, frames, background, &ops)
+        })
         .unwrap();
 }

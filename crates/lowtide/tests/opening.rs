@@ -56,7 +56,8 @@ fn an_open_beside_renames_is_of_one_file() {
 fn a_pipe_is_refused_at_once() {
     let dir = Dir::new();
     let path = dir.path().join("pipe");
-    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .unwrap();
     let error = pager().open(&path).unwrap_err();
     assert!(matches!(error, OpenError::Kind { .. }), "{error}");
     assert_eq!(io::Error::from(error).kind(), ErrorKind::InvalidInput);
@@ -125,13 +126,16 @@ fn a_descriptor_says_which_file_and_the_options_say_what_for() {
 #[test]
 fn a_file_with_more_pages_than_can_be_numbered_is_refused() {
     // Of memory: file systems on disks have shorter files.
-    let file = File::from(rustix::fs::memfd_create("huge", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
+    let file =
+        File::from(rustix::fs::memfd_create("huge", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
     let pager = pager();
     for (bytes, write) in [(4 << 50, false), ((4 << 50) + 1, true), (i64::MAX as u64, true)] {
         file.set_len(bytes).unwrap();
         let open = OpenOptions::new().write(write).open_file(&pager, file.try_clone().unwrap());
         let error = open.expect_err("it is too large");
-        assert!(matches!(error, OpenError::TooLarge { bytes: b, limit, .. } if b == bytes && limit < b));
+        assert!(
+            matches!(error, OpenError::TooLarge { bytes: b, limit, .. } if b == bytes && limit < b)
+        );
         assert_eq!(error.kind(), ErrorKind::FileTooLarge);
     }
     let (dir, bytes) = (Dir::new(), (4 << 50) + 1);
@@ -151,7 +155,10 @@ fn a_lock_is_asked_for_as_long_as_wanted_while_other_files_are_opened() {
     let holder = writing().open(&other, &path).unwrap();
     let begun = Instant::now();
     let error = writing().lock_patience(Duration::ZERO).open(&pager, &path).unwrap_err();
-    assert!(matches!(error, OpenError::Locked { .. }) && error.kind() == ErrorKind::WouldBlock, "{error}");
+    assert!(
+        matches!(error, OpenError::Locked { .. }) && error.kind() == ErrorKind::WouldBlock,
+        "{error}"
+    );
     assert!(error.to_string().contains("died"), "{error}");
     assert!(begun.elapsed() < Duration::from_millis(400), "it was asked for once");
     std::thread::scope(|scope| {
@@ -205,7 +212,8 @@ fn a_read_that_hangs_stops_no_other_file_and_no_pager_from_closing() {
     let dir = Dir::new();
     let gate = Gate::new();
     let build = || {
-        let builder = Pager::builder().max("1M".parse().unwrap()).inject(Arc::new(Hung(gate.clone())));
+        let builder =
+            Pager::builder().max("1M".parse().unwrap()).inject(Arc::new(Hung(gate.clone())));
         builder.io_deadline(Duration::from_millis(300)).build().unwrap()
     };
     let (path, fine) = (dir.path().join("hung"), make_file(&dir, 8 * PAGE));
@@ -216,7 +224,10 @@ fn a_read_that_hangs_stops_no_other_file_and_no_pager_from_closing() {
         view.prefetch(0..8);
         // Until the read is on its way nothing hangs yet.
         let begun = Instant::now();
-        while !view.is_resident(0) && pager.stat().memory.current == 0 && begun.elapsed().as_secs() < 10 {
+        while !view.is_resident(0)
+            && pager.stat().memory.current == 0
+            && begun.elapsed().as_secs() < 10
+        {
             std::thread::yield_now();
         }
         let begun = Instant::now();
@@ -271,8 +282,11 @@ fn a_forgotten_guard_is_in_no_later_pagers_way() {
     let dir = Dir::new();
     let path = make_file(&dir, 64 * PAGE);
     for _ in 0..20 {
-        let pager =
-            Pager::builder().max("1M".parse().unwrap()).patience(Duration::from_millis(100)).build().unwrap();
+        let pager = Pager::builder()
+            .max("1M".parse().unwrap())
+            .patience(Duration::from_millis(100))
+            .build()
+            .unwrap();
         let view = writing().open(&pager, &path).unwrap();
         view.write_at(0, &[byte_at(0)]).unwrap();
         std::mem::forget(view.read(0).unwrap());
@@ -301,7 +315,10 @@ fn a_cursor_reads_writes_and_seeks_as_a_file_does() {
     cursor.read_exact(&mut word).unwrap();
     assert_eq!(&word, b"LINE 1");
     let lines: Vec<_> = view.cursor().lines().map(Result::unwrap).collect();
-    assert_eq!((lines.len(), lines[1].as_str(), lines[4999].as_str()), (5000, "LINE 1", "line 4999"));
+    assert_eq!(
+        (lines.len(), lines[1].as_str(), lines[4999].as_str()),
+        (5000, "LINE 1", "line 4999")
+    );
     cursor.seek(SeekFrom::End(-2)).unwrap();
     let mut rest = Vec::new();
     assert_eq!(cursor.read_to_end(&mut rest).unwrap(), 2);
@@ -315,7 +332,10 @@ fn a_cursor_reads_writes_and_seeks_as_a_file_does() {
     assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
     FileExt::write_all_at(&view, b"end", view.len()).unwrap();
     view.sync_data().unwrap();
-    assert!(File::from(view.as_fd().try_clone_to_owned().unwrap()).metadata().unwrap().len() == view.len());
+    assert!(
+        File::from(view.as_fd().try_clone_to_owned().unwrap()).metadata().unwrap().len()
+            == view.len()
+    );
     view.close().unwrap();
     assert!(std::fs::read(&path).unwrap().ends_with(b"end"));
 }
@@ -355,8 +375,9 @@ fn a_hole_reads_as_zeroes_and_takes_no_room_on_disk() {
         let mut expected = vec![7; len as usize];
         let blocks = || std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(&path).unwrap());
         let before = blocks();
-        for (round, range) in
-            [5..6, 100..3 * PAGE, 8 * PAGE..40 * PAGE, 50 * PAGE + 1..u64::MAX].into_iter().enumerate()
+        for (round, range) in [5..6, 100..3 * PAGE, 8 * PAGE..40 * PAGE, 50 * PAGE + 1..u64::MAX]
+            .into_iter()
+            .enumerate()
         {
             // Partly in memory, partly dirty.
             view.read_at(0, &mut vec![0; 30 * PAGE as usize]).unwrap();

@@ -1,4 +1,5 @@
-//! What a flush has called durable is there after a cut of the power, and a disk that lies is found out.
+//! What a flush has called durable is there after a cut of the power, and a disk that lies is found
+//! out.
 
 mod common;
 
@@ -16,7 +17,8 @@ fn pager(disk: &Arc<FaultyDisk>) -> Pager {
     Pager::builder().max("128K".parse().unwrap()).background(false).inject(inject).build().unwrap()
 }
 
-/// Fills a file with a letter and flushes, writes another letter over it without, cuts, and returns what is left: one byte for each sector.
+/// Fills a file with a letter and flushes, writes another letter over it without, cuts, and returns
+/// what is left: one byte for each sector.
 fn left_behind(dir: &Path, plan: Plan, seed: u64) -> Vec<u8> {
     let (path, image) = (dir.join("data"), dir.join("image"));
     let _ = std::fs::remove_file(&path);
@@ -55,9 +57,13 @@ fn what_was_flushed_survives_and_what_was_not_may_be_lost_torn_and_out_of_order(
     let (mut lost, mut torn) = (0, 0);
     for seed in 0..10 {
         let sectors = left_behind(dir.path(), Plan::new(), seed);
-        assert!(sectors.iter().all(|byte| [b'a', b'b'].contains(byte)), "seed {seed}: neither was written");
+        assert!(
+            sectors.iter().all(|byte| [b'a', b'b'].contains(byte)),
+            "seed {seed}: neither was written"
+        );
         lost += sectors.iter().filter(|byte| **byte == b'a').count();
-        torn += sectors.chunks(8).filter(|page| page.contains(&b'a') && page.contains(&b'b')).count();
+        torn +=
+            sectors.chunks(8).filter(|page| page.contains(&b'a') && page.contains(&b'b')).count();
     }
     assert!(lost > 0 && torn > 0, "{lost} sectors lost, {torn} pages torn: the disk is too kind");
 }
@@ -83,7 +89,8 @@ fn a_lost_sync_and_a_lost_write_are_found() {
     }
 }
 
-/// What a cut leaves of a file of letters that a view has changed, by seed: a letter for each sector.
+/// What a cut leaves of a file of letters that a view has changed, by seed: a letter for each
+/// sector.
 fn changed(dir: &Path, plan: &Plan, change: impl Fn(&View), flushed: bool) -> Vec<String> {
     let (path, image) = (dir.join("data"), dir.join("image"));
     let letters = |bytes: &[u8]| bytes.chunks(512).map(|sector| char::from(sector[0])).collect();
@@ -139,9 +146,9 @@ fn a_lost_cut_a_lost_hole_a_tail_and_a_lost_name_are_found() {
     let dir = Dir::new();
     let cut = |view: &View| view.set_len(PAGE).unwrap();
     let lied = |op| Plan::new().every(op, 1, Fault::Lie);
-    assert_ne!(changed(dir.path(), lied(InjectOp::Shrink), cut, true), ["a".repeat(8)]);
+    assert_ne!(changed(dir.path(), &lied(InjectOp::Shrink), cut, true), ["a".repeat(8)]);
     let punch = |view: &View| view.punch(0..4 * PAGE).unwrap();
-    assert_ne!(changed(dir.path(), lied(InjectOp::Punch), punch, true), ["\0".repeat(LETTERS)]);
+    assert_ne!(changed(dir.path(), &lied(InjectOp::Punch), punch, true), ["\0".repeat(LETTERS)]);
     let (path, image) = (dir.path().join("new"), dir.path().join("image"));
     std::fs::write(&path, [b'a'; 512]).unwrap();
     let disk = Arc::new(FaultyDisk::new(Plan::new().every(InjectOp::Shrink, 1, Fault::Tail)));

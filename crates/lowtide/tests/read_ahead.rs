@@ -75,7 +75,8 @@ fn a_file_that_is_read_in_order_is_read_in_large_pieces_however_it_is_read() {
     let by_lists = |view: &View| {
         for first in (0..1024).step_by(8) {
             let list: Vec<u64> = (first..first + 8).collect();
-            view.get_many(&list, |i, bytes| assert_eq!(bytes[7], byte_at(list[i] * 4096 + 7))).unwrap();
+            view.get_many(&list, |i, bytes| assert_eq!(bytes[7], byte_at(list[i] * 4096 + 7)))
+                .unwrap();
         }
     };
     type Way<'a> = (&'a str, &'a dyn Fn(&View));
@@ -88,7 +89,11 @@ fn a_file_that_is_read_in_order_is_read_in_large_pieces_however_it_is_read() {
         let (reads, io) = (device.reads.load(SeqCst), pager.stat().io);
         assert!(reads < 60, "{name}: {reads} reads of the device for 1024 pages");
         assert!(io.ahead_pages > 950, "{name}: {io:?}");
-        assert_eq!((io.ahead_used, io.ahead_wasted), (io.ahead_pages, 0), "{name}: all of it was used");
+        assert_eq!(
+            (io.ahead_used, io.ahead_wasted),
+            (io.ahead_pages, 0),
+            "{name}: all of it was used"
+        );
         assert_eq!(io.read_bytes, 4 << 20, "{name}: nothing was read twice");
         pager.validate().unwrap();
     }
@@ -118,7 +123,8 @@ fn random_access_reads_nothing_ahead() {
     let view = pager.open(&path).unwrap();
     let mut random = 1_u64;
     let mut next = || {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (random >> 33) % 4000
     };
     let mut bytes = vec![0; 20_000];
@@ -152,7 +158,8 @@ fn a_stream_whose_pages_are_evicted_unused_stops_reading_ahead() {
     let (view, other) = (open(&pager, &path, "64K"), open(&pager, &path, "0"));
     for page in 0..200 {
         read(&view, page);
-        // Everything else is used between two steps, so that nothing read ahead is there when its turn comes.
+        // Everything else is used between two steps, so that nothing read ahead is there when its
+        // turn comes.
         (300..1000).for_each(|page| read(&other, page));
     }
     let io = pager.stat().io;
@@ -229,7 +236,10 @@ fn prefetch_stops_where_there_is_no_room() {
     assert_eq!(pager.stat().io.ahead_pages, 100, "there was room");
     view.prefetch(1000..4096);
     let io = pager.stat().io;
-    assert!((256..300).contains(&io.ahead_pages), "what is free, and an eighth of what is clean: {io:?}");
+    assert!(
+        (256..300).contains(&io.ahead_pages),
+        "what is free, and an eighth of what is clean: {io:?}"
+    );
     pager.validate().unwrap();
 }
 

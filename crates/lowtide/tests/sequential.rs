@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Dir, byte_at, make_file};
-use lowtide::{Error, Gate, Inject, InjectOp, IoEngine, OpenOptions, Pager, Request, Verdict, View};
+use lowtide::{
+    Error, Gate, Inject, InjectOp, IoEngine, OpenOptions, Pager, Request, Verdict, View,
+};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -67,10 +69,13 @@ fn joined_reads_bring_the_right_bytes_for_every_page_size_and_folio_order() {
     let len = (1 << 20) + 777;
     let path = make_file(&dir, len);
     for (page_bytes, orders) in [(512, [0, 3, 9]), (4096, [0, 1, 5]), (65536, [0, 1, 2])] {
-        for (engine, order) in orders.into_iter().flat_map(|o| [(IoEngine::Auto, o), (IoEngine::Psync, o)]) {
+        for (engine, order) in
+            orders.into_iter().flat_map(|o| [(IoEngine::Auto, o), (IoEngine::Psync, o)])
+        {
             // Smaller than the file, so that pages of one call evict others of it.
             let max = if page_bytes == 65536 { "2M" } else { "700K" };
-            let pager = Pager::builder().max(max.parse().unwrap()).base_page(page_bytes).io_engine(engine);
+            let pager =
+                Pager::builder().max(max.parse().unwrap()).base_page(page_bytes).io_engine(engine);
             let pager = pager.build().unwrap();
             let view = OpenOptions::new().folio_order(order);
             let view = match view.open(&pager, &path) {
@@ -78,7 +83,9 @@ fn joined_reads_bring_the_right_bytes_for_every_page_size_and_folio_order() {
                 Err(lowtide::OpenError::FolioOrder { .. }) => continue,
                 Err(e) => panic!("{e}"),
             };
-            for (offset, bytes) in [(0, len), (1, 300_000), (70_001, 999), (len - 5000, 5000), (0, 65536)] {
+            for (offset, bytes) in
+                [(0, len), (1, 300_000), (70_001, 999), (len - 5000, 5000), (0, 65536)]
+            {
                 check_read_at(&view, offset, bytes as usize);
             }
             let list: Vec<u64> = (0..view.pages()).collect();
@@ -141,7 +148,10 @@ fn a_failing_block_in_a_run_fails_only_its_page() {
         let error = view.read_at(0, &mut bytes).unwrap_err();
         let Error::Read { page: 33, ref source, .. } = error else { panic!("{error}") };
         assert_eq!(source.raw_os_error(), Some(5));
-        assert!((0..64).all(|page| view.is_resident(page) == (page != 33)), "its neighbours came in");
+        assert!(
+            (0..64).all(|page| view.is_resident(page) == (page != 33)),
+            "its neighbours came in"
+        );
         assert_eq!(pager.stat().memory.current, 63, "it gave its frame back");
         let list: Vec<u64> = (0..128).collect();
         let mut shown = 0;
@@ -229,7 +239,8 @@ fn guards_and_stores_meet_joined_reads_and_see_whole_pages() {
                     view.read_at(first * 4096, &mut bytes).unwrap();
                     assert!(bytes.chunks(4096).all(whole), "a page was torn");
                     let list: Vec<u64> = (first..first + 128).collect();
-                    view.get_many(&list, |_, bytes| assert!(whole(bytes), "a page was torn")).unwrap();
+                    view.get_many(&list, |_, bytes| assert!(whole(bytes), "a page was torn"))
+                        .unwrap();
                 }
             });
         }

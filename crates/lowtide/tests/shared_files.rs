@@ -1,4 +1,5 @@
-//! One file, opened several times: by one pager its views are coherent; other pagers and processes are kept away.
+//! One file, opened several times: by one pager its views are coherent; other pagers and processes
+//! are kept away.
 
 mod common;
 
@@ -37,7 +38,10 @@ fn what_one_view_writes_another_view_of_the_same_file_reads_at_once() {
     assert_eq!(&writer.read(8).unwrap()[..5], b"eight");
     writer.write_at((1 << 20) + 5, b"longer").unwrap();
     assert_eq!(reader.len(), (1 << 20) + 11, "and its length is one");
-    assert!(matches!(reader.write_at(0, b"x"), Err(Error::ReadOnly { .. })), "writing is each handle's own");
+    assert!(
+        matches!(reader.write_at(0, b"x"), Err(Error::ReadOnly { .. })),
+        "writing is each handle's own"
+    );
     reader.flush().unwrap();
     drop(writer);
     assert_eq!(&reader.read(7).unwrap()[..5], b"seven");

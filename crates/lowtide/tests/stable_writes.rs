@@ -1,4 +1,5 @@
-//! Where pages must stand still while they are written, a store waits for the write; elsewhere it does not.
+//! Where pages must stand still while they are written, a store waits for the write; elsewhere it
+//! does not.
 
 mod common;
 
@@ -65,7 +66,8 @@ fn a_store_waits_for_the_write_of_its_page_where_that_was_asked_for() {
         let dir = Dir::new();
         let path = make_file(&dir, 64 * PAGE);
         let device = Arc::new(Slow::default());
-        let pager = Pager::builder().max("1M".parse().unwrap()).inject(device.clone()).build().unwrap();
+        let pager =
+            Pager::builder().max("1M".parse().unwrap()).inject(device.clone()).build().unwrap();
         let options = OpenOptions::new().write(true).folio_order(order).stable_writes(stable);
         let view = options.open(&pager, &path).unwrap();
         assert_eq!(pager.report().contains("(as asked for)"), stable, "{}", pager.report());
@@ -127,7 +129,8 @@ fn a_store_that_waits_for_a_write_that_never_ends_is_told() {
     assert_eq!(std::fs::read(&path).unwrap()[5], b'x');
 }
 
-/// Stores and flushes of the same pages for a while: all of it comes to an end, and the last store is in the file.
+/// Stores and flushes of the same pages for a while: all of it comes to an end, and the last store
+/// is in the file.
 #[test]
 fn writers_and_flushes_of_the_same_pages_get_by_each_other() {
     for order in [0, 3] {

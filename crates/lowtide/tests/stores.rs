@@ -1,5 +1,5 @@
-//! What a user relies on who writes: the right bytes at every edge, no read that is not needed, one version of a page for each guard, and nothing stuck
-//! when the device fails.
+//! What a user relies on who writes: the right bytes at every edge, no read that is not needed, one
+//! version of a page for each guard, and nothing stuck when the device fails.
 
 mod common;
 
@@ -85,7 +85,8 @@ fn holes_and_the_end_of_the_file_need_no_read_and_hold_zeroes() {
     assert!(std::fs::read(&path).unwrap() == expected, "in the file");
 }
 
-/// Writes of all lengths at all offsets around pages, batches and large folios, far more than fits into the budget, beside a model.
+/// Writes of all lengths at all offsets around pages, batches and large folios, far more than fits
+/// into the budget, beside a model.
 #[test]
 fn every_alignment_writes_what_it_should() {
     for (page_bytes, order) in [(4096, 0), (512, 0), (4096, 3), (16384, 0), (512, 7)] {
@@ -99,7 +100,15 @@ fn every_alignment_writes_what_it_should() {
             .build()
             .unwrap();
         let view = OpenOptions::new().write(true).folio_order(order).open(&pager, &path).unwrap();
-        let edges = [0, 1, page_bytes - 1, page_bytes, page_bytes + 1, 64 * page_bytes - 1, 65 * page_bytes];
+        let edges = [
+            0,
+            1,
+            page_bytes - 1,
+            page_bytes,
+            page_bytes + 1,
+            64 * page_bytes - 1,
+            65 * page_bytes,
+        ];
         let mut version = 0_u8;
         for step in 0..edges.len() * edges.len() * 2 {
             let (a, b) = (edges[step % edges.len()], edges[step / edges.len() % edges.len()]);
@@ -142,7 +151,8 @@ fn a_page_that_comes_back_by_a_store_is_a_refault_and_no_read() {
     assert!(std::fs::read(&path).unwrap().iter().all(|b| *b == 2));
 }
 
-/// Each write fills some pages with one number. A page never shows two, and not another one later while it is held.
+/// Each write fills some pages with one number. A page never shows two, and not another one later
+/// while it is held.
 fn one_version(view: &View, page: u64, rounds: u32) {
     for _ in 0..rounds {
         let guard = view.read(page).unwrap();
@@ -167,7 +177,8 @@ fn guards_show_one_version_while_others_write_in_batches() {
             let view = view.clone();
             scope.spawn(move || {
                 for step in 0..60_u64 {
-                    let (from, n) = ((step * 37 + writer * 61) % 120, 1 + (step * 13 + writer) % 80);
+                    let (from, n) =
+                        ((step * 37 + writer * 61) % 120, 1 + (step * 13 + writer) % 80);
                     let version = (1 + step * 3 + writer) as u8;
                     view.write_at(from * PAGE, &vec![version; (n * PAGE) as usize]).unwrap();
                 }
@@ -175,7 +186,9 @@ fn guards_show_one_version_while_others_write_in_batches() {
         }
         for reader in 0..4 {
             let view = view.clone();
-            scope.spawn(move || (0..300).for_each(|i| one_version(&view, (i * 7 + reader * 50) % pages, 3)));
+            scope.spawn(move || {
+                (0..300).for_each(|i| one_version(&view, (i * 7 + reader * 50) % pages, 3));
+            });
         }
     });
     view.flush().unwrap();
@@ -184,7 +197,8 @@ fn guards_show_one_version_while_others_write_in_batches() {
     pager.validate().unwrap();
 }
 
-/// Two threads make a file longer and fill the same new pages, each its half. Nothing of either may be taken for a part of the hole.
+/// Two threads make a file longer and fill the same new pages, each its half. Nothing of either may
+/// be taken for a part of the hole.
 #[test]
 fn two_writers_behind_the_end_do_not_erase_each_other() {
     let dir = Dir::new();
@@ -246,7 +260,10 @@ fn a_guard_of_the_writer_itself_stops_its_page_only() {
     let guard = view.read(20).unwrap();
     let error = view.write_at(0, &vec![1; 40 * PAGE as usize]).unwrap_err();
     assert!(matches!(error, Error::HeldHere { page: 20, .. }), "{error}");
-    assert!((0..20).all(|page| view.read(page).unwrap()[0] == 1), "pages before it have been written");
+    assert!(
+        (0..20).all(|page| view.read(page).unwrap()[0] == 1),
+        "pages before it have been written"
+    );
     assert_eq!(guard[0], byte_at(20 * PAGE));
     drop(guard);
     view.write_at(0, &vec![2; 40 * PAGE as usize]).unwrap();
@@ -297,10 +314,14 @@ fn a_device_that_fails_in_the_middle_of_a_batch_leaves_nothing_stuck() {
         let error = view.write_at(0, &vec![1; 10 * PAGE as usize + 5]).unwrap_err();
         assert!(matches!(error, Error::Read { page: 10, .. }), "{error}");
         pager.validate().unwrap();
-        assert!((0..10).all(|page| view.read(page).unwrap()[0] == 1), "what came before it was written");
+        assert!(
+            (0..10).all(|page| view.read(page).unwrap()[0] == 1),
+            "what came before it was written"
+        );
         device.reads.store(false, SeqCst);
 
-        // Nothing can be written back: the budget fills up with dirty pages, and then there is no room.
+        // Nothing can be written back: the budget fills up with dirty pages, and then there is no
+        // room.
         device.writes.store(true, SeqCst);
         let mut full = None;
         for from in (0..400).step_by(20) {

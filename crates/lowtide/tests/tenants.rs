@@ -1,9 +1,12 @@
-//! What a user of tenants relies on: limits that hold, a tree that may change at any time, and one budget for pages and for the program's own memory.
+//! What a user of tenants relies on: limits that hold, a tree that may change at any time, and one
+//! budget for pages and for the program's own memory.
 
 mod common;
 
 use common::{Dir, byte_at};
-use lowtide::{Error, OpenError, OpenOptions, Pager, Size, Tenant, TenantError, TenantLimits, View};
+use lowtide::{
+    Error, OpenError, OpenOptions, Pager, Size, Tenant, TenantError, TenantLimits, View,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -164,7 +167,8 @@ fn above_high_whoever_charged_evicts_before_he_charges_more() {
     let view = t.open(&path).unwrap();
     for page in 0..300 {
         touch(&view, [page]);
-        // A batch may have been charged in advance before the debt was noticed, and the debt is paid at the next miss.
+        // A batch may have been charged in advance before the debt was noticed, and the debt is
+        // paid at the next miss.
         assert!(t.usage().unwrap() <= (100 + 2 * 64) * PAGE);
     }
     view.get_many(&(300..600).collect::<Vec<_>>(), |_, _| ()).unwrap();
@@ -241,7 +245,8 @@ fn a_tenant_that_is_moved_takes_its_charges_with_it() {
     let dir = Dir::new();
     let path = file(&dir, "data", 200);
     let pager = pager(512);
-    let (a, b) = (pager.tenant("a").create().unwrap(), pager.tenant("b").max(pages(120)).create().unwrap());
+    let (a, b) =
+        (pager.tenant("a").create().unwrap(), pager.tenant("b").max(pages(120)).create().unwrap());
     let child = a.child("child").create().unwrap();
     let view = child.open(&path).unwrap();
     touch(&view, 0..100);
@@ -299,8 +304,19 @@ fn a_handle_of_a_removed_tenant_never_finds_another_one() {
 #[test]
 fn names_are_unique_among_siblings_and_may_be_strange() {
     let pager = pager(64);
-    let strange =
-        ["..", ".", " ", "a b", "ünï/".trim_end_matches('/'), "\n", "💧", "memory.max", "%41", "a\\b", "-"];
+    let strange = [
+        "..",
+        ".",
+        " ",
+        "a b",
+        "ünï/".trim_end_matches('/'),
+        "\n",
+        "💧",
+        "memory.max",
+        "%41",
+        "a\\b",
+        "-",
+    ];
     for name in strange {
         let t = pager.tenant(name).create().unwrap();
         assert_eq!((&*t.name().unwrap(), pager.find(name)), (name, Some(t.clone())));
@@ -316,7 +332,10 @@ fn names_are_unique_among_siblings_and_may_be_strange() {
     let a = pager.tenant("a").create().unwrap();
     let b = a.child("b").create().unwrap();
     assert_eq!((pager.find("a/b"), pager.find("/a/b")), (Some(b.clone()), Some(b.clone())));
-    assert_eq!((pager.find(""), pager.find("a//b"), pager.find("a/b/")), (Some(pager.root()), None, None));
+    assert_eq!(
+        (pager.find(""), pager.find("a//b"), pager.find("a/b/")),
+        (Some(pager.root()), None, None)
+    );
     b.rename("c").unwrap();
     b.rename("c").unwrap();
     assert_eq!((b.path().unwrap().as_str(), pager.find("a/b")), ("/a/c", None));
@@ -326,7 +345,8 @@ fn names_are_unique_among_siblings_and_may_be_strange() {
         pager.tenant("c").create().unwrap().move_to(&a),
         Err(TenantError::Exists { path: "/a/c".into() })
     );
-    let names: Vec<_> = a.children().unwrap().iter().map(|t| t.name().unwrap().to_string()).collect();
+    let names: Vec<_> =
+        a.children().unwrap().iter().map(|t| t.name().unwrap().to_string()).collect();
     assert_eq!(names, ["c", "d"]);
     assert_eq!(pager.root().rename("x"), Err(TenantError::Root));
     assert_eq!(pager.root().path().unwrap(), "/");
@@ -335,8 +355,13 @@ fn names_are_unique_among_siblings_and_may_be_strange() {
 #[test]
 fn limits_are_rounded_down_to_pages_and_the_root_has_only_max() {
     let pager = pager(64);
-    let t =
-        pager.tenant("t").min(Size::new(4095)).low(Size::new(4096)).high(Size::new(12_287)).create().unwrap();
+    let t = pager
+        .tenant("t")
+        .min(Size::new(4095))
+        .low(Size::new(4096))
+        .high(Size::new(12_287))
+        .create()
+        .unwrap();
     let expected = TenantLimits { low: pages(1), high: pages(2), ..TenantLimits::default() };
     assert_eq!(t.limits().unwrap(), expected);
     t.set_min(pages(3)).unwrap();
@@ -387,8 +412,13 @@ fn reservations_and_pages_share_one_budget() {
     touch(&view, 0..200);
     assert!(resident(&t) <= 39);
     pager.validate().unwrap();
-    let Err(Error::OutOfBudget { report }) = reserved.grow(pages(40)) else { panic!("101 pages do not fit") };
-    assert_eq!((report.tenant.as_str(), report.stat.reserved, report.asked_bytes), ("/t", 61, 40 * PAGE));
+    let Err(Error::OutOfBudget { report }) = reserved.grow(pages(40)) else {
+        panic!("101 pages do not fit")
+    };
+    assert_eq!(
+        (report.tenant.as_str(), report.stat.reserved, report.asked_bytes),
+        ("/t", 61, 40 * PAGE)
+    );
     assert_eq!(t.stat().unwrap().reserved, 61, "as it was");
     assert!(resident(&t) > 0, "what can never fit evicts nothing");
     reserved.grow(pages(38)).unwrap();

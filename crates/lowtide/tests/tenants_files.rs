@@ -1,4 +1,5 @@
-//! The kernel's files: their texts, read by a parser that was written for the kernel's, and the directory that has them.
+//! The kernel's files: their texts, read by a parser that was written for the kernel's, and the
+//! directory that has them.
 
 mod common;
 
@@ -15,13 +16,20 @@ use std::time::{Duration, Instant};
 const PAGE: u64 = 4096;
 
 /// `docs/kernel/memcg.md` §12.2, without `hugetlb`.
-const STAT_KEYS: &str = "anon file kernel kernel_stack pagetables sec_pagetables percpu sock vmalloc shmem zswap zswapped zswap_incomp \
-    file_mapped file_dirty file_writeback swapcached anon_thp file_thp shmem_thp inactive_anon active_anon inactive_file active_file \
-    unevictable slab_reclaimable slab_unreclaimable slab workingset_refault_anon workingset_refault_file workingset_activate_anon \
-    workingset_activate_file workingset_restore_anon workingset_restore_file workingset_nodereclaim pgdemote_kswapd pgdemote_direct \
-    pgdemote_khugepaged pgdemote_proactive pgsteal_kswapd pgsteal_direct pgsteal_khugepaged pgsteal_proactive pgscan_kswapd pgscan_direct \
-    pgscan_khugepaged pgscan_proactive pgrefill pgpromote_success pgscan pgsteal pswpin pswpout pgfault pgmajfault pgactivate pgdeactivate \
-    pglazyfree pglazyfreed swpin_zero swpout_zero zswpin zswpout zswpwb thp_fault_alloc thp_collapse_alloc thp_swpout thp_swpout_fallback \
+const STAT_KEYS: &str = "anon file kernel kernel_stack pagetables sec_pagetables percpu sock \
+    vmalloc shmem zswap zswapped zswap_incomp \
+    file_mapped file_dirty file_writeback swapcached anon_thp file_thp shmem_thp inactive_anon \
+    active_anon inactive_file active_file \
+    unevictable slab_reclaimable slab_unreclaimable slab workingset_refault_anon \
+    workingset_refault_file workingset_activate_anon \
+    workingset_activate_file workingset_restore_anon workingset_restore_file \
+    workingset_nodereclaim pgdemote_kswapd pgdemote_direct \
+    pgdemote_khugepaged pgdemote_proactive pgsteal_kswapd pgsteal_direct pgsteal_khugepaged \
+    pgsteal_proactive pgscan_kswapd pgscan_direct \
+    pgscan_khugepaged pgscan_proactive pgrefill pgpromote_success pgscan pgsteal pswpin pswpout \
+    pgfault pgmajfault pgactivate pgdeactivate \
+    pglazyfree pglazyfreed swpin_zero swpout_zero zswpin zswpout zswpwb thp_fault_alloc \
+    thp_collapse_alloc thp_swpout thp_swpout_fallback \
     numa_pages_migrated numa_pte_updates numa_hint_faults";
 const EVENT_KEYS: &str = "low high max oom oom_kill oom_group_kill sock_throttled";
 
@@ -35,7 +43,8 @@ fn file(dir: &Dir, name: &str, n: u64) -> PathBuf {
     path
 }
 
-/// The figures of a text of keys and values, as a parser of `/proc/vmstat`, which has the same form, reads them.
+/// The figures of a text of keys and values, as a parser of `/proc/vmstat`, which has the same
+/// form, reads them.
 fn figures(text: &str) -> HashMap<String, u64> {
     let VmStat(figures) = VmStat::from_read(text.as_bytes()).unwrap();
     figures.into_iter().map(|(key, value)| (key, value.try_into().unwrap())).collect()
@@ -62,8 +71,11 @@ fn busy(dir: &Dir, pager: &Pager) -> (Tenant, Tenant, Vec<Box<dyn std::any::Any>
     let reserved = child.reserve(pages(7)).unwrap();
     child.reclaim(pages(5)).unwrap();
     assert!(child.reserve(pages(200)).is_err());
-    let written =
-        OpenOptions::new().create(50 * PAGE).tenant(&top).open(pager, dir.path().join("two")).unwrap();
+    let written = OpenOptions::new()
+        .create(50 * PAGE)
+        .tenant(&top)
+        .open(pager, dir.path().join("two"))
+        .unwrap();
     for page in 0..20 {
         written.write_at(page * PAGE, b"dirty").unwrap();
     }
@@ -94,7 +106,10 @@ fn memory_stat_has_the_kernels_keys_order_and_units() {
     assert_eq!(f["file"], stat.file * PAGE);
     assert_eq!((f["file_dirty"], below["file_dirty"]), (20 * PAGE, 0));
     let listed = f["inactive_file"] + f["active_file"] + f["unevictable"];
-    assert!((f["file"] - 31 * PAGE..=f["file"]).contains(&listed), "at most a batch waits for its place");
+    assert!(
+        (f["file"] - 31 * PAGE..=f["file"]).contains(&listed),
+        "at most a batch waits for its place"
+    );
     assert!(
         f["pgmajfault"] >= 300 && f["pgfault"] >= f["pgmajfault"] + 20,
         "whoever writes to a hole reads nothing"
@@ -103,7 +118,10 @@ fn memory_stat_has_the_kernels_keys_order_and_units() {
     assert!(f["pgsteal_proactive"] >= 5 && f["pgsteal_direct"] > 0);
     assert_eq!(
         f["pgsteal"],
-        f["pgsteal_kswapd"] + f["pgsteal_direct"] + f["pgsteal_proactive"] + f["pgsteal_khugepaged"]
+        f["pgsteal_kswapd"]
+            + f["pgsteal_direct"]
+            + f["pgsteal_proactive"]
+            + f["pgsteal_khugepaged"]
     );
     assert_eq!(
         f["pgscan"],
@@ -152,7 +170,8 @@ fn files_of_one_number_are_in_bytes_or_say_max() {
     let text = |t: &Tenant, file| t.text(file).unwrap();
     assert_eq!(number(&text(&top, TenantFile::Current)), top.usage().unwrap());
     drop(open);
-    let (now, peak) = (number(&text(&top, TenantFile::Current)), number(&text(&top, TenantFile::Peak)));
+    let (now, peak) =
+        (number(&text(&top, TenantFile::Current)), number(&text(&top, TenantFile::Peak)));
     assert!(now < peak && peak == top.peak().unwrap());
     assert_eq!(number(&text(&top, TenantFile::Low)), 3 * PAGE);
     assert_eq!(number(&text(&top, TenantFile::High)), 150 * PAGE);
@@ -177,7 +196,8 @@ fn memory_pressure_is_read_by_a_parser_for_the_kernels() {
 
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap();
-    let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> =
+        entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.retain(|name| !TenantFile::ALL.iter().any(|file| file.name() == name));
     names.sort();
     names
@@ -187,7 +207,8 @@ fn names(dir: &Path) -> Vec<String> {
 fn the_directory_follows_the_tree() {
     let (dir, to) = (Dir::new(), Dir::new());
     let top = to.path().join("not/there/yet");
-    let pager = Pager::builder().max(pages(512)).background(false).export_dir(&top).build().unwrap();
+    let pager =
+        Pager::builder().max(pages(512)).background(false).export_dir(&top).build().unwrap();
     let (one, child, _open) = busy(&dir, &pager);
     pager.tenant("memory.stat").create().unwrap();
     pager.tenant("..").create().unwrap().child("a/b".split('/').next().unwrap()).create().unwrap();
@@ -218,7 +239,8 @@ fn the_directory_follows_the_tree() {
 #[test]
 fn what_is_not_ours_is_not_removed() {
     let to = Dir::new();
-    let pager = Pager::builder().max(pages(64)).background(false).export_dir(to.path()).build().unwrap();
+    let pager =
+        Pager::builder().max(pages(64)).background(false).export_dir(to.path()).build().unwrap();
     let t = pager.tenant("t").create().unwrap();
     pager.export().unwrap();
     let note = to.path().join("t/note");
@@ -238,7 +260,8 @@ fn what_is_not_ours_is_not_removed() {
 #[test]
 fn a_full_disk_stops_nothing_and_heals() {
     let (dir, to) = (Dir::new(), Dir::new());
-    let pager = Pager::builder().max(pages(64)).background(false).export_dir(to.path()).build().unwrap();
+    let pager =
+        Pager::builder().max(pages(64)).background(false).export_dir(to.path()).build().unwrap();
     let t = pager.tenant("t").create().unwrap();
     pager.export().unwrap();
     let view = t.open(file(&dir, "data", 100)).unwrap();
@@ -249,7 +272,11 @@ fn a_full_disk_stops_nothing_and_heals() {
     let error = pager.export().unwrap_err();
     assert_eq!((error.source.kind(), error.others), (ErrorKind::StorageFull, 0), "{error}");
     assert!(error.to_string().contains("memory.current"));
-    assert_eq!(fs::read_to_string(to.path().join("t/memory.current")).unwrap(), old, "the old text is whole");
+    assert_eq!(
+        fs::read_to_string(to.path().join("t/memory.current")).unwrap(),
+        old,
+        "the old text is whole"
+    );
     assert_eq!(
         fs::read_to_string(to.path().join("t/memory.stat")).unwrap(),
         t.text(TenantFile::Stat).unwrap(),
@@ -270,7 +297,12 @@ fn a_directory_that_cannot_be_made_is_an_error_and_nothing_else() {
     let to = Dir::new();
     let top = to.path().join("file");
     fs::write(&top, "in the way").unwrap();
-    let pager = Pager::builder().max(pages(64)).background(false).export_dir(top.join("x")).build().unwrap();
+    let pager = Pager::builder()
+        .max(pages(64))
+        .background(false)
+        .export_dir(top.join("x"))
+        .build()
+        .unwrap();
     pager.tenant("t").create().unwrap();
     let error = pager.export().unwrap_err();
     assert_eq!((error.source.kind(), error.others), (ErrorKind::NotADirectory, 1));

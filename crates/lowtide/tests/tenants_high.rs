@@ -26,14 +26,17 @@ fn thrasher(dir: &Dir, policy: HighPolicy) -> (Pager, Tenant, View) {
     (pager, tenant, view)
 }
 
-/// Touches random pages until something has happened, and returns that. It is asked for after every 512 touches, since asking costs more than a touch; and after every error.
+/// Touches random pages until something has happened, and returns that. It is asked for after every
+/// 512 touches, since asking costs more than a touch; and after every error.
 fn thrash<T>(view: &View, mut until: impl FnMut(Result<(), Error>) -> Option<T>) -> T {
     let began = Instant::now();
     let mut state = 1_u64;
     for touches in 1_u64.. {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let page = (state >> 33) % PAGES;
-        let result = view.read(page).map(|bytes| assert_eq!(bytes[0], common::byte_at(page * PAGE)));
+        let result =
+            view.read(page).map(|bytes| assert_eq!(bytes[0], common::byte_at(page * PAGE)));
         if (result.is_err() || touches.is_multiple_of(512))
             && let Some(found) = until(result)
         {
@@ -62,7 +65,10 @@ fn a_thread_that_thrashes_sleeps_and_the_time_is_pressure() {
         let text = pressure.to_string();
         assert!(text.starts_with("some avg10=") && text.contains("\nfull avg10="), "{text}");
         assert!(tenant.events().unwrap().high > 0, "{policy}");
-        assert!(tenant.usage().unwrap() <= (PAGES / 2 + 64) * PAGE, "high is kept, but for a batch");
+        assert!(
+            tenant.usage().unwrap() <= (PAGES / 2 + 64) * PAGE,
+            "high is kept, but for a batch"
+        );
         pager.validate().unwrap();
     }
 }
@@ -80,7 +86,11 @@ fn advice_asks_for_what_the_tenant_misses_and_for_no_more_than_that_when_nobody_
         (touches > 20_000).then_some(())
     });
     let advice = tenant.advice().unwrap();
-    assert!(advice > tenant.usage().unwrap() + 64 * PAGE, "{advice} for a file of {}", PAGES * PAGE);
+    assert!(
+        advice > tenant.usage().unwrap() + 64 * PAGE,
+        "{advice} for a file of {}",
+        PAGES * PAGE
+    );
     drop(pager);
 }
 
@@ -111,7 +121,8 @@ fn whoever_asked_to_grow_grows_to_max_and_no_further() {
     assert_eq!(pager.stat().io.throttled_ns, 0);
 }
 
-/// §15: a program is loaded, replaced and removed while threads run; the kernel patch's penalty as a program makes them sleep.
+/// §15: a program is loaded, replaced and removed while threads run; the kernel patch's penalty as
+/// a program makes them sleep.
 #[test]
 fn a_program_decides_while_threads_run() {
     let object = include_bytes!("../../../examples/bpf/refault_recency.bpf.o");
@@ -134,7 +145,8 @@ fn a_program_decides_while_threads_run() {
     assert!(patch.status().iter().any(|hook| hook.runs > 0 && hook.failures == 0));
     assert!(tenant.detach().unwrap());
     assert!(!tenant.detach().unwrap(), "there is none any more");
-    let runs = |programs: &lowtide::Programs| programs.status().iter().map(|hook| hook.runs).sum::<u64>();
+    let runs =
+        |programs: &lowtide::Programs| programs.status().iter().map(|hook| hook.runs).sum::<u64>();
     let before = runs(&patch);
     let mut touches = 0;
     tenant.set_high_policy(HighPolicy::Overage).unwrap();

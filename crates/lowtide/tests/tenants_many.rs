@@ -1,6 +1,7 @@
 //! Ten thousand tenants in one pager: they cost what they use.
 //!
-//! Figures are printed (`--nocapture`); what is asserted is counted, not timed. Alone in its file, because it measures the memory of the process.
+//! Figures are printed (`--nocapture`); what is asserted is counted, not timed. Alone in its file,
+//! because it measures the memory of the process.
 
 mod common;
 
@@ -45,7 +46,9 @@ fn ten_thousand_tenants_cost_what_they_use() {
         .unwrap();
     let before = resident();
     let tenants: Vec<Tenant> = timed("creating 10,000 tenants", || {
-        (0..TENANTS).map(|i| pager.tenant(&format!("tenant-{i}")).low(pages(1)).create().unwrap()).collect()
+        (0..TENANTS)
+            .map(|i| pager.tenant(&format!("tenant-{i}")).low(pages(1)).create().unwrap())
+            .collect()
     });
     let each = (resident().saturating_sub(before)) / TENANTS as u64;
     eprintln!("memory for an idle tenant: {each} bytes");
@@ -67,7 +70,8 @@ fn ten_thousand_tenants_cost_what_they_use() {
     assert_eq!(faults, 3200);
     let stat = pager.stat().memory;
     assert!(stat.current <= FRAMES && stat.events.pgsteal > 2000 && stat.limits.oom == 0);
-    let holding = views.iter().zip(tenants.iter().step_by(50)).filter(|(_, t)| t.usage().unwrap() > 0);
+    let holding =
+        views.iter().zip(tenants.iter().step_by(50)).filter(|(_, t)| t.usage().unwrap() > 0);
     assert!(holding.count() > 100, "pressure is spread over all");
     timed("validating", || pager.validate().unwrap());
     timed("the first export (110,011 files)", || pager.export().unwrap());

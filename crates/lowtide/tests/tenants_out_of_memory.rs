@@ -1,9 +1,12 @@
-//! When there is no room: who is told, what the report says, and that nobody is told as long as one clean page could go.
+//! When there is no room: who is told, what the report says, and that nobody is told as long as one
+//! clean page could go.
 
 mod common;
 
 use common::{Dir, byte_at};
-use lowtide::{Error, Inject, InjectOp, OomReport, OpenOptions, Pager, Request, Size, Tenant, Verdict, View};
+use lowtide::{
+    Error, Inject, InjectOp, OomReport, OpenOptions, Pager, Request, Size, Tenant, Verdict, View,
+};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -54,7 +57,8 @@ fn the_report_says_what_the_kernels_log_says() {
     assert_eq!((report.usage_bytes, report.limit_bytes), (50 * PAGE, 50 * PAGE));
     assert_eq!((report.asked_bytes, report.dirty_bytes(), report.stat.reserved), (PAGE, 0, 8));
     assert!(report.failcnt > 0);
-    let largest: Vec<_> = report.consumers.iter().map(|c| (c.tenant.as_str(), c.bytes / PAGE)).collect();
+    let largest: Vec<_> =
+        report.consumers.iter().map(|c| (c.tenant.as_str(), c.bytes / PAGE)).collect();
     assert_eq!(largest, [("/top/b", 38), ("/top/a", 12)]);
     assert_eq!((report.consumers[1].min_bytes, report.consumers_total), (5 * PAGE, 3));
 
@@ -68,8 +72,11 @@ fn the_report_says_what_the_kernels_log_says() {
     assert_eq!(text.lines().take(3).collect::<Vec<_>>(), head);
     let stat = between(&text, head[2], "protection");
     assert_eq!(stat, report.stat.to_string().lines().collect::<Vec<_>>(), "memory.stat, whole");
-    let stat: HashMap<_, u64> =
-        stat.iter().map(|l| l.split_once(' ').unwrap()).map(|(k, v)| (k, v.parse().unwrap())).collect();
+    let stat: HashMap<_, u64> = stat
+        .iter()
+        .map(|l| l.split_once(' ').unwrap())
+        .map(|(k, v)| (k, v.parse().unwrap()))
+        .collect();
     assert_eq!((stat["file"], stat["anon"]), (42 * PAGE, 8 * PAGE));
     assert!(text.contains("\nprotection: min 0kB, low 28kB, effective 0kB, "));
     assert!(text.ends_with(
@@ -189,7 +196,9 @@ fn a_tenant_full_of_dirty_pages_writes_its_own_and_goes_on() {
     write_all(&view, 600).unwrap();
     assert_eq!(t.events().unwrap().oom, 0);
     device.0.store(true, SeqCst);
-    let Err(Error::OutOfBudget { report }) = write_all(&view, 600) else { panic!("nothing can be written") };
+    let Err(Error::OutOfBudget { report }) = write_all(&view, 600) else {
+        panic!("nothing can be written")
+    };
     assert!(report.tenant == "/t" && report.dirty_bytes() >= 38 * PAGE, "{report}");
     device.0.store(false, SeqCst);
     write_all(&view, 600).unwrap();

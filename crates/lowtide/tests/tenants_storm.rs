@@ -1,7 +1,9 @@
-//! Sixty-four threads on a tree of tenants whose limits, places and names change all the time: no limit is ever exceeded, no byte is wrong, nothing
-//! is stuck, and when all is over every page has been given back.
+//! Sixty-four threads on a tree of tenants whose limits, places and names change all the time: no
+//! limit is ever exceeded, no byte is wrong, nothing is stuck, and when all is over every page has
+//! been given back.
 //!
-//! The test is bounded by operations, and what each thread does follows from a seed. `LOWTIDE_STRESS_SECONDS=600` repeats it with new seeds for so long.
+//! The test is bounded by operations, and what each thread does follows from a seed.
+//! `LOWTIDE_STRESS_SECONDS=600` repeats it with new seeds for so long.
 
 mod common;
 
@@ -67,7 +69,8 @@ impl Storm {
             .build()
             .unwrap();
         let contents: Vec<_> = (0..FILE * PAGE).map(byte_at).collect();
-        let tops: Vec<_> = ["a", "b"].map(|name| pager.tenant(name).max(pages(600)).create().unwrap()).into();
+        let tops: Vec<_> =
+            ["a", "b"].map(|name| pager.tenant(name).max(pages(600)).create().unwrap()).into();
         let mut leaves = Vec::new();
         let mut views = Vec::new();
         for (i, top) in (0..6).zip(tops.iter().cycle()) {
@@ -158,7 +161,8 @@ impl Storm {
 
     /// A tenant that comes, is used and goes under load, while its view is still read.
     fn come_and_go(&self, number: u64, random: &mut Random) {
-        let guest = self.leaf(random).child(&format!("guest{number}")).max(pages(50)).create().unwrap();
+        let guest =
+            self.leaf(random).child(&format!("guest{number}")).max(pages(50)).create().unwrap();
         let view = guest.open(self.dir.path().join("guest")).unwrap();
         let reserved = match guest.reserve(pages(random.below(30))) {
             Ok(reserved) => Some(reserved),
@@ -273,7 +277,8 @@ impl Storm {
 
 #[test]
 fn limits_hold_at_every_moment_whatever_changes() {
-    let seconds = std::env::var("LOWTIDE_STRESS_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(0);
+    let seconds =
+        std::env::var("LOWTIDE_STRESS_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(0);
     let began = Instant::now();
     let policies = ["mglru", "lru", "mglru-7.1"];
     for (seed, policy) in (0..).zip(policies.into_iter().cycle()) {

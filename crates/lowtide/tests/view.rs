@@ -1,4 +1,5 @@
-//! What a user of one view relies on: the right bytes, at every edge of a file, under every I/O engine.
+//! What a user of one view relies on: the right bytes, at every edge of a file, under every I/O
+//! engine.
 
 mod common;
 
@@ -21,14 +22,21 @@ fn a_file_larger_than_the_budget_reads_back_right() {
     ] {
         let dir = Dir::new();
         let path = make_file(&dir, 4096 * KIB);
-        let pager =
-            Pager::builder().max("512K".parse().unwrap()).io_engine(engine).direct(mode).build().unwrap();
+        let pager = Pager::builder()
+            .max("512K".parse().unwrap())
+            .io_engine(engine)
+            .direct(mode)
+            .build()
+            .unwrap();
         let view = pager.open(&path).unwrap();
         for round in 0..3 {
             for i in 0..view.pages() {
                 let page = (i * 7919 + round) % view.pages();
                 let bytes = view.read(page).unwrap();
-                assert!(bytes.iter().zip(page * 4096..).all(|(b, at)| *b == byte_at(at)), "page {page}");
+                assert!(
+                    bytes.iter().zip(page * 4096..).all(|(b, at)| *b == byte_at(at)),
+                    "page {page}"
+                );
             }
         }
         let stat = pager.stat();
@@ -47,7 +55,8 @@ fn every_page_size_reads_the_same_bytes() {
     let path = make_file(&dir, 1024 * KIB + 777);
     for page_bytes in [512, 1024, 4096, 16384, 65536] {
         let max = (64 * page_bytes as u64).to_string();
-        let pager = Pager::builder().max(max.parse().unwrap()).base_page(page_bytes).build().unwrap();
+        let pager =
+            Pager::builder().max(max.parse().unwrap()).base_page(page_bytes).build().unwrap();
         let view = pager.open(&path).unwrap();
         assert_eq!(view.pages(), (1024 * KIB + 777).div_ceil(page_bytes as u64));
         let mut all = vec![0; view.len() as usize];
@@ -66,10 +75,15 @@ fn get_many_shows_every_page_once_in_any_order_duplicates_too() {
     let dir = Dir::new();
     let path = make_file(&dir, 2048 * KIB);
     for engine in [IoEngine::Auto, IoEngine::Psync] {
-        let pager =
-            Pager::builder().max("256K".parse().unwrap()).io_engine(engine).depth(16).build().unwrap();
+        let pager = Pager::builder()
+            .max("256K".parse().unwrap())
+            .io_engine(engine)
+            .depth(16)
+            .build()
+            .unwrap();
         let view = pager.open(&path).unwrap();
-        let list: Vec<u64> = (0..view.pages()).chain([5, 5, 5, 0]).map(|p| p * 31 % view.pages()).collect();
+        let list: Vec<u64> =
+            (0..view.pages()).chain([5, 5, 5, 0]).map(|p| p * 31 % view.pages()).collect();
         let mut seen = vec![0; list.len()];
         view.get_many(&list, |i, bytes| {
             seen[i] += 1;
@@ -158,7 +172,8 @@ fn large_folios_bring_neighbours_and_fall_back_where_there_is_no_room() {
     }
     assert_eq!(pager.stat().io.reads - before, 1, "sixteen pages came with one read");
     for i in 0..4000 {
-        let (view, page) = if i % 3 == 0 { (&large, i * 37 % 2048) } else { (&small, i * 101 % 2048) };
+        let (view, page) =
+            if i % 3 == 0 { (&large, i * 37 % 2048) } else { (&small, i * 101 % 2048) };
         let bytes = view.read(page).unwrap();
         assert!(bytes.iter().zip(page * 4096..).all(|(b, at)| *b == byte_at(at)), "page {page}");
     }
@@ -242,7 +257,11 @@ fn descriptor_reads_and_prefetch_see_the_same_bytes() {
             view.read_at(offset, &mut buf).unwrap();
             assert!(buf.iter().zip(offset..).all(|(b, at)| *b == byte_at(at)));
             if i == 0 {
-                assert_eq!(pager.stat().io.reads, before, "{policy}: pages 0 and 1 were read ahead");
+                assert_eq!(
+                    pager.stat().io.reads,
+                    before,
+                    "{policy}: pages 0 and 1 were read ahead"
+                );
             }
         }
         assert!(view.read_at(512 * KIB - 10, &mut buf).is_err());
@@ -250,12 +269,14 @@ fn descriptor_reads_and_prefetch_see_the_same_bytes() {
     }
 }
 
-/// A loop device over a file, detached on drop. `None`, and a line that says so, where none can be made.
+/// A loop device over a file, detached on drop. `None`, and a line that says so, where none can be
+/// made.
 struct LoopDevice(String);
 
 impl LoopDevice {
     fn over(path: &std::path::Path) -> Option<Self> {
-        let made = std::process::Command::new("losetup").args(["--find", "--show"]).arg(path).output();
+        let made =
+            std::process::Command::new("losetup").args(["--find", "--show"]).arg(path).output();
         match made {
             Ok(out) if out.status.success() => {
                 Some(Self(String::from_utf8(out.stdout).ok()?.trim().to_owned()))
@@ -298,7 +319,8 @@ fn a_block_device_is_read_and_written_like_a_file_of_its_size() {
     pager.validate().unwrap();
 }
 
-/// Reclaim that meets nothing but dirty pages has them written; without background threads, by the thread that needs memory.
+/// Reclaim that meets nothing but dirty pages has them written; without background threads, by the
+/// thread that needs memory.
 #[test]
 fn more_is_written_than_the_budget_holds_without_background_threads() {
     for policy in ["mglru", "mglru-7.1", "lru"] {
@@ -316,7 +338,8 @@ fn more_is_written_than_the_budget_holds_without_background_threads() {
         }
         view.flush().unwrap();
         let bytes = std::fs::read(file.path()).unwrap();
-        let written = bytes.chunks(4096).map(|page| u64::from_le_bytes(page[..8].try_into().unwrap()));
+        let written =
+            bytes.chunks(4096).map(|page| u64::from_le_bytes(page[..8].try_into().unwrap()));
         assert!(written.eq(0..512), "{policy}");
     }
 }
@@ -333,7 +356,11 @@ fn a_file_that_is_closed_while_it_is_read_ahead_leaves_nothing_behind() {
         }
         drop(view.read(round).unwrap());
         drop(view);
-        assert_eq!(pager.stat().memory.current, 0, "round {round}: pages of a closed file are in memory");
+        assert_eq!(
+            pager.stat().memory.current,
+            0,
+            "round {round}: pages of a closed file are in memory"
+        );
     }
     pager.validate().unwrap();
 }

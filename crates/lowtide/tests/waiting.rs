@@ -1,4 +1,5 @@
-//! How long operations wait, and for what: patience and deadlines hold, "for ever" is one of them, and what has no end of its own is given one.
+//! How long operations wait, and for what: patience and deadlines hold, "for ever" is one of them,
+//! and what has no end of its own is given one.
 
 mod common;
 
@@ -17,8 +18,12 @@ fn pages(n: u64) -> Size {
 fn the_longest_duration_means_for_ever() {
     let dir = Dir::new();
     let path = make_file(&dir, 256 * PAGE);
-    let pager =
-        Pager::builder().max(pages(64)).patience(Duration::MAX).io_deadline(Duration::MAX).build().unwrap();
+    let pager = Pager::builder()
+        .max(pages(64))
+        .patience(Duration::MAX)
+        .io_deadline(Duration::MAX)
+        .build()
+        .unwrap();
     let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
     // More than fits, so that charges wait for write-back, and writers for the dirty limit.
     for at in (0..256 * PAGE).step_by(65_536) {
@@ -57,7 +62,9 @@ fn reclaiming_everything_ends_while_others_read() {
         for first in [0, 256] {
             let (view, stop) = (view.clone(), &stop);
             scope.spawn(move || {
-                for page in (first..first + 256).cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
+                for page in
+                    (first..first + 256).cycle().take_while(|_| !stop.load(Ordering::Relaxed))
+                {
                     drop(view.read(page).unwrap());
                 }
             });
@@ -90,7 +97,11 @@ fn tenants_nest_so_deep_and_no_deeper() {
     assert_eq!((chain.len(), refused), (64, TenantError::TooDeep));
     let other = pager.tenant("other").create().unwrap();
     let below = other.child("below").create().unwrap();
-    assert_eq!(other.move_to(&chain[62]), Err(TenantError::TooDeep), "what is below it would be too deep");
+    assert_eq!(
+        other.move_to(&chain[62]),
+        Err(TenantError::TooDeep),
+        "what is below it would be too deep"
+    );
     other.move_to(&chain[61]).unwrap();
     assert_eq!(below.child("x").create().unwrap_err(), TenantError::TooDeep);
     // Reclaim asks for the protection of the deepest.
@@ -105,7 +116,8 @@ fn tenants_nest_so_deep_and_no_deeper() {
     pager.validate().unwrap();
 }
 
-/// With a patience without end, so that an error can only come because waiting is known to be in vain.
+/// With a patience without end, so that an error can only come because waiting is known to be in
+/// vain.
 #[test]
 fn a_thread_whose_own_guards_hold_all_memory_is_told_at_once() {
     let dir = Dir::new();
@@ -121,7 +133,11 @@ fn a_thread_whose_own_guards_hold_all_memory_is_told_at_once() {
             }
         };
         let Error::OutOfBudget { report } = &error else { panic!("{error}") };
-        assert!(guards.len() as u64 <= max && guards.len() as u64 + 16 > max, "{} guards", guards.len());
+        assert!(
+            guards.len() as u64 <= max && guards.len() as u64 + 16 > max,
+            "{} guards",
+            guards.len()
+        );
         assert!(report.held_here_bytes >= guards.len() as u64 * PAGE, "{report:?}");
         assert!(error.to_string().contains("guards of this very thread"), "{error}");
         drop(guards.pop());
@@ -139,7 +155,8 @@ fn a_thread_whose_own_guards_hold_all_memory_is_told_at_once() {
 fn patience_ends_when_other_threads_hold_all_memory_however_much_it_is() {
     let dir = Dir::new();
     let path = make_file(&dir, 17_000 * PAGE);
-    let pager = Pager::builder().max(pages(16_384)).patience(Duration::from_millis(200)).build().unwrap();
+    let pager =
+        Pager::builder().max(pages(16_384)).patience(Duration::from_millis(200)).build().unwrap();
     let view = pager.open(&path).unwrap();
     std::thread::scope(|scope| {
         let (send, held) = std::sync::mpsc::channel();
@@ -189,7 +206,8 @@ fn background_reclaim_keeps_a_part_of_the_budget_free_that_there_is_now() {
 #[test]
 fn a_budget_that_is_no_multiple_of_a_system_page_is_counted_in_its_own_pages() {
     for page in [512, 1024, 2048, 4096] {
-        let pager = Pager::builder().base_page(page).max("1000000".parse().unwrap()).build().unwrap();
+        let pager =
+            Pager::builder().base_page(page).max("1000000".parse().unwrap()).build().unwrap();
         pager.validate().unwrap();
         assert_eq!(pager.stat().budget_bytes, 1_000_000 / page as u64 * page as u64);
     }

@@ -1,11 +1,12 @@
-//! Devices that fail, fill up, or hang while pages are written: nothing is lost, nobody is stuck, everybody is told.
+//! Devices that fail, fill up, or hang while pages are written: nothing is lost, nobody is stuck,
+//! everybody is told.
 
 mod common;
 
 use common::{Dir, byte_at, make_file};
 use lowtide::{
-    DirtyLimits, DirtyShare, Error, Gate, Inject, InjectOp, IoEngine, OpenOptions, Pager, Request, Verdict,
-    View,
+    DirtyLimits, DirtyShare, Error, Gate, Inject, InjectOp, IoEngine, OpenOptions, Pager, Request,
+    Verdict, View,
 };
 use std::collections::BTreeSet;
 use std::io;
@@ -72,7 +73,10 @@ impl Device {
             .io_deadline(Duration::from_secs(20))
             .patience(Duration::from_secs(1))
             // Nothing is written before it is asked for or has to be.
-            .dirty_limits(DirtyLimits { background: DirtyShare::Percent(90), hard: DirtyShare::Percent(95) })
+            .dirty_limits(DirtyLimits {
+                background: DirtyShare::Percent(90),
+                hard: DirtyShare::Percent(95),
+            })
             .inject(inject)
             .build()
             .unwrap()
@@ -152,7 +156,8 @@ fn each_kind_of_error_is_told_with_its_pages_and_what_to_do() {
     let device = Arc::new(Device::default());
     let pager = device.pager("256K", false);
     let view = writing().open(&pager, &path).unwrap();
-    for (error, advice) in [(ENOSPC, "make room"), (EDQUOT, "quota"), (EIO, "kernel's log"), (EROFS, "mount")]
+    for (error, advice) in
+        [(ENOSPC, "make room"), (EDQUOT, "quota"), (EIO, "kernel's log"), (EROFS, "mount")]
     {
         view.write_at(9 * PAGE, b"nine").unwrap();
         device.writes_fail.store(error, SeqCst);
@@ -182,7 +187,9 @@ fn each_handle_is_told_of_each_incident_once_and_a_later_one_of_what_nobody_hear
         let range = page * PAGE..page * PAGE + 1;
         let failed = dropped.flush_range(range);
         device.writes_fail.store(0, SeqCst);
-        eventually("the retry", || pager.stat().unwritten_bytes == 0 && pager.stat().failed_pages == 0);
+        eventually("the retry", || {
+            pager.stat().unwritten_bytes == 0 && pager.stat().failed_pages == 0
+        });
         failed.unwrap_err()
     };
     fail_once(3);
@@ -229,14 +236,19 @@ fn after_a_failed_sync_nothing_counts_until_it_is_written_again() {
         device.written.lock().unwrap().clear();
         device.syncs_fail.store(0, SeqCst);
         view.flush().unwrap();
-        let again: BTreeSet<u64> = device.written.lock().unwrap().iter().flat_map(Clone::clone).collect();
+        let again: BTreeSet<u64> =
+            device.written.lock().unwrap().iter().flat_map(Clone::clone).collect();
         assert!((0..150).all(|page| again.contains(&page)), "{again:?}");
         assert_eq!(pager.stat().failed_pages, 0);
         let bytes = std::fs::read(&path).unwrap();
         for page in 0..150 {
             let at = (page * PAGE) as usize;
             assert_eq!(bytes[at..at + 8], 1_u64.to_le_bytes());
-            assert_eq!(bytes[at + 9], byte_at(page * PAGE + 9), "the rest of page {page} is as it was");
+            assert_eq!(
+                bytes[at + 9],
+                byte_at(page * PAGE + 9),
+                "the rest of page {page} is as it was"
+            );
         }
         device.written.lock().unwrap().clear();
         view.flush().unwrap();
@@ -303,7 +315,9 @@ fn a_device_that_fails_for_a_while_loses_nothing_and_memory_stays_bounded() {
     view.flush().unwrap_err();
     view.flush().unwrap();
     let bytes = std::fs::read(&path).unwrap();
-    assert!((0..1024).all(|page| bytes[page * PAGE as usize..][..8] == (page as u64 + 1).to_le_bytes()));
+    assert!(
+        (0..1024).all(|page| bytes[page * PAGE as usize..][..8] == (page as u64 + 1).to_le_bytes())
+    );
     pager.validate().unwrap();
 }
 
@@ -322,7 +336,10 @@ fn discarding_drops_what_cannot_be_written_and_nothing_else() {
         let guard = view.read(6).unwrap();
         assert!(matches!(view.discard(5..7), Err(Error::HeldHere { page: 6, .. })));
         drop(guard);
-        assert_eq!(view.discard(5..7).unwrap() + u64::from(!background), 1 + u64::from(!background));
+        assert_eq!(
+            view.discard(5..7).unwrap() + u64::from(!background),
+            1 + u64::from(!background)
+        );
         assert_eq!((pager.stat().failed_pages, pager.stat().memory.file_dirty), (0, 0));
         assert_eq!(view.read(6).unwrap()[0], byte_at(6 * PAGE), "the file's own bytes are back");
         assert_eq!(&view.read(7).unwrap()[..8], &9_u64.to_le_bytes());
@@ -404,7 +421,8 @@ fn a_hanging_device_times_out_and_holds_up_nobody_else() {
             .inject(inject)
             .build()
             .unwrap();
-        let (view, quick) = (writing().open(&pager, &path).unwrap(), writing().open(&pager, &other).unwrap());
+        let (view, quick) =
+            (writing().open(&pager, &path).unwrap(), writing().open(&pager, &other).unwrap());
         let gate = Gate::new();
         *device.hangs.lock().unwrap() = Some(("data", gate.clone()));
         pages_of(&view, 0..3, 5);
@@ -413,7 +431,10 @@ fn a_hanging_device_times_out_and_holds_up_nobody_else() {
         assert!(matches!(error, Error::Timeout { .. }), "{error}");
         assert!(error.to_string().contains("data"), "{error}");
         eventually("the other file's flush", || quick.flush().is_ok());
-        assert!(matches!(view.discard(0..1), Err(Error::Timeout { .. })), "the device may be reading it");
+        assert!(
+            matches!(view.discard(0..1), Err(Error::Timeout { .. })),
+            "the device may be reading it"
+        );
         assert_eq!(&view.read(1).unwrap()[..8], &5_u64.to_le_bytes());
         *device.hangs.lock().unwrap() = None;
         gate.open();
@@ -444,7 +465,10 @@ fn a_device_that_never_answers_does_not_keep_a_pager_from_going() {
         drop(view);
         let error = pager.close().unwrap_err();
         assert!(matches!(error.files[0].source, Error::Timeout { .. }), "{error}");
-        assert!(begin.elapsed() < Duration::from_secs(30), "three deadlines, and some time to be scheduled");
+        assert!(
+            begin.elapsed() < Duration::from_secs(30),
+            "three deadlines, and some time to be scheduled"
+        );
     }
 }
 
@@ -473,17 +497,25 @@ fn a_full_disk_is_named_to_the_writer_that_finds_no_room() {
     let device = Arc::<Device>::default();
     device.writes_fail.store(ENOSPC, SeqCst);
     let inject: Arc<dyn Inject> = device.clone();
-    let pager =
-        Pager::builder().max("2M".parse().unwrap()).patience(Duration::MAX).inject(inject).build().unwrap();
+    let pager = Pager::builder()
+        .max("2M".parse().unwrap())
+        .patience(Duration::MAX)
+        .inject(inject)
+        .build()
+        .unwrap();
     let full = dir.path().join("full");
     let view = OpenOptions::new().create(16 << 20).open(&pager, &full).unwrap();
-    let error =
-        (0..16).find_map(|mib| view.write_at(mib << 20, &[7; 1 << 20]).err()).expect("there is no room");
+    let error = (0..16)
+        .find_map(|mib| view.write_at(mib << 20, &[7; 1 << 20]).err())
+        .expect("there is no room");
     let Error::OutOfBudget { report } = &error else { panic!("{error}") };
     let unwritable = report.unwritable.as_ref().expect("the file is named");
     assert_eq!((unwritable.source.raw_os_error(), &*unwritable.path), (Some(ENOSPC), &full));
     let text = error.to_string();
-    assert!(text.contains("make room on the file system") && !text.contains("raise its max"), "{text}");
+    assert!(
+        text.contains("make room on the file system") && !text.contains("raise its max"),
+        "{text}"
+    );
     // Room on the disk is room in the budget.
     device.writes_fail.store(0, SeqCst);
     for mib in 0..16 {

@@ -44,7 +44,9 @@ struct Module {
 pub fn crates() -> Vec<Crate> {
     let mut modules: BTreeMap<String, BTreeMap<Path, Module>> = BTreeMap::new();
     for text in texts() {
-        let Some((name, file)) = text.path.strip_prefix("crates/").and_then(|p| p.split_once("/src/")) else {
+        let Some((name, file)) =
+            text.path.strip_prefix("crates/").and_then(|p| p.split_once("/src/"))
+        else {
             continue;
         };
         let Some(file) = file.strip_suffix(".rs") else { continue };
@@ -214,7 +216,8 @@ impl<'ast> Visit<'ast> for Reader {
     }
 }
 
-/// The circles of a crate, the largest first: files that name each other, directly or by way of others.
+/// The circles of a crate, the largest first: files that name each other, directly or by way of
+/// others.
 #[must_use]
 pub fn circles(names: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let reach: BTreeMap<&String, BTreeSet<&String>> =
@@ -222,8 +225,11 @@ pub fn circles(names: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     let mut left: BTreeSet<&String> = names.keys().collect();
     let mut circles = Vec::new();
     while let Some(file) = left.pop_first() {
-        let circle: Vec<&String> =
-            left.iter().copied().filter(|f| reach[file].contains(f) && reach[f].contains(file)).collect();
+        let circle: Vec<&String> = left
+            .iter()
+            .copied()
+            .filter(|f| reach[file].contains(f) && reach[f].contains(file))
+            .collect();
         left.retain(|file| !circle.contains(file));
         if !circle.is_empty() {
             circles.push(std::iter::once(file).chain(circle).cloned().collect::<Vec<_>>());

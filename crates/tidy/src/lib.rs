@@ -1,7 +1,7 @@
 //! What the tests of the repository itself need: its files, and the structure of its code.
 //!
-//! The tests are in `tests/`: `references` follows what pages and sources name, `structure` looks at
-//! which file names which, `switches` at where the switches of a policy are read.
+//! The tests are in `tests/`: `references` follows what pages and sources name, `structure` looks
+//! at which file names which, `switches` at where the switches of a policy are read.
 
 mod files;
 mod imports;

@@ -53,7 +53,9 @@ fn references(mut text: &str) -> Vec<String> {
             text = rest.get(2..).unwrap_or_default();
         }
         text = text.strip_prefix(['a', 'b', 'c', 'd', '-', '–']).unwrap_or(text);
-        if !text.starts_with([',', ' ', '§', 'A', 'B', 'C', 'D']) && !text.starts_with(char::is_numeric) {
+        if !text.starts_with([',', ' ', '§', 'A', 'B', 'C', 'D'])
+            && !text.starts_with(char::is_numeric)
+        {
             return found;
         }
     }
@@ -64,7 +66,9 @@ fn sections(page: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut section = String::new();
     for line in page.lines() {
-        let number = |text: &str| text.split(' ').next().unwrap_or_default().trim_end_matches('.').to_owned();
+        let number = |text: &str| {
+            text.split(' ').next().unwrap_or_default().trim_end_matches('.').to_owned()
+        };
         if line.starts_with('#') {
             section = number(line.trim_start_matches('#').trim_start());
             all.push(section.clone());
@@ -120,7 +124,8 @@ fn every_section_that_is_cited_exists() {
                         before.push(reference);
                         continue;
                     }
-                    let point = |section: &str, n: &str| sections.contains(&format!("{section}/{n}"));
+                    let point =
+                        |section: &str, n: &str| sections.contains(&format!("{section}/{n}"));
                     let in_d = reference.strip_prefix('D').is_some_and(|n| point("D", n));
                     if !in_d && !before.iter().any(|section| point(section, &reference)) {
                         wrong.push(at);

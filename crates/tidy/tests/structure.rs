@@ -2,8 +2,8 @@
 
 use lowtide_tidy::{circles, crates};
 
-/// Files that may name each other in a circle. `impl Pool` in one file and a use of it in another is
-/// idiom; a web of many such files is a knot.
+/// Files that may name each other in a circle. `impl Pool` in one file and a use of it in another
+/// is idiom; a web of many such files is a knot.
 const CIRCLE_MAX: usize = 10;
 /// Knots that are being undone, with their size now. It may only fall.
 const KNOTS: [(&str, usize); 3] = [("lowtide", 33), ("lowtide-cli", 17), ("lowtide-sim", 14)];
@@ -44,7 +44,8 @@ fn the_methods_of_a_type_are_in_few_files() {
     let mut wide = Vec::new();
     for part in crates() {
         for (name, files) in &part.methods {
-            let known = SCATTERED.iter().find(|(of, subject, _)| *of == part.name && subject == name);
+            let known =
+                SCATTERED.iter().find(|(of, subject, _)| *of == part.name && subject == name);
             let most = known.map_or(METHOD_FILES_MAX, |&(_, _, files)| files);
             if files.len() > most || known.is_some() && files.len() < most {
                 wide.push(format!("{}: {name} has methods in {} files", part.name, files.len()));

@@ -1,8 +1,9 @@
 //! redb on a lowtide view.
 //!
-//! redb asks six things of what it stores its bytes in: the length, to read, to write, to set the length, to make
-//! everything durable, and to close. A [`View`] does each of them, so the backend below only passes them on. What the
-//! database gains is a budget: its pages live in the memory of a pager, beside those of other files, and nowhere else.
+//! redb asks six things of what it stores its bytes in: the length, to read, to write, to set the
+//! length, to make everything durable, and to close. A [`View`] does each of them, so the backend
+//! below only passes them on. What the database gains is a budget: its pages live in the memory of
+//! a pager, beside those of other files, and nowhere else.
 //!
 //! ```
 //! use lowtide::{OpenOptions, Pager};
@@ -17,9 +18,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! redb keeps a cache of its own in front of its backend, a gibibyte unless it is told otherwise. Give it a few
-//! mebibytes ([`redb::Builder::set_cache_size`]) and the rest of the memory to the pager: a page in both caches is paid
-//! for twice.
+//! redb keeps a cache of its own in front of its backend, a gibibyte unless it is told otherwise.
+//! Give it a few mebibytes ([`redb::Builder::set_cache_size`]) and the rest of the memory to the
+//! pager: a page in both caches is paid for twice.
 
 use lowtide::View;
 use redb::StorageBackend;
@@ -27,8 +28,8 @@ use std::io;
 
 /// A database file that is read and written through a pager.
 ///
-/// The view's lock keeps other processes away, also those that open the file with redb's own backend. So one process
-/// uses the database at a time.
+/// The view's lock keeps other processes away, also those that open the file with redb's own
+/// backend. So one process uses the database at a time.
 #[derive(Debug)]
 pub struct ViewBackend {
     view: View,
@@ -63,7 +64,8 @@ impl StorageBackend for ViewBackend {
         Ok(self.view.sync_data()?)
     }
 
-    /// redb drops the backend afterwards, which gives the file back. Errors can be reported here and not there.
+    /// redb drops the backend afterwards, which gives the file back. Errors can be reported here
+    /// and not there.
     fn close(&self) -> io::Result<()> {
         Ok(self.view.flush()?)
     }

@@ -4,8 +4,9 @@
 //! cargo run --release -- [FILE] [DATA_MIB] [BUDGET_MIB]
 //! ```
 //!
-//! Fills a table, reads rows of which few are asked for often, changes some, and goes through the whole table. Then it
-//! says how often the device was asked, and how often it need not be. Without FILE the database is a temporary one.
+//! Fills a table, reads rows of which few are asked for often, changes some, and goes through the
+//! whole table. Then it says how often the device was asked, and how often it need not be. Without
+//! FILE the database is a temporary one.
 
 use lowtide::{OpenOptions, Pager, Size, Stat};
 use lowtide_redb::ViewBackend;
@@ -34,7 +35,8 @@ fn run(path: &Path, rows: u64, budget: u64) -> Result<(), Box<dyn Error>> {
     let pager = Pager::builder().max(Size::new(budget)).build()?;
     let view = OpenOptions::new().create(0).open(&pager, path)?;
     let mut builder = Database::builder();
-    let database = builder.set_cache_size(REDB_CACHE).create_with_backend(ViewBackend::new(view.clone()))?;
+    let database =
+        builder.set_cache_size(REDB_CACHE).create_with_backend(ViewBackend::new(view.clone()))?;
 
     step("filled", || fill(&database, rows))?;
     let before = pager.stat();
@@ -125,7 +127,8 @@ fn misses(before: &Stat, after: &Stat, reads: u64) -> String {
     let share = 100.0 * missed as f64 / reads as f64;
     let hits = 100.0 * after.hit_ratio_since(before).unwrap_or_default();
     format!(
-        "{reads} rows read at random took {missed} reads of the device ({bytes} MiB), {share:.0} for 100 rows; \
+        "{reads} rows read at random took {missed} reads of the device ({bytes} MiB), {share:.0} \
+         for 100 rows; \
          {hits:.1} % of the pages were in memory"
     )
 }

@@ -1,5 +1,6 @@
-//! What stands in the place of redb's file backend while its tests run: the bytes go through a view, in a pager that all tests
-//! of a binary share; the locks between redb's own handles stay where they were.
+//! What stands in the place of redb's file backend while its tests run: the bytes go through a
+//! view, in a pager that all tests of a binary share; the locks between redb's own handles stay
+//! where they were.
 
 mod optimized;
 pub(crate) mod range_lock;

@@ -19,7 +19,8 @@ const ALL: [Geometry; 6] = [
 ];
 const ROWS: TableDefinition<u64, &[u8]> = TableDefinition::new("rows");
 
-/// What a row holds in one of its versions: up to 800 bytes, so that rows cross pages at every offset.
+/// What a row holds in one of its versions: up to 800 bytes, so that rows cross pages at every
+/// offset.
 fn row(key: u64, version: u64) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(key << 16 | version);
     let mut bytes = vec![0; random.usize(0..800)];
@@ -62,7 +63,10 @@ fn holds(database: &Database, expected: &BTreeMap<u64, u64>) {
     for (&key, &version) in expected {
         let (at, value) = found.next().expect("a row is missing").unwrap();
         assert_eq!(at.value(), key);
-        assert!(value.value() == row(key, version), "row {key} does not hold its version {version}");
+        assert!(
+            value.value() == row(key, version),
+            "row {key} does not hold its version {version}"
+        );
     }
     assert!(found.next().is_none());
 }
@@ -212,8 +216,9 @@ fn databases_share_one_budget() {
     let geometry = Geometry { page: 4096, order: 0 };
     let folder = tempfile::tempdir().unwrap();
     let pager = geometry.pager();
-    let databases: Vec<_> =
-        (0..4_u64).map(|n| (n, geometry.open(&pager, &folder.path().join(format!("{n}.redb"))))).collect();
+    let databases: Vec<_> = (0..4_u64)
+        .map(|n| (n, geometry.open(&pager, &folder.path().join(format!("{n}.redb")))))
+        .collect();
     let rows = rows_of(geometry);
     std::thread::scope(|scope| {
         for (n, database) in &databases {

@@ -1,5 +1,5 @@
-//! A process that commits is killed at any moment. Each commit that it acknowledged is there when the file is opened
-//! again, through lowtide or through redb's own backend, and nothing else is.
+//! A process that commits is killed at any moment. Each commit that it acknowledged is there when
+//! the file is opened again, through lowtide or through redb's own backend, and nothing else is.
 //!
 //! `LOWTIDE_KILLS` says how often (20).
 
@@ -7,7 +7,9 @@ mod common;
 
 use common::{Geometry, LOCK_PATIENCE, builder};
 use redb::TableDefinition;
-use redb::{Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata};
+use redb::{
+    Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, ReadableTableMetadata,
+};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -33,7 +35,8 @@ fn row(key: u64, commit: u64) -> Vec<u8> {
     bytes
 }
 
-/// What a commit does, which only its number decides: rows that it writes, and rows that it removes.
+/// What a commit does, which only its number decides: rows that it writes, and rows that it
+/// removes.
 fn changes(commit: u64) -> Vec<(u64, bool)> {
     let mut random = fastrand::Rng::with_seed(commit);
     if empties(commit) {
@@ -69,7 +72,8 @@ impl Model {
         self.commit = to;
     }
 
-    /// Finds the model's rows in a database, and nothing else, after its last commit, which is one of two.
+    /// Finds the model's rows in a database, and nothing else, after its last commit, which is one
+    /// of two.
     fn check(&mut self, database: &Database, acknowledged: u64) {
         let read = database.begin_read().unwrap();
         let last = read.open_table(LAST).map_or(0, |table| table.get(0).unwrap().unwrap().value());
@@ -88,7 +92,10 @@ impl Model {
         for (&key, &commit) in &self.rows {
             let (at, value) = found.next().expect("a row is missing").unwrap();
             assert_eq!(at.value(), key);
-            assert!(value.value() == row(key, commit), "row {key} is not what commit {commit} wrote");
+            assert!(
+                value.value() == row(key, commit),
+                "row {key} is not what commit {commit} wrote"
+            );
         }
         assert!(found.next().is_none());
     }

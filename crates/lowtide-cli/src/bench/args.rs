@@ -23,46 +23,63 @@ use crate::span::Span;
 /// What to run and how.
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// ycsb-a, ycsb-b, ycsb-c, mixed, random-read, scan, replay, hit, fill, dd-oom, high-thrash, noisy-neighbour, tenants, file-anon-mix, program-cost, crash or power-cut (see `lowtide list workloads`)
+    /// ycsb-a, ycsb-b, ycsb-c, mixed, random-read, scan, replay, hit, fill, dd-oom, high-thrash,
+    /// noisy-neighbour, tenants, file-anon-mix, program-cost, crash or power-cut (see `lowtide list
+    /// workloads`)
     pub(crate) workload: Target,
-    /// Where the data files are made and kept for the next run [default: lowtide-bench-UID in the temporary directory]
+    /// Where the data files are made and kept for the next run [default: lowtide-bench-UID in the
+    /// temporary directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Size of the data as a multiple of the budget; with tenants, as a part of the published size [default: 4; 16 with --depth; 1.5 for dd-oom; 1/1024 with tenants]
+    /// Size of the data as a multiple of the budget; with tenants, as a part of the published size
+    /// [default: 4; 16 with --depth; 1.5 for dd-oom; 1/1024 with tenants]
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pub(crate) scale: Option<f64>,
-    /// Memory budget of each system; with high-thrash and program-cost, high of the tenant [default: 256M; 64M with --depth; 128M for dd-oom; data / scale for replay; 150M for high-thrash, 72M for noisy-neighbour, 128M for file-anon-mix, 64M for program-cost, 47 % of the data for tenants]
+    /// Memory budget of each system; with high-thrash and program-cost, high of the tenant
+    /// [default: 256M; 64M with --depth; 128M for dd-oom; data / scale for replay; 150M for
+    /// high-thrash, 72M for noisy-neighbour, 128M for file-anon-mix, 64M for program-cost, 47 % of
+    /// the data for tenants]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) max: Option<Size>,
     /// Reclaim policies of lowtide, one row each [default: mglru,mglru-7.1,lru]
     #[arg(long, value_name = "P,P", value_delimiter = ',', value_parser = policy)]
     pub(crate) policy: Option<Vec<Policy>>,
-    /// Threads of each system; with high-thrash, a list for a row of each [default: 1; 8 for crash, 4 for power-cut]
+    /// Threads of each system; with high-thrash, a list for a row of each [default: 1; 8 for crash,
+    /// 4 for power-cut]
     #[arg(long, value_name = "N", value_delimiter = ',',
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(crate) threads: Vec<u32>,
-    /// What threads pay for being over high: overage, refault-recency or stall-debt [high-thrash; default: all]
+    /// What threads pay for being over high: overage, refault-recency or stall-debt [high-thrash;
+    /// default: all]
     #[arg(long, value_name = "P,P", value_delimiter = ',')]
     pub(crate) high_policy: Option<Vec<HighPolicy>>,
-    /// A program that decides what threads pay, an object file for eBPF; one more row for each [high-thrash, program-cost]
+    /// A program that decides what threads pay, an object file for eBPF; one more row for each
+    /// [high-thrash, program-cost]
     #[arg(long, value_name = "FILE")]
     pub(crate) bpf: Vec<PathBuf>,
     /// Only the rows without read-ahead [high-thrash]
     #[arg(long)]
     pub(crate) no_readahead: bool,
-    /// Records or pages per call: 1 reads through a guard, more through get_many [default: 1; 128 KiB for scan]
+    /// Records or pages per call: 1 reads through a guard, more through get_many [default: 1; 128
+    /// KiB for scan]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
     pub(crate) batch: Option<u32>,
-    /// Measured seconds of each system, over all rounds; of each row with tenants, and the most that file-anon-mix takes [default: 5; one and a half checkpoints a round for mixed, 24 for high-thrash, half of it alone, where stall debt needs some ten seconds to settle, 4 for noisy-neighbour, 6 for tenants, 30 for file-anon-mix, 10 for program-cost]
+    /// Measured seconds of each system, over all rounds; of each row with tenants, and the most
+    /// that file-anon-mix takes [default: 5; one and a half checkpoints a round for mixed, 24 for
+    /// high-thrash, half of it alone, where stall debt needs some ten seconds to settle, 4 for
+    /// noisy-neighbour, 6 for tenants, 30 for file-anon-mix, 10 for program-cost]
     #[arg(long, value_name = "S", conflicts_with = "ops", allow_negative_numbers = true)]
     pub(crate) seconds: Option<f64>,
     /// Measured operations of each system, over all rounds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
     pub(crate) ops: Option<u64>,
-    /// Slices that each system's measurement is cut into; systems take turns slice by slice; with file-anon-mix, rounds of the workers; with program-cost, pairs [default: 5; 3 for mixed and fill, 1 for dd-oom, 16 for file-anon-mix, 200 for program-cost]
+    /// Slices that each system's measurement is cut into; systems take turns slice by slice; with
+    /// file-anon-mix, rounds of the workers; with program-cost, pairs [default: 5; 3 for mixed and
+    /// fill, 1 for dd-oom, 16 for file-anon-mix, 200 for program-cost]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) rounds: Option<u32>,
-    /// What else to run beside lowtide [default: mmap,mmap-random where a memory cgroup can be made; dd,pwrite,mmap for fill; none with --depth]
+    /// What else to run beside lowtide [default: mmap,mmap-random where a memory cgroup can be
+    /// made; dd,pwrite,mmap for fill; none with --depth]
     #[arg(long, value_name = "PEER,PEER", value_delimiter = ',')]
     pub(crate) against: Option<Vec<Against>>,
     /// lowtide's base page [default: 1K, one record, for ycsb where the device allows it; else 4K]
@@ -80,19 +97,26 @@ pub(crate) struct BenchArgs {
     /// The trace to replay
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Format of the trace: csv, compact, oracle-general, object-csv, msr, lackey or filemap [default: told by its content]
+    /// Format of the trace: csv, compact, oracle-general, object-csv, msr, lackey or filemap
+    /// [default: told by its content]
     #[arg(long, value_name = "NAME")]
     pub(crate) format: Option<Format>,
-    /// Also record an extra turn of the first lowtide row, which is not measured, to FILE (.csv or .lt, and .gz or .zst behind it) [ycsb, random-read, scan]
+    /// Also record an extra turn of the first lowtide row, which is not measured, to FILE (.csv or
+    /// .lt, and .gz or .zst behind it) [ycsb, random-read, scan]
     #[arg(
         long,
         value_name = "FILE",
         long_help = "Also record what the threads do to FILE, as a trace\n\n\
-        Recording costs time, so it has a turn of its own: after the last round, the first lowtide row plays as many \
-        seconds or operations again as it was measured for, and this turn counts nowhere. Its threads begin their streams \
-        anew, on the memory as the rounds left it. The trace has every access in order of time, with time_ns (its begin) and \
-        thread; the space is file:data, a page is one of lowtide's base pages (see --page). An update is a load and a \
-        store, and the closing flush is a sync. The name says the format: .csv, or .lt for the compact one; .gz or .zst behind \
+        Recording costs time, so it has a turn of its own: after the last round, the first \
+        lowtide row plays as many \
+        seconds or operations again as it was measured for, and this turn counts nowhere. Its \
+        threads begin their streams \
+        anew, on the memory as the rounds left it. The trace has every access in order of time, \
+        with time_ns (its begin) and \
+        thread; the space is file:data, a page is one of lowtide's base pages (see --page). An \
+        update is a load and a \
+        store, and the closing flush is a sync. The name says the format: .csv, or .lt for the \
+        compact one; .gz or .zst behind \
         it compresses."
     )]
     pub(crate) record: Option<PathBuf>,
@@ -115,13 +139,16 @@ pub(crate) struct BenchArgs {
     /// Whether lowtide goes past the kernel's page cache
     #[arg(long, value_enum, default_value_t = Mode::Auto)]
     pub(crate) direct: Mode,
-    /// Take the access that brings a page in for two, as a processor's page tables do [always with replay]
+    /// Take the access that brings a page in for two, as a processor's page tables do [always with
+    /// replay]
     #[arg(long)]
     pub(crate) young_faults: bool,
-    /// Slow the device down for lowtide: each request of a kind takes so much longer, as many as there are side by side; peers are left out [default: write=1s for dd-oom, else none]
+    /// Slow the device down for lowtide: each request of a kind takes so much longer, as many as
+    /// there are side by side; peers are left out [default: write=1s for dd-oom, else none]
     #[arg(long, value_name = "KIND=TIME,...", value_delimiter = ',')]
     pub(crate) device_delay: Vec<For<Span>>,
-    /// Slow the device down for lowtide: bytes a second of all reads, or of all writes; peers are left out
+    /// Slow the device down for lowtide: bytes a second of all reads, or of all writes; peers are
+    /// left out
     #[arg(long, value_name = "KIND=SIZE,...", value_delimiter = ',')]
     pub(crate) device_bandwidth: Vec<For<Size>>,
     /// How often everything is made durable while operations go on [mixed; default: 10s]
@@ -142,7 +169,8 @@ pub(crate) struct BenchArgs {
     /// Remove the data files at the end instead of keeping them for the next run
     #[arg(long)]
     pub(crate) no_keep: bool,
-    /// Take no lock on the data files: for file systems that have none, or a file that another program has open for writing
+    /// Take no lock on the data files: for file systems that have none, or a file that another
+    /// program has open for writing
     #[arg(long)]
     pub(crate) no_lock: bool,
 }
@@ -209,7 +237,9 @@ impl FromStr for Target {
         {
             return Ok(Self::Writing(writing));
         }
-        if let Some(proof) = Proof::ALL.into_iter().find(|proof| text.eq_ignore_ascii_case(proof.name())) {
+        if let Some(proof) =
+            Proof::ALL.into_iter().find(|proof| text.eq_ignore_ascii_case(proof.name()))
+        {
             return Ok(Self::Proof(proof));
         }
         match Tenancy::ALL.into_iter().find(|tenancy| text.eq_ignore_ascii_case(tenancy.name())) {

@@ -7,8 +7,9 @@
 //! | words | `hit` | 64-bit words, each a function of its place |
 //! | unknown | `--file` of the user's own | anything; nothing can be checked |
 //!
-//! The content depends on the place alone, never on a run's seed, so one file serves all runs of its size. Records stay
-//! valid when they are updated (an update is the next version); blocks that a run rewrites do not serve another run.
+//! The content depends on the place alone, never on a run's seed, so one file serves all runs of
+//! its size. Records stay valid when they are updated (an update is the next version); blocks that
+//! a run rewrites do not serve another run.
 
 use lowtide_workload::block::{BLOCK_BYTES, fill_page, verify_page};
 use lowtide_workload::prng::mix64;
@@ -46,8 +47,8 @@ impl Content {
         }
     }
 
-    /// Writes the content of a fresh file at `offset`, a multiple of [`UNIT_BYTES`] as is the length of `bytes`.
-    /// About 0.16 µs a KiB. Unknown content stays as it is.
+    /// Writes the content of a fresh file at `offset`, a multiple of [`UNIT_BYTES`] as is the
+    /// length of `bytes`. About 0.16 µs a KiB. Unknown content stays as it is.
     pub(crate) fn fill(self, offset: u64, bytes: &mut [u8]) {
         let (units, _) = bytes.as_chunks_mut::<UNIT_BYTES>();
         for (unit, bytes) in (offset / UNIT_BYTES as u64..).zip(units) {
@@ -66,8 +67,8 @@ impl Content {
         }
     }
 
-    /// Whether `unit`, the [`UNIT_BYTES`] number `index` of its file, is what [`Content::fill`] makes; of records, any
-    /// version will do.
+    /// Whether `unit`, the [`UNIT_BYTES`] number `index` of its file, is what [`Content::fill`]
+    /// makes; of records, any version will do.
     pub(crate) fn check(self, index: u64, unit: &[u8; UNIT_BYTES]) -> bool {
         match self {
             Self::Records => record::verify(index, unit).is_ok(),
@@ -97,7 +98,8 @@ pub(crate) const fn word(index: u64) -> u64 {
     mix64(index ^ 0x6c6f_7774_6964_6500)
 }
 
-const _: () = assert!(UNIT_BYTES.is_multiple_of(BLOCK_BYTES) && UNIT_BYTES.is_multiple_of(WORD_BYTES));
+const _: () =
+    assert!(UNIT_BYTES.is_multiple_of(BLOCK_BYTES) && UNIT_BYTES.is_multiple_of(WORD_BYTES));
 
 #[cfg(test)]
 mod tests {
@@ -110,7 +112,11 @@ mod tests {
             content.fill(0, &mut bytes);
             let (units, _) = bytes.as_chunks::<UNIT_BYTES>();
             assert_eq!(Content::recognise(&units[0]), content);
-            assert!(content.check(1, &units[1]) && !content.check(0, &units[1]), "{}", content.name());
+            assert!(
+                content.check(1, &units[1]) && !content.check(0, &units[1]),
+                "{}",
+                content.name()
+            );
         }
         assert_eq!(Content::recognise(&[0; UNIT_BYTES]), Content::Unknown);
     }

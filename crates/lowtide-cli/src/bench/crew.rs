@@ -1,11 +1,13 @@
 //! The threads of one system: started once, then called slice by slice.
 //!
-//! A thread lives as long as its system, so that what a system keeps per thread (rings, registrations, page tables) is
-//! set up once and not in every slice. Between slices it sleeps in a channel.
+//! A thread lives as long as its system, so that what a system keeps per thread (rings,
+//! registrations, page tables) is set up once and not in every slice. Between slices it sleeps in a
+//! channel.
 //!
-//! Latency is taken with one clock reading per step: the end of one step is the begin of the next, so making up the next
-//! operation and checking its bytes are part of it, the same for every system. All operations of a batch count with
-//! the batch's time, because that is how long their caller waited.
+//! Latency is taken with one clock reading per step: the end of one step is the begin of the next,
+//! so making up the next operation and checking its bytes are part of it, the same for every
+//! system. All operations of a batch count with the batch's time, because that is how long their
+//! caller waited.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Barrier};
@@ -18,8 +20,8 @@ use super::error::BenchError;
 use super::tally::Tally;
 use crate::interrupt;
 
-/// A thread gives up its slice after this many errors: a run that is wrong needs no more proof, and errors are
-/// often faster than operations and would flood the result.
+/// A thread gives up its slice after this many errors: a run that is wrong needs no more proof, and
+/// errors are often faster than operations and would flood the result.
 const ERRORS_MAX: u64 = 100;
 
 /// When a slice ends.
@@ -33,8 +35,8 @@ pub(crate) enum Until {
 
 /// One thread's part of a workload.
 pub(crate) trait Player: Send {
-    /// Does up to `most` operations (at least 1), asking for their data together where the workload allows it, and returns
-    /// how many it did; 0 when the workload has ended.
+    /// Does up to `most` operations (at least 1), asking for their data together where the workload
+    /// allows it, and returns how many it did; 0 when the workload has ended.
     fn step(&mut self, most: u64, tally: &mut Tally) -> u64;
 
     /// Hears how long the last step took, which is counted already.
@@ -73,13 +75,14 @@ impl Crew {
         let workers = players.into_iter().enumerate().map(|(number, mut player)| {
             let (orders, inbox) = channel::<Order>();
             let (outbox, tallies) = channel();
-            let thread = std::thread::Builder::new().name(format!("player-{number}")).spawn(move || {
-                while let Ok(order) = inbox.recv() {
-                    if outbox.send(play(player.as_mut(), &order)).is_err() {
-                        return;
+            let thread =
+                std::thread::Builder::new().name(format!("player-{number}")).spawn(move || {
+                    while let Ok(order) = inbox.recv() {
+                        if outbox.send(play(player.as_mut(), &order)).is_err() {
+                            return;
+                        }
                     }
-                }
-            })?;
+                })?;
             Ok(Worker { orders: Some(orders), tallies, thread: Some(thread) })
         });
         let workers: std::io::Result<_> = workers.collect();
@@ -107,7 +110,10 @@ impl Crew {
             // A worker that is gone is noticed below.
             let _ = worker.orders.as_ref().map(|orders| orders.send(order));
         }
-        self.workers.iter().map(|worker| worker.tallies.recv().map_err(|_| BenchError::Worker)).collect()
+        self.workers
+            .iter()
+            .map(|worker| worker.tallies.recv().map_err(|_| BenchError::Worker))
+            .collect()
     }
 }
 
@@ -175,7 +181,8 @@ mod tests {
     }
 
     fn crew(players: impl IntoIterator<Item = Countdown>) -> Crew {
-        let players = players.into_iter().map(|player| Box::new(player) as Box<dyn Player>).collect();
+        let players =
+            players.into_iter().map(|player| Box::new(player) as Box<dyn Player>).collect();
         Crew::start(players).unwrap()
     }
 

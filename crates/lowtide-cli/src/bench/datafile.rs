@@ -1,13 +1,15 @@
 //! Data files: made once, complete or absent, used by one run at a time, kept for the next.
 //!
-//! A file is written under a temporary name (`….partial`), synced and then renamed, so under its own name there are only
-//! complete files; an interruption, an error or a full disk removes the partial one. The name says content and
-//! size (`records-1G-2.data` is the second 1 GiB file of records), and the bytes carry their own place and
-//! checksum, so a file is recognised by its name, its length and a sample of its bytes. Nothing else describes it.
+//! A file is written under a temporary name (`….partial`), synced and then renamed, so under its
+//! own name there are only complete files; an interruption, an error or a full disk removes the
+//! partial one. The name says content and size (`records-1G-2.data` is the second 1 GiB file of
+//! records), and the bytes carry their own place and checksum, so a file is recognised by its name,
+//! its length and a sample of its bytes. Nothing else describes it.
 //!
-//! Every run holds a lock (`flock(2)`) on the files it uses. Two runs on one file would be wrong: caches in front of one
-//! file do not know of each other's updates. A file of the user's is locked against writers only. The lock is the run's: its pagers take
-//! none of their own, as several of them may read one file.
+//! Every run holds a lock (`flock(2)`) on the files it uses. Two runs on one file would be wrong:
+//! caches in front of one file do not know of each other's updates. A file of the user's is locked
+//! against writers only. The lock is the run's: its pagers take none of their own, as several of
+//! them may read one file.
 //!
 //! How many files a run needs follows from the same fact; see `plan.rs`.
 
@@ -24,11 +26,13 @@ use super::content::{Content, UNIT_BYTES};
 use super::error::BenchError;
 use crate::{interrupt, out, progress};
 
-/// How much is written at a time, in bytes: large enough for any device, small enough to react to Ctrl-C.
+/// How much is written at a time, in bytes: large enough for any device, small enough to react to
+/// Ctrl-C.
 const CHUNK_BYTES: usize = 1 << 20;
 /// The names of files that are never kept begin with this.
 const SCRATCH: &str = "scratch-";
-/// Units of a file that are checked before it is used again, spread evenly from the first to the last.
+/// Units of a file that are checked before it is used again, spread evenly from the first to the
+/// last.
 const SAMPLES: u64 = 16;
 
 /// A file that a run may use: it is there, complete and locked.
@@ -46,20 +50,26 @@ impl DataFile {
     /// A file of the user's own, and what it holds.
     ///
     /// # Errors
-    /// [`BenchError::File`] when it cannot be read, [`BenchError::NotAFile`] for a directory, pipe or character device,
-    /// [`BenchError::Locked`] when somebody writes it.
+    /// [`BenchError::File`] when it cannot be read, [`BenchError::NotAFile`] for a directory, pipe
+    /// or character device, [`BenchError::Locked`] when somebody writes it.
     pub(crate) fn of_user(path: &Path, locking: Locking) -> Result<(Self, Content), BenchError> {
         let file = File::open(path).map_err(|source| BenchError::file("open", path, source))?;
-        let kind = file.metadata().map_err(|source| BenchError::file("examine", path, source))?.file_type();
+        let kind = file
+            .metadata()
+            .map_err(|source| BenchError::file("examine", path, source))?
+            .file_type();
         if !kind.is_file() && !kind.is_block_device() {
-            let what = if kind.is_dir() { "a directory" } else { "neither a file nor a block device" };
+            let what =
+                if kind.is_dir() { "a directory" } else { "neither a file nor a block device" };
             return Err(BenchError::NotAFile { path: path.to_owned(), what });
         }
-        if locking == Locking::Locked && matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {
+        if locking == Locking::Locked
+            && matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+        {
             return Err(BenchError::Locked { path: path.to_owned() });
         }
-        let bytes =
-            facts::size(&file).map_err(|source| BenchError::file("find the size of", path, source))?;
+        let bytes = facts::size(&file)
+            .map_err(|source| BenchError::file("find the size of", path, source))?;
         let mut unit = [0; UNIT_BYTES];
         let content = match file.read_exact_at(&mut unit, 0) {
             Ok(()) => Content::recognise(&unit),
@@ -89,7 +99,8 @@ impl DataFile {
         &self.file
     }
 
-    /// Makes the kernel forget what it has cached of the file, so that the first reads come from the device.
+    /// Makes the kernel forget what it has cached of the file, so that the first reads come from
+    /// the device.
     ///
     /// # Errors
     /// [`BenchError::File`].
@@ -125,7 +136,8 @@ pub(crate) enum Purpose {
     Scratch,
 }
 
-/// The directory of data files. Drop it after the files: if it made the directory, it removes it when empty.
+/// The directory of data files. Drop it after the files: if it made the directory, it removes it
+/// when empty.
 #[derive(Debug)]
 pub(crate) struct Depot {
     dir: PathBuf,
@@ -135,21 +147,32 @@ pub(crate) struct Depot {
 }
 
 impl Depot {
-    /// Opens `dir`, or the default place, and makes it if it is not there. With `keep`, files stay for the next run.
+    /// Opens `dir`, or the default place, and makes it if it is not there. With `keep`, files stay
+    /// for the next run.
     ///
     /// # Errors
-    /// [`BenchError::File`] when the directory cannot be made, [`BenchError::NotAFile`] when the path is something else,
-    /// [`BenchError::Foreign`] when the default place belongs to another user.
-    pub(crate) fn open(dir: Option<&Path>, keep: bool, locking: Locking) -> Result<Self, BenchError> {
+    /// [`BenchError::File`] when the directory cannot be made, [`BenchError::NotAFile`] when the
+    /// path is something else, [`BenchError::Foreign`] when the default place belongs to another
+    /// user.
+    pub(crate) fn open(
+        dir: Option<&Path>,
+        keep: bool,
+        locking: Locking,
+    ) -> Result<Self, BenchError> {
         let path = dir.map_or_else(default_dir, Path::to_owned);
         let made_dir = match fs::DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
             Err(source) => return Err(BenchError::file("make the directory", &path, source)),
         };
-        let found = fs::metadata(&path).map_err(|source| BenchError::file("examine", &path, source))?;
+        let found =
+            fs::metadata(&path).map_err(|source| BenchError::file("examine", &path, source))?;
         if !found.is_dir() {
-            return Err(BenchError::file("use as --dir", &path, io::ErrorKind::NotADirectory.into()));
+            return Err(BenchError::file(
+                "use as --dir",
+                &path,
+                io::ErrorKind::NotADirectory.into(),
+            ));
         }
         if dir.is_none() && found.uid() != rustix::process::geteuid().as_raw() {
             return Err(BenchError::Foreign { path });
@@ -165,11 +188,12 @@ impl Depot {
         &self.dir
     }
 
-    /// Finds or makes `count` files of `bytes` bytes (a multiple of [`UNIT_BYTES`]) with this content.
+    /// Finds or makes `count` files of `bytes` bytes (a multiple of [`UNIT_BYTES`]) with this
+    /// content.
     ///
     /// # Errors
-    /// [`BenchError::Busy`], [`BenchError::NoSpace`] before anything is written, [`BenchError::DiskFull`] or
-    /// [`BenchError::File`] later, [`BenchError::Interrupted`].
+    /// [`BenchError::Busy`], [`BenchError::NoSpace`] before anything is written,
+    /// [`BenchError::DiskFull`] or [`BenchError::File`] later, [`BenchError::Interrupted`].
     pub(crate) fn prepare(
         &self,
         content: Content,
@@ -187,7 +211,11 @@ impl Depot {
             let file = self.find(&path, content, bytes, purpose)?;
             // What is made for this run alone says so by its name, in case the run is killed.
             let once = file.is_none() && !keep && purpose == Purpose::Lasting;
-            paths.push(if once { self.dir.join(format!("{SCRATCH}{name}-{n}.data")) } else { path });
+            paths.push(if once {
+                self.dir.join(format!("{SCRATCH}{name}-{n}.data"))
+            } else {
+                path
+            });
             found.push(file);
         }
         let missing = found.iter().filter(|file| file.is_none()).count() as u64;
@@ -207,8 +235,8 @@ impl Depot {
         Ok(files)
     }
 
-    /// An empty file of this name for a run to write, locked. It is never complete: it goes when it is dropped, or with the next run of that
-    /// name after a kill.
+    /// An empty file of this name for a run to write, locked. It is never complete: it goes when it
+    /// is dropped, or with the next run of that name after a kill.
     ///
     /// # Errors
     /// [`BenchError::Busy`], [`BenchError::File`].
@@ -221,16 +249,16 @@ impl Depot {
     /// # Errors
     /// [`BenchError::NoSpace`].
     pub(crate) fn check_free(&self, needed: u64) -> Result<(), BenchError> {
-        let free =
-            facts::free_bytes(&self.dir).map_err(|source| BenchError::file("examine", &self.dir, source))?;
+        let free = facts::free_bytes(&self.dir)
+            .map_err(|source| BenchError::file("examine", &self.dir, source))?;
         if needed > free {
             return Err(BenchError::NoSpace { path: self.dir.clone(), needed, free });
         }
         Ok(())
     }
 
-    /// A complete file of an earlier run. One that is not what its name says is removed, and so is a scratch file, which
-    /// only a killed run leaves behind.
+    /// A complete file of an earlier run. One that is not what its name says is removed, and so is
+    /// a scratch file, which only a killed run leaves behind.
     fn find(
         &self,
         path: &Path,
@@ -246,7 +274,12 @@ impl Depot {
         lock(&file, path, self.locking)?;
         if purpose == Purpose::Lasting {
             if sample_is_right(&file, content, bytes) {
-                return Ok(Some(DataFile { path: path.to_owned(), bytes, file, disposable: !self.keep }));
+                return Ok(Some(DataFile {
+                    path: path.to_owned(),
+                    bytes,
+                    file,
+                    disposable: !self.keep,
+                }));
             }
             out::note(format_args!("{} is damaged and is made again", path.display()));
         }
@@ -312,7 +345,8 @@ impl Partial {
             // Left by a run that was killed, unless somebody still writes it.
             Ok(old) => {
                 lock(&old, &partial, locking)?;
-                fs::remove_file(&partial).map_err(|source| BenchError::file("remove", &partial, source))?;
+                fs::remove_file(&partial)
+                    .map_err(|source| BenchError::file("remove", &partial, source))?;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(BenchError::file("open", &partial, source)),
@@ -330,7 +364,8 @@ impl Partial {
 
     /// Gives the file its own name. The lock stays, as it is on the file, not on the name.
     fn complete(mut self, path: &Path) -> Result<File, BenchError> {
-        let file = self.file.try_clone().map_err(|source| BenchError::file("open", path, source))?;
+        let file =
+            self.file.try_clone().map_err(|source| BenchError::file("open", path, source))?;
         fs::rename(&self.path, path).map_err(|source| BenchError::file("rename", path, source))?;
         self.complete = true;
         Ok(file)
@@ -345,8 +380,8 @@ impl Drop for Partial {
     }
 }
 
-/// `lowtide-bench-UID` in the temporary directory, a directory for each user, or in `/var/tmp` when the former is in memory: a device that
-/// is memory would make the measurement meaningless.
+/// `lowtide-bench-UID` in the temporary directory, a directory for each user, or in `/var/tmp` when
+/// the former is in memory: a device that is memory would make the measurement meaningless.
 fn default_dir() -> PathBuf {
     let temporary = std::env::temp_dir();
     let in_memory = matches!(facts::fs_name(&temporary).as_deref(), Ok("tmpfs" | "ramfs"));
@@ -354,8 +389,9 @@ fn default_dir() -> PathBuf {
     base.join(format!("lowtide-bench-{}", rustix::process::geteuid().as_raw()))
 }
 
-/// Removes what killed runs have left in the directory: files that nobody was to keep, and unfinished ones. What another run uses is locked
-/// and stays. Nothing depends on it, so what cannot be removed is left to the run that needs the name.
+/// Removes what killed runs have left in the directory: files that nobody was to keep, and
+/// unfinished ones. What another run uses is locked and stays. Nothing depends on it, so what
+/// cannot be removed is left to the run that needs the name.
 fn remove_leftovers(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -388,7 +424,8 @@ fn sample_is_right(file: &File, content: Content, bytes: u64) -> bool {
         && (0..SAMPLES).all(|n| {
             let index = (u128::from(last) * u128::from(n) / u128::from(SAMPLES - 1)) as u64;
             let mut unit = [0; UNIT_BYTES];
-            file.read_exact_at(&mut unit, index * UNIT_BYTES as u64).is_ok() && content.check(index, &unit)
+            file.read_exact_at(&mut unit, index * UNIT_BYTES as u64).is_ok()
+                && content.check(index, &unit)
         })
 }
 
@@ -438,7 +475,8 @@ mod tests {
         drop(first);
         assert_eq!(names(dir.path()), ["records-64K-1.data", "records-64K-2.data"]);
 
-        let damaged = OpenOptions::new().write(true).open(dir.path().join("records-64K-2.data")).unwrap();
+        let damaged =
+            OpenOptions::new().write(true).open(dir.path().join("records-64K-2.data")).unwrap();
         damaged.write_all_at(&[1; 10], (64 << 10) - 500).unwrap();
         let second = depot.prepare(Content::Records, 64 << 10, 2, Purpose::Lasting).unwrap();
         assert_eq!(inode(&second[0]), inodes[0]);
@@ -448,8 +486,10 @@ mod tests {
     #[test]
     fn two_runs_do_not_share_a_file() {
         let dir = tempfile::tempdir().unwrap();
-        let _used = depot(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting).unwrap();
-        let error = depot(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting).unwrap_err();
+        let _used =
+            depot(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting).unwrap();
+        let error =
+            depot(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting).unwrap_err();
         assert!(matches!(error, BenchError::Busy { .. }), "{error}");
         let unlocked = Depot::open(Some(dir.path()), true, Locking::Unlocked).unwrap();
         assert!(unlocked.prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting).is_ok());
@@ -458,7 +498,8 @@ mod tests {
     #[test]
     fn a_file_that_somebody_writes_is_read_only_without_a_lock() {
         let dir = tempfile::tempdir().unwrap();
-        let used = depot(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting).unwrap();
+        let used =
+            depot(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting).unwrap();
         let path = used[0].path();
         assert!(matches!(DataFile::of_user(path, Locking::Locked), Err(BenchError::Locked { .. })));
         assert!(DataFile::of_user(path, Locking::Unlocked).is_ok());
@@ -471,7 +512,8 @@ mod tests {
             file.write_all(&[1; 4096])?;
             Err(io::ErrorKind::StorageFull.into())
         };
-        let error = make(&dir.path().join("x.data"), 8192, (true, Locking::Locked), full).unwrap_err();
+        let error =
+            make(&dir.path().join("x.data"), 8192, (true, Locking::Locked), full).unwrap_err();
         assert!(matches!(error, BenchError::DiskFull { .. }), "{error}");
         assert!(error.to_string().contains("--dir"), "{error}");
         assert!(names(dir.path()).is_empty());
@@ -480,7 +522,8 @@ mod tests {
     #[test]
     fn too_little_space_is_said_before_anything_is_written() {
         let dir = tempfile::tempdir().unwrap();
-        let error = depot(dir.path()).prepare(Content::Words, 1 << 60, 3, Purpose::Lasting).unwrap_err();
+        let error =
+            depot(dir.path()).prepare(Content::Words, 1 << 60, 3, Purpose::Lasting).unwrap_err();
         assert!(matches!(error, BenchError::NoSpace { .. }), "{error}");
         assert!(names(dir.path()).is_empty());
     }
@@ -489,7 +532,8 @@ mod tests {
     fn a_partial_file_of_a_killed_run_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("words-8K-1.data.partial"), b"half").unwrap();
-        let files = depot(dir.path()).prepare(Content::Words, 8 << 10, 1, Purpose::Lasting).unwrap();
+        let files =
+            depot(dir.path()).prepare(Content::Words, 8 << 10, 1, Purpose::Lasting).unwrap();
         assert_eq!(names(dir.path()), ["words-8K-1.data"]);
         assert!(sample_is_right(files[0].file(), Content::Words, 8 << 10));
     }
@@ -500,7 +544,9 @@ mod tests {
         let kept = depot(dir.path()).prepare(Content::Words, 8 << 10, 1, Purpose::Lasting).unwrap();
         let once = Depot::open(Some(dir.path()), false, Locking::Locked).unwrap();
         let running = once.prepare(Content::Words, 16 << 10, 1, Purpose::Lasting).unwrap();
-        for name in ["scratch-words-32K-1.data", "blocks-1G-1.data.partial", "notes.txt", "scratch-list"] {
+        for name in
+            ["scratch-words-32K-1.data", "blocks-1G-1.data.partial", "notes.txt", "scratch-list"]
+        {
             fs::write(dir.path().join(name), b"left").unwrap();
         }
         drop(depot(dir.path()));
@@ -526,7 +572,8 @@ mod tests {
     fn a_scratch_file_is_always_made_and_never_kept() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("scratch-blocks-8K-1.data"), [7; 8 << 10]).unwrap();
-        let files = depot(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Scratch).unwrap();
+        let files =
+            depot(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Scratch).unwrap();
         assert!(sample_is_right(files[0].file(), Content::Blocks, 8 << 10));
         drop(files);
         assert!(names(dir.path()).is_empty());
@@ -535,7 +582,10 @@ mod tests {
     #[test]
     fn only_files_and_block_devices_are_data() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(matches!(DataFile::of_user(dir.path(), Locking::Locked), Err(BenchError::NotAFile { .. })));
+        assert!(matches!(
+            DataFile::of_user(dir.path(), Locking::Locked),
+            Err(BenchError::NotAFile { .. })
+        ));
         assert!(matches!(
             DataFile::of_user(Path::new("/dev/null"), Locking::Locked),
             Err(BenchError::NotAFile { .. })

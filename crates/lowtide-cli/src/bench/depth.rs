@@ -1,9 +1,11 @@
-//! `lowtide bench random-read --depth N`: cold random reads with a number of them in flight, beside fio.
+//! `lowtide bench random-read --depth N`: cold random reads with a number of them in flight, beside
+//! fio.
 //!
-//! One thread asks for batches of distinct random pages of a file many times the budget with `get_many`, which keeps the
-//! configured number of reads in flight; batches are many times deeper than that, so that the queue is full nearly
-//! always. What counts is the rate of reads that the device did (IOPS): pages that happened to be resident
-//! are not in it. fio reads the same file, with direct I/O, the same block size and the same depth.
+//! One thread asks for batches of distinct random pages of a file many times the budget with
+//! `get_many`, which keeps the configured number of reads in flight; batches are many times deeper
+//! than that, so that the queue is full nearly always. What counts is the rate of reads that the
+//! device did (IOPS): pages that happened to be resident are not in it. fio reads the same file,
+//! with direct I/O, the same block size and the same depth.
 
 use lowtide::Size;
 use lowtide_sys::probe::Probe;
@@ -36,7 +38,8 @@ const SCALE: f64 = 16.0;
 const SECONDS: f64 = 5.0;
 /// Rounds when nothing is said.
 const ROUNDS: u32 = 5;
-/// Pages of a batch for each read in flight: at the end of a batch the queue runs empty, so it should be rare.
+/// Pages of a batch for each read in flight: at the end of a batch the queue runs empty, so it
+/// should be rare.
 const BATCH_PER_DEPTH: u32 = 32;
 /// The largest batch: `get_many` must not need more pages than a small budget has.
 const BATCH_MAX: u32 = 2048;
@@ -85,7 +88,8 @@ pub(crate) fn run(args: &BenchArgs, depths: &[u32]) -> Result<(), BenchError> {
             machine = Some(asked);
         }
         file.drop_page_cache()?;
-        let mut systems = systems(args, &file, &job, &script, (pager, policy), fio.as_ref(), depth)?;
+        let mut systems =
+            systems(args, &file, &job, &script, (pager, policy), fio.as_ref(), depth)?;
         let rate = |slice: &Slice| iops(slice, page_bytes);
         let slice = Until::Seconds(seconds / f64::from(rounds));
         let taken = take_turns(&mut systems, rounds, |_| slice, &progress, &mut cut);
@@ -98,7 +102,11 @@ pub(crate) fn run(args: &BenchArgs, depths: &[u32]) -> Result<(), BenchError> {
         }
         if let [lowtide, fio] = rows.as_slice() {
             let ratio = ratio(lowtide, fio, rate);
-            closing.push(format!("at depth {depth} lowtide is {:.2} x fio {}", ratio.median, ratio.range()));
+            closing.push(format!(
+                "at depth {depth} lowtide is {:.2} x fio {}",
+                ratio.median,
+                ratio.range()
+            ));
         }
         all_rows.extend(rows);
         if cut.is_cut() {
@@ -149,7 +157,13 @@ fn systems(
     let lowtide = Lowtide::start(pager, policy, file, job, script)?;
     let mut systems: Vec<Box<dyn System>> = vec![Box::new(lowtide)];
     if let Some(fio) = fio {
-        systems.push(Box::new(fio.at(file.path(), job.data_bytes, job.page_bytes, depth, args.seed)));
+        systems.push(Box::new(fio.at(
+            file.path(),
+            job.data_bytes,
+            job.page_bytes,
+            depth,
+            args.seed,
+        )));
     }
     Ok(systems)
 }
@@ -196,11 +210,24 @@ fn batch(depth: u32, max_bytes: u64, page_bytes: u64) -> u32 {
 
 /// Reads per second that the device did.
 fn iops(slice: &Slice, page_bytes: u64) -> f64 {
-    if slice.seconds > 0.0 { slice.read_bytes as f64 / page_bytes as f64 / slice.seconds } else { 0.0 }
+    if slice.seconds > 0.0 {
+        slice.read_bytes as f64 / page_bytes as f64 / slice.seconds
+    } else {
+        0.0
+    }
 }
 
-fn head(machine: &Machine, file: &DataFile, max_bytes: u64, page_bytes: u64, (seconds, rounds): (f64, u32)) {
-    out::line("random-read: cold random reads of single pages, a number of them in flight from one thread");
+fn head(
+    machine: &Machine,
+    file: &DataFile,
+    max_bytes: u64,
+    page_bytes: u64,
+    (seconds, rounds): (f64, u32),
+) {
+    out::line(
+        "random-read: cold random reads of single pages, a number of them in flight from one \
+         thread",
+    );
     for line in machine.lines(file) {
         out::line(line);
     }
@@ -212,7 +239,14 @@ fn head(machine: &Machine, file: &DataFile, max_bytes: u64, page_bytes: u64, (se
     ));
 }
 
-fn print(printed: &mut table::Table, depth: u32, row: &Row, sum: &Slice, ratio: Spread, page_bytes: u64) {
+fn print(
+    printed: &mut table::Table,
+    depth: u32,
+    row: &Row,
+    sum: &Slice,
+    ratio: Spread,
+    page_bytes: u64,
+) {
     let iops = iops(sum, page_bytes);
     printed.add_row(vec![
         depth.to_string(),

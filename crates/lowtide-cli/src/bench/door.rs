@@ -1,8 +1,9 @@
 //! The ways into a file that all systems have in common.
 //!
-//! A [`Door`] is how a player reaches its data: through a mapping (`load`, `store`; lowtide: a guard) or through the
-//! descriptor (`read`, `write`). lowtide's door is here; the mapping of the mmap peer is `peer/mapping.rs`. Players are
-//! generic over it, so every system runs the same instructions around its accesses.
+//! A [`Door`] is how a player reaches its data: through a mapping (`load`, `store`; lowtide: a
+//! guard) or through the descriptor (`read`, `write`). lowtide's door is here; the mapping of the
+//! mmap peer is `peer/mapping.rs`. Players are generic over it, so every system runs the same
+//! instructions around its accesses.
 
 use std::io;
 
@@ -22,11 +23,17 @@ pub(crate) enum DoorError {
 
 /// One thread's way into one file. Offsets and lengths are in bytes and inside the file.
 pub(crate) trait Door: Send + 'static {
-    /// Lets `look` see `len` bytes at `offset`, which do not cross a page unless they are longer than one.
-    fn load<R>(&mut self, offset: u64, len: usize, look: impl FnOnce(&[u8]) -> R) -> Result<R, DoorError>;
+    /// Lets `look` see `len` bytes at `offset`, which do not cross a page unless they are longer
+    /// than one.
+    fn load<R>(
+        &mut self,
+        offset: u64,
+        len: usize,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, DoorError>;
 
-    /// Lets `look` see `len` bytes at each of `offsets`, in any order; it gets the index beside the bytes. Misses may
-    /// overlap.
+    /// Lets `look` see `len` bytes at each of `offsets`, in any order; it gets the index beside the
+    /// bytes. Misses may overlap.
     fn load_many(
         &mut self,
         offsets: &[u64],
@@ -43,8 +50,8 @@ pub(crate) trait Door: Send + 'static {
     /// Writes through the descriptor.
     fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DoorError>;
 
-    /// Changes `bytes.len()` bytes at `offset` through the mapping: `change` gets what is there in `bytes` and says whether
-    /// it is to be written back. Readers see all of the change or nothing.
+    /// Changes `bytes.len()` bytes at `offset` through the mapping: `change` gets what is there in
+    /// `bytes` and says whether it is to be written back. Readers see all of the change or nothing.
     fn modify(
         &mut self,
         offset: u64,
@@ -58,8 +65,9 @@ pub(crate) trait Door: Send + 'static {
 
 /// lowtide's door: a [`View`].
 ///
-/// A write excludes the guards of its page, so readers never see half of one. Two threads that update the
-/// same record at once may both start from one version, and the later write wins: the record stays whole.
+/// A write excludes the guards of its page, so readers never see half of one. Two threads that
+/// update the same record at once may both start from one version, and the later write wins: the
+/// record stays whole.
 #[derive(Clone)]
 pub(crate) struct ViewDoor {
     view: View,
@@ -90,7 +98,12 @@ impl ViewDoor {
 
 impl Door for ViewDoor {
     #[inline]
-    fn load<R>(&mut self, offset: u64, len: usize, look: impl FnOnce(&[u8]) -> R) -> Result<R, DoorError> {
+    fn load<R>(
+        &mut self,
+        offset: u64,
+        len: usize,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, DoorError> {
         let (page, start) = self.split(offset);
         if self.fits_page(start, len) {
             let guard = self.view.read(page)?;
@@ -108,10 +121,9 @@ impl Door for ViewDoor {
         mut look: impl FnMut(usize, &[u8]),
     ) -> Result<(), DoorError> {
         if offsets.iter().any(|&offset| !self.fits_page(self.split(offset).1, len)) {
-            return offsets
-                .iter()
-                .enumerate()
-                .try_for_each(|(index, &offset)| self.load(offset, len, |bytes| look(index, bytes)));
+            return offsets.iter().enumerate().try_for_each(|(index, &offset)| {
+                self.load(offset, len, |bytes| look(index, bytes))
+            });
         }
         let mut pages = std::mem::take(&mut self.pages);
         pages.clear();
@@ -155,7 +167,8 @@ impl Door for ViewDoor {
     }
 }
 
-/// A part of a page. The last page of a file may be shorter than the others, above all when the file was cut.
+/// A part of a page. The last page of a file may be shorter than the others, above all when the
+/// file was cut.
 #[inline]
 fn guard_bytes(page: &[u8], start: usize, len: usize) -> Result<&[u8], DoorError> {
     page.get(start..start + len).ok_or_else(|| {

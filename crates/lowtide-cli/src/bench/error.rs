@@ -1,7 +1,8 @@
 //! Everything that can end a benchmark, and which exit code it means.
 //!
-//! A message says what failed, where, and what to do. What is wrong with single values (a size, a policy, a workload
-//! name) is already refused by the argument parser, with the message of the type that would not parse.
+//! A message says what failed, where, and what to do. What is wrong with single values (a size, a
+//! policy, a workload name) is already refused by the argument parser, with the message of the type
+//! that would not parse.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -65,7 +66,8 @@ pub(crate) enum BenchError {
     },
     /// The data files do not fit.
     #[error(
-        "{} has {} free and the data files need {}; free some, choose another place with --dir, or make them smaller with --scale or --max",
+        "{} has {} free and the data files need {}; free some, choose another place with --dir, \
+         or make them smaller with --scale or --max",
         path.display(), Size::new(*free), Size::new(*needed)
     )]
     NoSpace {
@@ -93,7 +95,8 @@ pub(crate) enum BenchError {
     },
     /// Somebody writes a file of the user's.
     #[error(
-        "{} is locked by a program that writes it; wait for that, or read it nevertheless with --no-lock",
+        "{} is locked by a program that writes it; wait for that, or read it nevertheless with \
+         --no-lock",
         path.display()
     )]
     Locked {
@@ -108,7 +111,8 @@ pub(crate) enum BenchError {
     },
     /// The budgets do not fit into the machine.
     #[error(
-        "{systems} systems of {} each need {}, and {} of memory are available; lower --max, or run fewer at a time with --policy and --against",
+        "{systems} systems of {} each need {}, and {} of memory are available; lower --max, or \
+         run fewer at a time with --policy and --against",
         Size::new(*each), memory(*needed), memory(*available)
     )]
     NoMemory {
@@ -149,7 +153,8 @@ pub(crate) enum BenchError {
         /// What happened, and what it may mean.
         what: String,
     },
-    /// A peer was killed, which the kernel does to a process that cannot live within its budget. Its row is left out.
+    /// A peer was killed, which the kernel does to a process that cannot live within its budget.
+    /// Its row is left out.
     #[error("{peer} left out: it was killed, most likely by the kernel because {} are too little for it; raise --max", Size::new(*max_bytes))]
     PeerKilled {
         /// Which.
@@ -171,14 +176,18 @@ pub(crate) enum BenchError {
         first: String,
     },
     /// What was to be measured in memory was not all in memory.
-    #[error("{pages} pages were read from the device during `bench hit`; the budget did not hold the data")]
+    #[error(
+        "{pages} pages were read from the device during `bench hit`; the budget did not hold the \
+         data"
+    )]
     NotResident {
         /// How many.
         pages: u64,
     },
     /// A promise about durability was not kept.
     #[error(
-        "{proof}: {lost} bytes lost and {wrong} wrong; please report this, with the command; the first: {first}"
+        "{proof}: {lost} bytes lost and {wrong} wrong; please report this, with the command; the \
+         first: {first}"
     )]
     Broken {
         /// Which proof failed.
@@ -192,7 +201,8 @@ pub(crate) enum BenchError {
     },
     /// A proof has not seen everything that it is about.
     #[error(
-        "no byte was lost or wrong, but this never happened: {missing}; run more cuts with --cuts, or another --seed"
+        "no byte was lost or wrong, but this never happened: {missing}; run more cuts with \
+         --cuts, or another --seed"
     )]
     Uncovered {
         /// What.
@@ -227,7 +237,8 @@ impl BenchError {
         Self::Usage { what: what.into(), advice: advice.into() }
     }
 
-    /// 2 when the command line itself is at fault, else 1; what the signal says for a run that one ended.
+    /// 2 when the command line itself is at fault, else 1; what the signal says for a run that one
+    /// ended.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Interrupted(_) | Self::CutShort(_) => interrupt::exit_code(),
@@ -260,7 +271,9 @@ impl Interruptible for BenchError {
 fn advice_for(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::NotFound => "; check the path",
-        io::ErrorKind::PermissionDenied => "; change its permissions, or choose another place with --dir",
+        io::ErrorKind::PermissionDenied => {
+            "; change its permissions, or choose another place with --dir"
+        }
         io::ErrorKind::ReadOnlyFilesystem => "; choose another place with --dir",
         _ => "",
     }

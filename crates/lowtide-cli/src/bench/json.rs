@@ -156,7 +156,8 @@ impl WorkloadRow {
         }
     }
 
-    /// The same for a file written from start to end: how fast, round by round, and `ratio` of that.
+    /// The same for a file written from start to end: how fast, round by round, and `ratio` of
+    /// that.
     pub(crate) fn filled(mut self, mib_per_s: Spread, ratio: Spread) -> Self {
         self.mib_per_s = Some(mib_per_s);
         self.ratio = ratio;

@@ -1,4 +1,5 @@
-//! The machine that a result was measured on: part of every result, because without it the numbers mean nothing.
+//! The machine that a result was measured on: part of every result, because without it the numbers
+//! mean nothing.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -55,7 +56,12 @@ impl Machine {
     ///
     /// # Errors
     /// As [`Machine::ask`].
-    pub(crate) fn of(probe: &Probe, path: &Path, file: &File, io: String) -> Result<Self, BenchError> {
+    pub(crate) fn of(
+        probe: &Probe,
+        path: &Path,
+        file: &File,
+        io: String,
+    ) -> Result<Self, BenchError> {
         Ok(Self {
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             kernel: probe.kernel.clone(),
@@ -78,10 +84,12 @@ impl Machine {
 
     /// The same for a file of `bytes` bytes that need not be there yet.
     pub(crate) fn lines_of(&self, path: &Path, bytes: u64) -> Vec<String> {
-        let direct = self
-            .direct_align_bytes
-            .map_or("no direct I/O".to_owned(), |bytes| format!("direct I/O in multiples of {bytes} B"));
-        let ahead = self.read_ahead_kib.map_or(String::new(), |kib| format!("; kernel read-ahead {kib} KiB"));
+        let direct = self.direct_align_bytes.map_or("no direct I/O".to_owned(), |bytes| {
+            format!("direct I/O in multiples of {bytes} B")
+        });
+        let ahead = self
+            .read_ahead_kib
+            .map_or(String::new(), |kib| format!("; kernel read-ahead {kib} KiB"));
         let memory = match self.file_system.as_str() {
             "tmpfs" | "ramfs" => " (that is memory: there is no device to measure)",
             _ => "",
@@ -115,15 +123,21 @@ pub(crate) fn direct_align(file: &DataFile) -> Result<Option<u64>, BenchError> {
 }
 
 fn align_of(path: &Path, file: &File) -> Result<Option<u64>, BenchError> {
-    let align = facts::direct_alignment(file).map_err(|source| BenchError::file("examine", path, source))?;
+    let align = facts::direct_alignment(file)
+        .map_err(|source| BenchError::file("examine", path, source))?;
     Ok(align.map(|align| align.offset.max(align.memory) as u64))
 }
 
-/// The read-ahead window of the file's device (`/sys/class/bdi`), which decides what a default mapping costs.
+/// The read-ahead window of the file's device (`/sys/class/bdi`), which decides what a default
+/// mapping costs.
 fn read_ahead_kib(file: &File) -> Option<u64> {
     let device = file.metadata().ok()?.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    std::fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb")).ok()?.trim().parse().ok()
+    std::fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 fn gib(bytes: u64) -> f64 {

@@ -1,8 +1,8 @@
 //! Single options: what each may be, and where it means something.
 //!
-//! The argument parser refuses what is no number, size or name. What is one and still cannot be meant (a budget of zero, a
-//! page of three kilobytes, a depth for a scan) is refused here, with the option's name and something to write
-//! instead.
+//! The argument parser refuses what is no number, size or name. What is one and still cannot be
+//! meant (a budget of zero, a page of three kilobytes, a depth for a scan) is refused here, with
+//! the option's name and something to write instead.
 
 use std::time::Duration;
 
@@ -20,7 +20,10 @@ pub(crate) const GRAIN_BYTES: u64 = 64 << 10;
 
 /// The policies of lowtide's rows; the first is the one that ratios are against.
 pub(crate) fn policies(args: &BenchArgs) -> Vec<Policy> {
-    let given = args.policy.clone().unwrap_or_else(|| Policy::builtin().map(|(policy, _)| policy).collect());
+    let given = args
+        .policy
+        .clone()
+        .unwrap_or_else(|| Policy::builtin().map(|(policy, _)| policy).collect());
     let mut policies = Vec::with_capacity(given.len());
     for policy in given {
         if !policies.contains(&policy) {
@@ -50,10 +53,12 @@ pub(crate) fn max_option(args: &BenchArgs) -> Result<Option<u64>, BenchError> {
 /// [`BenchError::Usage`] unless it is a positive number that leads to a possible file.
 pub(crate) fn scale(args: &BenchArgs, default: f64) -> Result<f64, BenchError> {
     match args.scale {
-        Some(scale) if !(scale.is_finite() && (0.01..=1e6).contains(&scale)) => Err(BenchError::usage(
-            format!("--scale {scale} is not possible"),
-            "give a number from 0.01 to 1000000, such as --scale 4",
-        )),
+        Some(scale) if !(scale.is_finite() && (0.01..=1e6).contains(&scale)) => {
+            Err(BenchError::usage(
+                format!("--scale {scale} is not possible"),
+                "give a number from 0.01 to 1000000, such as --scale 4",
+            ))
+        }
         scale => Ok(scale.unwrap_or(default)),
     }
 }
@@ -94,7 +99,9 @@ pub(crate) fn checkpoint_option(args: &BenchArgs) -> Result<Option<Duration>, Be
 /// [`BenchError::Usage`] unless it is a power of two from 512 bytes to 64 KiB.
 pub(crate) fn page_option(args: &BenchArgs) -> Result<Option<u64>, BenchError> {
     match args.page {
-        Some(page) if !page.bytes().is_power_of_two() || !(512..=GRAIN_BYTES).contains(&page.bytes()) => {
+        Some(page)
+            if !page.bytes().is_power_of_two() || !(512..=GRAIN_BYTES).contains(&page.bytes()) =>
+        {
             Err(BenchError::usage(
                 format!("--page {page} is not possible"),
                 "give a power of two from 512 bytes to 64K, such as --page 4K",
@@ -121,7 +128,10 @@ pub(crate) fn refuse_none_beside_peers(args: &BenchArgs) -> Result<(), BenchErro
 
 /// A whole number of grains, at least one.
 pub(crate) fn grain(bytes: u64) -> u64 {
-    bytes.checked_next_multiple_of(GRAIN_BYTES).unwrap_or(u64::MAX - GRAIN_BYTES + 1).max(GRAIN_BYTES)
+    bytes
+        .checked_next_multiple_of(GRAIN_BYTES)
+        .unwrap_or(u64::MAX - GRAIN_BYTES + 1)
+        .max(GRAIN_BYTES)
 }
 
 /// Refuses options that mean nothing for what is run, so that nobody believes they had an effect.
@@ -176,9 +186,17 @@ pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), B
             "--record",
             "ycsb, and random-read and scan without --depth",
         ),
-        (args.distribution.is_some() && !ycsb, "--distribution", "ycsb-a, ycsb-b, ycsb-c and mixed"),
+        (
+            args.distribution.is_some() && !ycsb,
+            "--distribution",
+            "ycsb-a, ycsb-b, ycsb-c and mixed",
+        ),
         (args.checkpoint.is_some() && !mixed, "--checkpoint", "mixed"),
-        (args.record.is_some() && mixed, "--record", "ycsb, and random-read and scan without --depth"),
+        (
+            args.record.is_some() && mixed,
+            "--record",
+            "ycsb, and random-read and scan without --depth",
+        ),
         (
             slowed && (hit || tenancy || replay || depth),
             "--device-delay and --device-bandwidth",
@@ -190,9 +208,17 @@ pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), B
             "--seconds",
             "workloads that read; use --max, --scale and --rounds",
         ),
-        (writing && args.ops.is_some(), "--ops", "workloads that read; use --max, --scale and --rounds"),
+        (
+            writing && args.ops.is_some(),
+            "--ops",
+            "workloads that read; use --max, --scale and --rounds",
+        ),
         (writing && args.batch.is_some(), "--batch", "workloads that read"),
-        (writing && args.record.is_some(), "--record", "ycsb, and random-read and scan without --depth"),
+        (
+            writing && args.record.is_some(),
+            "--record",
+            "ycsb, and random-read and scan without --depth",
+        ),
         (writing && args.file.is_some(), "--file", "ycsb-c, random-read and scan"),
         (oom && args.against.is_some(), "--against", "fill and workloads that read"),
         (
@@ -205,7 +231,11 @@ pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), B
             "--batch",
             "ycsb, and random-read and scan without --depth",
         ),
-        (args.seconds.is_some() && (replay || hit), "--seconds", "ycsb, random-read and scan; use --ops"),
+        (
+            args.seconds.is_some() && (replay || hit),
+            "--seconds",
+            "ycsb, random-read and scan; use --ops",
+        ),
         (args.ops.is_some() && depth, "--ops", "anything but --depth; use --seconds"),
         (args.file.is_some() && (replay || hit), "--file", "ycsb-c, random-read and scan"),
         (args.scale.is_some() && hit, "--scale", "workloads; use --size"),
@@ -225,7 +255,11 @@ pub(crate) fn refuse_misplaced(args: &BenchArgs, target: Target) -> Result<(), B
             "--scale",
             "tenants and workloads without tenants; use --max",
         ),
-        (args.rounds.is_some() && tenancy && !(mix || cost), "--rounds", "other workloads; use --seconds"),
+        (
+            args.rounds.is_some() && tenancy && !(mix || cost),
+            "--rounds",
+            "other workloads; use --seconds",
+        ),
     ];
     for (misplaced, option, place) in rules {
         if misplaced {

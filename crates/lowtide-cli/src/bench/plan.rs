@@ -1,9 +1,11 @@
-//! From options to numbers: defaults filled in, impossible combinations refused, all before anything is made.
+//! From options to numbers: defaults filled in, impossible combinations refused, all before
+//! anything is made.
 //!
-//! How many data files a run needs follows from what is cached in front of them. Caches of one file that do not know of each
-//! other must not write to it, so for a workload that writes every system has a file of its own. When nothing is
-//! written, lowtide's pagers share one, but every mmap peer still has its own: the kernel has one page cache for a file,
-//! and a page that one peer brought in would be free memory for another.
+//! How many data files a run needs follows from what is cached in front of them. Caches of one file
+//! that do not know of each other must not write to it, so for a workload that writes every system
+//! has a file of its own. When nothing is written, lowtide's pagers share one, but every mmap peer
+//! still has its own: the kernel has one page cache for a file, and a page that one peer brought in
+//! would be free memory for another.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,8 +23,8 @@ use super::datafile::{DataFile, Depot, Locking, Purpose};
 use super::error::BenchError;
 use super::machine::direct_align;
 use super::options::{
-    GRAIN_BYTES, checkpoint_option, grain, max_option, page_option, policies, refuse_misplaced, scale,
-    seconds_option,
+    GRAIN_BYTES, checkpoint_option, grain, max_option, page_option, policies, refuse_misplaced,
+    scale, seconds_option,
 };
 use super::play::replay::Recording;
 use super::slow::Slowness;
@@ -45,7 +47,8 @@ const CHECKPOINT_ROUNDS: u32 = 3;
 const CHECKPOINTS_A_ROUND: f64 = 1.5;
 /// What a scan asks for at a time, in bytes: what the kernel reads ahead by default.
 const SCAN_BYTES: u64 = 128 << 10;
-/// Memory beside the budgets that must be available, in bytes: tables, threads, and air for the rest of the machine.
+/// Memory beside the budgets that must be available, in bytes: tables, threads, and air for the
+/// rest of the machine.
 const HEADROOM_BYTES: u64 = 64 << 20;
 
 /// Where data comes from.
@@ -133,8 +136,10 @@ impl Plan {
     ) -> Result<Self, BenchError> {
         refuse_misplaced(args, Target::Workload(workload))?;
         let ycsb = workload.ycsb_letter();
-        let writes =
-            trace.map_or_else(|| ycsb.is_some_and(|letter| letter.update_percent() > 0), Recording::writes);
+        let writes = trace.map_or_else(
+            || ycsb.is_some_and(|letter| letter.update_percent() > 0),
+            Recording::writes,
+        );
         let page = page_option(args)?.or_else(|| trace.and_then(Recording::page_bytes));
         if let Some(page) = page
             && ycsb.is_some()
@@ -142,7 +147,10 @@ impl Plan {
             && page < UNIT_BYTES as u64
         {
             return Err(BenchError::usage(
-                format!("records of 1K cross pages of {page} bytes, so an update could be seen half done"),
+                format!(
+                    "records of 1K cross pages of {page} bytes, so an update could be seen half \
+                     done"
+                ),
                 "choose --page 1K or more, or ycsb-c, which only reads",
             ));
         }
@@ -162,9 +170,10 @@ impl Plan {
         let checkpoint = (workload == Workload::Mixed)
             .then(|| checkpoint_option(args).map(|every| every.unwrap_or(CHECKPOINT)))
             .transpose()?;
-        let rounds = args.rounds.unwrap_or(if checkpoint.is_some() { CHECKPOINT_ROUNDS } else { ROUNDS });
-        let seconds =
-            checkpoint.map_or(SECONDS, |every| CHECKPOINTS_A_ROUND * every.as_secs_f64() * f64::from(rounds));
+        let rounds =
+            args.rounds.unwrap_or(if checkpoint.is_some() { CHECKPOINT_ROUNDS } else { ROUNDS });
+        let seconds = checkpoint
+            .map_or(SECONDS, |every| CHECKPOINTS_A_ROUND * every.as_secs_f64() * f64::from(rounds));
         let until = match (trace, args.ops, args.seconds) {
             (Some(trace), most, _) => Until::Ops(most.unwrap_or(u64::MAX).min(trace.len())),
             (None, Some(ops), _) => Until::Ops(ops),
@@ -186,7 +195,8 @@ impl Plan {
                     "rounds of {:.2} s end before the first checkpoint, after {every:?}",
                     seconds / f64::from(rounds)
                 ),
-                "ask for more with --seconds, for fewer with --rounds, or for earlier ones with --checkpoint",
+                "ask for more with --seconds, for fewer with --rounds, or for earlier ones with \
+                 --checkpoint",
             ));
         }
         let plan = Self {
@@ -218,11 +228,12 @@ impl Plan {
         }
     }
 
-    /// Finds or makes the data files: one for each system, in the order of the rows. Systems may share one, and then
-    /// its position repeats.
+    /// Finds or makes the data files: one for each system, in the order of the rows. Systems may
+    /// share one, and then its position repeats.
     ///
     /// # Errors
-    /// Those of [`Depot::prepare`] and [`DataFile::of_user`]; [`BenchError::Usage`] for a file of the user's that does not suit.
+    /// Those of [`Depot::prepare`] and [`DataFile::of_user`]; [`BenchError::Usage`] for a file of
+    /// the user's that does not suit.
     pub(crate) fn files(
         &mut self,
         source: &Source,
@@ -235,7 +246,8 @@ impl Plan {
                 self.suit(path, &file, found)?;
                 for left_out in self.peers.drain(1.min(self.peers.len())..) {
                     note(format!(
-                        "{0} left out: two mappings of one file share its page cache; run it alone with --against {0}",
+                        "{0} left out: two mappings of one file share its page cache; run it \
+                         alone with --against {0}",
                         left_out.name
                     ));
                 }
@@ -250,8 +262,11 @@ impl Plan {
         };
         let count = places.last().map_or(0, |last| last + 1);
         // Updated records are records; rewritten blocks are not what the next run expects.
-        let purpose =
-            if self.writes && self.content == Content::Blocks { Purpose::Scratch } else { Purpose::Lasting };
+        let purpose = if self.writes && self.content == Content::Blocks {
+            Purpose::Scratch
+        } else {
+            Purpose::Lasting
+        };
         Ok((depot.prepare(self.content, self.data_bytes, count, purpose)?, places))
     }
 
@@ -314,7 +329,8 @@ pub(crate) fn choose_page(
     }
     let record = UNIT_BYTES as u64;
     let aligned = direct_align(file)?.is_none_or(|align| align <= record);
-    let page = asked.unwrap_or(if aligned || args.direct == Mode::Buffered { record } else { PAGE_BYTES });
+    let page =
+        asked.unwrap_or(if aligned || args.direct == Mode::Buffered { record } else { PAGE_BYTES });
     let note = match (page / record, asked) {
         (0, _) => "half a record each".into(),
         (1, _) => "one record each".into(),
@@ -355,7 +371,8 @@ pub(crate) fn build_pager(
         // A replayed access means what it means for a kernel.
         .young_faults(args.young_faults || args.workload == Target::Workload(Workload::Replay));
     let slowness = Slowness::of(args)?;
-    let builder = if slowness.is_none() { builder } else { builder.inject(Arc::new(slowness.device())) };
+    let builder =
+        if slowness.is_none() { builder } else { builder.inject(Arc::new(slowness.device())) };
     let builder = match depth {
         Some(depth) => builder.depth(depth),
         None => builder,
@@ -364,7 +381,12 @@ pub(crate) fn build_pager(
 }
 
 /// Builds a pager and drops it again, to learn early that it can be had.
-fn try_pager(args: &BenchArgs, policy: Policy, max_bytes: u64, page_bytes: u64) -> Result<(), BenchError> {
+fn try_pager(
+    args: &BenchArgs,
+    policy: Policy,
+    max_bytes: u64,
+    page_bytes: u64,
+) -> Result<(), BenchError> {
     build_pager(args, policy, max_bytes, page_bytes, None).map(drop)
 }
 
@@ -402,7 +424,8 @@ pub(crate) fn check_memory_beside(
     each: u64,
     available: u64,
 ) -> Result<(), BenchError> {
-    let needed = each.saturating_mul(systems as u64).saturating_add(beside).saturating_add(HEADROOM_BYTES);
+    let needed =
+        each.saturating_mul(systems as u64).saturating_add(beside).saturating_add(HEADROOM_BYTES);
     if available > 0 && needed > available {
         return Err(BenchError::NoMemory { systems, each, needed, available });
     }
@@ -416,7 +439,9 @@ fn mmap_peers(
     mut note: impl FnMut(String),
 ) -> Result<Vec<MmapKind>, BenchError> {
     if refuse_slowed_peers(args)? {
-        note("mmap and mmap-random left out: only lowtide's own requests can be slowed down".into());
+        note(
+            "mmap and mmap-random left out: only lowtide's own requests can be slowed down".into(),
+        );
         return Ok(Vec::new());
     }
     let asked = args.against.clone().unwrap_or_else(|| vec![Against::Mmap, Against::MmapRandom]);
@@ -447,7 +472,10 @@ fn mmap_peers(
         && !peers.is_empty()
     {
         let names: Vec<_> = peers.iter().map(|peer| peer.name).collect();
-        note(format!("{} left out, as there is no memory cgroup to limit them: {why}", names.join(" and ")));
+        note(format!(
+            "{} left out, as there is no memory cgroup to limit them: {why}",
+            names.join(" and ")
+        ));
         peers.clear();
     }
     Ok(peers)

@@ -1,13 +1,14 @@
 //! Turns: warm-up, interleaved rounds, and ratios with their spread.
 //!
-//! A machine is never the same for two minutes (other tenants, the device's own cleaning, clock speed). So no system
-//! runs its whole measurement in one piece: all are set up, then take turns in short slices, A B C A B C. The
-//! ratio of two systems is taken within each round, where both met the same machine, and what is reported is the
-//! median over the rounds with the smallest and the largest beside it.
+//! A machine is never the same for two minutes (other tenants, the device's own cleaning, clock
+//! speed). So no system runs its whole measurement in one piece: all are set up, then take turns in
+//! short slices, A B C A B C. The ratio of two systems is taken within each round, where both met
+//! the same machine, and what is reported is the median over the rounds with the smallest and the
+//! largest beside it.
 //!
-//! Before that, each system is warmed up until it is in its steady state: its budget is full, what it reads per operation
-//! has stopped changing, and since it was full its operations have asked for as much as the budget holds (or it has read
-//! several times that).
+//! Before that, each system is warmed up until it is in its steady state: its budget is full, what
+//! it reads per operation has stopped changing, and since it was full its operations have asked for
+//! as much as the budget holds (or it has read several times that).
 
 use std::time::{Duration, Instant};
 
@@ -25,13 +26,15 @@ use crate::{interrupt, out};
 const FULL: f64 = 0.9;
 /// Budgets' worth of bytes that operations ask for, once it is full.
 const BUDGETS_ASKED: u64 = 1;
-/// Budgets' worth of bytes read from the device that will do instead, for a system that reads much more than it is asked for.
+/// Budgets' worth of bytes read from the device that will do instead, for a system that reads much
+/// more than it is asked for.
 const BUDGETS_READ: u64 = 3;
 /// Bytes read per operation have settled when two steps in a row differ by at most this share.
 const SETTLED: f64 = 0.1;
 /// The longest warm-up of one system.
 const WARM_MAX: Duration = Duration::from_secs(30);
-/// Length of a warm-up step in seconds for a budget of 256 MiB; smaller ones take proportionally less.
+/// Length of a warm-up step in seconds for a budget of 256 MiB; smaller ones take proportionally
+/// less.
 const WARM_STEP_SECONDS: f64 = 0.5;
 
 /// What one system did.
@@ -49,7 +52,12 @@ pub(crate) struct Row {
 
 impl Row {
     fn new(system: &dyn System) -> Self {
-        Self { system: system.name(), policy: system.policy(), label: system.label(), slices: Vec::new() }
+        Self {
+            system: system.name(),
+            policy: system.policy(),
+            label: system.label(),
+            slices: Vec::new(),
+        }
     }
 
     /// Its slices together.
@@ -94,7 +102,9 @@ impl Spread {
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         values.sort_unstable_by(f64::total_cmp);
-        let (Some(&min), Some(&max)) = (values.first(), values.last()) else { return Self::default() };
+        let (Some(&min), Some(&max)) = (values.first(), values.last()) else {
+            return Self::default();
+        };
         let median = f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2]);
         Self { median, min, max }
     }
@@ -117,13 +127,17 @@ impl Spread {
 
 /// What `row` reached against `base`, round by round.
 pub(crate) fn ratio(row: &Row, base: &Row, measure: impl Fn(&Slice) -> f64) -> Spread {
-    Spread::of(row.slices.iter().zip(&base.slices).map(|(slice, base)| measure(slice) / measure(base)))
+    Spread::of(
+        row.slices.iter().zip(&base.slices).map(|(slice, base)| measure(slice) / measure(base)),
+    )
 }
 
-/// Brings every system into its steady state. A peer that the kernel kills for want of memory is left out from then on.
+/// Brings every system into its steady state. A peer that the kernel kills for want of memory is
+/// left out from then on.
 ///
 /// # Errors
-/// Those of [`System::run`]; [`BenchError::Wrong`] as soon as an operation fails; [`BenchError::Interrupted`].
+/// Those of [`System::run`]; [`BenchError::Wrong`] as soon as an operation fails;
+/// [`BenchError::Interrupted`].
 pub(crate) fn warm_up(
     systems: &mut Vec<Box<dyn System>>,
     max_bytes: u64,
@@ -174,9 +188,10 @@ fn warm_up_one(system: &mut dyn System, max_bytes: u64, data_bytes: u64) -> Resu
     Ok(())
 }
 
-/// Lets the systems take turns: `rounds` rounds, in round `n` a slice of `until(n)` each. After a round in which an
-/// operation failed there is no other. A peer that the kernel kills for want of memory loses its row. When the run is interrupted, the rows
-/// have what was measured before the slice in hand, and `cut` says so.
+/// Lets the systems take turns: `rounds` rounds, in round `n` a slice of `until(n)` each. After a
+/// round in which an operation failed there is no other. A peer that the kernel kills for want of
+/// memory loses its row. When the run is interrupted, the rows have what was measured before the
+/// slice in hand, and `cut` says so.
 ///
 /// # Errors
 /// Those of [`System::run`], [`BenchError::Interrupted`] before any row has a slice.
@@ -200,7 +215,8 @@ pub(crate) fn take_turns(
                     rows.remove(at);
                 }
                 slice => {
-                    // A slice that was cut short says nothing, and may have ended with an error for that reason.
+                    // A slice that was cut short says nothing, and may have ended with an error for
+                    // that reason.
                     let slice = interrupt::check(what).map_err(Into::into).and(slice);
                     let Some(slice) = cut.take(slice)? else {
                         rows.retain(|row| !row.slices.is_empty());
@@ -224,7 +240,8 @@ pub(crate) fn take_turns(
 mod tests {
     use super::*;
 
-    /// Plays back rates, one a slice; with an operation that fails, or killed, in one of them (counted from 1).
+    /// Plays back rates, one a slice; with an operation that fails, or killed, in one of them
+    /// (counted from 1).
     #[derive(Default)]
     struct Script {
         rates: Vec<u64>,
@@ -249,9 +266,11 @@ mod tests {
     }
 
     fn turns(systems: impl IntoIterator<Item = Script>) -> Vec<Row> {
-        let mut systems = systems.into_iter().map(|script| Box::new(script) as Box<dyn System>).collect();
+        let mut systems =
+            systems.into_iter().map(|script| Box::new(script) as Box<dyn System>).collect();
         let mut cut = Cut::default();
-        take_turns(&mut systems, 3, |_| Until::Seconds(1.0), &ProgressBar::hidden(), &mut cut).unwrap()
+        take_turns(&mut systems, 3, |_| Until::Seconds(1.0), &ProgressBar::hidden(), &mut cut)
+            .unwrap()
     }
 
     fn script(rates: [u64; 3]) -> Script {
@@ -278,8 +297,11 @@ mod tests {
 
     #[test]
     fn a_peer_that_is_killed_loses_its_row_and_the_others_go_on() {
-        let rows =
-            turns([script([1, 1, 1]), Script { killed_in: 2, ..script([1, 1, 1]) }, script([5, 5, 5])]);
+        let rows = turns([
+            script([1, 1, 1]),
+            Script { killed_in: 2, ..script([1, 1, 1]) },
+            script([5, 5, 5]),
+        ]);
         assert_eq!(rows.iter().map(|row| row.slices.len()).collect::<Vec<_>>(), [3, 3]);
         assert_eq!(rows[1].slices[1].ops, 5);
     }

@@ -1,9 +1,11 @@
-//! `lowtide bench scan --op OP`: a whole file in order, by each way that a program may read it, beside `pread` and fio.
+//! `lowtide bench scan --op OP`: a whole file in order, by each way that a program may read it,
+//! beside `pread` and fio.
 //!
-//! One thread reads the file from its begin to its end, over and over, in requests of one size: lowtide by guards (whose requests are
-//! pages), by `read_at` or by `get_many`; the peers by `pread` through the page cache, by `pread` past it, and fio in order past it, one
-//! request at a time. The page cache is dropped before each slice and whenever the file begins anew, so that everybody reads the
-//! device. What counts is the rate of bytes that arrive.
+//! One thread reads the file from its begin to its end, over and over, in requests of one size:
+//! lowtide by guards (whose requests are pages), by `read_at` or by `get_many`; the peers by
+//! `pread` through the page cache, by `pread` past it, and fio in order past it, one request at a
+//! time. The page cache is dropped before each slice and whenever the file begins anew, so that
+//! everybody reads the device. What counts is the rate of bytes that arrive.
 
 use std::fs::{File, OpenOptions};
 use std::hint::black_box;
@@ -82,13 +84,15 @@ impl Scan {
                 page
             }
             Way::Lowtide(ScanOp::ReadAt, _, view) => {
-                view.read_at(at, &mut self.buffer[..self.request as usize]).map_err(|e| failed(e.into()))?;
+                view.read_at(at, &mut self.buffer[..self.request as usize])
+                    .map_err(|e| failed(e.into()))?;
                 self.request
             }
             Way::Lowtide(ScanOp::GetMany, pager, view) => {
                 let page = pager.page_size() as u64;
                 let pages: Vec<u64> = (at / page..(at + self.request) / page).collect();
-                view.get_many(&pages, |_, bytes| _ = black_box(bytes[0])).map_err(|e| failed(e.into()))?;
+                view.get_many(&pages, |_, bytes| _ = black_box(bytes[0]))
+                    .map_err(|e| failed(e.into()))?;
                 self.request
             }
             Way::Pread(file) | Way::Direct(file) => {
@@ -162,14 +166,17 @@ pub(crate) fn run(args: &BenchArgs, ops: &[ScanOp]) -> Result<(), BenchError> {
     let source = Source::of(args)?;
     let file = match &source {
         Source::User(path, locking) => DataFile::of_user(path, *locking)?.0,
-        Source::Made(depot) => depot.prepare(Content::Blocks, wanted, 1, Purpose::Lasting)?.remove(0),
+        Source::Made(depot) => {
+            depot.prepare(Content::Blocks, wanted, 1, Purpose::Lasting)?.remove(0)
+        }
     };
     let file = Rc::new(file);
     let sizes = match &args.io_size {
         Some(sizes) => sizes.iter().map(|size| size.bytes()).collect(),
         None => REQUESTS.to_vec(),
     };
-    if let Some(size) = sizes.iter().find(|&&size| size == 0 || size % page_bytes != 0 || size > file.bytes())
+    if let Some(size) =
+        sizes.iter().find(|&&size| size == 0 || size % page_bytes != 0 || size > file.bytes())
     {
         return Err(BenchError::usage(
             format!("--io-size {} is no whole number of pages of the file", Size::new(*size)),
@@ -197,8 +204,10 @@ pub(crate) fn run(args: &BenchArgs, ops: &[ScanOp]) -> Result<(), BenchError> {
             systems.push(scan(Way::Lowtide(op, pager, view)));
         }
         let open = |flags: rustix::fs::OFlags| {
-            let opened =
-                OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(file.path());
+            let opened = OpenOptions::new()
+                .read(true)
+                .custom_flags(flags.bits().cast_signed())
+                .open(file.path());
             opened.map_err(|source| BenchError::file("open", file.path(), source))
         };
         systems.push(scan(Way::Pread(open(rustix::fs::OFlags::empty())?)));
@@ -223,7 +232,11 @@ pub(crate) fn run(args: &BenchArgs, ops: &[ScanOp]) -> Result<(), BenchError> {
                 format!("{:.2}", sum.cpu_seconds),
                 ratio.text(),
             ]);
-            json.push(WorkloadRow::new(&common(args, &file, max_bytes, page_bytes, request), row, &rows[0]));
+            json.push(WorkloadRow::new(
+                &common(args, &file, max_bytes, page_bytes, request),
+                row,
+                &rows[0],
+            ));
         }
         all_rows.extend(rows);
         if cut.is_cut() {
@@ -245,7 +258,13 @@ pub(crate) fn run(args: &BenchArgs, ops: &[ScanOp]) -> Result<(), BenchError> {
     cut.verdict()
 }
 
-fn common(args: &BenchArgs, file: &DataFile, max_bytes: u64, page_bytes: u64, request: u64) -> Common {
+fn common(
+    args: &BenchArgs,
+    file: &DataFile,
+    max_bytes: u64,
+    page_bytes: u64,
+    request: u64,
+) -> Common {
     Common {
         workload: Workload::Scan.name(),
         max_bytes,

@@ -1,8 +1,11 @@
-//! A slowed device: delays and a bandwidth that the runtime's requests meet on top of what the real device does.
+//! A slowed device: delays and a bandwidth that the runtime's requests meet on top of what the real
+//! device does.
 //!
-//! A *delay* is a property of each request: requests wait side by side, as in the delay mapper of a kernel, and a device with a delay of one second
-//! still takes any number of them at once. A *bandwidth* is a property of the device: requests of one kind queue behind each other, each for as
-//! long as its bytes take. Both are met by lowtide's own requests alone (`lowtide::Inject`), so nothing that goes another way can be compared with.
+//! A *delay* is a property of each request: requests wait side by side, as in the delay mapper of a
+//! kernel, and a device with a delay of one second still takes any number of them at once. A
+//! *bandwidth* is a property of the device: requests of one kind queue behind each other, each for
+//! as long as its bytes take. Both are met by lowtide's own requests alone (`lowtide::Inject`), so
+//! nothing that goes another way can be compared with.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +20,8 @@ use super::error::BenchError;
 use super::write::Writing;
 use crate::span::Span;
 
-/// How long each write takes in `dd-oom`, as in the published reproducer (`docs/kernel/fault-and-writeback.md` B12).
+/// How long each write takes in `dd-oom`, as in the published reproducer
+/// (`docs/kernel/fault-and-writeback.md` B12).
 const OOM_DELAY: Duration = Duration::from_secs(1);
 
 /// A kind of request.
@@ -32,7 +36,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const NAMES: [(&str, Self); 3] = [("read", Self::Read), ("write", Self::Write), ("sync", Self::Sync)];
+    const NAMES: [(&str, Self); 3] =
+        [("read", Self::Read), ("write", Self::Write), ("sync", Self::Sync)];
 
     const fn name(self) -> &'static str {
         Self::NAMES[self as usize].0
@@ -102,7 +107,10 @@ impl Slowness {
     pub(crate) fn of(args: &BenchArgs) -> Result<Self, BenchError> {
         let (delays, bandwidths) = (args.device_delay.clone(), args.device_bandwidth.clone());
         for bandwidth in &bandwidths {
-            if bandwidth.kind == Kind::Sync || bandwidth.value.is_max() || bandwidth.value.bytes() == 0 {
+            if bandwidth.kind == Kind::Sync
+                || bandwidth.value.is_max()
+                || bandwidth.value.bytes() == 0
+            {
                 return Err(BenchError::usage(
                     format!("--device-bandwidth {bandwidth} is not possible"),
                     "give bytes a second for reads or writes, such as write=50M",
@@ -125,8 +133,11 @@ impl Slowness {
     /// A device that is slowed by this.
     pub(crate) fn device(&self) -> SlowDevice {
         let now = Instant::now();
-        let mut device =
-            SlowDevice { delay: [Duration::ZERO; 3], bytes_per_s: [None; 3], idle_at: Mutex::new([now; 3]) };
+        let mut device = SlowDevice {
+            delay: [Duration::ZERO; 3],
+            bytes_per_s: [None; 3],
+            idle_at: Mutex::new([now; 3]),
+        };
         for delay in &self.delays {
             device.delay[delay.kind as usize] = delay.value.0;
         }
@@ -172,8 +183,8 @@ impl SlowDevice {
 
 impl Inject for SlowDevice {
     fn before(&self, request: &Request<'_>) -> Verdict {
-        let wait =
-            Kind::of(request.op).map_or(Duration::ZERO, |kind| self.wait(kind, request.len, Instant::now()));
+        let wait = Kind::of(request.op)
+            .map_or(Duration::ZERO, |kind| self.wait(kind, request.len, Instant::now()));
         if wait.is_zero() { Verdict::Pass } else { Verdict::Later(wait) }
     }
 }

@@ -12,8 +12,8 @@ use super::play::job::{Job, Script};
 use super::play::slice::Turn;
 use super::tally::Slice;
 
-/// Operations that lowtide's threads ask for together while it is warmed up: a small page would otherwise take a device read
-/// of its own, one after the other, until the budget is full.
+/// Operations that lowtide's threads ask for together while it is warmed up: a small page would
+/// otherwise take a device read of its own, one after the other, until the budget is full.
 const WARM_BATCH: u32 = 256;
 
 /// One row of the result: something that plays slices of a job under a budget.
@@ -28,7 +28,8 @@ pub(crate) trait System {
 
     /// Name and policy together.
     fn label(&self) -> String {
-        self.policy().map_or_else(|| self.name().to_owned(), |policy| format!("{} {policy}", self.name()))
+        self.policy()
+            .map_or_else(|| self.name().to_owned(), |policy| format!("{} {policy}", self.name()))
     }
 
     /// Plays the next slice and makes what it wrote durable.
@@ -111,7 +112,8 @@ impl System for Lowtide {
 impl Lowtide {
     fn play(&mut self, until: Until, batch: u32) -> Result<Slice, BenchError> {
         let (before, cpu) = (self.pager.stat(), CpuTime::now_self());
-        let turn = Turn { until, batch, writes: self.writes, checkpointer: self.checkpointer.as_ref() };
+        let turn =
+            Turn { until, batch, writes: self.writes, checkpointer: self.checkpointer.as_ref() };
         let mut slice = turn.play(&mut self.crew, &mut self.door, |slice| {
             slice.write_back.dirty_bytes = self.writes.then(|| dirty_bytes(&self.pager));
         })?;
@@ -150,8 +152,8 @@ pub(crate) fn count(slice: &mut Slice, before: &Stat, after: &Stat) {
     slice.metadata_bytes = Some(after.frame_metadata_bytes + after.translation_bytes);
 }
 
-/// `pgpgin` and `pgpgout` as in `/proc/vmstat`: KiB from and to devices. (A memory cgroup of version 1 uses the same names
-/// for pages charged and uncharged; those are replaced.)
+/// `pgpgin` and `pgpgout` as in `/proc/vmstat`: KiB from and to devices. (A memory cgroup of
+/// version 1 uses the same names for pages charged and uncharged; those are replaced.)
 pub(crate) fn add_device_kib(slice: &mut Slice) {
     slice.stat.insert("pgpgin".into(), slice.read_bytes >> 10);
     slice.stat.insert("pgpgout".into(), slice.write_bytes >> 10);

@@ -57,7 +57,9 @@ pub(crate) fn of_write_back(rows: &[Row]) -> Table {
         if sum.write_back.requests.is_none() {
             continue;
         }
-        let stat = |name: &str| sum.stat.get(name).map_or_else(String::new, |&count| thousands(count as f64));
+        let stat = |name: &str| {
+            sum.stat.get(name).map_or_else(String::new, |&count| thousands(count as f64))
+        };
         table.add_row(vec![
             row.label.clone(),
             sum.write_back.requests.map_or_else(String::new, |writes| thousands(writes as f64)),

@@ -1,6 +1,7 @@
 //! What was counted: by one thread, by one slice of a system, by all slices of a row.
 //!
-//! A *slice* is one turn of one system. It is plain data, because slices of peers come from other processes.
+//! A *slice* is one turn of one system. It is plain data, because slices of peers come from other
+//! processes.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,7 +23,10 @@ pub(crate) struct Latency(Histogram<u64>);
 impl Default for Latency {
     fn default() -> Self {
         // The two constants are valid bounds; any others would be refused here, in every test.
-        Self(Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).expect("constant bounds of the histogram"))
+        Self(
+            Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS)
+                .expect("constant bounds of the histogram"),
+        )
     }
 }
 
@@ -46,7 +50,8 @@ impl Latency {
         self.0.mean() / 1e3
     }
 
-    /// The latency in microseconds that this share of operations (0 to 1) did not exceed; 0 when nothing was counted.
+    /// The latency in microseconds that this share of operations (0 to 1) did not exceed; 0 when
+    /// nothing was counted.
     pub(crate) fn quantile_us(&self, quantile: f64) -> f64 {
         self.0.value_at_quantile(quantile) as f64 / 1e3
     }
@@ -143,7 +148,8 @@ pub(crate) struct WriteBack {
     pub(crate) longest_pause_ns: Option<u64>,
     /// How often reclaim woke the flushers.
     pub(crate) flusher_wakes: Option<u64>,
-    /// Bytes dirty or under write-back when the operations had ended, before the closing flush; of several slices, of the last.
+    /// Bytes dirty or under write-back when the operations had ended, before the closing flush; of
+    /// several slices, of the last.
     pub(crate) dirty_bytes: Option<u64>,
     /// The most that was seen of those at any moment.
     pub(crate) dirty_max_bytes: Option<u64>,
@@ -244,7 +250,8 @@ impl Slice {
         if self.seconds > 0.0 { self.ops as f64 / self.seconds } else { 0.0 }
     }
 
-    /// All slices of a row together. Levels (`current_bytes`, `metadata_bytes`) are those of the last.
+    /// All slices of a row together. Levels (`current_bytes`, `metadata_bytes`) are those of the
+    /// last.
     pub(crate) fn sum(slices: &[Self]) -> Self {
         let mut sum = Self::default();
         let mut latency = Latency::default();
@@ -312,7 +319,8 @@ mod tests {
             current_bytes,
             ..Slice::default()
         };
-        let sum = Slice::sum(&[slice(10, None, 1), slice(30, Some("a"), 2), slice(20, Some("b"), 3)]);
+        let sum =
+            Slice::sum(&[slice(10, None, 1), slice(30, Some("a"), 2), slice(20, Some("b"), 3)]);
         assert_eq!((sum.ops, sum.current_bytes, sum.stat["pgfault"]), (60, 3, 60));
         assert_eq!(sum.first_error.as_deref(), Some("a"));
         assert!((sum.rate() - 10.0).abs() < 1e-9);

@@ -29,20 +29,25 @@ use crate::{out, progress, table};
 /// Runs a workload on all systems and prints the table.
 ///
 /// # Errors
-/// Any [`BenchError`]; rows that were measured before an operation failed are printed and written first.
+/// Any [`BenchError`]; rows that were measured before an operation failed are printed and written
+/// first.
 pub(crate) fn run(args: &BenchArgs, workload: Workload) -> Result<(), BenchError> {
     let probe = Probe::ask();
     let recording = match &args.trace {
-        Some(path) if workload == Workload::Replay => Some(Arc::new(Recording::read(path, args.format)?)),
+        Some(path) if workload == Workload::Replay => {
+            Some(Arc::new(Recording::read(path, args.format)?))
+        }
         _ => None,
     };
     let mut plan = Plan::new(args, workload, recording.as_deref(), &probe, out::note)?;
     args.record.as_deref().map(Recorder::check).transpose()?;
-    // Declared in this order so that they go in the opposite one: systems, then files, then their directory.
+    // Declared in this order so that they go in the opposite one: systems, then files, then their
+    // directory.
     let source = Source::of(args)?;
     let (files, places) = plan.files(&source, out::note)?;
     let (page_bytes, page_note) = plan::choose_page(args, &plan, &files[0])?;
-    let recorder = args.record.as_deref().map(|path| Recorder::create(path, page_bytes)).transpose()?;
+    let recorder =
+        args.record.as_deref().map(|path| Recorder::create(path, page_bytes)).transpose()?;
     let job = job(args, &plan, page_bytes);
     let script = job.script(recording)?;
     let slowness = Slowness::of(args)?;
@@ -80,19 +85,21 @@ pub(crate) fn run(args: &BenchArgs, workload: Workload) -> Result<(), BenchError
     }
     out::line("");
     let warmed = workload != Workload::Replay;
-    let steps =
-        systems.len() as u64 * (u64::from(plan.rounds) + u64::from(warmed)) + u64::from(recorder.is_some());
+    let steps = systems.len() as u64 * (u64::from(plan.rounds) + u64::from(warmed))
+        + u64::from(recorder.is_some());
     let progress = progress::steps("", steps);
     if warmed {
         warm_up(&mut systems, plan.max_bytes, plan.data_bytes, &progress)?;
     }
     let mut cut = Cut::default();
-    let rows = take_turns(&mut systems, plan.rounds, |round| plan.slice(round), &progress, &mut cut)?;
+    let rows =
+        take_turns(&mut systems, plan.rounds, |round| plan.slice(round), &progress, &mut cut)?;
     // What the rows say is said before anything about the recording, which may still fail.
-    let recording = recorder.filter(|_| !cut.is_cut()).zip(recorded).map(|(recorder, (door, label))| {
-        progress.set_message(format!("recording {label}"));
-        recorder.turn(&label, door, &job, &script, plan.until)
-    });
+    let recording =
+        recorder.filter(|_| !cut.is_cut()).zip(recorded).map(|(recorder, (door, label))| {
+            progress.set_message(format!("recording {label}"));
+            recorder.turn(&label, door, &job, &script, plan.until)
+        });
     progress.finish_and_clear();
 
     tail(&rows, &job, &source, &files);
@@ -175,7 +182,8 @@ fn head(machine: &Machine, files: &[DataFile], plan: &Plan, job: &Job, page_note
     }
     if let Some(every) = plan.checkpoint {
         out::line(format_args!(
-            "          a checkpoint every {every:?} by a thread of its own: a flush, or msync of the whole mapping"
+            "          a checkpoint every {every:?} by a thread of its own: a flush, or msync of \
+             the whole mapping"
         ));
     }
 }
@@ -205,9 +213,13 @@ fn tail(rows: &[Row], job: &Job, source: &Source, files: &[DataFile]) {
         out::line("");
     }
     let sums: Vec<Slice> = rows.iter().map(Row::sum).collect();
-    let total = |count: fn(&Slice) -> u64| table::thousands(sums.iter().map(count).sum::<u64>() as f64);
-    let unchecked =
-        if job.content == super::content::Content::Unknown { " (the content is not known)" } else { "" };
+    let total =
+        |count: fn(&Slice) -> u64| table::thousands(sums.iter().map(count).sum::<u64>() as f64);
+    let unchecked = if job.content == super::content::Content::Unknown {
+        " (the content is not known)"
+    } else {
+        ""
+    };
     out::line(format_args!(
         "{} contents verified{unchecked}, {} errors",
         total(|sum| sum.verified),

@@ -20,7 +20,9 @@ pub(crate) fn run(what: Listing, toml: Option<&str>) -> ExitCode {
     match (what, toml) {
         (Listing::Machines, Some(name)) => return print_toml(name),
         (_, Some(_)) => {
-            out::note("error: --toml does not apply here; write `lowtide list machines --toml NAME`");
+            out::note(
+                "error: --toml does not apply here; write `lowtide list machines --toml NAME`",
+            );
             return ExitCode::from(2);
         }
         (_, None) => {}
@@ -50,8 +52,10 @@ pub(crate) fn run(what: Listing, toml: Option<&str>) -> ExitCode {
                 out::line(format_args!("{:<12} {about}", policy.to_string()));
             }
             out::line(
-                "\nswitches, as in mglru-7.1+S10 or mglru-S7. S1 to S15 are the patches of the series\n\
-                 \"mm/mglru: improve reclaim loop and dirty folio handling\" (Linux 7.2); mglru and lru have\n\
+                "\nswitches, as in mglru-7.1+S10 or mglru-S7. S1 to S15 are the patches of the \
+                 series\n\
+                 \"mm/mglru: improve reclaim loop and dirty folio handling\" (Linux 7.2); mglru \
+                 and lru have\n\
                  all switches, mglru-7.1 has none. More: docs/policies.md.\n",
             );
             for (name, about) in Policy::switches() {
@@ -62,7 +66,8 @@ pub(crate) fn run(what: Listing, toml: Option<&str>) -> ExitCode {
             out::line(machines());
             let devices: Vec<&str> = DeviceSpec::names().collect();
             out::line(format_args!(
-                "\n`lowtide list machines --toml NAME` prints a machine as a file for `sim --machine`, with every key\n\
+                "\n`lowtide list machines --toml NAME` prints a machine as a file for `sim \
+                 --machine`, with every key\n\
                  devices, for `device = \"hdd\"` in such a file: {}",
                 devices.join(", ")
             ));
@@ -85,7 +90,8 @@ fn print_toml(name: &str) -> ExitCode {
     ExitCode::from(error.exit_code())
 }
 
-/// The machines, a row each. One that cannot be described has its reason in place of the line about it.
+/// The machines, a row each. One that cannot be described has its reason in place of the line about
+/// it.
 fn machines() -> table::Table {
     let mut rows = table::new(&["machine", "cpus", "memory", "device", "swap", "about"], 6);
     for column in [1, 2] {
@@ -98,16 +104,21 @@ fn machines() -> table::Table {
                 machine.cpus.to_string(),
                 memory(machine.memory),
                 machine.device.name,
-                machine.swap.map_or("-".into(), |swap| format!("{} {}", swap.kind, Size::new(swap.size))),
+                machine
+                    .swap
+                    .map_or("-".into(), |swap| format!("{} {}", swap.kind, Size::new(swap.size))),
                 machine.about,
             ],
-            Err(error) => [name.into(), "-".into(), "-".into(), "-".into(), "-".into(), error.to_string()],
+            Err(error) => {
+                [name.into(), "-".into(), "-".into(), "-".into(), "-".into(), error.to_string()]
+            }
         });
     }
     rows
 }
 
-/// Memory for people: of this machine it is an odd number of bytes, so above a gibibyte to an eighth of one.
+/// Memory for people: of this machine it is an odd number of bytes, so above a gibibyte to an
+/// eighth of one.
 fn memory(bytes: u64) -> String {
     let grain = if bytes < 1 << 30 { 1 } else { 1 << 27 };
     Size::new(bytes - bytes % grain).to_string()

@@ -22,42 +22,58 @@ use crate::span::Span;
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["workload", "trace", "swarm", "swarm_plan"]))]
 pub(crate) struct SimArgs {
-    /// ycsb-a, ycsb-b, ycsb-c, tenants, file-anon-mix, dd-oom, fill, mixed, high-thrash, noisy-neighbour, zipf, uniform or loop (see `lowtide list workloads`)
+    /// ycsb-a, ycsb-b, ycsb-c, tenants, file-anon-mix, dd-oom, fill, mixed, high-thrash,
+    /// noisy-neighbour, zipf, uniform or loop (see `lowtide list workloads`)
     pub(crate) workload: Option<Target>,
     /// Play this trace instead of a workload; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Format of the trace: csv, compact, oracle-general, object-csv, msr, lackey or filemap [default: told by its content]
+    /// Format of the trace: csv, compact, oracle-general, object-csv, msr, lackey or filemap
+    /// [default: told by its content]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
-    /// Bytes of a page of the trace, for a trace that does not say [default: what the trace says, else 4K]
+    /// Bytes of a page of the trace, for a trace that does not say [default: what the trace says,
+    /// else 4K]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) page: Option<Size>,
-    /// Simulated machine: a name (`lowtide list machines`) or a TOML file [default: xeon-96t for ycsb and tenants, ramdisk for file-anon-mix, delay-1s for dd-oom, thrash for high-thrash, laptop for fill, mixed and noisy-neighbour, else none: see below]
+    /// Simulated machine: a name (`lowtide list machines`) or a TOML file [default: xeon-96t for
+    /// ycsb and tenants, ramdisk for file-anon-mix, delay-1s for dd-oom, thrash for high-thrash,
+    /// laptop for fill, mixed and noisy-neighbour, else none: see below]
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) machine: Option<String>,
-    /// Memory budget; `max` is all of the machine's memory [default: 10G x scale for ycsb, 16G x scale for file-anon-mix, 128M for dd-oom, 256M for fill, mixed, zipf, uniform and loop, a quarter of what a trace touches; on a machine, a trace has all of its memory, and so have tenants]
+    /// Memory budget; `max` is all of the machine's memory [default: 10G x scale for ycsb, 16G x
+    /// scale for file-anon-mix, 128M for dd-oom, 256M for fill, mixed, zipf, uniform and loop, a
+    /// quarter of what a trace touches; on a machine, a trace has all of its memory, and so have
+    /// tenants]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) max: Option<Size>,
-    /// Reclaim policies, one row each, with any switches: mglru-7.1+S10 [default: mglru,mglru-7.1,lru; mglru,mglru-7.1 for high-thrash]
+    /// Reclaim policies, one row each, with any switches: mglru-7.1+S10 [default:
+    /// mglru,mglru-7.1,lru; mglru,mglru-7.1 for high-thrash]
     #[arg(long, value_name = "P,P", value_delimiter = ',', value_parser = policy)]
     pub(crate) policy: Option<Vec<Policy>>,
-    /// Threads of the workload, on a machine [default: 32 for ycsb, 8 for mixed, else 1; a trace has its own]
+    /// Threads of the workload, on a machine [default: 32 for ycsb, 8 for mixed, else 1; a trace
+    /// has its own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) threads: Option<u32>,
-    /// Operations measured, of all threads together, as in 200k, 50M or 1G [default: 6M x scale for ycsb, else 20M]
+    /// Operations measured, of all threads together, as in 200k, 50M or 1G [default: 6M x scale for
+    /// ycsb, else 20M]
     #[arg(long, value_name = "N", visible_alias = "accesses", allow_hyphen_values = true)]
     pub(crate) ops: Option<Count>,
-    /// Records, operations, caches and budget of ycsb, the memory of the machine and of tenants, or the sizes of file-anon-mix, as a part of the published experiment's [default: 1 for ycsb, 0.0625 for tenants, 1/64 for file-anon-mix]
+    /// Records, operations, caches and budget of ycsb, the memory of the machine and of tenants, or
+    /// the sizes of file-anon-mix, as a part of the published experiment's [default: 1 for ycsb,
+    /// 0.0625 for tenants, 1/64 for file-anon-mix]
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pub(crate) scale: Option<f64>,
-    /// Virtual seconds, for tenants, mixed, high-thrash and noisy-neighbour [default: 600; 30 for mixed and high-thrash, 10 for noisy-neighbour]
+    /// Virtual seconds, for tenants, mixed, high-thrash and noisy-neighbour [default: 600; 30 for
+    /// mixed and high-thrash, 10 for noisy-neighbour]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) seconds: Option<u64>,
-    /// What tasks pay for being over memory.high, for high-thrash: overage, refault-recency or stall-debt [default: all]
+    /// What tasks pay for being over memory.high, for high-thrash: overage, refault-recency or
+    /// stall-debt [default: all]
     #[arg(long, value_name = "P,P", value_delimiter = ',')]
     pub(crate) high_policy: Option<Vec<HighPolicy>>,
-    /// A program that decides what tasks pay, one more row for each, for high-thrash: an object file for eBPF
+    /// A program that decides what tasks pay, one more row for each, for high-thrash: an object
+    /// file for eBPF
     #[arg(long, value_name = "FILE")]
     pub(crate) bpf: Vec<PathBuf>,
     /// Only the runs without read-ahead, for high-thrash
@@ -66,10 +82,12 @@ pub(crate) struct SimArgs {
     /// Rounds of filling and unmapping, for file-anon-mix [default: 128, as published]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) rounds: Option<u32>,
-    /// Size of the data, for zipf, uniform and loop, or of the file, for dd-oom, fill and mixed [default: 1G; 192M for dd-oom, four budgets for fill and mixed]
+    /// Size of the data, for zipf, uniform and loop, or of the file, for dd-oom, fill and mixed
+    /// [default: 1G; 192M for dd-oom, four budgets for fill and mixed]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(crate) size: Option<Size>,
-    /// How long the device takes to write, for dd-oom: as in 100ms or 5s [default: what the machine's device takes]
+    /// How long the device takes to write, for dd-oom: as in 100ms or 5s [default: what the
+    /// machine's device takes]
     #[arg(long, value_name = "TIME")]
     pub(crate) delay: Option<Span>,
     /// Time between two checkpoints, for mixed: as in 500ms or 10s [default: 10s]
@@ -96,7 +114,8 @@ pub(crate) struct SimArgs {
     /// Sizes on each curve [default: 24]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1000))]
     points: Option<u16>,
-    /// Textbook policies beside the engine's on a curve: strict-lru, clock, sieve, s3-fifo, arc, opt, or none [default: all]
+    /// Textbook policies beside the engine's on a curve: strict-lru, clock, sieve, s3-fifo, arc,
+    /// opt, or none [default: all]
     #[arg(long, value_name = "B,B", value_delimiter = ',')]
     baseline: Option<Vec<BaselineName>>,
     /// Draw the curves into FILE: .svg for the chart, .html for a page with table and advice
@@ -105,7 +124,8 @@ pub(crate) struct SimArgs {
     /// Find the smallest budget with at most this share of misses, as in 0.01, with --trace
     #[arg(long, value_name = "RATIO", allow_negative_numbers = true)]
     pub(crate) advise: Option<f64>,
-    /// Test the simulator and the engine themselves: play N random plans, from --seed on, and check every invariant
+    /// Test the simulator and the engine themselves: play N random plans, from --seed on, and check
+    /// every invariant
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) swarm: Option<u64>,
     /// Replay one plan of a swarm, as a failure prints it
@@ -120,7 +140,8 @@ pub(crate) struct SimArgs {
     /// Print the results as JSON instead of a table, or write them to FILE, too
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub(crate) json: Option<Option<PathBuf>>,
-    /// Whether rows say how fast the simulation itself was: host_seconds, accesses_per_s, bytes_per_page [default: on for zipf, uniform and loop without --machine, else off]
+    /// Whether rows say how fast the simulation itself was: host_seconds, accesses_per_s,
+    /// bytes_per_page [default: on for zipf, uniform and loop without --machine, else off]
     #[arg(long, value_enum, value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on")]
     pub(crate) timing: Option<Switch>,
 }
@@ -144,7 +165,11 @@ impl FromStr for BaselineName {
     type Err = <Baseline as FromStr>::Err;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        if name == "none" { Ok(Self(None)) } else { name.parse().map(|baseline| Self(Some(baseline))) }
+        if name == "none" {
+            Ok(Self(None))
+        } else {
+            name.parse().map(|baseline| Self(Some(baseline)))
+        }
     }
 }
 
@@ -156,7 +181,10 @@ impl SimArgs {
 
     /// Whether an option was given that is about curves.
     pub(crate) const fn about_curves(&self) -> bool {
-        self.wants_curves() || self.points.is_some() || self.baseline.is_some() || self.plot.is_some()
+        self.wants_curves()
+            || self.points.is_some()
+            || self.baseline.is_some()
+            || self.plot.is_some()
     }
 
     /// How many sizes a curve has, if it was said.
@@ -164,7 +192,8 @@ impl SimArgs {
         self.points.map(usize::from)
     }
 
-    /// The baselines beside the policies, each once: all for curves, none for advice alone, unless said.
+    /// The baselines beside the policies, each once: all for curves, none for advice alone, unless
+    /// said.
     pub(crate) fn baselines(&self) -> Vec<Baseline> {
         let Some(given) = &self.baseline else {
             return if self.mrc { Baseline::ALL.to_vec() } else { Vec::new() };
@@ -188,10 +217,13 @@ impl SimArgs {
         }
     }
 
-    /// The policies of the rows, each once; the first is the one that ratios are against unless `mglru-7.1` is among them.
+    /// The policies of the rows, each once; the first is the one that ratios are against unless
+    /// `mglru-7.1` is among them.
     pub(crate) fn policies(&self) -> Vec<Policy> {
-        let given =
-            self.policy.clone().unwrap_or_else(|| Policy::builtin().map(|(policy, _)| policy).collect());
+        let given = self
+            .policy
+            .clone()
+            .unwrap_or_else(|| Policy::builtin().map(|(policy, _)| policy).collect());
         let mut policies = Vec::with_capacity(given.len());
         for policy in given {
             if !policies.contains(&policy) {
@@ -277,30 +309,45 @@ impl Target {
     pub(crate) const fn description(self) -> &'static str {
         match self {
             Self::Database(Letter::A) => {
-                "a document store with a cache of its own, half reads, half updates, YCSB's popularity"
+                "a document store with a cache of its own, half reads, half updates, YCSB's \
+                 popularity"
             }
             Self::Database(Letter::B) => {
-                "a document store with a cache of its own, 95 % reads, 5 % updates, YCSB's popularity"
+                "a document store with a cache of its own, 95 % reads, 5 % updates, YCSB's \
+                 popularity"
             }
-            Self::Database(Letter::C) => "a document store with a cache of its own, reads, YCSB's popularity",
-            Self::Tenants => "servers with large buffers and their browsers, 32 tenants alike, on zram",
-            Self::HighThrash => "a task that thrashes above memory.high, and a neighbour on its disk",
+            Self::Database(Letter::C) => {
+                "a document store with a cache of its own, reads, YCSB's popularity"
+            }
+            Self::Tenants => {
+                "servers with large buffers and their browsers, 32 tenants alike, on zram"
+            }
+            Self::HighThrash => {
+                "a task that thrashes above memory.high, and a neighbour on its disk"
+            }
             Self::NoisyNeighbour => {
                 "tenants with working sets beside one that scans, with and without memory.low"
             }
             Self::Mix => {
-                "96 readers of a mapped file beside 96 threads that allocate and free: the aging OOM"
+                "96 readers of a mapped file beside 96 threads that allocate and free: the aging \
+                 OOM"
             }
             Self::DdOom => {
-                "a writer to a device with a second of latency, in a group smaller than its file: the throttling OOM"
+                "a writer to a device with a second of latency, in a group smaller than its file: \
+                 the throttling OOM"
             }
             Self::Fill => "a file of four budgets written from start to end and made durable",
             Self::Mixed => {
-                "zipf loads and a few stores of a mapped file, and what a checkpoint does to the loads"
+                "zipf loads and a few stores of a mapped file, and what a checkpoint does to the \
+                 loads"
             }
-            Self::Pages(Pattern::Zipf) => "single pages, zipf popularity with exponent 0.99, scattered",
+            Self::Pages(Pattern::Zipf) => {
+                "single pages, zipf popularity with exponent 0.99, scattered"
+            }
             Self::Pages(Pattern::Uniform) => "single pages, all alike (also called random-read)",
-            Self::Pages(Pattern::Loop) => "all pages from start to end, over and over (also called scan)",
+            Self::Pages(Pattern::Loop) => {
+                "all pages from start to end, over and over (also called scan)"
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
-//! How long a simulation took: processor time of the thread that simulates, so that a machine with other work does not make the simulator look
-//! slower than one core is. This is the only clock that `lowtide sim` reads for a result.
+//! How long a simulation took: processor time of the thread that simulates, so that a machine with
+//! other work does not make the simulator look slower than one core is. This is the only clock that
+//! `lowtide sim` reads for a result.
 
 use std::time::Duration;
 

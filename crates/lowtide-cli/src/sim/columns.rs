@@ -1,4 +1,5 @@
-//! The tables of simulations, as lists of columns. How fast the simulation itself was is shown where it is known.
+//! The tables of simulations, as lists of columns. How fast the simulation itself was is shown
+//! where it is known.
 
 use super::row::{Ratio, Row, RowLatency, Workers};
 use crate::json::LatencyUs;
@@ -37,7 +38,11 @@ pub(crate) const TENANTS: &[Column] = &[
     ("4-8", |row| share(row, 4)),
     ("8-16", |row| share(row, 8)),
     ("k swapped in", |row| {
-        if row.source.is_some() { String::new() } else { thousands(row.count("pswpin") as f64 / 1e3) }
+        if row.source.is_some() {
+            String::new()
+        } else {
+            thousands(row.count("pswpin") as f64 / 1e3)
+        }
     }),
     ("ratio", |row| ratio(row, |ratio| ratio.ops_per_s)),
 ];
@@ -49,11 +54,15 @@ pub(crate) const HIGH_THRASH: &[Column] = &[
     ("read-ahead", |row| row.readahead.map_or("", |on| if on { "on" } else { "off" }).into()),
     ("requests/s", |row| number(row.device_tps)),
     ("KiB/s", |row| number(row.device_read_kib_per_s)),
-    ("device %", |row| row.device_util_pct.map_or_else(String::new, |percent| format!("{percent:.1}"))),
+    ("device %", |row| {
+        row.device_util_pct.map_or_else(String::new, |percent| format!("{percent:.1}"))
+    }),
     ("loads/s", |row| number(row.ops_per_s)),
     ("loads/MiB", loads_per_mib),
     ("slept ms/s", slept),
-    ("neighbour/s", |row| row.neighbour.as_ref().map_or_else(String::new, |n| thousands(n.ops_per_s))),
+    ("neighbour/s", |row| {
+        row.neighbour.as_ref().map_or_else(String::new, |n| thousands(n.ops_per_s))
+    }),
     ("mean µs", |row| row.neighbour.as_ref().map_or_else(String::new, |n| us(n.latency_us.mean))),
     ("p99", |row| row.neighbour.as_ref().map_or_else(String::new, |n| us(n.latency_us.p99))),
     ("loads/s beside it", |row| {
@@ -65,8 +74,12 @@ pub(crate) const HIGH_THRASH: &[Column] = &[
 pub(crate) const NOISY: &[Column] = &[
     ("policy", label),
     ("company", |row| row.company.unwrap_or_default().into()),
-    ("hit %", |row| row.hit_ratio.map_or_else(String::new, |ratio| format!("{:.2}", 100.0 * ratio))),
-    ("change %", |row| row.hit_ratio_change_pct.map_or_else(String::new, |change| format!("{change:+.2}"))),
+    ("hit %", |row| {
+        row.hit_ratio.map_or_else(String::new, |ratio| format!("{:.2}", 100.0 * ratio))
+    }),
+    ("change %", |row| {
+        row.hit_ratio_change_pct.map_or_else(String::new, |change| format!("{change:+.2}"))
+    }),
     ("tenants' ops/s", |row| number(row.ops_per_s)),
     ("scanned pages/s", |row| number(row.scanned_pages_per_s)),
     ("file refaults", refaults),
@@ -104,8 +117,10 @@ pub(crate) const STREAMS: &[Column] = &[
 pub(crate) const MIX: &[Column] = &[
     ("policy", label),
     ("rounds", |row| {
-        row.rounds
-            .map_or_else(|| row.rounds_published.unwrap_or_default().into(), |rounds| rounds.to_string())
+        row.rounds.map_or_else(
+            || row.rounds_published.unwrap_or_default().into(),
+            |rounds| rounds.to_string(),
+        )
     }),
     ("seconds", |row| row.seconds.map_or_else(String::new, |seconds| format!("{seconds:.1}"))),
     ("anon MiB", |row| counted(row, "anon", mib)),
@@ -128,7 +143,9 @@ pub(crate) const DD_OOM: &[Column] = &[
     }),
     ("MiB written", |row| row.written_bytes.map_or_else(String::new, mib)),
     ("seconds", |row| row.seconds.map_or_else(String::new, |seconds| format!("{seconds:.3}"))),
-    ("dirty or writeback %", |row| row.unclean_pct.map_or_else(String::new, |part| format!("{part:.1}"))),
+    ("dirty or writeback %", |row| {
+        row.unclean_pct.map_or_else(String::new, |part| format!("{part:.1}"))
+    }),
     ("naps", |row| row.naps.map_or_else(String::new, |naps| whole(naps.congested))),
     ("nap ms", |row| number(row.throttled_ms)),
     ("writer's pauses ms", |row| number(row.dirty_throttled_ms)),
@@ -144,10 +161,15 @@ pub(crate) const FILL: &[Column] = &[
     ("MiB/s", |row| row.mib_per_s.map_or_else(String::new, |rate| format!("{:.1}", rate.median))),
     ("device", |row| number(row.device_write_mib_per_s)),
     ("part of it", |row| {
-        let part = row.mib_per_s.zip(row.device_write_mib_per_s).map(|(rate, device)| rate.median / device);
+        let part = row
+            .mib_per_s
+            .zip(row.device_write_mib_per_s)
+            .map(|(rate, device)| rate.median / device);
         part.map_or_else(String::new, |part| format!("{part:.3}"))
     }),
-    ("write() mean µs", |row| row.latency_us.map_or_else(String::new, |latency| us(latency.mean()))),
+    ("write() mean µs", |row| {
+        row.latency_us.map_or_else(String::new, |latency| us(latency.mean()))
+    }),
     ("p99", p99),
     ("p99.9", |row| row.latency_us.and_then(RowLatency::p999).map_or_else(String::new, us)),
     ("pauses", |row| number(row.dirty_pauses.map(|pauses| pauses as f64))),
@@ -168,7 +190,9 @@ pub(crate) const MIXED: &[Column] = &[
     ("in checkpoints: p50", |row| during(row, |latency| latency.p50)),
     ("p99", |row| during(row, |latency| latency.p99)),
     ("p99.9", |row| during(row, |latency| latency.p999)),
-    ("checkpoints", |row| row.checkpoints.as_ref().map_or_else(String::new, |c| c.count.to_string())),
+    ("checkpoints", |row| {
+        row.checkpoints.as_ref().map_or_else(String::new, |c| c.count.to_string())
+    }),
     ("each s", |row| {
         row.checkpoints.as_ref().map_or_else(String::new, |c| format!("{:.3}", c.seconds.median))
     }),
@@ -180,14 +204,17 @@ pub(crate) const MIXED: &[Column] = &[
 /// How fast a row was simulated.
 const TIMING: &[Column] = &[
     ("cpu s", |row| row.host_seconds.map_or_else(String::new, |seconds| format!("{seconds:.2}"))),
-    ("M accesses/s", |row| row.accesses_per_s.map_or_else(String::new, |rate| format!("{:.2}", rate / 1e6))),
+    ("M accesses/s", |row| {
+        row.accesses_per_s.map_or_else(String::new, |rate| format!("{:.2}", rate / 1e6))
+    }),
     ("B/page", |row| row.bytes_per_page.map_or_else(String::new, |bytes| format!("{bytes:.1}"))),
 ];
 
 /// A table with these columns.
 pub(crate) fn table(columns: &[Column], rows: &[Row]) -> Table {
     let timed = rows.iter().any(|row| row.host_seconds.is_some());
-    let columns: Vec<Column> = columns.iter().chain(if timed { TIMING } else { &[] }).copied().collect();
+    let columns: Vec<Column> =
+        columns.iter().chain(if timed { TIMING } else { &[] }).copied().collect();
     let headers: Vec<&str> = columns.iter().map(|(header, _)| *header).collect();
     let mut table = table::new(&headers, 1);
     for row in rows {

@@ -2,13 +2,15 @@
 
 use lowtide::Policy;
 use lowtide_sim::published::{
-    Arm, Criterion, Measured, MeasuredTenants, published, published_tenants, tenants_verdict, verdict,
+    Arm, Criterion, Measured, MeasuredTenants, published, published_tenants, tenants_verdict,
+    verdict,
 };
 
 use super::row::{Row, Workers};
 use crate::table;
 
-/// The row that others are compared with: `mglru-7.1`, so that a ladder of its switches shows what each is worth; else the first.
+/// The row that others are compared with: `mglru-7.1`, so that a ladder of its switches shows what
+/// each is worth; else the first.
 fn base(rows: &[Row]) -> Option<&Row> {
     let name = Policy::MGLRU_7_1.to_string();
     rows.iter().find(|row| row.policy == name).or_else(|| rows.first())
@@ -33,7 +35,8 @@ pub(crate) fn with_published(rows: Vec<Row>) -> Vec<Row> {
     let mut all = Vec::with_capacity(4 * rows.len());
     for row in rows {
         let postings = arm(&row).map(published).unwrap_or_default();
-        let postings: Vec<Row> = postings.into_iter().map(|posting| Row::published(&row, posting)).collect();
+        let postings: Vec<Row> =
+            postings.into_iter().map(|posting| Row::published(&row, posting)).collect();
         all.push(row);
         all.extend(postings);
     }
@@ -81,7 +84,8 @@ pub(crate) fn criteria_lines(criteria: &[Criterion]) -> Vec<String> {
 }
 
 fn cells(criterion: &Criterion) -> [String; 6] {
-    let most = if criterion.most.is_finite() { format!("{:.2}", criterion.most) } else { "-".into() };
+    let most =
+        if criterion.most.is_finite() { format!("{:.2}", criterion.most) } else { "-".into() };
     [
         criterion.what.into(),
         format!("{:.3}", criterion.value),
@@ -94,10 +98,14 @@ fn cells(criterion: &Criterion) -> [String; 6] {
 
 /// A row of tenants as the verdict wants it.
 fn measured_tenants(row: &Row) -> MeasuredTenants {
-    let worker = |of: fn(&Workers) -> Option<f64>| row.workers.as_ref().and_then(of).unwrap_or(f64::NAN);
+    let worker =
+        |of: fn(&Workers) -> Option<f64>| row.workers.as_ref().and_then(of).unwrap_or(f64::NAN);
     let ops_from = |from, to| {
         let buckets = row.latency_buckets.iter().flatten();
-        buckets.filter(|bucket| (from..to).contains(&bucket.from_s)).map(|bucket| bucket.ops as f64).sum()
+        buckets
+            .filter(|bucket| (from..to).contains(&bucket.from_s))
+            .map(|bucket| bucket.ops as f64)
+            .sum()
     };
     MeasuredTenants {
         total: row.ops.unwrap_or(0) as f64,
@@ -132,16 +140,21 @@ mod tests {
             policy: policy.into(),
             ops_per_s: Some(ops_per_s),
             ops: Some(6_000_000),
-            stat: [("pgpgin", pgpgin), ("pgpgout", 5), ("workingset_refault_file", 2 * pgpgin)].into(),
+            stat: [("pgpgin", pgpgin), ("pgpgout", 5), ("workingset_refault_file", 2 * pgpgin)]
+                .into(),
             ..Row::default()
         }
     }
 
     #[test]
     fn a_ladder_is_compared_with_its_lowest_rung() {
-        let rows =
-            with_ratios(vec![row("mglru", 3.0, 6), row("mglru-7.1+S10", 2.5, 8), row("mglru-7.1", 2.0, 10)]);
-        let ratios: Vec<f64> = rows.iter().map(|row| row.ratio.as_ref().unwrap().ops_per_s).collect();
+        let rows = with_ratios(vec![
+            row("mglru", 3.0, 6),
+            row("mglru-7.1+S10", 2.5, 8),
+            row("mglru-7.1", 2.0, 10),
+        ]);
+        let ratios: Vec<f64> =
+            rows.iter().map(|row| row.ratio.as_ref().unwrap().ops_per_s).collect();
         assert_eq!(ratios, [1.5, 1.25, 1.0]);
         assert!((rows[0].ratio.as_ref().unwrap().workingset_refault_file - 0.6).abs() < 1e-9);
         assert!(ratio_line(&rows)[0].ends_with("mglru-7.1"));
@@ -151,8 +164,11 @@ mod tests {
 
     #[test]
     fn published_rows_stand_below_their_arm_only() {
-        let rows =
-            with_published(vec![row("mglru-7.1", 2.0, 1), row("mglru-7.1+S10", 2.0, 1), row("lru", 2.0, 1)]);
+        let rows = with_published(vec![
+            row("mglru-7.1", 2.0, 1),
+            row("mglru-7.1+S10", 2.0, 1),
+            row("lru", 2.0, 1),
+        ]);
         let order: Vec<(&str, Option<&str>)> =
             rows.iter().map(|row| (row.policy.as_str(), row.source)).collect();
         let before = |source| ("mglru-7.1", source);

@@ -1,5 +1,5 @@
-//! Numbers of things on the command line: `50M` accesses are 50,000,000. Units are decimal, unlike those of sizes in bytes, because what is counted
-//! does not come in powers of two.
+//! Numbers of things on the command line: `50M` accesses are 50,000,000. Units are decimal, unlike
+//! those of sizes in bytes, because what is counted does not come in powers of two.
 
 use std::str::FromStr;
 
@@ -12,7 +12,8 @@ pub(crate) struct Count(pub(crate) u64);
 /// A text that is no number of things.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "`{0}` is not a number of operations; write a whole number from 1, perhaps with k, M or G, such as 200k, 50M or 1.5G"
+    "`{0}` is not a number of operations; write a whole number from 1, perhaps with k, M or G, \
+     such as 200k, 50M or 1.5G"
 )]
 pub(crate) struct CountError(String);
 
@@ -67,9 +68,22 @@ mod tests {
 
     #[test]
     fn what_is_no_number_of_things_is_refused() {
-        for text in
-            ["", "0", "0k", "-1", "+1", "1.5", "1.0001k", "1.", ".5k", "M", "1e6", "99999999999G", "1 k", "٣"]
-        {
+        for text in [
+            "",
+            "0",
+            "0k",
+            "-1",
+            "+1",
+            "1.5",
+            "1.0001k",
+            "1.",
+            ".5k",
+            "M",
+            "1e6",
+            "99999999999G",
+            "1 k",
+            "٣",
+        ] {
             let error = text.parse::<Count>().unwrap_err();
             assert!(error.to_string().contains("50M"), "{text}");
         }

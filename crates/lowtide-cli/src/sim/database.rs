@@ -1,6 +1,7 @@
 //! `lowtide sim ycsb-a|b|c`: the published experiment, at its full size or a part of it.
 //!
-//! One machine for each policy, side by side on the cores there are. Which row is where in time does not matter to any of them.
+//! One machine for each policy, side by side on the cores there are. Which row is where in time
+//! does not matter to any of them.
 
 use std::sync::atomic::AtomicU64;
 
@@ -63,7 +64,8 @@ impl Plan {
         if let Some(max) = max.filter(|&max| max <= own) {
             return Err(SimError::usage(
                 format!(
-                    "a budget of {} leaves no room for files: the database takes {} for its own cache and itself",
+                    "a budget of {} leaves no room for files: the database takes {} for its own \
+                     cache and itself",
                     Size::new(max),
                     options::floor(own)
                 ),
@@ -97,8 +99,12 @@ impl Plan {
     }
 
     fn simulate(&self, policy: Policy, done: &AtomicU64) -> Result<DatabaseResult, MachineError> {
-        let machine =
-            MachineConfig { spec: self.machine.clone(), policy, max: self.max, seed: self.config.seed };
+        let machine = MachineConfig {
+            spec: self.machine.clone(),
+            policy,
+            max: self.max,
+            seed: self.config.seed,
+        };
         database::run(&machine, &self.config, done, interrupt::flag())
     }
 
@@ -135,10 +141,11 @@ pub(crate) fn run(args: &SimArgs, letter: Letter) -> Result<(), SimError> {
 
     let total = plan.config.ops * policies.len() as u64;
     let progress = Patient::new("operations", Unit::Steps, total);
-    let results = jobs::run(policies.len(), if timing { 1 } else { parallel }, progress, |number, done| {
-        let began = Stopwatch::start();
-        plan.simulate(policies[number], done).map(|result| (result, began.elapsed()))
-    });
+    let results =
+        jobs::run(policies.len(), if timing { 1 } else { parallel }, progress, |number, done| {
+            let began = Stopwatch::start();
+            plan.simulate(policies[number], done).map(|result| (result, began.elapsed()))
+        });
     let mut rows = Vec::with_capacity(policies.len());
     let mut cut = Cut::default();
     for (&policy, result) in policies.iter().zip(results) {

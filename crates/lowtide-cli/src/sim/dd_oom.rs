@@ -1,4 +1,5 @@
-//! `lowtide sim dd-oom`: the throttling OOM of the published series, at its full size, which is small.
+//! `lowtide sim dd-oom`: the throttling OOM of the published series, at its full size, which is
+//! small.
 //!
 //! A kill is a result: the row says so, and its counters are the group's at that moment.
 
@@ -36,7 +37,8 @@ impl Plan {
         let mut machine = options::machine_or(args, MACHINE)?;
         if let Some(delay) = args.delay.filter(|delay| delay.ns() != machine.device.write_ns) {
             machine.device.write_ns = delay.ns();
-            machine.device.name = format!("{} (writes {} ms)", machine.device.name, delay.ns() as f64 / 1e6);
+            machine.device.name =
+                format!("{} (writes {} ms)", machine.device.name, delay.ns() as f64 / 1e6);
         }
         machine.validate()?;
         let whole = DdConfig::published();
@@ -60,7 +62,8 @@ impl Plan {
     }
 
     fn simulate(&self, policy: Policy, done: &AtomicU64) -> Result<DdResult, MachineError> {
-        let machine = MachineConfig { spec: self.machine.clone(), policy, max: None, seed: self.seed };
+        let machine =
+            MachineConfig { spec: self.machine.clone(), policy, max: None, seed: self.seed };
         dd::run(&machine, &self.config, done, interrupt::flag())
     }
 
@@ -88,7 +91,8 @@ impl Plan {
                 seconds: result.stat.now_ns as f64 / 1e9,
                 faulted: "writer",
                 tried_ms: tried_ns as f64 / 1e6,
-                clean_file_bytes: (group.file - group.file_dirty - group.file_writeback) * group.page_bytes,
+                clean_file_bytes: (group.file - group.file_dirty - group.file_writeback)
+                    * group.page_bytes,
             }),
             ..row.with_group(group)
         }
@@ -123,7 +127,8 @@ impl Plan {
 fn kill_line(row: &Row) -> Option<String> {
     let kill = row.kill?;
     Some(format!(
-        "{}: killed after {:.3} s, in MiB {}: a charge failed after {:.2} ms, with {:.1} % of the group's cached file pages dirty or being written",
+        "{}: killed after {:.3} s, in MiB {}: a charge failed after {:.2} ms, with {:.1} % of the \
+         group's cached file pages dirty or being written",
         row.policy,
         kill.seconds,
         (row.written_bytes.unwrap_or(0) >> 20) + 1,
@@ -151,19 +156,22 @@ fn measured(config: &DdConfig, result: &DdResult) -> MeasuredDd {
 pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     let plan = Plan::new(args)?;
     let policies = args.policies();
-    let parallel = Host::ask().parallel(plan.machine.pages(), plan.config.size / plan.machine.page)?;
+    let parallel =
+        Host::ask().parallel(plan.machine.pages(), plan.config.size / plan.machine.page)?;
     plan.head().print(args);
 
     let total = plan.config.size * policies.len() as u64;
     let progress = Patient::new("bytes", Unit::Bytes, total);
-    let results =
-        jobs::run(policies.len(), parallel, progress, |number, done| plan.simulate(policies[number], done));
+    let results = jobs::run(policies.len(), parallel, progress, |number, done| {
+        plan.simulate(policies[number], done)
+    });
     let published = plan.is_published()?;
     let mut rows = Vec::with_capacity(2 * policies.len());
     let mut arms = Vec::new();
     let mut cut = Cut::default();
     for (&policy, result) in policies.iter().zip(results) {
-        let result = result.map_err(|error| SimError::of_machine(policy, error, "simulating dd-oom"));
+        let result =
+            result.map_err(|error| SimError::of_machine(policy, error, "simulating dd-oom"));
         let Some(result) = cut.take(result)? else { continue };
         let row = plan.row(policy, &result);
         let arm = Arm::of(policy);

@@ -1,6 +1,7 @@
 //! Everything that can end a simulation, and which exit code it means.
 //!
-//! A message says what failed, where, and what to do. What is wrong with single values is already refused by the argument parser.
+//! A message says what failed, where, and what to do. What is wrong with single values is already
+//! refused by the argument parser.
 
 use std::io;
 
@@ -21,7 +22,8 @@ use crate::table::memory;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum SimError {
-    /// Options that are fine alone and impossible together, or that mean nothing for what is simulated.
+    /// Options that are fine alone and impossible together, or that mean nothing for what is
+    /// simulated.
     #[error("{what}; {advice}")]
     Usage {
         /// What does not go.
@@ -40,7 +42,8 @@ pub(crate) enum SimError {
     Trace(#[from] TraceFileError),
     /// The machine that this runs on is too small for what is simulated.
     #[error(
-        "simulating that takes about {} of memory and {} are available; lower --max or --size, or choose fewer policies at a time",
+        "simulating that takes about {} of memory and {} are available; lower --max or --size, or \
+         choose fewer policies at a time",
         memory(*needed), memory(*available)
     )]
     HostMemory {
@@ -63,7 +66,8 @@ pub(crate) enum SimError {
         /// Why.
         source: MachineError,
     },
-    /// Rows that ended in a simulated out-of-memory kill. They have been printed as far as they went.
+    /// Rows that ended in a simulated out-of-memory kill. They have been printed as far as they
+    /// went.
     #[error("{policy}: {what}")]
     OutOfMemory {
         /// The row.
@@ -115,12 +119,15 @@ impl SimError {
     pub(crate) fn of_machine(policy: Policy, source: MachineError, during: &str) -> Self {
         match source {
             MachineError::Config(source) => Self::Budget(source),
-            MachineError::Interrupted { .. } => Interrupted { during: format!("while {during}") }.into(),
+            MachineError::Interrupted { .. } => {
+                Interrupted { during: format!("while {during}") }.into()
+            }
             source => Self::Simulation { policy: policy.to_string(), source },
         }
     }
 
-    /// 2 when the command line itself is at fault, else 1; what the signal says for a run that one ended.
+    /// 2 when the command line itself is at fault, else 1; what the signal says for a run that one
+    /// ended.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Interrupted(_) | Self::CutShort(_) => interrupt::exit_code(),

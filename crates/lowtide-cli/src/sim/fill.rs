@@ -1,4 +1,5 @@
-//! `lowtide sim fill`: how near a writer comes to what the device writes, and how evenly it is held back.
+//! `lowtide sim fill`: how near a writer comes to what the device writes, and how evenly it is held
+//! back.
 //!
 //! The time is that from the first write to the end of fsync.
 
@@ -59,7 +60,8 @@ impl Plan {
     }
 
     fn simulate(&self, policy: Policy, done: &AtomicU64) -> Result<DdResult, MachineError> {
-        let machine = MachineConfig { spec: self.machine.clone(), policy, max: None, seed: self.seed };
+        let machine =
+            MachineConfig { spec: self.machine.clone(), policy, max: None, seed: self.seed };
         dd::run(&machine, &self.config, done, interrupt::flag())
     }
 
@@ -77,10 +79,13 @@ impl Plan {
             seed: Some(self.seed),
             latency_us: Some(RowLatency::Whole(LatencyUs::from(&result.latency))),
             written_bytes: Some(result.written),
-            device_write_mib_per_s: Some(self.machine.device.write_bandwidth as f64 / f64::from(1 << 20)),
+            device_write_mib_per_s: Some(
+                self.machine.device.write_bandwidth as f64 / f64::from(1 << 20),
+            ),
             ..Row::default()
         };
-        let row = row.on_machine(None, &result.stat, result.latency.len()).with_group(&result.group);
+        let row =
+            row.on_machine(None, &result.stat, result.latency.len()).with_group(&result.group);
         let rate = result.written as f64 / f64::from(1 << 20) / (result.stat.now_ns as f64 / 1e9);
         Row { mib_per_s: Some(Spread::of([rate])), ..row }
     }
@@ -93,12 +98,14 @@ impl Plan {
 pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     let plan = Plan::new(args)?;
     let policies = args.policies();
-    let parallel = Host::ask().parallel(plan.machine.pages(), plan.config.size / plan.machine.page)?;
+    let parallel =
+        Host::ask().parallel(plan.machine.pages(), plan.config.size / plan.machine.page)?;
     plan.head().print(args);
 
     let progress = Patient::new("bytes", Unit::Bytes, plan.config.size * policies.len() as u64);
-    let results =
-        jobs::run(policies.len(), parallel, progress, |number, done| plan.simulate(policies[number], done));
+    let results = jobs::run(policies.len(), parallel, progress, |number, done| {
+        plan.simulate(policies[number], done)
+    });
     let mut outcome = Outcome::default();
     let mut cut = Cut::default();
     for (&policy, result) in policies.iter().zip(results) {
@@ -108,7 +115,10 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
         match result.killed_after_ns {
             None => outcome.rows.push(row),
             Some(_) => {
-                outcome.killed(row, format!("out of memory after {} MiB; raise --max", result.written >> 20));
+                outcome.killed(
+                    row,
+                    format!("out of memory after {} MiB; raise --max", result.written >> 20),
+                );
             }
         }
     }

@@ -21,7 +21,8 @@ use crate::interrupt::{self, Cut};
 use crate::json::LatencyUs;
 use crate::progress::Patient;
 
-/// CPU nanoseconds that a program spends between two operations, besides what they do to memory. A guess: a few hundred instructions.
+/// CPU nanoseconds that a program spends between two operations, besides what they do to memory. A
+/// guess: a few hundred instructions.
 const OP_NS: u64 = 200;
 
 /// What is the same for all rows.
@@ -81,7 +82,8 @@ impl Outcome {
     }
 }
 
-/// Plays `streams`, made anew for each policy, one for each thread. `row` makes a row without results.
+/// Plays `streams`, made anew for each policy, one for each thread. `row` makes a row without
+/// results.
 ///
 /// # Errors
 /// Any [`SimError`] but [`SimError::OutOfMemory`] and interruptions, which [`Outcome::show`] tells.
@@ -96,12 +98,13 @@ pub(crate) fn run(
     let timing = options::timing(args, false);
     let frames = play.max.map_or(play.machine.pages(), |max| max / play.machine.page);
     let parallel = Host::ask().parallel(frames, play.data_pages)?;
-    let results = jobs::run(policies.len(), if timing { 1 } else { parallel }, progress, |number, done| {
-        let began = Stopwatch::start();
-        let Streams { streams, failed } = streams()?;
-        let result = simulate(args.seed, play, policies[number], streams, done);
-        failed.take().map_or(Ok((result, began.elapsed())), Err)
-    });
+    let results =
+        jobs::run(policies.len(), if timing { 1 } else { parallel }, progress, |number, done| {
+            let began = Stopwatch::start();
+            let Streams { streams, failed } = streams()?;
+            let result = simulate(args.seed, play, policies[number], streams, done);
+            failed.take().map_or(Ok((result, began.elapsed())), Err)
+        });
     let mut outcome = Outcome::default();
     for (&policy, result) in policies.iter().zip(results) {
         let Some((result, took)) = outcome.cut.take(result)? else { continue };

@@ -1,7 +1,9 @@
-//! `lowtide sim high-thrash`: a task that thrashes above `memory.high`, under each law of what it pays, with and without read-ahead.
+//! `lowtide sim high-thrash`: a task that thrashes above `memory.high`, under each law of what it
+//! pays, with and without read-ahead.
 //!
-//! Each row is two runs: the thrasher alone, as it was published, which gives the figures of the device; and the same with a neighbour on the device, which gives
-//! what stands under `neighbour`. How the neighbour does without a thrasher is one more run.
+//! Each row is two runs: the thrasher alone, as it was published, which gives the figures of the
+//! device; and the same with a neighbour on the device, which gives what stands under `neighbour`.
+//! How the neighbour does without a thrasher is one more run.
 
 use std::sync::atomic::AtomicU64;
 
@@ -10,7 +12,9 @@ use lowtide_bpf::Programs;
 use lowtide_core::high::handler::HighPolicy;
 use lowtide_core::hooks::LimitHooks;
 use lowtide_sim::client::thrash::{self, Neighbour, ThrashConfig, ThrashResult};
-use lowtide_sim::published::{Arm, MeasuredThrash, SarSample, ThrashArms, published_thrash, thrash_verdict};
+use lowtide_sim::published::{
+    Arm, MeasuredThrash, SarSample, ThrashArms, published_thrash, thrash_verdict,
+};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
 
@@ -76,7 +80,11 @@ impl Plan {
         let (needed, memory) = (2 * config.file, machine.pages() * machine.page);
         if memory < needed {
             return Err(SimError::usage(
-                format!("machine `{}` has {} for programs and files", machine.name, options::floor(memory)),
+                format!(
+                    "machine `{}` has {} for programs and files",
+                    machine.name,
+                    options::floor(memory)
+                ),
                 format!(
                     "choose one with at least {}, so that memory is short in the group alone",
                     Size::new(needed)
@@ -89,7 +97,11 @@ impl Plan {
         let mut cases = Vec::new();
         for &policy in &policies {
             for law in &laws {
-                cases.extend(readahead.iter().map(|&readahead| Case { policy, law: law.clone(), readahead }));
+                cases.extend(readahead.iter().map(|&readahead| Case {
+                    policy,
+                    law: law.clone(),
+                    readahead,
+                }));
             }
         }
         let threads = args.threads.unwrap_or(1);
@@ -110,7 +122,8 @@ impl Plan {
             machine: show::machine(&self.machine),
             max: None,
             data: format!(
-                "a file of {}, memory.high {}, {} thread{}; a neighbour reads 4K and thinks for 1 ms, in runs of its own",
+                "a file of {}, memory.high {}, {} thread{}; a neighbour reads 4K and thinks for 1 \
+                 ms, in runs of its own",
                 Size::new(config.file),
                 Size::new(config.high),
                 self.threads,
@@ -132,23 +145,37 @@ impl Plan {
     fn simulate(&self, job: usize, done: &AtomicU64) -> Result<ThrashResult, SimError> {
         let neighbour = Some(Neighbour::default());
         let (case, config) = match self.cases.get(job / 2) {
-            Some(case) => (case, self.config(case, if job.is_multiple_of(2) { None } else { neighbour })),
+            Some(case) => {
+                (case, self.config(case, if job.is_multiple_of(2) { None } else { neighbour }))
+            }
             None => {
                 let case = &self.cases[0];
                 (case, ThrashConfig { threads: 0, ..self.config(case, neighbour) })
             }
         };
-        let machine =
-            MachineConfig { spec: self.machine.clone(), policy: case.policy, max: None, seed: self.seed };
-        let failed = |error: MachineError| SimError::of_machine(case.policy, error, "simulating a thrash");
+        let machine = MachineConfig {
+            spec: self.machine.clone(),
+            policy: case.policy,
+            max: None,
+            seed: self.seed,
+        };
+        let failed =
+            |error: MachineError| SimError::of_machine(case.policy, error, "simulating a thrash");
         thrash::run(&machine, &config, hooks(&case.law)?, done, interrupt::flag()).map_err(failed)
     }
 
-    fn row(&self, case: &Case, alone: &ThrashResult, beside: &ThrashResult, quiet: &ThrashResult) -> Row {
+    fn row(
+        &self,
+        case: &Case,
+        alone: &ThrashResult,
+        beside: &ThrashResult,
+        quiet: &ThrashResult,
+    ) -> Row {
         let config = self.config(case, None);
         let seconds = config.run_ns as f64 / 1e9;
         let rate = |ops: u64| ops as f64 / seconds;
-        let reads = |result: &ThrashResult| result.neighbour.as_ref().map_or(0, |neighbour| neighbour.ops);
+        let reads =
+            |result: &ThrashResult| result.neighbour.as_ref().map_or(0, |neighbour| neighbour.ops);
         let row = Row {
             workload: Target::HighThrash.name(),
             world: "sim",
@@ -169,7 +196,8 @@ impl Plan {
                 latency_us: LatencyUs::from(&neighbour.latency),
                 thrasher_ops_per_s: rate(beside.ops()),
             }),
-            jain: (self.threads > 1).then(|| lowtide_sim::statistics::Spread::of(&alone.iterations).jain),
+            jain: (self.threads > 1)
+                .then(|| lowtide_sim::statistics::Spread::of(&alone.iterations).jain),
             ..Row::default()
         };
         let row = row.on_machine(Some(&alone.began), &alone.ended, alone.ops());
@@ -200,7 +228,8 @@ fn published() -> Vec<Row> {
     ];
     let row = |(arm, policy, readahead): (Arm, HighPolicy, bool)| {
         let sar = published_thrash(arm, readahead);
-        let mean = |of: fn(&SarSample) -> f64| Some(sar.iter().map(of).sum::<f64>() / sar.len() as f64);
+        let mean =
+            |of: fn(&SarSample) -> f64| Some(sar.iter().map(of).sum::<f64>() / sar.len() as f64);
         Row {
             workload: Target::HighThrash.name(),
             world: "real",
@@ -217,7 +246,11 @@ fn published() -> Vec<Row> {
             device_util_pct: mean(|sample| sample.util_pct),
             samples: Some(
                 sar.iter()
-                    .map(|s| DeviceSample { tps: s.tps, read_kib: s.read_kib, util_pct: s.util_pct })
+                    .map(|s| DeviceSample {
+                        tps: s.tps,
+                        read_kib: s.read_kib,
+                        util_pct: s.util_pct,
+                    })
                     .collect(),
             ),
             ..Row::default()
@@ -240,7 +273,10 @@ fn verdict(rows: &[Row], policy: Policy) -> Vec<String> {
                 .map(|s| SarSample { tps: s.tps, read_kib: s.read_kib, util_pct: s.util_pct })
                 .collect(),
             ops_per_s: row.ops_per_s.unwrap_or(f64::NAN),
-            neighbour_per_s: row.neighbour.as_ref().map_or(f64::NAN, |neighbour| neighbour.ops_per_s),
+            neighbour_per_s: row
+                .neighbour
+                .as_ref()
+                .map_or(f64::NAN, |neighbour| neighbour.ops_per_s),
         })
     };
     let arms = ThrashArms {
@@ -255,7 +291,9 @@ fn verdict(rows: &[Row], policy: Policy) -> Vec<String> {
         return Vec::new();
     }
     let mut lines = vec![format!("\nwith {policy}:")];
-    lines.extend(compare::criteria_lines(&criteria).into_iter().map(|line| line.trim_start().to_owned()));
+    lines.extend(
+        compare::criteria_lines(&criteria).into_iter().map(|line| line.trim_start().to_owned()),
+    );
     lines
 }
 
@@ -274,8 +312,10 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     let progress = Patient::new("virtual milliseconds", Unit::Steps, each * plan.jobs() as u64);
     let results = jobs::run(plan.jobs(), parallel, progress, |job, done| plan.simulate(job, done));
     let mut cut = Cut::default();
-    let results = results.into_iter().map(|result| cut.take(result)).collect::<Result<Vec<_>, _>>()?;
-    // Of a run that was interrupted, the rows are shown whose parts have all ended; the neighbour alone is a part of each.
+    let results =
+        results.into_iter().map(|result| cut.take(result)).collect::<Result<Vec<_>, _>>()?;
+    // Of a run that was interrupted, the rows are shown whose parts have all ended; the neighbour
+    // alone is a part of each.
     let mut rows: Vec<Row> = Vec::new();
     if let Some((Some(quiet), pairs)) = results.split_last() {
         for (case, pair) in plan.cases.iter().zip(pairs.chunks_exact(2)) {
@@ -287,7 +327,10 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     cut.refuse_nothing(rows.is_empty())?;
     let mut closing = Vec::new();
     if let Some(neighbour) = rows.first().and_then(|row| row.neighbour.as_ref()) {
-        closing.push(format!("\nthe neighbour alone: {:.0} reads a second", neighbour.alone_ops_per_s));
+        closing.push(format!(
+            "\nthe neighbour alone: {:.0} reads a second",
+            neighbour.alone_ops_per_s
+        ));
     }
     if plan.published {
         let mut policies: Vec<Policy> = plan.cases.iter().map(|case| case.policy).collect();

@@ -1,7 +1,8 @@
 //! The machine that simulates: how many simulations it can carry at once.
 //!
-//! A simulation is one thread, and its memory is known before it begins, within a small factor: a record for every frame of the budget, and
-//! an entry in page cache and page tables for every page that is touched.
+//! A simulation is one thread, and its memory is known before it begins, within a small factor: a
+//! record for every frame of the budget, and an entry in page cache and page tables for every page
+//! that is touched.
 
 use std::num::NonZeroUsize;
 use std::thread;
@@ -12,7 +13,8 @@ use super::error::SimError;
 
 /// Bytes that a frame takes: the engine's record, its access note, the list of free frames.
 const FRAME_BYTES: u64 = 32;
-/// Bytes that a page of data takes: page cache (4 or 8), page table entry, and what the workload knows of it.
+/// Bytes that a page of data takes: page cache (4 or 8), page table entry, and what the workload
+/// knows of it.
 const PAGE_BYTES: u64 = 16;
 
 /// What this machine offers.
@@ -33,7 +35,8 @@ impl Host {
         Self { cores: thread::available_parallelism().map_or(1, NonZeroUsize::get), available }
     }
 
-    /// How many simulations of so many frames and pages of data can run at once: one for each core, as far as memory lasts.
+    /// How many simulations of so many frames and pages of data can run at once: one for each core,
+    /// as far as memory lasts.
     ///
     /// # Errors
     /// [`SimError::HostMemory`] when there is not enough for one.

@@ -1,5 +1,5 @@
-//! Rows side by side: each policy's simulation is one thread's work, and none knows of the others, so results do not depend on how
-//! many run at once.
+//! Rows side by side: each policy's simulation is one thread's work, and none knows of the others,
+//! so results do not depend on how many run at once.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -17,11 +17,13 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long jobs may take to notice Ctrl-C.
 const GRACE: Duration = Duration::from_millis(600);
 
-/// Does `count` jobs, `parallel` at a time, and returns what they returned in the order of their numbers. Each gets its number and a
-/// counter, which it advances as it goes; the sum of all counters is the bar's position.
+/// Does `count` jobs, `parallel` at a time, and returns what they returned in the order of their
+/// numbers. Each gets its number and a counter, which it advances as it goes; the sum of all
+/// counters is the bar's position.
 ///
-/// Jobs look at Ctrl-C themselves. One that does not notice in time, because it is still making a large machine, is not waited
-/// for: the process ends here, with the message and exit code that it would have ended with, and leaves nothing behind.
+/// Jobs look at Ctrl-C themselves. One that does not notice in time, because it is still making a
+/// large machine, is not waited for: the process ends here, with the message and exit code that it
+/// would have ended with, and leaves nothing behind.
 ///
 /// # Panics
 /// When a job does.
@@ -57,7 +59,8 @@ pub(crate) fn run<T: Send>(
                     interrupted += if interrupt::requested() { TICK } else { Duration::ZERO };
                     if interrupted > GRACE {
                         drop(progress);
-                        let error = SimError::from(Interrupted { during: "while setting up".into() });
+                        let error =
+                            SimError::from(Interrupted { during: "while setting up".into() });
                         out::note(format_args!("error: {error}"));
                         std::process::exit(error.exit_code().into());
                     }

@@ -1,8 +1,11 @@
-//! `lowtide sim file-anon-mix`: the aging OOM of the published series, at its full size or a part of it.
+//! `lowtide sim file-anon-mix`: the aging OOM of the published series, at its full size or a part
+//! of it.
 //!
-//! At a part of the size every pass over memory takes as long as over all of it: the machine is slower by the same factor, and pauses, threads and
-//! processors stay as they are (T-mode, `docs/kernel/workloads.md` §0.3). Threads must not become fewer, as the outcome hangs on how many
-//! reclaim while one of them ages. A kill is a result: the row says so, and its counters are those of that moment.
+//! At a part of the size every pass over memory takes as long as over all of it: the machine is
+//! slower by the same factor, and pauses, threads and processors stay as they are (T-mode,
+//! `docs/kernel/workloads.md` §0.3). Threads must not become fewer, as the outcome hangs on how
+//! many reclaim while one of them ages. A kill is a result: the row says so, and its counters are
+//! those of that moment.
 
 use std::sync::atomic::AtomicU64;
 
@@ -24,8 +27,9 @@ use crate::progress::{Patient, Unit};
 
 /// The machine of the published runs: files on a ramdisk.
 const MACHINE: &str = "ramdisk";
-/// The part of the published size when nothing is said: a minute or two for each policy. What is smaller than 256 MiB measures the constants of
-/// reclaim more than its policy (`docs/kernel/workloads.md` §0.3).
+/// The part of the published size when nothing is said: a minute or two for each policy. What is
+/// smaller than 256 MiB measures the constants of reclaim more than its policy
+/// (`docs/kernel/workloads.md` §0.3).
 const SCALE: f64 = 1.0 / 64.0;
 
 /// One run, decided.
@@ -55,7 +59,8 @@ impl Plan {
         if max.is_some_and(|max| max <= config.anon) {
             return Err(SimError::usage(
                 format!(
-                    "a budget of {} leaves no room for files: the threads fill {} that cannot be swapped",
+                    "a budget of {} leaves no room for files: the threads fill {} that cannot be \
+                     swapped",
                     Size::new(max.unwrap_or_default()),
                     Size::new(config.anon)
                 ),
@@ -92,8 +97,12 @@ impl Plan {
     }
 
     fn simulate(&self, policy: Policy, done: &AtomicU64) -> Result<MixResult, MachineError> {
-        let machine =
-            MachineConfig { spec: self.machine.clone(), policy, max: self.max, seed: self.config.seed };
+        let machine = MachineConfig {
+            spec: self.machine.clone(),
+            policy,
+            max: self.max,
+            seed: self.config.seed,
+        };
         mix::run(&machine, &self.config, done, interrupt::flag())
     }
 
@@ -161,7 +170,8 @@ fn kill_line(row: &Row) -> Option<String> {
         format!(", {:.0} % of the budget,", 100.0 * kill.clean_file_bytes as f64 / max as f64)
     });
     Some(format!(
-        "{}: killed after {:.1} s, in round {}: a charge of the {} failed after {:.2} ms, while {}{share} were clean pages of the file",
+        "{}: killed after {:.1} s, in round {}: a charge of the {} failed after {:.2} ms, while \
+         {}{share} were clean pages of the file",
         row.policy,
         kill.seconds,
         row.rounds.unwrap_or(0) + 1,
@@ -185,14 +195,16 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
 
     let total = u64::from(plan.config.rounds) * policies.len() as u64;
     let progress = Patient::new("rounds", Unit::Steps, total);
-    let results = jobs::run(policies.len(), if timing { 1 } else { parallel }, progress, |number, done| {
-        let began = Stopwatch::start();
-        plan.simulate(policies[number], done).map(|result| (result, began.elapsed()))
-    });
+    let results =
+        jobs::run(policies.len(), if timing { 1 } else { parallel }, progress, |number, done| {
+            let began = Stopwatch::start();
+            plan.simulate(policies[number], done).map(|result| (result, began.elapsed()))
+        });
     let mut rows = Vec::with_capacity(2 * policies.len());
     let mut cut = Cut::default();
     for (&policy, result) in policies.iter().zip(results) {
-        let result = result.map_err(|error| SimError::of_machine(policy, error, "simulating file-anon-mix"));
+        let result =
+            result.map_err(|error| SimError::of_machine(policy, error, "simulating file-anon-mix"));
         let Some((result, took)) = cut.take(result)? else { continue };
         let row = plan.row(policy, &result);
         let published = Arm::of(policy).map(|arm| plan.published(&row, published_mix(arm)));
@@ -202,7 +214,8 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     let mut closing: Vec<String> = rows.iter().filter_map(kill_line).collect();
     if plan.config.slowdown > 1 {
         closing.push(format!(
-            "published rows are of the full size: sizes and counters here are to be multiplied by {}",
+            "published rows are of the full size: sizes and counters here are to be multiplied by \
+             {}",
             plan.config.slowdown
         ));
     }

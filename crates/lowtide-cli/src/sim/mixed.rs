@@ -65,7 +65,8 @@ impl Plan {
             max: Some(config.max),
             data: format!("a mapped file of {}, advised to be random", Size::new(config.file)),
             run: format!(
-                "{} threads, {} % stores, a checkpoint every {} s; {} s, after {} s that are left out",
+                "{} threads, {} % stores, a checkpoint every {} s; {} s, after {} s that are left \
+                 out",
                 config.threads,
                 config.update_percent,
                 config.checkpoint_ns as f64 / 1e9,
@@ -76,7 +77,8 @@ impl Plan {
     }
 
     fn simulate(&self, policy: Policy, done: &AtomicU64) -> Result<MixedResult, MachineError> {
-        let machine = MachineConfig { spec: self.machine.clone(), policy, max: None, seed: self.config.seed };
+        let machine =
+            MachineConfig { spec: self.machine.clone(), policy, max: None, seed: self.config.seed };
         checkpoints::run(&machine, &self.config, done, interrupt::flag())
     }
 
@@ -117,17 +119,20 @@ impl Plan {
 pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     let plan = Plan::new(args)?;
     let policies = args.policies();
-    let parallel = Host::ask().parallel(plan.machine.pages(), plan.config.file / plan.machine.page)?;
+    let parallel =
+        Host::ask().parallel(plan.machine.pages(), plan.config.file / plan.machine.page)?;
     plan.head().print(args);
 
     let each = (plan.config.warm_ns + plan.config.run_ns) / 1_000_000;
     let progress = Patient::new("virtual milliseconds", Unit::Steps, each * policies.len() as u64);
-    let results =
-        jobs::run(policies.len(), parallel, progress, |number, done| plan.simulate(policies[number], done));
+    let results = jobs::run(policies.len(), parallel, progress, |number, done| {
+        plan.simulate(policies[number], done)
+    });
     let mut rows = Vec::with_capacity(policies.len());
     let mut cut = Cut::default();
     for (&policy, result) in policies.iter().zip(results) {
-        let result = result.map_err(|error| SimError::of_machine(policy, error, "simulating mixed"));
+        let result =
+            result.map_err(|error| SimError::of_machine(policy, error, "simulating mixed"));
         let Some(result) = cut.take(result)? else { continue };
         rows.push(plan.row(policy, &result));
     }

@@ -1,6 +1,8 @@
-//! `lowtide sim noisy-neighbour`: what a tenant that scans takes from tenants with working sets, and what `memory.low` gives back.
+//! `lowtide sim noisy-neighbour`: what a tenant that scans takes from tenants with working sets,
+//! and what `memory.low` gives back.
 //!
-//! Three rows for each policy: the tenants alone, with the scanner, with the scanner and `low`. The change of the hit ratio is to the first of them.
+//! Three rows for each policy: the tenants alone, with the scanner, with the scanner and `low`. The
+//! change of the hit ratio is to the first of them.
 
 use std::sync::atomic::AtomicU64;
 
@@ -38,15 +40,22 @@ impl Plan {
     fn new(args: &SimArgs) -> Result<Self, SimError> {
         let machine = options::machine_or(args, MACHINE)?;
         machine.validate()?;
-        let (needed, memory) = (2 * NoisyConfig::new(Company::Alone, 0).max, machine.pages() * machine.page);
+        let (needed, memory) =
+            (2 * NoisyConfig::new(Company::Alone, 0).max, machine.pages() * machine.page);
         if memory < needed {
             return Err(SimError::usage(
-                format!("machine `{}` has {} for programs and files", machine.name, options::floor(memory)),
+                format!(
+                    "machine `{}` has {} for programs and files",
+                    machine.name,
+                    options::floor(memory)
+                ),
                 format!("choose one with at least {}", Size::new(needed)),
             ));
         }
-        let cases =
-            args.policies().into_iter().flat_map(|policy| Company::ALL.map(|company| (policy, company)));
+        let cases = args
+            .policies()
+            .into_iter()
+            .flat_map(|policy| Company::ALL.map(|company| (policy, company)));
         let run_ns = args.seconds.unwrap_or(SECONDS) * 1_000_000_000;
         Ok(Self { machine, run_ns, seed: args.seed, cases: cases.collect() })
     }
@@ -58,7 +67,11 @@ impl Plan {
     fn head(&self) -> Head {
         let config = self.config(Company::ScannerAndLow);
         Head {
-            what: format!("{}: {}", Target::NoisyNeighbour.name(), Target::NoisyNeighbour.description()),
+            what: format!(
+                "{}: {}",
+                Target::NoisyNeighbour.name(),
+                Target::NoisyNeighbour.description()
+            ),
             machine: show::machine(&self.machine),
             max: Some(config.max),
             data: format!(
@@ -78,13 +91,20 @@ impl Plan {
 
     fn simulate(&self, job: usize, done: &AtomicU64) -> Result<NoisyResult, SimError> {
         let (policy, company) = self.cases[job];
-        let machine = MachineConfig { spec: self.machine.clone(), policy, max: None, seed: self.seed };
-        let failed =
-            |error: MachineError| SimError::of_machine(policy, error, "simulating tenants and a scanner");
+        let machine =
+            MachineConfig { spec: self.machine.clone(), policy, max: None, seed: self.seed };
+        let failed = |error: MachineError| {
+            SimError::of_machine(policy, error, "simulating tenants and a scanner")
+        };
         noisy::run(&machine, &self.config(company), done, interrupt::flag()).map_err(failed)
     }
 
-    fn row(&self, (policy, company): (Policy, Company), result: &NoisyResult, alone: &NoisyResult) -> Row {
+    fn row(
+        &self,
+        (policy, company): (Policy, Company),
+        result: &NoisyResult,
+        alone: &NoisyResult,
+    ) -> Row {
         let config = self.config(company);
         let change = |now: TenantHits, then: TenantHits| 100.0 * (ratio(now) / ratio(then) - 1.0);
         let row = Row {
@@ -140,16 +160,23 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     plan.head().print(args);
 
     let each = (config.warm_ns + config.run_ns) / 1_000_000;
-    let progress = Patient::new("virtual milliseconds", Unit::Steps, each * plan.cases.len() as u64);
-    let results = jobs::run(plan.cases.len(), parallel, progress, |job, done| plan.simulate(job, done));
+    let progress =
+        Patient::new("virtual milliseconds", Unit::Steps, each * plan.cases.len() as u64);
+    let results =
+        jobs::run(plan.cases.len(), parallel, progress, |job, done| plan.simulate(job, done));
     let mut cut = Cut::default();
-    let results = results.into_iter().map(|result| cut.take(result)).collect::<Result<Vec<_>, _>>()?;
+    let results =
+        results.into_iter().map(|result| cut.take(result)).collect::<Result<Vec<_>, _>>()?;
     let mut rows = Vec::with_capacity(results.len());
     let phases = Company::ALL.len();
     for (cases, results) in plan.cases.chunks_exact(phases).zip(results.chunks_exact(phases)) {
         // Of a run that was interrupted, the policies are shown whose rows have all ended.
-        let Some(results) = results.iter().map(Option::as_ref).collect::<Option<Vec<_>>>() else { continue };
-        rows.extend(cases.iter().zip(&results).map(|(&case, result)| plan.row(case, result, results[0])));
+        let Some(results) = results.iter().map(Option::as_ref).collect::<Option<Vec<_>>>() else {
+            continue;
+        };
+        rows.extend(
+            cases.iter().zip(&results).map(|(&case, result)| plan.row(case, result, results[0])),
+        );
     }
     let closing = verdict(&rows);
     show::results(args, &plan.machine, &rows, columns::NOISY, &closing, cut)

@@ -1,5 +1,5 @@
-//! Single options: what each may be, and where it means something. What cannot be meant is refused with the option's name and something to
-//! write instead, before any work is done.
+//! Single options: what each may be, and where it means something. What cannot be meant is refused
+//! with the option's name and something to write instead, before any work is done.
 
 use lowtide::{Policy, Size};
 use lowtide_core::limits::MIN_BUDGET;
@@ -58,7 +58,8 @@ impl Kind {
     }
 }
 
-/// Refuses options that mean nothing for what is simulated, so that nobody believes they had an effect.
+/// Refuses options that mean nothing for what is simulated, so that nobody believes they had an
+/// effect.
 ///
 /// # Errors
 /// [`SimError::Usage`].
@@ -88,7 +89,11 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
             "--policy",
             "anything but --swarm, whose plans have policies of their own",
         ),
-        (swarm && args.max.is_some(), "--max", "anything but --swarm, whose plans have budgets of their own"),
+        (
+            swarm && args.max.is_some(),
+            "--max",
+            "anything but --swarm, whose plans have budgets of their own",
+        ),
         (swarm && args.ops.is_some(), "--ops", "anything but --swarm"),
         (swarm && args.threads.is_some(), "--threads", "anything but --swarm"),
         (args.format.is_some() && kind != Kind::Trace, "--format", "--trace"),
@@ -98,9 +103,21 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
             "--threads",
             "workloads; a trace has its own threads",
         ),
-        (args.threads.is_some() && plain, "--threads", "simulated machines; name one with --machine"),
-        (args.ops.is_some() && kind == Kind::Trace, "--ops", "workloads; a trace is played to its end"),
-        (args.scale.is_some() && !scales, "--scale", "ycsb, tenants and file-anon-mix; use --size and --ops"),
+        (
+            args.threads.is_some() && plain,
+            "--threads",
+            "simulated machines; name one with --machine",
+        ),
+        (
+            args.ops.is_some() && kind == Kind::Trace,
+            "--ops",
+            "workloads; a trace is played to its end",
+        ),
+        (
+            args.scale.is_some() && !scales,
+            "--scale",
+            "ycsb, tenants and file-anon-mix; use --size and --ops",
+        ),
         (
             args.seconds.is_some() && !(tenants || thrash || noisy || mixed),
             "--seconds",
@@ -116,9 +133,21 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
             "--max",
             "other workloads; high-thrash has a memory.high of 150M and no budget",
         ),
-        (noisy && args.max.is_some(), "--max", "other workloads; the tenants and the scanner share 176M"),
-        (noisy && args.threads.is_some(), "--threads", "other workloads; there are 4 tenants and a scanner"),
-        ((thrash || noisy || writer || mixed) && args.timing.is_some(), "--timing", "other workloads"),
+        (
+            noisy && args.max.is_some(),
+            "--max",
+            "other workloads; the tenants and the scanner share 176M",
+        ),
+        (
+            noisy && args.threads.is_some(),
+            "--threads",
+            "other workloads; there are 4 tenants and a scanner",
+        ),
+        (
+            (thrash || noisy || writer || mixed) && args.timing.is_some(),
+            "--timing",
+            "other workloads",
+        ),
         (args.delay.is_some() && !dd, "--delay", "dd-oom"),
         (writer && args.ops.is_some(), "--ops", "other workloads; use --size for dd-oom and fill"),
         (
@@ -142,16 +171,28 @@ pub(crate) fn refuse_misplaced(args: &SimArgs) -> Result<(), SimError> {
         ),
         (args.rounds.is_some() && !mix, "--rounds", "file-anon-mix"),
         (args.ops.is_some() && mix, "--ops", "other workloads; use --rounds"),
-        (args.threads.is_some() && mix, "--threads", "other workloads; file-anon-mix has 96 of each kind"),
+        (
+            args.threads.is_some() && mix,
+            "--threads",
+            "other workloads; file-anon-mix has 96 of each kind",
+        ),
         (args.access.is_some() && !pages, "--access", "zipf, uniform and loop"),
         (args.about_curves() && kind != Kind::Trace, "a miss-ratio curve", "--trace"),
-        (args.about_curves() && args.machine.is_some(), "--machine", "anything but --mrc and --advise"),
+        (
+            args.about_curves() && args.machine.is_some(),
+            "--machine",
+            "anything but --mrc and --advise",
+        ),
         (
             args.about_curves() && args.max.is_some(),
             "--max",
             "anything but --mrc and --advise, which try many",
         ),
-        (args.about_curves() && !args.wants_curves(), "an option about curves", "--mrc and --advise"),
+        (
+            args.about_curves() && !args.wants_curves(),
+            "an option about curves",
+            "--mrc and --advise",
+        ),
         (args.write.is_some() && !(pages || mixed), "--write", "zipf, uniform, loop and mixed"),
     ];
     for (misplaced, option, place) in rules {
@@ -209,10 +250,12 @@ pub(crate) fn timing(args: &SimArgs, default: bool) -> bool {
 /// [`SimError::Usage`].
 pub(crate) fn scale(args: &SimArgs) -> Result<f64, SimError> {
     match args.scale {
-        Some(scale) if !(scale.is_finite() && (0.001..=100.0).contains(&scale)) => Err(SimError::usage(
-            format!("--scale {scale} is not possible"),
-            "give a number from 0.001 to 100, such as --scale 0.1",
-        )),
+        Some(scale) if !(scale.is_finite() && (0.001..=100.0).contains(&scale)) => {
+            Err(SimError::usage(
+                format!("--scale {scale} is not possible"),
+                "give a number from 0.001 to 100, such as --scale 0.1",
+            ))
+        }
         scale => Ok(scale.unwrap_or(1.0)),
     }
 }
@@ -250,7 +293,8 @@ pub(crate) fn machine_budget(
     match max {
         Some(max) if max > memory => Err(SimError::usage(
             format!(
-                "a budget of {} is more than machine `{}` has: {} of its {} are left for programs and files",
+                "a budget of {} is more than machine `{}` has: {} of its {} are left for programs \
+                 and files",
                 Size::new(max),
                 machine.name,
                 floor(memory),
@@ -262,11 +306,16 @@ pub(crate) fn machine_budget(
     }
 }
 
-/// The budget in bytes of a group that a workload makes below the machine's root: what was given, else `default`.
+/// The budget in bytes of a group that a workload makes below the machine's root: what was given,
+/// else `default`.
 ///
 /// # Errors
 /// [`SimError::Usage`] for what is no budget, or more than the machine has.
-pub(crate) fn group_budget(args: &SimArgs, machine: &MachineSpec, default: u64) -> Result<u64, SimError> {
+pub(crate) fn group_budget(
+    args: &SimArgs,
+    machine: &MachineSpec,
+    default: u64,
+) -> Result<u64, SimError> {
     machine_budget(args, machine, Some(default))?.ok_or_else(|| {
         SimError::usage(
             "--max max is no budget that this workload could fill",
@@ -291,7 +340,8 @@ fn pages_of(max: Size, page: u64) -> Result<u64, SimError> {
     if pages < MIN_BUDGET {
         return Err(SimError::usage(
             format!(
-                "--max {max} is too small: that is {pages} pages of {}, and reclaim takes {MIN_BUDGET} at a time",
+                "--max {max} is too small: that is {pages} pages of {}, and reclaim takes \
+                 {MIN_BUDGET} at a time",
                 Size::new(page)
             ),
             format!("give at least --max {}", Size::new(MIN_BUDGET * page)),

@@ -1,8 +1,8 @@
 //! `lowtide sim zipf|uniform|loop`: streams of single pages, on the plain machine or on a full one.
 //!
-//! On the plain machine the simulation itself can be measured: accesses per second of one core. Drawing the pages is not
-//! part of it: they are drawn in batches, and the clock runs while a batch is played. So that rows are comparable, one
-//! policy is played after the other then.
+//! On the plain machine the simulation itself can be measured: accesses per second of one core.
+//! Drawing the pages is not part of it: they are drawn in batches, and the clock runs while a batch
+//! is played. So that rows are comparable, one policy is played after the other then.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -72,7 +72,11 @@ impl Plan {
             what: format!("{}: {}", self.target.name(), self.target.description()),
             machine,
             max,
-            data: format!("{} in {} pages", Size::new(self.data_bytes()), thousands(self.pages.pages as f64)),
+            data: format!(
+                "{} in {} pages",
+                Size::new(self.data_bytes()),
+                thousands(self.pages.pages as f64)
+            ),
             run: format!(
                 "{threads} thread{}; {} accesses {way}, {} % of them writes",
                 if threads == 1 { "" } else { "s" },
@@ -128,8 +132,14 @@ fn on_plain(args: &SimArgs, pattern: Pattern) -> Result<(), SimError> {
     let mut cut = Cut::default();
     for (&policy, played) in policies.iter().zip(results) {
         let Some(played) = cut.take(played)? else { continue };
-        let row = plan.row(policy, PlainMachine::NAME, max_bytes, 1).on_plain(&played.counts, &played.memory);
-        rows.push(if timing { row.timed(played.took, played.bytes, plan.pages.pages) } else { row });
+        let row = plan
+            .row(policy, PlainMachine::NAME, max_bytes, 1)
+            .on_plain(&played.counts, &played.memory);
+        rows.push(if timing {
+            row.timed(played.took, played.bytes, plan.pages.pages)
+        } else {
+            row
+        });
     }
     show::results(args, &PLAIN, &rows, columns::PLAIN, &[], cut)
 }
@@ -178,7 +188,11 @@ fn failed(policy: Policy, error: PlayError) -> SimError {
 fn on_machine(args: &SimArgs, pattern: Pattern, machine: &MachineSpec) -> Result<(), SimError> {
     let plan = Plan::new(args, pattern, machine.page)?;
     let threads = args.threads.unwrap_or(1);
-    let max = options::machine_budget(args, machine, Some(MAX_BYTES.min(machine.pages() * machine.page)))?;
+    let max = options::machine_budget(
+        args,
+        machine,
+        Some(MAX_BYTES.min(machine.pages() * machine.page)),
+    )?;
     plan.head(show::machine(machine), max, threads).print(args);
     let play = Play {
         machine,
@@ -198,7 +212,8 @@ fn on_machine(args: &SimArgs, pattern: Pattern, machine: &MachineSpec) -> Result
             .collect();
         Ok(Streams { streams: streams?, failed: Rc::default() })
     };
-    let progress = Patient::new("accesses", Unit::Steps, plan.accesses * args.policies().len() as u64);
+    let progress =
+        Patient::new("accesses", Unit::Steps, plan.accesses * args.policies().len() as u64);
     let row = |policy| plan.row(policy, &machine.name, max, threads);
     let outcome = full::run(args, &play, progress, row, streams)?;
     outcome.show(args, machine, columns::STREAMS, &[])

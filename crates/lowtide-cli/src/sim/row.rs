@@ -1,6 +1,8 @@
-//! A row of a simulation's result, as it stands in the JSON. The names are an interface: a field may be added, none renamed.
+//! A row of a simulation's result, as it stands in the JSON. The names are an interface: a field
+//! may be added, none renamed.
 //!
-//! What does not apply is left out: the plain machine has no time, so its rows have no `seconds` and no latency.
+//! What does not apply is left out: the plain machine has no time, so its rows have no `seconds`
+//! and no latency.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +17,8 @@ use serde::Serialize;
 use crate::bench::Spread;
 use crate::json::LatencyUs;
 
-/// Counters by their kernel names, in the kernel's units: events in pages or occurrences, `pgpgin` and `pgpgout` in KiB, sizes in bytes.
+/// Counters by their kernel names, in the kernel's units: events in pages or occurrences, `pgpgin`
+/// and `pgpgout` in KiB, sizes in bytes.
 pub(crate) type Counters = BTreeMap<&'static str, u64>;
 
 /// See the module documentation.
@@ -170,7 +173,8 @@ pub(crate) struct Row {
     /// Who else used the device, in a run of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) neighbour: Option<NeighbourRow>,
-    /// How long reclaim slept, all tasks together; how long tasks slept for being over a limit, where that is what is measured.
+    /// How long reclaim slept, all tasks together; how long tasks slept for being over a limit,
+    /// where that is what is measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) throttled_ms: Option<f64>,
     /// How long writers were held back because too much was dirty, all tasks together.
@@ -400,12 +404,19 @@ impl Row {
         self.stat.get(name).copied().unwrap_or(0)
     }
 
-    /// This row with what happened on a full machine between two looks at its counters, in `ops` operations.
-    pub(crate) fn on_machine(self, began: Option<&MachineStat>, ended: &MachineStat, ops: u64) -> Self {
+    /// This row with what happened on a full machine between two looks at its counters, in `ops`
+    /// operations.
+    pub(crate) fn on_machine(
+        self,
+        began: Option<&MachineStat>,
+        ended: &MachineStat,
+        ops: u64,
+    ) -> Self {
         let since = |count: fn(&MachineStat) -> u64| count(ended) - began.map_or(0, count);
         let seconds = since(|stat| stat.now_ns) as f64 / 1e9;
         let rate = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
-        let (read, written) = (since(|stat| stat.device.read_bytes), since(|stat| stat.device.write_bytes));
+        let (read, written) =
+            (since(|stat| stat.device.read_bytes), since(|stat| stat.device.write_bytes));
         let events = ended.memory.events;
         let events = began.map_or(events, |began| events.since(&began.memory.events));
         let row = Self {
@@ -445,10 +456,16 @@ impl Row {
 
     fn with_accesses(self, accesses: u64, misses: u64) -> Self {
         let miss_ratio = if accesses == 0 { 0.0 } else { misses as f64 / accesses as f64 };
-        Self { accesses: Some(accesses), misses: Some(misses), miss_ratio: Some(miss_ratio), ..self }
+        Self {
+            accesses: Some(accesses),
+            misses: Some(misses),
+            miss_ratio: Some(miss_ratio),
+            ..self
+        }
     }
 
-    /// This row with how fast it was simulated: its accesses in `took`, with `bytes` of memory for so many pages of data.
+    /// This row with how fast it was simulated: its accesses in `took`, with `bytes` of memory for
+    /// so many pages of data.
     pub(crate) fn timed(self, took: Duration, bytes: usize, pages: u64) -> Self {
         let seconds = took.as_secs_f64();
         let rate = |accesses: u64| if seconds > 0.0 { accesses as f64 / seconds } else { 0.0 };

@@ -1,5 +1,5 @@
-//! What a run prints: lines that say what was simulated, a table, and JSON. With `--json` and no file, the JSON is all there is on
-//! standard output.
+//! What a run prints: lines that say what was simulated, a table, and JSON. With `--json` and no
+//! file, the JSON is all there is on standard output.
 
 use lowtide::Size;
 use lowtide_sim::spec::MachineSpec;
@@ -67,8 +67,9 @@ impl Head {
         if args.output() == Output::Json {
             return;
         }
-        let max =
-            self.max.map_or_else(|| "all of the machine's memory".into(), |max| Size::new(max).to_string());
+        let max = self
+            .max
+            .map_or_else(|| "all of the machine's memory".into(), |max| Size::new(max).to_string());
         out::line(&self.what);
         out::line(format_args!("machine   {}", self.machine));
         out::line(format_args!("budget    {max}"));
@@ -105,11 +106,12 @@ pub(crate) fn plain_machine() -> String {
     format!("none: {}", PLAIN.about)
 }
 
-/// Prints or writes the rows, as a table of `columns` with `closing` lines below it for people. Of a run that was interrupted they are those
-/// that had ended.
+/// Prints or writes the rows, as a table of `columns` with `closing` lines below it for people. Of
+/// a run that was interrupted they are those that had ended.
 ///
 /// # Errors
-/// [`SimError::Results`], [`SimError::Output`]; [`SimError::Interrupted`] without rows, [`SimError::CutShort`] after them.
+/// [`SimError::Results`], [`SimError::Output`]; [`SimError::Interrupted`] without rows,
+/// [`SimError::CutShort`] after them.
 pub(crate) fn results<M: Serialize>(
     args: &SimArgs,
     machine: &M,

@@ -1,6 +1,8 @@
-//! The operation streams of `zipf`, `uniform` and `loop`: single pages of one file, number after number, from a seed.
+//! The operation streams of `zipf`, `uniform` and `loop`: single pages of one file, number after
+//! number, from a seed.
 //!
-//! Pages and kinds come from separate sub-streams, so that the same pages are asked for whatever part of the accesses writes.
+//! Pages and kinds come from separate sub-streams, so that the same pages are asked for whatever
+//! part of the accesses writes.
 
 use std::num::NonZeroU32;
 
@@ -29,7 +31,8 @@ pub(crate) struct Pages {
     pub(crate) seed: u64,
 }
 
-/// The accesses of one thread, without an end; a thread of a loop that has no page to itself has none.
+/// The accesses of one thread, without an end; a thread of a loop that has no page to itself has
+/// none.
 #[derive(Clone, Debug)]
 pub(crate) struct PageStream {
     next: NextPage,
@@ -45,14 +48,19 @@ enum NextPage {
 }
 
 impl Pages {
-    /// The accesses of thread number `thread` of `threads`. The threads of a loop share the file out.
+    /// The accesses of thread number `thread` of `threads`. The threads of a loop share the file
+    /// out.
     ///
     /// # Errors
     /// [`DistributionError::NoItems`] when there are no pages.
     ///
     /// # Panics
     /// When `thread` is not below `threads`.
-    pub(crate) fn stream(&self, thread: u32, threads: u32) -> Result<PageStream, DistributionError> {
+    pub(crate) fn stream(
+        &self,
+        thread: u32,
+        threads: u32,
+    ) -> Result<PageStream, DistributionError> {
         let root = SplitMix64::new(self.seed);
         let drawn = |distribution: Distribution| {
             let sampler = distribution.sampler(self.pages, self.seed)?;
@@ -61,9 +69,9 @@ impl Pages {
         let next = match self.pattern {
             Pattern::Zipf => drawn(Distribution::default())?,
             Pattern::Uniform => drawn(Distribution::Uniform)?,
-            Pattern::Loop => {
-                NextPage::Loop(Scan::new(self.pages, NonZeroU32::MIN, self.access)?.stream(thread, threads))
-            }
+            Pattern::Loop => NextPage::Loop(
+                Scan::new(self.pages, NonZeroU32::MIN, self.access)?.stream(thread, threads),
+            ),
         };
         let kinds = root.fork(KINDS + u64::from(thread));
         Ok(PageStream { next, kinds, access: self.access, write_percent: self.write_percent })
@@ -112,7 +120,8 @@ mod tests {
     #[test]
     fn writing_changes_kinds_and_not_pages() {
         for pattern in [Pattern::Zipf, Pattern::Uniform, Pattern::Loop] {
-            let (reads, mixed) = (first(&pages(pattern, 0), 0, 1), first(&pages(pattern, 30), 0, 1));
+            let (reads, mixed) =
+                (first(&pages(pattern, 0), 0, 1), first(&pages(pattern, 30), 0, 1));
             assert!(reads.iter().zip(&mixed).all(|(a, b)| a.page == b.page));
             assert!(reads.iter().all(|op| op.kind == OpKind::Load));
             let stores = mixed.iter().filter(|op| op.kind == OpKind::Store).count();

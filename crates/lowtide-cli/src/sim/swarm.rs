@@ -1,7 +1,8 @@
-//! `--swarm N`: small random machines by the thousand, every invariant checked, each seed played twice.
+//! `--swarm N`: small random machines by the thousand, every invariant checked, each seed played
+//! twice.
 //!
-//! A failure prints the seed, the invariant, the plan, a plan made as small as possible that fails in the same way, and the
-//! command that replays it. The seeds are `--seed S` and those after it.
+//! A failure prints the seed, the invariant, the plan, a plan made as small as possible that fails
+//! in the same way, and the command that replays it. The seeds are `--seed S` and those after it.
 
 use std::sync::Mutex;
 use std::thread;
@@ -35,7 +36,8 @@ struct Met {
 /// Runs the seeds.
 ///
 /// # Errors
-/// [`SimError::Swarm`] for the lowest seed that fails, [`SimError::Interrupted`], [`SimError::Output`].
+/// [`SimError::Swarm`] for the lowest seed that fails, [`SimError::Interrupted`],
+/// [`SimError::Output`].
 pub(super) fn run(args: &SimArgs, seeds: u64) -> Result<(), SimError> {
     let Some(end) = args.seed.checked_add(seeds) else {
         return Err(SimError::usage(

@@ -1,12 +1,15 @@
 //! `lowtide sim tenants`: many programs of equal demand on one machine without enough memory.
 //!
-//! At a scale below 1 each page stands for many: memory, swap and buffers shrink, what a page costs grows by as much, and the numbers of workers, CPUs and
-//! seconds stay (`docs/kernel/workloads.md` §0.3, T-mode). So requests take as long as at full size and fall into the same buckets.
+//! At a scale below 1 each page stands for many: memory, swap and buffers shrink, what a page costs
+//! grows by as much, and the numbers of workers, CPUs and seconds stay (`docs/kernel/workloads.md`
+//! §0.3, T-mode). So requests take as long as at full size and fall into the same buckets.
 
 use std::sync::atomic::AtomicU64;
 
 use lowtide::{Policy, Size};
-use lowtide_sim::client::tenants::{self, BUCKETS_S, CONTENDED_SLOT_NS, TenantsConfig, TenantsResult};
+use lowtide_sim::client::tenants::{
+    self, BUCKETS_S, CONTENDED_SLOT_NS, TenantsConfig, TenantsResult,
+};
 use lowtide_sim::spec::{MachineSpec, SwapSpec};
 use lowtide_sim::statistics::Spread;
 use lowtide_sim::{Costs, MachineConfig, MachineError};
@@ -24,9 +27,11 @@ use crate::progress::{Patient, Unit};
 
 /// The machine of the published evaluation.
 const MACHINE: &str = "xeon-96t";
-/// Swap, as a multiple of memory, where the machine has none of its own: 256 GiB of zram on 128 GiB (`docs/kernel/workloads.md` §2(b)).
+/// Swap, as a multiple of memory, where the machine has none of its own: 256 GiB of zram on 128 GiB
+/// (`docs/kernel/workloads.md` §2(b)).
 const SWAP_TIMES: u64 = 2;
-/// What is simulated of the published experiment if nothing is said, so that three policies take a few minutes.
+/// What is simulated of the published experiment if nothing is said, so that three policies take a
+/// few minutes.
 const SCALE: f64 = 1.0 / 16.0;
 /// Virtual seconds, for the same reason; the published runs took about 3,600.
 const SECONDS: u64 = 600;
@@ -46,9 +51,13 @@ impl Plan {
     fn new(args: &SimArgs) -> Result<Self, SimError> {
         let scale = if args.scale.is_some() { options::scale(args)? } else { SCALE };
         let whole = options::machine_or(args, MACHINE)?;
-        let published = MachineSpec::preset(MACHINE)?.as_ref() == Some(&whole) && args.max.is_none();
+        let published =
+            MachineSpec::preset(MACHINE)?.as_ref() == Some(&whole) && args.max.is_none();
         let calibrated = if published {
-            MachineSpec { costs: Costs { swap_slot_ns: CONTENDED_SLOT_NS, ..whole.costs.clone() }, ..whole }
+            MachineSpec {
+                costs: Costs { swap_slot_ns: CONTENDED_SLOT_NS, ..whole.costs.clone() },
+                ..whole
+            }
         } else {
             whole
         };
@@ -71,7 +80,8 @@ impl Plan {
             machine: format!("{}; {swap}", show::machine(&self.machine)),
             max: self.max,
             data: format!(
-                "{} workers of {} tenants, each with {} chunks of {}: {} in all; a page stands for {}",
+                "{} workers of {} tenants, each with {} chunks of {}: {} in all; a page stands \
+                 for {}",
                 config.all_workers(),
                 config.tenants,
                 config.chunks,
@@ -84,8 +94,12 @@ impl Plan {
     }
 
     fn simulate(&self, policy: Policy, done: &AtomicU64) -> Result<TenantsResult, MachineError> {
-        let machine =
-            MachineConfig { spec: self.machine.clone(), policy, max: self.max, seed: self.config.seed };
+        let machine = MachineConfig {
+            spec: self.machine.clone(),
+            policy,
+            max: self.max,
+            seed: self.config.seed,
+        };
         tenants::run(&machine, &self.config, done, interrupt::flag())
     }
 
@@ -144,14 +158,16 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
 
     let total = plan.config.run_ns / 1_000_000 * policies.len() as u64;
     let progress = Patient::new("virtual milliseconds", Unit::Steps, total);
-    let results = jobs::run(policies.len(), if timing { 1 } else { parallel }, progress, |number, done| {
-        let began = Stopwatch::start();
-        plan.simulate(policies[number], done).map(|result| (result, began.elapsed()))
-    });
+    let results =
+        jobs::run(policies.len(), if timing { 1 } else { parallel }, progress, |number, done| {
+            let began = Stopwatch::start();
+            plan.simulate(policies[number], done).map(|result| (result, began.elapsed()))
+        });
     let mut rows = Vec::with_capacity(policies.len());
     let mut cut = Cut::default();
     for (&policy, result) in policies.iter().zip(results) {
-        let result = result.map_err(|error| SimError::of_machine(policy, error, "simulating tenants"));
+        let result =
+            result.map_err(|error| SimError::of_machine(policy, error, "simulating tenants"));
         let Some((result, took)) = cut.take(result)? else { continue };
         let row = plan.row(policy, &result);
         rows.push(if timing { row.timed(took, result.stat.bytes, data_pages) } else { row });
@@ -175,7 +191,11 @@ mod tests {
         let part = part_of(&whole, 1.0 / 16.0);
         part.validate().unwrap();
         assert_eq!((part.cpus, part.memory, part.kernel), (96, 8 << 30, 512 << 20));
-        assert_eq!(part.swap, Some(SwapSpec::zram(16 << 30)), "the published one had twice its memory");
+        assert_eq!(
+            part.swap,
+            Some(SwapSpec::zram(16 << 30)),
+            "the published one had twice its memory"
+        );
         assert_eq!(part.costs.unmap_ns, 16 * whole.costs.unmap_ns);
         assert_eq!(part.costs.context_switch_ns, whole.costs.context_switch_ns);
         let phone = MachineSpec::load("phone").unwrap();

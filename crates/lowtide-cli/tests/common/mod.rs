@@ -31,7 +31,12 @@ pub(crate) fn results(dir: &Path, args: &[&str]) -> Value {
     let (dir_text, json_text) = (dir.to_str().unwrap(), json.to_str().unwrap());
     args.extend(["--dir", dir_text, "--json", json_text]);
     let output = run(&args);
-    assert!(output.status.success(), "{args:?}\n{}\n{}", text(&output.stdout), text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{args:?}\n{}\n{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
     serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap()
 }
 
@@ -42,8 +47,9 @@ pub(crate) fn rows(results: &Value) -> &Vec<Value> {
 
 /// What is in `dir`, sorted, without the JSON that [`results`] writes.
 pub(crate) fn files(dir: &Path) -> Vec<String> {
-    let entries =
-        std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let entries = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = entries.filter(|name| name != "results.json").collect();
     names.sort();
     names
@@ -100,7 +106,8 @@ impl Running {
         self.child.id()
     }
 
-    /// Waits until it prints the line that ends the description of the run: all systems are set up then.
+    /// Waits until it prints the line that ends the description of the run: all systems are set up
+    /// then.
     pub(crate) fn wait_until_set_up(&mut self) {
         let mut line = String::new();
         while self.stdout.read_line(&mut line).unwrap() > 0 {

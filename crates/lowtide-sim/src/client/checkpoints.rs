@@ -5,8 +5,10 @@
 //!   1 thread     ──► every 10 s: the whole file is made durable (a checkpoint)
 //! ```
 //!
-//! The file is mapped by one process and advised to be random. What is asked is what a checkpoint does to readers: it writes thousands of single pages at once, and reads
-//! wait behind them at the device. So latencies of loads are kept apart: those that met a checkpoint at any time of theirs, and the others.
+//! The file is mapped by one process and advised to be random. What is asked is what a checkpoint
+//! does to readers: it writes thousands of single pages at once, and reads wait behind them at the
+//! device. So latencies of loads are kept apart: those that met a checkpoint at any time of theirs,
+//! and the others.
 //!
 //! The sizes are the project's own; nothing was published.
 
@@ -36,7 +38,8 @@ pub struct MixedConfig {
     pub update_percent: u64,
     /// CPU time of an operation besides its access.
     pub op_ns: u64,
-    /// Time between the beginnings of two checkpoints; one that takes longer is followed by the next at once.
+    /// Time between the beginnings of two checkpoints; one that takes longer is followed by the
+    /// next at once.
     pub checkpoint_ns: u64,
     /// Time before the measurement.
     pub warm_ns: u64,
@@ -101,7 +104,8 @@ struct Tally {
 
 type Shared = Rc<RefCell<Tally>>;
 
-/// Runs the workload on a machine, whose own `max` must be `None`. `done` counts virtual milliseconds.
+/// Runs the workload on a machine, whose own `max` must be `None`. `done` counts virtual
+/// milliseconds.
 ///
 /// # Errors
 /// [`MachineError`].
@@ -118,7 +122,8 @@ pub fn run(
     let mut m = Machine::new(machine)?;
     let (group, open, mapping) = {
         let mut world = m.world();
-        let group = world.pool.engine.create_group(MemcgId::ROOT).expect("the root has room for a group");
+        let group =
+            world.pool.engine.create_group(MemcgId::ROOT).expect("the root has room for a group");
         world.pool.engine.set_max(group, config.max / page)?;
         // As in a kernel: nobody pays for having waited.
         world.pool.engine.set_high_policy(group, HighPolicy::Overage);
@@ -128,7 +133,8 @@ pub fn run(
         world.advise_random(open);
         (group, open, world.map_file(process, open))
     };
-    let histogram = || Histogram::new_with_max(3_600 * SECOND_NS, 3).expect("the bounds are possible");
+    let histogram =
+        || Histogram::new_with_max(3_600 * SECOND_NS, 3).expect("the bounds are possible");
     let tally = Rc::new(RefCell::new(Tally {
         ops: 0,
         during: histogram(),
@@ -141,11 +147,14 @@ pub fn run(
     }));
     let root = SplitMix64::new(config.seed);
     for thread in 0..u64::from(config.threads) {
-        let sampler =
-            Distribution::default().sampler(config.file / page, config.seed).expect("the file has pages");
+        let sampler = Distribution::default()
+            .sampler(config.file / page, config.seed)
+            .expect("the file has pages");
         let (pages, kinds) = (root.fork(thread), root.fork(KINDS + thread));
         let (config, tally) = (*config, Rc::clone(&tally));
-        m.background_in(group, move |ctx| worker(ctx, mapping, sampler, pages, kinds, config, tally));
+        m.background_in(group, move |ctx| {
+            worker(ctx, mapping, sampler, pages, kinds, config, tally)
+        });
     }
     let (config, shared) = (*config, Rc::clone(&tally));
     m.background_in(group, move |ctx| checkpoints(ctx, open, config, shared));
@@ -271,8 +280,15 @@ mod tests {
             assert_eq!(loads + result.updates.len(), result.ops, "{policy}");
             let stores = result.updates.len() as f64 / result.ops as f64;
             assert!((0.04..0.06).contains(&stores), "{policy}: {stores}");
-            assert!((3..=5).contains(&result.checkpoints.len()), "{policy}: {:?}", result.checkpoints);
-            assert!(result.during.len() > 100 && result.outside.len() > result.during.len(), "{policy}");
+            assert!(
+                (3..=5).contains(&result.checkpoints.len()),
+                "{policy}: {:?}",
+                result.checkpoints
+            );
+            assert!(
+                result.during.len() > 100 && result.outside.len() > result.during.len(),
+                "{policy}"
+            );
             let written = result.ended.device.write_bytes - result.began.device.write_bytes;
             assert!(
                 written / 4096 > 1000 && written / 4096 <= result.updates.len() + 4096,

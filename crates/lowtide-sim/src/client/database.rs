@@ -1,4 +1,5 @@
-//! A document store with a cache of its own, as MongoDB with WiredTiger, under YCSB: the client of the published experiment.
+//! A document store with a cache of its own, as MongoDB with WiredTiger, under YCSB: the client of
+//! the published experiment.
 //!
 //! ```text
 //!   32 threads ──► key ──► leaf of 27 records ──► in the store's own memory?
@@ -9,8 +10,9 @@
 //!   checkpoint thread: every 60 s, all dirty leaves to new extents, fsync; then old extents are free
 //! ```
 //!
-//! The store's memory is anonymous and there is no swap, so it is simply not available to the page cache. The page cache sees the misses only: long reuse distances,
-//! no young bits, and the freshly written leaves, dirty, that nobody reads back soon. Source: `docs/kernel/workloads.md` §1(b).
+//! The store's memory is anonymous and there is no swap, so it is simply not available to the page
+//! cache. The page cache sees the misses only: long reuse distances, no young bits, and the freshly
+//! written leaves, dirty, that nobody reads back soon. Source: `docs/kernel/workloads.md` §1(b).
 
 use super::leaves::Leaves;
 use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, OpenId};
@@ -87,7 +89,8 @@ impl DatabaseConfig {
             op_ns: 130_000,
             checkpoint_ns: 60_000_000_000,
             journal_ns: 100_000_000,
-            // 14 pages for 8: what it takes to read 26 to 28 KiB an operation before the series, as published (`docs/kernel/workloads.md` §1, calibration).
+            // 14 pages for 8: what it takes to read 26 to 28 KiB an operation before the series, as
+            // published (`docs/kernel/workloads.md` §1, calibration).
             excess_pages: 6,
             seed: 1,
         }
@@ -157,9 +160,11 @@ pub fn run(
     let db = {
         let mut world = m.world();
         let reserved = (config.cache + config.other) / page;
-        world.pool.engine.try_charge(MemcgId::ROOT, reserved).map_err(|_| MachineError::NoRoom {
-            needed: config.cache + config.other,
-            max: world.pool.engine.max(MemcgId::ROOT) * page,
+        world.pool.engine.try_charge(MemcgId::ROOT, reserved).map_err(|_| {
+            MachineError::NoRoom {
+                needed: config.cache + config.other,
+                max: world.pool.engine.max(MemcgId::ROOT) * page,
+            }
         })?;
         let data_file = world.add_file(0);
         let journal_file = world.add_file(0);
@@ -178,7 +183,8 @@ pub fn run(
             left: config.ops,
             done: 0,
             began: None,
-            latency: Histogram::new_with_max(3_600_000_000_000, 3).expect("the bounds are possible"),
+            latency: Histogram::new_with_max(3_600_000_000_000, 3)
+                .expect("the bounds are possible"),
             leaf_reads: 0,
             leaf_writes: 0,
         }))
@@ -231,7 +237,8 @@ fn end(ctx: &Ctx, db: &Db, began: u64) {
     db.latency.saturating_record(now - began);
 }
 
-/// Loads records until there are none left, then waits until everybody has: the last one to finish begins the measurement.
+/// Loads records until there are none left, then waits until everybody has: the last one to finish
+/// begins the measurement.
 async fn load(ctx: &Ctx, db: &Db) -> Result<(), MachineError> {
     let insert_ns = db.borrow().config.insert_ns;
     loop {

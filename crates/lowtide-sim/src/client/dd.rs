@@ -1,4 +1,5 @@
-//! A program that writes a new file from start to end, in a group that is smaller than the file: `dd-oom` and `fill`.
+//! A program that writes a new file from start to end, in a group that is smaller than the file:
+//! `dd-oom` and `fill`.
 //!
 //! ```text
 //!   group (max) ── dd: N x { a block of 1 MiB is made ── write(): each page charged, copied, dirtied }  [ fsync ]
@@ -7,14 +8,17 @@
 //!                  reclaim: everything is dirty or being written; the device needs its time for any of it
 //! ```
 //!
-//! Against an ordinary device this measures how near a writer comes to the device's own bandwidth, and how evenly: `fill`.
+//! Against an ordinary device this measures how near a writer comes to the device's own bandwidth,
+//! and how evenly: `fill`.
 //!
-//! Against one whose writes end after a second it is the reproducer of the throttling OOM, `dd-oom`: memory fills up before anything has been written,
-//! so whether the writer survives hangs on who waits, and how long. The multi-gen LRU before the series counted neither
-//! dirty pages nor those under writeback, so it never slept, and eighteen fruitless invocations pass in milliseconds (`docs/kernel/reclaim.md` §4.6). A kill
-//! is a result here, and no error.
+//! Against one whose writes end after a second it is the reproducer of the throttling OOM,
+//! `dd-oom`: memory fills up before anything has been written, so whether the writer survives hangs
+//! on who waits, and how long. The multi-gen LRU before the series counted neither dirty pages nor
+//! those under writeback, so it never slept, and eighteen fruitless invocations pass in
+//! milliseconds (`docs/kernel/reclaim.md` §4.6). A kill is a result here, and no error.
 //!
-//! The group is one below the machine's root, as in a kernel, so the machine's own dirty limits are far away. Source: `docs/kernel/workloads.md` §4.
+//! The group is one below the machine's root, as in a kernel, so the machine's own dirty limits are
+//! far away. Source: `docs/kernel/workloads.md` §4.
 
 use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, OpenId};
 use hdrhistogram::Histogram;
@@ -69,14 +73,16 @@ pub struct DdResult {
 }
 
 impl DdResult {
-    /// The part of the group's cached file pages that was dirty or being written at the end; 0 if there were none.
+    /// The part of the group's cached file pages that was dirty or being written at the end; 0 if
+    /// there were none.
     #[must_use]
     pub fn unclean(&self) -> f64 {
         let unclean = self.group.file_dirty + self.group.file_writeback;
         if self.group.file == 0 { 0.0 } else { unclean as f64 / self.group.file as f64 }
     }
 
-    /// Folios that reclaim took up for each page that it freed, those included that the multi-gen LRU only sorted; infinite if it freed none.
+    /// Folios that reclaim took up for each page that it freed, those included that the multi-gen
+    /// LRU only sorted; infinite if it freed none.
     #[must_use]
     pub fn scanned_per_reclaimed(&self) -> f64 {
         let events = &self.group.events;
@@ -90,7 +96,8 @@ struct Tally {
     latency: Histogram<u64>,
 }
 
-/// Runs the program on a machine, whose own `max` must be `None`. `done` counts bytes, for a progress bar.
+/// Runs the program on a machine, whose own `max` must be `None`. `done` counts bytes, for a
+/// progress bar.
 ///
 /// # Errors
 /// [`MachineError`], but no [`MachineError::OutOfMemory`]: that is [`DdResult::killed_after_ns`].
@@ -107,7 +114,8 @@ pub fn run(
     let mut m = Machine::new(machine)?;
     let (group, open) = {
         let mut world = m.world();
-        let group = world.pool.engine.create_group(MemcgId::ROOT).expect("the root has room for a group");
+        let group =
+            world.pool.engine.create_group(MemcgId::ROOT).expect("the root has room for a group");
         world.pool.engine.set_max(group, config.max / page)?;
         // As in a kernel: nobody pays for having waited.
         world.pool.engine.set_high_policy(group, HighPolicy::Overage);
@@ -127,11 +135,22 @@ pub fn run(
     };
     let group = m.world().pool.engine.stat(group);
     let tally = tally.borrow();
-    Ok(DdResult { stat, group, written: tally.written, latency: tally.latency.clone(), killed_after_ns })
+    Ok(DdResult {
+        stat,
+        group,
+        written: tally.written,
+        latency: tally.latency.clone(),
+        killed_after_ns,
+    })
 }
 
 /// The program's life.
-async fn dd(ctx: Ctx, open: OpenId, config: DdConfig, tally: Rc<RefCell<Tally>>) -> Result<(), MachineError> {
+async fn dd(
+    ctx: Ctx,
+    open: OpenId,
+    config: DdConfig,
+    tally: Rc<RefCell<Tally>>,
+) -> Result<(), MachineError> {
     let page = ctx.w().page_bytes;
     let mut at = 0;
     while at < config.size {

@@ -1,9 +1,10 @@
-//! The database's own cache: which leaves of its tree are in its memory, and where the others are on disk.
+//! The database's own cache: which leaves of its tree are in its memory, and where the others are
+//! on disk.
 //!
-//! The eviction server walks the tree, looks at so many leaves in memory at a time, and takes the third of them that was not used for longest: an approximate
-//! LRU. A dirty leaf that is evicted is written to a *new* extent; its old one can be
-//! used again only after the next checkpoint. Free extents are taken lowest first, which is what best fit comes to when all extents have
-//! one size.
+//! The eviction server walks the tree, looks at so many leaves in memory at a time, and takes the
+//! third of them that was not used for longest: an approximate LRU. A dirty leaf that is evicted is
+//! written to a *new* extent; its old one can be used again only after the next checkpoint. Free
+//! extents are taken lowest first, which is what best fit comes to when all extents have one size.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -67,7 +68,8 @@ impl Leaves {
         self.cached += u32::from(!std::mem::replace(&mut self.leaves[id as usize].cached, true));
     }
 
-    /// Takes a leaf out that was not used lately, if there are too many. Returns it, and whether it must be written first.
+    /// Takes a leaf out that was not used lately, if there are too many. Returns it, and whether it
+    /// must be written first.
     pub(crate) fn evict(&mut self) -> Option<(u32, bool)> {
         if self.cached <= self.capacity {
             return None;
@@ -108,7 +110,8 @@ impl Leaves {
         leaf.cached
     }
 
-    /// A leaf was written where it is, and is as on disk. Returns its extent, or `None` if it was clean.
+    /// A leaf was written where it is, and is as on disk. Returns its extent, or `None` if it was
+    /// clean.
     pub(crate) fn take_clean(&mut self, id: u32) -> Option<u32> {
         let leaf = &mut self.leaves[id as usize];
         std::mem::take(&mut leaf.dirty).then_some(leaf.extent)

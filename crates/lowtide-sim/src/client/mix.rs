@@ -1,4 +1,5 @@
-//! Readers of a mapped file beside threads that allocate and free: the reproducer of the aging OOM, `file-anon-mix`.
+//! Readers of a mapped file beside threads that allocate and free: the reproducer of the aging OOM,
+//! `file-anon-mix`.
 //!
 //! ```text
 //!   R processes ──► each maps the whole file for itself ──► a load from every page, in order ──► pause ──► again, for ever
@@ -6,15 +7,19 @@
 //!                   a heap for A threads ──► each stores to every page of its share ──► all done: unmap ──► pause ──► next round
 //! ```
 //!
-//! File and heap together are larger than the budget, and there is no swap: each round pushes a part of the file out, which the readers fault
-//! back. All reclaim is by whoever faults, dozens of tasks at once, and what is reclaimed is hot in as many address spaces as there are readers, so an
-//! aging has as many sets of page tables to walk. The loop before the series gives up when somebody else is aging; whoever does
-//! so eighteen times within one aging is killed, with gigabytes of clean pages at hand (`docs/kernel/reclaim.md` §4.5). A kill
-//! is a result here, and no error.
+//! File and heap together are larger than the budget, and there is no swap: each round pushes a
+//! part of the file out, which the readers fault back. All reclaim is by whoever faults, dozens of
+//! tasks at once, and what is reclaimed is hot in as many address spaces as there are readers, so
+//! an aging has as many sets of page tables to walk. The loop before the series gives up when
+//! somebody else is aging; whoever does so eighteen times within one aging is killed, with
+//! gigabytes of clean pages at hand (`docs/kernel/reclaim.md` §4.5). A kill is a result here, and
+//! no error.
 //!
-//! The run begins with nothing cached, as after the reproducer has made its file and dropped the caches. Processes and threads do not begin at
-//! the same time but one after the other, as fast as they can be made; how fast differs a little, from the seed. Page tables are
-//! not charged: at the published kill, file and heap alone filled the budget to the last 32 pages. Source: `docs/kernel/workloads.md` §3.
+//! The run begins with nothing cached, as after the reproducer has made its file and dropped the
+//! caches. Processes and threads do not begin at the same time but one after the other, as fast as
+//! they can be made; how fast differs a little, from the seed. Page tables are not charged: at the
+//! published kill, file and heap alone filled the budget to the last 32 pages. Source:
+//! `docs/kernel/workloads.md` §3.
 
 use crate::costs::Costs;
 use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, MappingId, TaskId};
@@ -26,8 +31,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Nanoseconds that making a process takes, and a thread. Guesses: the usual order of magnitude. Each takes between once and
-/// twice as long.
+/// Nanoseconds that making a process takes, and a thread. Guesses: the usual order of magnitude.
+/// Each takes between once and twice as long.
 const FORK_NS: u64 = 200_000;
 const THREAD_NS: u64 = 15_000;
 
@@ -48,9 +53,9 @@ pub struct MixConfig {
     pub between_ns: u64,
     /// Rounds of filling and unmapping.
     pub rounds: u32,
-    /// The machine's work takes so many times as long as it would: 16 for a part of a sixteenth, so that its passes over memory take as
-    /// long as those over all of it, while pauses stay (T-mode, `docs/kernel/workloads.md` §0.3). The scheduler's share stays, too: there
-    /// are as many tasks.
+    /// The machine's work takes so many times as long as it would: 16 for a part of a sixteenth, so
+    /// that its passes over memory take as long as those over all of it, while pauses stay (T-mode,
+    /// `docs/kernel/workloads.md` §0.3). The scheduler's share stays, too: there are as many tasks.
     pub slowdown: u32,
     /// Seed of how long things take to begin.
     pub seed: u64,
@@ -149,7 +154,8 @@ pub fn run(
     done: &AtomicU64,
     stop: &AtomicBool,
 ) -> Result<MixResult, MachineError> {
-    let machine = MachineConfig { spec: slowed(machine.spec.clone(), config.slowdown), ..machine.clone() };
+    let machine =
+        MachineConfig { spec: slowed(machine.spec.clone(), config.slowdown), ..machine.clone() };
     let mut m = Machine::new(&machine)?;
     let page = machine.spec.page;
     let (heap, maps) = {
@@ -201,7 +207,9 @@ pub fn run(
             at_ns,
             faulted: shared.faulted,
             tried_ns: stat.kernel.oom_tried_ns,
-            clean_file_pages: stat.memory.file - stat.memory.file_dirty - stat.memory.file_writeback,
+            clean_file_pages: stat.memory.file
+                - stat.memory.file_dirty
+                - stat.memory.file_writeback,
         }),
         Err(error) => return Err(error),
     };
@@ -232,7 +240,9 @@ async fn reader(ctx: Ctx, mix: Mix, map: MappingId, begins: u64) -> Result<(), M
     };
     let mut first = true;
     loop {
-        ctx.sweep(map, 0, pages, false).await.inspect_err(|_| mix.borrow_mut().faulted = Faulted::File)?;
+        ctx.sweep(map, 0, pages, false)
+            .await
+            .inspect_err(|_| mix.borrow_mut().faulted = Faulted::File)?;
         if std::mem::take(&mut first) {
             ctx.settle().await;
             let mut mix = mix.borrow_mut();
@@ -283,7 +293,8 @@ async fn rounds(ctx: Ctx, mix: Mix) -> Result<(), MachineError> {
         ctx.block(None).await;
     }
     for round in 1..=config.rounds {
-        // Threads that have been woken too early go back to sleep: they run when the round has come for them.
+        // Threads that have been woken too early go back to sleep: they run when the round has come
+        // for them.
         mix.borrow_mut().busy = config.threads;
         mix.borrow_mut().round = round;
         for number in 0..config.threads {

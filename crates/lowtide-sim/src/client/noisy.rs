@@ -1,4 +1,5 @@
-//! A noisy neighbour: one tenant scans, others have working sets, and all share the budget of one parent.
+//! A noisy neighbour: one tenant scans, others have working sets, and all share the budget of one
+//! parent.
 //!
 //! ```text
 //!   parent (max)
@@ -6,8 +7,10 @@
 //!    └── scanner       reads a file larger than everything from start to end, over and over
 //! ```
 //!
-//! What the tenants lose to the scanner is the price of sharing; `low` is what makes them not lose it. A hit is an access whose page is there and has arrived. What
-//! `low` guarantees is a little less than the parent's budget: the rest is the scanner's. Source: `docs/kernel/memcg.md` §5, and the task's own sizes.
+//! What the tenants lose to the scanner is the price of sharing; `low` is what makes them not lose
+//! it. A hit is an access whose page is there and has arrived. What `low` guarantees is a little
+//! less than the parent's budget: the rest is the scanner's. Source: `docs/kernel/memcg.md` §5, and
+//! the task's own sizes.
 
 use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, MappingId, OpenId};
 use lowtide_core::MemcgId;
@@ -19,7 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 const SECOND_NS: u64 = 1_000_000_000;
 /// CPU time of a tenant's operation besides its load. Guess.
 const OP_NS: u64 = 20_000;
-/// Pages that the scanner reads at once, and its pause after each: at most 80 thousand pages a second.
+/// Pages that the scanner reads at once, and its pause after each: at most 80 thousand pages a
+/// second.
 const SCAN_PAGES: u64 = 8;
 const SCAN_PAUSE_NS: u64 = 100_000;
 
@@ -73,7 +77,8 @@ pub struct NoisyConfig {
 }
 
 impl NoisyConfig {
-    /// Four tenants with 40 MiB of data each in 176 MiB, so that they fit without a scanner; 38 MiB of each are protected.
+    /// Four tenants with 40 MiB of data each in 176 MiB, so that they fit without a scanner; 38 MiB
+    /// of each are protected.
     #[must_use]
     pub const fn new(company: Company, seed: u64) -> Self {
         Self {
@@ -159,7 +164,9 @@ pub fn run(
             .sampler(config.file / page, config.seed ^ u64::from(number))
             .expect("a file has pages");
         let (tally, rng) = (Rc::clone(&tally), root.fork(u64::from(number)));
-        m.background_in(group, move |ctx| tenant(ctx, mapping, sampler, rng, number as usize, tally));
+        m.background_in(group, move |ctx| {
+            tenant(ctx, mapping, sampler, rng, number as usize, tally)
+        });
     }
     if config.company != Company::Alone {
         let pages = config.scan / page;
@@ -194,7 +201,13 @@ pub fn run(
 }
 
 /// A group with a file of its own, which its process has open and mapped.
-fn set_up(m: &Machine, parent: MemcgId, pages: u64, low: u64, random: bool) -> (MemcgId, OpenId, MappingId) {
+fn set_up(
+    m: &Machine,
+    parent: MemcgId,
+    pages: u64,
+    low: u64,
+    random: bool,
+) -> (MemcgId, OpenId, MappingId) {
     let mut world = m.world();
     let group = world.pool.engine.create_group(parent).expect("there is room for a few groups");
     world.pool.engine.set_low(group, low);
@@ -239,7 +252,12 @@ async fn tenant(
 }
 
 /// Reads for ever, from start to end.
-async fn scanner(ctx: Ctx, open: OpenId, pages: u64, tally: Rc<RefCell<Tally>>) -> Result<(), MachineError> {
+async fn scanner(
+    ctx: Ctx,
+    open: OpenId,
+    pages: u64,
+    tally: Rc<RefCell<Tally>>,
+) -> Result<(), MachineError> {
     let mut page = 0;
     loop {
         ctx.read(open, page, SCAN_PAGES).await?;
@@ -256,8 +274,11 @@ mod tests {
     use lowtide_core::Policy;
 
     fn noisy(policy: Policy, company: Company, seed: u64) -> NoisyResult {
-        let spec =
-            MachineSpec { memory: 512 << 20, kernel: 0, ..MachineSpec::load("laptop").expect("a preset") };
+        let spec = MachineSpec {
+            memory: 512 << 20,
+            kernel: 0,
+            ..MachineSpec::load("laptop").expect("a preset")
+        };
         let machine = MachineConfig { spec, policy, max: None, seed };
         // A quarter of it.
         let config = NoisyConfig {
@@ -269,7 +290,8 @@ mod tests {
             run_ns: 2 * SECOND_NS,
             ..NoisyConfig::new(company, seed)
         };
-        run(&machine, &config, &AtomicU64::new(0), &AtomicBool::new(false)).expect("nothing can fail")
+        run(&machine, &config, &AtomicU64::new(0), &AtomicBool::new(false))
+            .expect("nothing can fail")
     }
 
     fn hit_ratio(result: &NoisyResult) -> f64 {
@@ -284,7 +306,10 @@ mod tests {
             let [alone, scanned, low] = Company::ALL.map(|company| noisy(policy, company, 1));
             let ratios = [&alone, &scanned, &low].map(hit_ratio);
             assert_eq!((alone.scanned, alone.tenants.len()), (0, 4));
-            assert!(low.scanned > 10_000 && scanned.scanned > 10_000, "{policy}: the scanner goes on");
+            assert!(
+                low.scanned > 10_000 && scanned.scanned > 10_000,
+                "{policy}: the scanner goes on"
+            );
             assert!(ratios[1] < ratios[0], "{policy}: {ratios:?}");
             assert!((ratios[2] - ratios[0]).abs() <= 0.02 * ratios[0], "{policy}: {ratios:?}");
         }

@@ -1,9 +1,13 @@
-//! Threads of one process that play operation streams: the workloads of `lowtide-workload`, and traces.
+//! Threads of one process that play operation streams: the workloads of `lowtide-workload`, and
+//! traces.
 //!
-//! Every file is mapped once into the process, and opened by each thread for itself, so that threads do not disturb each other's read-ahead. A heap is
-//! mapped too; reading or writing it "through the descriptor" is loading and storing.
+//! Every file is mapped once into the process, and opened by each thread for itself, so that
+//! threads do not disturb each other's read-ahead. A heap is mapped too; reading or writing it
+//! "through the descriptor" is loading and storing.
 
-use crate::machine::{Ctx, FileId, Machine, MachineConfig, MachineError, MachineStat, MappingId, OpenId};
+use crate::machine::{
+    Ctx, FileId, Machine, MachineConfig, MachineError, MachineStat, MappingId, OpenId,
+};
 use hdrhistogram::Histogram;
 use lowtide_core::MemcgId;
 use lowtide_workload::{OpKind, PageOp, SpaceKind};
@@ -49,7 +53,8 @@ struct Tally {
     latency: Histogram<u64>,
 }
 
-/// Plays one stream for each thread. Each operation costs `op_ns` of CPU time besides what it does to memory. `done` counts operations.
+/// Plays one stream for each thread. Each operation costs `op_ns` of CPU time besides what it does
+/// to memory. `done` counts operations.
 ///
 /// # Errors
 /// [`MachineError`]; a read that the device fails is counted and does not end the run.
@@ -74,7 +79,12 @@ pub fn run(
     }
     m.run(stop, &mut || done.store(tally.borrow().ops, Relaxed))?;
     let tally = tally.borrow();
-    Ok(StreamResult { stat: m.stat(), ops: tally.ops, errors: tally.errors, latency: tally.latency.clone() })
+    Ok(StreamResult {
+        stat: m.stat(),
+        ops: tally.ops,
+        errors: tally.errors,
+        latency: tally.latency.clone(),
+    })
 }
 
 fn set_up(m: &Machine, spaces: &[StreamSpace]) -> Vec<Place> {
@@ -125,7 +135,12 @@ async fn thread(
     Ok(())
 }
 
-async fn play(ctx: &Ctx, place: Place, open: Option<OpenId>, op: &PageOp) -> Result<(), MachineError> {
+async fn play(
+    ctx: &Ctx,
+    place: Place,
+    open: Option<OpenId>,
+    op: &PageOp,
+) -> Result<(), MachineError> {
     let pages = u64::from(op.pages);
     match (op.kind, open) {
         (OpKind::Read, Some(open)) => ctx.read(open, op.page, pages).await,

@@ -1,5 +1,5 @@
-//! Tenants of equal demand on one machine without enough memory: servers with large buffers and their browsers, as Chrome & Node.js in the published
-//! evaluation of fairness.
+//! Tenants of equal demand on one machine without enough memory: servers with large buffers and
+//! their browsers, as Chrome & Node.js in the published evaluation of fairness.
 //!
 //! ```text
 //!   64 workers, two for each of 32 tenants; a worker is a server and its client, one request at a time, without a pause:
@@ -7,11 +7,15 @@
 //!     client process ── 1,280 new pages ──► stores to each; arrays beyond 64 MiB are given back, the oldest first
 //! ```
 //!
-//! A worker's accesses are a uniform choice of sweeps: inside a chunk, what was used last is used again last; between chunks, recency says nothing. A policy that
-//! evicts whole chunks makes the share of its requests fast that is resident, one that takes a bit of each makes all slow. What is stored are zeros, so swap keeps nothing.
+//! A worker's accesses are a uniform choice of sweeps: inside a chunk, what was used last is used
+//! again last; between chunks, recency says nothing. A policy that evicts whole chunks makes the
+//! share of its requests fast that is resident, one that takes a bit of each makes all slow. What
+//! is stored are zeros, so swap keeps nothing.
 //!
-//! Each tenant is a group without limits, so memory is short for the machine, and who gives way is decided between groups first. Source: `docs/kernel/workloads.md` §2(b). Left out are the browser's other processes and
-//! the text of its program (§2(b) *assumes* 150 to 300 MiB a worker), the minute by which clients start after their servers, and nodes.
+//! Each tenant is a group without limits, so memory is short for the machine, and who gives way is
+//! decided between groups first. Source: `docs/kernel/workloads.md` §2(b). Left out are the
+//! browser's other processes and the text of its program (§2(b) *assumes* 150 to 300 MiB a worker),
+//! the minute by which clients start after their servers, and nodes.
 
 use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, MappingId};
 use hdrhistogram::Histogram;
@@ -21,7 +25,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Lower bounds of the buckets in which requests are counted, in seconds: a request belongs to the largest that it reaches (`docs/kernel/workloads.md` §0.5).
+/// Lower bounds of the buckets in which requests are counted, in seconds: a request belongs to the
+/// largest that it reaches (`docs/kernel/workloads.md` §0.5).
 pub const BUCKETS_S: [u64; 9] = [0, 1, 2, 4, 8, 16, 32, 64, 128];
 
 /// Bytes of the array that the script of one request allocates: 1,280 pages.
@@ -29,9 +34,12 @@ const ARRAY_BYTES: u64 = 1_280 << 12;
 /// Bytes of arrays that the garbage collector lets stand.
 const GARBAGE_BYTES: u64 = 64 << 20;
 
-/// Nanoseconds that a slot of swap is taken or given back in, on the published machine: what it takes for 81,898 requests an hour, with 53 % of
-/// each chunk's pages going out and coming in, to be all that the lock lets through (`docs/kernel/workloads.md` §2(b): 47 % resident; §0.4: some 80 µs for a page under full
-/// contention). Which of the kernel's locks it was is not known; with the guess of the table of costs there are two and a half times as many requests, and none takes 4 s.
+/// Nanoseconds that a slot of swap is taken or given back in, on the published machine: what it
+/// takes for 81,898 requests an hour, with 53 % of each chunk's pages going out and coming in, to
+/// be all that the lock lets through (`docs/kernel/workloads.md` §2(b): 47 % resident; §0.4: some
+/// 80 µs for a page under full contention). Which of the kernel's locks it was is not known; with
+/// the guess of the table of costs there are two and a half times as many requests, and none takes
+/// 4 s.
 pub const CONTENDED_SLOT_NS: u64 = 630;
 
 /// What is run.
@@ -49,7 +57,8 @@ pub struct TenantsConfig {
     pub array: u64,
     /// Bytes of arrays beyond which the oldest is given back.
     pub garbage: u64,
-    /// CPU nanoseconds of a request besides its pages: reloading, reading the answer, the script's start and end.
+    /// CPU nanoseconds of a request besides its pages: reloading, reading the answer, the script's
+    /// start and end.
     pub request_ns: u64,
     /// Virtual nanoseconds of the run.
     pub run_ns: u64,
@@ -58,8 +67,10 @@ pub struct TenantsConfig {
 }
 
 impl TenantsConfig {
-    /// The published experiment, of which each page stands for `1 / scale` pages: sizes are `scale` times as large, numbers and times as they were. (A machine
-    /// for it has `scale` times the memory, and [`coarse`](crate::Costs::coarse) costs.) Sizes are whole pages of 4 KiB and at least one.
+    /// The published experiment, of which each page stands for `1 / scale` pages: sizes are `scale`
+    /// times as large, numbers and times as they were. (A machine for it has `scale` times the
+    /// memory, and [`coarse`](crate::Costs::coarse) costs.) Sizes are whole pages of 4 KiB and at
+    /// least one.
     #[must_use]
     pub fn published(scale: f64, seed: u64) -> Self {
         let size = |bytes: u64| (((bytes >> 12) as f64 * scale).round() as u64).max(1) << 12;
@@ -150,8 +161,8 @@ struct Sizes {
     arrays: u64,
 }
 
-/// Runs the tenants on a machine until their time is over; requests that are not answered by then count for nobody. `done` counts virtual
-/// milliseconds, for a progress bar.
+/// Runs the tenants on a machine until their time is over; requests that are not answered by then
+/// count for nobody. `done` counts virtual milliseconds, for a progress bar.
 ///
 /// # Errors
 /// [`MachineError`].
@@ -179,7 +190,9 @@ pub fn run(
     let tally = Rc::new(RefCell::new(Tally { workers, buckets: [0; 9], latency }));
     let root = SplitMix64::new(config.seed);
     let groups: Vec<_> = (0..config.tenants)
-        .map(|_| m.world().pool.engine.create_group(MemcgId::ROOT).expect("there is room for the groups"))
+        .map(|_| {
+            m.world().pool.engine.create_group(MemcgId::ROOT).expect("there is room for the groups")
+        })
         .collect();
     for number in 0..config.all_workers() {
         let group = groups[(number / config.workers) as usize];
@@ -218,7 +231,10 @@ fn set_up(m: &Machine, group: MemcgId, sizes: Sizes) -> Heaps {
         world.set_zeros(heap);
         heap
     };
-    Heaps { server: heap(sizes.chunks * sizes.chunk), client: heap((sizes.arrays + 1) * sizes.array) }
+    Heaps {
+        server: heap(sizes.chunks * sizes.chunk),
+        client: heap((sizes.arrays + 1) * sizes.array),
+    }
 }
 
 /// Requests for ever; how long each took is told.
@@ -266,8 +282,11 @@ mod tests {
             ..xeon
         };
         let machine = MachineConfig { spec, policy, max: None, seed };
-        let config =
-            TenantsConfig { tenants: 2, run_ns: 100_000_000_000, ..TenantsConfig::published(scale, seed) };
+        let config = TenantsConfig {
+            tenants: 2,
+            run_ns: 100_000_000_000,
+            ..TenantsConfig::published(scale, seed)
+        };
         run(&machine, &config, &AtomicU64::new(0), &AtomicBool::new(false))
     }
 
@@ -300,7 +319,10 @@ mod tests {
             assert_eq!(result.buckets.iter().sum::<u64>(), requests, "{policy}");
             assert_eq!(result.latency.len(), requests, "{policy}");
             assert_eq!(result.workers.iter().map(|w| w.tenant).collect::<Vec<_>>(), [0, 0, 1, 1]);
-            assert!(result.workers.iter().all(|worker| worker.requests > 50), "{policy}: nobody starves");
+            assert!(
+                result.workers.iter().all(|worker| worker.requests > 50),
+                "{policy}: nobody starves"
+            );
             let stat = &result.stat;
             assert!(stat.now_ns >= 100_000_000_000 && stat.now_ns < 101_000_000_000, "{policy}");
             assert!(
@@ -315,7 +337,12 @@ mod tests {
     fn the_same_seed_gives_the_same_run() {
         let run = |seed| {
             let result = small(Policy::MGLRU, seed).expect("there is swap for all of it");
-            (result.workers.clone(), result.buckets, result.stat.events, format!("{:?}", result.stat.memory))
+            (
+                result.workers.clone(),
+                result.buckets,
+                result.stat.events,
+                format!("{:?}", result.stat.memory),
+            )
         };
         assert_eq!(run(5), run(5));
         assert_ne!(run(5).3, run(6).3);

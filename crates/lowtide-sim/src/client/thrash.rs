@@ -1,4 +1,5 @@
-//! Threads that thrash above `memory.high`, as in the proposal of a penalty by refault recency; and a neighbour on the same device.
+//! Threads that thrash above `memory.high`, as in the proposal of a penalty by refault recency; and
+//! a neighbour on the same device.
 //!
 //! ```text
 //!   thrashers (group: high 150 MiB, no max)          neighbour (group: no limit)
@@ -7,13 +8,17 @@
 //!                 └───────────── one device ──────────────┘
 //! ```
 //!
-//! The memory of the machine is plenty: what is evicted is evicted for the limit, and all of it is wanted again. Nothing is written. Who watches
-//! looks at the device once a second, as `sar` does.
+//! The memory of the machine is plenty: what is evicted is evicted for the limit, and all of it is
+//! wanted again. Nothing is written. Who watches looks at the device once a second, as `sar` does.
 //!
-//! A run goes under its law from its first access, so the time before the measurement must be long enough for every page to have been
-//! touched and for the prices to have settled. Source: `docs/kernel/workloads.md` §10(b). Threads are not pinned: a task keeps its CPU as long as nobody else wants that.
+//! A run goes under its law from its first access, so the time before the measurement must be long
+//! enough for every page to have been touched and for the prices to have settled. Source:
+//! `docs/kernel/workloads.md` §10(b). Threads are not pinned: a task keeps its CPU as long as
+//! nobody else wants that.
 
-use crate::machine::{Ctx, FileId, Machine, MachineConfig, MachineError, MachineStat, MappingId, OpenId};
+use crate::machine::{
+    Ctx, FileId, Machine, MachineConfig, MachineError, MachineStat, MappingId, OpenId,
+};
 use crate::memory::ObjectId;
 use hdrhistogram::Histogram;
 use lowtide_core::MemcgId;
@@ -148,7 +153,8 @@ impl Tally {
         Self {
             iterations: vec![0; threads as usize],
             ops: 0,
-            latency: Histogram::new_with_max(3_600 * SECOND_NS, 3).expect("the bounds are possible"),
+            latency: Histogram::new_with_max(3_600 * SECOND_NS, 3)
+                .expect("the bounds are possible"),
             began: None,
             samples: Vec::new(),
         }
@@ -163,7 +169,8 @@ impl Tally {
     }
 }
 
-/// Runs the experiment. `hooks` is a program for the limited group, beside its law. `done` counts virtual milliseconds.
+/// Runs the experiment. `hooks` is a program for the limited group, beside its law. `done` counts
+/// virtual milliseconds.
 ///
 /// # Errors
 /// [`MachineError`].
@@ -186,12 +193,16 @@ pub fn run(
     for number in 0..config.threads {
         let (tally, rng) = (Rc::clone(&tally), root.fork(u64::from(number)));
         let bytes = config.file;
-        m.background_in(group, move |ctx| thrasher(ctx, mapping, bytes, page, rng, number as usize, tally));
+        m.background_in(group, move |ctx| {
+            thrasher(ctx, mapping, bytes, page, rng, number as usize, tally)
+        });
     }
     if let Some(neighbour) = config.neighbour {
         let (group, place) = set_up_neighbour(&m, neighbour, page);
         let (tally, rng) = (Rc::clone(&tally), root.fork(u64::from(u32::MAX)));
-        m.background_in(group, move |ctx| good_neighbour(ctx, place, neighbour.think_ns, rng, tally));
+        m.background_in(group, move |ctx| {
+            good_neighbour(ctx, place, neighbour.think_ns, rng, tally)
+        });
     }
     let (warm_ns, seconds) = (config.warm_ns, config.run_ns / SECOND_NS);
     let now = Rc::new(RefCell::new(0));
@@ -245,7 +256,8 @@ struct Place {
 
 fn set_up_neighbour(m: &Machine, neighbour: Neighbour, page: u64) -> (MemcgId, Place) {
     let mut world = m.world();
-    let group = world.pool.engine.create_group(MemcgId::ROOT).expect("the root has room for two groups");
+    let group =
+        world.pool.engine.create_group(MemcgId::ROOT).expect("the root has room for two groups");
     let pages = neighbour.file / page;
     let file = world.add_file(pages);
     let open = world.open(file);
@@ -336,11 +348,18 @@ mod tests {
     fn thrash(policy: Policy, config: &ThrashConfig) -> ThrashResult {
         let spec = MachineSpec::load("thrash").expect("a preset");
         let machine = MachineConfig { spec, policy, max: None, seed: config.seed };
-        run(&machine, config, None, &AtomicU64::new(0), &AtomicBool::new(false)).expect("nothing can fail")
+        run(&machine, config, None, &AtomicU64::new(0), &AtomicBool::new(false))
+            .expect("nothing can fail")
     }
 
-    /// Six seconds after forty: pages that nobody has touched yet are rare, and prices have settled.
-    fn short(policy: Policy, high_policy: HighPolicy, readahead: bool, neighbour: bool) -> ThrashResult {
+    /// Six seconds after forty: pages that nobody has touched yet are rare, and prices have
+    /// settled.
+    fn short(
+        policy: Policy,
+        high_policy: HighPolicy,
+        readahead: bool,
+        neighbour: bool,
+    ) -> ThrashResult {
         let published = ThrashConfig::published(high_policy, readahead, 42);
         let config = ThrashConfig {
             neighbour: neighbour.then(Neighbour::default),
@@ -372,7 +391,8 @@ mod tests {
         assert_eq!(result.samples.len(), 6);
         assert!(result.ops() > 6 * 1000);
         let patched = short(Policy::MGLRU_7_1, HighPolicy::RefaultRecency, true, false);
-        let [before, after] = [&result, &patched].map(|result| mean(result, |sample| sample.read_bytes));
+        let [before, after] =
+            [&result, &patched].map(|result| mean(result, |sample| sample.read_bytes));
         assert!(before >= 20 * after, "{before} {after}");
         assert!(patched.ops() < result.ops() / 10, "it costs the thrasher its progress");
     }
@@ -380,9 +400,11 @@ mod tests {
     /// `docs/kernel/workloads.md` §10(b): the fingerprint.
     #[test]
     fn the_patch_without_read_ahead_reads_single_pages_in_whole_batches_of_64() {
-        let result = thrash(Policy::MGLRU, &ThrashConfig::published(HighPolicy::RefaultRecency, false, 42));
+        let result =
+            thrash(Policy::MGLRU, &ThrashConfig::published(HighPolicy::RefaultRecency, false, 42));
         assert!(result.samples.iter().all(|sample| sample.read_bytes == 4096 * sample.commands));
-        let whole = result.samples.iter().filter(|sample| sample.commands.is_multiple_of(64)).count();
+        let whole =
+            result.samples.iter().filter(|sample| sample.commands.is_multiple_of(64)).count();
         assert!(whole >= 20, "{:?}", result.samples);
         let tps = mean(&result, |sample| sample.commands);
         assert!((400..=700).contains(&tps), "{tps}");
@@ -393,8 +415,12 @@ mod tests {
     fn stall_debt_keeps_the_device_at_a_tenth_with_and_without_read_ahead_and_for_many_threads() {
         for (readahead, threads) in [(true, 1), (false, 1), (true, 16)] {
             let published = ThrashConfig::published(HighPolicy::StallDebt, readahead, 42);
-            let config =
-                ThrashConfig { threads, warm_ns: 30 * SECOND_NS, run_ns: 10 * SECOND_NS, ..published };
+            let config = ThrashConfig {
+                threads,
+                warm_ns: 30 * SECOND_NS,
+                run_ns: 10 * SECOND_NS,
+                ..published
+            };
             let result = thrash(Policy::MGLRU, &config);
             let busy = busy_percent(&result);
             assert!((5.0..=11.0).contains(&busy), "{readahead}, {threads} threads: {busy}");
@@ -437,7 +463,8 @@ mod tests {
         let config = ThrashConfig { warm_ns: 10 * SECOND_NS, run_ns: 2 * SECOND_NS, ..published };
         let hooks: Box<dyn LimitHooks> = Box::new(Fifty);
         let result =
-            run(&machine, &config, Some(hooks), &AtomicU64::new(0), &AtomicBool::new(false)).unwrap();
+            run(&machine, &config, Some(hooks), &AtomicU64::new(0), &AtomicBool::new(false))
+                .unwrap();
         let sleeps = result.ended.kernel.high_sleeps - result.began.kernel.high_sleeps;
         assert!(sleeps > 10, "{sleeps}");
         assert_eq!(result.slept_ns(), sleeps * 50_000_000);

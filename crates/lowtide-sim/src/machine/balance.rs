@@ -1,8 +1,10 @@
 //! Writers held back: a task that has dirtied enough answers for it, before it goes on.
 //!
-//! How long it sleeps, and who is woken, is what the engine says ([`Engine::balance_dirty`](lowtide_core::Engine::balance_dirty)); here it is done. A task that is held back
-//! holds no lock and no page. The engine sees group statistics as they were last published, up to two seconds ago, so that a
-//! small group may be full of dirty pages before anybody is held back (`docs/kernel/fault-and-writeback.md` B3, B12).
+//! How long it sleeps, and who is woken, is what the engine says
+//! ([`Engine::balance_dirty`](lowtide_core::Engine::balance_dirty)); here it is done. A task that
+//! is held back holds no lock and no page. The engine sees group statistics as they were last
+//! published, up to two seconds ago, so that a small group may be full of dirty pages before
+//! anybody is held back (`docs/kernel/fault-and-writeback.md` B3, B12).
 
 use super::ctx::Ctx;
 use super::files::FileId;

@@ -1,13 +1,16 @@
-//! Writing `memory.max`: the task that lowers the budget evicts what is above it, in its own time (`docs/kernel/reclaim.md` §7.2).
+//! Writing `memory.max`: the task that lowers the budget evicts what is above it, in its own time
+//! (`docs/kernel/reclaim.md` §7.2).
 
 use super::ctx::Ctx;
 use lowtide_core::{ConfigError, MemcgId, Reason, Reclaim};
 
-/// Fruitless invocations after which it gives up. The kernel then starts to kill; here charges fail until there is room.
+/// Fruitless invocations after which it gives up. The kernel then starts to kill; here charges fail
+/// until there is room.
 const TRIES: u32 = 16;
 
 impl Ctx {
-    /// Sets the budget to so many pages and reclaims until usage is within it. Returns whether it is.
+    /// Sets the budget to so many pages and reclaims until usage is within it. Returns whether it
+    /// is.
     ///
     /// # Errors
     /// [`ConfigError`] when the budget is impossible.
@@ -26,7 +29,12 @@ impl Ctx {
                 if tries == 0 {
                     return Ok(false);
                 }
-                Reclaim::new(MemcgId::ROOT, above, Reason::Direct, world.engine_task(self.id, false))
+                Reclaim::new(
+                    MemcgId::ROOT,
+                    above,
+                    Reason::Direct,
+                    world.engine_task(self.id, false),
+                )
             };
             if self.reclaim(reclaim).await == 0 {
                 tries -= 1;

@@ -1,9 +1,11 @@
 //! Charging a page, and the reclaim that this may take, in the charging task's own time.
 //!
-//! An invocation lets others run only where the engine says that it holds no isolated folios: before a walk, in a nap, between batches, at its end.
-//! What it cost until then is spent there. Each step that looks at folios takes the lruvec lock for as long as that
-//! takes; passes that give up before they look at any do without it. Who opens a generation at the end of an aging waits for
-//! the lock first: meanwhile others find the walk finished and the generation not there (`docs/kernel/reclaim.md` §4.5).
+//! An invocation lets others run only where the engine says that it holds no isolated folios:
+//! before a walk, in a nap, between batches, at its end. What it cost until then is spent there.
+//! Each step that looks at folios takes the lruvec lock for as long as that takes; passes that give
+//! up before they look at any do without it. Who opens a generation at the end of an aging waits
+//! for the lock first: meanwhile others find the walk finished and the generation not there
+//! (`docs/kernel/reclaim.md` §4.5).
 
 use super::ctx::Ctx;
 use crate::memory::Walk;
@@ -59,7 +61,8 @@ impl Ctx {
                 let world = &mut *guard;
                 let now = world.sched.local(self.id) + cost;
                 let scanned = world.pool.engine.pgscan();
-                let (passes, isolations, sorted) = (reclaim.passes(), reclaim.isolations(), reclaim.sorted());
+                let (passes, isolations, sorted) =
+                    (reclaim.passes(), reclaim.isolations(), reclaim.sorted());
                 let step = reclaim.step(&mut world.pool.engine, &mut world.pool.memory, now);
                 let scanned = world.pool.engine.pgscan() - scanned;
                 let sorted = reclaim.sorted() - sorted;
@@ -110,7 +113,8 @@ impl Ctx {
                 _ => {}
             }
             if opening {
-                // Generations are opened in the order of time, and not by somebody who is ahead of it.
+                // Generations are opened in the order of time, and not by somebody who is ahead of
+                // it.
                 self.settle().await;
             }
         }
@@ -127,14 +131,20 @@ impl Ctx {
                 let world = &mut *guard;
                 let now = world.sched.local(self.id);
                 let pool = &mut world.pool;
-                let walked = walk.step(&mut pool.memory, &mut pool.engine, reclaim.age_job(), WALK_CHUNK);
+                let walked =
+                    walk.step(&mut pool.memory, &mut pool.engine, reclaim.age_job(), WALK_CHUNK);
                 let mut cost = walked.tables * world.costs.walk_table_ns
                     + walked.entries * world.costs.walk_entry_ns
                     + walked.young * world.costs.walk_young_ns;
                 if reclaim.age_job().finished() {
-                    // Interrupts are off from here until the generation is open: nobody takes the CPU away.
+                    // Interrupts are off from here until the generation is open: nobody takes the
+                    // CPU away.
                     world.sched.renew_slice(self.id);
-                    cost += world.lruvec_lock.take(world.sched.now, now + cost, world.costs.batch_lock_ns);
+                    cost += world.lruvec_lock.take(
+                        world.sched.now,
+                        now + cost,
+                        world.costs.batch_lock_ns,
+                    );
                 }
                 (walked, cost)
             };

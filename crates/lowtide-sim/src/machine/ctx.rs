@@ -1,7 +1,8 @@
 //! What a task holds on to: the world, and who it is in it.
 //!
-//! Kernel paths are `async` methods of [`Ctx`], so a fault that waits for a lock, then for a device, then reclaims and sleeps, reads from
-//! top to bottom. The world is borrowed between two awaits only; clippy refuses a borrow that is held across one.
+//! Kernel paths are `async` methods of [`Ctx`], so a fault that waits for a lock, then for a
+//! device, then reclaims and sleeps, reads from top to bottom. The world is borrowed between two
+//! awaits only; clippy refuses a borrow that is held across one.
 
 use super::sched::{Parked, TaskId};
 use super::world::World;
@@ -45,7 +46,8 @@ impl Ctx {
         Block { ctx: self, nanos: Some(nanos), parked: false }.await;
     }
 
-    /// Blocks until woken, or for `nanos` at most. Whoever wakes must have been told before; the debt must have been paid.
+    /// Blocks until woken, or for `nanos` at most. Whoever wakes must have been told before; the
+    /// debt must have been paid.
     pub(crate) const fn block(&self, nanos: Option<u64>) -> Block<'_> {
         Block { ctx: self, nanos, parked: false }
     }

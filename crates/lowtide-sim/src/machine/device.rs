@@ -1,4 +1,5 @@
-//! Block devices: a number of commands served at once, each for a time drawn from a distribution, over a shared link.
+//! Block devices: a number of commands served at once, each for a time drawn from a distribution,
+//! over a shared link.
 //!
 //! ```text
 //!   submit ──► slot free? ──► service time ──┐
@@ -6,16 +7,19 @@
 //!                         link free? ──► transfer at the bandwidth of the direction
 //! ```
 //!
-//! The completion time of a command is known when it is submitted, because slots and link are given out in the order of submission. The
-//! service time is the median times a factor from a table of the lognormal distribution's quantiles, in integers: floating-point functions
-//! differ between machines. A head that has to move costs a seek for every command that does not continue the one before.
+//! The completion time of a command is known when it is submitted, because slots and link are given
+//! out in the order of submission. The service time is the median times a factor from a table of
+//! the lognormal distribution's quantiles, in integers: floating-point functions differ between
+//! machines. A head that has to move costs a seek for every command that does not continue the one
+//! before.
 
 use crate::spec::DeviceSpec;
 use lowtide_workload::SplitMix64;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// `exp(z * sigma)` in thousandths, `z` and `sigma` in thousandths: 2 to the power of `z * sigma / ln 2` in steps of 1/1024.
+/// `exp(z * sigma)` in thousandths, `z` and `sigma` in thousandths: 2 to the power of `z * sigma /
+/// ln 2` in steps of 1/1024.
 const fn lognormal_milli(z_milli: i64, sigma_milli: i64) -> u64 {
     let exponent = z_milli * sigma_milli * 1477 / 1_000_000;
     let (whole, part) = (exponent.div_euclid(1024), exponent.rem_euclid(1024));
@@ -31,10 +35,10 @@ const fn lognormal_milli(z_milli: i64, sigma_milli: i64) -> u64 {
 
 /// Quantiles of the normal distribution at `1/2 + (i + 1/2) / 128`, in thousandths: its upper half.
 const QUANTILES: [i64; 64] = [
-    10, 29, 49, 69, 88, 108, 128, 147, 167, 187, 207, 227, 247, 268, 288, 308, 329, 350, 371, 392, 413, 434,
-    456, 478, 500, 522, 545, 568, 591, 614, 638, 662, 687, 712, 737, 763, 790, 817, 844, 873, 902, 932, 962,
-    994, 1026, 1060, 1095, 1132, 1170, 1209, 1251, 1295, 1342, 1392, 1445, 1503, 1567, 1637, 1717, 1810,
-    1921, 2064, 2266, 2660,
+    10, 29, 49, 69, 88, 108, 128, 147, 167, 187, 207, 227, 247, 268, 288, 308, 329, 350, 371, 392,
+    413, 434, 456, 478, 500, 522, 545, 568, 591, 614, 638, 662, 687, 712, 737, 763, 790, 817, 844,
+    873, 902, 932, 962, 994, 1026, 1060, 1095, 1132, 1170, 1209, 1251, 1295, 1342, 1392, 1445,
+    1503, 1567, 1637, 1717, 1810, 1921, 2064, 2266, 2660,
 ];
 
 /// What a device did.
@@ -103,8 +107,15 @@ impl Device {
         median * lognormal_milli(if draw.is_multiple_of(2) { z } else { -z }, sigma) / 1000
     }
 
-    /// Submits a command at `now`. Returns when it completes. `position` is its first byte on the device.
-    pub(crate) fn submit(&mut self, now: u64, direction: Direction, position: u64, bytes: u64) -> u64 {
+    /// Submits a command at `now`. Returns when it completes. `position` is its first byte on the
+    /// device.
+    pub(crate) fn submit(
+        &mut self,
+        now: u64,
+        direction: Direction,
+        position: u64,
+        bytes: u64,
+    ) -> u64 {
         let Reverse(slot) = self.slots.pop().expect("a device has at least one slot");
         let start = now.max(slot);
         let (median, bandwidth) = match direction {

@@ -52,7 +52,8 @@ impl Ctx {
         self.settle().await;
         let writing = {
             let mut world = self.w();
-            let writing = world.pool.frame(object, page).is_some_and(|frame| world.pool.is_writing(frame));
+            let writing =
+                world.pool.frame(object, page).is_some_and(|frame| world.pool.is_writing(frame));
             if writing && let Some(file) = file {
                 let id = self.id;
                 world.file(file).sync_waiters.push(id);
@@ -65,7 +66,12 @@ impl Ctx {
     }
 
     /// Gives up a page as soon as it can go.
-    pub(super) async fn give_up_for_certain(&self, file: Option<FileId>, object: ObjectId, page: u64) {
+    pub(super) async fn give_up_for_certain(
+        &self,
+        file: Option<FileId>,
+        object: ObjectId,
+        page: u64,
+    ) {
         while !self.w().give_up_page(file, object, page) {
             self.wait_unused(file, object, page).await;
         }
@@ -99,8 +105,11 @@ impl Ctx {
     pub(crate) async fn drop_cached(&self, object: ObjectId, first: u64, pages: u64) {
         let cost = {
             let mut world = self.w();
-            let dropped = (first..first + pages).filter(|&page| world.drop_page(object, page)).count();
-            world.costs.syscall_ns + pages * world.costs.lookup_ns + dropped as u64 * world.costs.free_page_ns
+            let dropped =
+                (first..first + pages).filter(|&page| world.drop_page(object, page)).count();
+            world.costs.syscall_ns
+                + pages * world.costs.lookup_ns
+                + dropped as u64 * world.costs.free_page_ns
         };
         self.spend(cost).await;
     }

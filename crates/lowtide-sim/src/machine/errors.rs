@@ -1,4 +1,5 @@
-//! Failed writes that nobody waited for: kept with the file until everybody who has it open has been told, once.
+//! Failed writes that nobody waited for: kept with the file until everybody who has it open has
+//! been told, once.
 //!
 //! ```text
 //!                 fails          A checks              fails                B checks
@@ -6,9 +7,11 @@
 //!   A has 0               A has 0           A has 1                 A has 1            B has 2, A is told at its next check
 //! ```
 //!
-//! The file counts failures, but several that nobody has been told of as one. Each open description remembers the count of its last check: if that is not the
-//! file's, something has failed since. Whoever opens the file begins with its count, unless nobody has been told
-//! of it yet: then somebody must be, and it is as if the failure came after the opening. Source: `docs/kernel/fault-and-writeback.md` B11, D14.
+//! The file counts failures, but several that nobody has been told of as one. Each open description
+//! remembers the count of its last check: if that is not the file's, something has failed since.
+//! Whoever opens the file begins with its count, unless nobody has been told of it yet: then
+//! somebody must be, and it is as if the failure came after the opening. Source:
+//! `docs/kernel/fault-and-writeback.md` B11, D14.
 
 /// The failures of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -9,8 +9,9 @@
 //!     a heap's page ────► as in `swap.rs` ─────────────────────────────► done                       (minor; major from swap)
 //! ```
 //!
-//! The first attempt takes the lock of the mapping alone. If that is held for writing, or if the fault has to be repeated, the lock of the
-//! whole address space is taken for reading. Sources: `docs/kernel/fault-and-writeback.md` A1-A5, A9.
+//! The first attempt takes the lock of the mapping alone. If that is held for writing, or if the
+//! fault has to be repeated, the lock of the whole address space is taken for reading. Sources:
+//! `docs/kernel/fault-and-writeback.md` A1-A5, A9.
 
 use super::MachineError;
 use super::ctx::Ctx;
@@ -84,17 +85,24 @@ impl World {
     }
 
     /// Pages that have arrived, are not mapped, and are not of the workingset.
-    fn fresh_unmapped(&self, mapping: Mapping, object: ObjectId, span: std::ops::Range<u64>) -> u32 {
+    fn fresh_unmapped(
+        &self,
+        mapping: Mapping,
+        object: ObjectId,
+        span: std::ops::Range<u64>,
+    ) -> u32 {
         let vma = &self.pool.memory.vmas[mapping.vma.0 as usize];
         let fresh = |frame: FolioId| {
             let folio = self.pool.engine.folio(frame);
-            !self.is_locked(frame) && folio.is_some_and(|folio| !folio.flags().contains(Flags::WORKINGSET))
+            !self.is_locked(frame)
+                && folio.is_some_and(|folio| !folio.flags().contains(Flags::WORKINGSET))
         };
-        span.filter(|&p| !vma.ptes.get(p).present && self.pool.frame(object, p).is_some_and(fresh)).count()
-            as u32
+        span.filter(|&p| !vma.ptes.get(p).present && self.pool.frame(object, p).is_some_and(fresh))
+            .count() as u32
     }
 
-    /// Maps a page and, after a read fault of a file, its cached neighbours; `found` says whether the page was there at once. Returns how many neighbours.
+    /// Maps a page and, after a read fault of a file, its cached neighbours; `found` says whether
+    /// the page was there at once. Returns how many neighbours.
     fn map_around(&mut self, mapping: Mapping, page: u64, store: bool, found: bool) -> u64 {
         let object = self.pool.memory.vmas[mapping.vma.0 as usize].object;
         let around = self.fault_around_pages.max(1);
@@ -145,7 +153,13 @@ impl Ctx {
     }
 
     /// Accesses a page, which costs `touch` nanoseconds besides the fault that it may take.
-    async fn touch(&self, id: MappingId, page: u64, store: bool, touch: u64) -> Result<(), MachineError> {
+    async fn touch(
+        &self,
+        id: MappingId,
+        page: u64,
+        store: bool,
+        touch: u64,
+    ) -> Result<(), MachineError> {
         let hit = {
             let mut guard = self.w();
             let world = &mut *guard;
@@ -165,9 +179,10 @@ impl Ctx {
         Ok(())
     }
 
-    /// Accesses pages of a mapping one after the other, as a program does that reads memory from start to end. What is mapped is touched many
-    /// pages at a time, but no more than until the task's debt is due: so it comes to the same as single accesses, to the
-    /// nanosecond, and others run in between as often.
+    /// Accesses pages of a mapping one after the other, as a program does that reads memory from
+    /// start to end. What is mapped is touched many pages at a time, but no more than until the
+    /// task's debt is due: so it comes to the same as single accesses, to the nanosecond, and
+    /// others run in between as often.
     pub(crate) async fn sweep(
         &self,
         id: MappingId,
@@ -184,7 +199,8 @@ impl Ctx {
                 let world = &mut *guard;
                 let vma = world.mappings[id.0 as usize].vma;
                 let due = world.sched.spends_until_due(self.id, touch);
-                let touched = world.pool.memory.vmas[vma.0 as usize].sweep(page, due.min(end - page), store);
+                let touched =
+                    world.pool.memory.vmas[vma.0 as usize].sweep(page, due.min(end - page), store);
                 world.counts.accesses += touched;
                 (page..page + touched).for_each(|page| world.watched_touch(vma, page, store));
                 touched
@@ -281,7 +297,9 @@ impl Ctx {
                     let mut guard = self.w();
                     let world = &mut *guard;
                     // The page may have gone while this task was spending.
-                    let Some(frame) = world.pool.frame(object, page) else { return Ok(Attempt::Wait) };
+                    let Some(frame) = world.pool.frame(object, page) else {
+                        return Ok(Attempt::Wait);
+                    };
                     if world.is_locked(frame) {
                         return Ok(Attempt::Wait);
                     }
@@ -331,8 +349,8 @@ mod tests {
 
     const PAGES: u64 = 4_000;
 
-    /// Four readers of a file, each in its own address space, and two threads that fill a heap, with room for two thirds. `whole` sweeps, or a
-    /// page at a time.
+    /// Four readers of a file, each in its own address space, and two threads that fill a heap,
+    /// with room for two thirds. `whole` sweeps, or a page at a time.
     fn readers_and_writers(policy: Policy, whole: bool) -> MachineStat {
         let spec = MachineSpec { cpus: 3, ..MachineSpec::load("ramdisk").unwrap() };
         let config = MachineConfig { spec, policy, max: Some(PAGES * 4096), seed: 1 };
@@ -340,7 +358,8 @@ mod tests {
         let (maps, heap) = {
             let mut world = m.world();
             let file = world.add_file(PAGES);
-            let spaces: Vec<AddressSpace> = (0..5).map(|_| world.add_address_space(MemcgId::ROOT)).collect();
+            let spaces: Vec<AddressSpace> =
+                (0..5).map(|_| world.add_address_space(MemcgId::ROOT)).collect();
             let maps: Vec<MappingId> = spaces[..4]
                 .iter()
                 .map(|&space| {

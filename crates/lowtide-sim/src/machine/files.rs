@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct FileId(pub(crate) u32);
 
-/// The number of an open file description: position and read-ahead state that whoever shares it shares.
+/// The number of an open file description: position and read-ahead state that whoever shares it
+/// shares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OpenId(pub(crate) u32);
 
@@ -66,8 +67,8 @@ impl File {
         self.read_errors.insert(page, self.read_failures);
     }
 
-    /// Whether a read of a page has failed since there were so many failures: whoever began then and finds the page absent
-    /// reports an error, and whoever begins later tries again.
+    /// Whether a read of a page has failed since there were so many failures: whoever began then
+    /// and finds the page absent reports an error, and whoever begins later tries again.
     pub(crate) fn failed_since(&self, page: u64, failures: u64) -> bool {
         self.read_errors.get(&page).is_some_and(|&last| last > failures)
     }

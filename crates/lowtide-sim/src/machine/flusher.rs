@@ -9,8 +9,9 @@
 //!        └── nothing: sleep
 //! ```
 //!
-//! A kernel has one such task for each pair of a device and a group, as long as there is work; here one task does all their work
-//! in turn, which differs where several groups write at once. Source: `docs/kernel/fault-and-writeback.md` B10.
+//! A kernel has one such task for each pair of a device and a group, as long as there is work; here
+//! one task does all their work in turn, which differs where several groups write at once. Source:
+//! `docs/kernel/fault-and-writeback.md` B10.
 
 use super::ctx::Ctx;
 use super::files::{File, FileId};
@@ -24,7 +25,8 @@ const LONGEST_SLEEP_NS: u64 = 5_000_000_000;
 const NOT_YET_NS: u64 = 10_000_000;
 
 impl World {
-    /// Reclaim met nothing but dirty pages: everything dirty now is to be written. A kernel does not tell groups apart here.
+    /// Reclaim met nothing but dirty pages: everything dirty now is to be written. A kernel does
+    /// not tell groups apart here.
     pub(crate) fn wake_flusher(&mut self) {
         self.counts.flusher_wakes += 1;
         if !self.pool.engine.ask_to_flush(MemcgId::ROOT).is_empty() {
@@ -121,7 +123,8 @@ impl Ctx {
         written
     }
 
-    /// Writes about so many dirty pages of a file, from where the last turn ended and round its end. Returns how many it was.
+    /// Writes about so many dirty pages of a file, from where the last turn ended and round its
+    /// end. Returns how many it was.
     async fn write_from_cursor(&self, file: FileId, most: u64) -> u64 {
         let mut written = 0;
         let mut wrapped = false;

@@ -1,11 +1,17 @@
-//! Groups: which task pays for what, how long it was stalled, and what it pays for being over a limit.
+//! Groups: which task pays for what, how long it was stalled, and what it pays for being over a
+//! limit.
 //!
-//! A task charges the group that it is a member of; the pages of a heap belong to the group of its address space, those of a file to whoever brings them in.
-//! What is owed for pages charged above `high`, or for having waited for pages that a limit had evicted, is paid when the task would return to its program: at the end of a fault,
-//! of a read or write, where it holds no lock. Only if more than a batch has accumulated it pays at once, as in the kernel.
+//! A task charges the group that it is a member of; the pages of a heap belong to the group of its
+//! address space, those of a file to whoever brings them in. What is owed for pages charged above
+//! `high`, or for having waited for pages that a limit had evicted, is paid when the task would
+//! return to its program: at the end of a fault, of a read or write, where it holds no lock. Only
+//! if more than a batch has accumulated it pays at once, as in the kernel.
 //!
-//! A stall is the time between the beginning and the end of waiting for a page that came back, and of direct reclaim; it goes to the pressure of the groups, and, if a limit was
-//! the cause, to the task's debts. There, a wait counts until the whole read-ahead window has been served that the task had submitted with the page: a batch costs what it costs. Source: `docs/kernel/memcg.md` §6, 8, 14.
+//! A stall is the time between the beginning and the end of waiting for a page that came back, and
+//! of direct reclaim; it goes to the pressure of the groups, and, if a limit was the cause, to the
+//! task's debts. There, a wait counts until the whole read-ahead window has been served that the
+//! task had submitted with the page: a batch costs what it costs. Source: `docs/kernel/memcg.md`
+//! §6, 8, 14.
 
 use super::ctx::Ctx;
 use super::files::FileId;
@@ -89,7 +95,8 @@ impl World {
         self.groups.member(id).memcg = memcg;
     }
 
-    /// Submits a read for a task, and remembers how long it keeps the device. Returns the CPU nanoseconds that the device takes of the task.
+    /// Submits a read for a task, and remembers how long it keeps the device. Returns the CPU
+    /// nanoseconds that the device takes of the task.
     pub(crate) fn submit_read_of(
         &mut self,
         id: TaskId,
@@ -184,8 +191,9 @@ impl Ctx {
         }
         let member = world.groups.member(self.id);
         let bytes = reads.bytes.max(world.page_bytes);
-        // The first reads of a window are served while the last are still being submitted, and the last when the page that was wanted is there: they cost the others what
-        // they cost, whoever waits for them.
+        // The first reads of a window are served while the last are still being submitted, and the
+        // last when the page that was wanted is there: they cost the others what they cost, whoever
+        // waits for them.
         let stall_ns = reads.until.max(now) - reads.from.map_or(began, |from| from.min(began));
         world.pool.engine.stalled(member.memcg, &refaulted, stall_ns, bytes, &mut member.debt, now);
     }
@@ -193,7 +201,11 @@ impl Ctx {
     /// Direct reclaim begins, or ends: a stall.
     pub(super) fn reclaim_stall(&self, begins: bool) {
         let now = self.now();
-        self.w().psi(self.id, now, if begins { TaskPsi::enter_stall } else { TaskPsi::leave_stall });
+        self.w().psi(
+            self.id,
+            now,
+            if begins { TaskPsi::enter_stall } else { TaskPsi::leave_stall },
+        );
     }
 
     /// Pays what is owed before the task returns to its program. It must hold nothing.
@@ -230,7 +242,8 @@ impl Ctx {
                 let task = world.engine_task(self.id, false);
                 let member = world.groups.member(self.id);
                 let number = u64::from(self.id.0);
-                let mut payer = Payer { task, debt: &mut member.debt, number, hz: HZ, dying: false };
+                let mut payer =
+                    Payer { task, debt: &mut member.debt, number, hz: HZ, dying: false };
                 payment.next(&mut world.pool.engine, &mut payer, now, reclaimed.take())
             };
             match next {

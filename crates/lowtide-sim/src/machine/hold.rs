@@ -1,9 +1,10 @@
 //! References to pages: a page that a task has waited for stays until the task has used it.
 //!
-//! Without them two tasks can take each other's page for ever, each evicting what the other has just had read before that one gets a
-//! CPU. A kernel's reader holds a reference from the lookup to the copy; one task holds one page here, whether it is resident
-//! already or not, and the end of the access lets go of it. A page that is held is put back by reclaim as it is
-//! (`docs/kernel/reclaim.md` §4.1, 9).
+//! Without them two tasks can take each other's page for ever, each evicting what the other has
+//! just had read before that one gets a CPU. A kernel's reader holds a reference from the lookup to
+//! the copy; one task holds one page here, whether it is resident already or not, and the end of
+//! the access lets go of it. A page that is held is put back by reclaim as it is (`docs/kernel/
+//! reclaim.md` §4.1, 9).
 
 use super::sched::TaskId;
 use super::watch::PageEvent;
@@ -18,7 +19,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Holds(BTreeMap<TaskId, (ObjectId, u64)>);
 
 impl Holds {
-    /// Whether anybody holds a page. Cost: O(holders), of which there are as many as tasks that wait for a device.
+    /// Whether anybody holds a page. Cost: O(holders), of which there are as many as tasks that
+    /// wait for a device.
     pub(crate) fn is_held(&self, object: ObjectId, page: u64) -> bool {
         self.0.values().any(|held| *held == (object, page))
     }
@@ -31,7 +33,8 @@ impl World {
         self.watched_release(before);
     }
 
-    /// Drops the translations of those victims of a reclaim that nobody holds, and compresses those that go to swap.
+    /// Drops the translations of those victims of a reclaim that nobody holds, and compresses those
+    /// that go to swap.
     pub(crate) fn unmap_victims(&mut self, reclaim: &mut Reclaim, task: Task) -> UnmapWork {
         let holds = &self.holds;
         self.pool.unmap_victims(reclaim, |object, page| holds.is_held(object, page), task)
@@ -47,7 +50,9 @@ impl World {
         if let Some((object, page)) = held
             && let Some(frame) = self.pool.frame(object, page)
         {
-            self.watched(|watch, world| watch.page(world, PageEvent::Released, object, page, frame));
+            self.watched(|watch, world| {
+                watch.page(world, PageEvent::Released, object, page, frame);
+            });
         }
     }
 }

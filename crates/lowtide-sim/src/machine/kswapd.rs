@@ -1,8 +1,10 @@
-//! The background reclaimer, on a machine without a group limit: it keeps some frames free, so that tasks seldom have to reclaim themselves.
+//! The background reclaimer, on a machine without a group limit: it keeps some frames free, so that
+//! tasks seldom have to reclaim themselves.
 //!
-//! Three watermarks of free frames: below *low* it is woken, at *high* it rests, below *min* tasks reclaim for themselves. With a group
-//! limit below the machine's memory there is always free memory, so it never runs, and all reclaim is by the tasks that
-//! charge. Source: `docs/kernel/reclaim.md` §7.3.
+//! Three watermarks of free frames: below *low* it is woken, at *high* it rests, below *min* tasks
+//! reclaim for themselves. With a group limit below the machine's memory there is always free
+//! memory, so it never runs, and all reclaim is by the tasks that charge. Source:
+//! `docs/kernel/reclaim.md` §7.3.
 
 use super::ctx::Ctx;
 use super::sched::TaskId;

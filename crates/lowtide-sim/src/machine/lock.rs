@@ -1,9 +1,11 @@
 //! Locks with contention that can be measured.
 //!
-//! A [`SpinLock`] is held for short times that are known when it is taken, so it is a *timeline*: whoever comes while it is held spins
-//! (spends CPU time) until it is free. Tasks run ahead of the machine's clock, so one may come to the lock, in virtual time, before another that has been
-//! there already; it gets the lock if it can be done before that one. An [`RwSem`] is held across sleeps: who cannot have it blocks, in the order of arrival, and
-//! a writer that waits keeps later readers out, as the kernel's does.
+//! A [`SpinLock`] is held for short times that are known when it is taken, so it is a *timeline*:
+//! whoever comes while it is held spins (spends CPU time) until it is free. Tasks run ahead of the
+//! machine's clock, so one may come to the lock, in virtual time, before another that has been
+//! there already; it gets the lock if it can be done before that one. An [`RwSem`] is held across
+//! sleeps: who cannot have it blocks, in the order of arrival, and a writer that waits keeps later
+//! readers out, as the kernel's does.
 
 use super::ctx::Ctx;
 use super::sched::TaskId;
@@ -30,9 +32,9 @@ pub(crate) struct SpinLock {
 }
 
 impl SpinLock {
-    /// Takes the lock at `now` for `hold` nanoseconds. Returns the nanoseconds from now until it is released again: waiting and holding.
-    /// `past` is a time that nobody will come before. Cost: O(times that it is held at from then on), those without a gap counting as
-    /// one.
+    /// Takes the lock at `now` for `hold` nanoseconds. Returns the nanoseconds from now until it is
+    /// released again: waiting and holding. `past` is a time that nobody will come before. Cost:
+    /// O(times that it is held at from then on), those without a gap counting as one.
     pub(crate) fn take(&mut self, past: u64, now: u64, hold: u64) -> u64 {
         while self.held.front().is_some_and(|&(_, until)| until <= past) {
             self.held.pop_front();
@@ -162,7 +164,10 @@ mod tests {
     #[test]
     fn whoever_comes_while_the_lock_is_held_waits() {
         let mut lock = SpinLock::default();
-        assert_eq!((lock.take(0, 100, 50), lock.take(0, 120, 50), lock.take(0, 120, 10)), (50, 80, 90));
+        assert_eq!(
+            (lock.take(0, 100, 50), lock.take(0, 120, 50), lock.take(0, 120, 10)),
+            (50, 80, 90)
+        );
         assert_eq!(lock.take(0, 300, 50), 50, "it has been free since 210");
         assert_eq!(lock.contention, Contention { acquired: 4, contended: 2, waited_ns: 30 + 80 });
     }
@@ -171,7 +176,11 @@ mod tests {
     fn whoever_can_be_done_before_the_next_does_not_wait_for_it() {
         let mut lock = SpinLock::default();
         assert_eq!(lock.take(0, 1000, 50), 50);
-        assert_eq!((lock.take(0, 100, 900), lock.take(0, 100, 10)), (900, 960), "no gap before 1050");
+        assert_eq!(
+            (lock.take(0, 100, 900), lock.take(0, 100, 10)),
+            (900, 960),
+            "no gap before 1050"
+        );
         assert_eq!(lock.take(0, 50, 50), 50, "just before all of them");
         assert_eq!(lock.held.len(), 1, "without a gap they are one");
         assert_eq!(lock.take(1060, 1060, 5), 5);

@@ -90,7 +90,8 @@ pub enum MachineError {
     },
     /// Swap of a kind that the machine does not have yet.
     #[error(
-        "swap on the device of machine `{machine}` is not simulated; write kind = \"zram\" in its [swap], or swap = \"none\""
+        "swap on the device of machine `{machine}` is not simulated; write kind = \"zram\" in its \
+         [swap], or swap = \"none\""
     )]
     SwapDevice {
         /// The machine's name.
@@ -121,7 +122,9 @@ pub enum MachineError {
         at_ns: u64,
     },
     /// What the workload reserves does not fit.
-    #[error("the workload needs {needed} bytes for itself and the budget is {max} bytes; raise --max")]
+    #[error(
+        "the workload needs {needed} bytes for itself and the budget is {max} bytes; raise --max"
+    )]
     NoRoom {
         /// Bytes it needs.
         needed: u64,
@@ -161,8 +164,8 @@ pub struct MachineConfig {
     pub spec: MachineSpec,
     /// The policy.
     pub policy: Policy,
-    /// Budget in bytes of the group that everything runs in; `None` or more than the machine's memory: no group limit, the background
-    /// reclaimer keeps memory free.
+    /// Budget in bytes of the group that everything runs in; `None` or more than the machine's
+    /// memory: no group limit, the background reclaimer keeps memory free.
     pub max: Option<u64>,
     /// Seed of everything random.
     pub seed: u64,
@@ -219,7 +222,8 @@ impl Machine {
         let cpus = u16::try_from(spec.cpus).unwrap_or(u16::MAX);
         let memory = spec.pages();
         let limit = config.max.map(|max| max / spec.page).filter(|&max| max < memory);
-        let kswapd = if limit.is_some() { Kswapd::default() } else { Kswapd::for_memory(memory, spec.page) };
+        let kswapd =
+            if limit.is_some() { Kswapd::default() } else { Kswapd::for_memory(memory, spec.page) };
         let max = limit.unwrap_or(memory - kswapd.min);
         let mut pool = Pool::new(&EngineConfig {
             frames: u32::try_from(max).unwrap_or(u32::MAX),
@@ -336,9 +340,13 @@ impl Machine {
     /// Runs until all clients have finished.
     ///
     /// # Errors
-    /// The first error of a client, [`MachineError::Stuck`], or [`MachineError::Interrupted`] when `stop` is set.
-    /// `progress` is called now and then.
-    pub(crate) fn run(&mut self, stop: &AtomicBool, progress: &mut dyn FnMut()) -> Result<(), MachineError> {
+    /// The first error of a client, [`MachineError::Stuck`], or [`MachineError::Interrupted`] when
+    /// `stop` is set. `progress` is called now and then.
+    pub(crate) fn run(
+        &mut self,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(),
+    ) -> Result<(), MachineError> {
         let mut context = Context::from_waker(Waker::noop());
         let mut turns = 0_u32;
         loop {
@@ -365,7 +373,10 @@ impl Machine {
                     }
                     Some(Happens::Run(task)) => task,
                     None => {
-                        return Err(MachineError::Stuck { at_ns: world.sched.now, clients: world.clients });
+                        return Err(MachineError::Stuck {
+                            at_ns: world.sched.now,
+                            clients: world.clients,
+                        });
                     }
                 }
             };

@@ -54,7 +54,8 @@ pub(super) enum Part {
 impl World {
     /// Cached pages directly before `idx`, `n` at most.
     fn cached_before(&self, object: ObjectId, idx: u64, n: u64) -> u64 {
-        (1..=n.min(idx)).take_while(|back| self.pool.frame(object, idx - back).is_some()).count() as u64
+        (1..=n.min(idx)).take_while(|back| self.pool.frame(object, idx - back).is_some()).count()
+            as u64
     }
 }
 
@@ -78,8 +79,8 @@ impl Ctx {
         self.wait_ends(wait.as_ref());
     }
 
-    /// Brings in the pages of a window that are not cached, as reads in flight. `wanted` is the page that the window is for; it alone is worth
-    /// an out-of-memory error.
+    /// Brings in the pages of a window that are not cached, as reads in flight. `wanted` is the
+    /// page that the window is for; it alone is worth an out-of-memory error.
     pub(crate) async fn read_window(
         &self,
         file: FileId,
@@ -151,9 +152,14 @@ impl Ctx {
         self.spend(cost).await;
     }
 
-    /// Reads pages through the descriptor: each is looked up, waited for, marked accessed and copied. Behind the end of the file there is
-    /// nothing to read.
-    pub(crate) async fn read(&self, open: OpenId, first: u64, pages: u64) -> Result<(), MachineError> {
+    /// Reads pages through the descriptor: each is looked up, waited for, marked accessed and
+    /// copied. Behind the end of the file there is nothing to read.
+    pub(crate) async fn read(
+        &self,
+        open: OpenId,
+        first: u64,
+        pages: u64,
+    ) -> Result<(), MachineError> {
         let result = self.read_pages(open, first, pages).await;
         self.w().let_go(self.id);
         self.settle_limits().await;
@@ -192,8 +198,8 @@ impl Ctx {
                     let world = &mut *guard;
                     world.hold(self.id, object, page);
                     let mut readahead = world.opens[open.0 as usize].readahead;
-                    let window =
-                        readahead.missing(page, end - page, |n| world.cached_before(object, page, n));
+                    let window = readahead
+                        .missing(page, end - page, |n| world.cached_before(object, page, n));
                     world.opens[open.0 as usize].readahead = readahead;
                     window
                 };
@@ -247,13 +253,23 @@ impl Ctx {
     }
 
     /// Writes whole pages through the descriptor. Pages that are not cached are not read.
-    pub(crate) async fn write(&self, open: OpenId, first: u64, pages: u64) -> Result<(), MachineError> {
+    pub(crate) async fn write(
+        &self,
+        open: OpenId,
+        first: u64,
+        pages: u64,
+    ) -> Result<(), MachineError> {
         self.write_some_of(open, first, pages, true).await
     }
 
     /// Writes a part of each of some pages through the descriptor. Pages that are not cached are
     /// read first.
-    pub(crate) async fn write_parts(&self, open: OpenId, first: u64, pages: u64) -> Result<(), MachineError> {
+    pub(crate) async fn write_parts(
+        &self,
+        open: OpenId,
+        first: u64,
+        pages: u64,
+    ) -> Result<(), MachineError> {
         self.write_some_of(open, first, pages, false).await
     }
 
@@ -293,7 +309,12 @@ impl Ctx {
 
     /// Looks for a page of which a part is to be kept: reads it if it is not cached, or waits for
     /// it.
-    pub(super) async fn part(&self, file: FileId, page: u64, failures: u64) -> Result<Part, MachineError> {
+    pub(super) async fn part(
+        &self,
+        file: FileId,
+        page: u64,
+        failures: u64,
+    ) -> Result<Part, MachineError> {
         let (object, found) = {
             let mut world = self.w();
             let object = world.file(file).object;
@@ -379,7 +400,12 @@ impl Ctx {
                 let event = if whole { PageEvent::Stored } else { PageEvent::Patched };
                 world.watched_file(event, file, page, frame);
                 let new = if found.is_none() { world.costs.new_page() } else { 0 };
-                (new + world.costs.lookup_ns + world.costs.copy_page_ns + world.costs.mark_dirty_ns, owes)
+                (
+                    new + world.costs.lookup_ns
+                        + world.costs.copy_page_ns
+                        + world.costs.mark_dirty_ns,
+                    owes,
+                )
             };
             self.spend(cost).await;
             page += 1;

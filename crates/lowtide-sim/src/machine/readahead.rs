@@ -1,11 +1,13 @@
-//! Read-ahead: which pages to read beside the one that is missing, and when to read on before they are asked for.
+//! Read-ahead: which pages to read beside the one that is missing, and when to read on before they
+//! are asked for.
 //!
 //! ```text
 //!   window     start ............ start+size-async ............ start+size
 //!                                 ▲ carries the mark: whoever reads it makes the next window be read, in good time
 //! ```
 //!
-//! This is arithmetic only; the reading is in `read.rs` and `fault.rs`. Source: `docs/kernel/fault-and-writeback.md` A6.
+//! This is arithmetic only; the reading is in `read.rs` and `fault.rs`. Source:
+//! `docs/kernel/fault-and-writeback.md` A6.
 
 /// Pages from `start`, and where the mark goes, if anywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +36,8 @@ pub(crate) struct Readahead {
     rule: MissRule,
 }
 
-/// What of the misses a fault that finds its page takes back. Source: `docs/kernel/fault-and-writeback.md` A6.3.
+/// What of the misses a fault that finds its page takes back. Source:
+/// `docs/kernel/fault-and-writeback.md` A6.3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum MissRule {
     /// One. Since Linux 7.
@@ -87,13 +90,19 @@ impl Readahead {
     }
 
     const fn window(&self) -> Window {
-        let mark = if self.async_size > 0 { Some(self.start + self.size - self.async_size) } else { None };
+        let mark =
+            if self.async_size > 0 { Some(self.start + self.size - self.async_size) } else { None };
         Window { start: self.start, size: self.size, mark }
     }
 
-    /// Page `idx` of a read is missing, and `r` pages from there on are wanted. `cached_before(n)` counts the cached pages directly
-    /// before `idx`, `n` at most.
-    pub(crate) fn missing(&mut self, idx: u64, r: u64, cached_before: impl FnOnce(u64) -> u64) -> Window {
+    /// Page `idx` of a read is missing, and `r` pages from there on are wanted. `cached_before(n)`
+    /// counts the cached pages directly before `idx`, `n` at most.
+    pub(crate) fn missing(
+        &mut self,
+        idx: u64,
+        r: u64,
+        cached_before: impl FnOnce(u64) -> u64,
+    ) -> Window {
         if self.max == 0 {
             return Window { start: idx, size: r, mark: None };
         }
@@ -117,8 +126,8 @@ impl Readahead {
         self.window()
     }
 
-    /// The mark was met at `idx` with `r` pages still wanted. `next_missing(n)` finds the first page after `idx` that is not
-    /// cached, `n` pages away at most.
+    /// The mark was met at `idx` with `r` pages still wanted. `next_missing(n)` finds the first
+    /// page after `idx` that is not cached, `n` pages away at most.
     pub(crate) fn mark_met(
         &mut self,
         idx: u64,
@@ -182,7 +191,8 @@ impl Readahead {
         matches!(self.rule, MissRule::MappedPages)
     }
 
-    /// A fault mapped its page and the cached ones around it, `fresh` of which are not of the workingset. `found`: the page was there at the first attempt.
+    /// A fault mapped its page and the cached ones around it, `fresh` of which are not of the
+    /// workingset. `found`: the page was there at the first attempt.
     pub(crate) fn fault_mapped(&mut self, found: bool, fresh: u32) {
         let back = match self.rule {
             MissRule::Faults => u32::from(found),
@@ -211,7 +221,9 @@ mod tests {
     /// A6.5: windows of a sequential reader.
     #[test]
     fn windows_grow() {
-        let grow = |max, from| std::iter::successors(Some(from), move |&c| Some(Readahead::new(max).next(c)));
+        let grow = |max, from| {
+            std::iter::successors(Some(from), move |&c| Some(Readahead::new(max).next(c)))
+        };
         assert_eq!(grow(32, 4).take(5).collect::<Vec<_>>(), [4, 8, 16, 32, 32]);
         assert_eq!(grow(1024, 4).take(7).collect::<Vec<_>>(), [4, 16, 64, 128, 256, 512, 1024]);
     }
@@ -236,7 +248,8 @@ mod tests {
         assert_eq!(ra.size, 32);
     }
 
-    /// A6.4: a random read takes just what it needs, unless it looks like the continuation of something.
+    /// A6.4: a random read takes just what it needs, unless it looks like the continuation of
+    /// something.
     #[test]
     fn random_reads_are_left_alone_unless_their_neighbours_are_cached() {
         let mut ra = Readahead::new(32);

@@ -64,8 +64,9 @@ impl Requests {
         };
         request.failed = one_in > 0 && mix64(self.submitted).is_multiple_of(one_in);
         let reads = matches!(request.purpose, Purpose::Read { .. });
-        request.hung =
-            reads && self.fails.hangs > 0 && mix64(!self.submitted).is_multiple_of(self.fails.hangs);
+        request.hung = reads
+            && self.fails.hangs > 0
+            && mix64(!self.submitted).is_multiple_of(self.fails.hangs);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1
@@ -152,8 +153,9 @@ impl World {
         (done, 0)
     }
 
-    /// Submits a read of pages that have been inserted and locked. Returns when they will have arrived, and the CPU nanoseconds that the device takes of the task
-    /// that submits: those of the whole read if it is synchronous, and the pages have arrived then.
+    /// Submits a read of pages that have been inserted and locked. Returns when they will have
+    /// arrived, and the CPU nanoseconds that the device takes of the task that submits: those of
+    /// the whole read if it is synchronous, and the pages have arrived then.
     pub(crate) fn submit_read(
         &mut self,
         now: u64,
@@ -166,17 +168,31 @@ impl World {
     }
 
     /// Submits a write of pages whose writeback has been started.
-    pub(crate) fn submit_write(&mut self, now: u64, file: FileId, first: u64, frames: Vec<FolioId>) {
+    pub(crate) fn submit_write(
+        &mut self,
+        now: u64,
+        file: FileId,
+        first: u64,
+        frames: Vec<FolioId>,
+    ) {
         let pages = frames.len() as u64;
         let sequence = self.requests.next_write();
         self.files[file.0 as usize].writing.insert(sequence);
         for (page, &frame) in (first..).zip(&frames) {
             self.watched_file(PageEvent::WriteBegan, file, page, frame);
         }
-        self.submit(now, file, Direction::Write, first, pages, Purpose::Write { first, frames, sequence });
+        self.submit(
+            now,
+            file,
+            Direction::Write,
+            first,
+            pages,
+            Purpose::Write { first, frames, sequence },
+        );
     }
 
-    /// Submits a flush of the device's cache for a task that has written a file, and that will be woken.
+    /// Submits a flush of the device's cache for a task that has written a file, and that will be
+    /// woken.
     pub(crate) fn submit_flush(&mut self, file: FileId, task: TaskId) {
         self.requests.flushes += 1;
         let (now, number) = (self.sched.now, self.requests.flushes);
@@ -209,12 +225,14 @@ impl World {
                     let event = if failed { PageEvent::ReadFailed } else { PageEvent::Arrived };
                     self.watched_file(event, file, page, frame);
                     if failed {
-                        // Nobody has seen the page: it leaves as it came, and whoever waits finds it absent.
+                        // Nobody has seen the page: it leaves as it came, and whoever waits finds
+                        // it absent.
                         self.files[file.0 as usize].read_failed(page);
                         let gone = self.pool.discard(object, page);
                         debug_assert!(
                             gone,
-                            "a page that is still locked is neither written nor isolated between steps"
+                            "a page that is still locked is neither written nor isolated between \
+                             steps"
                         );
                     }
                     self.wake_page(object, page);

@@ -128,7 +128,9 @@ impl Ctx {
         for page in size.pages..old.pages {
             world.pool.memory.unmap(object, page);
         }
-        world.watched(|watch, world| watch.resized(world, object, size.pages, tail.map(|(page, _)| page)));
+        world.watched(|watch, world| {
+            watch.resized(world, object, size.pages, tail.map(|(page, _)| page));
+        });
         let Some((page, frame)) = tail else { return false };
         let owes = world.set_dirty(self.id, file, page, frame);
         world.watched_file(PageEvent::TailZeroed, file, page, frame);
@@ -137,7 +139,12 @@ impl Ctx {
 
     /// Brings a page in and waits until its contents have arrived. Nobody else runs before the
     /// caller has used it.
-    async fn bring_in(&self, file: FileId, page: u64, failures: u64) -> Result<FolioId, MachineError> {
+    async fn bring_in(
+        &self,
+        file: FileId,
+        page: u64,
+        failures: u64,
+    ) -> Result<FolioId, MachineError> {
         loop {
             match self.part(file, page, failures).await? {
                 Part::There(frame) => return Ok(frame),

@@ -8,19 +8,22 @@
 //!                  └── woken ── blocked: sleeping, or waiting for a lock, a page, a frame
 //! ```
 //!
-//! A task is a future that is polled when its time has come. While it runs, the CPU time it spends is a *debt*: the task's own clock runs
-//! ahead of the machine's by it. The debt is paid (the machine's clock catches up, others run meanwhile) when it exceeds
-//! [`QUANTUM_NS`], and always before the task blocks. So short computations cost no event, and tasks on
-//! different CPUs see each other's effects at most a quantum late.
+//! A task is a future that is polled when its time has come. While it runs, the CPU time it spends
+//! is a *debt*: the task's own clock runs ahead of the machine's by it. The debt is paid (the
+//! machine's clock catches up, others run meanwhile) when it exceeds [`QUANTUM_NS`], and always
+//! before the task blocks. So short computations cost no event, and tasks on different CPUs see
+//! each other's effects at most a quantum late.
 //!
-//! Nothing here depends on the addresses, the hashes or the clock of the machine that runs it: events at the same time happen in
-//! the order in which they were scheduled, and the lowest-numbered idle CPU is taken.
+//! Nothing here depends on the addresses, the hashes or the clock of the machine that runs it:
+//! events at the same time happen in the order in which they were scheduled, and the
+//! lowest-numbered idle CPU is taken.
 
 use lowtide_core::Dirtier;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
-/// Nanoseconds of CPU time a task may run ahead of the machine's clock, unless the machine is a slow one.
+/// Nanoseconds of CPU time a task may run ahead of the machine's clock, unless the machine is a
+/// slow one.
 pub(crate) const QUANTUM_NS: u64 = 5_000;
 
 /// The number of a task.
@@ -168,7 +171,8 @@ impl Sched {
         }
     }
 
-    /// The next task that has a CPU and is to be polled now, or what else happens next. `None` when nothing ever will.
+    /// The next task that has a CPU and is to be polled now, or what else happens next. `None` when
+    /// nothing ever will.
     pub(crate) fn next(&mut self) -> Option<Happens> {
         loop {
             if let Some(task) = self.dispatch() {

@@ -8,14 +8,18 @@
 //!   reclaim ─► slots taken ─► unmapped ─► compressed, in the reclaiming task's own time ─► freed
 //! ```
 //!
-//! Nobody waits for a device: compression and decompression are computing, by the task that reclaims and by the task that faults. So there is no
-//! writeback of heaps, reclaim never naps for them, and a page that is mapped again gives its slot up at once (`docs/kernel/fault-and-writeback.md` A7, C3). A heap of zeros is
-//! recognised as such: nothing is compressed, nothing kept, and a fault fills a page instead of decompressing one.
+//! Nobody waits for a device: compression and decompression are computing, by the task that
+//! reclaims and by the task that faults. So there is no writeback of heaps, reclaim never naps for
+//! them, and a page that is mapped again gives its slot up at once
+//! (`docs/kernel/fault-and-writeback.md` A7, C3). A heap of zeros is recognised as such: nothing is
+//! compressed, nothing kept, and a fault fills a page instead of decompressing one.
 //!
-//! Slots are taken and given back under one lock that the whole machine shares. What compressed pages take comes out of the budget where the budget is the
-//! machine's memory; a group with a limit does not pay for it.
+//! Slots are taken and given back under one lock that the whole machine shares. What compressed
+//! pages take comes out of the budget where the budget is the machine's memory; a group with a
+//! limit does not pay for it.
 //!
-//! There is no read-ahead: set-ups with compressed memory use none. Sources: `docs/kernel/workloads.md` §2(b); `docs/kernel/reclaim.md` §4.1, 7.5.
+//! There is no read-ahead: set-ups with compressed memory use none. Sources:
+//! `docs/kernel/workloads.md` §2(b); `docs/kernel/reclaim.md` §4.1, 7.5.
 
 use super::MachineError;
 use super::ctx::Ctx;
@@ -38,18 +42,24 @@ pub(crate) struct SwapArea {
     pub(crate) slots: u64,
     /// The lock that slots are taken and given back under.
     pub(crate) lock: SpinLock,
-    /// Pages of the budget before compressed pages take their part of it; 0 if they take none of it.
+    /// Pages of the budget before compressed pages take their part of it; 0 if they take none of
+    /// it.
     budget: u64,
     /// What they take of it now.
     taken: u64,
 }
 
 impl SwapArea {
-    /// Gives an empty pool the swap of a machine. `whole` tells that the budget is all of the machine's memory.
+    /// Gives an empty pool the swap of a machine. `whole` tells that the budget is all of the
+    /// machine's memory.
     ///
     /// # Errors
     /// [`MachineError::SwapDevice`] for swap that is not simulated.
-    pub(super) fn new(spec: &MachineSpec, pool: &mut Pool, whole: bool) -> Result<Self, MachineError> {
+    pub(super) fn new(
+        spec: &MachineSpec,
+        pool: &mut Pool,
+        whole: bool,
+    ) -> Result<Self, MachineError> {
         let Some(swap) = &spec.swap else { return Ok(Self::default()) };
         if swap.kind == SwapKind::Device {
             return Err(MachineError::SwapDevice { machine: spec.name.clone() });
@@ -63,13 +73,15 @@ impl SwapArea {
 }
 
 impl World {
-    /// Says that a heap holds nothing but zeros, whatever is stored to it. To be said before anybody touches it.
+    /// Says that a heap holds nothing but zeros, whatever is stored to it. To be said before
+    /// anybody touches it.
     pub(crate) fn set_zeros(&mut self, heap: MappingId) {
         let object = self.mapped_object(heap);
         self.pool.zram.set_zeros(object);
     }
 
-    /// Takes what compressed pages take now out of the budget, where it is the machine's memory that they are in.
+    /// Takes what compressed pages take now out of the budget, where it is the machine's memory
+    /// that they are in.
     pub(crate) fn fit_zram(&mut self) {
         let taken = self.pool.zram.bytes().div_ceil(self.page_bytes);
         if self.swap.budget == 0 || taken == self.swap.taken {
@@ -85,8 +97,9 @@ impl World {
 
     /// Nanoseconds that unmapping a batch of victims takes a task.
     pub(crate) fn unmap_cost(&mut self, work: UnmapWork, task: TaskId) -> u64 {
-        // Slots were taken while the victims were chosen. A lock that is taken at the end of a batch, which is ahead of everybody else's
-        // time, would keep others waiting while it is free.
+        // Slots were taken while the victims were chosen. A lock that is taken at the end of a
+        // batch, which is ahead of everybody else's time, would keep others waiting while it is
+        // free.
         let now = self.sched.local(task);
         let costs = &self.costs;
         let mut cost = work.translations * costs.unmap_ns;
@@ -107,10 +120,13 @@ impl World {
         let zeros = self.pool.zram.is_zeros(object);
         let contents = if zeros { self.costs.clear_page_ns } else { self.costs.decompress_ns };
         let now = self.sched.local(task);
-        self.costs.new_page() + contents + self.swap.lock.take(self.sched.now, now, self.costs.swap_slot_ns)
+        self.costs.new_page()
+            + contents
+            + self.swap.lock.take(self.sched.now, now, self.costs.swap_slot_ns)
     }
 
-    /// Fills a page that has been charged, unless somebody else has by now. Returns whether it came from swap.
+    /// Fills a page that has been charged, unless somebody else has by now. Returns whether it came
+    /// from swap.
     fn fill(&mut self, id: TaskId, object: ObjectId, page: u64) -> bool {
         let cached = self.pool.memory.cached(object, page);
         let task = self.engine_task(id, true);
@@ -185,10 +201,16 @@ mod tests {
         let laptop = MachineSpec::load("laptop").expect("a preset");
         let spec = MachineSpec { cpus: 2, memory: 8 << 20, kernel: 0, swap, ..laptop };
         spec.validate().expect("it can be simulated");
-        MachineConfig { spec, policy: policy.parse::<Policy>().expect("a policy"), max: None, seed: 1 }
+        MachineConfig {
+            spec,
+            policy: policy.parse::<Policy>().expect("a policy"),
+            max: None,
+            seed: 1,
+        }
     }
 
-    /// Programs that sweep over a heap of `pages` pages each, `rounds` times; where there are two, the first gives its heap up in the end.
+    /// Programs that sweep over a heap of `pages` pages each, `rounds` times; where there are two,
+    /// the first gives its heap up in the end.
     fn sweep(
         config: &MachineConfig,
         programs: u32,
@@ -223,7 +245,9 @@ mod tests {
 
     #[test]
     fn every_slot_is_free_or_has_one_page_and_zeros_take_no_memory() {
-        for (policy, zeros) in POLICIES.into_iter().flat_map(|policy| [(policy, false), (policy, true)]) {
+        for (policy, zeros) in
+            POLICIES.into_iter().flat_map(|policy| [(policy, false), (policy, true)])
+        {
             let config = config(policy, Some(SwapSpec::zram(16 << 20)));
             let (machine, result) = sweep(&config, 2, 1500, 4, zeros);
             result.expect("there is swap for all of it");
@@ -233,13 +257,24 @@ mod tests {
             world.pool.validate_swap(4096).unwrap_or_else(|e| panic!("{policy}: {e}"));
             let events = stat.memory.events;
             assert!(events.pswpout > 1000 && events.pswpin > 1000, "{policy}: {events:?}");
-            assert_eq!(events.pgmajfault, events.pswpin, "{policy}: each fault from swap brings one page");
+            assert_eq!(
+                events.pgmajfault, events.pswpin,
+                "{policy}: each fault from swap brings one page"
+            );
             assert_eq!(stat.memory.swapcached, 0, "{policy}: no second copies");
-            assert_eq!(stat.memory.anon + (4096 - stat.swap_free_pages), 1500, "{policy}: one heap is left");
+            assert_eq!(
+                stat.memory.anon + (4096 - stat.swap_free_pages),
+                1500,
+                "{policy}: one heap is left"
+            );
             let kept = if zeros { 0 } else { (4096 - stat.swap_free_pages) * (4096 * 33 / 100) };
             assert_eq!(stat.zram_bytes, kept, "{policy}");
             let budget = world.swap.budget - kept.div_ceil(4096);
-            assert_eq!(world.pool.engine.max(MemcgId::ROOT), budget, "{policy}: it comes out of the memory");
+            assert_eq!(
+                world.pool.engine.max(MemcgId::ROOT),
+                budget,
+                "{policy}: it comes out of the memory"
+            );
         }
     }
 
@@ -252,7 +287,11 @@ mod tests {
                 assert!(matches!(error, MachineError::OutOfMemory { .. }), "{policy}: {error}");
                 let stat = machine.stat();
                 assert_eq!(stat.kernel.oom, 1, "{policy}");
-                assert!(stat.swap_free_pages < 64, "{policy}, {swap:?}: {} slots left", stat.swap_free_pages);
+                assert!(
+                    stat.swap_free_pages < 64,
+                    "{policy}, {swap:?}: {} slots left",
+                    stat.swap_free_pages
+                );
                 machine.world().pool.engine.validate().unwrap_or_else(|e| panic!("{policy}: {e}"));
             }
         }
@@ -260,7 +299,8 @@ mod tests {
 
     #[test]
     fn compression_is_paid_for_by_who_reclaims_and_a_heap_of_zeros_is_cheaper() {
-        // Under a limit, what is compressed takes nothing from the heap: the same pages go and come either way.
+        // Under a limit, what is compressed takes nothing from the heap: the same pages go and come
+        // either way.
         let whole = config("mglru", Some(SwapSpec::zram(16 << 20)));
         let config = MachineConfig { max: Some(4 << 20), ..whole };
         let run = |zeros| {
@@ -276,7 +316,10 @@ mod tests {
         let difference = ordinary.busy_ns - zeros.busy_ns;
         // Daemons run a little longer beside a longer run.
         assert!(difference.abs_diff(saved) * 100 < saved, "{difference} ns of {saved}");
-        assert!(ordinary.swap_lock.acquired > events.pswpin, "slots are taken and given back under the lock");
+        assert!(
+            ordinary.swap_lock.acquired > events.pswpin,
+            "slots are taken and given back under the lock"
+        );
     }
 
     #[test]

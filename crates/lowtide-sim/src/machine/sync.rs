@@ -4,9 +4,10 @@
 //!   write what is dirty ──► wait for every write that has begun ──► flush the device's cache ──► has anything failed since the last time?
 //! ```
 //!
-//! A write that has ended is in the device's cache, which loses it with the power. A flush makes everything durable that had ended when the flush was
-//! submitted. Pages whose write failed are dirty again, so the next sync tries again; a flush that failed is a failure of the file whose sync
-//! asked for it. Source: `docs/kernel/fault-and-writeback.md` B11.
+//! A write that has ended is in the device's cache, which loses it with the power. A flush makes
+//! everything durable that had ended when the flush was submitted. Pages whose write failed are
+//! dirty again, so the next sync tries again; a flush that failed is a failure of the file whose
+//! sync asked for it. Source: `docs/kernel/fault-and-writeback.md` B11.
 
 use super::MachineError;
 use super::ctx::Ctx;
@@ -16,8 +17,9 @@ impl Ctx {
     /// Makes a file durable as it is now.
     ///
     /// # Errors
-    /// [`MachineError::WriteBack`] if a write of the file, or a flush for it, has failed since it was last synced through `open`, or since it was opened: what had been
-    /// stored may or may not be durable.
+    /// [`MachineError::WriteBack`] if a write of the file, or a flush for it, has failed since it
+    /// was last synced through `open`, or since it was opened: what had been stored may or may not
+    /// be durable.
     pub(crate) async fn sync(&self, open: OpenId) -> Result<(), MachineError> {
         let (file, waiting, deferred) = {
             let mut world = self.w();
@@ -27,7 +29,8 @@ impl Ctx {
         };
         self.write_all(file).await;
         self.wait_written(file).await;
-        // What was being written, and had become dirty again, could not be begun before that write had ended.
+        // What was being written, and had become dirty again, could not be begun before that write
+        // had ended.
         if waiting || self.w().file(file).deferred > deferred {
             self.write_all(file).await;
             self.wait_written(file).await;
@@ -82,8 +85,8 @@ mod tests {
     use std::rc::Rc;
     use std::sync::atomic::AtomicBool;
 
-    /// What the syncs of a program that stores a page and syncs, again and again, return: through two descriptors in turn, with the device as
-    /// `before` makes it before each round.
+    /// What the syncs of a program that stores a page and syncs, again and again, return: through
+    /// two descriptors in turn, with the device as `before` makes it before each round.
     fn syncs(rounds: usize, before: impl Fn(&mut World, usize) + 'static) -> Vec<[bool; 2]> {
         let spec = MachineSpec { cpus: 1, ..MachineSpec::load("ramdisk").unwrap() };
         let config = MachineConfig { spec, policy: Policy::MGLRU, max: Some(64 * 4096), seed: 1 };

@@ -1,8 +1,10 @@
-//! An observer of the machine: told what happens to pages, and asked after every turn of the machine whether all is well.
+//! An observer of the machine: told what happens to pages, and asked after every turn of the
+//! machine whether all is well.
 //!
-//! A machine has none by default, and an event then costs the test of a pointer. The observer gets the world to look at; what it
-//! finds wrong it reports with [`World::violated`], which ends the run. It may also change the world: that is how a
-//! planted bug is made (`swarm/sabotage.rs`) without a line of it in the kernel's paths.
+//! A machine has none by default, and an event then costs the test of a pointer. The observer gets
+//! the world to look at; what it finds wrong it reports with [`World::violated`], which ends the
+//! run. It may also change the world: that is how a planted bug is made (`swarm/sabotage.rs`)
+//! without a line of it in the kernel's paths.
 
 use super::MachineError;
 use super::files::FileId;
@@ -54,7 +56,14 @@ pub(crate) trait Watch: Debug {
     /// The machine has made a turn: a task ran until it gave up its CPU, or a request completed.
     fn turn(&mut self, world: &mut World);
     /// Something happened to a resident page.
-    fn page(&mut self, world: &mut World, event: PageEvent, object: ObjectId, page: u64, frame: FolioId);
+    fn page(
+        &mut self,
+        world: &mut World,
+        event: PageEvent,
+        object: ObjectId,
+        page: u64,
+        frame: FolioId,
+    );
     /// Something happened to a flush of the device's cache; each has a number.
     fn flush(&mut self, world: &mut World, event: FlushEvent, number: u64);
     /// The translations of these folios are about to be dropped.
@@ -83,7 +92,13 @@ impl World {
     }
 
     /// Tells the observer what happened to a page of a file.
-    pub(crate) fn watched_file(&mut self, event: PageEvent, file: FileId, page: u64, frame: FolioId) {
+    pub(crate) fn watched_file(
+        &mut self,
+        event: PageEvent,
+        file: FileId,
+        page: u64,
+        frame: FolioId,
+    ) {
         let object = self.file(file).object;
         self.watched(|watch, world| watch.page(world, event, object, page, frame));
     }
@@ -96,7 +111,9 @@ impl World {
         let object = self.pool.memory.vmas[vma.0 as usize].object;
         let event = if store { PageEvent::Patched } else { PageEvent::Loaded };
         match self.pool.frame(object, page) {
-            Some(frame) => self.watched(|watch, world| watch.page(world, event, object, page, frame)),
+            Some(frame) => {
+                self.watched(|watch, world| watch.page(world, event, object, page, frame));
+            }
             None => {
                 self.violated(
                     "translations",

@@ -1,7 +1,8 @@
 //! Dirty pages: which of them are written together, and waiting until they are.
 //!
-//! Runs of neighbouring pages are written with one command. Sync writes a file and waits. Who begins to write, and when, is in `flusher.rs`; who is held
-//! back is in `balance.rs`; how much may be dirty is the engine's business.
+//! Runs of neighbouring pages are written with one command. Sync writes a file and waits. Who
+//! begins to write, and when, is in `flusher.rs`; who is held back is in `balance.rs`; how much may
+//! be dirty is the engine's business.
 //!
 //! Source: `docs/kernel/fault-and-writeback.md` B2, B11.
 
@@ -13,8 +14,9 @@ use lowtide_core::{DeviceId, Engine, FolioId};
 
 /// Pages of one write command at most: 1 MiB of 4 KiB pages.
 const RUN_MAX: u64 = 256;
-/// Write commands in flight for each that the device serves at once: it is never idle while there is something to write, and a read never waits
-/// for many. Devices that serve one at a time get a few, whatever this says.
+/// Write commands in flight for each that the device serves at once: it is never idle while there
+/// is something to write, and a read never waits for many. Devices that serve one at a time get a
+/// few, whatever this says.
 const IN_FLIGHT_FOR_EACH: u32 = 2;
 const IN_FLIGHT_LEAST: u32 = 4;
 
@@ -58,8 +60,15 @@ impl Writeback {
 }
 
 impl World {
-    /// A resident page has new contents, which a task has stored. Returns whether the task must now answer for what it has dirtied.
-    pub(crate) fn set_dirty(&mut self, task: TaskId, file: FileId, page: u64, frame: FolioId) -> bool {
+    /// A resident page has new contents, which a task has stored. Returns whether the task must now
+    /// answer for what it has dirtied.
+    pub(crate) fn set_dirty(
+        &mut self,
+        task: TaskId,
+        file: FileId,
+        page: u64,
+        frame: FolioId,
+    ) -> bool {
         if !self.pool.engine.set_dirty(frame) {
             return false;
         }
@@ -95,7 +104,8 @@ impl World {
                     None => run = Some((page, vec![frame])),
                 },
                 None => {
-                    let again = self.pool.frame(object, page).is_some_and(|f| self.pool.is_dirty(f));
+                    let again =
+                        self.pool.frame(object, page).is_some_and(|f| self.pool.is_dirty(f));
                     if again {
                         self.file(file).redirtied.push(page);
                         self.file(file).deferred += 1;
@@ -125,13 +135,15 @@ impl Ctx {
         true
     }
 
-    /// Writes the next run of a file from `from` on. Returns where it ended and how many pages it had.
+    /// Writes the next run of a file from `from` on. Returns where it ended and how many pages it
+    /// had.
     pub(super) async fn write_run(&self, file: FileId, from: u64) -> Option<(u64, u64)> {
         loop {
             self.settle().await;
             let full = {
                 let world = self.w();
-                let most = (world.device.spec.queue_depth * IN_FLIGHT_FOR_EACH).max(IN_FLIGHT_LEAST);
+                let most =
+                    (world.device.spec.queue_depth * IN_FLIGHT_FOR_EACH).max(IN_FLIGHT_LEAST);
                 world.writeback.writes_in_flight >= most
             };
             if !full {
@@ -148,7 +160,8 @@ impl Ctx {
             world.submit_write(now, file, first, frames);
             world.writeback.writes_in_flight += 1;
             (
-                world.costs.submit_io_ns + pages * (world.costs.writeback_page_ns + world.costs.io_page_ns),
+                world.costs.submit_io_ns
+                    + pages * (world.costs.writeback_page_ns + world.costs.io_page_ns),
                 (first + pages, pages),
             )
         };

@@ -41,7 +41,11 @@ impl Cached {
 
     /// What is remembered, if the page was evicted.
     pub(crate) const fn shadow(self) -> Option<Shadow> {
-        if self.0 & (RESIDENT | SHADOW) == SHADOW { Shadow::from_bits(self.0 & !SHADOW) } else { None }
+        if self.0 & (RESIDENT | SHADOW) == SHADOW {
+            Shadow::from_bits(self.0 & !SHADOW)
+        } else {
+            None
+        }
     }
 }
 

@@ -9,7 +9,8 @@ pub(super) const fn table_key(vma: VmaId, table: u64) -> TableKey {
     TableKey((vma.0 as u64) << 40 | table)
 }
 
-/// The window of `docs/kernel/reclaim.md` §2.6: the table, or 64 entries of it around the hit, clipped to its ends.
+/// The window of `docs/kernel/reclaim.md` §2.6: the table, or 64 entries of it around the hit,
+/// clipped to its ends.
 fn window(page: u64, pages: u64) -> (u64, u64) {
     let first = page / TABLE_ENTRIES * TABLE_ENTRIES;
     let end = (first + TABLE_ENTRIES).min(pages);

@@ -1,4 +1,5 @@
-//! What the simulated kernel knows of pages: the page cache of each object, and the page tables that map it.
+//! What the simulated kernel knows of pages: the page cache of each object, and the page tables
+//! that map it.
 //!
 //! ```text
 //!   object (a file, or a heap)                      address space (a process)
@@ -7,10 +8,13 @@
 //!               └── vmas that map the object ──────────►  table ─► a young bit of its own
 //! ```
 //!
-//! The hardware part is the young bit: every access through a mapping sets it, at the entry and at its table, and nothing but the engine's
-//! questions clears it; and the dirty bit, set by every store. Of a file page the kernel knows before the first store (the translation is not
-//! writable until then); of a heap page it finds the bit when it drops the translation. There is no translation cache (`docs/kernel/reclaim.md` section C says what one would change: refaults by up to
-//! one percent). [`Facts`](lowtide_core::Facts) are answered in `facts.rs`; the aging walk is in `walk.rs`.
+//! The hardware part is the young bit: every access through a mapping sets it, at the entry and at
+//! its table, and nothing but the engine's questions clears it; and the dirty bit, set by every
+//! store. Of a file page the kernel knows before the first store (the translation is not writable
+//! until then); of a heap page it finds the bit when it drops the translation. There is no
+//! translation cache (`docs/kernel/reclaim.md` section C says what one would change: refaults by up
+//! to one percent). [`Facts`](lowtide_core::Facts) are answered in `facts.rs`; the aging walk is in
+//! `walk.rs`.
 
 mod cached;
 mod facts;
@@ -65,8 +69,8 @@ pub(crate) struct Vma {
 }
 
 impl Vma {
-    /// Sets the bits of a present page that an access sets, as the hardware does. Returns false if the page is not mapped, or if it is not
-    /// `writable` and a store needs it to be.
+    /// Sets the bits of a present page that an access sets, as the hardware does. Returns false if
+    /// the page is not mapped, or if it is not `writable` and a store needs it to be.
     #[inline]
     pub(crate) fn touch(&mut self, page: u64, store: bool) -> bool {
         let touched = self.ptes.touch(page, store);
@@ -76,7 +80,8 @@ impl Vma {
         touched
     }
 
-    /// The same for `pages` pages from `first` on, one after the other until one faults. Returns how many did not.
+    /// The same for `pages` pages from `first` on, one after the other until one faults. Returns
+    /// how many did not.
     pub(crate) fn sweep(&mut self, first: u64, pages: u64, store: bool) -> u64 {
         let end = first + pages;
         let mut page = first;
@@ -131,9 +136,14 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Adds a file or a heap of a group. It has the number of a space of the engine's, which is in nobody's way: no task runs in it, so no aging
-    /// visits it.
-    pub(crate) fn add_object(&mut self, engine: &mut Engine, lru_type: LruType, memcg: MemcgId) -> ObjectId {
+    /// Adds a file or a heap of a group. It has the number of a space of the engine's, which is in
+    /// nobody's way: no task runs in it, so no aging visits it.
+    pub(crate) fn add_object(
+        &mut self,
+        engine: &mut Engine,
+        lru_type: LruType,
+        memcg: MemcgId,
+    ) -> ObjectId {
         let space = engine.add_space(memcg);
         engine.set_idle(space, true);
         // Numbers between are those of address spaces, which have no pages of their own.
@@ -154,7 +164,13 @@ impl Memory {
     }
 
     /// Maps an object of `pages` pages, as far as is known, into an address space.
-    pub(crate) fn map_object(&mut self, space: SpaceId, object: ObjectId, pages: u64, exec: bool) -> VmaId {
+    pub(crate) fn map_object(
+        &mut self,
+        space: SpaceId,
+        object: ObjectId,
+        pages: u64,
+        exec: bool,
+    ) -> VmaId {
         let id = VmaId(self.vmas.len() as u32);
         self.vmas.push(Vma { object, ptes: PageTables::default(), young: Vec::new(), pages, exec });
         self.spaces[space.0 as usize].push(id);
@@ -187,21 +203,24 @@ impl Memory {
         vma.covers(page);
     }
 
-    /// Maps those of the pages from `first` on and before `end` that are resident, have arrived and are not `page`, without their being
-    /// accessed. Returns how many those are, mapped before or not.
+    /// Maps those of the pages from `first` on and before `end` that are resident, have arrived and
+    /// are not `page`, without their being accessed. Returns how many those are, mapped before or
+    /// not.
     pub(crate) fn map_around(&mut self, id: VmaId, page: u64, first: u64, end: u64) -> u64 {
         let vma = &mut self.vmas[id.0 as usize];
         let mut mapped = 0;
         let mut row = first / ROW * ROW;
         while row < end {
-            let Some(cached) = self.objects[vma.object.0 as usize].pages.table(row / TABLE_ENTRIES) else {
+            let Some(cached) = self.objects[vma.object.0 as usize].pages.table(row / TABLE_ENTRIES)
+            else {
                 row = (row / TABLE_ENTRIES + 1) * TABLE_ENTRIES;
                 continue;
             };
             let mut arrived = 0_u64;
             for neighbour in row.max(first)..(row + ROW).min(end) {
                 let frame = cached[(neighbour % TABLE_ENTRIES) as usize].frame();
-                let there = neighbour != page && frame.is_some_and(|frame| !is_set(&self.locked, frame));
+                let there =
+                    neighbour != page && frame.is_some_and(|frame| !is_set(&self.locked, frame));
                 arrived |= u64::from(there) << (neighbour - row);
             }
             if arrived != 0 {

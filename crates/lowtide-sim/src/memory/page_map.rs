@@ -1,8 +1,9 @@
 //! A sparse array over page numbers: tables of 512 entries, made when first written.
 //!
-//! The same shape serves the page cache's index ([`PageMap`]) and the page tables of a mapping (`table.rs`), so a walk over tables is a walk over
-//! slots of a [`Top`], in the order of addresses, however sparse the addresses are. A lookup is two loads; the first
-//! is from an array of 4 bytes for each 2 MiB of address space, which stays in cache.
+//! The same shape serves the page cache's index ([`PageMap`]) and the page tables of a mapping
+//! (`table.rs`), so a walk over tables is a walk over slots of a [`Top`], in the order of
+//! addresses, however sparse the addresses are. A lookup is two loads; the first is from an array
+//! of 4 bytes for each 2 MiB of address space, which stays in cache.
 
 use lowtide_core::limits::TABLE_ENTRIES;
 
@@ -78,7 +79,8 @@ impl<T: Copy> PageMap<T> {
     /// The value of a page, to be written.
     ///
     /// # Panics
-    /// When the page is not below [`PAGES_MAX`]: whoever takes page numbers from outside checks them first.
+    /// When the page is not below [`PAGES_MAX`]: whoever takes page numbers from outside checks
+    /// them first.
     pub(crate) fn entry(&mut self, page: u64) -> &mut T {
         let at = self.position(page).unwrap_or_else(|| self.make(page));
         &mut self.tables[at]
@@ -121,7 +123,10 @@ mod tests {
             assert_eq!((map.get(page), map.table(page >> SHIFT).is_some()), (0, page == 511));
             *map.entry(page) = 7;
         }
-        assert_eq!((map.get(511), map.get(513), map.get(1 << 25), map.get(PAGES_MAX)), (7, 0, 7, 0));
+        assert_eq!(
+            (map.get(511), map.get(513), map.get(1 << 25), map.get(PAGES_MAX)),
+            (7, 0, 7, 0)
+        );
         assert!(map.bytes() < 40 << 20);
         let made: Vec<u64> = (0..map.tables()).filter(|&t| map.table(t).is_some()).collect();
         assert_eq!(made, [0, 1, 1 << 16, (1 << 23) - 1]);

@@ -5,10 +5,11 @@
 //!   row: │ present  │ young    │ writable │ dirty    │     four words, half a cache line
 //! ```
 //!
-//! Where an entry leads to is in the page cache, since every mapping maps a whole object, so its bits are all there is. A single access reads
-//! and writes one row, as it would one entry. What concerns many entries works on words: a program that
-//! reads a mapping from start to end touches 64 pages with one *or*, and an aging walk passes over what is old without
-//! looking at it. An entry that is not present has no other bit either.
+//! Where an entry leads to is in the page cache, since every mapping maps a whole object, so its
+//! bits are all there is. A single access reads and writes one row, as it would one entry. What
+//! concerns many entries works on words: a program that reads a mapping from start to end touches
+//! 64 pages with one *or*, and an aging walk passes over what is old without looking at it. An
+//! entry that is not present has no other bit either.
 
 use super::page_map::{MASK, PAGES_MAX, SHIFT, Top};
 use lowtide_core::limits::TABLE_ENTRIES;
@@ -54,8 +55,10 @@ impl Table {
         let rows = self.0.map(|row| row.young);
         (entries.start / ROW..entries.end.div_ceil(ROW)).flat_map(move |row| {
             let first = row * ROW;
-            bits(rows[row as usize] & between(entries.start.max(first) - first, entries.end - first))
-                .map(move |bit| first + bit)
+            bits(
+                rows[row as usize] & between(entries.start.max(first) - first, entries.end - first),
+            )
+            .map(move |bit| first + bit)
         })
     }
 
@@ -158,10 +161,13 @@ impl PageTables {
         allowed
     }
 
-    /// Accesses to `pages` pages from `first` on, within one table, as far as they need no fault. Returns how many did not: the page
-    /// after them is the first that faults. Cost: O(pages / 64).
+    /// Accesses to `pages` pages from `first` on, within one table, as far as they need no fault.
+    /// Returns how many did not: the page after them is the first that faults. Cost: O(pages / 64).
     pub(crate) fn sweep(&mut self, first: u64, pages: u64, store: bool) -> u64 {
-        debug_assert!(pages == 0 || first >> SHIFT == (first + pages - 1) >> SHIFT, "one table at a time");
+        debug_assert!(
+            pages == 0 || first >> SHIFT == (first + pages - 1) >> SHIFT,
+            "one table at a time"
+        );
         let Some(slot) = self.top.slot(first >> SHIFT) else { return 0 };
         let table = &mut self.tables[slot];
         let end = first + pages;
@@ -171,8 +177,11 @@ impl PageTables {
             let from = page % ROW;
             let wanted = between(from, from + (end - page));
             let missing = wanted & !row.allows(store);
-            let touched =
-                if missing == 0 { wanted } else { wanted & between(0, missing.trailing_zeros().into()) };
+            let touched = if missing == 0 {
+                wanted
+            } else {
+                wanted & between(0, missing.trailing_zeros().into())
+            };
             row.access(touched, store);
             page += u64::from(touched.count_ones());
             if missing != 0 {
@@ -194,7 +203,8 @@ impl PageTables {
     /// Maps a page, young; an entry that was writable stays so.
     ///
     /// # Panics
-    /// When the page is not below [`PAGES_MAX`]: whoever takes page numbers from outside checks them first.
+    /// When the page is not below [`PAGES_MAX`]: whoever takes page numbers from outside checks
+    /// them first.
     pub(crate) fn map(&mut self, page: u64, writable: bool) {
         let (row, bit) = self.row_made(page);
         row.present |= bit;
@@ -211,7 +221,8 @@ impl PageTables {
         row.present |= bit;
     }
 
-    /// Maps pages of the 64 from `first` on, their young bits as they are: those whose bit in `pages` is set.
+    /// Maps pages of the 64 from `first` on, their young bits as they are: those whose bit in
+    /// `pages` is set.
     ///
     /// # Panics
     /// As [`PageTables::map`].
@@ -290,13 +301,19 @@ mod tests {
             (page(), any::<bool>()).prop_map(|(page, writable)| Op::Map(page, writable)),
             page().prop_map(Op::MapOld),
             (page(), any::<u64>()).prop_map(|(page, pages)| Op::MapOldRow(page / ROW * ROW, pages)),
-            (page(), 0..300_u64, any::<bool>()).prop_map(|(page, n, writable)| Op::Fill(page, n, writable)),
+            (page(), 0..300_u64, any::<bool>())
+                .prop_map(|(page, n, writable)| Op::Fill(page, n, writable)),
             (page(), any::<bool>()).prop_map(|(page, store)| Op::Touch(page, store)),
-            (page(), 0..=512_u64, any::<bool>()).prop_map(|(page, n, store)| Op::Sweep(page, n, store)),
+            (page(), 0..=512_u64, any::<bool>())
+                .prop_map(|(page, n, store)| Op::Sweep(page, n, store)),
             page().prop_map(Op::TakeYoung),
             page().prop_map(Op::Clear),
             page().prop_map(Op::Protect),
-            (page(), 0..=512_u64, 0..=512_u64).prop_map(|(page, a, b)| Op::Young(page, a.min(b), a.max(b))),
+            (page(), 0..=512_u64, 0..=512_u64).prop_map(|(page, a, b)| Op::Young(
+                page,
+                a.min(b),
+                a.max(b)
+            )),
         ]
     }
 

@@ -1,7 +1,9 @@
-//! The aging walk: all tables of all address spaces that have a young bit, in the order of addresses (`docs/kernel/reclaim.md` §2.5). Mappings of what may
-//! not be evicted, such as heaps without swap, are left out.
+//! The aging walk: all tables of all address spaces that have a young bit, in the order of
+//! addresses (`docs/kernel/reclaim.md` §2.5). Mappings of what may not be evicted, such as heaps
+//! without swap, are left out.
 //!
-//! It is a value that can be stopped between tables, since on a machine with several CPUs others run meanwhile.
+//! It is a value that can be stopped between tables, since on a machine with several CPUs others
+//! run meanwhile.
 
 use super::facts::table_key;
 use super::{Memory, Vma, VmaId};
@@ -30,7 +32,8 @@ pub(crate) struct Walked {
 }
 
 impl Walk {
-    /// Goes on until about `budget` entries have been examined (a skipped table counts as one), or a space has been walked, or the walk is over.
+    /// Goes on until about `budget` entries have been examined (a skipped table counts as one), or
+    /// a space has been walked, or the walk is over.
     pub(crate) fn step(
         &mut self,
         memory: &mut Memory,
@@ -41,7 +44,8 @@ impl Walk {
         let mut walked = Walked::default();
         while walked.tables + walked.entries < budget {
             let Some(&vma) = self.vmas.last() else {
-                // What has been walked takes its time before anybody learns that there is no other space.
+                // What has been walked takes its time before anybody learns that there is no other
+                // space.
                 if walked != Walked::default() {
                     break;
                 }
@@ -77,7 +81,8 @@ impl Walk {
     }
 }
 
-/// Visits a table if the job wants it. Returns the entries examined and how many of them were young.
+/// Visits a table if the job wants it. Returns the entries examined and how many of them were
+/// young.
 fn walk_table(
     memory: &mut Memory,
     engine: &mut Engine,

@@ -1,9 +1,11 @@
 //! Time on the plain machine, and what is on its way to swap.
 //!
-//! Time is virtual nanoseconds: 100 an access, 1 µs a step of reclaim, naps as long as reclaim asks for. A miss whose contents have to be read sleeps for the
-//! latency of the swap device, wherever it reads. Only an asynchronous swap device notices any of this: its writes end a latency
-//! after they began. Nobody looks between two faults, so accesses that hit advance the clock by being counted, and writes
-//! that have ended meanwhile are settled at the next access that does more than hit.
+//! Time is virtual nanoseconds: 100 an access, 1 µs a step of reclaim, naps as long as reclaim asks
+//! for. A miss whose contents have to be read sleeps for the latency of the swap device, wherever
+//! it reads. Only an asynchronous swap device notices any of this: its writes end a latency after
+//! they began. Nobody looks between two faults, so accesses that hit advance the clock by being
+//! counted, and writes that have ended meanwhile are settled at the next access that does more than
+//! hit.
 
 use super::Plain;
 use lowtide_core::{FolioId, Task};
@@ -18,7 +20,8 @@ pub(super) const RECLAIM_STEP_NS: u64 = 1_000;
 #[derive(Debug, Default)]
 pub(super) struct Clock {
     passed: u64,
-    /// When writes end, and of what. They take equally long, so the first to begin is the first to end.
+    /// When writes end, and of what. They take equally long, so the first to begin is the first to
+    /// end.
     writes: VecDeque<(u64, FolioId)>,
 }
 
@@ -62,7 +65,8 @@ impl Plain {
         self.pass_time(nanos);
     }
 
-    /// The task sleeps for a read, and while it does, what reclaim wrote to swap for its sake is written.
+    /// The task sleeps for a read, and while it does, what reclaim wrote to swap for its sake is
+    /// written.
     pub(super) fn wait_for_read(&mut self) {
         self.sleep(self.config.swap.and_then(|swap| swap.latency_ns).unwrap_or(0));
     }

@@ -16,25 +16,28 @@ pub struct PlainConfig {
     pub publish_every: u64,
     /// Misses before the first publication.
     pub publish_phase: u64,
-    /// Every resident page has a translation, as in the runtime. A kernel maps pages when they are accessed through the mapping, and
-    /// unmaps dirty ones that reclaim meets.
+    /// Every resident page has a translation, as in the runtime. A kernel maps pages when they are
+    /// accessed through the mapping, and unmaps dirty ones that reclaim meets.
     pub always_mapped: bool,
-    /// Pages of file-system metadata, read twice at the start through the descriptor and never mapped. They do not come out of the budget.
+    /// Pages of file-system metadata, read twice at the start through the descriptor and never
+    /// mapped. They do not come out of the budget.
     pub metadata: u64,
     /// Where heaps go. Without it their pages stay where they are.
     pub swap: Option<PlainSwap>,
-    /// How willingly heaps are taken rather than files: 0 (never) to 200, or 201 for heaps alone (`docs/kernel/reclaim.md` §2.2). Larger numbers mean 201.
+    /// How willingly heaps are taken rather than files: 0 (never) to 200, or 201 for heaps alone
+    /// (`docs/kernel/reclaim.md` §2.2). Larger numbers mean 201.
     pub swappiness: u32,
-    /// The task is switched out in the middle of every aging walk, so that the next aging walks again even if the task never left reclaim in
-    /// between (`docs/kernel/reclaim.md` §2.5, back-to-back agings). On a real machine that is a matter of luck.
+    /// The task is switched out in the middle of every aging walk, so that the next aging walks
+    /// again even if the task never left reclaim in between (`docs/kernel/reclaim.md` §2.5,
+    /// back-to-back agings). On a real machine that is a matter of luck.
     pub switched_in_walk: bool,
 }
 
 impl PlainConfig {
     /// A machine without swap, with pages of 4 KiB, that publishes every 10,000 misses.
     ///
-    /// Under the classical lists it has two pages of metadata: without a few active pages no refault is ever recent for them (`docs/kernel/reclaim.md`
-    /// §6.1 step 4).
+    /// Under the classical lists it has two pages of metadata: without a few active pages no
+    /// refault is ever recent for them (`docs/kernel/reclaim.md` §6.1 step 4).
     #[must_use]
     pub const fn new(policy: Policy, pages: u64) -> Self {
         let metadata = match policy.lists() {
@@ -56,19 +59,21 @@ impl PlainConfig {
     }
 }
 
-/// A swap device. Its slots are counted; they have no places, and reading or writing them fails never.
+/// A swap device. Its slots are counted; they have no places, and reading or writing them fails
+/// never.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlainSwap {
     /// Its size in pages.
     pub pages: u64,
-    /// Virtual nanoseconds that a read or a write takes. `None` is a synchronous device, like compressed memory: it takes no longer than
-    /// copying, and a page that is read in gives its slot up.
+    /// Virtual nanoseconds that a read or a write takes. `None` is a synchronous device, like
+    /// compressed memory: it takes no longer than copying, and a page that is read in gives its
+    /// slot up.
     pub latency_ns: Option<u64>,
 }
 
 impl PlainSwap {
-    /// The latency of [`PlainSwap::disk`]: twice what a step of reclaim takes, so that the writes of a pass end while the next one
-    /// is under way (`docs/kernel/reclaim.md` §5.4).
+    /// The latency of [`PlainSwap::disk`]: twice what a step of reclaim takes, so that the writes
+    /// of a pass end while the next one is under way (`docs/kernel/reclaim.md` §5.4).
     pub const DISK_LATENCY_NS: u64 = 2_000;
 
     /// Compressed memory: synchronous.

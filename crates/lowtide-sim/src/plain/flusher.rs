@@ -1,11 +1,13 @@
-//! Dirty pages of the plain machine. A write ends when it begins, so a page that is flushed is clean at once.
+//! Dirty pages of the plain machine. A write ends when it begins, so a page that is flushed is
+//! clean at once.
 
 use super::Plain;
 use crate::memory::ObjectId;
 use lowtide_core::Task;
 use lowtide_workload::SpaceId;
 
-/// One part in so many of the budget may be dirty before the flusher writes (the kernel's background ratio).
+/// One part in so many of the budget may be dirty before the flusher writes (the kernel's
+/// background ratio).
 const BACKGROUND: u64 = 10;
 
 /// What is dirty, in the order in which it became so.
@@ -39,7 +41,8 @@ impl Plain {
         self.flusher.dirty = dirty;
     }
 
-    /// Writes a page of a file if it is dirty. A heap has nowhere to be written to but swap, and nobody else asks for that.
+    /// Writes a page of a file if it is dirty. A heap has nowhere to be written to but swap, and
+    /// nobody else asks for that.
     pub(super) fn sync(&mut self, object: ObjectId, page: u64) {
         if self.pool.is_anon(object) {
             return;

@@ -8,11 +8,13 @@
 //!                    └──yes──► young; a store sets the dirty bit, and nobody notices
 //! ```
 //!
-//! A translation is writable from the first fault on, also when a load brought the page in. So a page that is stored to later keeps the slot that
-//! its load left it, and the engine learns of the store when the page is unmapped. A load from a page that was never stored to maps the one page of zeros, which
-//! belongs to nobody and is never reclaimed; the first store to it faults again.
+//! A translation is writable from the first fault on, also when a load brought the page in. So a
+//! page that is stored to later keeps the slot that its load left it, and the engine learns of the
+//! store when the page is unmapped. A load from a page that was never stored to maps the one page
+//! of zeros, which belongs to nobody and is never reclaimed; the first store to it faults again.
 //!
-//! Slots are counted, by the engine. A resident page has one if its folio is in the swap cache; a page that is gone has one because it went.
+//! Slots are counted, by the engine. A resident page has one if its folio is in the swap cache; a
+//! page that is gone has one because it went.
 
 use super::{Plain, PlainConfig, PlayError, Space};
 use crate::memory::ObjectId;
@@ -24,7 +26,8 @@ pub(super) fn give_swap(engine: &mut Engine, config: &PlainConfig) {
     engine.set_swappiness(MemcgId::ROOT, config.swappiness);
     if let Some(swap) = config.swap {
         // No more slots than can be counted twice, which no machine will ever use.
-        let swap = Swap { pages: swap.pages.min(u64::MAX / 4), synchronous: swap.latency_ns.is_none() };
+        let swap =
+            Swap { pages: swap.pages.min(u64::MAX / 4), synchronous: swap.latency_ns.is_none() };
         engine.set_swap(swap).expect("none of it is used");
     }
 }
@@ -64,7 +67,8 @@ impl Plain {
         Ok(resident)
     }
 
-    /// Drops the translations of the victims of a reclaim, and writes those of heaps to their slots if they are dirty.
+    /// Drops the translations of the victims of a reclaim, and writes those of heaps to their slots
+    /// if they are dirty.
     pub(super) fn unmap_victims(&mut self, reclaim: &mut Reclaim) {
         for victim in reclaim.victims() {
             let (object, page) = (ObjectId(victim.owner.space.0), victim.owner.page);

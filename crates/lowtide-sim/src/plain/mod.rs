@@ -1,9 +1,10 @@
 //! The plain machine: one CPU, one task, nothing but the accesses themselves.
 //!
-//! It has no read-ahead and no fault-around, a fault costs nothing and a write ends when it begins, so its counters mean exactly what
-//! the accesses did. That makes it the machine for traces, for miss-ratio curves, and for the comparison with real kernels, which
-//! were measured in the same way. All spaces are mapped into the one address space of the one task. A file goes like this; a heap, with or
-//! without swap, as in `heap.rs`:
+//! It has no read-ahead and no fault-around, a fault costs nothing and a write ends when it begins,
+//! so its counters mean exactly what the accesses did. That makes it the machine for traces, for
+//! miss-ratio curves, and for the comparison with real kernels, which were measured in the same
+//! way. All spaces are mapped into the one address space of the one task. A file goes like this; a
+//! heap, with or without swap, as in `heap.rs`:
 //!
 //! ```text
 //!   load, store ──► mapped? ──no──► resident? ──no──► charge ─► insert(FAULT) ─► map young     (major fault)
@@ -14,12 +15,14 @@
 //!
 //! Time (`clock.rs`) matters to asynchronous swap alone.
 //!
-//! The classical lists see group statistics as of the last publication, every two seconds of a real machine. On the machines that were
-//! measured a miss took so much longer than a hit that misses are the better clock: there is a publication every
-//! [`PlainConfig::publish_every`] misses. The flusher writes everything when more than a tenth of the budget is
-//! dirty (as published, for the classical lists), or when reclaim wakes it.
+//! The classical lists see group statistics as of the last publication, every two seconds of a real
+//! machine. On the machines that were measured a miss took so much longer than a hit that misses
+//! are the better clock: there is a publication every [`PlainConfig::publish_every`] misses. The
+//! flusher writes everything when more than a tenth of the budget is dirty (as published, for the
+//! classical lists), or when reclaim wakes it.
 //!
-//! Sources: `docs/kernel/reclaim.md` §5.7 and section C, the minimal models that reproduce what kernels count.
+//! Sources: `docs/kernel/reclaim.md` §5.7 and section C, the minimal models that reproduce what
+//! kernels count.
 
 mod clock;
 mod config;
@@ -68,7 +71,9 @@ fn no_way_out(anon: u64, swap: Option<u64>) -> String {
     match swap {
         _ if anon == 0 => String::new(),
         None => format!(", or give its {anon} anonymous pages somewhere to go with --swap"),
-        Some(free) => format!(", or --swap, of which {free} pages are free for its {anon} anonymous pages"),
+        Some(free) => {
+            format!(", or --swap, of which {free} pages are free for its {anon} anonymous pages")
+        }
     }
 }
 
@@ -150,7 +155,8 @@ impl Plain {
         for page in 0..metadata {
             let charged = machine.charge(Task::DESCRIPTOR);
             debug_assert!(charged, "the machine is empty");
-            let (frame, _) = machine.pool.insert(object, page, false, MemcgId::ROOT, Task::DESCRIPTOR);
+            let (frame, _) =
+                machine.pool.insert(object, page, false, MemcgId::ROOT, Task::DESCRIPTOR);
             for _ in 0..2 {
                 machine.pool.mark_accessed(frame, Task::DESCRIPTOR);
             }
@@ -158,7 +164,8 @@ impl Plain {
         Ok(machine)
     }
 
-    /// Adds a space, the next number, of `pages` pages as far as is known: it grows when more are touched.
+    /// Adds a space, the next number, of `pages` pages as far as is known: it grows when more are
+    /// touched.
     pub fn add_space(&mut self, kind: SpaceKind, pages: u64) -> SpaceId {
         let anon = kind == SpaceKind::Anon;
         let lru_type = if anon { LruType::Anon } else { LruType::File };
@@ -215,7 +222,13 @@ impl Plain {
         }
     }
 
-    fn fault(&mut self, space: SpaceId, at: Space, page: u64, store: bool) -> Result<bool, PlayError> {
+    fn fault(
+        &mut self,
+        space: SpaceId,
+        at: Space,
+        page: u64,
+        store: bool,
+    ) -> Result<bool, PlayError> {
         if page >= PAGES_MAX {
             return Err(PlayError::PageTooLarge { space, page });
         }
@@ -235,7 +248,13 @@ impl Plain {
         Ok(resident)
     }
 
-    fn descriptor(&mut self, space: SpaceId, at: Space, page: u64, write: bool) -> Result<bool, PlayError> {
+    fn descriptor(
+        &mut self,
+        space: SpaceId,
+        at: Space,
+        page: u64,
+        write: bool,
+    ) -> Result<bool, PlayError> {
         if page >= PAGES_MAX {
             return Err(PlayError::PageTooLarge { space, page });
         }
@@ -256,8 +275,9 @@ impl Plain {
         Ok(found.is_some())
     }
 
-    /// Writes a part of a page of a file through the descriptor: unlike a [`OpKind::Write`], which is of whole pages, it needs what was there, so a
-    /// page that is not resident is read. Returns whether it was resident before.
+    /// Writes a part of a page of a file through the descriptor: unlike a [`OpKind::Write`], which
+    /// is of whole pages, it needs what was there, so a page that is not resident is read. Returns
+    /// whether it was resident before.
     ///
     /// # Errors
     /// [`PlayError`].
@@ -303,7 +323,8 @@ impl Plain {
         self.pool.bytes()
     }
 
-    /// Checks every invariant of the engine, and that every slot of swap is free or has one page. Cost: O(frames + pages of heaps).
+    /// Checks every invariant of the engine, and that every slot of swap is free or has one page.
+    /// Cost: O(frames + pages of heaps).
     ///
     /// # Errors
     /// The first invariant that does not hold, in words.

@@ -40,12 +40,23 @@ impl Plain {
     }
 
     /// Charges a page.
-    pub(super) fn make_room(&mut self, space: SpaceId, page: u64, task: Task) -> Result<(), PlayError> {
+    pub(super) fn make_room(
+        &mut self,
+        space: SpaceId,
+        page: u64,
+        task: Task,
+    ) -> Result<(), PlayError> {
         if self.charge(task) {
             return Ok(());
         }
         let swap = self.config.swap.map(|_| self.pool.engine.free_swap_pages());
-        Err(PlayError::OutOfMemory { space, page, max: self.config.pages, anon: self.stat().anon, swap })
+        Err(PlayError::OutOfMemory {
+            space,
+            page,
+            max: self.config.pages,
+            anon: self.stat().anon,
+            swap,
+        })
     }
 
     pub(super) fn charge(&mut self, task: Task) -> bool {
@@ -79,7 +90,10 @@ impl Plain {
             match step {
                 Step::Walk => {
                     let (pool, mut walk) = (&mut self.pool, Walk::default());
-                    while !walk.step(&mut pool.memory, &mut pool.engine, reclaim.age_job(), u64::MAX).done {}
+                    while !walk
+                        .step(&mut pool.memory, &mut pool.engine, reclaim.age_job(), u64::MAX)
+                        .done
+                    {}
                     if !self.config.switched_in_walk {
                         self.pool.engine.set_idle(self.process, true);
                     }

@@ -1,7 +1,8 @@
 //! What was published about the throttling OOM, and when a simulation has reproduced it.
 //!
-//! The postings give outcomes and no figures: before, the writer was killed at once; after, and with the classical lists, it finished. The
-//! verdict is that page's. Source: `docs/kernel/workloads.md` §4(c), (d).
+//! The postings give outcomes and no figures: before, the writer was killed at once; after, and
+//! with the classical lists, it finished. The verdict is that page's. Source:
+//! `docs/kernel/workloads.md` §4(c), (d).
 
 use super::figures::Arm;
 use super::verdict::Criterion;
@@ -31,12 +32,22 @@ pub struct MeasuredDd {
     pub scanned_per_reclaimed: f64,
 }
 
-/// Every criterion that can be decided from these arms. That of the classical lists is left out without them.
+/// Every criterion that can be decided from these arms. That of the classical lists is left out
+/// without them.
 #[must_use]
-pub fn dd_verdict(before: &MeasuredDd, after: &MeasuredDd, classical: Option<&MeasuredDd>) -> Vec<Criterion> {
+pub fn dd_verdict(
+    before: &MeasuredDd,
+    after: &MeasuredDd,
+    classical: Option<&MeasuredDd>,
+) -> Vec<Criterion> {
     let mut criteria = vec![
         Criterion::within("before: out of memory", before.oom, (1.0, 1.0), "killed"),
-        Criterion::within("before: part of the file written", before.written, (0.0, 0.999), "not all"),
+        Criterion::within(
+            "before: part of the file written",
+            before.written,
+            (0.0, 0.999),
+            "not all",
+        ),
         Criterion::within("before: part dirty or being written", before.unclean, (0.9, 1.0), "-"),
         Criterion::within("after: out of memory", after.oom, (0.0, 0.0), "none"),
         Criterion::within("after: part of the file written", after.written, (1.0, 1.0), "all"),
@@ -52,7 +63,12 @@ pub fn dd_verdict(before: &MeasuredDd, after: &MeasuredDd, classical: Option<&Me
     if let Some(classical) = classical {
         criteria.extend([
             Criterion::within("classical: out of memory", classical.oom, (0.0, 0.0), "none"),
-            Criterion::within("classical: part of the file written", classical.written, (1.0, 1.0), "all"),
+            Criterion::within(
+                "classical: part of the file written",
+                classical.written,
+                (1.0, 1.0),
+                "all",
+            ),
         ]);
     }
     criteria
@@ -70,10 +86,19 @@ mod tests {
         throttled: 0.0,
         scanned_per_reclaimed: f64::INFINITY,
     };
-    const FINISHED: MeasuredDd =
-        MeasuredDd { written: 1.0, oom: 0.0, unclean: 0.5, throttled: 200.0, scanned_per_reclaimed: 60.0 };
+    const FINISHED: MeasuredDd = MeasuredDd {
+        written: 1.0,
+        oom: 0.0,
+        unclean: 0.5,
+        throttled: 200.0,
+        scanned_per_reclaimed: 60.0,
+    };
 
-    fn wrong(before: &MeasuredDd, after: &MeasuredDd, classical: Option<&MeasuredDd>) -> Vec<usize> {
+    fn wrong(
+        before: &MeasuredDd,
+        after: &MeasuredDd,
+        classical: Option<&MeasuredDd>,
+    ) -> Vec<usize> {
         let found = dd_verdict(before, after, classical);
         (0..found.len()).filter(|&at| found[at].outcome != Outcome::Reproduced).collect()
     }
@@ -90,6 +115,9 @@ mod tests {
         assert_eq!(wrong(&KILLED, &KILLED, None), [3, 4, 5, 6]);
         assert_eq!(wrong(&KILLED, &FINISHED, Some(&KILLED)), [7, 8]);
         assert_eq!(wrong(&KILLED, &MeasuredDd { throttled: 0.0, ..FINISHED }, None), [5]);
-        assert_eq!(wrong(&MeasuredDd { scanned_per_reclaimed: 599.0, ..KILLED }, &FINISHED, None), [6]);
+        assert_eq!(
+            wrong(&MeasuredDd { scanned_per_reclaimed: 599.0, ..KILLED }, &FINISHED, None),
+            [6]
+        );
     }
 }

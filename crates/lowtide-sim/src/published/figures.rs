@@ -1,4 +1,5 @@
-//! The published figures, a row for each posting and arm: the table, and what it says about the database.
+//! The published figures, a row for each posting and arm: the table, and what it says about the
+//! database.
 
 use lowtide_core::Policy;
 use std::collections::BTreeMap;
@@ -59,7 +60,8 @@ fn fields(experiment: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
     lines.filter(move |fields| fields[0] == experiment)
 }
 
-/// What the table says about an arm of an experiment: posting, metric, value. An arm that was not measured has an empty field, which is left out.
+/// What the table says about an arm of an experiment: posting, metric, value. An arm that was not
+/// measured has an empty field, which is left out.
 pub(super) fn lines(
     experiment: &'static str,
     arm: Arm,
@@ -82,7 +84,8 @@ pub(super) fn lines_of(
     })
 }
 
-/// What was published about an arm of the database, the earliest posting first; postings that say nothing of it are left out.
+/// What was published about an arm of the database, the earliest posting first; postings that say
+/// nothing of it are left out.
 #[must_use]
 pub fn published(arm: Arm) -> Vec<Published> {
     let mut rows: Vec<Published> = Vec::new();
@@ -139,7 +142,9 @@ mod tests {
             .into_iter()
             .flat_map(published)
             .map(|row| {
-                usize::from(row.ops_per_s.is_some()) + usize::from(row.mean_us.is_some()) + row.stat.len()
+                usize::from(row.ops_per_s.is_some())
+                    + usize::from(row.mean_us.is_some())
+                    + row.stat.len()
             })
             .sum();
         let written = fields(EXPERIMENT).flat_map(|fields| fields[5..8].to_vec());

@@ -1,10 +1,13 @@
-//! What was published about the experiments that `ycsb-b` and `tenants` on `xeon-96t`, `file-anon-mix` on `ramdisk` and `dd-oom` on `delay-1s` repeat: figures, and when a simulation
+//! What was published about the experiments that `ycsb-b` and `tenants` on `xeon-96t`,
+//! `file-anon-mix` on `ramdisk` and `dd-oom` on `delay-1s` repeat: figures, and when a simulation
 //! has reproduced them.
 //!
-//! Three *arms* ran on the same machine: the multi-gen LRU before the reclaim-loop series, the same after it, and the classical lists. The
-//! series was posted several times, each time with new measurements; `data/published.csv` holds them as they were posted (columns: what was
-//! measured, by which posting, in which unit, and a value for each arm). Refaults of the last posting were counted otherwise than those of the earlier
-//! ones, so absolute counts of different postings do not compare; ratios of one posting do. Source: `docs/kernel/workloads.md` §1(c).
+//! Three *arms* ran on the same machine: the multi-gen LRU before the reclaim-loop series, the same
+//! after it, and the classical lists. The series was posted several times, each time with new
+//! measurements; `data/published.csv` holds them as they were posted (columns: what was measured,
+//! by which posting, in which unit, and a value for each arm). Refaults of the last posting were
+//! counted otherwise than those of the earlier ones, so absolute counts of different postings do
+//! not compare; ratios of one posting do. Source: `docs/kernel/workloads.md` §1(c).
 //!
 //! | file | concept |
 //! |---|---|

@@ -1,6 +1,8 @@
-//! What was published about tenants of equal demand, and when a simulation has reproduced it: Chrome & Node.js, 64 workers in 32 groups.
+//! What was published about tenants of equal demand, and when a simulation has reproduced it:
+//! Chrome & Node.js, 64 workers in 32 groups.
 //!
-//! Figures that the last posting leaves out are left out here. The first posting is known at second hand. Source: `docs/kernel/workloads.md` §2(c), (d).
+//! Figures that the last posting leaves out are left out here. The first posting is known at second
+//! hand. Source: `docs/kernel/workloads.md` §2(c), (d).
 
 use super::figures::{self, Arm};
 use super::verdict::Criterion;
@@ -23,11 +25,13 @@ pub struct PublishedTenants {
     pub stdev: Option<f64>,
     /// Jain's index of fairness.
     pub jain: Option<f64>,
-    /// Requests that took 0 to 1 s, 1 to 2, 2 to 4, 4 to 8 and 8 to 16; nothing in the last is not always said.
+    /// Requests that took 0 to 1 s, 1 to 2, 2 to 4, 4 to 8 and 8 to 16; nothing in the last is not
+    /// always said.
     pub buckets: Option<[u64; 5]>,
 }
 
-/// What was published about an arm, the earliest posting first; postings that say nothing of it are left out.
+/// What was published about an arm, the earliest posting first; postings that say nothing of it are
+/// left out.
 #[must_use]
 pub fn published_tenants(arm: Arm) -> Vec<PublishedTenants> {
     let mut rows: Vec<PublishedTenants> = Vec::new();
@@ -36,7 +40,8 @@ pub fn published_tenants(arm: Arm) -> Vec<PublishedTenants> {
             rows.push(PublishedTenants { posting, ..PublishedTenants::default() });
         }
         let Some(row) = rows.last_mut() else { continue };
-        let mut slower_than = |bucket: usize| row.buckets.get_or_insert_default()[bucket] = value as u64;
+        let mut slower_than =
+            |bucket: usize| row.buckets.get_or_insert_default()[bucket] = value as u64;
         match metric {
             "total_requests" => row.total = Some(value as u64),
             "mean_per_worker" => row.mean = Some(value),
@@ -76,14 +81,16 @@ pub struct MeasuredTenants {
     pub from_8s: f64,
 }
 
-/// Every criterion that can be decided from these arms. That of the classical lists is left out without them.
+/// Every criterion that can be decided from these arms. That of the classical lists is left out
+/// without them.
 #[must_use]
 pub fn tenants_verdict(
     before: &MeasuredTenants,
     after: &MeasuredTenants,
     classical: Option<&MeasuredTenants>,
 ) -> Vec<Criterion> {
-    let arms: Vec<&MeasuredTenants> = [Some(before), Some(after), classical].into_iter().flatten().collect();
+    let arms: Vec<&MeasuredTenants> =
+        [Some(before), Some(after), classical].into_iter().flatten().collect();
     // What is no number (nothing divided by nothing) stays so, and meets no criterion.
     let extreme = |of: fn(&MeasuredTenants) -> f64, better: fn(f64, f64) -> bool| {
         arms.iter().map(|arm| of(arm)).reduce(|a, b| if b.is_nan() || better(b, a) { b } else { a })
@@ -148,12 +155,22 @@ mod tests {
     fn posted(arm: Arm, posting: &str) -> MeasuredTenants {
         let row = published_tenants(arm).into_iter().find(|row| row.posting == posting).unwrap();
         let (low, high) = row.ci95.unwrap();
-        let [below_1s, _, _, from_4s_to_8s, from_8s] = row.buckets.unwrap().map(|count| count as f64);
+        let [below_1s, _, _, from_4s_to_8s, from_8s] =
+            row.buckets.unwrap().map(|count| count as f64);
         let mean = low.midpoint(high);
         let total = row.total.unwrap() as f64;
         let ci95 = (high - low) / 2.0;
         let jain = row.jain.unwrap();
-        MeasuredTenants { total, mean, ci95, jain, least: mean * 0.7, below_1s, from_4s_to_8s, from_8s }
+        MeasuredTenants {
+            total,
+            mean,
+            ci95,
+            jain,
+            least: mean * 0.7,
+            below_1s,
+            from_4s_to_8s,
+            from_8s,
+        }
     }
 
     #[test]
@@ -169,7 +186,10 @@ mod tests {
         assert_eq!(classical.len(), 1, "only the last posting has it");
         assert_eq!((classical[0].total, classical[0].mean), (Some(62_399), Some(975.0)));
         let buckets = classical[0].buckets.unwrap();
-        assert_eq!((buckets, buckets.iter().sum()), ([20_051, 2_255, 6_149, 33_927, 17], 62_399_u64));
+        assert_eq!(
+            (buckets, buckets.iter().sum()),
+            ([20_051, 2_255, 6_149, 33_927, 17], 62_399_u64)
+        );
     }
 
     #[test]
@@ -188,7 +208,14 @@ mod tests {
         let [before, good, classical] =
             [Arm::Before, Arm::After, Arm::Classical].map(|arm| posted(arm, "v7"));
         for (at, broken) in [
-            (0, MeasuredTenants { total: before.total * 0.96, below_1s: before.total * 0.8, ..good }),
+            (
+                0,
+                MeasuredTenants {
+                    total: before.total * 0.96,
+                    below_1s: before.total * 0.8,
+                    ..good
+                },
+            ),
             (2, MeasuredTenants { jain: 0.979, ..good }),
             (3, MeasuredTenants { ci95: good.mean * 0.051, ..good }),
             (4, MeasuredTenants { from_4s_to_8s: good.total * 0.4, ..good }),
@@ -204,6 +231,9 @@ mod tests {
         assert_eq!(tenants_verdict(&before, &good, Some(&slow))[1].outcome, Outcome::NotReproduced);
         let nothing = MeasuredTenants::default();
         let of_nothing = tenants_verdict(&nothing, &nothing, None);
-        assert!(of_nothing.iter().filter(|criterion| criterion.outcome == Outcome::Reproduced).count() == 1);
+        assert!(
+            of_nothing.iter().filter(|criterion| criterion.outcome == Outcome::Reproduced).count()
+                == 1
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! What was published about the thrash above `memory.high`, and when a simulation has reproduced it.
+//! What was published about the thrash above `memory.high`, and when a simulation has reproduced
+//! it.
 //!
-//! Three sets of samples of `sar`, a second each: the kernel as it was, the patch, and the patch with the mapping advised to be random. What is *ours* in the verdict
-//! has no published figure to compare with, but the patch's own row. Source: `docs/kernel/workloads.md` §10(c), (d).
+//! Three sets of samples of `sar`, a second each: the kernel as it was, the patch, and the patch
+//! with the mapping advised to be random. What is *ours* in the verdict has no published figure to
+//! compare with, but the patch's own row. Source: `docs/kernel/workloads.md` §10(c), (d).
 
 use super::figures::{self, Arm};
 use super::verdict::Criterion;
@@ -22,7 +24,8 @@ pub struct SarSample {
     pub util_pct: f64,
 }
 
-/// The published samples of an arm: [`Arm::Before`] is the kernel as it was, [`Arm::After`] the patch. Empty for what was not measured.
+/// The published samples of an arm: [`Arm::Before`] is the kernel as it was, [`Arm::After`] the
+/// patch. Empty for what was not measured.
 #[must_use]
 pub fn published_thrash(arm: Arm, readahead: bool) -> Vec<SarSample> {
     let variant = if readahead { "readahead" } else { "random" };
@@ -107,11 +110,17 @@ pub fn thrash_verdict(arms: &ThrashArms) -> Vec<Criterion> {
         let tps = random.mean(|sample| sample.tps);
         let kib = random.mean(|sample| sample.read_kib) / tps;
         let whole = |sample: &&SarSample| (sample.tps as u64).is_multiple_of(BATCH);
-        let share = random.samples.iter().filter(whole).count() as f64 / random.samples.len() as f64;
+        let share =
+            random.samples.iter().filter(whole).count() as f64 / random.samples.len() as f64;
         criteria.extend([
             Criterion::within("patch, random: KiB a request", kib, (4.0, 4.0), "4.0"),
             Criterion::within("patch, random: requests a second", tps, (400.0, 700.0), "533"),
-            Criterion::within("patch, random: seconds of whole batches of 64", share, (0.5, 1.0), "0.67"),
+            Criterion::within(
+                "patch, random: seconds of whole batches of 64",
+                share,
+                (0.5, 1.0),
+                "0.67",
+            ),
         ]);
     }
     for (ours, patched, words) in [
@@ -169,7 +178,12 @@ mod tests {
         let means = |arm, readahead| {
             let arm = posted(arm, readahead).unwrap();
             let round = |of: fn(&SarSample) -> f64| (arm.mean(of) * 10.0).round() / 10.0;
-            (round(|s| s.tps), round(|s| s.read_kib).round(), round(|s| s.util_pct), arm.samples.len())
+            (
+                round(|s| s.tps),
+                round(|s| s.read_kib).round(),
+                round(|s| s.util_pct),
+                arm.samples.len(),
+            )
         };
         assert_eq!(means(Arm::Before, true), (3349.7, 243_839.0, 90.7, 6));
         assert_eq!(means(Arm::After, false), (533.3, 2133.0, 7.3, 6));

@@ -1,8 +1,10 @@
-//! When a simulation has reproduced the published experiment: sign and size of every effect, as ratios between arms.
+//! When a simulation has reproduced the published experiment: sign and size of every effect, as
+//! ratios between arms.
 //!
-//! Ratios, because absolute values depend on a device and a CPU that nobody else has. A gain beyond the range is no success but a sign that
-//! the model exaggerates: it is *suspicious*. One criterion of that page needs a second run, on a device with a quarter of
-//! the bandwidth, where the gain must be larger; it is not among these. Source: `docs/kernel/workloads.md` §1(d).
+//! Ratios, because absolute values depend on a device and a CPU that nobody else has. A gain beyond
+//! the range is no success but a sign that the model exaggerates: it is *suspicious*. One criterion
+//! of that page needs a second run, on a device with a quarter of the bandwidth, where the gain
+//! must be larger; it is not among these. Source: `docs/kernel/workloads.md` §1(d).
 
 /// What was measured of one arm.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -80,14 +82,29 @@ impl Criterion {
     }
 }
 
-/// Every criterion that can be decided from these arms. Those that need the classical lists are left out without them.
+/// Every criterion that can be decided from these arms. Those that need the classical lists are
+/// left out without them.
 #[must_use]
-pub fn verdict(before: &Measured, after: &Measured, classical: Option<&Measured>) -> Vec<Criterion> {
+pub fn verdict(
+    before: &Measured,
+    after: &Measured,
+    classical: Option<&Measured>,
+) -> Vec<Criterion> {
     let gain = after.ops_per_s / before.ops_per_s;
     let mut criteria = vec![
-        Criterion::within("operations per second, after / before", gain, (1.15, 1.5), "1.27 to 1.36")
-            .or_suspicious(),
-        Criterion::within("read, after / before", after.read / before.read, (0.55, 0.80), "0.64 to 0.70"),
+        Criterion::within(
+            "operations per second, after / before",
+            gain,
+            (1.15, 1.5),
+            "1.27 to 1.36",
+        )
+        .or_suspicious(),
+        Criterion::within(
+            "read, after / before",
+            after.read / before.read,
+            (0.55, 0.80),
+            "0.64 to 0.70",
+        ),
         Criterion::within(
             "file refaults, after / before",
             after.refault_file / before.refault_file,
@@ -103,7 +120,12 @@ pub fn verdict(before: &Measured, after: &Measured, classical: Option<&Measured>
                 (1.0, 1.3),
                 "1.14",
             ),
-            Criterion::within("read, classical / after", classical.read / after.read, (0.65, 0.95), "0.754"),
+            Criterion::within(
+                "read, classical / after",
+                classical.read / after.read,
+                (0.65, 0.95),
+                "0.754",
+            ),
             Criterion::within(
                 "file refaults, classical / after",
                 classical.refault_file / after.refault_file,
@@ -118,7 +140,12 @@ pub fn verdict(before: &Measured, after: &Measured, classical: Option<&Measured>
     // Nothing written before is no distance at all, NaN: a fold with `max` would pass it over.
     let furthest = arms().map(apart).fold(0.0, |a: f64, b| if b.is_nan() || b > a { b } else { a });
     criteria.extend([
-        Criterion::within("written, distance of any arm from before", furthest, (0.0, 0.15), "0.00 to 0.12"),
+        Criterion::within(
+            "written, distance of any arm from before",
+            furthest,
+            (0.0, 0.15),
+            "0.00 to 0.12",
+        ),
         Criterion::within(
             "anonymous refaults, most of any arm",
             most(|arm| arm.refault_anon),
@@ -190,7 +217,8 @@ mod tests {
             (8, Measured { oom: 1.0, ..good }),
         ] {
             let found = outcomes(&before, &after, Some(&broken));
-            let wrong: Vec<usize> = (0..found.len()).filter(|&i| found[i] != Outcome::Reproduced).collect();
+            let wrong: Vec<usize> =
+                (0..found.len()).filter(|&i| found[i] != Outcome::Reproduced).collect();
             assert_eq!(wrong, [at]);
         }
     }

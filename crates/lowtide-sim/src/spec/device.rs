@@ -2,26 +2,31 @@
 //!
 //! ## The model
 //!
-//! A device serves up to `queue_depth` commands at once; others wait in order. A command of *n* bytes takes
+//! A device serves up to `queue_depth` commands at once; others wait in order. A command of *n*
+//! bytes takes
 //!
 //! ```text
 //! (read_ns or write_ns) x spread   +   seek_ns unless it continues the last command   +   n / bandwidth
 //! ```
 //!
-//! where `spread` is a factor drawn for each command, with median 1, and the bandwidth is that of the whole device, shared by what it transfers at the moment. So a device saturates in
-//! commands at `queue_depth / read_ns`, and in bytes at its bandwidth. `queue_depth` is therefore what the device *works on* at once (chips, heads), not how many
-//! commands its interface holds: a rotating disk has one.
+//! where `spread` is a factor drawn for each command, with median 1, and the bandwidth is that of
+//! the whole device, shared by what it transfers at the moment. So a device saturates in commands
+//! at `queue_depth / read_ns`, and in bytes at its bandwidth. `queue_depth` is therefore what the
+//! device *works on* at once (chips, heads), not how many commands its interface holds: a rotating
+//! disk has one.
 //!
 //! ## The figures
 //!
-//! Each has its source: a section of `docs/kernel/workloads.md` with that page's mark, *data sheet* for what data sheets of such devices typically say, or *guess*.
+//! Each has its source: a section of `docs/kernel/workloads.md` with that page's mark, *data sheet*
+//! for what data sheets of such devices typically say, or *guess*.
 
 use serde::Serialize;
 
 use super::error::BadValue;
 use super::limits;
 
-/// A block device. Times are in nanoseconds, sizes in bytes; see the head of the file for how they work together.
+/// A block device. Times are in nanoseconds, sizes in bytes; see the head of the file for how they
+/// work together.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceSpec {
     /// What it is called in results.
@@ -32,7 +37,8 @@ pub struct DeviceSpec {
     pub read_ns: u64,
     /// The same for a write, until the device reports it done (which need not mean durable).
     pub write_ns: u64,
-    /// Standard deviation of the natural logarithm of the service time, 0 to 2; 0 is always the median.
+    /// Standard deviation of the natural logarithm of the service time, 0 to 2; 0 is always the
+    /// median.
     pub spread: f64,
     /// Bytes per second that reads transfer at most, all together.
     pub read_bandwidth: u64,
@@ -42,7 +48,8 @@ pub struct DeviceSpec {
     pub seek_ns: u64,
     /// Time to make everything durable that was reported written.
     pub flush_ns: u64,
-    /// Served by the CPU that submits: the task does not sleep and no interrupt comes. True for memory that poses as a disk.
+    /// Served by the CPU that submits: the task does not sleep and no interrupt comes. True for
+    /// memory that poses as a disk.
     pub synchronous: bool,
 }
 
@@ -67,7 +74,8 @@ impl DeviceSpec {
         PRESETS.iter().map(|(name, _)| *name)
     }
 
-    /// The device of that name; `None` if there is none. Names are compared without regard to case, and `_` counts as `-`.
+    /// The device of that name; `None` if there is none. Names are compared without regard to case,
+    /// and `_` counts as `-`.
     #[must_use]
     pub fn preset(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase().replace('_', "-");
@@ -131,7 +139,8 @@ impl DeviceSpec {
     fn sata_ssd() -> Self {
         Self {
             name: "sata-ssd".into(),
-            // Data sheet: some 95 thousand small reads a second, at the latency below; the interface would hold 32 commands.
+            // Data sheet: some 95 thousand small reads a second, at the latency below; the
+            // interface would hold 32 commands.
             queue_depth: 10,
             // Data sheet: some 10 thousand reads a second one after another.
             read_ns: 95_000,
@@ -149,7 +158,8 @@ impl DeviceSpec {
         }
     }
 
-    /// A rotating disk with 7200 turns a minute. That it may serve its queue in a better order is not modelled.
+    /// A rotating disk with 7200 turns a minute. That it may serve its queue in a better order is
+    /// not modelled.
     pub(super) fn hdd() -> Self {
         Self {
             name: "hdd".into(),
@@ -177,7 +187,8 @@ impl DeviceSpec {
             name: "ramdisk".into(),
             // As many as there are CPUs to copy.
             queue_depth: 4_096,
-            // Guess: a cold copy of 4 KiB and its bookkeeping, so that a miss of fio adds up (§6 [D]; see `costs`).
+            // Guess: a cold copy of 4 KiB and its bookkeeping, so that a miss of fio adds up (§6
+            // [D]; see `costs`).
             read_ns: 900,
             write_ns: 900,
             spread: 0.0,
@@ -190,7 +201,8 @@ impl DeviceSpec {
         }
     }
 
-    /// A disk behind a network, as clouds rent them. That rented disks are throttled in commands per second is not modelled.
+    /// A disk behind a network, as clouds rent them. That rented disks are throttled in commands
+    /// per second is not modelled.
     fn network() -> Self {
         Self {
             name: "network".into(),
@@ -212,13 +224,15 @@ impl DeviceSpec {
         }
     }
 
-    /// The disk of the published thrash of `memory.high`: 250 MB/s in requests of 64 KiB, one after another.
+    /// The disk of the published thrash of `memory.high`: 250 MB/s in requests of 64 KiB, one after
+    /// another.
     pub(super) fn disk_250() -> Self {
         Self {
             name: "disk-250".into(),
             // §10 [S]: it saturates near 250 MB/s, which one request after another gives.
             queue_depth: 1,
-            // §10 (c): 0.137 ms of 4 KiB (533 a second, 7.3 % busy) and 0.271 of 73 (3,350 a second, 90.7 %), so that 64 KiB take 0.25 ms (b).
+            // §10 (c): 0.137 ms of 4 KiB (533 a second, 7.3 % busy) and 0.271 of 73 (3,350 a
+            // second, 90.7 %), so that 64 KiB take 0.25 ms (b).
             read_ns: 125_000,
             // Guess.
             write_ns: 125_000,
@@ -234,8 +248,8 @@ impl DeviceSpec {
         }
     }
 
-    /// The loop device behind a delaying mapper of the published throttling OOM: reads come at once, and every write ends a second after it
-    /// was submitted, however many there are.
+    /// The loop device behind a delaying mapper of the published throttling OOM: reads come at
+    /// once, and every write ends a second after it was submitted, however many there are.
     pub(super) fn delay_1s() -> Self {
         Self {
             name: "delay-1s".into(),
@@ -261,7 +275,8 @@ impl DeviceSpec {
             name: "ufs".into(),
             // §8 [A].
             queue_depth: 8,
-            // §8 [A]: 4 KiB take 120 µs and 128 KiB take 350, so 7.4 µs of the first and 237.4 of the second are transfer.
+            // §8 [A]: 4 KiB take 120 µs and 128 KiB take 350, so 7.4 µs of the first and 237.4 of
+            // the second are transfer.
             read_ns: 112_600,
             // Guess.
             write_ns: 150_000,

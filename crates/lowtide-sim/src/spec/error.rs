@@ -35,7 +35,8 @@ impl fmt::Display for BadValue {
 pub enum SpecError {
     /// Neither the name of a machine nor the path of a file.
     #[error(
-        "no machine is named `{given}` and no file either{hint}; machines are {machines}; or give the path of a TOML file that \
+        "no machine is named `{given}` and no file either{hint}; machines are {machines}; or give \
+         the path of a TOML file that \
          describes one, with a device of {devices}",
         hint = hint(given, *nearest),
         machines = MachineSpec::names().collect::<Vec<_>>().join(", "),
@@ -58,7 +59,8 @@ pub enum SpecError {
         /// What the system said.
         source: io::Error,
     },
-    /// The file is no description: it is not TOML, or has a key or a type that none has. The source names the line.
+    /// The file is no description: it is not TOML, or has a key or a type that none has. The source
+    /// names the line.
     #[error("machine `{machine}` cannot be understood: {}", source.to_string().trim_end())]
     Syntax {
         /// The name of the machine or of its file.
@@ -76,7 +78,8 @@ pub enum SpecError {
     },
     /// The machine that this runs on does not say what it is.
     #[error(
-        "cannot describe the machine `this`: {what}: {source}; choose a machine by name, or describe it in a file"
+        "cannot describe the machine `this`: {what}: {source}; choose a machine by name, or \
+         describe it in a file"
     )]
     This {
         /// What was asked.

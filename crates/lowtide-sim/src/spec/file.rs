@@ -1,7 +1,8 @@
 //! The grammar of a machine's file, and how it lies over a base.
 //!
-//! Every key is optional here, so that a file says only what is different; what must be said is decided when the file is laid over its base. All structs
-//! refuse unknown keys: a misspelt one would otherwise be a default in disguise.
+//! Every key is optional here, so that a file says only what is different; what must be said is
+//! decided when the file is laid over its base. All structs refuse unknown keys: a misspelt one
+//! would otherwise be a default in disguise.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -101,12 +102,17 @@ impl MachineFile {
         self.base.as_deref()
     }
 
-    /// The machine: what the file says, and otherwise what the base is. The values are in range; whether they fit each other is not
-    /// checked yet.
+    /// The machine: what the file says, and otherwise what the base is. The values are in range;
+    /// whether they fit each other is not checked yet.
     ///
     /// # Errors
-    /// [`BadValue`] for a value that is out of range, and for one that is missing because there is no base.
-    pub(super) fn over(self, base: Option<MachineSpec>, name: &str) -> Result<MachineSpec, BadValue> {
+    /// [`BadValue`] for a value that is out of range, and for one that is missing because there is
+    /// no base.
+    pub(super) fn over(
+        self,
+        base: Option<MachineSpec>,
+        name: &str,
+    ) -> Result<MachineSpec, BadValue> {
         let about = base.as_ref().map_or_else(
             || "described by a file".to_owned(),
             |base| format!("{}, but for what a file says", base.name),
@@ -127,7 +133,9 @@ impl MachineFile {
             readahead: limits::READAHEAD.take(self.readahead, base.readahead)?,
             fault_around: limits::FAULT_AROUND.take(self.fault_around, base.fault_around)?,
             kernel: limits::KERNEL.take(self.kernel, share(base.kernel, base.memory, memory))?,
-            device: self.device.map_or(Ok(base.device.clone()), |device| device.over(base.device))?,
+            device: self
+                .device
+                .map_or(Ok(base.device.clone()), |device| device.over(base.device))?,
             swap: self.swap.map_or(Ok(base.swap.clone()), |swap| swap.over(base.swap))?,
             costs: self.costs.over(&base.costs)?,
         })
@@ -149,7 +157,8 @@ fn share(part: u64, of: u64, whole: u64) -> u64 {
 }
 
 impl NameOr<DeviceFile> {
-    /// A preset, or the base (the machine's, or the one that the table names) with what the table changes.
+    /// A preset, or the base (the machine's, or the one that the table names) with what the table
+    /// changes.
     fn over(self, base: DeviceSpec) -> Result<DeviceSpec, BadValue> {
         let file = match self {
             Self::Name(name) => return device("device", &name),
@@ -162,8 +171,10 @@ impl NameOr<DeviceFile> {
             read_ns: limits::READ.take(file.read_ns, base.read_ns)?,
             write_ns: limits::WRITE.take(file.write_ns, base.write_ns)?,
             spread: file.spread.unwrap_or(base.spread),
-            read_bandwidth: limits::READ_BANDWIDTH.take(file.read_bandwidth, base.read_bandwidth)?,
-            write_bandwidth: limits::WRITE_BANDWIDTH.take(file.write_bandwidth, base.write_bandwidth)?,
+            read_bandwidth: limits::READ_BANDWIDTH
+                .take(file.read_bandwidth, base.read_bandwidth)?,
+            write_bandwidth: limits::WRITE_BANDWIDTH
+                .take(file.write_bandwidth, base.write_bandwidth)?,
             seek_ns: limits::SEEK.take(file.seek_ns, base.seek_ns)?,
             flush_ns: limits::FLUSH.take(file.flush_ns, base.flush_ns)?,
             synchronous: file.synchronous.unwrap_or(base.synchronous),
@@ -197,7 +208,8 @@ fn device(key: &str, name: &str) -> Result<DeviceSpec, BadValue> {
 impl NameOr<SwapFile> {
     /// None, or the base's with what the table changes.
     fn over(self, base: Option<SwapSpec>) -> Result<Option<SwapSpec>, BadValue> {
-        const KINDS: &str = "\"none\", or a table [swap] with kind = \"zram\" or \"device\" and a size";
+        const KINDS: &str =
+            "\"none\", or a table [swap] with kind = \"zram\" or \"device\" and a size";
         let file = match self {
             Self::Name(name) if name.eq_ignore_ascii_case("none") => return Ok(None),
             Self::Name(name) => {
@@ -210,8 +222,10 @@ impl NameOr<SwapFile> {
             }
             Self::Table(file) => file,
         };
-        let percent = base.as_ref().map_or(SwapSpec::COMPRESSED_PERCENT, |base| base.compressed_percent);
-        let compressed_percent = limits::COMPRESSED_PERCENT.take(file.compressed_percent, percent)?;
+        let percent =
+            base.as_ref().map_or(SwapSpec::COMPRESSED_PERCENT, |base| base.compressed_percent);
+        let compressed_percent =
+            limits::COMPRESSED_PERCENT.take(file.compressed_percent, percent)?;
         let (kind, size) = base.map_or((None, None), |base| (Some(base.kind), Some(base.size)));
         let kind = file.kind.or(kind).ok_or_else(|| BadValue {
             key: "swap.kind".into(),
@@ -222,7 +236,9 @@ impl NameOr<SwapFile> {
         let size = match (file.size, size) {
             (Some(given), _) => limits::SWAP_SIZE.need(given)?,
             (None, Some(base)) => base,
-            (None, None) => return Err(limits::SWAP_SIZE.missing("a swap holds so many bytes of pages")),
+            (None, None) => {
+                return Err(limits::SWAP_SIZE.missing("a swap holds so many bytes of pages"));
+            }
         };
         Ok(Some(SwapSpec { kind, size, compressed_percent }))
     }

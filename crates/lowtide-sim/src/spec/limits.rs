@@ -1,7 +1,7 @@
 //! What can be simulated: the range of every value, and how values must fit each other.
 //!
-//! A range is one [`Limit`], used twice: where a file is read, and where a finished description is checked. Its two reasons say what would go wrong
-//! on either side.
+//! A range is one [`Limit`], used twice: where a file is read, and where a finished description is
+//! checked. Its two reasons say what would go wrong on either side.
 
 use lowtide_core::Size;
 
@@ -137,7 +137,8 @@ pub(super) const MEMORY: Limit = Limit {
     most: 16 << 40,
     unit: Unit::Bytes,
     below: "a machine needs some memory to run in",
-    above: "every page is simulated, and so many take more memory than the machine that this runs on will have",
+    above: "every page is simulated, and so many take more memory than the machine that this runs \
+        on will have",
 };
 pub(super) const PAGE: Limit = Limit {
     key: "page",
@@ -271,10 +272,13 @@ pub(super) fn check_machine(machine: &MachineSpec) -> Result<(), BadValue> {
         });
     }
     FAULT_AROUND.check(machine.fault_around.into())?;
-    if machine.fault_around != 0 && (machine.fault_around < page || !machine.fault_around.is_power_of_two()) {
+    if machine.fault_around != 0
+        && (machine.fault_around < page || !machine.fault_around.is_power_of_two())
+    {
         return Err(BadValue {
             write: format!("0, or a power of two from the page ({}) to 2M", Size::new(page)),
-            ..FAULT_AROUND.refuse(machine.fault_around.into(), "the window is aligned to its own size")
+            ..FAULT_AROUND
+                .refuse(machine.fault_around.into(), "the window is aligned to its own size")
         });
     }
     check_device(&machine.device)?;
@@ -296,7 +300,8 @@ fn check_label(key: &str, label: &str, least: usize) -> Result<(), BadValue> {
     })
 }
 
-/// Memory, in pages: enough to run in after the kernel took its part, and few enough for the engine.
+/// Memory, in pages: enough to run in after the kernel took its part, and few enough for the
+/// engine.
 fn check_pages(machine: &MachineSpec) -> Result<(), BadValue> {
     let page = machine.page;
     let least = PAGES_LEAST * page;
@@ -308,7 +313,11 @@ fn check_pages(machine: &MachineSpec) -> Result<(), BadValue> {
     }
     if machine.memory / page > PAGES_MOST {
         return Err(BadValue {
-            write: format!("at most {} with pages of {}", Size::new(PAGES_MOST * page), Size::new(page)),
+            write: format!(
+                "at most {} with pages of {}",
+                Size::new(PAGES_MOST * page),
+                Size::new(page)
+            ),
             ..MEMORY.refuse(machine.memory.into(), "the engine numbers page frames in 32 bits")
         });
     }
@@ -362,7 +371,11 @@ fn check_swap(swap: &SwapSpec, machine: &MachineSpec) -> Result<(), BadValue> {
             }
         };
         return Err(BadValue {
-            write: format!("at most {}, with memory = {}", Size::new(most), size(machine.memory.into())),
+            write: format!(
+                "at most {}, with memory = {}",
+                Size::new(most),
+                size(machine.memory.into())
+            ),
             ..SWAP_SIZE.refuse(swap.size.into(), reason)
         });
     }

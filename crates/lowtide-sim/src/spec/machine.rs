@@ -16,7 +16,8 @@ use crate::costs::Costs;
 
 /// The machine that a simulation runs on. Sizes are in bytes, times in nanoseconds.
 ///
-/// NUMA nodes are not described: memory is one pool. Serialised, it is a file that describes the same machine.
+/// NUMA nodes are not described: memory is one pool. Serialised, it is a file that describes the
+/// same machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MachineSpec {
     /// What it is called in results.
@@ -33,13 +34,15 @@ pub struct MachineSpec {
     pub hz: u32,
     /// How long a task runs while another waits for its CPU, in nanoseconds. Default 3,000,000.
     pub timeslice_ns: u64,
-    /// Largest read-ahead window, in bytes: whole pages, at most 16 MiB; 0 is no read-ahead. Default 128 KiB.
+    /// Largest read-ahead window, in bytes: whole pages, at most 16 MiB; 0 is no read-ahead.
+    /// Default 128 KiB.
     pub readahead: u64,
-    /// What one fault maps of the cached pages around it, in bytes: a power of two of at least a page, at most 2 MiB; 0 is the page
-    /// alone. Default 64 KiB.
+    /// What one fault maps of the cached pages around it, in bytes: a power of two of at least a
+    /// page, at most 2 MiB; 0 is the page alone. Default 64 KiB.
     pub fault_around: u64,
-    /// Memory that is not available to pages (the kernel itself, page tables of idle programs, firmware), in bytes. Default 2 % of
-    /// the memory; in a file with a base, the same share as there.
+    /// Memory that is not available to pages (the kernel itself, page tables of idle programs,
+    /// firmware), in bytes. Default 2 % of the memory; in a file with a base, the same share as
+    /// there.
     pub kernel: u64,
     /// The disk that files are on.
     pub device: DeviceSpec,
@@ -55,14 +58,17 @@ pub struct MachineSpec {
 pub struct SwapSpec {
     /// Of which kind.
     pub kind: SwapKind,
-    /// Bytes of pages that it holds, before compression: 64 KiB to 16 TiB, and at most 64 times the memory.
+    /// Bytes of pages that it holds, before compression: 64 KiB to 16 TiB, and at most 64 times the
+    /// memory.
     pub size: u64,
-    /// What compression leaves of a page, in percent, 1 to 100; a page of zeros takes nothing. Zram only. Default 33.
+    /// What compression leaves of a page, in percent, 1 to 100; a page of zeros takes nothing. Zram
+    /// only. Default 33.
     pub compressed_percent: u32,
 }
 
 impl SwapSpec {
-    /// What compression leaves of an ordinary page, in percent: a third. Guess (lzo-rle on programs' heaps).
+    /// What compression leaves of an ordinary page, in percent: a third. Guess (lzo-rle on
+    /// programs' heaps).
     pub const COMPRESSED_PERCENT: u32 = 33;
 
     /// Compressed memory for so many bytes of pages.
@@ -76,7 +82,8 @@ impl SwapSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SwapKind {
-    /// Compressed in memory, at once, by the task that swaps: it costs CPU, and memory for what remains.
+    /// Compressed in memory, at once, by the task that swaps: it costs CPU, and memory for what
+    /// remains.
     Zram,
     /// On the machine's device, beside the files.
     Device,
@@ -108,11 +115,12 @@ impl MachineSpec {
         presets::MACHINES.iter().map(|(name, _)| *name).chain([Self::THIS])
     }
 
-    /// The machine of that name; `None` if there is none. Names are compared without regard to case, and `_` counts as `-`.
+    /// The machine of that name; `None` if there is none. Names are compared without regard to
+    /// case, and `_` counts as `-`.
     ///
     /// # Errors
-    /// [`SpecError::This`] when the machine that this runs on is asked for and does not say what it is, and
-    /// [`SpecError::Value`] when it is too large.
+    /// [`SpecError::This`] when the machine that this runs on is asked for and does not say what it
+    /// is, and [`SpecError::Value`] when it is too large.
     pub fn preset(name: &str) -> Result<Option<Self>, SpecError> {
         let name = name.to_ascii_lowercase().replace('_', "-");
         if name == Self::THIS {
@@ -121,7 +129,8 @@ impl MachineSpec {
         Ok(presets::MACHINES.iter().find(|(known, _)| *known == name).map(|(_, make)| make()))
     }
 
-    /// The machine as a file with all of its keys, which [`MachineSpec::load`] reads as the same machine.
+    /// The machine as a file with all of its keys, which [`MachineSpec::load`] reads as the same
+    /// machine.
     ///
     /// # Errors
     /// None that is known: every machine consists of numbers, text and tables.
@@ -129,8 +138,8 @@ impl MachineSpec {
         toml::to_string(self)
     }
 
-    /// The machine of that name, or the one that the file at that path describes. A name goes before a file; `./laptop`
-    /// is a path.
+    /// The machine of that name, or the one that the file at that path describes. A name goes
+    /// before a file; `./laptop` is a path.
     ///
     /// # Errors
     /// [`SpecError`], each with what to do.
@@ -150,19 +159,23 @@ impl MachineSpec {
             }
             Err(source) => return Err(SpecError::Read { path: path.to_owned(), source }),
         };
-        let stem = path.file_stem().map_or_else(|| name_or_path.into(), |stem| stem.to_string_lossy());
+        let stem =
+            path.file_stem().map_or_else(|| name_or_path.into(), |stem| stem.to_string_lossy());
         Self::from_toml(&text, &stem)
     }
 
-    /// The machine that a text in TOML describes; see the [module](crate::spec) for its keys. It has the given name if the
-    /// text gives it none.
+    /// The machine that a text in TOML describes; see the [module](crate::spec) for its keys. It
+    /// has the given name if the text gives it none.
     ///
     /// # Errors
-    /// [`SpecError::Syntax`] for what is no TOML, keys that do not exist and values of a wrong type, [`SpecError::Value`] for values that make
-    /// no machine, and [`SpecError::This`] if it starts from the machine that this runs on and that does not say what it is.
+    /// [`SpecError::Syntax`] for what is no TOML, keys that do not exist and values of a wrong
+    /// type, [`SpecError::Value`] for values that make no machine, and [`SpecError::This`] if it
+    /// starts from the machine that this runs on and that does not say what it is.
     pub fn from_toml(text: &str, name: &str) -> Result<Self, SpecError> {
-        let file: MachineFile = toml::from_str(text)
-            .map_err(|source| SpecError::Syntax { machine: name.to_owned(), source: Box::new(source) })?;
+        let file: MachineFile = toml::from_str(text).map_err(|source| SpecError::Syntax {
+            machine: name.to_owned(),
+            source: Box::new(source),
+        })?;
         let bad = |source| SpecError::Value { machine: name.to_owned(), source };
         let base = match file.base() {
             Some(base) => Some(Self::preset(base)?.ok_or_else(|| bad(unknown_base(base)))?),
@@ -178,7 +191,8 @@ impl MachineSpec {
     /// # Errors
     /// [`SpecError::Value`] for the first value that cannot be, or does not fit the others.
     pub fn validate(&self) -> Result<(), SpecError> {
-        limits::check_machine(self).map_err(|source| SpecError::Value { machine: self.name.clone(), source })
+        limits::check_machine(self)
+            .map_err(|source| SpecError::Value { machine: self.name.clone(), source })
     }
 
     fn valid(self) -> Result<Self, SpecError> {

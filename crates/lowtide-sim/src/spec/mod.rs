@@ -1,7 +1,7 @@
 //! Descriptions of machines: what a simulation runs on.
 //!
-//! A machine is data: so many CPUs, so much memory, a device, perhaps swap, and what things cost. It has a name among the presets, or a file in
-//! TOML that says how it differs from one:
+//! A machine is data: so many CPUs, so much memory, a device, perhaps swap, and what things cost.
+//! It has a name among the presets, or a file in TOML that says how it differs from one:
 //!
 //! ```
 //! use lowtide_sim::spec::MachineSpec;
@@ -29,12 +29,13 @@
 //! # Ok::<(), lowtide_sim::spec::SpecError>(())
 //! ```
 //!
-//! Without `base`, `cpus` and `memory` must be said and everything else has the default that [`MachineSpec`] documents. Sizes are bytes, or text
-//! as on the command line; latencies are whole nanoseconds. A key that is not known, a value that makes no machine and a name that does not exist are
-//! refused with what to write instead.
+//! Without `base`, `cpus` and `memory` must be said and everything else has the default that
+//! [`MachineSpec`] documents. Sizes are bytes, or text as on the command line; latencies are whole
+//! nanoseconds. A key that is not known, a value that makes no machine and a name that does not
+//! exist are refused with what to write instead.
 //!
-//! A description that can be had here can be simulated: whoever gets a [`MachineSpec`] from one of its functions need not check
-//! it again; who makes or changes one calls [`MachineSpec::validate`].
+//! A description that can be had here can be simulated: whoever gets a [`MachineSpec`] from one of
+//! its functions need not check it again; who makes or changes one calls [`MachineSpec::validate`].
 //!
 //! | file | concept |
 //! |---|---|

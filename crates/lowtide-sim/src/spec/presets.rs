@@ -1,7 +1,9 @@
 //! The machines by name.
 //!
-//! Each figure has its source: a section of `docs/kernel/workloads.md` with that page's mark, or the word *guess*. What is not written has the default of
-//! [`MachineSpec`]. All have the same [`Costs`](crate::costs::Costs): what is known about the speed of their CPUs is less than what the guesses there leave open.
+//! Each figure has its source: a section of `docs/kernel/workloads.md` with that page's mark, or
+//! the word *guess*. What is not written has the default of [`MachineSpec`]. All have the same
+//! [`Costs`](crate::costs::Costs): what is known about the speed of their CPUs is less than what
+//! the guesses there leave open.
 
 use super::device::{DeviceSpec, Preset};
 use super::machine::{MachineSpec, SwapSpec};
@@ -22,7 +24,8 @@ fn xeon_96t() -> MachineSpec {
     MachineSpec {
         // §2: about 120 of the 128 GiB are usable.
         kernel: 8 << 30,
-        // §0.2 [S]: 48 cores, 96 threads, 128 GiB, NVMe. No swap: workloads that have it say so (§1 has none).
+        // §0.2 [S]: 48 cores, 96 threads, 128 GiB, NVMe. No swap: workloads that have it say so (§1
+        // has none).
         ..MachineSpec::plain(
             "xeon-96t",
             "the published evaluation's server: 48 cores, 2 nodes taken as one pool",
@@ -33,8 +36,8 @@ fn xeon_96t() -> MachineSpec {
 }
 
 fn x86_256c() -> MachineSpec {
-    // §0.2 [S]: 256 cores. Memory and disk are not stated: guesses, and without influence, as the workload's files are holes
-    // in a group of 1.2 GiB (§9).
+    // §0.2 [S]: 256 cores. Memory and disk are not stated: guesses, and without influence, as the
+    // workload's files are holes in a group of 1.2 GiB (§9).
     MachineSpec::plain("x86-256c", "the server of the fault-retry storm: 256 cores", 256, 512 << 30)
 }
 
@@ -53,7 +56,12 @@ fn phone() -> MachineSpec {
         // Guess: half the memory, which is usual; §8 reports one phone with as much zram as memory.
         swap: Some(SwapSpec::zram(memory / 2)),
         // Guess for the memory; §8 [A] has launches on 2 of 8 cores.
-        ..MachineSpec::plain("phone", "a phone: flash storage, and zram of half the memory", 8, memory)
+        ..MachineSpec::plain(
+            "phone",
+            "a phone: flash storage, and zram of half the memory",
+            8,
+            memory,
+        )
     }
 }
 
@@ -68,8 +76,8 @@ fn hdd() -> MachineSpec {
 fn ramdisk() -> MachineSpec {
     MachineSpec {
         device: DeviceSpec::ramdisk(),
-        // §0.2 [S]: KVM on the CPU of xeon-96t, 62 GiB, a pmem ramdisk, no swap. 96 CPUs because the reproducer takes as many threads as there are
-        // CPUs, and had 96 (concluded from §3).
+        // §0.2 [S]: KVM on the CPU of xeon-96t, 62 GiB, a pmem ramdisk, no swap. 96 CPUs because
+        // the reproducer takes as many threads as there are CPUs, and had 96 (concluded from §3).
         ..MachineSpec::plain(
             "ramdisk",
             "the virtual machine of the aging OOM: files on a ramdisk",
@@ -82,7 +90,8 @@ fn ramdisk() -> MachineSpec {
 fn thrash() -> MachineSpec {
     MachineSpec {
         device: DeviceSpec::disk_250(),
-        // §0.2 [S]: not stated but for the disk. Guesses, and without influence: more of both than its tasks use.
+        // §0.2 [S]: not stated but for the disk. Guesses, and without influence: more of both than
+        // its tasks use.
         ..MachineSpec::plain(
             "thrash",
             "the server of the memory.high thrash: a disk of 250 MB/s",
@@ -95,7 +104,8 @@ fn thrash() -> MachineSpec {
 fn delay_1s() -> MachineSpec {
     MachineSpec {
         device: DeviceSpec::delay_1s(),
-        // §4: not stated but for the disk. Guesses, and without influence: more of both than its group uses.
+        // §4: not stated but for the disk. Guesses, and without influence: more of both than its
+        // group uses.
         ..MachineSpec::plain(
             "delay-1s",
             "the machine of the throttling OOM: a disk whose writes end after a second",

@@ -1,4 +1,5 @@
-//! The machine that this runs on, as far as it says itself: CPUs and memory. Its device is not known, and taken to be an NVMe disk.
+//! The machine that this runs on, as far as it says itself: CPUs and memory. Its device is not
+//! known, and taken to be an NVMe disk.
 //!
 //! This is the one description that is not the same everywhere; results say what was found.
 
@@ -9,7 +10,8 @@ use super::machine::MachineSpec;
 
 const MEMINFO: &str = "/proc/meminfo";
 
-/// Asks: the CPUs that this process may use, and `MemTotal`, which the kernel's own image is no part of.
+/// Asks: the CPUs that this process may use, and `MemTotal`, which the kernel's own image is no
+/// part of.
 ///
 /// # Errors
 /// [`SpecError::This`].
@@ -18,8 +20,9 @@ pub(super) fn ask() -> Result<MachineSpec, SpecError> {
         .map_err(|source| SpecError::This { what: "the number of its CPUs", source })?;
     let memory = fs::read_to_string(MEMINFO)
         .and_then(|text| {
-            mem_total(&text)
-                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it has no line `MemTotal`"))
+            mem_total(&text).ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidData, "it has no line `MemTotal`")
+            })
         })
         .map_err(|source| SpecError::This { what: MEMINFO, source })?;
     // More CPUs than a u32 counts are refused with all others that are too many.

@@ -1,7 +1,8 @@
 //! What must hold between any two turns of the machine, one property each, recounted from scratch.
 //!
-//! The engine's own invariants (`docs/kernel/reclaim.md` §10: I1-I8, I33, I34) are [`lowtide_core::Engine::validate`]'s; these are the driver's, and those of the
-//! seam between the two. Each costs a visit to every frame, page or entry; none changes anything.
+//! The engine's own invariants (`docs/kernel/reclaim.md` §10: I1-I8, I33, I34) are
+//! [`lowtide_core::Engine::validate`]'s; these are the driver's, and those of the seam between the
+//! two. Each costs a visit to every frame, page or entry; none changes anything.
 
 use crate::machine::World;
 use crate::memory::{ObjectId, VmaId};
@@ -44,15 +45,17 @@ fn engine(world: &mut World) -> Result<(), String> {
     world.pool.engine.validate()
 }
 
-/// Every frame that is not free holds a page, and what is charged is resident: but for one page of each client, which may be between being charged and
-/// being there.
+/// Every frame that is not free holds a page, and what is charged is resident: but for one page of
+/// each client, which may be between being charged and being there.
 fn charges(world: &mut World) -> Result<(), String> {
     let resident = residents(world).count();
     let usage = world.pool.engine.usage(MemcgId::ROOT);
     let (free, frames) = (world.pool.free_frames(), world.pool.frames());
     let coming = usage.checked_sub(resident as u64);
     if coming.is_none_or(|coming| coming > world.clients.into()) || free + resident != frames {
-        return Err(format!("{usage} pages charged, {resident} resident, {free} of {frames} frames free"));
+        return Err(format!(
+            "{usage} pages charged, {resident} resident, {free} of {frames} frames free"
+        ));
     }
     Ok(())
 }
@@ -70,24 +73,29 @@ fn page_cache(world: &mut World) -> Result<(), String> {
             ));
         }
     }
-    let folios =
-        (0..world.pool.frames() as u32).filter(|&frame| engine.folio(FolioId(frame)).is_some()).count();
+    let folios = (0..world.pool.frames() as u32)
+        .filter(|&frame| engine.folio(FolioId(frame)).is_some())
+        .count();
     if folios != pages {
         return Err(format!("{pages} pages are resident and {folios} folios exist"));
     }
     Ok(())
 }
 
-/// A translation leads to a page whose contents are there; one that can be stored through, to a dirty page.
+/// A translation leads to a page whose contents are there; one that can be stored through, to a
+/// dirty page.
 fn translations(world: &mut World) -> Result<(), String> {
     let (memory, engine) = (&world.pool.memory, &world.pool.engine);
     for (number, vma) in memory.vmas.iter().enumerate() {
         let heap = memory.objects[vma.object.0 as usize].lru_type == LruType::Anon;
         for table in 0..vma.ptes.tables() {
             let pages = table * TABLE_ENTRIES..(table + 1) * TABLE_ENTRIES;
-            for (page, pte) in pages.map(|page| (page, vma.ptes.get(page))).filter(|(_, pte)| pte.present) {
-                let what =
-                    |wrong| Err(format!("{:?} maps page {page}, which is {wrong}", VmaId(number as u32)));
+            for (page, pte) in
+                pages.map(|page| (page, vma.ptes.get(page))).filter(|(_, pte)| pte.present)
+            {
+                let what = |wrong| {
+                    Err(format!("{:?} maps page {page}, which is {wrong}", VmaId(number as u32)))
+                };
                 let Some(frame) = memory.cached(vma.object, page).frame() else {
                     return what("not resident");
                 };
@@ -109,7 +117,10 @@ fn ends(world: &mut World) -> Result<(), String> {
     for (object, page, _) in residents(world) {
         let file = world.files.iter().find(|file| file.object == object);
         if let Some(file) = file.filter(|file| page >= file.pages && !file.resizing) {
-            return Err(format!("page {page} of {object:?} is resident, which has {} pages", file.pages));
+            return Err(format!(
+                "page {page} of {object:?} is resident, which has {} pages",
+                file.pages
+            ));
         }
     }
     Ok(())
@@ -127,20 +138,25 @@ fn dirty_pages(world: &mut World) -> Result<(), String> {
     }
     for (object, page, frame) in residents(world) {
         let Some(file) = world.files.iter().find(|file| file.object == object) else { continue };
-        if world.pool.is_dirty(frame) && !file.dirty.contains(&page) && !file.redirtied.contains(&page) {
+        if world.pool.is_dirty(frame)
+            && !file.dirty.contains(&page)
+            && !file.redirtied.contains(&page)
+        {
             return Err(format!("page {page} of {object:?} is dirty and nobody will write it"));
         }
     }
     Ok(())
 }
 
-/// What is counted as dirty is dirty, and the scale that writers are measured by is in order (`docs/kernel/fault-and-writeback.md` D8, D9, D12). A page that
-/// became dirty again while it was being written counts as both. What each device has is [`lowtide_core::Engine::validate`]'s.
+/// What is counted as dirty is dirty, and the scale that writers are measured by is in order
+/// (`docs/kernel/fault-and-writeback.md` D8, D9, D12). A page that became dirty again while it was
+/// being written counts as both. What each device has is [`lowtide_core::Engine::validate`]'s.
 fn dirty_figures(world: &mut World) -> Result<(), String> {
     let engine = &world.pool.engine;
     let (mut dirty, mut writeback) = (0, 0);
-    for flags in
-        residents(world).filter_map(|(_, _, frame)| engine.folio(frame)).map(lowtide_core::Folio::flags)
+    for flags in residents(world)
+        .filter_map(|(_, _, frame)| engine.folio(frame))
+        .map(lowtide_core::Folio::flags)
     {
         let file = !flags.contains(Flags::ANON);
         dirty += u64::from(file && flags.contains(Flags::DIRTY));
@@ -148,7 +164,9 @@ fn dirty_figures(world: &mut World) -> Result<(), String> {
     }
     let state = engine.dirty_state(MemcgId::ROOT);
     if (state.dirty, state.writeback) != (dirty, writeback) {
-        return Err(format!("{dirty} pages are dirty and {writeback} being written, counted are {state:?}"));
+        return Err(format!(
+            "{dirty} pages are dirty and {writeback} being written, counted are {state:?}"
+        ));
     }
     let scale = engine.dirty_thresholds(MemcgId::ROOT);
     let Thresholds { dirtyable, background, freerun, hard } = scale;
@@ -175,7 +193,8 @@ fn requests(world: &mut World) -> Result<(), String> {
     // Pages are locked a little before the read is submitted.
     if writeback != writing || locked < reading {
         return Err(format!(
-            "{writeback} pages are under writeback and {writing} being written, {locked} locked and {reading} being read"
+            "{writeback} pages are under writeback and {writing} being written, {locked} locked \
+             and {reading} being read"
         ));
     }
     Ok(())
@@ -195,12 +214,13 @@ fn waiters(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-/// Pages of files that a reclaimer could free at once: on a list, clean, not being read, not held, and not used since
-/// anybody last looked.
+/// Pages of files that a reclaimer could free at once: on a list, clean, not being read, not held,
+/// and not used since anybody last looked.
 pub(super) fn evictable(world: &World) -> impl Iterator<Item = FolioId> {
     let memory = &world.pool.memory;
     let free_at_once = move |&(object, page, frame): &(ObjectId, u64, FolioId)| {
-        let flags = world.pool.engine.folio(frame).map_or(Flags::empty(), lowtide_core::Folio::flags);
+        let flags =
+            world.pool.engine.folio(frame).map_or(Flags::empty(), lowtide_core::Folio::flags);
         let vmas = &memory.objects[object.0 as usize].vmas;
         flags.contains(Flags::LRU)
             && !flags.intersects(Flags::ANON | Flags::DIRTY | Flags::WRITEBACK)

@@ -1,7 +1,9 @@
-//! The threads of a run: each plays its part of the plan, the faults come with the operations, and every answer of the machine is checked.
+//! The threads of a run: each plays its part of the plan, the faults come with the operations, and
+//! every answer of the machine is checked.
 //!
-//! What the machine may refuse is a charge, when memory is exhausted, a read that the device failed, and to say that a file is durable. All of
-//! these end the operation, not the thread. A power cut ends the machine: the threads of the next go on with the operations that are left.
+//! What the machine may refuse is a charge, when memory is exhausted, a read that the device
+//! failed, and to say that a file is durable. All of these end the operation, not the thread. A
+//! power cut ends the machine: the threads of the next go on with the operations that are left.
 
 use super::overseer::Shared;
 use super::plan::{Fault, Pattern, Plan, ThreadPlan};
@@ -14,13 +16,15 @@ use lowtide_workload::{OpKind, SpaceKind, SplitMix64};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// How long a thread rests after it was refused memory, and how long a sleep in a plan is, in nanoseconds.
+/// How long a thread rests after it was refused memory, and how long a sleep in a plan is, in
+/// nanoseconds.
 const REST_NS: u64 = 1_000_000;
 /// Refusals after which a thread ends: in a kernel, it would have been killed.
 const REFUSALS: u32 = 3;
 const SLEEP_NS: u64 = 10_000_000;
 
-/// Events of the machine after which no thread begins anything: where memory is too scarce, everything takes for ever.
+/// Events of the machine after which no thread begins anything: where memory is too scarce,
+/// everything takes for ever.
 const EVENTS_MAX: u64 = 20_000;
 
 /// What a run's threads share, on one machine after the other.
@@ -122,7 +126,8 @@ impl Crew {
         })
     }
 
-    /// Sets a machine up and adds the threads, with what they have left to do. The files of every machine are the same.
+    /// Sets a machine up and adds the threads, with what they have left to do. The files of every
+    /// machine are the same.
     pub(super) fn muster(self: &Rc<Self>, machine: &mut Machine) {
         let processes = {
             let mut world = machine.world();
@@ -172,7 +177,8 @@ impl Crew {
 
     /// The next machine's files have the sizes that this one's have.
     pub(super) fn remember_sizes(&self, world: &World) {
-        let sizes = world.files.iter().map(|file| Size { pages: file.pages, partial: file.partial });
+        let sizes =
+            world.files.iter().map(|file| Size { pages: file.pages, partial: file.partial });
         *self.sizes.borrow_mut() = sizes.collect();
     }
 
@@ -185,7 +191,8 @@ impl Crew {
         open
     }
 
-    /// Adds a last client to a machine whose others have finished: all goes well again, and everything is written.
+    /// Adds a last client to a machine whose others have finished: all goes well again, and
+    /// everything is written.
     pub(super) fn finish(self: &Rc<Self>, machine: &mut Machine) {
         let crew = Rc::clone(self);
         {
@@ -241,7 +248,8 @@ impl Crew {
                 continue;
             }
             let pages = 1 + rng.below(thread.pages.min(place.pages));
-            let first = draw(thread.pattern, place.pages, pages, &mut next, &mut scan_left, &mut rng);
+            let first =
+                draw(thread.pattern, place.pages, pages, &mut next, &mut scan_left, &mut rng);
             if dice < thread.sleeps + thread.syncs {
                 if let Some((_, open)) = place.file {
                     self.sync(&ctx, open, place.object).await?;
@@ -299,7 +307,9 @@ impl Crew {
             (OpKind::Read, Some((_, open))) => ctx.read(open, first, pages).await,
             (OpKind::Write, Some((_, open))) if parts => ctx.write_parts(open, first, pages).await,
             (OpKind::Write, Some((_, open))) => ctx.write(open, first, pages).await,
-            (OpKind::Load | OpKind::Read, _) => ctx.access(place.mapping, first, pages, false).await,
+            (OpKind::Load | OpKind::Read, _) => {
+                ctx.access(place.mapping, first, pages, false).await
+            }
             _ => ctx.access(place.mapping, first, pages, true).await,
         };
         match result {
@@ -315,8 +325,9 @@ impl Crew {
             Err(MachineError::Io { .. }) => {
                 more(&self.counts.failed);
                 if self.overseer.is_some() && before == failures() {
-                    let what =
-                        format!("{kind} of {pages} pages from {first} on: no read of them has failed since");
+                    let what = format!(
+                        "{kind} of {pages} pages from {first} on: no read of them has failed since"
+                    );
                     ctx.w().violated("device errors", what);
                 }
                 Ok(true)
@@ -327,7 +338,13 @@ impl Crew {
     }
 
     /// Makes a file shorter or longer.
-    async fn resize(&self, ctx: &Ctx, file: FileId, open: OpenId, size: Size) -> Result<(), MachineError> {
+    async fn resize(
+        &self,
+        ctx: &Ctx,
+        file: FileId,
+        open: OpenId,
+        size: Size,
+    ) -> Result<(), MachineError> {
         let old = ctx.w().file(file).pages;
         match ctx.resize(open, size).await {
             Ok(()) => {
@@ -399,7 +416,9 @@ impl Crew {
                     self.slow.set(times);
                     ctx.w().device.slow = times;
                 }
-                Fault::Fail(n) => self.fail(ctx, |fails| Fails { reads: n, writes: n, flushes: n, ..fails }),
+                Fault::Fail(n) => {
+                    self.fail(ctx, |fails| Fails { reads: n, writes: n, flushes: n, ..fails });
+                }
                 Fault::FailWrites(n) => self.fail(ctx, |fails| Fails { writes: n, ..fails }),
                 Fault::FailFlushes(n) => self.fail(ctx, |fails| Fails { flushes: n, ..fails }),
                 Fault::Hang(n) => self.fail(ctx, |fails| Fails { hangs: n, ..fails }),

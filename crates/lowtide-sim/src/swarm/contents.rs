@@ -8,15 +8,15 @@
 //! ```
 //!
 //! Every store makes a new version, and versions only grow. A store to a part of a page keeps the
-//! rest, so the frame must hold the latest version
-//! before it; so must a page whose end is filled with zeros because its file ends in it. A frame
-//! holds a version of one page; the device holds one of each. A write takes the version that the
-//! frame holds when it begins: a store during the write may or may not reach the device, and a kernel must not rely on it. Whoever
-//! reads must see the latest version, a frame that is freed must hold what the device holds, and giving a page up is a store of zeros that is
-//! everywhere at once, though not durable.
+//! rest, so the frame must hold the latest version before it; so must a page whose end is filled
+//! with zeros because its file ends in it. A frame holds a version of one page; the device holds
+//! one of each. A write takes the version that the frame holds when it begins: a store during the
+//! write may or may not reach the device, and a kernel must not rely on it. Whoever reads must see
+//! the latest version, a frame that is freed must hold what the device holds, and giving a page up
+//! is a store of zeros that is everywhere at once, though not durable.
 //!
-//! A sync that ends well *acknowledges* what had been stored before it began: that much every power cut must leave. What it leaves is
-//! the contents of the files that the next machine begins with.
+//! A sync that ends well *acknowledges* what had been stored before it began: that much every power
+//! cut must leave. What it leaves is the contents of the files that the next machine begins with.
 
 use super::medium::{Medium, Mood};
 use crate::machine::{FlushEvent, PageEvent};
@@ -160,7 +160,8 @@ impl Contents {
             PageEvent::Patched if self.held(object, page, frame) != Some(truth.latest) => {
                 let held = self.held(object, page, frame);
                 return Err(format!(
-                    "a part of page {page} of {object:?} is stored on {held:?} instead of version {}",
+                    "a part of page {page} of {object:?} is stored on {held:?} instead of version \
+                     {}",
                     truth.latest
                 ));
             }
@@ -201,7 +202,12 @@ impl Contents {
     ///
     /// # Errors
     /// When the device does not have what was in it.
-    pub(super) fn freed(&mut self, object: ObjectId, page: u64, frame: FolioId) -> Result<(), String> {
+    pub(super) fn freed(
+        &mut self,
+        object: ObjectId,
+        page: u64,
+        frame: FolioId,
+    ) -> Result<(), String> {
         let (truth, held) = (self.truth(object, page), self.held(object, page, frame));
         self.hold(frame, None);
         if held == Some(truth.latest) && truth.device == truth.latest {
@@ -209,7 +215,8 @@ impl Contents {
         }
         let Truth { latest, device, .. } = truth;
         Err(format!(
-            "page {page} of {object:?} went with {held:?}; the latest version is {latest}, on the device is {device}"
+            "page {page} of {object:?} went with {held:?}; the latest version is {latest}, on the \
+             device is {device}"
         ))
     }
 
@@ -255,10 +262,12 @@ impl Contents {
         pages.filter(move |&(page, truth)| self.medium.durable(object, page) != truth.latest)
     }
 
-    /// A sync of an object ended. `before` is what was volatile when it began; `well`: it told of no failure, so all of that is acknowledged.
+    /// A sync of an object ended. `before` is what was volatile when it began; `well`: it told of
+    /// no failure, so all of that is acknowledged.
     ///
     /// # Errors
-    /// What the device was not given though no write of it failed, or what it need not keep though it is acknowledged.
+    /// What the device was not given though no write of it failed, or what it need not keep though
+    /// it is acknowledged.
     pub(super) fn synced(
         &mut self,
         object: ObjectId,
@@ -270,7 +279,8 @@ impl Contents {
             let (latest, durable) = (then.latest, self.medium.durable(object, page));
             let lost = |what, version| {
                 Err(format!(
-                    "{object:?} was synced, and page {page} is {what} as of {version} and not {latest}"
+                    "{object:?} was synced, and page {page} is {what} as of {version} and not \
+                     {latest}"
                 ))
             };
             if now.device < latest && now.write_failures == then.write_failures {
@@ -316,12 +326,14 @@ impl Contents {
                 let Truth { latest, acknowledged, .. } = *truth;
                 if version < acknowledged {
                     return Err(format!(
-                        "the power went, and page {page} of {object:?} is {version}; {acknowledged} was acknowledged"
+                        "the power went, and page {page} of {object:?} is {version}; \
+                         {acknowledged} was acknowledged"
                     ));
                 }
                 if version > 0 && self.versions[version as usize - 1] != (object, page) {
                     return Err(format!(
-                        "the power went, and page {page} of {object:?} is {version}, which is of another page"
+                        "the power went, and page {page} of {object:?} is {version}, which is of \
+                         another page"
                     ));
                 }
                 torn |= matches!((neighbour, newest), (Some(a), Some(b)) if a != b);
@@ -368,7 +380,9 @@ mod tests {
         stored(&mut contents, 0);
         let before: Vec<_> = contents.volatile(FILE).collect();
         assert_eq!(before.len(), 1);
-        assert!(contents.synced(FILE, &before, true).unwrap_err().contains("durable as of 0 and not 1"));
+        assert!(
+            contents.synced(FILE, &before, true).unwrap_err().contains("durable as of 0 and not 1")
+        );
         assert_eq!(contents.synced(FILE, &before, false), Ok(()), "nobody was told that it is");
         contents.flush(FlushEvent::Began, 1);
         contents.flush(FlushEvent::Ended, 1);

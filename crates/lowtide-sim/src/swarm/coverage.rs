@@ -1,6 +1,8 @@
-//! What a swarm has been through: a row for everything that a plan can choose and that a run can meet.
+//! What a swarm has been through: a row for everything that a plan can choose and that a run can
+//! meet.
 //!
-//! A swarm that finds nothing proves nothing about what it never did; a row that is missing, or has few runs, says so.
+//! A swarm that finds nothing proves nothing about what it never did; a row that is missing, or has
+//! few runs, says so.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,7 +32,9 @@ impl Coverage {
 
     /// Every row: group, name, runs in which it occurred, times that it occurred in all.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str, u64, u64)> {
-        self.rows.iter().map(|((group, name), (runs, times))| (*group, name.as_str(), *runs, *times))
+        self.rows
+            .iter()
+            .map(|((group, name), (runs, times))| (*group, name.as_str(), *runs, *times))
     }
 
     /// Times that something occurred in all; 0 for what nobody knows.

@@ -1,10 +1,12 @@
 //! Drawing a plan from a seed.
 //!
-//! Every plan switches a different set of things on (that is the idea of a swarm): a run in which nothing is ever written finds other bugs than one
-//! in which everything is. Sizes are drawn by their logarithm, so that small ones, where the corners are, come often. Memory is
-//! small in comparison to the data, but not always; heaps fit, now and then just so.
+//! Every plan switches a different set of things on (that is the idea of a swarm): a run in which
+//! nothing is ever written finds other bugs than one in which everything is. Sizes are drawn by
+//! their logarithm, so that small ones, where the corners are, come often. Memory is small in
+//! comparison to the data, but not always; heaps fit, now and then just so.
 //!
-//! Drawing is in integers, and the order of the draws is the meaning of a seed: a new property is drawn last.
+//! Drawing is in integers, and the order of the draws is the meaning of a seed: a new property is
+//! drawn last.
 
 use super::plan::{Fault, PAGE, PAGE_LEAST, PAGE_MOST, Pattern, Plan, SpacePlan, ThreadPlan};
 use crate::spec::DeviceSpec;
@@ -14,7 +16,8 @@ use lowtide_workload::{SpaceKind, SplitMix64};
 
 /// Pages of a space at most.
 const PAGES_MAX: u64 = 8192;
-/// The cost of a full check is proportional to frames and pages; a run makes about so many page visits in checks.
+/// The cost of a full check is proportional to frames and pages; a run makes about so many page
+/// visits in checks.
 const CHECK_PAGES: u64 = 400_000;
 
 /// A generator with the shapes that plans need.
@@ -81,8 +84,10 @@ impl Plan {
         if dice.percent(20) {
             plan.walks = dice.one_of(&[10, 100, 1_000, 10_000]);
         }
-        // A device that takes a second is slow enough: waiting a minute for a page is a million naps.
-        let slowest = DeviceSpec::preset(plan.device).is_some_and(|device| device.write_ns >= 1_000_000_000);
+        // A device that takes a second is slow enough: waiting a minute for a page is a million
+        // naps.
+        let slowest =
+            DeviceSpec::preset(plan.device).is_some_and(|device| device.write_ns >= 1_000_000_000);
         plan.faults.retain(|(_, fault)| !slowest || !matches!(fault, Fault::Slow(_)));
         // About ten turns to an operation.
         let checks = (CHECK_PAGES / (plan.budget + plan.pages())).max(4);
@@ -110,18 +115,23 @@ impl Plan {
                 SpacePlan { kind: SpaceKind::Anon, pages }
             } else {
                 let times = dice.by_magnitude(32, 2048);
-                SpacePlan { kind: SpaceKind::File, pages: (self.budget * times / 256).clamp(8, PAGES_MAX) }
+                SpacePlan {
+                    kind: SpaceKind::File,
+                    pages: (self.budget * times / 256).clamp(8, PAGES_MAX),
+                }
             });
         }
     }
 
     fn draw_threads(&mut self, dice: &mut Dice) {
-        let ops = if dice.percent(8) { dice.range(4_000, 12_000) } else { dice.by_magnitude(200, 3_200) };
+        let ops =
+            if dice.percent(8) { dice.range(4_000, 12_000) } else { dice.by_magnitude(200, 3_200) };
         let threads = dice.by_magnitude(1, 16);
         // What a whole plan does not do at all.
         let (no_writes, no_maps, no_syncs, no_frees) =
             (dice.percent(20), dice.percent(15), dice.percent(50), dice.percent(50));
-        let some = |dice: &mut Dice, never: bool, of: &[u32]| if never { 0 } else { dice.one_of(of) };
+        let some =
+            |dice: &mut Dice, never: bool, of: &[u32]| if never { 0 } else { dice.one_of(of) };
         for _ in 0..threads {
             let space = dice.range(0, self.spaces.len() as u64 - 1) as usize;
             self.threads.push(ThreadPlan {
@@ -182,9 +192,15 @@ impl Plan {
             }
             // A cut is of interest where something was acknowledged.
             let few = [0, 1, 10, 10, 100];
-            self.threads.iter_mut().filter(|t| t.syncs == 0).for_each(|t| t.syncs = dice.one_of(&few));
+            self.threads
+                .iter_mut()
+                .filter(|t| t.syncs == 0)
+                .for_each(|t| t.syncs = dice.one_of(&few));
             let some = [0, 5, 20, 50, 100];
-            self.threads.iter_mut().filter(|t| t.writes == 0).for_each(|t| t.writes = dice.one_of(&some));
+            self.threads
+                .iter_mut()
+                .filter(|t| t.writes == 0)
+                .for_each(|t| t.writes = dice.one_of(&some));
         }
         let kinds: [fn(u64) -> Fault; 2] = [Fault::FailWrites, Fault::FailFlushes];
         for fault in kinds {
@@ -223,9 +239,10 @@ impl Plan {
             DirtyShare::Bytes(bytes) => DirtyShare::Bytes(bytes / PAGE * self.page),
             percent @ DirtyShare::Percent(_) => percent,
         };
-        self.dirty = self
-            .dirty
-            .map(|limits| DirtyLimits { background: scaled(limits.background), hard: scaled(limits.hard) });
+        self.dirty = self.dirty.map(|limits| DirtyLimits {
+            background: scaled(limits.background),
+            hard: scaled(limits.hard),
+        });
         if !dice.percent(30) {
             return;
         }

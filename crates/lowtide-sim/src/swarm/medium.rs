@@ -5,9 +5,10 @@
 //!                  └───────── the power goes: perhaps ────────┘                     └── for certain
 //! ```
 //!
-//! For each page the medium has a *durable* version, and there are newer ones that the device was given: by writes that are in flight, that have ended, or that failed,
-//! which may have reached the medium all the same. When the power goes, any one of these may be there, and each page decides for
-//! itself: writes are torn, dropped and reordered. A page itself is whole.
+//! For each page the medium has a *durable* version, and there are newer ones that the device was
+//! given: by writes that are in flight, that have ended, or that failed, which may have reached the
+//! medium all the same. When the power goes, any one of these may be there, and each page decides
+//! for itself: writes are torn, dropped and reordered. A page itself is whole.
 //!
 //! Versions of a page only grow, and it is written by one command at a time.
 
@@ -99,7 +100,8 @@ impl Medium {
         !self.newer.is_empty()
     }
 
-    /// The version of a page that is there after the power went, and whether it is the newest that could be.
+    /// The version of a page that is there after the power went, and whether it is the newest that
+    /// could be.
     pub(super) fn survivor(
         &self,
         object: ObjectId,
@@ -137,8 +139,8 @@ mod tests {
             (0..100).map(|_| medium.survivor(FILE, page, Mood::Random, &mut dice).0).collect();
         seen.sort_unstable();
         seen.dedup();
-        let ends =
-            [Mood::DropsAll, Mood::KeepsAll].map(|mood| medium.survivor(FILE, page, mood, &mut dice).0);
+        let ends = [Mood::DropsAll, Mood::KeepsAll]
+            .map(|mood| medium.survivor(FILE, page, mood, &mut dice).0);
         assert_eq!(ends, [seen[0], seen[seen.len() - 1]]);
         seen
     }
@@ -152,7 +154,10 @@ mod tests {
         medium.ended(FILE, 0, 10);
         medium.flush_began(1);
         medium.ended(FILE, 1, 11);
-        assert_eq!([0, 1, 2].map(|p| survivors(&medium, p)), [vec![0, 10], vec![0, 11], vec![0, 12]]);
+        assert_eq!(
+            [0, 1, 2].map(|p| survivors(&medium, p)),
+            [vec![0, 10], vec![0, 11], vec![0, 12]]
+        );
         medium.flush_ended(1, true);
         assert_eq!([0, 1, 2].map(|p| survivors(&medium, p)), [vec![10], vec![0, 11], vec![0, 12]]);
     }

@@ -1,12 +1,15 @@
 //! The swarm: many small random machines, each doing something else, all of them watched.
 //!
-//! A seed makes a *plan*: a machine, a policy, threads with their habits, and what goes wrong and when. The plan is carried out twice. The first
-//! time every invariant is checked as it goes, and a model knows what every page should contain; the second time nobody looks, and the result must be the same to the
-//! last counter. A seed that fails is made into the smallest plan that fails in the same way, and that plan is one line of
-//! text which replays it.
+//! A seed makes a *plan*: a machine, a policy, threads with their habits, and what goes wrong and
+//! when. The plan is carried out twice. The first time every invariant is checked as it goes, and a
+//! model knows what every page should contain; the second time nobody looks, and the result must be
+//! the same to the last counter. A seed that fails is made into the smallest plan that fails in the
+//! same way, and that plan is one line of text which replays it.
 //!
-//! Nothing here knows how the engine decides. What it must never do is known: lose a write, free what is in use, forget a page that somebody waits for, charge
-//! without end, or fail for want of memory that could be had. To know that the swarm would notice, bugs can be planted (`sabotage.rs`).
+//! Nothing here knows how the engine decides. What it must never do is known: lose a write, free
+//! what is in use, forget a page that somebody waits for, charge without end, or fail for want of
+//! memory that could be had. To know that the swarm would notice, bugs can be planted
+//! (`sabotage.rs`).
 //!
 //! | file | holds |
 //! |---|---|
@@ -21,8 +24,9 @@
 //! | `coverage.rs` | what a swarm has been through |
 //! | `sabotage.rs` | planted bugs |
 //!
-//! A power cut ends a machine in the middle of whatever it does. Of each page the device then has what was durable, or something newer that it was given, each page
-//! for itself; the threads go on with what is left of their operations on a new machine that begins with these files.
+//! A power cut ends a machine in the middle of whatever it does. Of each page the device then has
+//! what was durable, or something newer that it was given, each page for itself; the threads go on
+//! with what is left of their operations on a new machine that begins with these files.
 //!
 //! A machine has one size of base page, which a plan draws, and every folio is one base page: the
 //! page cache of the simulated machine has no larger ones, so the orders of folios are not drawn

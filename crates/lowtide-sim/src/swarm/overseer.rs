@@ -1,4 +1,5 @@
-//! The overseer of a run: keeps the model of contents, asks the checks, and ends the run at the first thing that is wrong.
+//! The overseer of a run: keeps the model of contents, asks the checks, and ends the run at the
+//! first thing that is wrong.
 //!
 //! | looked at | what |
 //! |---|---|
@@ -113,11 +114,14 @@ impl Overseer {
         if let Some(limit) = self.limit.filter(|&limit| limit != max) {
             world.violated("budget", format!("it is {max} pages and was set to {limit}"));
         }
-        // Above the limit nobody is charged, so usage can only fall. What came in before the limit was lowered in this very turn was below the
-        // old one.
+        // Above the limit nobody is charged, so usage can only fall. What came in before the limit
+        // was lowered in this very turn was below the old one.
         let (before, limit_before) = std::mem::replace(&mut self.usage, (usage, max));
         if usage > max && usage > before && max >= limit_before {
-            world.violated("limit", format!("usage rose from {before} to {usage} pages, above {max}"));
+            world.violated(
+                "limit",
+                format!("usage rose from {before} to {usage} pages, above {max}"),
+            );
         }
         let counts = world.counts;
         if counts.throttled_ns > counts.throttled * NAP_NS {
@@ -135,9 +139,10 @@ impl Overseer {
         }
     }
 
-    /// Writers who see exact figures stop at the hard limit. Together they look after a sixteenth of it at the latest, and then each after eight pages;
-    /// so much more may be dirty. A limit that fell is the old one for those who filled it: the highest so far counts.
-    /// (With published figures there is no such bound: nobody knows how much is dirty between two publications.)
+    /// Writers who see exact figures stop at the hard limit. Together they look after a sixteenth
+    /// of it at the latest, and then each after eight pages; so much more may be dirty. A limit
+    /// that fell is the old one for those who filled it: the highest so far counts. (With published
+    /// figures there is no such bound: nobody knows how much is dirty between two publications.)
     fn dirty_limit(&mut self, world: &mut World) {
         const LOOK_OFTEN: u64 = 8;
         let Some(most) = &mut self.most_dirty else { return };
@@ -148,7 +153,10 @@ impl Overseer {
         if unclean > limit + slack {
             world.violated(
                 "dirty limit",
-                format!("{unclean} pages are dirty or being written, above {limit} and a slack of {slack}"),
+                format!(
+                    "{unclean} pages are dirty or being written, above {limit} and a slack of \
+                    {slack}"
+                ),
             );
         }
     }
@@ -195,7 +203,14 @@ impl Watch for Shared {
         }
     }
 
-    fn page(&mut self, world: &mut World, event: PageEvent, object: ObjectId, page: u64, frame: FolioId) {
+    fn page(
+        &mut self,
+        world: &mut World,
+        event: PageEvent,
+        object: ObjectId,
+        page: u64,
+        frame: FolioId,
+    ) {
         let mut this = self.0.borrow_mut();
         if event == PageEvent::WriteFailed {
             this.promises.failed(object);
@@ -207,11 +222,15 @@ impl Watch for Shared {
         let reached = matches!(event, PageEvent::Loaded | PageEvent::Stored | PageEvent::Patched);
         let end = world.files.iter().find(|file| file.object == object).map(|file| file.pages);
         if reached && end.is_some_and(|end| page >= end) {
-            world.violated("ends", format!("page {page} of {object:?} is behind its end: {event:?}"));
+            world.violated(
+                "ends",
+                format!("page {page} of {object:?} is behind its end: {event:?}"),
+            );
         }
         // What a bug leaves undone has not happened.
         let undone = this.bug == Some(Bug::TailKept) && event == PageEvent::TailZeroed;
-        if !undone && let Err(what) = this.contents.on(event, object, page, frame, world.sched.now) {
+        if !undone && let Err(what) = this.contents.on(event, object, page, frame, world.sched.now)
+        {
             world.violated("contents", what);
         }
         if let Some(bug) = this.bug {
@@ -229,10 +248,15 @@ impl Watch for Shared {
 
     fn victims(&mut self, world: &mut World, victims: &[Victim]) {
         for victim in victims {
-            let flags =
-                world.pool.engine.folio(victim.folio).map_or(Flags::empty(), lowtide_core::Folio::flags);
+            let flags = world
+                .pool
+                .engine
+                .folio(victim.folio)
+                .map_or(Flags::empty(), lowtide_core::Folio::flags);
             let (object, page) = (ObjectId(victim.owner.space.0), victim.owner.page);
-            let wrong = if flags.intersects(Flags::DIRTY | Flags::WRITEBACK | Flags::MLOCKED | Flags::LRU) {
+            let wrong = if flags
+                .intersects(Flags::DIRTY | Flags::WRITEBACK | Flags::MLOCKED | Flags::LRU)
+            {
                 "has the wrong flags"
             } else if world.is_locked(victim.folio) {
                 "is still being read"
@@ -241,7 +265,10 @@ impl Watch for Shared {
             } else {
                 continue;
             };
-            world.violated("victims", format!("page {page} of {object:?} is to go and {wrong}: {flags:?}"));
+            world.violated(
+                "victims",
+                format!("page {page} of {object:?} is to go and {wrong}: {flags:?}"),
+            );
         }
     }
 
@@ -311,7 +338,8 @@ impl Watch for Shared {
         world.violated(
             "out of memory",
             format!(
-                "{evictable} of {} pages could be evicted: {} dirty, {} being written, {} anonymous",
+                "{evictable} of {} pages could be evicted: {} dirty, {} being written, {} \
+                 anonymous",
                 stat.current, stat.file_dirty, stat.file_writeback, stat.anon
             ),
         );

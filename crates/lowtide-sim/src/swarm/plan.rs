@@ -6,9 +6,10 @@
 //!   faults=90:max:40,120:slow:100,150:cut:3;check=16
 //! ```
 //!
-//! The text has no spaces; it says all there is to say, so a plan that fails is replayed from it alone, on any machine (`text.rs`). A fault
-//! comes when so many operations have begun, all threads together: so it comes in the middle of things, however slow the
-//! device is. Plans are drawn from seeds in `draw.rs` and made smaller in `shrink.rs`.
+//! The text has no spaces; it says all there is to say, so a plan that fails is replayed from it
+//! alone, on any machine (`text.rs`). A fault comes when so many operations have begun, all threads
+//! together: so it comes in the middle of things, however slow the device is. Plans are drawn from
+//! seeds in `draw.rs` and made smaller in `shrink.rs`.
 
 use super::sabotage::Bug;
 use lowtide_core::limits::MIN_BUDGET;
@@ -36,7 +37,8 @@ pub struct Plan {
     pub budget: u64,
     /// Pages that the budget may be raised to later: the frames there are. At least the budget.
     pub room: u64,
-    /// The budget is the machine's whole memory, and a background reclaimer keeps some of it free; otherwise it is a group's limit.
+    /// The budget is the machine's whole memory, and a background reclaimer keeps some of it free;
+    /// otherwise it is a group's limit.
     pub whole: bool,
     /// Aging walks take so many times as long as they should, as those of a machine with so many
     /// times the memory would.
@@ -53,7 +55,8 @@ pub struct Plan {
     pub dirty: Option<DirtyLimits>,
     /// Whether writers see how much is dirty now, or what was last published, as in a kernel.
     pub exact: bool,
-    /// Processes, 1 to 4, each with a mapping of every file and heaps of its own; thread *i* belongs to process *i* modulo their number.
+    /// Processes, 1 to 4, each with a mapping of every file and heaps of its own; thread *i*
+    /// belongs to process *i* modulo their number.
     pub processes: u8,
     /// Files, and heaps of each process.
     pub spaces: Vec<SpacePlan>,
@@ -190,8 +193,15 @@ impl Fault {
     /// The fault of this name with this number.
     #[must_use]
     pub fn of(name: &str, value: u64) -> Option<Self> {
-        let all: [fn(u64) -> Self; 7] =
-            [Self::Max, Self::Slow, Self::Fail, Self::FailWrites, Self::FailFlushes, Self::Hang, Self::Cut];
+        let all: [fn(u64) -> Self; 7] = [
+            Self::Max,
+            Self::Slow,
+            Self::Fail,
+            Self::FailWrites,
+            Self::FailFlushes,
+            Self::Hang,
+            Self::Cut,
+        ];
         all.into_iter().map(|fault| fault(value)).find(|fault| fault.parts().0 == name)
     }
 }
@@ -206,8 +216,9 @@ impl Plan {
     /// Whether the device fails commands at any time.
     #[must_use]
     pub fn fails(&self) -> bool {
-        let fails =
-            |fault| matches!(fault, Fault::Fail(1..) | Fault::FailWrites(1..) | Fault::FailFlushes(1..));
+        let fails = |fault| {
+            matches!(fault, Fault::Fail(1..) | Fault::FailWrites(1..) | Fault::FailFlushes(1..))
+        };
         self.faults.iter().any(|&(_, fault)| fails(fault))
     }
 
@@ -278,7 +289,9 @@ pub enum PlanError {
     #[error("`{0}` is no part of a plan: write key=value;... as a failing swarm prints it")]
     Part(String),
     /// A value that is not understood.
-    #[error("`{value}` is no value for `{key}` in a plan: copy the plan as a failing swarm prints it")]
+    #[error(
+        "`{value}` is no value for `{key}` in a plan: copy the plan as a failing swarm prints it"
+    )]
     Value {
         /// The key.
         key: String,

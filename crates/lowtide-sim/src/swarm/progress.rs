@@ -1,11 +1,12 @@
 //! Whether a run gets anywhere.
 //!
-//! Virtual time is no measure: a slow disk may take an hour. Turns alone are none either, since whoever waits for that disk may look for memory
-//! all the while. So a run is stuck when many turns pass without a command to the device, or when the device carries out many
-//! commands and nobody gets at a page in the meantime.
+//! Virtual time is no measure: a slow disk may take an hour. Turns alone are none either, since
+//! whoever waits for that disk may look for memory all the while. So a run is stuck when many turns
+//! pass without a command to the device, or when the device carries out many commands and nobody
+//! gets at a page in the meantime.
 
-/// Turns, and commands to the device, that are many: however scarce memory is, a thousand rounds of reclaim take fewer turns, and a dozen threads wait for
-/// fewer commands.
+/// Turns, and commands to the device, that are many: however scarce memory is, a thousand rounds of
+/// reclaim take fewer turns, and a dozen threads wait for fewer commands.
 const TURNS: u64 = 200_000;
 const REQUESTS: u64 = 2_000;
 

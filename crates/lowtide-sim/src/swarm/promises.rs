@@ -1,8 +1,10 @@
-//! What syncs say: whoever has a file open is told of each failure since the last time, and of nothing else.
+//! What syncs say: whoever has a file open is told of each failure since the last time, and of
+//! nothing else.
 //!
-//! A second account beside the kernel's (`machine/errors.rs`), kept in another way: the failures of a file are counted, all of them, and each open description knows how many
-//! there were when it was last told. Of a file that is opened after a failure which nobody was told of, the
-//! first sync must tell it.
+//! A second account beside the kernel's (`machine/errors.rs`), kept in another way: the failures of
+//! a file are counted, all of them, and each open description knows how many there were when it was
+//! last told. Of a file that is opened after a failure which nobody was told of, the first sync
+//! must tell it.
 
 use crate::machine::OpenId;
 use crate::memory::ObjectId;
@@ -39,7 +41,12 @@ impl Promises {
     ///
     /// # Errors
     /// When it keeps a failure for itself, or makes one up.
-    pub(super) fn synced(&mut self, open: OpenId, object: ObjectId, well: bool) -> Result<(), String> {
+    pub(super) fn synced(
+        &mut self,
+        open: OpenId,
+        object: ObjectId,
+        well: bool,
+    ) -> Result<(), String> {
         let failures = self.failures.entry(object).or_default();
         let known = self.known.entry(open.0).or_default();
         let news = failures.all - *known;
@@ -48,10 +55,12 @@ impl Promises {
         }
         match (well, news) {
             (true, 1..) => Err(format!(
-                "a sync of {object:?} through {open:?} ended well, and {news} writes or flushes had failed since the last"
+                "a sync of {object:?} through {open:?} ended well, and {news} writes or flushes \
+                 had failed since the last"
             )),
             (false, 0) => Err(format!(
-                "a sync of {object:?} through {open:?} told of a failure, and none had occurred since the last"
+                "a sync of {object:?} through {open:?} told of a failure, and none had occurred \
+                 since the last"
             )),
             _ => Ok(()),
         }

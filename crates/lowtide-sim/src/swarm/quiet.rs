@@ -1,4 +1,5 @@
-//! Panics as results: a run that panics has found something, and says it in its report rather than on the terminal.
+//! Panics as results: a run that panics has found something, and says it in its report rather than
+//! on the terminal.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -11,7 +12,8 @@ thread_local! {
 
 /// Calls `run`. A panic in it becomes an error: its message and where it was.
 ///
-/// The first call in a process adds a hook to the one that is there; panics of other threads, and those outside of `run`, are the old hook's as before.
+/// The first call in a process adds a hook to the one that is there; panics of other threads, and
+/// those outside of `run`, are the old hook's as before.
 pub(super) fn catch<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -43,7 +45,8 @@ mod tests {
     #[test]
     fn a_panic_says_what_and_where() {
         let said =
-            catch(|| assert!(SAID.with_borrow(Option::is_none), "water in the {}", "engine")).unwrap_err();
+            catch(|| assert!(SAID.with_borrow(Option::is_none), "water in the {}", "engine"))
+                .unwrap_err();
         assert!(said.contains("water in the engine") && said.contains("quiet.rs"), "{said}");
         assert_eq!(catch(|| 5), Ok(5));
     }

@@ -60,14 +60,18 @@ pub fn examine(plan: &Plan) -> Result<Coverage, Violation> {
     let again = guarded(plan, plan.bug.is_some())?;
     if watched.fingerprint != again.fingerprint {
         let what = differences(&watched.stats, &again.stats);
-        return Err(Violation::new("determinism", format!("the second run ended differently: {what}")));
+        return Err(Violation::new(
+            "determinism",
+            format!("the second run ended differently: {what}"),
+        ));
     }
     Ok(watched.coverage)
 }
 
 /// A run; a panic in it is a violation like any other.
 fn guarded(plan: &Plan, watched: bool) -> Result<Ended, Violation> {
-    quiet::catch(|| once(plan, watched)).unwrap_or_else(|panic| Err(Violation::new("no panic", panic)))
+    quiet::catch(|| once(plan, watched))
+        .unwrap_or_else(|panic| Err(Violation::new("no panic", panic)))
 }
 
 /// The plan's machine, as the one that the power came back to after so many cuts.
@@ -163,7 +167,8 @@ fn everything_is_durable(world: &mut World, overseer: &Overseer) {
         let object = world.files[number].object;
         let behind = overseer.contents.volatile(object).next();
         if let Some((page, truth)) = behind {
-            world.violated("sync", format!("at the end, page {page} of file {number} is {truth:?}"));
+            world
+                .violated("sync", format!("at the end, page {page} of file {number} is {truth:?}"));
         }
     }
 }
@@ -205,8 +210,11 @@ fn cover(plan: &Plan, stats: &[MachineStat], crew: &Crew, overseer: &Overseer) -
     let mut met = |group, name: &str, times| coverage.met(group, name, times);
     let policy = plan.policy.to_string();
     let base = policy.split('+').next().unwrap_or(&policy);
-    let base =
-        if base.starts_with("mglru-7.1") { "mglru-7.1" } else { base.split('-').next().unwrap_or(base) };
+    let base = if base.starts_with("mglru-7.1") {
+        "mglru-7.1"
+    } else {
+        base.split('-').next().unwrap_or(base)
+    };
     met("policy", base, 1);
     for (name, switch) in Switches::all().iter_names() {
         met("switch on", name, plan.policy.has(switch).into());
@@ -225,10 +233,22 @@ fn cover(plan: &Plan, stats: &[MachineStat], crew: &Crew, overseer: &Overseer) -
     met("threads", &format!("up to {}", plan.threads.len().next_power_of_two()), 1);
     for (name, of) in [
         ("slow device", plan.faults.iter().filter(|(_, f)| matches!(f, Fault::Slow(2..))).count()),
-        ("failing device", plan.faults.iter().filter(|(_, f)| matches!(f, Fault::Fail(1..))).count()),
-        ("failing writes", plan.faults.iter().filter(|(_, f)| matches!(f, Fault::FailWrites(1..))).count()),
-        ("hanging reads", plan.faults.iter().filter(|(_, f)| matches!(f, Fault::Hang(1..))).count()),
-        ("failing flushes", plan.faults.iter().filter(|(_, f)| matches!(f, Fault::FailFlushes(1..))).count()),
+        (
+            "failing device",
+            plan.faults.iter().filter(|(_, f)| matches!(f, Fault::Fail(1..))).count(),
+        ),
+        (
+            "failing writes",
+            plan.faults.iter().filter(|(_, f)| matches!(f, Fault::FailWrites(1..))).count(),
+        ),
+        (
+            "hanging reads",
+            plan.faults.iter().filter(|(_, f)| matches!(f, Fault::Hang(1..))).count(),
+        ),
+        (
+            "failing flushes",
+            plan.faults.iter().filter(|(_, f)| matches!(f, Fault::FailFlushes(1..))).count(),
+        ),
     ] {
         met("fault", name, of as u64);
     }

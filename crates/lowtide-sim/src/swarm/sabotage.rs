@@ -1,7 +1,8 @@
 //! Planted bugs: a swarm that does not find them is worth nothing.
 //!
-//! Each undoes something that the driver does right, in the moment after it was done, through the same hooks that the checks use. So all of them
-//! are in this file, and a machine without a watcher has none.
+//! Each undoes something that the driver does right, in the moment after it was done, through the
+//! same hooks that the checks use. So all of them are in this file, and a machine without a watcher
+//! has none.
 
 use crate::machine::{File, PageEvent, TaskId, World};
 use crate::memory::ObjectId;
@@ -119,11 +120,15 @@ impl Bug {
                     }
                 }
             }
-            (Self::NoDirty, PageEvent::Stored | PageEvent::Patched, Some(file)) if page.is_multiple_of(7) => {
+            (Self::NoDirty, PageEvent::Stored | PageEvent::Patched, Some(file))
+                if page.is_multiple_of(7) =>
+            {
                 clean(world, frame);
                 world.files[file].dirty.remove(&page);
             }
-            (Self::LoseRedirty, PageEvent::Written, Some(file)) => world.files[file].redirtied.clear(),
+            (Self::LoseRedirty, PageEvent::Written, Some(file)) => {
+                world.files[file].redirtied.clear();
+            }
             (Self::ForgetFailure, PageEvent::WriteFailed, Some(file)) => {
                 clean(world, frame);
                 world.files[file].dirty.remove(&page);
@@ -240,6 +245,9 @@ impl FromStr for Bug {
     type Err = UnknownBug;
 
     fn from_str(text: &str) -> Result<Self, UnknownBug> {
-        Self::ALL.into_iter().find(|bug| bug.name() == text).ok_or_else(|| UnknownBug { given: text.into() })
+        Self::ALL
+            .into_iter()
+            .find(|bug| bug.name() == text)
+            .ok_or_else(|| UnknownBug { given: text.into() })
     }
 }

@@ -1,6 +1,7 @@
 //! Many seeds on several CPUs, with a result that does not depend on how many CPUs there were.
 //!
-//! Seeds are handed out in order. When one fails, those below it are still finished, so that the failure reported is that of the lowest seed.
+//! Seeds are handed out in order. When one fails, those below it are still finished, so that the
+//! failure reported is that of the lowest seed.
 
 use super::coverage::Coverage;
 use super::plan::Plan;
@@ -64,7 +65,9 @@ impl SwarmFailure {
 impl fmt::Display for SwarmFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.seed {
-            Some(seed) => writeln!(f, "seed {seed} violates the invariant `{}`", self.violation.invariant)?,
+            Some(seed) => {
+                writeln!(f, "seed {seed} violates the invariant `{}`", self.violation.invariant)?;
+            }
             None => writeln!(f, "the plan violates the invariant `{}`", self.violation.invariant)?,
         }
         writeln!(f, "  found:  {}", self.violation.what)?;
@@ -75,8 +78,9 @@ impl fmt::Display for SwarmFailure {
     }
 }
 
-/// Runs a swarm. `progress` is called now and then, by any of the threads, with the seeds done so far; `stop` ends it early. The result
-/// depends on neither the number of threads nor the time they take.
+/// Runs a swarm. `progress` is called now and then, by any of the threads, with the seeds done so
+/// far; `stop` ends it early. The result depends on neither the number of threads nor the time they
+/// take.
 ///
 /// # Errors
 /// The failure of the lowest seed that fails, with its shrunk plan.
@@ -125,7 +129,9 @@ pub fn run(
         }
     });
     match failed.into_inner().expect("nobody panics with the lock") {
-        Some((seed, plan, violation)) => Err(Box::new(SwarmFailure::new(Some(seed), plan, violation))),
+        Some((seed, plan, violation)) => {
+            Err(Box::new(SwarmFailure::new(Some(seed), plan, violation)))
+        }
         None => Ok(all),
     }
 }

@@ -1,7 +1,8 @@
-//! Making a failing plan smaller: every step tries to leave something out, and keeps what still fails in the same way.
+//! Making a failing plan smaller: every step tries to leave something out, and keeps what still
+//! fails in the same way.
 //!
-//! Greedy: the list of simpler plans begins with the boldest, and starts over after each success. The tries are bounded; a
-//! plan that has become small is tried in no time.
+//! Greedy: the list of simpler plans begins with the boldest, and starts over after each success.
+//! The tries are bounded; a plan that has become small is tried in no time.
 
 use super::plan::{Fault, PAGE, Plan};
 use super::run::{Violation, examine};
@@ -10,7 +11,8 @@ use lowtide_core::{Policy, Switches};
 /// Runs at most.
 const TRIES: u32 = 400;
 
-/// Makes a plan smaller that violates an invariant. Returns the smallest plan found and how it fails.
+/// Makes a plan smaller that violates an invariant. Returns the smallest plan found and how it
+/// fails.
 pub(super) fn shrink(plan: &Plan, violation: &Violation) -> (Plan, Violation) {
     let mut best = (plan.clone(), violation.clone());
     let mut tries = 0;
@@ -32,7 +34,8 @@ pub(super) fn shrink(plan: &Plan, violation: &Violation) -> (Plan, Violation) {
     best
 }
 
-/// Plans that are simpler than this one in one respect, the boldest first. All of them are possible.
+/// Plans that are simpler than this one in one respect, the boldest first. All of them are
+/// possible.
 fn simpler(plan: &Plan) -> Vec<Plan> {
     let mut out = Vec::new();
     let mut with = |change: &dyn Fn(&mut Plan)| {

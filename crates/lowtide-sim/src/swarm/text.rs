@@ -105,7 +105,8 @@ impl FromStr for SpacePlan {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let (kind, pages) = text.split_once(':').ok_or(())?;
-        let kind = [SpaceKind::File, SpaceKind::Anon].into_iter().find(|k| k.name() == kind).ok_or(())?;
+        let kind =
+            [SpaceKind::File, SpaceKind::Anon].into_iter().find(|k| k.name() == kind).ok_or(())?;
         Ok(Self { kind, pages: pages.parse().map_err(drop)? })
     }
 }
@@ -170,7 +171,11 @@ impl Parts<'_> {
         read(value).map(Some).ok_or_else(wrong)
     }
 
-    fn need<T>(&mut self, key: &'static str, read: impl Fn(&str) -> Option<T>) -> Result<T, PlanError> {
+    fn need<T>(
+        &mut self,
+        key: &'static str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, PlanError> {
         self.optional(key, read)?.ok_or(PlanError::Missing(key))
     }
 
@@ -188,8 +193,9 @@ impl FromStr for Plan {
 
     fn from_str(text: &str) -> Result<Self, PlanError> {
         let parts = text.trim().split(';').filter(|part| !part.is_empty());
-        let parts: Result<_, _> =
-            parts.map(|part| part.split_once('=').ok_or_else(|| PlanError::Part(part.into()))).collect();
+        let parts: Result<_, _> = parts
+            .map(|part| part.split_once('=').ok_or_else(|| PlanError::Part(part.into())))
+            .collect();
         let mut parts = Parts(parts?);
         let budget = parts.number("budget")?;
         let plan = Self {
@@ -210,10 +216,13 @@ impl FromStr for Plan {
             policy: parts.number("policy")?,
             dirty: parts.optional("dirty", |text| {
                 let (background, hard) = text.split_once(':')?;
-                let [Share(background), Share(hard)] = [background.parse().ok()?, hard.parse().ok()?];
+                let [Share(background), Share(hard)] =
+                    [background.parse().ok()?, hard.parse().ok()?];
                 Some(DirtyLimits { background, hard })
             })?,
-            exact: parts.optional("figures", |text| (text == "exact").then_some(true))?.unwrap_or(false),
+            exact: parts
+                .optional("figures", |text| (text == "exact").then_some(true))?
+                .unwrap_or(false),
             processes: parts.number("processes")?,
             spaces: parts.need("spaces", items)?,
             threads: parts.need("threads", items)?,
@@ -246,7 +255,10 @@ mod tests {
             plan.bug = (seed % 2 == 0).then_some(Bug::NoProtect);
             plan.validate().unwrap();
             assert_eq!(plan.to_string().parse::<Plan>().as_ref(), Ok(&plan), "{plan}");
-            assert!(!plan.to_string().contains([' ', '\'', '"']), "it is one word for a shell: {plan}");
+            assert!(
+                !plan.to_string().contains([' ', '\'', '"']),
+                "it is one word for a shell: {plan}"
+            );
         }
     }
 

@@ -1,6 +1,7 @@
 //! What real kernels counted: `data/ground_truth.csv`, the counters at the end of each run.
 //!
-//! A line is case, policy, kernel version, number of runs, counter, minimum, median, maximum; in pages or events.
+//! A line is case, policy, kernel version, number of runs, counter, minimum, median, maximum; in
+//! pages or events.
 
 use std::ops::RangeInclusive;
 
@@ -10,15 +11,18 @@ const HALF_A_CHARGE_BATCH: u64 = 32;
 /// How far a median may be from the kernel's, unless it is within the kernel's own spread.
 const TOLERANCE: f64 = 0.05;
 
-/// The same for activations, of which the classical lists make up to 9 % more or fewer by the phase of their timer (`docs/kernel/reclaim.md` §5.7), and the multi-gen
-/// LRU because translations are cached (section C).
+/// The same for activations, of which the classical lists make up to 9 % more or fewer by the phase
+/// of their timer (`docs/kernel/reclaim.md` §5.7), and the multi-gen LRU because translations are
+/// cached (section C).
 const TOLERANCE_ACTIVATE: f64 = 0.09;
 
-/// So many pages may be of other files than the one that is played: what the kernel and the program read for themselves.
+/// So many pages may be of other files than the one that is played: what the kernel and the program
+/// read for themselves.
 const OTHER_PAGES: f64 = 10.0;
 
-/// The kernels by name, and the policy that is the same. The third is 7.2 with one commit taken back, the one that changed placement,
-/// promotion at the second sighting, and what counts as an activation; what came with 7.3 it does not have yet.
+/// The kernels by name, and the policy that is the same. The third is 7.2 with one commit taken
+/// back, the one that changed placement, promotion at the second sighting, and what counts as an
+/// activation; what came with 7.3 it does not have yet.
 pub(crate) const KERNELS: [(&str, &str); 4] = [
     ("lru", "lru"),
     ("mglru-7.1", "mglru-7.1"),
@@ -44,8 +48,9 @@ pub(crate) const REPORTED: [&str; 10] = [
     "pswpout",
 ];
 
-/// Where the kernel's number hangs on something that neither it nor the machine controls, or a mechanism is left out on purpose: case, kernel,
-/// counter (or all), and the allowed median as a fraction of the kernel's. The reasons are in `docs/design/fidelity.md`.
+/// Where the kernel's number hangs on something that neither it nor the machine controls, or a
+/// mechanism is left out on purpose: case, kernel, counter (or all), and the allowed median as a
+/// fraction of the kernel's. The reasons are in `docs/design/fidelity.md`.
 const RANGES: [(&str, &str, &str, RangeInclusive<f64>); 5] = [
     ("loop", "mglru-7.1", "", 0.935..=1.08),
     ("loop", "mglru-7.2-without-placement", "", 0.935..=1.08),
@@ -62,16 +67,19 @@ pub(crate) struct Kernel {
     pub(crate) max: f64,
 }
 
-/// What a kernel counted, or `None` if it is not recorded: without a heap there is nothing to say of it.
+/// What a kernel counted, or `None` if it is not recorded: without a heap there is nothing to say
+/// of it.
 pub(crate) fn kernel(case: &str, kernel: &str, counter: &str) -> Option<Kernel> {
-    let rows = include_str!("../data/ground_truth.csv").lines().map(|l| l.split(',').collect::<Vec<_>>());
+    let rows =
+        include_str!("../data/ground_truth.csv").lines().map(|l| l.split(',').collect::<Vec<_>>());
     let row = rows.into_iter().find(|f| f[0] == case && f[1] == kernel && f[4] == counter)?;
     let number = |i: usize| row[i].parse().expect("a number");
     Some(Kernel { min: number(5), median: number(6), max: number(7) })
 }
 
-/// Pages that a kernel had for data: the file pages that it ended with. (With swap, some pages of memory are neither file nor mapped anonymous
-/// memory; there it is the limit less what the kernel used for itself, and less half a charge batch.)
+/// Pages that a kernel had for data: the file pages that it ended with. (With swap, some pages of
+/// memory are neither file nor mapped anonymous memory; there it is the limit less what the kernel
+/// used for itself, and less half a charge batch.)
 pub(crate) fn capacity(case: &str, name: &str, limit: Option<u64>) -> u64 {
     let pages = |counter| kernel(case, name, counter).map(|k| k.median as u64);
     match (pages("pages_kernel"), limit) {
@@ -86,5 +94,6 @@ pub(crate) fn agrees(case: &str, name: &str, counter: &str, k: Kernel, median: f
     let allowed = RANGES.iter().find(|r| (r.0, r.1) == (case, name) && applies(r.2));
     let tolerance = if counter == "pgactivate" { TOLERANCE_ACTIVATE } else { TOLERANCE };
     let allowed = allowed.map_or(1.0 - tolerance..=1.0 + tolerance, |r| r.3.clone());
-    (k.min - OTHER_PAGES..=k.max + OTHER_PAGES).contains(&median) || allowed.contains(&(median / k.median))
+    (k.min - OTHER_PAGES..=k.max + OTHER_PAGES).contains(&median)
+        || allowed.contains(&(median / k.median))
 }

@@ -45,7 +45,8 @@ impl Table {
         n: usize,
         play: impl Fn(&str, &str, &str, Run) -> Events + Sync,
     ) -> Self {
-        let rows = cases.iter().flat_map(|&case| KERNELS.map(|(name, policy)| (case, name, policy)));
+        let rows =
+            cases.iter().flat_map(|&case| KERNELS.map(|(name, policy)| (case, name, policy)));
         let jobs: Vec<_> = rows.flat_map(|row| (0..n).map(move |i| (row, i))).collect();
         let results: Vec<_> = jobs.iter().map(|_| Mutex::new(Events::default())).collect();
         let next = AtomicUsize::new(0);
@@ -78,14 +79,17 @@ impl Table {
                 let median = row.median(counter);
                 if !agrees(row.case, row.kernel, counter, k, median as f64) {
                     let (case, name) = (row.case, row.kernel);
-                    complaints.push(format!("{case}, {name}: {counter} is {median}, the kernel has {k:?}"));
+                    complaints.push(format!(
+                        "{case}, {name}: {counter} is {median}, the kernel has {k:?}"
+                    ));
                 }
             }
         }
         complaints
     }
 
-    /// The table in Markdown, a section for each case; with `beyond`, only what does not agree to within the tolerance for counters that must.
+    /// The table in Markdown, a section for each case; with `beyond`, only what does not agree to
+    /// within the tolerance for counters that must.
     pub(crate) fn markdown(&self, counters: &[&str], beyond: bool) -> String {
         let mut text = String::new();
         let mut case = "";
@@ -98,7 +102,8 @@ impl Table {
                 if case != row.case {
                     case = row.case;
                     text += &format!("\n### {case}\n\n");
-                    text += "| kernel | counter | kernel: median [min..max] | lowtide: median [range] | deviation |\n";
+                    text += "| kernel | counter | kernel: median [min..max] | lowtide: median \
+                        [range] | deviation |\n";
                     text += "|---|---|---:|---:|---:|\n";
                 }
                 text += &row.line(counter, k);
@@ -133,7 +138,8 @@ impl Row {
         };
         let (name, Kernel { min, median: kernel, max }) = (self.kernel, k);
         format!(
-            "| {name} | {counter} | {kernel:.0} [{min:.0}..{max:.0}] | {median} [{least}..{most}] | {deviation} |\n"
+            "| {name} | {counter} | {kernel:.0} [{min:.0}..{max:.0}] | {median} [{least}..{most}] \
+             | {deviation} |\n"
         )
     }
 }

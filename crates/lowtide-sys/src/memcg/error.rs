@@ -1,4 +1,5 @@
-//! What can go wrong with a memory cgroup: there is none, it is not ours to use, or a file of it says no.
+//! What can go wrong with a memory cgroup: there is none, it is not ours to use, or a file of it
+//! says no.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,8 @@ use super::Version;
 pub enum MemcgError {
     /// No mounted hierarchy has the memory controller.
     #[error(
-        "no memory cgroup here: {reason}; mount one (version 2: `mount -t cgroup2 none /sys/fs/cgroup`, \
+        "no memory cgroup here: {reason}; mount one (version 2: `mount -t cgroup2 none \
+         /sys/fs/cgroup`, \
          version 1: `mount -t cgroup -o memory none DIR`), or boot without `cgroup_disable=memory`"
     )]
     NoController {
@@ -52,15 +54,26 @@ fn too_many(source: &io::Error) -> &'static str {
 }
 
 impl MemcgError {
-    pub(super) fn io(action: impl Into<String>, path: impl Into<PathBuf>, source: io::Error) -> MemcgError {
+    pub(super) fn io(
+        action: impl Into<String>,
+        path: impl Into<PathBuf>,
+        source: io::Error,
+    ) -> MemcgError {
         MemcgError::Io { action: action.into(), path: path.into(), source }
     }
 
-    pub(super) fn not_permitted(path: &Path, reason: impl Into<String>, version: Version) -> MemcgError {
+    pub(super) fn not_permitted(
+        path: &Path,
+        reason: impl Into<String>,
+        version: Version,
+    ) -> MemcgError {
         let advice = match version {
-            Version::V1 => "run as root, or have root create a group there and give it to this user (chown)",
+            Version::V1 => {
+                "run as root, or have root create a group there and give it to this user (chown)"
+            }
             Version::V2 => {
-                "run as root, or inside a delegated group: `systemd-run --user --scope -p Delegate=yes COMMAND`"
+                "run as root, or inside a delegated group: `systemd-run --user --scope -p \
+                 Delegate=yes COMMAND`"
             }
         };
         MemcgError::NotPermitted { path: path.to_owned(), reason: reason.into(), advice }

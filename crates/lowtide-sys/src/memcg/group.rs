@@ -1,8 +1,9 @@
 //! One memory cgroup that lowtide made: its limit, its processes, its counters, its end.
 //!
-//! The group exists as a directory. Making it is `mkdir`, its settings are files, moving a process is writing its id
-//! to a file, and the end is `rmdir`, which the kernel refuses while a process is inside. So the drop of a [`Memcg`]
-//! first sends the processes that are left back to the group that this process came from.
+//! The group exists as a directory. Making it is `mkdir`, its settings are files, moving a process
+//! is writing its id to a file, and the end is `rmdir`, which the kernel refuses while a process is
+//! inside. So the drop of a [`Memcg`] first sends the processes that are left back to the group
+//! that this process came from.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,8 +17,9 @@ use super::error::is_refusal;
 use super::locate::Place;
 use super::{MemcgError, Version};
 
-/// How often the removal is tried, and how long it waits in between. A process that was just killed stays in the
-/// group until the kernel has taken its memory apart, which takes milliseconds a gigabyte. Guess, generous.
+/// How often the removal is tried, and how long it waits in between. A process that was just killed
+/// stays in the group until the kernel has taken its memory apart, which takes milliseconds a
+/// gigabyte. Guess, generous.
 const REMOVE_TRIES: u32 = 100;
 const REMOVE_WAIT: Duration = Duration::from_millis(5);
 
@@ -41,15 +43,17 @@ pub struct Memcg {
 }
 
 impl Memcg {
-    /// Makes a group whose memory is limited to `limit_bytes` (rounded down to whole pages by the kernel), without swap.
+    /// Makes a group whose memory is limited to `limit_bytes` (rounded down to whole pages by the
+    /// kernel), without swap.
     ///
-    /// `name_hint` becomes part of the directory's name; letters, digits, `-` and `_` of it are kept. Names are unique
-    /// on the machine.
+    /// `name_hint` becomes part of the directory's name; letters, digits, `-` and `_` of it are
+    /// kept. Names are unique on the machine.
     ///
     /// # Errors
     ///
-    /// [`MemcgError::NoController`] when no hierarchy has the memory controller, [`MemcgError::NotPermitted`] when this process may not
-    /// make a group (the message says what to do), [`MemcgError::Io`] when a setting is refused. Nothing is left behind then.
+    /// [`MemcgError::NoController`] when no hierarchy has the memory controller,
+    /// [`MemcgError::NotPermitted`] when this process may not make a group (the message says
+    /// what to do), [`MemcgError::Io`] when a setting is refused. Nothing is left behind then.
     pub fn create(name_hint: &str, limit_bytes: u64) -> Result<Memcg, MemcgError> {
         let place = Place::find()?;
         remove_leftovers(&place);
@@ -61,7 +65,8 @@ impl Memcg {
             }
         }
         if place.version == Version::V2 {
-            // Nobody hands the controller down yet. Whoever may change that may ask for it, nearest first.
+            // Nobody hands the controller down yet. Whoever may change that may ask for it, nearest
+            // first.
             for parent in place.upward() {
                 if fs::write(parent.join("cgroup.subtree_control"), "+memory").is_ok() {
                     return Memcg::create_in(&parent, &place, name_hint, limit_bytes);
@@ -91,7 +96,11 @@ impl Memcg {
                 // Left by a process of the same id that was killed before it could clean up.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) if is_refusal(&error) => {
-                    return Err(MemcgError::not_permitted(parent, error.to_string(), place.version));
+                    return Err(MemcgError::not_permitted(
+                        parent,
+                        error.to_string(),
+                        place.version,
+                    ));
                 }
                 Err(error) => return Err(MemcgError::io("make a group in", parent, error)),
             }
@@ -103,7 +112,8 @@ impl Memcg {
         Ok(group)
     }
 
-    /// Keeps the group from swapping, where the kernel has swap accounting; without it there is nothing to set.
+    /// Keeps the group from swapping, where the kernel has swap accounting; without it there is
+    /// nothing to set.
     fn forbid_swap(&self) {
         let file = match self.version {
             Version::V1 => "memory.swappiness",
@@ -112,18 +122,21 @@ impl Memcg {
         let _ = fs::write(self.path.join(file), "0");
     }
 
-    /// Changes the limit, in bytes (rounded down to whole pages by the kernel; at least one page is kept).
+    /// Changes the limit, in bytes (rounded down to whole pages by the kernel; at least one page is
+    /// kept).
     ///
-    /// Lowering it below the usage makes the kernel reclaim first, which takes as long as the pages need.
+    /// Lowering it below the usage makes the kernel reclaim first, which takes as long as the pages
+    /// need.
     ///
     /// # Errors
     ///
-    /// [`MemcgError::Io`]: version 1 refuses with `EBUSY` a limit that it cannot reclaim down to. (Version 2 sets it and kills
-    /// processes of the group instead.)
+    /// [`MemcgError::Io`]: version 1 refuses with `EBUSY` a limit that it cannot reclaim down to.
+    /// (Version 2 sets it and kills processes of the group instead.)
     pub fn set_limit(&self, limit_bytes: u64) -> Result<(), MemcgError> {
         let page = crate::memory::page_size() as u64;
         let bytes = (limit_bytes - limit_bytes % page).max(page);
-        // Both versions take the largest page count for "no limit"; version 1 reads its argument as signed.
+        // Both versions take the largest page count for "no limit"; version 1 reads its argument as
+        // signed.
         let bytes = bytes.min(i64::MAX.cast_unsigned());
         self.write(self.limit_file(), &bytes.to_string())
     }
@@ -147,7 +160,8 @@ impl Memcg {
         }
     }
 
-    /// The bytes charged at this moment: memory of its processes, their page cache, and the kernel's memory for them.
+    /// The bytes charged at this moment: memory of its processes, their page cache, and the
+    /// kernel's memory for them.
     ///
     /// # Errors
     ///
@@ -161,8 +175,8 @@ impl Memcg {
         self.number(file, text.trim())
     }
 
-    /// The counters of `memory.stat`, under the kernel's names. The two versions use different names, and bytes and
-    /// event counts share the map.
+    /// The counters of `memory.stat`, under the kernel's names. The two versions use different
+    /// names, and bytes and event counts share the map.
     ///
     /// # Errors
     ///
@@ -171,12 +185,13 @@ impl Memcg {
         Ok(parse_stat(&self.read("memory.stat")?))
     }
 
-    /// Moves a process, with all its threads, into the group. What it touches for the first time from now on is charged
-    /// here, page cache included; what was charged before stays where it is.
+    /// Moves a process, with all its threads, into the group. What it touches for the first time
+    /// from now on is charged here, page cache included; what was charged before stays where it is.
     ///
     /// # Errors
     ///
-    /// [`MemcgError::Io`]: `ESRCH` for a process that has ended, `EACCES` for one of another user or group tree.
+    /// [`MemcgError::Io`]: `ESRCH` for a process that has ended, `EACCES` for one of another user
+    /// or group tree.
     pub fn add(&self, pid: u32) -> Result<(), MemcgError> {
         self.write("cgroup.procs", &pid.to_string())
     }
@@ -190,7 +205,8 @@ impl Memcg {
         Ok(self.read("cgroup.procs")?.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
-    /// Asks the kernel to take back everything it can: clean page cache at once, dirty page cache after writing it.
+    /// Asks the kernel to take back everything it can: clean page cache at once, dirty page cache
+    /// after writing it.
     ///
     /// What cannot be reclaimed stays, and that is not an error. May do I/O.
     ///
@@ -237,7 +253,8 @@ impl Memcg {
         fs::read_to_string(&path).map_err(|source| MemcgError::io("read", path, source))
     }
 
-    /// Settings are existing files; a file that is not there must not be created, and cgroupfs would refuse it anyway.
+    /// Settings are existing files; a file that is not there must not be created, and cgroupfs
+    /// would refuse it anyway.
     fn write(&self, file: &str, text: &str) -> Result<(), MemcgError> {
         let path = self.path.join(file);
         let written = fs::OpenOptions::new()
@@ -249,8 +266,10 @@ impl Memcg {
 
     fn number(&self, file: &str, text: &str) -> Result<u64, MemcgError> {
         text.parse().map_err(|_| {
-            let source =
-                io::Error::new(io::ErrorKind::InvalidData, format!("{text:?} is not a number of bytes"));
+            let source = io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{text:?} is not a number of bytes"),
+            );
             MemcgError::io("read", self.path.join(file), source)
         })
     }
@@ -268,16 +287,19 @@ impl Drop for Memcg {
                 let _ = self.reclaim();
             }
             match fs::remove_dir(&self.path) {
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => thread::sleep(REMOVE_WAIT),
-                // Removed, by us or by somebody else, or not removable at all; a drop has nobody to tell.
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    thread::sleep(REMOVE_WAIT);
+                }
+                // Removed, by us or by somebody else, or not removable at all; a drop has nobody to
+                // tell.
                 _ => return,
             }
         }
     }
 }
 
-/// Removes groups that lowtide processes have made and, being killed, not removed. A group whose process lives stays, and so does one with
-/// processes inside, which the kernel refuses to remove.
+/// Removes groups that lowtide processes have made and, being killed, not removed. A group whose
+/// process lives stays, and so does one with processes inside, which the kernel refuses to remove.
 fn remove_leftovers(place: &Place) {
     for parent in place.parents() {
         for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
@@ -286,7 +308,8 @@ fn remove_leftovers(place: &Place) {
                 if place.version == Version::V1 {
                     let _ = fs::write(entry.path().join("memory.force_empty"), "0");
                 }
-                // Whatever prevents it will prevent it for the next run, too; this one has a group of its own.
+                // Whatever prevents it will prevent it for the next run, too; this one has a group
+                // of its own.
                 let _ = fs::remove_dir(entry.path());
             }
         }
@@ -375,15 +398,18 @@ mod tests {
         assert!(paths.iter().all(|path| !path.exists()));
     }
 
-    /// A process that reads far more of a file than its limit stays below it, and its page cache is charged to its
-    /// group. The shell waits for a line on its input, so that it reads nothing before it is inside.
+    /// A process that reads far more of a file than its limit stays below it, and its page cache is
+    /// charged to its group. The shell waits for a line on its input, so that it reads nothing
+    /// before it is inside.
     #[test]
     fn the_kernel_keeps_a_process_within_its_limit_and_charges_its_page_cache() {
         const LIMIT: u64 = 16 << 20;
         let Some(group) = group(LIMIT) else { return };
         let dir = tempfile::tempdir_in(".").unwrap();
         if crate::file::fs_name(dir.path()).unwrap() == "tmpfs" {
-            eprintln!("SKIPPED: the working directory is on tmpfs, whose pages cannot be reclaimed");
+            eprintln!(
+                "SKIPPED: the working directory is on tmpfs, whose pages cannot be reclaimed"
+            );
             return;
         }
         let path = dir.path().join("data");
@@ -402,12 +428,14 @@ mod tests {
         let mut input = shell.stdin.take().unwrap();
         input.write_all(b"go\n").unwrap();
         let mut done = String::new();
-        io::BufRead::read_line(&mut io::BufReader::new(shell.stdout.take().unwrap()), &mut done).unwrap();
+        io::BufRead::read_line(&mut io::BufReader::new(shell.stdout.take().unwrap()), &mut done)
+            .unwrap();
         assert_eq!(done, "done\n");
 
         let usage = group.usage().unwrap();
         assert!(usage <= LIMIT, "{usage} bytes are charged");
-        // Counters of memory.stat are flushed late; usage is exact. Most of the limit must be page cache by now.
+        // Counters of memory.stat are flushed late; usage is exact. Most of the limit must be page
+        // cache by now.
         assert!(usage > LIMIT / 2, "only {usage} bytes are charged after reading 64 MiB");
         let stat = group.stat().unwrap();
         assert!(stat.contains_key("pgfault") && stat.len() > 10, "{stat:?}");

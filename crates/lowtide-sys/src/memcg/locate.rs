@@ -1,8 +1,9 @@
 //! Where a memory cgroup can be made: reading `/proc/self/mountinfo` and `/proc/self/cgroup`.
 //!
-//! Both files speak of paths inside the hierarchy, seen from this process's cgroup namespace; a mount may show only a
-//! part of the hierarchy (its *root* field, as in containers). The directory of this process's group is the mount
-//! point plus what is left of the group's path when the mount's root is taken off its front.
+//! Both files speak of paths inside the hierarchy, seen from this process's cgroup namespace; a
+//! mount may show only a part of the hierarchy (its *root* field, as in containers). The directory
+//! of this process's group is the mount point plus what is left of the group's path when the
+//! mount's root is taken off its front.
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -38,7 +39,8 @@ pub struct Offer {
     pub parent: PathBuf,
 }
 
-/// Where [`Memcg::create`](super::Memcg::create) would try first, judged by permissions, without making anything.
+/// Where [`Memcg::create`](super::Memcg::create) would try first, judged by permissions, without
+/// making anything.
 ///
 /// # Errors
 ///
@@ -71,25 +73,35 @@ pub(super) struct Place {
 impl Place {
     /// Reads both files of this process.
     pub(super) fn find() -> Result<Place, MemcgError> {
-        let read =
-            |path: &str| std::fs::read_to_string(path).map_err(|source| MemcgError::io("read", path, source));
+        let read = |path: &str| {
+            std::fs::read_to_string(path).map_err(|source| MemcgError::io("read", path, source))
+        };
         let place = Place::parse(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?)?;
-        if place.version == Version::V2 && !has_memory(&place.mount_point.join("cgroup.controllers")) {
+        if place.version == Version::V2
+            && !has_memory(&place.mount_point.join("cgroup.controllers"))
+        {
             return Err(MemcgError::NoController {
-                reason: format!("the hierarchy at {} has no memory controller", place.mount_point.display()),
+                reason: format!(
+                    "the hierarchy at {} has no memory controller",
+                    place.mount_point.display()
+                ),
             });
         }
         Ok(place)
     }
 
-    /// A version 1 hierarchy that has the memory controller wins, because then version 2 cannot have it.
+    /// A version 1 hierarchy that has the memory controller wins, because then version 2 cannot
+    /// have it.
     fn parse(mountinfo: &str, cgroup: &str) -> Result<Place, MemcgError> {
         let mounts: Vec<Mount> = mountinfo.lines().filter_map(Mount::parse).collect();
         for version in [Version::V1, Version::V2] {
-            let Some(mount) = mounts.iter().find(|mount| mount.version == version) else { continue };
+            let Some(mount) = mounts.iter().find(|mount| mount.version == version) else {
+                continue;
+            };
             let Some(group) = own_group(cgroup, version) else { continue };
-            // A group outside of what is mounted shows as a path that the mount's root is no prefix of, or that
-            // climbs out of the namespace; the mount point is then the nearest that can be reached.
+            // A group outside of what is mounted shows as a path that the mount's root is no prefix
+            // of, or that climbs out of the namespace; the mount point is then the nearest that can
+            // be reached.
             let inside = Path::new(&group).strip_prefix(&mount.root).unwrap_or(Path::new(""));
             let climbs = inside.components().any(|part| part == Component::ParentDir);
             let at_mount = climbs || inside.as_os_str().is_empty();
@@ -97,7 +109,8 @@ impl Place {
             return Ok(Place { version, mount_point: mount.point.clone(), own });
         }
         Err(MemcgError::NoController {
-            reason: "no mounted cgroup hierarchy with the memory controller holds this process".into(),
+            reason: "no mounted cgroup hierarchy with the memory controller holds this process"
+                .into(),
         })
     }
 
@@ -105,15 +118,19 @@ impl Place {
     pub(super) fn parents(&self) -> Vec<PathBuf> {
         match self.version {
             Version::V1 => vec![self.own.clone()],
-            Version::V2 => {
-                self.upward().filter(|dir| has_memory(&dir.join("cgroup.subtree_control"))).collect()
-            }
+            Version::V2 => self
+                .upward()
+                .filter(|dir| has_memory(&dir.join("cgroup.subtree_control")))
+                .collect(),
         }
     }
 
     /// This process's group and its ancestors, up to the mount point.
     pub(super) fn upward(&self) -> impl Iterator<Item = PathBuf> {
-        self.own.ancestors().take_while(|dir| dir.starts_with(&self.mount_point)).map(Path::to_owned)
+        self.own
+            .ancestors()
+            .take_while(|dir| dir.starts_with(&self.mount_point))
+            .map(Path::to_owned)
     }
 
     /// The error of version 2 when no ancestor enables the controller for its children.
@@ -128,10 +145,12 @@ impl Place {
 
 /// Whether a file that lists controllers names `memory`.
 fn has_memory(list: &Path) -> bool {
-    std::fs::read_to_string(list).is_ok_and(|text| text.split_whitespace().any(|name| name == "memory"))
+    std::fs::read_to_string(list)
+        .is_ok_and(|text| text.split_whitespace().any(|name| name == "memory"))
 }
 
-/// The path of this process's group in the memory hierarchy of one version (`ID:CONTROLLERS:PATH` lines).
+/// The path of this process's group in the memory hierarchy of one version (`ID:CONTROLLERS:PATH`
+/// lines).
 fn own_group(cgroup: &str, version: Version) -> Option<String> {
     cgroup.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
@@ -140,7 +159,8 @@ fn own_group(cgroup: &str, version: Version) -> Option<String> {
             Version::V1 => controllers.split(',').any(|name| name == "memory"),
             Version::V2 => id == "0" && controllers.is_empty(),
         };
-        // A group that was removed while this process was in it is marked so; it is no place for a child.
+        // A group that was removed while this process was in it is marked so; it is no place for a
+        // child.
         mine.then(|| path.trim_end_matches(" (deleted)").to_owned())
     })
 }
@@ -154,7 +174,8 @@ struct Mount {
 }
 
 impl Mount {
-    /// `ID PARENT MAJ:MIN ROOT POINT OPTIONS [TAGS…] - TYPE SOURCE SUPER_OPTIONS` (`proc_pid_mountinfo(5)`).
+    /// `ID PARENT MAJ:MIN ROOT POINT OPTIONS [TAGS…] - TYPE SOURCE SUPER_OPTIONS`
+    /// (`proc_pid_mountinfo(5)`).
     fn parse(line: &str) -> Option<Mount> {
         let (place, kind) = line.split_once(" - ")?;
         let mut place = place.split(' ').skip(3);
@@ -199,7 +220,8 @@ mod tests {
 
     #[test]
     fn version_2_is_found_alone() {
-        let mounts = "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+        let mounts =
+            "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
         assert_eq!(
             own(mounts, "0::/user.slice/x.scope\n"),
             (Version::V2, "/sys/fs/cgroup/user.slice/x.scope".into())
@@ -215,7 +237,8 @@ mod tests {
 
     #[test]
     fn a_container_sees_its_own_group_at_the_mount_point() {
-        let mounts = "35 31 0:32 /docker/ab /sys/fs/cgroup/mem\\040ory ro - cgroup cgroup rw,memory\n";
+        let mounts =
+            "35 31 0:32 /docker/ab /sys/fs/cgroup/mem\\040ory ro - cgroup cgroup rw,memory\n";
         assert_eq!(own(mounts, "4:memory:/docker/ab\n").1, "/sys/fs/cgroup/mem ory");
         assert_eq!(own(mounts, "4:memory:/docker/ab/sub\n").1, "/sys/fs/cgroup/mem ory/sub");
         assert_eq!(own(mounts, "4:memory:/elsewhere\n").1, "/sys/fs/cgroup/mem ory");

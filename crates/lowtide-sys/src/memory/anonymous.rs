@@ -2,34 +2,39 @@
 //!
 //! # Model
 //!
-//! A [`Mapping`] is a run of addresses that belongs to one owner and is given back on drop. It has two parts:
+//! A [`Mapping`] is a run of addresses that belongs to one owner and is given back on drop. It has
+//! two parts:
 //!
 //! ```text
 //!   as_ptr()                as_ptr() + committed()             as_ptr() + len()
 //!   | committed: read, write | reserved: any touch is SIGSEGV   | guard page |
 //! ```
 //!
-//! [`Mapping::new`] commits everything at once. [`Mapping::reserve`] commits nothing, costs only addresses, and lets
-//! a table that grows keep its base address: [`Mapping::commit`] moves the border to the right, never back. Committed
-//! memory reads as zeroes and takes physical pages only when it is first written.
+//! [`Mapping::new`] commits everything at once. [`Mapping::reserve`] commits nothing, costs only
+//! addresses, and lets a table that grows keep its base address: [`Mapping::commit`] moves the
+//! border to the right, never back. Committed memory reads as zeroes and takes physical pages only
+//! when it is first written.
 //!
 //! # Huge pages
 //!
-//! A random access to memory behind 4 KiB pages pays for a walk of page tables that do not fit a cache; behind 2 MiB
-//! pages it mostly does not. So an arena asks for them, and starts at a multiple of 2 MiB, because only aligned runs
-//! can be huge. The request is a hint: [`Mapping::huge_bytes`] tells what was granted. A comparison with ordinary
-//! pages must forbid them instead, because a machine may hand them out unasked ([`HugePages::Never`]).
+//! A random access to memory behind 4 KiB pages pays for a walk of page tables that do not fit a
+//! cache; behind 2 MiB pages it mostly does not. So an arena asks for them, and starts at a
+//! multiple of 2 MiB, because only aligned runs can be huge. The request is a hint:
+//! [`Mapping::huge_bytes`] tells what was granted. A comparison with ordinary pages must forbid
+//! them instead, because a machine may hand them out unasked ([`HugePages::Never`]).
 //!
 //! # Fork
 //!
-//! Every mapping is left out of child processes (`MADV_DONTFORK`). A fork would otherwise make every frame
-//! copy-on-write, double the budget in practice, and move frames from under direct I/O in flight.
+//! Every mapping is left out of child processes (`MADV_DONTFORK`). A fork would otherwise make
+//! every frame copy-on-write, double the budget in practice, and move frames from under direct I/O
+//! in flight.
 //!
 //! # Safety
 //!
-//! The file maps, protects and unmaps only address ranges that it obtained from the kernel itself and has not given
-//! back. It hands out nothing but a raw pointer, so whoever makes references from it takes on the duty that no
-//! reference outlives the mapping, lies in the reserved part, or is held while [`Mapping::discard`] runs over it.
+//! The file maps, protects and unmaps only address ranges that it obtained from the kernel itself
+//! and has not given back. It hands out nothing but a raw pointer, so whoever makes references from
+//! it takes on the duty that no reference outlives the mapping, lies in the reserved part, or is
+//! held while [`Mapping::discard`] runs over it.
 
 #![allow(unsafe_code)]
 
@@ -71,12 +76,14 @@ pub struct Mapping {
     base: NonNull<u8>,
     /// Bytes between `base` and the guard page; a multiple of the page size.
     len: usize,
-    /// Bytes from `base` that may be read and written. Only grows. A stale value is only ever too small.
+    /// Bytes from `base` that may be read and written. Only grows. A stale value is only ever too
+    /// small.
     committed: AtomicUsize,
 }
 
-// SAFETY: A mapping is a range of addresses of the process, not of a thread. Its methods change it only through
-// system calls, which the kernel serialises, and through one atomic counter. It gives out raw pointers only.
+// SAFETY: A mapping is a range of addresses of the process, not of a thread. Its methods change it
+// only through system calls, which the kernel serialises, and through one atomic counter. It gives
+// out raw pointers only.
 unsafe impl Send for Mapping {}
 // SAFETY: As for `Send`: every method takes `&self` and is a system call or an atomic access.
 unsafe impl Sync for Mapping {}
@@ -84,21 +91,23 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps `bytes` (rounded up to whole pages) of zeroed memory, all of it committed.
     ///
-    /// With [`HugePages::Yes`] the first byte lies at a multiple of 2 MiB. A kernel without huge pages ignores the
-    /// wish. Cost: a few system calls, no matter how long; physical pages come with the first touch.
+    /// With [`HugePages::Yes`] the first byte lies at a multiple of 2 MiB. A kernel without huge
+    /// pages ignores the wish. Cost: a few system calls, no matter how long; physical pages come
+    /// with the first touch.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for zero bytes or a length beyond the address space, else what `mmap(2)` says (`ENOMEM` when the kernel's
-    /// overcommit rule, the address space limit or the count of mappings forbids it).
+    /// `InvalidInput` for zero bytes or a length beyond the address space, else what `mmap(2)` says
+    /// (`ENOMEM` when the kernel's overcommit rule, the address space limit or the count of
+    /// mappings forbids it).
     pub fn new(bytes: usize, huge: HugePages) -> io::Result<Mapping> {
         let mapping = Mapping::map(bytes, huge, MapFlags::PRIVATE)?;
         mapping.commit(mapping.len)?;
         Ok(mapping)
     }
 
-    /// Reserves `bytes` (rounded up to whole pages) of addresses, at a multiple of 2 MiB, with nothing committed and
-    /// the machine's own huge page setting.
+    /// Reserves `bytes` (rounded up to whole pages) of addresses, at a multiple of 2 MiB, with
+    /// nothing committed and the machine's own huge page setting.
     ///
     /// # Errors
     ///
@@ -116,40 +125,48 @@ impl Mapping {
         Mapping::map(bytes, huge, MapFlags::PRIVATE | MapFlags::NORESERVE)
     }
 
-    /// Maps inaccessible memory: too much of it, so that an aligned part can be kept and the rest trimmed. One page
-    /// behind it stays mapped without access. It catches overruns, and it keeps the kernel from merging two
-    /// neighbours into one line of `smaps`, which would spoil [`Mapping::huge_bytes`].
+    /// Maps inaccessible memory: too much of it, so that an aligned part can be kept and the rest
+    /// trimmed. One page behind it stays mapped without access. It catches overruns, and it keeps
+    /// the kernel from merging two neighbours into one line of `smaps`, which would spoil
+    /// [`Mapping::huge_bytes`].
     fn map(bytes: usize, huge: HugePages, flags: MapFlags) -> io::Result<Mapping> {
         let page = page_size();
         if bytes == 0 {
             return Err(invalid("a mapping needs at least one byte".into()));
         }
-        let too_long = || invalid(format!("{bytes} bytes do not fit the address space; ask for less"));
+        let too_long =
+            || invalid(format!("{bytes} bytes do not fit the address space; ask for less"));
         let len = bytes.checked_next_multiple_of(page).ok_or_else(too_long)?;
         let kept = len.checked_add(page).ok_or_else(too_long)?;
-        let total =
-            kept.checked_add(HUGE_PAGE_BYTES).filter(|&n| n <= isize::MAX as usize).ok_or_else(too_long)?;
+        let total = kept
+            .checked_add(HUGE_PAGE_BYTES)
+            .filter(|&n| n <= isize::MAX as usize)
+            .ok_or_else(too_long)?;
 
         // SAFETY: A null hint without MAP_FIXED cannot replace an existing mapping.
-        let start = unsafe { mm::mmap_anonymous(ptr::null_mut(), total, ProtFlags::empty(), flags) }?;
+        let start =
+            unsafe { mm::mmap_anonymous(ptr::null_mut(), total, ProtFlags::empty(), flags) }?;
         let start = start.cast::<u8>();
         let lead = start.align_offset(HUGE_PAGE_BYTES);
         if lead > 0 {
-            // SAFETY: `start..start + lead` is the head of the range mapped above (`lead` < HUGE_PAGE_BYTES < total),
-            // page aligned, and nobody else knows of it yet.
+            // SAFETY: `start..start + lead` is the head of the range mapped above (`lead` <
+            // HUGE_PAGE_BYTES < total), page aligned, and nobody else knows of it yet.
             unsafe { mm::munmap(start.cast(), lead) }?;
         }
-        // SAFETY: `lead` < `total`, so the result stays inside the mapped range, which is shorter than isize::MAX.
+        // SAFETY: `lead` < `total`, so the result stays inside the mapped range, which is shorter
+        // than isize::MAX.
         let base = unsafe { start.add(lead) };
         let tail = total - lead - kept;
         if tail > 0 {
-            // SAFETY: `lead + kept` <= `total`, as `lead` <= HUGE_PAGE_BYTES, so the pointer stays inside the range.
+            // SAFETY: `lead + kept` <= `total`, as `lead` <= HUGE_PAGE_BYTES, so the pointer stays
+            // inside the range.
             let end = unsafe { base.add(kept) };
-            // SAFETY: `end..end + tail` is the end of the range mapped above, page aligned and unknown to others.
+            // SAFETY: `end..end + tail` is the end of the range mapped above, page aligned and
+            // unknown to others.
             unsafe { mm::munmap(end.cast(), tail) }?;
         }
-        let base =
-            NonNull::new(base).ok_or_else(|| io::Error::other("the kernel mapped memory at address zero"))?;
+        let base = NonNull::new(base)
+            .ok_or_else(|| io::Error::other("the kernel mapped memory at address zero"))?;
         let mapping = Mapping { base, len, committed: AtomicUsize::new(0) };
 
         mapping.advise(0..len, mm::Advice::LinuxDontFork)?;
@@ -158,7 +175,8 @@ impl Mapping {
             HugePages::Never => Some(mm::Advice::LinuxNoHugepage),
             HugePages::No => None,
         };
-        // EINVAL means that the kernel was built without huge pages: the wish cannot be met, the ban always is.
+        // EINVAL means that the kernel was built without huge pages: the wish cannot be met, the
+        // ban always is.
         match wish.map_or(Ok(()), |advice| mapping.advise(0..len, advice)) {
             Ok(()) | Err(Errno::INVAL) => Ok(mapping),
             Err(error) => Err(error.into()),
@@ -167,8 +185,9 @@ impl Mapping {
 
     /// Makes the first `bytes_from_start` bytes (rounded up to whole pages) readable and writable.
     ///
-    /// Idempotent, and growing only: a value below [`Mapping::committed`] does nothing. May be called by several
-    /// threads at once. Cost: one system call when the border moves, one atomic load when it does not.
+    /// Idempotent, and growing only: a value below [`Mapping::committed`] does nothing. May be
+    /// called by several threads at once. Cost: one system call when the border moves, one atomic
+    /// load when it does not.
     ///
     /// # Errors
     ///
@@ -176,7 +195,8 @@ impl Mapping {
     pub fn commit(&self, bytes_from_start: usize) -> io::Result<()> {
         if bytes_from_start > self.len {
             return Err(invalid(format!(
-                "cannot commit {bytes_from_start} bytes of a mapping of {} bytes; reserve more at the start",
+                "cannot commit {bytes_from_start} bytes of a mapping of {} bytes; reserve more at \
+                 the start",
                 self.len
             )));
         }
@@ -187,24 +207,28 @@ impl Mapping {
         }
         // SAFETY: `from` < `target` <= `len`, so the pointer stays inside the mapping.
         let start = unsafe { self.base.as_ptr().add(from) };
-        // SAFETY: `start..start + (target - from)` is page aligned and inside this mapping, and only gains
-        // permissions: no pointer that was valid before becomes invalid. A thread that raced here with another
-        // target grants the same permissions again.
-        unsafe { mm::mprotect(start.cast(), target - from, MprotectFlags::READ | MprotectFlags::WRITE) }?;
+        // SAFETY: `start..start + (target - from)` is page aligned and inside this mapping, and
+        // only gains permissions: no pointer that was valid before becomes invalid. A thread that
+        // raced here with another target grants the same permissions again.
+        unsafe {
+            mm::mprotect(start.cast(), target - from, MprotectFlags::READ | MprotectFlags::WRITE)
+        }?;
         self.committed.fetch_max(target, Ordering::AcqRel);
         Ok(())
     }
 
-    /// Gives every page of `range` (in bytes, widened to whole pages) physical memory now, contents unchanged.
+    /// Gives every page of `range` (in bytes, widened to whole pages) physical memory now, contents
+    /// unchanged.
     ///
-    /// Uses `MADV_POPULATE_WRITE`, and touches each page where the kernel is older than 5.14. Safe beside concurrent
-    /// readers and writers. Cost: one page fault and one cleared page each, in one system call.
+    /// Uses `MADV_POPULATE_WRITE`, and touches each page where the kernel is older than 5.14. Safe
+    /// beside concurrent readers and writers. Cost: one page fault and one cleared page each, in
+    /// one system call.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` outside the committed part; `ENOMEM` or `EFAULT` when the machine or the memory cgroup has no
-    /// memory for it; `EHWPOISON` for broken memory. The touching of old kernels cannot report these: there the
-    /// kernel kills the process instead.
+    /// `InvalidInput` outside the committed part; `ENOMEM` or `EFAULT` when the machine or the
+    /// memory cgroup has no memory for it; `EHWPOISON` for broken memory. The touching of old
+    /// kernels cannot report these: there the kernel kills the process instead.
     pub fn populate(&self, range: Range<usize>) -> io::Result<()> {
         self.check("populate", &range)?;
         let page = page_size();
@@ -225,20 +249,25 @@ impl Mapping {
     fn touch(&self, range: Range<usize>) {
         debug_assert!(range.end <= self.committed());
         for offset in range.step_by(page_size()) {
-            // SAFETY: Every caller keeps `range` within the committed part, so the pointer stays inside the mapping.
+            // SAFETY: Every caller keeps `range` within the committed part, so the pointer stays
+            // inside the mapping.
             let byte = unsafe { self.base.as_ptr().add(offset) };
-            // SAFETY: The byte is mapped readable and writable (it is committed), aligned as any byte is, and lives
-            // as long as `self`. Others may be writing it; the access is atomic and leaves the value as it is.
+            // SAFETY: The byte is mapped readable and writable (it is committed), aligned as any
+            // byte is, and lives as long as `self`. Others may be writing it; the access is atomic
+            // and leaves the value as it is.
             let byte = unsafe { AtomicU8::from_ptr(byte) };
-            // An addition of nothing that the compiler can see through becomes a load, which populates nothing.
+            // An addition of nothing that the compiler can see through becomes a load, which
+            // populates nothing.
             byte.fetch_or(black_box(0), Ordering::Relaxed);
         }
     }
 
-    /// Gives the physical pages of `range` (in bytes) back; the range then reads as zeroes (`MADV_DONTNEED`).
+    /// Gives the physical pages of `range` (in bytes) back; the range then reads as zeroes
+    /// (`MADV_DONTNEED`).
     ///
-    /// The range must be page aligned, because a partly covered page would lose its neighbour's bytes. A huge page
-    /// that is partly covered is split. References into the range must not be held across the call.
+    /// The range must be page aligned, because a partly covered page would lose its neighbour's
+    /// bytes. A huge page that is partly covered is split. References into the range must not be
+    /// held across the call.
     ///
     /// # Errors
     ///
@@ -276,8 +305,9 @@ impl Mapping {
         self.committed.load(Ordering::Acquire)
     }
 
-    /// How many bytes are backed by huge pages at this moment (`AnonHugePages` of `/proc/self/smaps`), or 0 when
-    /// that cannot be read. Walks the page tables of the whole process: milliseconds, not for hot paths.
+    /// How many bytes are backed by huge pages at this moment (`AnonHugePages` of
+    /// `/proc/self/smaps`), or 0 when that cannot be read. Walks the page tables of the whole
+    /// process: milliseconds, not for hot paths.
     #[must_use]
     pub fn huge_bytes(&self) -> usize {
         let start = self.base.as_ptr().addr();
@@ -289,35 +319,41 @@ impl Mapping {
     fn check(&self, what: &str, range: &Range<usize>) -> io::Result<()> {
         let committed = self.committed();
         if range.start > range.end || range.end > committed {
-            return Err(invalid(format!("cannot {what} {range:?}: only 0..{committed} is committed")));
+            return Err(invalid(format!(
+                "cannot {what} {range:?}: only 0..{committed} is committed"
+            )));
         }
         Ok(())
     }
 
-    /// `madvise(2)` over a page-aligned range of the mapping. Private, because some advice destroys contents.
+    /// `madvise(2)` over a page-aligned range of the mapping. Private, because some advice destroys
+    /// contents.
     fn advise(&self, range: Range<usize>, advice: mm::Advice) -> rustix::io::Result<()> {
         debug_assert!(range.start <= range.end && range.end <= self.len);
         if range.is_empty() {
             return Ok(());
         }
-        // SAFETY: Every caller keeps `range` within 0..len, so the pointer stays inside the mapping.
+        // SAFETY: Every caller keeps `range` within 0..len, so the pointer stays inside the
+        // mapping.
         let start: *mut c_void = unsafe { self.base.as_ptr().add(range.start) }.cast();
-        // SAFETY: The range belongs to this mapping. Advice that discards contents is given only by `discard`, whose
-        // contract is that nobody holds references into the range.
+        // SAFETY: The range belongs to this mapping. Advice that discards contents is given only by
+        // `discard`, whose contract is that nobody holds references into the range.
         unsafe { mm::madvise(start, range.len(), advice) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `base..base + len` and the guard page behind it were mapped by `map`, are unmapped only here, and
-        // no method of `self` can run any more. Raw pointers given out end their validity here, as documented.
+        // SAFETY: `base..base + len` and the guard page behind it were mapped by `map`, are
+        // unmapped only here, and no method of `self` can run any more. Raw pointers given out end
+        // their validity here, as documented.
         let unmapped = unsafe { mm::munmap(self.base.as_ptr().cast(), self.len + page_size()) };
         debug_assert!(unmapped.is_ok(), "munmap of an owned mapping failed: {unmapped:?}");
     }
 }
 
-/// Sums `AnonHugePages` over the areas of `smaps` that overlap `wanted`, no area counting for more than its overlap.
+/// Sums `AnonHugePages` over the areas of `smaps` that overlap `wanted`, no area counting for more
+/// than its overlap.
 fn huge_bytes_in(smaps: &str, wanted: Range<usize>) -> usize {
     let mut overlap = 0;
     let mut sum = 0;
@@ -334,7 +370,8 @@ fn huge_bytes_in(smaps: &str, wanted: Range<usize>) -> usize {
     sum
 }
 
-/// The address range of a header line of `smaps` (`7f00-7f80 rw-p …`), or nothing for the other lines.
+/// The address range of a header line of `smaps` (`7f00-7f80 rw-p …`), or nothing for the other
+/// lines.
 fn area_of(line: &str) -> Option<Range<usize>> {
     let (start, end) = line.split(' ').next()?.split_once('-')?;
     Some(usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?)
@@ -399,7 +436,10 @@ mod tests {
     fn impossible_sizes_are_refused() {
         assert_eq!(Mapping::new(0, HugePages::No).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert_eq!(Mapping::reserve(usize::MAX).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        assert_eq!(Mapping::reserve(isize::MAX as usize).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(
+            Mapping::reserve(isize::MAX as usize).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
         assert!(Mapping::reserve(1 << 60).is_err(), "larger than any address space of today");
     }
 
@@ -442,8 +482,10 @@ mod tests {
     fn resident(mapping: &Mapping) -> usize {
         let page = page_size();
         let mut seen = vec![0u8; mapping.len() / page];
-        // SAFETY: The range is the mapping itself and `seen` has one byte a page, as mincore(2) demands.
-        let rc = unsafe { libc::mincore(mapping.as_ptr().cast(), mapping.len(), seen.as_mut_ptr()) };
+        // SAFETY: The range is the mapping itself and `seen` has one byte a page, as mincore(2)
+        // demands.
+        let rc =
+            unsafe { libc::mincore(mapping.as_ptr().cast(), mapping.len(), seen.as_mut_ptr()) };
         assert_eq!(rc, 0, "{}", io::Error::last_os_error());
         seen.iter().filter(|&&b| b & 1 == 1).count() * page
     }
@@ -477,8 +519,8 @@ mod tests {
         assert_eq!(ordinary.huge_bytes(), 0);
         assert!(vm_flags(ordinary.as_ptr().addr()).contains(" nh"));
 
-        let enabled =
-            std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+        let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
+            .unwrap_or_default();
         if !(enabled.contains("[madvise]") || enabled.contains("[always]")) {
             eprintln!("SKIPPED: transparent huge pages are off on this machine");
             return;
@@ -487,7 +529,8 @@ mod tests {
         assert!(vm_flags(huge.as_ptr().addr()).contains(" hg"));
         assert_eq!(huge.huge_bytes(), 0, "nothing is touched yet");
         huge.populate(0..huge.len()).unwrap();
-        // Memory may be too fragmented for all of them; a machine that grants none would defeat the arena.
+        // Memory may be too fragmented for all of them; a machine that grants none would defeat the
+        // arena.
         assert!(huge.huge_bytes() >= HUGE_PAGE_BYTES, "{} bytes huge", huge.huge_bytes());
         assert_eq!(ordinary.huge_bytes(), 0, "a neighbour's huge pages are not counted");
     }
@@ -497,7 +540,10 @@ mod tests {
         let mapping = Mapping::new(1 << 20, HugePages::No).unwrap();
         let start = mapping.as_ptr().addr();
         let mine = |smaps: &str| {
-            smaps.lines().filter_map(area_of).any(|a| a.contains(&start) && a.end - a.start == 1 << 20)
+            smaps
+                .lines()
+                .filter_map(area_of)
+                .any(|a| a.contains(&start) && a.end - a.start == 1 << 20)
         };
         assert!(mine(&std::fs::read_to_string("/proc/self/smaps").unwrap()));
         drop(mapping);
@@ -507,7 +553,8 @@ mod tests {
     #[test]
     fn smaps_is_counted_by_overlap() {
         let smaps = "1000-3000 rw-p 00000000 00:00 0 \nSize: 8 kB\nAnonHugePages:         4 kB\n\
-                     400000-800000 rw-p 00000000 00:00 0 [anon]\nAnonHugePages:      4096 kB\nVmFlags: rd\n";
+                     400000-800000 rw-p 00000000 00:00 0 [anon]\nAnonHugePages:      4096 \
+                     kB\nVmFlags: rd\n";
         assert_eq!(huge_bytes_in(smaps, 0x40_0000..0x80_0000), 4 << 20);
         assert_eq!(huge_bytes_in(smaps, 0x60_0000..0x90_0000), 2 << 20);
         assert_eq!(huge_bytes_in(smaps, 0x1000..0x90_0000), (4 << 20) + 4096);

@@ -1,14 +1,15 @@
 //! Shared mappings of files: the usual way to page, and what lowtide is measured against.
 //!
-//! A [`FileMapping`] leaves every decision to the kernel: which pages stay (the page cache's reclaim), how much is
-//! read around a fault ([`Advice`]), when a dirty page is written. A read of a page that cannot be loaded, or that
-//! lies behind the end of a file that has shrunk, is not an error but the signal SIGBUS.
+//! A [`FileMapping`] leaves every decision to the kernel: which pages stay (the page cache's
+//! reclaim), how much is read around a fault ([`Advice`]), when a dirty page is written. A read of
+//! a page that cannot be loaded, or that lies behind the end of a file that has shrunk, is not an
+//! error but the signal SIGBUS.
 //!
 //! # Safety
 //!
-//! The file maps and unmaps only ranges that it obtained from the kernel. It hands out a raw pointer, never a slice:
-//! other processes may change the file, and therefore the bytes, at any time, so whoever makes references from the
-//! pointer must know that nobody does.
+//! The file maps and unmaps only ranges that it obtained from the kernel. It hands out a raw
+//! pointer, never a slice: other processes may change the file, and therefore the bytes, at any
+//! time, so whoever makes references from the pointer must know that nobody does.
 
 #![allow(unsafe_code)]
 
@@ -32,14 +33,15 @@ pub enum Access {
 pub enum Advice {
     /// The default: a fault reads the device's read-ahead window around it.
     Normal,
-    /// A fault reads one page. The kernel also learns less about what is in use from faults that hit the cache.
+    /// A fault reads one page. The kernel also learns less about what is in use from faults that
+    /// hit the cache.
     Random,
     /// Read far ahead, and drop pages soon after they were used.
     Sequential,
 }
 
-/// An owned shared mapping of the start of a file, unmapped on drop. Unmapping does not wait for dirty pages; call
-/// [`FileMapping::msync`] for that.
+/// An owned shared mapping of the start of a file, unmapped on drop. Unmapping does not wait for
+/// dirty pages; call [`FileMapping::msync`] for that.
 #[derive(Debug)]
 pub struct FileMapping {
     base: NonNull<u8>,
@@ -57,14 +59,16 @@ impl FileMapping {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for zero bytes or more than the file has (touching those would be SIGBUS), `EACCES` when the
-    /// file was not opened for what `access` needs, else what `mmap(2)` says.
+    /// `InvalidInput` for zero bytes or more than the file has (touching those would be SIGBUS),
+    /// `EACCES` when the file was not opened for what `access` needs, else what `mmap(2)` says.
     pub fn map_shared(file: &File, len: usize, access: Access) -> io::Result<FileMapping> {
         let size = crate::file::size(file)?;
         if len == 0 || len as u64 > size {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("cannot map {len} bytes of a file of {size} bytes; map between 1 and {size}"),
+                format!(
+                    "cannot map {len} bytes of a file of {size} bytes; map between 1 and {size}"
+                ),
             ));
         }
         let prot = match access {
@@ -89,7 +93,8 @@ impl FileMapping {
             Advice::Random => mm::Advice::Random,
             Advice::Sequential => mm::Advice::Sequential,
         };
-        // SAFETY: The range is this mapping, and none of the three kinds of advice changes contents or access.
+        // SAFETY: The range is this mapping, and none of the three kinds of advice changes contents
+        // or access.
         Ok(unsafe { mm::madvise(self.base.as_ptr().cast(), self.len, advice) }?)
     }
 
@@ -103,7 +108,8 @@ impl FileMapping {
         Ok(unsafe { mm::msync(self.base.as_ptr().cast(), self.len, MsyncFlags::SYNC) }?)
     }
 
-    /// The first byte. Valid until drop, for [`FileMapping::len`] bytes, as long as the file does not shrink.
+    /// The first byte. Valid until drop, for [`FileMapping::len`] bytes, as long as the file does
+    /// not shrink.
     #[inline]
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
@@ -121,8 +127,8 @@ impl FileMapping {
 
 impl Drop for FileMapping {
     fn drop(&mut self) {
-        // SAFETY: The range was mapped by `map_shared` and is unmapped only here; the kernel rounds the length up to
-        // the page that the mapping ends with.
+        // SAFETY: The range was mapped by `map_shared` and is unmapped only here; the kernel rounds
+        // the length up to the page that the mapping ends with.
         let unmapped = unsafe { mm::munmap(self.base.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok(), "munmap of an owned mapping failed: {unmapped:?}");
     }

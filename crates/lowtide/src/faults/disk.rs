@@ -191,8 +191,9 @@ impl FaultyDisk {
     #[must_use]
     pub fn hits(&self) -> Vec<((InjectOp, Fault), u64)> {
         let state = self.lock();
-        let all =
-            InjectOp::ALL.into_iter().flat_map(|op| Fault::of(op).iter().map(move |&fault| (op, fault)));
+        let all = InjectOp::ALL
+            .into_iter()
+            .flat_map(|op| Fault::of(op).iter().map(move |&fault| (op, fault)));
         all.map(|key| (key, state.hits.get(&key).copied().unwrap_or(0))).collect()
     }
 
@@ -218,7 +219,8 @@ impl FaultyDisk {
             if left.is_zero() {
                 break;
             }
-            (state, _) = self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+            (state, _) =
+                self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         }
         let mut image = std::fs::read(path).map_err(failed("read", path))?;
         let (at, mut rng) = (state.cut_at, Rng(seed));

@@ -56,9 +56,15 @@ impl Fault {
     pub const fn of(op: InjectOp) -> &'static [Self] {
         match op {
             InjectOp::Read => &[Self::Eio, Self::Short, Self::Late, Self::Hang],
-            InjectOp::Write => {
-                &[Self::Eio, Self::Enospc, Self::Edquot, Self::Erofs, Self::Short, Self::Late, Self::Hang]
-            }
+            InjectOp::Write => &[
+                Self::Eio,
+                Self::Enospc,
+                Self::Edquot,
+                Self::Erofs,
+                Self::Short,
+                Self::Late,
+                Self::Hang,
+            ],
             InjectOp::Punch => &[
                 Self::Eio,
                 Self::Enospc,
@@ -154,7 +160,8 @@ impl Plan {
     pub(super) fn next(&mut self, op: InjectOp) -> Option<Fault> {
         let asked = self.asked.entry(op).or_default();
         *asked += 1;
-        let due = |&&(of, n, _): &&(InjectOp, u64, Fault)| of == op && n > 0 && asked.is_multiple_of(n);
+        let due =
+            |&&(of, n, _): &&(InjectOp, u64, Fault)| of == op && n > 0 && asked.is_multiple_of(n);
         if let Some(&(_, _, fault)) = self.rules.iter().find(due) {
             return Some(fault);
         }
@@ -196,8 +203,11 @@ mod tests {
 
     #[test]
     fn rules_count_each_kind_by_itself_and_the_first_that_applies_counts() {
-        let mut plan =
-            Plan::new().every(InjectOp::Write, 4, Fault::Hang).every(InjectOp::Write, 2, Fault::Eio);
+        let mut plan = Plan::new().every(InjectOp::Write, 4, Fault::Hang).every(
+            InjectOp::Write,
+            2,
+            Fault::Eio,
+        );
         let writes: Vec<_> = (0..4)
             .map(|_| {
                 assert_eq!(plan.next(InjectOp::Read), None);

@@ -8,12 +8,13 @@
 //! | [`write_run`](Backend::write_run) | one run to write | in the calling thread, which waits |
 //! | [`set_len`](Backend::set_len), [`punch`](Backend::punch), [`sync_name`](Backend::sync_name) | a change of the file | in the calling thread, which waits |
 //!
-//! Every call carries a request to its end: interruptions are repeated, short transfers continued (the
-//! rules are in `job.rs`). An error is the kernel's, unchanged, or one that a test injected.
+//! Every call carries a request to its end: interruptions are repeated, short transfers continued
+//! (the rules are in `job.rs`). An error is the kernel's, unchanged, or one that a test injected.
 //!
-//! io_uring is used where it was found to work. A single write and `fdatasync` in the calling thread go through plain
-//! system calls in either case, because there is nothing to overlap them with. When a thread cannot get a ring
-//! (the process has no descriptor left, say), its requests quietly take the other engine.
+//! io_uring is used where it was found to work. A single write and `fdatasync` in the calling
+//! thread go through plain system calls in either case, because there is nothing to overlap them
+//! with. When a thread cannot get a ring (the process has no descriptor left, say), its requests
+//! quietly take the other engine.
 //!
 //! A backend must not be used in a child made by `fork`: rings and threads belong to the parent.
 
@@ -63,12 +64,14 @@ impl std::fmt::Debug for Backend {
 impl Backend {
     /// Opens a backend, and finds out what the kernel allows.
     ///
-    /// With io_uring and an arena this pins all pages of the arena (see [`Arena`](super::Arena)): 0.3 ms for
-    /// 256 MiB of huge pages that are already present, and the time to fault in those that are not.
+    /// With io_uring and an arena this pins all pages of the arena (see [`Arena`](super::Arena)):
+    /// 0.3 ms for 256 MiB of huge pages that are already present, and the time to fault in those
+    /// that are not.
     ///
     /// # Errors
     ///
-    /// [`OpenError::Uring`] when io_uring was demanded and does not work. [`IoEngine::Auto`] never fails.
+    /// [`OpenError::Uring`] when io_uring was demanded and does not work. [`IoEngine::Auto`] never
+    /// fails.
     pub(crate) fn open(options: Options) -> Result<Backend, OpenError> {
         let psync = Psync::new(options.depth.max(1) as usize);
         let with_calls = format!("system calls, up to {} threads for batches", psync.threads());
@@ -124,19 +127,20 @@ impl Backend {
         self.abandoned.store(true, Ordering::Release);
     }
 
-    /// Whether requests were left in flight for ever. Then the memory and the descriptors that they name must never be
-    /// given back, and a ring or threads are leaked.
+    /// Whether requests were left in flight for ever. Then the memory and the descriptors that they
+    /// name must never be given back, and a ring or threads are leaked.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Acquire)
     }
 
-    /// Reads from the file called `path` in the calling thread and returns the number of bytes. Fewer than wanted means
-    /// that the file ends there; what the rest of the memory holds is not said (a direct read fills its last block).
+    /// Reads from the file called `path` in the calling thread and returns the number of bytes.
+    /// Fewer than wanted means that the file ends there; what the rest of the memory holds is not
+    /// said (a direct read fills its last block).
     ///
     /// # Errors
     ///
-    /// The kernel's: `EBADF` (not open for reading), `EINVAL` (not aligned, with `O_DIRECT`; no offset of a
-    /// file), `EIO` and its like from the device. The memory then holds anything.
+    /// The kernel's: `EBADF` (not open for reading), `EINVAL` (not aligned, with `O_DIRECT`; no
+    /// offset of a file), `EIO` and its like from the device. The memory then holds anything.
     pub(crate) fn read_one(&self, path: &Arc<PathBuf>, read: Read) -> io::Result<u32> {
         if self.inject.is_some() {
             return self.read_past_injector(path, read);
@@ -157,16 +161,17 @@ impl Backend {
         ended.pop().expect("the read was waited for").result
     }
 
-    /// Starts a batch of reads of the file called `path` in the calling thread. Costs nothing but a few small
-    /// allocations once the thread has a ring. Batches may be nested, and single reads made meanwhile.
+    /// Starts a batch of reads of the file called `path` in the calling thread. Costs nothing but a
+    /// few small allocations once the thread has a ring. Batches may be nested, and single reads
+    /// made meanwhile.
     pub(crate) fn batch(&self, path: &Arc<PathBuf>) -> Batch<'_> {
         let ring = self.uring.as_ref().and_then(Uring::queue);
         let engine = ring.map_or_else(|| Engine::Psync(self.psync.shared_queue()), Engine::Uring);
         Batch::new(self, engine, path)
     }
 
-    /// Starts a series of writes and syncs in the calling thread. Costs as little as a batch; without io_uring it
-    /// starts threads as they are needed, and the next writer takes them over.
+    /// Starts a series of writes and syncs in the calling thread. Costs as little as a batch;
+    /// without io_uring it starts threads as they are needed, and the next writer takes them over.
     pub(crate) fn writer(&self) -> Writer<'_> {
         let ring = self.uring.as_ref().and_then(Uring::queue);
         let engine = ring.map_or_else(|| Engine::Psync(self.psync.own_queue()), Engine::Uring);
@@ -178,8 +183,8 @@ impl Backend {
     /// # Errors
     ///
     /// The kernel's: those of [`read_one`](Backend::read_one), `ENOSPC`, `EDQUOT`, `EFBIG`; and
-    /// [`WriteZero`](io::ErrorKind::WriteZero) when the file takes no bytes and says no reason. Any part of
-    /// the run may have been written; writing it again is right.
+    /// [`WriteZero`](io::ErrorKind::WriteZero) when the file takes no bytes and says no reason. Any
+    /// part of the run may have been written; writing it again is right.
     pub(crate) fn write_run(&self, write: Write) -> io::Result<()> {
         if self.inject.is_none() {
             check_range(write.offset, write.len())?;
@@ -211,10 +216,17 @@ impl Backend {
     /// # Errors
     ///
     /// The kernel's: `EOPNOTSUPP` and its like where the file system makes no holes.
-    pub(crate) fn punch(&self, path: &Arc<PathBuf>, file: &File, bytes: Range<u64>) -> io::Result<()> {
+    pub(crate) fn punch(
+        &self,
+        path: &Arc<PathBuf>,
+        file: &File,
+        bytes: Range<u64>,
+    ) -> io::Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let len = bytes.end - bytes.start;
-        self.change(path, InjectOp::Punch, bytes.clone(), || Ok(fallocate(file, flags, bytes.start, len)?))
+        self.change(path, InjectOp::Punch, bytes.clone(), || {
+            Ok(fallocate(file, flags, bytes.start, len)?)
+        })
     }
 
     /// Makes the name of a file durable, as `sync` does it, in the calling thread.

@@ -1,9 +1,10 @@
 //! Which engine is used, and why.
 //!
-//! io_uring is part of every current kernel and still often out of reach: containers forbid it with a
-//! seccomp filter (`EPERM` or `ENOSYS`), distributions with `kernel.io_uring_disabled`, old kernels lack
-//! it. So it is tried when a backend is opened: set up, probed for its operations, and made to carry out
-//! one no-op. Whatever is decided is written down in a sentence that reports and `lowtide doctor` show.
+//! io_uring is part of every current kernel and still often out of reach: containers forbid it with
+//! a seccomp filter (`EPERM` or `ENOSYS`), distributions with `kernel.io_uring_disabled`, old
+//! kernels lack it. So it is tried when a backend is opened: set up, probed for its operations, and
+//! made to carry out one no-op. Whatever is decided is written down in a sentence that reports and
+//! `lowtide doctor` show.
 
 use std::fmt;
 use std::str::FromStr;
@@ -79,7 +80,13 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { engine: IoEngine::Auto, depth: 128, arena: None, inject: None, sites: Arc::default() }
+        Options {
+            engine: IoEngine::Auto,
+            depth: 128,
+            arena: None,
+            inject: None,
+            sites: Arc::default(),
+        }
     }
 }
 
@@ -88,7 +95,8 @@ impl Default for Options {
 pub(crate) enum OpenError {
     /// io_uring was demanded and is not there.
     #[error(
-        "io_uring was asked for and cannot be used: {refusal} ({hint}); use the engine \"auto\" or \"psync\""
+        "io_uring was asked for and cannot be used: {refusal} ({hint}); use the engine \"auto\" \
+         or \"psync\""
     )]
     Uring {
         /// The step that failed.
@@ -106,7 +114,9 @@ pub(super) fn hint(refusal: &Refusal) -> &'static str {
         Some(libc::EPERM | libc::EACCES) => {
             "a seccomp filter forbids it, or the sysctl kernel.io_uring_disabled is set"
         }
-        Some(libc::ENOMEM) => "RLIMIT_MEMLOCK is too small for a ring on this kernel: raise `ulimit -l`",
+        Some(libc::ENOMEM) => {
+            "RLIMIT_MEMLOCK is too small for a ring on this kernel: raise `ulimit -l`"
+        }
         Some(libc::EMFILE | libc::ENFILE) => "too many open files: raise `ulimit -n`",
         Some(libc::EOPNOTSUPP | libc::EINVAL) => "this kernel's io_uring is too old",
         _ => "see io_uring_setup(2)",
@@ -129,7 +139,8 @@ mod tests {
 
     #[test]
     fn a_refusal_says_what_to_do() {
-        let refusal = Refusal { step: "io_uring_setup", source: io::Error::from_raw_os_error(libc::EPERM) };
+        let refusal =
+            Refusal { step: "io_uring_setup", source: io::Error::from_raw_os_error(libc::EPERM) };
         let hint = hint(&refusal);
         let text = OpenError::Uring { refusal, hint }.to_string();
         assert!(text.contains("io_uring_setup failed"), "{text}");

@@ -1,8 +1,8 @@
 //! Failing on purpose.
 //!
-//! What a store does when its device fails is a promise like any other (a failed write keeps the page
-//! dirty, a failed read reaches the reader as an error, nothing hangs), and a promise needs a test. The
-//! backend asks an injector before each request and obeys its verdict:
+//! What a store does when its device fails is a promise like any other (a failed write keeps the
+//! page dirty, a failed read reaches the reader as an error, nothing hangs), and a promise needs a
+//! test. The backend asks an injector before each request and obeys its verdict:
 //!
 //! | verdict | what the request does |
 //! |---|---|
@@ -13,11 +13,12 @@
 //! | pretend | ends well and is not carried out, as with a disk that lies |
 //! | hang | starts when the gate is opened, as with a device that has stopped answering |
 //!
-//! A request that waits here is *in flight* for everybody else: whoever waits for it waits, up to its own
-//! deadline, and whoever lets go of it must wait or leak its memory, as if the kernel had it.
+//! A request that waits here is *in flight* for everybody else: whoever waits for it waits, up to
+//! its own deadline, and whoever lets go of it must wait or leak its memory, as if the kernel had
+//! it.
 //!
-//! The hook is part of every build, so that what is tested is what is shipped. It costs one predictable
-//! branch a request, and only misses and write-back make requests.
+//! The hook is part of every build, so that what is tested is what is shipped. It costs one
+//! predictable branch a request, and only misses and write-back make requests.
 
 use std::fmt;
 use std::io;
@@ -92,9 +93,10 @@ pub enum Verdict {
     Pretend,
     /// It fails with this error and is not carried out.
     Fail(io::Error),
-    /// Its first transfer takes so many bytes at most; the rest is asked for again, in the same request. With 0 a
-    /// write fails with [`WriteZero`](io::ErrorKind::WriteZero), and a read finds the end of the file. Direct I/O
-    /// goes on only from a multiple of the device's logical block. What moves no bytes passes.
+    /// Its first transfer takes so many bytes at most; the rest is asked for again, in the same
+    /// request. With 0 a write fails with [`WriteZero`](io::ErrorKind::WriteZero), and a read finds
+    /// the end of the file. Direct I/O goes on only from a multiple of the device's logical block.
+    /// What moves no bytes passes.
     Short(u64),
     /// It starts so much later. [`Duration::MAX`] is never.
     Later(Duration),
@@ -102,14 +104,17 @@ pub enum Verdict {
     Hang(Gate),
 }
 
-/// Decides what becomes of requests. Called from every thread that does I/O, possibly at the same time.
+/// Decides what becomes of requests. Called from every thread that does I/O, possibly at the same
+/// time.
 pub trait Inject: Send + Sync {
-    /// Says what the request shall do. Called once for each, before the first attempt. It may block, to play a
-    /// device whose queue is full: then it holds up the calling thread and everything that it has in flight.
+    /// Says what the request shall do. Called once for each, before the first attempt. It may
+    /// block, to play a device whose queue is full: then it holds up the calling thread and
+    /// everything that it has in flight.
     fn before(&self, request: &Request<'_>) -> Verdict;
 
-    /// Hears that the request has ended: well, or with an error number (0 for an error that has none). Called
-    /// once for each, after a [`Verdict::Fail`] too; by the thread that waits for the request.
+    /// Hears that the request has ended: well, or with an error number (0 for an error that has
+    /// none). Called once for each, after a [`Verdict::Fail`] too; by the thread that waits for the
+    /// request.
     fn after(&self, request: &Request<'_>, result: Result<(), i32>) {
         let _ = (request, result);
     }
@@ -187,7 +192,9 @@ impl Start {
     /// Waits until it may start.
     fn wait(&self) {
         match self {
-            Start::At(Some(due)) => std::thread::sleep(due.saturating_duration_since(Instant::now())),
+            Start::At(Some(due)) => {
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            }
             Start::At(None) => Gate::new().wait(),
             Start::Opened(gate) => gate.wait(),
         }

@@ -1,8 +1,8 @@
 //! One request carried to its end, whichever engine moves the bytes.
 //!
-//! A transfer may be interrupted, refused for the moment, or stop short. The rules are the same for a
-//! system call and for a ring, so they are written once, here, as a small state machine: an engine makes
-//! an *attempt*, tells the job the *outcome*, and is told whether to go on.
+//! A transfer may be interrupted, refused for the moment, or stop short. The rules are the same for
+//! a system call and for a ring, so they are written once, here, as a small state machine: an
+//! engine makes an *attempt*, tells the job the *outcome*, and is told whether to go on.
 //!
 //! | outcome | a read | a write |
 //! |---|---|---|
@@ -14,12 +14,12 @@
 //! | `EINVAL` when going on off the block grid | done: the file ends here | error |
 //! | another error | error | error |
 //!
-//! The odd one: a direct read stops off the block grid only at the end of a file whose size is no multiple
-//! of the block. Going on from there is then not aligned, which some file systems refuse before they
-//! notice that nothing is left to read.
+//! The odd one: a direct read stops off the block grid only at the end of a file whose size is no
+//! multiple of the block. Going on from there is then not aligned, which some file systems refuse
+//! before they notice that nothing is left to read.
 //!
-//! Nothing here cancels a request. The kernel does so by itself when a signal arrives while it needs another thread
-//! for io_uring; then nothing of the request was done.
+//! Nothing here cancels a request. The kernel does so by itself when a signal arrives while it
+//! needs another thread for io_uring; then nothing of the request was done.
 //!
 //! A sync has no bytes: it is repeated after `EINTR`, and anything else ends it.
 //!
@@ -35,8 +35,9 @@ use std::os::fd::RawFd;
 use super::inject::InjectOp;
 use super::request::{Read, ReadRun, Slice, Write};
 
-/// How often in a row a request may be refused with `EAGAIN`, or cancelled, before that becomes its error. A regular
-/// file is not refused at all; the bound keeps a descriptor in non-blocking mode from spinning for ever.
+/// How often in a row a request may be refused with `EAGAIN`, or cancelled, before that becomes its
+/// error. A regular file is not refused at all; the bound keeps a descriptor in non-blocking mode
+/// from spinning for ever.
 pub(super) const REFUSALS_MAX: u32 = 64;
 
 /// The most slices of one vectored transfer (`IOV_MAX`, see `limits.h(0p)`; Linux: 1024).
@@ -142,10 +143,11 @@ impl ReadJob {
 impl Job for ReadJob {
     fn attempt(&mut self) -> io::Result<usize> {
         let rest = self.rest();
-        // SAFETY: the maker of the request promised that the memory is writable, nobody else's, and stays
-        // so until this request is complete, which it is not; `rest` lies inside it.
-        let count =
-            unsafe { libc::pread(rest.fd, rest.ptr.cast(), rest.len as usize, rest.offset as libc::off_t) };
+        // SAFETY: the maker of the request promised that the memory is writable, nobody else's, and
+        // stays so until this request is complete, which it is not; `rest` lies inside it.
+        let count = unsafe {
+            libc::pread(rest.fd, rest.ptr.cast(), rest.len as usize, rest.offset as libc::off_t)
+        };
         usize::try_from(count).map_err(|_| io::Error::last_os_error())
     }
 
@@ -157,8 +159,8 @@ impl Job for ReadJob {
     }
 }
 
-/// What an outcome means that ends a read from `offset` of which so many bytes were moved: the end of the file,
-/// or an error.
+/// What an outcome means that ends a read from `offset` of which so many bytes were moved: the end
+/// of the file, or an error.
 fn read_ended(offset: u64, moved: u64, outcome: io::Result<usize>) -> Step {
     match outcome {
         Ok(_) => Step::Done(Ok(moved)),
@@ -184,7 +186,8 @@ struct Run {
     first: usize,
     /// Bytes of it that are already transferred.
     within: usize,
-    /// A copy of the next slices, cut to what the next transfer may move; used only after a stop inside a slice.
+    /// A copy of the next slices, cut to what the next transfer may move; used only after a stop
+    /// inside a slice.
     cut: Vec<Slice>,
     progress: Progress,
 }
@@ -193,13 +196,14 @@ impl Run {
     fn new(fd: RawFd, offset: u64, slices: Vec<Slice>) -> Run {
         let wanted = slices.iter().map(|slice| slice.len() as u64).sum();
         let progress = Progress::default();
-        let mut run = Run { fd, offset, wanted, slices, first: 0, within: 0, cut: Vec::new(), progress };
+        let mut run =
+            Run { fd, offset, wanted, slices, first: 0, within: 0, cut: Vec::new(), progress };
         run.advance(0);
         run
     }
 
-    /// The next transfer: the file, the offset in it, and the slices. They stay where they are until the run is told
-    /// an outcome or dropped; moving the run does no harm.
+    /// The next transfer: the file, the offset in it, and the slices. They stay where they are
+    /// until the run is told an outcome or dropped; moving the run does no harm.
     fn rest(&mut self) -> (RawFd, u64, &[Slice]) {
         let end = self.slices.len().min(self.first + SLICES_MAX);
         let whole = &self.slices[self.first..end];
@@ -252,8 +256,8 @@ impl ReadRunJob {
         ReadRunJob(Run::new(read.fd, read.offset, read.slices))
     }
 
-    /// The next transfer: the file, the offset in it, and the slices, which stay where they are until the
-    /// next [`settle`](Job::settle).
+    /// The next transfer: the file, the offset in it, and the slices, which stay where they are
+    /// until the next [`settle`](Job::settle).
     pub(super) fn rest(&mut self) -> (RawFd, u64, &[Slice]) {
         self.0.rest()
     }
@@ -263,10 +267,11 @@ impl Job for ReadRunJob {
     fn attempt(&mut self) -> io::Result<usize> {
         let (fd, offset, slices) = self.rest();
         let (first, count) = (slices.as_ptr(), slices.len());
-        // SAFETY: `Slice` is laid out as `iovec`, `count` of them are alive, and the maker of the request
-        // promised that the memory they name is writable and nobody else's until the request is complete,
-        // which it is not. `count` is at most 1024, so the cast is exact.
-        let moved = unsafe { libc::preadv(fd, first.cast(), count as libc::c_int, offset as libc::off_t) };
+        // SAFETY: `Slice` is laid out as `iovec`, `count` of them are alive, and the maker of the
+        // request promised that the memory they name is writable and nobody else's until the
+        // request is complete, which it is not. `count` is at most 1024, so the cast is exact.
+        let moved =
+            unsafe { libc::preadv(fd, first.cast(), count as libc::c_int, offset as libc::off_t) };
         usize::try_from(moved).map_err(|_| io::Error::last_os_error())
     }
 
@@ -286,8 +291,8 @@ impl WriteJob {
         WriteJob(Run::new(write.fd, write.offset, write.slices))
     }
 
-    /// The next transfer: the file, the offset in it, and the slices, which stay where they are until the
-    /// next [`settle`](Job::settle).
+    /// The next transfer: the file, the offset in it, and the slices, which stay where they are
+    /// until the next [`settle`](Job::settle).
     pub(super) fn rest(&mut self) -> (RawFd, u64, &[Slice]) {
         self.0.rest()
     }
@@ -297,9 +302,11 @@ impl Job for WriteJob {
     fn attempt(&mut self) -> io::Result<usize> {
         let (fd, offset, slices) = self.rest();
         let (first, count) = (slices.as_ptr(), slices.len());
-        // SAFETY: `Slice` is laid out as `iovec`, `count` of them are alive, and the maker of the request
-        // promised that the memory they name is readable. `count` is at most 1024, so the cast is exact.
-        let moved = unsafe { libc::pwritev(fd, first.cast(), count as libc::c_int, offset as libc::off_t) };
+        // SAFETY: `Slice` is laid out as `iovec`, `count` of them are alive, and the maker of the
+        // request promised that the memory they name is readable. `count` is at most 1024, so the
+        // cast is exact.
+        let moved =
+            unsafe { libc::pwritev(fd, first.cast(), count as libc::c_int, offset as libc::off_t) };
         usize::try_from(moved).map_err(|_| io::Error::last_os_error())
     }
 
@@ -321,7 +328,8 @@ pub(super) struct SyncJob {
 
 impl Job for SyncJob {
     fn attempt(&mut self) -> io::Result<usize> {
-        // SAFETY: the call takes a number and touches no memory; a stale number is an error of the call.
+        // SAFETY: the call takes a number and touches no memory; a stale number is an error of the
+        // call.
         match unsafe { libc::fdatasync(self.fd) } {
             0 => Ok(0),
             _ => Err(io::Error::last_os_error()),
@@ -382,7 +390,9 @@ impl Work {
     pub(super) fn shorten(&mut self, limit: u64) {
         match self {
             Work::Read(job) => job.progress.limit = Some(limit),
-            Work::ReadRun(ReadRunJob(run)) | Work::Write(WriteJob(run)) => run.progress.limit = Some(limit),
+            Work::ReadRun(ReadRunJob(run)) | Work::Write(WriteJob(run)) => {
+                run.progress.limit = Some(limit);
+            }
             Work::Sync(_) => {}
         }
     }
@@ -428,7 +438,9 @@ mod tests {
 
     fn read_of(offset: u64, len: u32) -> ReadJob {
         // SAFETY: no test here makes an attempt, so the address is never used.
-        ReadJob::new(unsafe { Read::new(-1, offset, std::ptr::without_provenance_mut(4096), len, 0) })
+        ReadJob::new(unsafe {
+            Read::new(-1, offset, std::ptr::without_provenance_mut(4096), len, 0)
+        })
     }
 
     fn write_of(offset: u64, slices: &[Slice]) -> WriteJob {
@@ -456,7 +468,10 @@ mod tests {
         assert!(matches!(job.settle(errno(libc::EINVAL)), Step::Done(Ok(5000))));
         let mut job = read_of(0, 8192);
         assert!(matches!(job.settle(Ok(4096)), Step::Again));
-        assert!(matches!(job.settle(errno(libc::EINVAL)), Step::Done(Err(_))), "aligned: a true error");
+        assert!(
+            matches!(job.settle(errno(libc::EINVAL)), Step::Done(Err(_))),
+            "aligned: a true error"
+        );
     }
 
     #[test]

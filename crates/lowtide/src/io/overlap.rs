@@ -1,8 +1,9 @@
-//! Many requests of one thread at once: on a ring or on a crew of threads, past an injector if there is one.
+//! Many requests of one thread at once: on a ring or on a crew of threads, past an injector if
+//! there is one.
 //!
-//! [`Batch`] is for reads, which the thread will wait for anyway. [`Writer`] is for write-back: its waits end after a
-//! time, so that a device that has stopped answering cannot stop the thread that asked it, and `fdatasync` is a
-//! request like any other.
+//! [`Batch`] is for reads, which the thread will wait for anyway. [`Writer`] is for write-back: its
+//! waits end after a time, so that a device that has stopped answering cannot stop the thread that
+//! asked it, and `fdatasync` is a request like any other.
 //!
 //! ```text
 //!   push ──▶ injector ──pass──▶ engine: ring or crew ──▶ ended ──wait──▶ completions
@@ -52,7 +53,12 @@ impl Engine<'_> {
         }
     }
 
-    fn wait(&mut self, min: usize, deadline: Option<Instant>, sink: impl FnMut(u64, &Work, io::Result<u64>)) {
+    fn wait(
+        &mut self,
+        min: usize,
+        deadline: Option<Instant>,
+        sink: impl FnMut(u64, &Work, io::Result<u64>),
+    ) {
         match self {
             Engine::Uring(queue) => queue.wait(min, deadline, sink),
             Engine::Psync(queue) => queue.wait(min, deadline, sink),
@@ -87,11 +93,18 @@ struct Watched {
 
 impl Watched {
     fn request(&self) -> Request<'_> {
-        Request { op: self.op, path: &self.path, offset: self.offset, len: self.len, number: self.number }
+        Request {
+            op: self.op,
+            path: &self.path,
+            offset: self.offset,
+            len: self.len,
+            number: self.number,
+        }
     }
 }
 
-/// What is known about requests because there is an injector. Engines know such a request by its slot.
+/// What is known about requests because there is an injector. Engines know such a request by its
+/// slot.
 struct Watch {
     inject: Arc<dyn Inject>,
     slots: Vec<Option<Watched>>,
@@ -150,7 +163,8 @@ impl Watch {
     }
 }
 
-/// Requests of one thread that overlap. Dropping it waits for what the kernel has, or an injector plays to have.
+/// Requests of one thread that overlap. Dropping it waits for what the kernel has, or an injector
+/// plays to have.
 struct Overlap<'b> {
     backend: &'b Backend,
     engine: Engine<'b>,
@@ -242,7 +256,9 @@ impl<'b> Overlap<'b> {
             engine.wait(missing, until, |number, work, result| {
                 end(backend, ended, write_bytes, watch, number, work, result);
             });
-            if self.ended.len() >= min || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            if self.ended.len() >= min
+                || deadline.is_some_and(|deadline| deadline <= Instant::now())
+            {
                 return completions.append(&mut self.ended);
             }
         }
@@ -287,10 +303,10 @@ impl Drop for Overlap<'_> {
 
 /// Reads of one thread that overlap, from one file.
 ///
-/// Push any number, wait for some, push more. At most [`capacity`](Batch::capacity) are with the device at
-/// once, the others wait here. Completions come in any order. To keep a device busy at depth *d*, wait for
-/// about *d* / 4 at a time: with io_uring a fifth more reads a second than waiting for one, for less
-/// processor time (measured in `uring.rs`).
+/// Push any number, wait for some, push more. At most [`capacity`](Batch::capacity) are with the
+/// device at once, the others wait here. Completions come in any order. To keep a device busy at
+/// depth *d*, wait for about *d* / 4 at a time: with io_uring a fifth more reads a second than
+/// waiting for one, for less processor time (measured in `uring.rs`).
 ///
 /// Dropping a batch forgets the reads that have not started and waits for those that have.
 #[derive(Debug)]
@@ -319,8 +335,8 @@ impl<'b> Batch<'b> {
         self.overlap.submit();
     }
 
-    /// Starts what can start, waits until `min` reads have ended (all of them, if there are fewer), and
-    /// appends every read that has ended to `completions`. With `min` 0 it only looks.
+    /// Starts what can start, waits until `min` reads have ended (all of them, if there are fewer),
+    /// and appends every read that has ended to `completions`. With `min` 0 it only looks.
     pub(crate) fn wait(&mut self, min: usize, completions: &mut Vec<Completion>) {
         self.overlap.wait(min, None, completions);
     }
@@ -339,12 +355,13 @@ impl<'b> Batch<'b> {
 
 /// Writes and syncs of one thread that overlap, of any files.
 ///
-/// Push any number, wait for some, push more. What is pushed reaches the file in any order, a sync covers what had
-/// *ended* before it was pushed, and completions come in any order.
+/// Push any number, wait for some, push more. What is pushed reaches the file in any order, a sync
+/// covers what had *ended* before it was pushed, and completions come in any order.
 ///
-/// A request that has started cannot be taken back, since the device may be reading the memory. So dropping a
-/// writer waits for what has started, for as long as it takes, and forgets the rest. Whoever cannot wait for ever asks
-/// [`wait`](Writer::wait) with a timeout first, and in the end calls [`abandon`](Writer::abandon).
+/// A request that has started cannot be taken back, since the device may be reading the memory. So
+/// dropping a writer waits for what has started, for as long as it takes, and forgets the rest.
+/// Whoever cannot wait for ever asks [`wait`](Writer::wait) with a timeout first, and in the end
+/// calls [`abandon`](Writer::abandon).
 #[derive(Debug)]
 pub(crate) struct Writer<'b> {
     overlap: Overlap<'b>,
@@ -357,8 +374,9 @@ impl<'b> Writer<'b> {
 
     /// Adds a write. It starts with the next [`submit`](Writer::submit) or [`wait`](Writer::wait).
     ///
-    /// Its result has the kernel's errors, or [`WriteZero`](io::ErrorKind::WriteZero) when the file takes no
-    /// bytes and says no reason. After an error any part of the run may have been written; writing it again is right.
+    /// Its result has the kernel's errors, or [`WriteZero`](io::ErrorKind::WriteZero) when the file
+    /// takes no bytes and says no reason. After an error any part of the run may have been written;
+    /// writing it again is right.
     pub(crate) fn push(&mut self, write: Write) {
         let (path, user) = (Arc::clone(&write.path), write.user);
         self.overlap.push(&path, user, Work::Write(WriteJob::new(write)));
@@ -366,8 +384,9 @@ impl<'b> Writer<'b> {
 
     /// Adds an `fdatasync(2)` of a descriptor, which stays open until the completion is returned.
     ///
-    /// After an error the kernel may have dropped what it could not write, and a second sync may succeed without having
-    /// written it: what was written since the last good one must be written again first.
+    /// After an error the kernel may have dropped what it could not write, and a second sync may
+    /// succeed without having written it: what was written since the last good one must be written
+    /// again first.
     pub(crate) fn push_sync(&mut self, path: &Arc<PathBuf>, fd: RawFd, user: u64) {
         self.overlap.push(path, user, Work::Sync(SyncJob { fd }));
     }
@@ -377,9 +396,15 @@ impl<'b> Writer<'b> {
         self.overlap.submit();
     }
 
-    /// Starts what can start, waits until `min` requests have ended (all of them, if there are fewer) or the
-    /// timeout has passed, and appends all that have ended to `completions`. With `min` 0 it only looks.
-    pub(crate) fn wait(&mut self, min: usize, timeout: Option<Duration>, completions: &mut Vec<Completion>) {
+    /// Starts what can start, waits until `min` requests have ended (all of them, if there are
+    /// fewer) or the timeout has passed, and appends all that have ended to `completions`. With
+    /// `min` 0 it only looks.
+    pub(crate) fn wait(
+        &mut self,
+        min: usize,
+        timeout: Option<Duration>,
+        completions: &mut Vec<Completion>,
+    ) {
         self.overlap.wait(min, timeout, completions);
     }
 
@@ -394,12 +419,13 @@ impl<'b> Writer<'b> {
         self.overlap.write_bytes
     }
 
-    /// Walks away from a device that does not answer: what is in flight stays in flight, and nobody will ever hear of it.
+    /// Walks away from a device that does not answer: what is in flight stays in flight, and nobody
+    /// will ever hear of it.
     ///
-    /// The ring, or the crew of threads, is leaked. The promise about memory and descriptors never ends (see
-    /// `request.rs`): their owner has to leak them, which [`Backend::is_abandoned`] tells it. A thread that has
-    /// abandoned a ring may never end, because the kernel waits for the ring's requests when a thread exits:
-    /// do not join it.
+    /// The ring, or the crew of threads, is leaked. The promise about memory and descriptors never
+    /// ends (see `request.rs`): their owner has to leak them, which [`Backend::is_abandoned`] tells
+    /// it. A thread that has abandoned a ring may never end, because the kernel waits for the
+    /// ring's requests when a thread exits: do not join it.
     pub(crate) fn abandon(self) {
         if self.overlap.in_flight() > self.overlap.ended.len() {
             self.overlap.backend.note_abandoned();

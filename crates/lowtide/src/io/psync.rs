@@ -1,18 +1,20 @@
 //! The engine that works everywhere: blocking system calls, and a few threads to overlap them.
 //!
-//! A single request runs in the calling thread: nothing is faster for one transfer, and nothing can be
-//! refused. A queue needs several transfers at once, which blocking calls only reach with several threads:
+//! A single request runs in the calling thread: nothing is faster for one transfer, and nothing can
+//! be refused. A queue needs several transfers at once, which blocking calls only reach with
+//! several threads:
 //!
 //! ```text
 //!   queue ──push──▶ waiting ──submit──▶ crew's list ──thread: pread──▶ mailbox ──wait──▶ caller
 //!                (beyond capacity)                                  (one per queue)
 //! ```
 //!
-//! A *crew* is up to `min(depth, 4 × processors)` threads, started when there is work and none is idle: enough to
-//! keep a device busy whose transfers take longer than the system call around them, few enough not to fight for the
-//! processors. All queues of reads share one crew. A queue of writes has a crew to itself while it exists, because a
-//! device that hangs keeps every thread that it was asked by. Where no thread can be
-//! started, a queue runs its requests in the calling thread, one after the other.
+//! A *crew* is up to `min(depth, 4 × processors)` threads, started when there is work and none is
+//! idle: enough to keep a device busy whose transfers take longer than the system call around them,
+//! few enough not to fight for the processors. All queues of reads share one crew. A queue of
+//! writes has a crew to itself while it exists, because a device that hangs keeps every thread that
+//! it was asked by. Where no thread can be started, a queue runs its requests in the calling
+//! thread, one after the other.
 
 use std::collections::VecDeque;
 use std::io;
@@ -23,8 +25,8 @@ use std::time::Instant;
 use super::job::{Job, ReadJob, Work};
 use super::request::Read;
 
-/// Locks, whether or not another thread panicked while it held the lock: every critical section of this
-/// module leaves its data whole at each step.
+/// Locks, whether or not another thread panicked while it held the lock: every critical section of
+/// this module leaves its data whole at each step.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -109,13 +111,17 @@ impl Mailbox {
     fn take(&self, min: usize, deadline: Option<Instant>) -> Vec<Ended> {
         let mut results = lock(&self.results);
         while results.len() < min {
-            results = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
-                None => self.arrived.wait(results).unwrap_or_else(PoisonError::into_inner),
-                Some(left) if left.is_zero() => break,
-                Some(left) => {
-                    self.arrived.wait_timeout(results, left).unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
+            results =
+                match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                    None => self.arrived.wait(results).unwrap_or_else(PoisonError::into_inner),
+                    Some(left) if left.is_zero() => break,
+                    Some(left) => {
+                        self.arrived
+                            .wait_timeout(results, left)
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .0
+                    }
+                };
         }
         std::mem::take(&mut *results)
     }
@@ -169,7 +175,8 @@ impl Crew {
         Crew { list: Arc::default(), most, threads: Mutex::default() }
     }
 
-    /// Hands a task to a thread, a new one if none is idle; runs it at once when there is none to have.
+    /// Hands a task to a thread, a new one if none is idle; runs it at once when there is none to
+    /// have.
     fn give(&self, task: Task) {
         let mut threads = lock(&self.threads);
         let waiting = {
@@ -182,7 +189,8 @@ impl Crew {
             match Builder::new().name(name).spawn(move || theirs.serve()) {
                 Ok(thread) => threads.push(thread),
                 Err(error) if threads.is_empty() => {
-                    tracing::warn!(%error, "no I/O thread can be started: transfers do not overlap");
+                    tracing::warn!(%error, "no I/O thread can be started: transfers do not \
+                        overlap");
                     drop(threads);
                     return task.run();
                 }
@@ -237,8 +245,8 @@ impl PsyncQueue<'_> {
         }
     }
 
-    /// Waits until at least `min` jobs have ended (or all, if there are fewer), or until the deadline, and gives
-    /// the number, the job and the result of each that has ended to `sink`.
+    /// Waits until at least `min` jobs have ended (or all, if there are fewer), or until the
+    /// deadline, and gives the number, the job and the result of each that has ended to `sink`.
     pub(super) fn wait(
         &mut self,
         min: usize,

@@ -1,24 +1,26 @@
 //! What can be asked of a backend, and who owns the memory meanwhile.
 //!
-//! A request names memory by address, because a frame of the arena is not a Rust object: it is a range
-//! that the engine has handed out for this one transfer. The kernel, another thread or a DMA engine writes
-//! to it while the requesting thread does something else, so no borrow could describe it. The promise that
-//! makes the rest of the module safe is therefore given once, where a request is made:
+//! A request names memory by address, because a frame of the arena is not a Rust object: it is a
+//! range that the engine has handed out for this one transfer. The kernel, another thread or a DMA
+//! engine writes to it while the requesting thread does something else, so no borrow could describe
+//! it. The promise that makes the rest of the module safe is therefore given once, where a request
+//! is made:
 //!
 //! * the memory stays mapped, and the descriptor open, from the making of the request until its
 //!   completion has been returned (or, for the calls that wait, until they return);
 //! * for a [`Read`] or a [`ReadRun`], nobody else reads or writes that memory in between;
-//! * for a [`Write`], the memory may be read by others. A store to it during the transfer is allowed and
-//!   may or may not reach the file: write-back protects a page before it asks, if that matters to it.
+//! * for a [`Write`], the memory may be read by others. A store to it during the transfer is
+//!   allowed and may or may not reach the file: write-back protects a page before it asks, if that
+//!   matters to it.
 //!
-//! Whoever drops a [`Batch`](super::Batch) or a [`Writer`](super::Writer) early waits for what is in flight, so
-//! the promise ends there at the latest. [`Writer::abandon`](super::Writer::abandon) does not wait: after it the
-//! promise never ends.
+//! Whoever drops a [`Batch`](super::Batch) or a [`Writer`](super::Writer) early waits for what is
+//! in flight, so the promise ends there at the latest. [`Writer::abandon`](super::Writer::abandon)
+//! does not wait: after it the promise never ends.
 //!
 //! # Safety
 //!
-//! This file opts in to unsafe code for the constructors that take the promise (`unsafe fn`) and for
-//! `Send`, which raw pointers do not have by themselves.
+//! This file opts in to unsafe code for the constructors that take the promise (`unsafe fn`) and
+//! for `Send`, which raw pointers do not have by themselves.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -45,8 +47,8 @@ pub(crate) struct Read {
     pub(super) user: u64,
 }
 
-// SAFETY: the pointer is only an address for the kernel to fill. The promise of `Read::new` covers the
-// memory whichever thread passes the address to the kernel.
+// SAFETY: the pointer is only an address for the kernel to fill. The promise of `Read::new` covers
+// the memory whichever thread passes the address to the kernel.
 unsafe impl Send for Read {}
 
 impl Read {
@@ -54,14 +56,15 @@ impl Read {
     ///
     /// # Safety
     ///
-    /// `ptr..ptr + len` is writable memory, and it and `fd` stay so until the completion of this request
-    /// is returned; nobody else touches that memory in between.
+    /// `ptr..ptr + len` is writable memory, and it and `fd` stay so until the completion of this
+    /// request is returned; nobody else touches that memory in between.
     pub(crate) unsafe fn new(fd: RawFd, offset: u64, ptr: *mut u8, len: u32, user: u64) -> Read {
         Read { fd, offset, ptr, len, user }
     }
 }
 
-/// One piece of memory in a [`ReadRun`] or a [`Write`]: an address and a length, laid out as the kernel's `iovec`.
+/// One piece of memory in a [`ReadRun`] or a [`Write`]: an address and a length, laid out as the
+/// kernel's `iovec`.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Slice(libc::iovec);
@@ -74,8 +77,8 @@ unsafe impl Send for Slice {}
 unsafe impl Sync for Slice {}
 
 impl Slice {
-    /// The memory at `ptr`, `len` bytes long. With `O_DIRECT` both must be multiples of the device's
-    /// logical block.
+    /// The memory at `ptr`, `len` bytes long. With `O_DIRECT` both must be multiples of the
+    /// device's logical block.
     pub(crate) fn new(ptr: *const u8, len: usize) -> Slice {
         Slice(libc::iovec { iov_base: ptr.cast_mut().cast(), iov_len: len })
     }
@@ -116,8 +119,8 @@ impl ReadRun {
     ///
     /// # Safety
     ///
-    /// Each slice is writable memory, and it and `fd` stay so until the completion of this request is returned;
-    /// nobody else touches that memory in between.
+    /// Each slice is writable memory, and it and `fd` stay so until the completion of this request
+    /// is returned; nobody else touches that memory in between.
     pub(crate) unsafe fn new(fd: RawFd, offset: u64, slices: Vec<Slice>, user: u64) -> ReadRun {
         ReadRun { fd, offset, slices, user }
     }
@@ -125,7 +128,8 @@ impl ReadRun {
 
 /// One run of pages to write: contiguous in the file, anywhere in memory.
 ///
-/// The number of slices is not limited; more than `IOV_MAX` are written in several transfers, in order.
+/// The number of slices is not limited; more than `IOV_MAX` are written in several transfers, in
+/// order.
 #[derive(Debug, Clone)]
 pub(crate) struct Write {
     /// What the file is called.
@@ -145,8 +149,8 @@ impl Write {
     ///
     /// # Safety
     ///
-    /// Each slice is readable memory, and it and `fd` stay so until the completion of this request is returned,
-    /// or until the call that takes it returns, if it is one that waits.
+    /// Each slice is readable memory, and it and `fd` stay so until the completion of this request
+    /// is returned, or until the call that takes it returns, if it is one that waits.
     pub(crate) unsafe fn new(
         path: &Arc<PathBuf>,
         fd: RawFd,
@@ -168,18 +172,19 @@ impl Write {
 pub(crate) struct Completion {
     /// The `user` of the request.
     pub(crate) user: u64,
-    /// Bytes moved. Of a read fewer than were asked for means that the file ends there. What the rest of the memory
-    /// holds is not said (a direct read fills its last block), nor what any of it holds after an error. A write
-    /// moves all or fails, and then any part of it may have reached the file. A sync moves none.
+    /// Bytes moved. Of a read fewer than were asked for means that the file ends there. What the
+    /// rest of the memory holds is not said (a direct read fills its last block), nor what any of
+    /// it holds after an error. A write moves all or fails, and then any part of it may have
+    /// reached the file. A sync moves none.
     pub(crate) result: io::Result<u32>,
 }
 
 /// The range all frames lie in, for a backend that may register it with the kernel.
 ///
-/// Registering pins the memory: every page of the range becomes resident, is charged to the process at
-/// once, and counts against `RLIMIT_MEMLOCK` unless the process has `CAP_IPC_LOCK`. A refusal only costs
-/// speed. A child made by `fork` gets a copy of pinned memory at once unless the range is excluded with
-/// `MADV_DONTFORK`.
+/// Registering pins the memory: every page of the range becomes resident, is charged to the process
+/// at once, and counts against `RLIMIT_MEMLOCK` unless the process has `CAP_IPC_LOCK`. A refusal
+/// only costs speed. A child made by `fork` gets a copy of pinned memory at once unless the range
+/// is excluded with `MADV_DONTFORK`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arena {
     base: usize,
@@ -191,10 +196,10 @@ impl Arena {
     ///
     /// # Safety
     ///
-    /// While a backend that was given this arena exists, the range stays mapped *to the same physical
-    /// pages*: no `munmap`, `mremap`, `MADV_DONTNEED`, `MADV_REMOVE` or hole punched in it. The kernel
-    /// writes to the pages that were there when it registered them; a page exchanged behind its back
-    /// would silently miss the bytes of every later read.
+    /// While a backend that was given this arena exists, the range stays mapped *to the same
+    /// physical pages*: no `munmap`, `mremap`, `MADV_DONTNEED`, `MADV_REMOVE` or hole punched in
+    /// it. The kernel writes to the pages that were there when it registered them; a page exchanged
+    /// behind its back would silently miss the bytes of every later read.
     pub(crate) unsafe fn new(base: *mut u8, len: usize) -> Arena {
         Arena { base: base.addr(), len }
     }
@@ -240,7 +245,8 @@ mod tests {
     #[test]
     fn an_arena_is_registered_in_pieces_of_one_gibibyte() {
         // SAFETY: the range is only used for arithmetic here, no backend sees it.
-        let arena = unsafe { Arena::new(std::ptr::without_provenance_mut(1 << 40), (5 << 29) + 4096) };
+        let arena =
+            unsafe { Arena::new(std::ptr::without_provenance_mut(1 << 40), (5 << 29) + 4096) };
         let lengths: Vec<usize> = arena.pieces().iter().map(|piece| piece.iov_len).collect();
         assert_eq!(lengths, [1 << 30, 1 << 30, (1 << 29) + 4096]);
 
@@ -250,7 +256,11 @@ mod tests {
         assert_eq!(arena.piece_of(at((1 << 30) - 4096), 8192), None, "crosses a piece");
         assert_eq!(arena.piece_of(at(5 << 29), 4096), Some(2));
         assert_eq!(arena.piece_of(at(5 << 29), 8192), None, "beyond the end");
-        assert_eq!(arena.piece_of(std::ptr::without_provenance(4096), 4096), None, "before the start");
+        assert_eq!(
+            arena.piece_of(std::ptr::without_provenance(4096), 4096),
+            None,
+            "before the start"
+        );
     }
 
     #[test]
@@ -258,6 +268,9 @@ mod tests {
         assert!(check_range(0, u64::from(u32::MAX)).is_ok());
         assert!(check_range(i64::MAX as u64 - 4096, 4096).is_ok());
         assert!(check_range(i64::MAX as u64 - 4095, 4096).is_err());
-        assert!(check_range(u64::MAX, 4096).is_err(), "io_uring would read at the current position");
+        assert!(
+            check_range(u64::MAX, 4096).is_err(),
+            "io_uring would read at the current position"
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! One set of promises, kept by every engine.
 //!
-//! Each scenario is a function of the engine. It runs with io_uring and with system calls, and in both
-//! cases with a descriptor for direct I/O (where the file system of the temporary directory has it) and
-//! with an ordinary one. What only makes sense for rings is a test of its own, in `lifetimes`.
+//! Each scenario is a function of the engine. It runs with io_uring and with system calls, and in
+//! both cases with a descriptor for direct I/O (where the file system of the temporary directory
+//! has it) and with an ordinary one. What only makes sense for rings is a test of its own, in
+//! `lifetimes`.
 //!
 //! Where the kernel refuses io_uring, its half of the tests says so and passes.
 

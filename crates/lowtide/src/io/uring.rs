@@ -8,10 +8,10 @@
 //!      └── thread C ── ring, ring ── a miss while its batch is open takes a second ring
 //! ```
 //!
-//! A ring is used by one thread at a time and by one user in it: whoever needs it takes it out of the
-//! thread's drawer and puts it back. So nothing is shared on the way to the device, completions need no
-//! sorting by owner, and a nested use (the callback of a batch that misses) opens another ring instead of
-//! waiting for its own caller.
+//! A ring is used by one thread at a time and by one user in it: whoever needs it takes it out of
+//! the thread's drawer and puts it back. So nothing is shared on the way to the device, completions
+//! need no sorting by owner, and a nested use (the callback of a batch that misses) opens another
+//! ring instead of waiting for its own caller.
 //!
 //! | file | concept |
 //! |---|---|
@@ -22,9 +22,9 @@
 //!
 //! # What pays, measured
 //!
-//! Linux 6.18 virtual machine, 2 processors, virtual disk under ext4, `O_DIRECT` reads of 4 KiB at random
-//! from 2 GiB, arena of huge pages; five interleaved runs of one second, lowest and highest, thousands of
-//! reads a second and processor time for one read (all threads, kernel included):
+//! Linux 6.18 virtual machine, 2 processors, virtual disk under ext4, `O_DIRECT` reads of 4 KiB at
+//! random from 2 GiB, arena of huge pages; five interleaved runs of one second, lowest and highest,
+//! thousands of reads a second and processor time for one read (all threads, kernel included):
 //!
 //! | | `pread` | ring | ring, deferred | ring, deferred, registered |
 //! |---|---|---|---|---|
@@ -34,23 +34,23 @@
 //! | 1 thread, 32 in flight, wait for 8 | | 57–65, 5.3 µs | 61–72, 4.9 µs | **64–78, 3.5 µs** |
 //!
 //! So for a single read the device decides, not the door. In a batch, deferred task work
-//! (`IORING_SETUP_DEFER_TASKRUN`: completions are processed when the thread asks for them, many at a time)
-//! with registered memory is best, *if the caller waits for several completions at once*: a quarter of the
-//! depth is a good number. Opening a ring costs 31 µs, cloning the registration 2 µs, closing 56 µs;
-//! registering 256 MiB of huge pages that are already present costs 0.3 ms.
+//! (`IORING_SETUP_DEFER_TASKRUN`: completions are processed when the thread asks for them, many at
+//! a time) with registered memory is best, *if the caller waits for several completions at once*: a
+//! quarter of the depth is a good number. Opening a ring costs 31 µs, cloning the registration 2
+//! µs, closing 56 µs; registering 256 MiB of huge pages that are already present costs 0.3 ms.
 //!
-//! A single miss makes one system call: the same `io_uring_enter` submits the read and waits for it.
-//! In a profile of single misses on such a machine 90 % of the samples lie in the kernel, a third of
-//! all in the notification of the virtual disk, and about 4 % in this library. So a miss costs about
-//! as much processor time as a direct `pread` of the same page.
+//! A single miss makes one system call: the same `io_uring_enter` submits the read and waits for
+//! it. In a profile of single misses on such a machine 90 % of the samples lie in the kernel, a
+//! third of all in the notification of the virtual disk, and about 4 % in this library. So a miss
+//! costs about as much processor time as a direct `pread` of the same page.
 //!
-//! An arena that is not populated from the start is not registered, and each transfer pins its pages:
-//! about 1 % of the samples of single misses, 4 % with 32 in flight. Four runs with 32 in flight,
-//! with and without registration, did not tell them apart, so frames are not registered as they
-//! become resident.
+//! An arena that is not populated from the start is not registered, and each transfer pins its
+//! pages: about 1 % of the samples of single misses, 4 % with 32 in flight. Four runs with 32 in
+//! flight, with and without registration, did not tell them apart, so frames are not registered as
+//! they become resident.
 //!
-//! The ring's own descriptor is not registered (`IORING_REGISTER_RING_FDS`): the task would hold the ring
-//! open until it exits, and with it the pinned arena, after the backend is gone.
+//! The ring's own descriptor is not registered (`IORING_REGISTER_RING_FDS`): the task would hold
+//! the ring open until it exits, and with it the pinned arena, after the backend is gone.
 //!
 //! Sources: `io_uring_setup(2)`, `io_uring_enter(2)`, `io_uring_register(2)`.
 
@@ -101,21 +101,23 @@ impl Uring {
         self.setup.describe()
     }
 
-    /// Takes a ring of this thread, opening one if there is none. `None` when the system has no more
-    /// rings to give, or the thread is past the end of its thread-local storage.
+    /// Takes a ring of this thread, opening one if there is none. `None` when the system has no
+    /// more rings to give, or the thread is past the end of its thread-local storage.
     fn lease(&self) -> Option<Lease> {
         match self.drawers.take(|| self.setup.open_ring()) {
             Ok(lease) => Some(lease),
             Err(error) => {
                 if !self.warned.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%error, "cannot open a ring for a thread: it reads with pread instead");
+                    tracing::warn!(%error, "cannot open a ring for a thread: it reads with pread \
+                        instead");
                 }
                 None
             }
         }
     }
 
-    /// Reads in the calling thread. Returns the bytes read; fewer than wanted means the end of the file.
+    /// Reads in the calling thread. Returns the bytes read; fewer than wanted means the end of the
+    /// file.
     pub(super) fn read_one(&self, read: Read) -> io::Result<u32> {
         let Some(mut lease) = self.lease() else {
             return read_in_this_thread(read);
@@ -133,7 +135,8 @@ impl Uring {
         }
     }
 
-    /// A queue of overlapped requests on a ring of this thread, or `None` when there is no ring to have.
+    /// A queue of overlapped requests on a ring of this thread, or `None` when there is no ring to
+    /// have.
     pub(super) fn queue(&self) -> Option<UringQueue> {
         self.lease().map(|lease| UringQueue::new(lease, self.depth))
     }
@@ -148,8 +151,12 @@ impl Uring {
     #[cfg(test)]
     pub(super) fn replace_idle_ring(&self, with: std::os::fd::RawFd) {
         let mut lease = self.lease().expect("a ring can be opened");
-        // SAFETY: both numbers are open descriptors; the ring's owner finds another file behind its own.
-        #[expect(unsafe_code, reason = "no safe call replaces a descriptor that is owned elsewhere")]
+        // SAFETY: both numbers are open descriptors; the ring's owner finds another file behind its
+        // own.
+        #[expect(
+            unsafe_code,
+            reason = "no safe call replaces a descriptor that is owned elsewhere"
+        )]
         let replaced = unsafe { libc::dup2(with, lease.ring().descriptor()) };
         assert!(replaced >= 0);
     }

@@ -1,22 +1,28 @@
 //! Writers that are faster than their device.
 //!
-//! Who may make how much dirty is the engine's to say (`lowtide-core`, `dirty/`); here writers tell it what they did, and do what it says. A thread has a
-//! [`Dirtier`] with each pool: the pages that it made dirty and has not answered for. From time to time it has to answer, which may mean a pause, of 200 ms at most.
+//! Who may make how much dirty is the engine's to say (`lowtide-core`, `dirty/`); here writers tell
+//! it what they did, and do what it says. A thread has a [`Dirtier`] with each pool: the pages that
+//! it made dirty and has not answered for. From time to time it has to answer, which may mean a
+//! pause, of 200 ms at most.
 //!
 //! ```text
 //!   a batch was stored ──► dirtied()     under the lock that the batch took anyway
 //!     it is time to answer ──► balance_dirty()     the thread owns nothing: wake the flusher, pause, look again
 //! ```
 //!
-//! A thread that has guards, or reads in flight, does not pause, because others may wait for it; it answers after the next batch that finds it free. Without background
-//! threads nobody else would write while a writer pauses: it writes instead.
+//! A thread that has guards, or reads in flight, does not pause, because others may wait for it; it
+//! answers after the next batch that finds it free. Without background threads nobody else would
+//! write while a writer pauses: it writes instead.
 //!
-//! **How far the limit may be exceeded.** A batch is no longer than what the thread may still make dirty before it has to answer, so each thread is at most that far
-//! above the limit ([`Dirtier::room`]: 32 pages when it begins, then the fewer the less room there is), or one large folio.
+//! **How far the limit may be exceeded.** A batch is no longer than what the thread may still make
+//! dirty before it has to answer, so each thread is at most that far above the limit
+//! ([`Dirtier::room`]: 32 pages when it begins, then the fewer the less room there is), or one
+//! large folio.
 //!
-//! **A device that takes nothing.** At the limit a thread looks again after each pause, but not for longer than the pager's patience. Then it goes on, and does not wait at the limit
-//! again before something has been written; nor does it for a file that cannot be written, try after try. So writes to a dead device pause once, and fail
-//! with `OutOfBudget` when the budget is full.
+//! **A device that takes nothing.** At the limit a thread looks again after each pause, but not for
+//! longer than the pager's patience. Then it goes on, and does not wait at the limit again before
+//! something has been written; nor does it for a file that cannot be written, try after try. So
+//! writes to a dead device pause once, and fail with `OutOfBudget` when the budget is full.
 //!
 //! Source: `docs/kernel/fault-and-writeback.md` B4, B5.
 
@@ -66,7 +72,12 @@ impl Pool {
                 // Those of pools that are gone are forgotten.
                 mine.retain(|m| Arc::strong_count(&m.left) > 1);
                 let left = Arc::clone(&self.dirtiers_left);
-                mine.push(Mine { pool: self.number, dirtier: Dirtier::default(), gave_up: None, left });
+                mine.push(Mine {
+                    pool: self.number,
+                    dirtier: Dirtier::default(),
+                    gave_up: None,
+                    left,
+                });
                 mine.len() - 1
             });
             with(&mut mine[at])
@@ -79,7 +90,8 @@ impl Pool {
         self.mine(|mine| mine.dirtier.room()).unwrap_or(1)
     }
 
-    /// This thread made pages dirty that were not. Returns whether it has to answer for what it did, when it owns nothing.
+    /// This thread made pages dirty that were not. Returns whether it has to answer for what it
+    /// did, when it owns nothing.
     pub(super) fn dirtied(&self, state: &mut State, space: &Space, pages: u64) -> bool {
         for dirtier in sync::lock(&self.dirtiers_left).drain(..) {
             state.engine.dirtier_gone(dirtier);
@@ -87,7 +99,8 @@ impl Pool {
         self.mine(|mine| state.engine.dirtied(&mut mine.dirtier, space.id, pages)).unwrap_or(false)
     }
 
-    /// Answers for the pages that this thread made dirty. The thread has no lock and owns no translation.
+    /// Answers for the pages that this thread made dirty. The thread has no lock and owns no
+    /// translation.
     pub(super) fn balance_dirty(&self, space: &Space) {
         if is_nested() || hazard::this_thread_holds() || self.is_poisoned() {
             return;
@@ -96,7 +109,8 @@ impl Pool {
         let mut state = self.lock();
         loop {
             let now = self.now();
-            let answer = self.mine(|mine| state.engine.balance_dirty(&mut mine.dirtier, space.id, now));
+            let answer =
+                self.mine(|mine| state.engine.balance_dirty(&mut mine.dirtier, space.id, now));
             let Some(balance) = answer else { return };
             if !self.background {
                 if balance.wake_flusher || balance.pause_ns.is_some() {
@@ -132,7 +146,11 @@ impl Pool {
     }
 
     /// Sleeps without the lock; not longer than the pool is open.
-    fn pause<'a>(&'a self, mut state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
+    fn pause<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        time: Duration,
+    ) -> MutexGuard<'a, State> {
         let (until, mut in_time) = (Deadline::after(time), true);
         while in_time && !self.closing.load(Relaxed) {
             (state, in_time) = until.wait(&self.throttled, state);

@@ -1,10 +1,13 @@
 //! Storing to pages that are absent, without reading them.
 //!
-//! The translation is claimed as for a read (absent → busy, `fault.rs`), and is this thread's alone. The frame is charged, taken and told to the engine as for a
-//! read, dirty at once: whoever finds a dirty translation must find a dirty folio. Until the translation leads to it nobody writes it back,
-//! because write-back goes by translations, and nobody evicts it, because reclaim leaves alone what is not resident.
+//! The translation is claimed as for a read (absent → busy, `fault.rs`), and is this thread's
+//! alone. The frame is charged, taken and told to the engine as for a read, dirty at once: whoever
+//! finds a dirty translation must find a dirty folio. Until the translation leads to it nobody
+//! writes it back, because write-back goes by translations, and nobody evicts it, because reclaim
+//! leaves alone what is not resident.
 //!
-//! The page may have been evicted a moment ago, so its shadow counts as it does for a read: the refault is real, only nobody waits for it. It is no major fault.
+//! The page may have been evicted a moment ago, so its shadow counts as it does for a read: the
+//! refault is real, only nobody waits for it. It is no major fault.
 
 use super::{Batch, Part, copy};
 use crate::charge::Payer;
@@ -31,8 +34,10 @@ impl Batch<'_, '_> {
         let mut filled = Vec::new();
         let mut index = 0;
         while let Some(part) = self.parts.get(index) {
-            let absent =
-                space.table.get(part.page).is_some_and(|e| matches!(e.load(), EntryState::Absent { .. }));
+            let absent = space
+                .table
+                .get(part.page)
+                .is_some_and(|e| matches!(e.load(), EntryState::Absent { .. }));
             if part.done || !absent {
                 index += 1;
                 continue;
@@ -48,7 +53,8 @@ impl Batch<'_, '_> {
                     filled.push(Filled { index, order: claim.order, frame });
                     index += 1 << claim.order;
                 }
-                // There is no room without reclaim, and nothing is waited for while several pages are busy.
+                // There is no room without reclaim, and nothing is waited for while several pages
+                // are busy.
                 None => break,
             }
         }
@@ -63,11 +69,17 @@ impl Batch<'_, '_> {
         }
     }
 
-    /// Stores to a page that was absent with a shadow, waiting for a frame. Returns false, having done nothing, if its other bytes are needed.
+    /// Stores to a page that was absent with a shadow, waiting for a frame. Returns false, having
+    /// done nothing, if its other bytes are needed.
     ///
     /// # Errors
     /// [`Error::OutOfBudget`]
-    pub(super) fn fill_alone(&mut self, index: usize, entry: &Entry, shadow: u32) -> Result<bool, Error> {
+    pub(super) fn fill_alone(
+        &mut self,
+        index: usize,
+        entry: &Entry,
+        shadow: u32,
+    ) -> Result<bool, Error> {
         let (pool, space) = (self.pool, self.space);
         if entry.try_begin_read(shadow).is_err() {
             // Somebody was faster: look again.
@@ -102,14 +114,17 @@ impl Batch<'_, '_> {
     }
 }
 
-/// Whether a store leaves nothing of what its page holds in the file. To be asked while the translation is busy by this thread.
+/// Whether a store leaves nothing of what its page holds in the file. To be asked while the
+/// translation is busy by this thread.
 fn replaces(pool: &Pool, space: &Space, part: &Part<'_>) -> bool {
     let end = (part.page << pool.page_shift) + (part.at + part.bytes.len()) as u64;
-    let from_the_start = part.at == 0 && (part.bytes.len() == pool.page_bytes() || end >= space.len());
+    let from_the_start =
+        part.at == 0 && (part.bytes.len() == pool.page_bytes() || end >= space.len());
     from_the_start || space.is_hole(part.page)
 }
 
-/// Makes the first page busy, or the whole large folio that begins there if all of it is written. `None` if others have it, or if its other bytes are needed.
+/// Makes the first page busy, or the whole large folio that begins there if all of it is written.
+/// `None` if others have it, or if its other bytes are needed.
 fn claim_parts(pool: &Pool, space: &Space, parts: &[Part<'_>]) -> Option<Claim> {
     let page = parts[0].page;
     let whole = |part: &Part<'_>| !part.done && part.bytes.len() == pool.page_bytes();
@@ -132,8 +147,14 @@ fn claim_parts(pool: &Pool, space: &Space, parts: &[Part<'_>]) -> Option<Claim> 
 }
 
 impl Pool {
-    /// Takes frames for a claim if there is room for them as things are; a large folio may become a single page. Otherwise the claim is given up.
-    fn place_now(&self, state: &mut State, space: &Space, mut claim: Claim) -> Option<(Claim, u32)> {
+    /// Takes frames for a claim if there is room for them as things are; a large folio may become a
+    /// single page. Otherwise the claim is given up.
+    fn place_now(
+        &self,
+        state: &mut State,
+        space: &Space,
+        mut claim: Claim,
+    ) -> Option<(Claim, u32)> {
         let payer = Payer::Space(space.id);
         if self.is_poisoned() {
             self.abandon(space, &claim, &Err(Error::Poisoned));
@@ -142,8 +163,9 @@ impl Pool {
         loop {
             let new = claim.new_folio(space, Access::Replaced);
             let group = state.group_of(payer);
-            let charged = group
-                .and_then(|g| state.engine.charge_if_room(g, 1 << new.order, new.task).map(|over| (g, over)));
+            let charged = group.and_then(|g| {
+                state.engine.charge_if_room(g, 1 << new.order, new.task).map(|over| (g, over))
+            });
             if let Some((group, over_high)) = charged {
                 if over_high > 0 {
                     self.owe(payer, over_high);

@@ -1,29 +1,36 @@
 //! Writing to pages.
 //!
-//! A store must not change bytes that somebody reads through a guard, and should not read bytes that it replaces. So there are two ways:
+//! A store must not change bytes that somebody reads through a guard, and should not read bytes
+//! that it replaces. So there are two ways:
 //!
 //! ```text
 //!   absent, and all of it replaced   ──► busy ──► a frame, the bytes, the engine told ──► resident, dirty      fill.rs
 //!   resident                         ──► locked ──► nobody reads it ──► the bytes, the engine told ──► resident, dirty   overwrite.rs
 //! ```
 //!
-//! Nobody can have a guard on an absent page, so the first way needs no look at the slots of readers. The second locks the translation (new
-//! readers wait), looks with one `membarrier` whose slots are on the page, and waits for those guards to be dropped; then the page is its own until it
-//! unlocks it. A guard therefore shows one consistent state of its page for as long as it lives, and a write to one page is atomic against guards. Writers
-//! of one page exclude each other in the same way.
+//! Nobody can have a guard on an absent page, so the first way needs no look at the slots of
+//! readers. The second locks the translation (new readers wait), looks with one `membarrier` whose
+//! slots are on the page, and waits for those guards to be dropped; then the page is its own until
+//! it unlocks it. A guard therefore shows one consistent state of its page for as long as it lives,
+//! and a write to one page is atomic against guards. Writers of one page exclude each other in the
+//! same way.
 //!
 //! # Batches
 //!
-//! Of a long write, up to [`BATCH`] neighbouring pages go together: one hold of the pool's lock for all that were absent, one `membarrier` and one
-//! hold for all that were resident. A batch only *tries*: what it cannot have at once (another thread has the page, a guard is on it, there is no
-//! room for it, it must be read first) it leaves alone, ends what it owns, and deals with the first such page by itself, in attempts that end (`attempt.rs`). So no store
-//! waits while it owns translations of several pages, and two writers of the same pages cannot block each other. After a batch the thread owns nothing: that is when it
-//! answers for what it made dirty (`balance.rs`).
+//! Of a long write, up to [`BATCH`] neighbouring pages go together: one hold of the pool's lock for
+//! all that were absent, one `membarrier` and one hold for all that were resident. A batch only
+//! *tries*: what it cannot have at once (another thread has the page, a guard is on it, there is no
+//! room for it, it must be read first) it leaves alone, ends what it owns, and deals with the first
+//! such page by itself, in attempts that end (`attempt.rs`). So no store waits while it owns
+//! translations of several pages, and two writers of the same pages cannot block each other. After
+//! a batch the thread owns nothing: that is when it answers for what it made dirty (`balance.rs`).
 //!
 //! # What needs no read
 //!
-//! A page whose bytes are all replaced: written from end to end; or written from its first byte to the end of the file; or lying in a hole that this pager made when
-//! it extended the file ([`Space::is_hole`]), whose other bytes are zeroes. Each is judged while the translation is busy, so it stays true.
+//! A page whose bytes are all replaced: written from end to end; or written from its first byte to
+//! the end of the file; or lying in a hole that this pager made when it extended the file
+//! ([`Space::is_hole`]), whose other bytes are zeroes. Each is judged while the translation is
+//! busy, so it stays true.
 
 mod balance;
 mod fill;
@@ -42,8 +49,9 @@ use crate::space::Space;
 use crate::translation::State as EntryState;
 use crate::view::parts;
 
-/// Pages of a batch, or one large folio if that is more. As many as reclaim takes at a time, for the same reason: the `membarrier` is shared by all of them, and
-/// others wait for the lock no longer than for a reclaim.
+/// Pages of a batch, or one large folio if that is more. As many as reclaim takes at a time, for
+/// the same reason: the `membarrier` is shared by all of them, and others wait for the lock no
+/// longer than for a reclaim.
 const BATCH: u64 = 64;
 
 /// What a write does to one page.
@@ -69,7 +77,8 @@ struct Batch<'a, 'b> {
 impl Pool {
     /// Copies bytes into a file that is long enough, from `offset` on.
     ///
-    /// Cost of a page: the copy, and some hundred nanoseconds; if only a part of it is replaced and it is absent, a read.
+    /// Cost of a page: the copy, and some hundred nanoseconds; if only a part of it is replaced and
+    /// it is absent, a read.
     pub(crate) fn store(&self, space: &Space, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let folio = 1_u64 << space.order;
         let mut cut = parts(offset, bytes.len(), self.page_shift)
@@ -82,8 +91,11 @@ impl Pool {
             batch.parts.clear();
             // Batches end where large folios do.
             let pages = self.room_to_dirty().clamp(1, BATCH);
-            let end =
-                if folio > pages { first / folio * folio + folio } else { (first + pages) / folio * folio };
+            let end = if folio > pages {
+                first / folio * folio + folio
+            } else {
+                (first + pages) / folio * folio
+            };
             batch.parts.extend(std::iter::from_fn(|| cut.next_if(|part| part.page < end)));
             let stored = batch.store();
             if batch.must_answer {
@@ -113,11 +125,13 @@ impl Batch<'_, '_> {
         }
     }
 
-    /// Stores to one page, and waits for whatever stands in the way. The thread owns nothing else meanwhile.
+    /// Stores to one page, and waits for whatever stands in the way. The thread owns nothing else
+    /// meanwhile.
     fn store_alone(&mut self, index: usize) -> Result<(), Error> {
         let (pool, space) = (self.pool, self.space);
         let page = self.parts[index].page;
-        // The file is long enough while this thread stores to it, and translations only become more.
+        // The file is long enough while this thread stores to it, and translations only become
+        // more.
         let entry = space.table.entry(page);
         if hazard::held_by_this_thread(entry.address()) {
             return Err(Error::HeldHere { path: space.path(), page });
@@ -128,7 +142,8 @@ impl Batch<'_, '_> {
             match entry.load() {
                 EntryState::Absent { shadow } => {
                     if !self.fill_alone(index, entry, shadow)? {
-                        // Only a part of it is replaced: it must be read. Reclaim may be faster than the next look, but not for ever.
+                        // Only a part of it is replaced: it must be read. Reclaim may be faster
+                        // than the next look, but not for ever.
                         drop(pool.hold_entry(space, page, entry, Access::Patched)?);
                     }
                 }
@@ -138,7 +153,8 @@ impl Batch<'_, '_> {
                         // What this thread waits for may be among what it reads itself.
                         return Err(Error::Nested { path: space.path(), page });
                     }
-                    // Whether somebody else could read the page is not for a store to say: it looks again.
+                    // Whether somebody else could read the page is not for a store to say: it looks
+                    // again.
                     drop(pool.wait(entry, seen));
                 }
             }
@@ -159,9 +175,11 @@ fn copy(pool: &Pool, frame: u32, part: &Part<'_>, zeroed: bool) {
             target.write_bytes(0, page_bytes);
         }
     }
-    // SAFETY: the frame belongs to this thread: its translation is busy by this thread, so no reader ever saw the frame in it; or locked by this thread,
-    // and no slot was on it after that was visible to all threads. So nobody reads or writes it until the translation is landed or unlocked. The range lies within the
-    // frame, and `bytes` is not in the arena mutably, since nobody has a mutable view of it.
+    // SAFETY: the frame belongs to this thread: its translation is busy by this thread, so no
+    // reader ever saw the frame in it; or locked by this thread, and no slot was on it after that
+    // was visible to all threads. So nobody reads or writes it until the translation is landed or
+    // unlocked. The range lies within the frame, and `bytes` is not in the arena mutably, since
+    // nobody has a mutable view of it.
     #[expect(unsafe_code, reason = "frames are shared memory behind a protocol")]
     unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.wrapping_add(part.at), bytes.len());

@@ -1,7 +1,9 @@
 //! Storing to pages that are resident.
 //!
-//! Locked translations, one look at the slots of all readers, then the bytes. The engine is told, and the translation made dirty, under one hold of the
-//! pool's lock and while the translation is locked: who has that lock and sees a dirty translation finds a dirty folio, or one that is being written.
+//! Locked translations, one look at the slots of all readers, then the bytes. The engine is told,
+//! and the translation made dirty, under one hold of the pool's lock and while the translation is
+//! locked: who has that lock and sees a dirty translation finds a dirty folio, or one that is being
+//! written.
 
 use super::{Batch, copy};
 use crate::attempt::{Attempts, Stop};
@@ -61,8 +63,8 @@ impl Batch<'_, '_> {
         self.overwrite_locked(&locked);
     }
 
-    /// Stores to one page, if it is resident when it is locked and nobody reads it before this attempt ends. Where pages
-    /// stand still while they are written, waits for its write.
+    /// Stores to one page, if it is resident when it is locked and nobody reads it before this
+    /// attempt ends. Where pages stand still while they are written, waits for its write.
     ///
     /// # Errors
     /// [`Error::HeldElsewhere`], [`Error::NoBarrier`], [`Error::Nested`], [`Error::Timeout`]
@@ -79,7 +81,10 @@ impl Batch<'_, '_> {
             pool.unlock(space, page, entry, taken);
             return attempts.again(Stop::Guarded(page));
         }
-        if space.is_stable() && !pool.is_poisoned() && is_written(&pool.lock(), space, page, taken.frame) {
+        if space.is_stable()
+            && !pool.is_poisoned()
+            && is_written(&pool.lock(), space, page, taken.frame)
+        {
             // No write begins while a store has the page locked (`writeback/collect.rs`).
             pool.unlock(space, page, entry, taken);
             return pool.outwait_write(space, page, entry, Deadline::after(pool.io_deadline));
@@ -107,10 +112,16 @@ impl Batch<'_, '_> {
             }
             let mut dirtied = 0;
             for &(index, taken) in locked.iter().filter(|(_, taken)| !taken.dirty) {
-                let folio =
-                    state.engine.folio_of(FolioId(taken.frame)).expect("a resident frame has a folio");
+                let folio = state
+                    .engine
+                    .folio_of(FolioId(taken.frame))
+                    .expect("a resident frame has a folio");
                 let kept = space.table.entry(self.parts[index].page).set_dirty();
-                assert!(kept, "page {} left memory while a store had it locked", self.parts[index].page);
+                assert!(
+                    kept,
+                    "page {} left memory while a store had it locked",
+                    self.parts[index].page
+                );
                 // The folio may be dirty already, because of another page of it.
                 if state.engine.set_dirty(folio) {
                     dirtied += state.engine.folio(folio).map_or(1, Folio::pages);
@@ -126,14 +137,16 @@ impl Batch<'_, '_> {
     }
 }
 
-/// Whether the folio of a page is under write-back. The page is locked or resident under this hold of the lock.
+/// Whether the folio of a page is under write-back. The page is locked or resident under this hold
+/// of the lock.
 fn is_written(state: &State, space: &Space, page: u64, frame: u32) -> bool {
     let folio = state.engine.folio(folio_of(state, space, page, frame));
     folio.is_some_and(|folio| folio.flags().contains(Flags::WRITEBACK))
 }
 
 impl Pool {
-    /// Waits until the folio of a page is not being written; returns at once if the page is not resident.
+    /// Waits until the folio of a page is not being written; returns at once if the page is not
+    /// resident.
     ///
     /// # Errors
     /// [`Error::Timeout`]
@@ -175,15 +188,16 @@ impl Pool {
     }
 }
 
-/// Waits until no slot is on a page that is locked. Returns whether that came to be before the attempt ended, or in a
-/// moment if the thread must not wait.
+/// Waits until no slot is on a page that is locked. Returns whether that came to be before the
+/// attempt ended, or in a moment if the thread must not wait.
 pub(crate) fn outwait_readers(entry: &Entry, attempts: &mut Attempts<'_>) -> bool {
     let address = entry.address()..=entry.address();
     let slots = hazard::scan_shared();
     if !slots.hold(&address) {
         return true;
     }
-    // One barrier is enough: it fixed who has the page, and only they can hold it again while the entry is locked.
+    // One barrier is enough: it fixed who has the page, and only they can hold it again while the
+    // entry is locked.
     let mut slots = Slots::clone(&slots);
     for tries in 0_u32.. {
         if hazard::is_refused() {

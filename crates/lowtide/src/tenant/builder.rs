@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 /// Collects the settings of a new [`Tenant`]: by default neither limited nor protected.
 ///
-/// Settings that contradict each other are taken as they are, as the kernel does: what is protected from others by a `min` above
-/// `max` is still evicted for its own `max`.
+/// Settings that contradict each other are taken as they are, as the kernel does: what is protected
+/// from others by a `min` above `max` is still evicted for its own `max`.
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `create`"]
 pub struct TenantBuilder {
@@ -53,14 +53,16 @@ impl TenantBuilder {
         self
     }
 
-    /// How much of its memory may be dirty; what it writes is then written back, and its writers slowed down, for itself alone. Default: the pager's shares
+    /// How much of its memory may be dirty; what it writes is then written back, and its writers
+    /// slowed down, for itself alone. Default: the pager's shares
     /// ([`Builder::dirty_limits`](crate::Builder::dirty_limits)) of the tenant's memory.
     pub const fn dirty_limits(mut self, limits: DirtyLimits) -> Self {
         self.dirty = Some(limits);
         self
     }
 
-    /// Makes the tenant. Its name is any text without `/` and NUL that no sibling has. It can be at most 64 levels below the root.
+    /// Makes the tenant. Its name is any text without `/` and NUL that no sibling has. It can be at
+    /// most 64 levels below the root.
     ///
     /// Cost: O(1), and about a kilobyte of memory. Memory for pages is taken when pages come in.
     ///
@@ -69,7 +71,9 @@ impl TenantBuilder {
     pub fn create(self) -> Result<Tenant, TenantError> {
         names::check(&self.name)?;
         if let Some(limits) = self.dirty {
-            limits.check(self.parent.pool().page_bytes() as u64).map_err(TenantError::from_dirty)?;
+            limits
+                .check(self.parent.pool().page_bytes() as u64)
+                .map_err(TenantError::from_dirty)?;
         }
         let (pool, above) = (self.parent.pool(), self.parent.id);
         let mut state = self.parent.lock()?;
@@ -80,7 +84,10 @@ impl TenantBuilder {
         let id = created.map_err(|e| TenantError::from_group(e, pool.page_shift, String::new))?;
         self.limits.apply(&mut state.engine, id, pool.page_shift);
         if let Some(limits) = self.dirty {
-            state.engine.set_dirty_limits(id, limits).expect("they were checked, and the group is new");
+            state
+                .engine
+                .set_dirty_limits(id, limits)
+                .expect("they were checked, and the group is new");
         }
         state.names.insert(id, above, Arc::from(self.name));
         drop(state);

@@ -1,7 +1,10 @@
-//! What may be done with a tenant while others use it: limits, reclaim on request, moving, renaming, removing.
+//! What may be done with a tenant while others use it: limits, reclaim on request, moving,
+//! renaming, removing.
 //!
-//! Setting a limit is immediate: every charge from then on sees it. What is above it is evicted by whoever set it, in bounded pieces between which others run,
-//! until usage has come down, nothing comes any more, somebody else has changed the limit, or the pager's patience ends. Source: `docs/kernel/memcg.md` §4.3, 4.4, 9.
+//! Setting a limit is immediate: every charge from then on sees it. What is above it is evicted by
+//! whoever set it, in bounded pieces between which others run, until usage has come down, nothing
+//! comes any more, somebody else has changed the limit, or the pager's patience ends. Source:
+//! `docs/kernel/memcg.md` §4.3, 4.4, 9.
 
 use super::names;
 use super::{Tenant, TenantError};
@@ -34,14 +37,24 @@ impl fmt::Debug for TenantLimits {
     /// Sizes as they are written: `max` for no limit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { min, low, high, max, swap_max } = self;
-        write!(f, "TenantLimits {{ min: {min}, low: {low}, high: {high}, max: {max}, swap_max: {swap_max} }}")
+        write!(
+            f,
+            "TenantLimits {{ min: {min}, low: {low}, high: {high}, max: {max}, swap_max: \
+             {swap_max} }}"
+        )
     }
 }
 
 impl Default for TenantLimits {
     /// Neither limited nor protected.
     fn default() -> Self {
-        Self { min: Size::new(0), low: Size::new(0), high: Size::MAX, max: Size::MAX, swap_max: Size::MAX }
+        Self {
+            min: Size::new(0),
+            low: Size::new(0),
+            high: Size::MAX,
+            max: Size::MAX,
+            swap_max: Size::MAX,
+        }
     }
 }
 
@@ -52,9 +65,16 @@ const fn pages(size: Size, page_shift: u32) -> u64 {
 
 impl TenantLimits {
     pub(super) fn from_pages(limits: Limits, page_shift: u32) -> Self {
-        let size = |pages: u64| if pages == u64::MAX { Size::MAX } else { Size::new(pages << page_shift) };
+        let size =
+            |pages: u64| if pages == u64::MAX { Size::MAX } else { Size::new(pages << page_shift) };
         let Limits { min, low, high, max, swap_max } = limits;
-        Self { min: size(min), low: size(low), high: size(high), max: size(max), swap_max: size(swap_max) }
+        Self {
+            min: size(min),
+            low: size(low),
+            high: size(high),
+            max: size(max),
+            swap_max: size(swap_max),
+        }
     }
 
     /// Sets all of them for a group that uses nothing yet.
@@ -131,7 +151,8 @@ impl Tenant {
         Ok(())
     }
 
-    /// Sets the level above which charges evict first, and evicts what is above it now. Returns whether usage has come down to it.
+    /// Sets the level above which charges evict first, and evicts what is above it now. Returns
+    /// whether usage has come down to it.
     ///
     /// # Errors
     /// [`TenantError::Gone`], [`TenantError::Root`].
@@ -141,11 +162,13 @@ impl Tenant {
         self.bring_down(state, Ceiling::High, pages)
     }
 
-    /// Sets the budget, and evicts what is above it. Returns whether usage has come down to it: pages that are held, dirty
-    /// or reserved may stand in the way. Then usage can only fall until it has come down, and every charge meanwhile evicts or fails.
+    /// Sets the budget, and evicts what is above it. Returns whether usage has come down to it:
+    /// pages that are held, dirty or reserved may stand in the way. Then usage can only fall until
+    /// it has come down, and every charge meanwhile evicts or fails.
     ///
-    /// The budget of the root can be between 32 pages and what the pager was built with. Memory that it does not allow any more goes back to the
-    /// system, but not that of a pager that was [populated](crate::Builder::populate).
+    /// The budget of the root can be between 32 pages and what the pager was built with. Memory
+    /// that it does not allow any more goes back to the system, but not that of a pager that was
+    /// [populated](crate::Builder::populate).
     ///
     /// # Errors
     /// [`TenantError::Gone`]; [`TenantError::RootBudget`].
@@ -201,8 +224,9 @@ impl Tenant {
         Ok(false)
     }
 
-    /// Evicts pages of the tenant and those below ahead of need: `memory.reclaim`. Returns the bytes that came free, which are fewer than asked
-    /// for if nothing more could be found, and can be a few pages more. What other threads bring in meanwhile is not waited for: the call ends
+    /// Evicts pages of the tenant and those below ahead of need: `memory.reclaim`. Returns the
+    /// bytes that came free, which are fewer than asked for if nothing more could be found, and can
+    /// be a few pages more. What other threads bring in meanwhile is not waited for: the call ends
     /// when it has freed as much as was charged when it began.
     ///
     /// # Errors
@@ -231,7 +255,8 @@ impl Tenant {
     /// Gives it another name.
     ///
     /// # Errors
-    /// [`TenantError::Name`], [`TenantError::Exists`], [`TenantError::Gone`], [`TenantError::Root`].
+    /// [`TenantError::Name`], [`TenantError::Exists`], [`TenantError::Gone`],
+    /// [`TenantError::Root`].
     pub fn rename(&self, name: &str) -> Result<(), TenantError> {
         names::check(name)?;
         let mut state = self.lock()?;
@@ -247,11 +272,12 @@ impl Tenant {
         Ok(())
     }
 
-    /// Moves it, with everything below it, under another tenant of the same pager. What it uses is charged there from then on; what does not
-    /// fit under the new ancestors is evicted first.
+    /// Moves it, with everything below it, under another tenant of the same pager. What it uses is
+    /// charged there from then on; what does not fit under the new ancestors is evicted first.
     ///
     /// # Errors
-    /// [`TenantError::NoRoom`], [`TenantError::Cycle`], [`TenantError::TooDeep`], [`TenantError::Exists`], [`TenantError::OtherPager`], [`TenantError::Root`],
+    /// [`TenantError::NoRoom`], [`TenantError::Cycle`], [`TenantError::TooDeep`],
+    /// [`TenantError::Exists`], [`TenantError::OtherPager`], [`TenantError::Root`],
     /// [`TenantError::Gone`] for either.
     pub fn move_to(&self, parent: &Self) -> Result<(), TenantError> {
         if !Arc::ptr_eq(&self.pager.inner, &parent.pager.inner) {
@@ -288,8 +314,8 @@ impl Tenant {
         }
     }
 
-    /// Removes it. Its pages, its reservations and the views that were opened in it belong to its parent from then on and go on as if nothing
-    /// had happened. Cost: O(pages of the tenant).
+    /// Removes it. Its pages, its reservations and the views that were opened in it belong to its
+    /// parent from then on and go on as if nothing had happened. Cost: O(pages of the tenant).
     ///
     /// # Errors
     /// [`TenantError::HasChildren`], [`TenantError::Gone`], [`TenantError::Root`].
@@ -317,7 +343,8 @@ impl Pool {
         goal: u64,
         reason: Reason,
     ) -> (MutexGuard<'a, State>, u64) {
-        let (state, reclaimed) = self.reclaim(state, Reclaim::new(id, goal, reason, Task::DESCRIPTOR));
+        let (state, reclaimed) =
+            self.reclaim(state, Reclaim::new(id, goal, reason, Task::DESCRIPTOR));
         drop(state);
         (self.lock(), reclaimed)
     }

@@ -1,4 +1,5 @@
-//! What can go wrong with a tenant itself. What goes wrong with its pages is an [`Error`](crate::Error), as everywhere.
+//! What can go wrong with a tenant itself. What goes wrong with its pages is an
+//! [`Error`](crate::Error), as everywhere.
 
 use lowtide_core::{ConfigError, DirtyLimitsError, GroupError};
 
@@ -15,7 +16,10 @@ pub enum TenantError {
         problem: &'static str,
     },
     /// A sibling has the name.
-    #[error("there is a tenant {path:?} already: choose another name, or take that one with `Pager::find`")]
+    #[error(
+        "there is a tenant {path:?} already: choose another name, or take that one with \
+         `Pager::find`"
+    )]
     Exists {
         /// Its path.
         path: String,
@@ -39,7 +43,8 @@ pub enum TenantError {
     TooDeep,
     /// The root is the pager itself.
     #[error(
-        "the root of a pager can be neither moved, renamed nor removed, and of all limits it has only `max`"
+        "the root of a pager can be neither moved, renamed nor removed, and of all limits it has \
+         only `max`"
     )]
     Root,
     /// Tenants are removed from the bottom up.
@@ -56,7 +61,8 @@ pub enum TenantError {
     Cycle,
     /// What it uses does not fit under its new ancestors, even after reclaim.
     #[error(
-        "{needed_bytes} bytes do not fit under the new parent, where {margin_bytes} are left: raise a max there, or free something"
+        "{needed_bytes} bytes do not fit under the new parent, where {margin_bytes} are left: \
+         raise a max there, or free something"
     )]
     NoRoom {
         /// Bytes that the tenant uses.
@@ -66,7 +72,8 @@ pub enum TenantError {
     },
     /// The budget of a whole pager has bounds.
     #[error(
-        "a pager that was built with {built_bytes} bytes cannot have a budget of {bytes}: at least {min_bytes} are needed, and no more than it was built with"
+        "a pager that was built with {built_bytes} bytes cannot have a budget of {bytes}: at \
+         least {min_bytes} are needed, and no more than it was built with"
     )]
     RootBudget {
         /// The budget asked for.
@@ -86,7 +93,11 @@ pub enum TenantError {
 
 impl TenantError {
     /// The engine's refusal, in bytes and paths. `path` is asked for where the message needs it.
-    pub(super) fn from_group(error: GroupError, page_shift: u32, path: impl FnOnce() -> String) -> Self {
+    pub(super) fn from_group(
+        error: GroupError,
+        page_shift: u32,
+        path: impl FnOnce() -> String,
+    ) -> Self {
         match error {
             GroupError::Gone => Self::Gone,
             GroupError::TooMany => Self::TooMany,
@@ -95,9 +106,10 @@ impl TenantError {
             GroupError::HasChildren => Self::HasChildren { path: path() },
             GroupError::Busy => Self::Busy,
             GroupError::Cycle => Self::Cycle,
-            GroupError::NoRoom { needed, margin } => {
-                Self::NoRoom { needed_bytes: needed << page_shift, margin_bytes: margin << page_shift }
-            }
+            GroupError::NoRoom { needed, margin } => Self::NoRoom {
+                needed_bytes: needed << page_shift,
+                margin_bytes: margin << page_shift,
+            },
         }
     }
 
@@ -109,9 +121,13 @@ impl TenantError {
     }
 
     pub(super) fn from_config(error: ConfigError, page_shift: u32, built_bytes: u64) -> Self {
-        let (ConfigError::BudgetTooSmall { pages } | ConfigError::BudgetTooLarge { pages, .. }) = error;
+        let (ConfigError::BudgetTooSmall { pages } | ConfigError::BudgetTooLarge { pages, .. }) =
+            error;
         Self::RootBudget {
-            bytes: pages.checked_shl(page_shift).filter(|b| b >> page_shift == pages).unwrap_or(u64::MAX),
+            bytes: pages
+                .checked_shl(page_shift)
+                .filter(|b| b >> page_shift == pages)
+                .unwrap_or(u64::MAX),
             built_bytes,
             min_bytes: lowtide_core::limits::MIN_BUDGET << page_shift,
         }

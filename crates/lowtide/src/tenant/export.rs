@@ -1,15 +1,18 @@
-//! A directory that looks like a mounted memory cgroup hierarchy: a directory for each tenant, the kernel's files in it.
+//! A directory that looks like a mounted memory cgroup hierarchy: a directory for each tenant, the
+//! kernel's files in it.
 //!
-//! A round visits every tenant, takes its texts under the pool's lock (one tenant at a time), and writes those that have changed since the last round. A file is
-//! written under another name and renamed, so that readers see an old text or a new one and never half of one. Directories of
+//! A round visits every tenant, takes its texts under the pool's lock (one tenant at a time), and
+//! writes those that have changed since the last round. A file is written under another name and
+//! renamed, so that readers see an old text or a new one and never half of one. Directories of
 //! tenants that are gone, were renamed or moved are removed, if nobody has put anything else there.
 //!
-//! What goes wrong (a full disk, a missing permission) stops neither the pager nor the rest of the round. It is kept until a round goes well, and what
-//! failed is tried again in the next one.
+//! What goes wrong (a full disk, a missing permission) stops neither the pager nor the rest of the
+//! round. It is kept until a round goes well, and what failed is tried again in the next one.
 //!
-//! Names of directories are names of tenants, with everything strange as `%` and two hexadecimal digits a byte: what is neither a letter nor a digit nor one of
-//! `-_.,+=@:` and blank, a dot in front, and the first letter of what looks like one of the files. A name that would be too long for a file system is cut, and a hash of
-//! all of it appended.
+//! Names of directories are names of tenants, with everything strange as `%` and two hexadecimal
+//! digits a byte: what is neither a letter nor a digit nor one of `-_.,+=@:` and blank, a dot in
+//! front, and the first letter of what looks like one of the files. A name that would be too long
+//! for a file system is cut, and a hash of all of it appended.
 
 use super::files::TenantFile;
 use crate::pool::Pool;
@@ -22,7 +25,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The file that a text is written to before it gets its name. No tenant's directory has this name, because of the dot.
+/// The file that a text is written to before it gets its name. No tenant's directory has this name,
+/// because of the dot.
 const TEMPORARY: &str = ".new";
 /// Time between two rounds.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -32,7 +36,8 @@ const NAME_BYTES: usize = 200;
 /// A round of exports that did not succeed in everything. The pager goes on.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
-    "cannot {action} {path}: {source}; {others} other files or directories failed too in this round. All are tried again"
+    "cannot {action} {path}: {source}; {others} other files or directories failed too in this \
+     round. All are tried again"
 )]
 #[non_exhaustive]
 pub struct ExportError {
@@ -54,7 +59,8 @@ pub(crate) struct Exporter {
     done: Mutex<Done>,
     /// The result of the last round.
     last: Mutex<Option<ExportError>>,
-    /// The pager is closing: the background thread's round ends where it is. Changes under `bell_lock`.
+    /// The pager is closing: the background thread's round ends where it is. Changes under
+    /// `bell_lock`.
     closing: AtomicBool,
     bell_lock: Mutex<()>,
     bell: Condvar,
@@ -113,7 +119,9 @@ impl Exporter {
             }
             let lock = crate::sync::lock(&self.bell_lock);
             if !self.closing.load(Relaxed) {
-                drop(self.bell.wait_timeout(lock, INTERVAL).unwrap_or_else(PoisonError::into_inner));
+                drop(
+                    self.bell.wait_timeout(lock, INTERVAL).unwrap_or_else(PoisonError::into_inner),
+                );
             }
         }
     }
@@ -125,7 +133,8 @@ impl Exporter {
         self.bell.notify_all();
     }
 
-    /// Brings the directory up to date. Cost: O(tenants), and a write for each text that has changed.
+    /// Brings the directory up to date. Cost: O(tenants), and a write for each text that has
+    /// changed.
     pub(crate) fn round(&self, pool: &Pool) -> Result<(), ExportError> {
         let mut done = crate::sync::lock(&self.done);
         let mut trouble = Trouble::default();
@@ -189,7 +198,8 @@ impl Done {
         self.tenants = vec![(MemcgId::ROOT, top.to_owned())];
         let mut at = 0;
         while let Some((id, dir)) = self.tenants.get(at).cloned() {
-            let named = engine.children(id).filter_map(|child| Some((child, state.names.get(child)?)));
+            let named =
+                engine.children(id).filter_map(|child| Some((child, state.names.get(child)?)));
             self.tenants.extend(named.map(|(child, name)| (child, dir.join(escape(&name)))));
             at += 1;
         }
@@ -197,8 +207,10 @@ impl Done {
 
     /// Removes the directories of tenants that are not there any more, the deepest first.
     fn remove_others(&mut self, trouble: &mut Trouble, closing: &AtomicBool) {
-        let wanted: std::collections::HashSet<_> = self.tenants.iter().map(|(_, dir)| dir).collect();
-        let mut others: Vec<_> = self.written.keys().filter(|dir| !wanted.contains(dir)).cloned().collect();
+        let wanted: std::collections::HashSet<_> =
+            self.tenants.iter().map(|(_, dir)| dir).collect();
+        let mut others: Vec<_> =
+            self.written.keys().filter(|dir| !wanted.contains(dir)).cloned().collect();
         others.sort_by_key(|dir| std::cmp::Reverse(dir.components().count()));
         for dir in others {
             if closing.load(Relaxed) {
@@ -245,8 +257,8 @@ fn escape(name: &str) -> String {
     let looks_like_a_file = name.starts_with("memory.");
     let mut escaped = String::with_capacity(name.len());
     for (at, c) in name.char_indices() {
-        let strange =
-            !(c.is_alphanumeric() || "-_.,+=@: ".contains(c)) || (at == 0 && (c == '.' || looks_like_a_file));
+        let strange = !(c.is_alphanumeric() || "-_.,+=@: ".contains(c))
+            || (at == 0 && (c == '.' || looks_like_a_file));
         if strange {
             for byte in c.encode_utf8(&mut [0; 4]).bytes() {
                 let _ = write!(escaped, "%{byte:02X}");
@@ -265,8 +277,9 @@ fn escape(name: &str) -> String {
 
 /// FNV-1a: the same in every run and every version.
 fn hash(name: &str) -> u64 {
-    name.bytes()
-        .fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
+    name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+    })
 }
 
 #[cfg(test)]
@@ -277,10 +290,17 @@ mod tests {
     fn ordinary_names_stay_and_strange_ones_are_escaped() {
         assert_eq!(escape("index-7 (eu)"), "index-7 %28eu%29");
         assert_eq!(escape("größe"), "größe");
-        assert_eq!((escape("."), escape(".."), escape("a.b")), ("%2E".into(), "%2E.".into(), "a.b".into()));
+        assert_eq!(
+            (escape("."), escape(".."), escape("a.b")),
+            ("%2E".into(), "%2E.".into(), "a.b".into())
+        );
         assert_eq!(escape("memory.stat"), "%6Demory.stat", "it would be taken for the file");
         assert_eq!(escape("100%\n"), "100%25%0A");
-        assert_eq!(escape("\u{202E}"), "%E2%80%AE", "what turns the direction of text is no letter");
+        assert_eq!(
+            escape("\u{202E}"),
+            "%E2%80%AE",
+            "what turns the direction of text is no letter"
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The kernel's files: the texts that a memory cgroup of the second version has, byte by byte.
 //!
-//! Sizes are in bytes and end with a newline; no limit is the word `max`. `memory.stat` and `memory.events` are the engine's to print (`lowtide-core`, `text.rs`). Source:
-//! `docs/kernel/memcg.md` §4.1, 12, 13, 14.4.
+//! Sizes are in bytes and end with a newline; no limit is the word `max`. `memory.stat` and
+//! `memory.events` are the engine's to print (`lowtide-core`, `text.rs`). Source: `docs/kernel/
+//! memcg.md` §4.1, 12, 13, 14.4.
 
 use super::{Tenant, TenantError};
 use crate::pool::State;
@@ -73,7 +74,11 @@ impl TenantFile {
     pub(super) fn text(self, state: &mut State, id: MemcgId, page_shift: u32, now: u64) -> String {
         let engine = &mut state.engine;
         let size = |pages: u64| {
-            if pages == u64::MAX { "max\n".to_owned() } else { format!("{}\n", pages << page_shift) }
+            if pages == u64::MAX {
+                "max\n".to_owned()
+            } else {
+                format!("{}\n", pages << page_shift)
+            }
         };
         match self {
             Self::Current => size(engine.usage(id)),

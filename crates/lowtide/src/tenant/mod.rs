@@ -1,8 +1,9 @@
 //! Tenants: budgets within the budget of a pager.
 //!
-//! A [`Tenant`] is a node of a tree; the root is the pager. Pages of a view are charged to one tenant and, through it, to all of its
-//! ancestors, and a limit anywhere on that way holds at every instant. Tenants are the engine's groups (`lowtide-core`, `memcg/`) under names; everything that decides is
-//! there. Source: `docs/kernel/memcg.md` §1-5, 9, 11-13.
+//! A [`Tenant`] is a node of a tree; the root is the pager. Pages of a view are charged to one
+//! tenant and, through it, to all of its ancestors, and a limit anywhere on that way holds at every
+//! instant. Tenants are the engine's groups (`lowtide-core`, `memcg/`) under names; everything that
+//! decides is there. Source: `docs/kernel/memcg.md` §1-5, 9, 11-13.
 //!
 //! | file | concept |
 //! |---|---|
@@ -50,10 +51,11 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, MutexGuard};
 
-/// A budget within the budget of a pager, and everything that is charged to it. Cheap to clone; all clones are the same tenant.
+/// A budget within the budget of a pager, and everything that is charged to it. Cheap to clone; all
+/// clones are the same tenant.
 ///
-/// Tenants form a tree below the pager. What a tenant uses, all of its ancestors use too. Limits and protection work as those of the kernel's
-/// memory cgroups, in bytes rounded down to pages:
+/// Tenants form a tree below the pager. What a tenant uses, all of its ancestors use too. Limits
+/// and protection work as those of the kernel's memory cgroups, in bytes rounded down to pages:
 ///
 /// | limit | meaning |
 /// |---|---|
@@ -62,9 +64,10 @@ use std::sync::{Arc, MutexGuard};
 /// | `low` | what uses less is not evicted for somebody else, as long as there is anything else |
 /// | `min` | what uses less is never evicted for somebody else, even if that fails for it |
 ///
-/// Handles do not keep a tenant alive: it is there until somebody [removes](Tenant::remove) it, or the pager goes. From then on all handles
-/// say [`TenantError::Gone`], for ever: a tenant that is created later, of whatever name, is never found by an old
-/// handle. A pager can create and remove some four thousand million tenants in its life.
+/// Handles do not keep a tenant alive: it is there until somebody [removes](Tenant::remove) it, or
+/// the pager goes. From then on all handles say [`TenantError::Gone`], for ever: a tenant that is
+/// created later, of whatever name, is never found by an old handle. A pager can create and remove
+/// some four thousand million tenants in its life.
 ///
 /// ```
 /// use lowtide::{OpenOptions, Pager};
@@ -100,13 +103,15 @@ impl Pager {
         self.root().child(name)
     }
 
-    /// The tenant that is the pager itself: everything is charged to it, and it is never removed. Of all limits it has only `max`.
+    /// The tenant that is the pager itself: everything is charged to it, and it is never removed.
+    /// Of all limits it has only `max`.
     #[must_use]
     pub fn root(&self) -> Tenant {
         Tenant { pager: self.clone(), id: MemcgId::ROOT }
     }
 
-    /// The tenant at a path such as `a/b`; a slash in front changes nothing. The empty path is the root.
+    /// The tenant at a path such as `a/b`; a slash in front changes nothing. The empty path is the
+    /// root.
     #[must_use]
     pub fn find(&self, path: &str) -> Option<Tenant> {
         let state = self.inner.pool.lock();
@@ -189,7 +194,11 @@ impl Tenant {
     /// [`TenantError::Gone`].
     pub fn children(&self) -> Result<Vec<Self>, TenantError> {
         let state = self.lock()?;
-        Ok(state.engine.children(self.id).map(|id| Self { pager: self.pager.clone(), id }).collect())
+        Ok(state
+            .engine
+            .children(self.id)
+            .map(|id| Self { pager: self.pager.clone(), id })
+            .collect())
     }
 
     /// Whether it has been removed.
@@ -198,7 +207,8 @@ impl Tenant {
         self.lock().err() == Some(TenantError::Gone)
     }
 
-    /// Bytes charged to it and those below: `memory.current`. Up to 64 pages of it may be charged in advance.
+    /// Bytes charged to it and those below: `memory.current`. Up to 64 pages of it may be charged
+    /// in advance.
     ///
     /// # Errors
     /// [`TenantError::Gone`].
@@ -214,7 +224,8 @@ impl Tenant {
         Ok(self.to_bytes(self.lock()?.engine.peak(self.id)))
     }
 
-    /// Counters and sizes of it and those below; `Display` is the text of `memory.stat`. Cost: O(tenants below).
+    /// Counters and sizes of it and those below; `Display` is the text of `memory.stat`. Cost:
+    /// O(tenants below).
     ///
     /// # Errors
     /// [`TenantError::Gone`].

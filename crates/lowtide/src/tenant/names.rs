@@ -66,6 +66,10 @@ impl Names {
     /// The path of a group, `/` for the root.
     pub(crate) fn path(&self, engine: &Engine, id: MemcgId) -> String {
         let steps = self.steps(engine, id);
-        if steps.is_empty() { "/".to_owned() } else { steps.iter().flat_map(|s| ["/", s]).collect() }
+        if steps.is_empty() {
+            "/".to_owned()
+        } else {
+            steps.iter().flat_map(|s| ["/", s]).collect()
+        }
     }
 }

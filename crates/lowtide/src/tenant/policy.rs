@@ -1,8 +1,11 @@
-//! What happens above a limit: the law that says how long threads sleep, programs that decide instead, and advice.
+//! What happens above a limit: the law that says how long threads sleep, programs that decide
+//! instead, and advice.
 //!
-//! A program is an eBPF object (`lowtide-bpf`, its header `lowtide_bpf.h` says what it sees). It is checked when it is attached, runs in a virtual machine that can reach
-//! nothing but its maps, and its answers are clamped: it can make threads wait, up to 2 s at a time, and say who is spared first. It cannot make a charge fail. What a
-//! program asks to be reclaimed in advance is reclaimed every two seconds. Source: `docs/kernel/memcg.md` §7, 8, 15.
+//! A program is an eBPF object (`lowtide-bpf`, its header `lowtide_bpf.h` says what it sees). It is
+//! checked when it is attached, runs in a virtual machine that can reach nothing but its maps, and
+//! its answers are clamped: it can make threads wait, up to 2 s at a time, and say who is spared
+//! first. It cannot make a charge fail. What a program asks to be reclaimed in advance is reclaimed
+//! every two seconds. Source: `docs/kernel/memcg.md` §7, 8, 15.
 
 use super::{Tenant, TenantError};
 use crate::pool::{Pool, State};
@@ -15,12 +18,15 @@ use std::sync::MutexGuard;
 /// What a thread does that would have to sleep because a tenant is over a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnStall {
-    /// It sleeps, 2 s at most at a time, before it brings in the next page; not while it has guards.
+    /// It sleeps, 2 s at most at a time, before it brings in the next page; not while it has
+    /// guards.
     #[default]
     Throttle,
-    /// Its next operation that would bring something in fails with [`Error::OverLimit`](crate::Error::OverLimit), once, and brings nothing in.
+    /// Its next operation that would bring something in fails with
+    /// [`Error::OverLimit`](crate::Error::OverLimit), once, and brings nothing in.
     Error,
-    /// It goes on, without evicting either: `high` is only counted, and the tenant grows up to `max`.
+    /// It goes on, without evicting either: `high` is only counted, and the tenant grows up to
+    /// `max`.
     Grow,
 }
 
@@ -56,11 +62,14 @@ impl Tenant {
         Ok(())
     }
 
-    /// Lets a program decide about this tenant and those below it that have none of their own. It takes the place of the one that was attached before, at once
-    /// for whoever charges next. The handle that is returned shares the program's state: what it counts, its maps, whether it was switched off and why.
+    /// Lets a program decide about this tenant and those below it that have none of their own. It
+    /// takes the place of the one that was attached before, at once for whoever charges next. The
+    /// handle that is returned shares the program's state: what it counts, its maps, whether it was
+    /// switched off and why.
     ///
     /// # Errors
-    /// [`PolicyError::Load`] with the section, the instruction and the reason; the program before stays then.
+    /// [`PolicyError::Load`] with the section, the instruction and the reason; the program before
+    /// stays then.
     pub fn attach(&self, object: &[u8], name: &str) -> Result<Programs, PolicyError> {
         let programs = Programs::load(object, name)?;
         let mut state = self.lock()?;
@@ -79,8 +88,9 @@ impl Tenant {
         Ok(state.engine.set_hooks(self.id, None).is_some())
     }
 
-    /// How much time is lost waiting for memory; `Display` is the text of `memory.pressure`. What is seen of it: reclaim for this tenant and those below, and reads of
-    /// pages that a limit of theirs had evicted.
+    /// How much time is lost waiting for memory; `Display` is the text of `memory.pressure`. What
+    /// is seen of it: reclaim for this tenant and those below, and reads of pages that a limit of
+    /// theirs had evicted.
     ///
     /// # Errors
     /// [`TenantError::Gone`].
@@ -89,8 +99,8 @@ impl Tenant {
         Ok(self.lock()?.engine.pressure(self.id, now))
     }
 
-    /// The budget in bytes with which nine tenths of the waiting for evicted pages would not have been, over the last minutes; what the tenant uses, if nobody waited.
-    /// An upper estimate.
+    /// The budget in bytes with which nine tenths of the waiting for evicted pages would not have
+    /// been, over the last minutes; what the tenant uses, if nobody waited. An upper estimate.
     ///
     /// # Errors
     /// [`TenantError::Gone`].
@@ -108,7 +118,10 @@ impl Tenant {
 
 impl Pool {
     /// Reclaims what programs ask for by themselves. Cost: O(programs).
-    pub(crate) fn serve_programs<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    pub(crate) fn serve_programs<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+    ) -> MutexGuard<'a, State> {
         let now = self.now();
         let attached: Vec<MemcgId> = state.programs.keys().copied().collect();
         let mut wanted = Vec::new();

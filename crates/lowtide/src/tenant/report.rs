@@ -1,5 +1,6 @@
-//! The report of an operation that found no room: what the kernel's log says when a group is out of memory, and what somebody who has to
-//! decide wants to know besides. Source: `docs/kernel/memcg.md` §11.
+//! The report of an operation that found no room: what the kernel's log says when a group is out of
+//! memory, and what somebody who has to decide wants to know besides. Source:
+//! `docs/kernel/memcg.md` §11.
 
 use crate::charge::Full;
 use crate::error::advice;
@@ -18,8 +19,9 @@ const NO_LIMIT_KIB: u64 = (i64::MAX as u64 >> 12) << 2;
 
 /// Why there was no room: the tenant that is full, as it was when the operation gave up.
 ///
-/// `Display` is the text that a kernel logs for a memory cgroup that is out of memory (usage, limit and failcnt, then `memory.stat`), followed by
-/// protection and the largest consumers. [`summary`](OomReport::summary) is one sentence.
+/// `Display` is the text that a kernel logs for a memory cgroup that is out of memory (usage, limit
+/// and failcnt, then `memory.stat`), followed by protection and the largest consumers.
+/// [`summary`](OomReport::summary) is one sentence.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct OomReport {
@@ -43,7 +45,8 @@ pub struct OomReport {
     pub effective_bytes: (u64, u64),
     /// Its `memory.stat`.
     pub stat: MemoryStat,
-    /// Tenants below it and itself, by what is charged to each alone, the largest first; ten at most.
+    /// Tenants below it and itself, by what is charged to each alone, the largest first; ten at
+    /// most.
     pub consumers: Vec<Consumer>,
     /// How many there are.
     pub consumers_total: usize,
@@ -126,10 +129,16 @@ impl OomReport {
             limits: TenantLimits::from_pages(engine.limits(full), page_shift),
             effective_bytes: (bytes(min), bytes(low)),
             stat: engine.stat(full),
-            consumers: sizes.into_iter().take(TOP).filter(|(pages, _)| *pages > 0).map(consumer).collect(),
+            consumers: sizes
+                .into_iter()
+                .take(TOP)
+                .filter(|(pages, _)| *pages > 0)
+                .map(consumer)
+                .collect(),
             consumers_total: below.len(),
             held_here_bytes: bytes(held_here),
-            unwritable: unwritable.map(|(path, failure)| Unwritable { path, source: failure.source }),
+            unwritable: unwritable
+                .map(|(path, failure)| Unwritable { path, source: failure.source }),
         }
     }
 
@@ -143,25 +152,30 @@ impl OomReport {
     #[must_use]
     pub fn summary(&self) -> String {
         let reserved = self.stat.reserved * self.stat.page_bytes;
-        let budget =
-            format!("the budget of {} bytes of tenant {:?} is used up by", self.limit_bytes, self.tenant);
+        let budget = format!(
+            "the budget of {} bytes of tenant {:?} is used up by",
+            self.limit_bytes, self.tenant
+        );
         let resident = (self.stat.file + self.stat.anon) * self.stat.page_bytes;
         if self.held_here_bytes > 0 && self.held_here_bytes >= resident {
             return format!(
-                "{budget} pages that guards of this very thread hold ({} bytes, {reserved} reserved): drop some of them first",
+                "{budget} pages that guards of this very thread hold ({} bytes, {reserved} \
+                 reserved): drop some of them first",
                 self.held_here_bytes
             );
         }
         let dirty = self.dirty_bytes();
         if let Some(Unwritable { path, source }) = &self.unwritable {
             return format!(
-                "{budget} pages that cannot be written ({dirty} bytes are dirty, {reserved} reserved): {}: {source}{}",
+                "{budget} pages that cannot be written ({dirty} bytes are dirty, {reserved} \
+                 reserved): {}: {source}{}",
                 path.display(),
                 advice(source)
             );
         }
         format!(
-            "{budget} pages that cannot be evicted now ({dirty} bytes are dirty, {reserved} reserved): \
+            "{budget} pages that cannot be evicted now ({dirty} bytes are dirty, {reserved} \
+             reserved): \
              hold fewer pages at once, or raise its max"
         )
     }

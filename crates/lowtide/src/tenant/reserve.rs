@@ -1,7 +1,9 @@
 //! Reservations: memory that the program allocates itself, paid from the same budget as its pages.
 //!
-//! A reservation is charged in small pieces through the charge path that pages take, so it makes room by evicting pages of the tenant, and it never pushes a
-//! group above its limit. No frames are taken: those that the budget no longer allows stay free. Once the tenant is removed, its parent pays.
+//! A reservation is charged in small pieces through the charge path that pages take, so it makes
+//! room by evicting pages of the tenant, and it never pushes a group above its limit. No frames are
+//! taken: those that the budget no longer allows stay free. Once the tenant is removed, its parent
+//! pays.
 
 use super::{Tenant, TenantError};
 use crate::charge::{Full, Payer};
@@ -82,7 +84,8 @@ impl Reservations {
     }
 }
 
-/// Memory of the program's own that is charged to a tenant, until this is dropped. Made by [`Tenant::reserve`].
+/// Memory of the program's own that is charged to a tenant, until this is dropped. Made by
+/// [`Tenant::reserve`].
 #[must_use = "the memory is charged only as long as the reservation lives"]
 pub struct Reservation {
     pager: Pager,
@@ -91,11 +94,13 @@ pub struct Reservation {
 }
 
 impl Tenant {
-    /// Charges memory that the program allocates itself, rounded up to whole pages, so that heap and pages share one budget. Pages of the tenant
-    /// are evicted to make room.
+    /// Charges memory that the program allocates itself, rounded up to whole pages, so that heap
+    /// and pages share one budget. Pages of the tenant are evicted to make room.
     ///
-    /// What is shared is the budget: usage of pages and of the program's own memory together stays below the limits. Frames that may not be used while
-    /// something is reserved give their memory back to the system within seconds, unless the pager was [populated](crate::Builder::populate).
+    /// What is shared is the budget: usage of pages and of the program's own memory together stays
+    /// below the limits. Frames that may not be used while something is reserved give their memory
+    /// back to the system within seconds, unless the pager was
+    /// [populated](crate::Builder::populate).
     ///
     /// ```
     /// # use lowtide::Pager;
@@ -109,7 +114,8 @@ impl Tenant {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OutOfBudget`] when there is no room and none can be made; nothing is charged then. [`Error::Tenant`] when the tenant is gone.
+    /// [`Error::OutOfBudget`] when there is no room and none can be made; nothing is charged then.
+    /// [`Error::Tenant`] when the tenant is gone.
     pub fn reserve(&self, bytes: Size) -> Result<Reservation, Error> {
         let mut state = self.pool().lock();
         self.pool().check()?;

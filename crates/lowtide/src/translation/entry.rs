@@ -1,4 +1,5 @@
-//! The translation of one page: a word, and the transitions that its states allow (see the parent module).
+//! The translation of one page: a word, and the transitions that its states allow (see the parent
+//! module).
 
 use crate::hazard::{self, Held};
 use crate::sync::{AtomicU32, Ordering};
@@ -85,7 +86,8 @@ impl State {
 pub(crate) struct Pinned {
     /// Number of the frame.
     pub(crate) frame: u32,
-    /// YOUNG as it was seen. Where it is false, [`Table::set_young`](super::Table::set_young) is due.
+    /// YOUNG as it was seen. Where it is false, [`Table::set_young`](super::Table::set_young) is
+    /// due.
     pub(crate) young: bool,
     /// DIRTY as it was seen.
     pub(crate) dirty: bool,
@@ -127,11 +129,12 @@ impl Entry {
         std::ptr::from_ref(self).addr()
     }
 
-    /// The state now. Acquires what the last `finish_read` or `unlock` released, but holds nothing: a frame
-    /// number from here may be reused at any moment, unless the caller owns the state or keeps evictors out.
+    /// The state now. Acquires what the last `finish_read` or `unlock` released, but holds nothing:
+    /// a frame number from here may be reused at any moment, unless the caller owns the state or
+    /// keeps evictors out.
     ///
-    /// `SeqCst`, which costs a load nothing, so that a walk may look for bits with it after taking a
-    /// [`Hint`](super::Hint).
+    /// `SeqCst`, which costs a load nothing, so that a walk may look for bits with it after taking
+    /// a [`Hint`](super::Hint).
     #[inline]
     pub(crate) fn load(&self) -> State {
         State::decode(self.0.load(Ordering::SeqCst))
@@ -139,8 +142,8 @@ impl Entry {
 
     /// Holds the page for reading if it is resident; else says what it is, and holds nothing.
     ///
-    /// This is the hit path: steps 1 to 3 of a reader in [`crate::hazard`], with no read-modify-write and no
-    /// fence instruction.
+    /// This is the hit path: steps 1 to 3 of a reader in [`crate::hazard`], with no
+    /// read-modify-write and no fence instruction.
     ///
     /// # Errors
     /// Absent, busy or locked: the caller must read the page in, or wait.
@@ -160,8 +163,8 @@ impl Entry {
         }
     }
 
-    /// [`pin`](Entry::pin) for the most frequent case, told by one comparison: resident and young. Returns the frame; `None` says nothing about
-    /// what the page is, and holds nothing.
+    /// [`pin`](Entry::pin) for the most frequent case, told by one comparison: resident and young.
+    /// Returns the frame; `None` says nothing about what the page is, and holds nothing.
     #[inline(always)]
     pub(crate) fn pin_young(&self) -> Option<(u32, Held)> {
         const _: () = assert!(
@@ -173,8 +176,8 @@ impl Entry {
         (word >= RESIDENT | YOUNG).then_some((word & FRAME, held))
     }
 
-    /// ABSENT → BUSY, if the entry is still absent with the shadow that was seen. On success the caller owns
-    /// the entry, and the shadow is its to remember.
+    /// ABSENT → BUSY, if the entry is still absent with the shadow that was seen. On success the
+    /// caller owns the entry, and the shadow is its to remember.
     ///
     /// # Errors
     /// The state that is there instead; it may be absent with another shadow.
@@ -198,8 +201,8 @@ impl Entry {
         self.leave(BUSY, State::Resident { frame, young, dirty: false })
     }
 
-    /// BUSY → RESIDENT, dirty: the whole page was stored, and nothing of it was read. Releases the bytes of the frame.
-    /// [`Hint::note_dirty`](super::Hint::note_dirty) is due.
+    /// BUSY → RESIDENT, dirty: the whole page was stored, and nothing of it was read. Releases the
+    /// bytes of the frame. [`Hint::note_dirty`](super::Hint::note_dirty) is due.
     ///
     /// Returns whether somebody waits.
     ///
@@ -231,8 +234,9 @@ impl Entry {
         self.lock_unless(YOUNG | DIRTY).map(|taken| taken.frame)
     }
 
-    /// RESIDENT → LOCKED, whatever its bits are, and acquires its bytes. The store must wait until a
-    /// [`hazard::scan`] after this finds no reader, and a thread that holds the page itself must not try.
+    /// RESIDENT → LOCKED, whatever its bits are, and acquires its bytes. The store must wait until
+    /// a [`hazard::scan`] after this finds no reader, and a thread that holds the page itself must
+    /// not try.
     ///
     /// # Errors
     /// The state that forbids it: not resident.
@@ -257,9 +261,9 @@ impl Entry {
         }
     }
 
-    /// LOCKED → RESIDENT, with the bits given; DIRTY stays where it is set already. Releases what was stored.
-    /// [`Hint::note_young`](super::Hint::note_young) and [`Hint::note_dirty`](super::Hint::note_dirty) are
-    /// due for the bits that are set.
+    /// LOCKED → RESIDENT, with the bits given; DIRTY stays where it is set already. Releases what
+    /// was stored. [`Hint::note_young`](super::Hint::note_young) and
+    /// [`Hint::note_dirty`](super::Hint::note_dirty) are due for the bits that are set.
     ///
     /// Returns whether a thread waits.
     ///
@@ -273,7 +277,10 @@ impl Entry {
             let State::Locked { frame: locked, dirty: already } = now else {
                 panic!("{now:?} was unlocked by a thread that did not own it")
             };
-            assert!(locked == frame, "a page that was locked in frame {locked} was unlocked in {frame}");
+            assert!(
+                locked == frame,
+                "a page that was locked in frame {locked} was unlocked in {frame}"
+            );
             let to = State::Resident { frame, young, dirty: dirty || already }.encode();
             match self.0.compare_exchange_weak(word, to, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => return word & WAITERS != 0,
@@ -282,16 +289,21 @@ impl Entry {
         }
     }
 
-    /// Sets DIRTY in a page that is in memory, whoever owns it: RESIDENT stays RESIDENT, and LOCKED stays
-    /// LOCKED and is unlocked dirty. [`Hint::note_dirty`](super::Hint::note_dirty) is due.
+    /// Sets DIRTY in a page that is in memory, whoever owns it: RESIDENT stays RESIDENT, and LOCKED
+    /// stays LOCKED and is unlocked dirty. [`Hint::note_dirty`](super::Hint::note_dirty) is due.
     ///
-    /// The caller keeps evictors away, which rely on what they locked staying clean. Returns false, having
-    /// changed nothing, if the page is not in memory.
+    /// The caller keeps evictors away, which rely on what they locked staying clean. Returns false,
+    /// having changed nothing, if the page is not in memory.
     #[must_use = "a page that is not in memory does not become dirty"]
     pub(crate) fn set_dirty(&self) -> bool {
         let mut word = self.0.load(Ordering::SeqCst);
         while matches!(word & TAG, RESIDENT | LOCKED) {
-            match self.0.compare_exchange_weak(word, word | DIRTY, Ordering::SeqCst, Ordering::SeqCst) {
+            match self.0.compare_exchange_weak(
+                word,
+                word | DIRTY,
+                Ordering::SeqCst,
+                Ordering::SeqCst,
+            ) {
                 Ok(_) => return true,
                 Err(now) => word = now,
             }
@@ -305,11 +317,15 @@ impl Entry {
     /// When the entry is not LOCKED, or is dirty: its bytes would be lost.
     #[must_use = "waiters must be woken"]
     pub(crate) fn evict(&self, shadow: u32) -> bool {
-        assert!(self.0.load(Ordering::Relaxed) & DIRTY == 0, "a dirty page must be written, not evicted");
+        assert!(
+            self.0.load(Ordering::Relaxed) & DIRTY == 0,
+            "a dirty page must be written, not evicted"
+        );
         self.leave(LOCKED, State::Absent { shadow })
     }
 
-    /// LOCKED → ABSENT without history, dirty or not: the page ceases to exist, as after a truncation.
+    /// LOCKED → ABSENT without history, dirty or not: the page ceases to exist, as after a
+    /// truncation.
     ///
     /// Returns whether somebody waits.
     ///
@@ -323,30 +339,39 @@ impl Entry {
     /// Ends an owned state; returns WAITERS.
     fn leave(&self, owned: u32, to: State) -> bool {
         let old = self.0.swap(to.encode(), Ordering::SeqCst);
-        assert!(old & TAG == owned, "{:?} became {to:?} by a thread that did not own it", State::decode(old));
+        assert!(
+            old & TAG == owned,
+            "{:?} became {to:?} by a thread that did not own it",
+            State::decode(old)
+        );
         old & WAITERS != 0
     }
 
-    /// Sets YOUNG if the word is exactly what was seen; any change since makes the attempt pointless, and it
-    /// fails.
+    /// Sets YOUNG if the word is exactly what was seen; any change since makes the attempt
+    /// pointless, and it fails.
     ///
-    /// Private to this module: a bit needs its hint, see [`Table::set_young`](super::Table::set_young).
+    /// Private to this module: a bit needs its hint, see
+    /// [`Table::set_young`](super::Table::set_young).
     #[inline]
     pub(super) fn set_young(&self, seen: State) -> bool {
         let word = seen.encode();
         word & TAG == RESIDENT
             && word & YOUNG == 0
-            && self.0.compare_exchange(word, word | YOUNG, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+            && self
+                .0
+                .compare_exchange(word, word | YOUNG, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok()
     }
 
-    /// Clears YOUNG and says whether it was set: the walk's test. False for a page that is not resident.
+    /// Clears YOUNG and says whether it was set: the walk's test. False for a page that is not
+    /// resident.
     pub(crate) fn clear_young(&self) -> bool {
         self.clear(YOUNG)
     }
 
-    /// Clears DIRTY and says whether it was set, acquiring the bytes of the stores that set it. The caller
-    /// must then write the page, and after a failure set the bit again ([`Entry::set_dirty`]). False for a page
-    /// that is LOCKED or not resident.
+    /// Clears DIRTY and says whether it was set, acquiring the bytes of the stores that set it. The
+    /// caller must then write the page, and after a failure set the bit again
+    /// ([`Entry::set_dirty`]). False for a page that is LOCKED or not resident.
     pub(crate) fn clear_dirty(&self) -> bool {
         self.clear(DIRTY)
     }
@@ -354,7 +379,12 @@ impl Entry {
     fn clear(&self, bit: u32) -> bool {
         let mut word = self.0.load(Ordering::SeqCst);
         while word & TAG == RESIDENT && word & bit != 0 {
-            match self.0.compare_exchange_weak(word, word & !bit, Ordering::SeqCst, Ordering::SeqCst) {
+            match self.0.compare_exchange_weak(
+                word,
+                word & !bit,
+                Ordering::SeqCst,
+                Ordering::SeqCst,
+            ) {
                 Ok(_) => return true,
                 Err(now) => word = now,
             }
@@ -362,8 +392,9 @@ impl Entry {
         false
     }
 
-    /// Marks that the caller is about to sleep until the owner ends the state `seen`. False if that state has
-    /// ended, or has no owner: look again instead. The caller holds the lock that the waker takes.
+    /// Marks that the caller is about to sleep until the owner ends the state `seen`. False if that
+    /// state has ended, or has no owner: look again instead. The caller holds the lock that the
+    /// waker takes.
     #[must_use = "sleeping without the mark is for ever"]
     pub(crate) fn set_waiters(&self, seen: State) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
@@ -374,7 +405,12 @@ impl Entry {
             if word & WAITERS != 0 {
                 return true;
             }
-            match self.0.compare_exchange_weak(word, word | WAITERS, Ordering::Relaxed, Ordering::Relaxed) {
+            match self.0.compare_exchange_weak(
+                word,
+                word | WAITERS,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return true,
                 Err(now) => word = now,
             }

@@ -1,26 +1,28 @@
 //! Hints: what a walk over the entries of a view may skip.
 //!
-//! A view has one translation a page, and a walk that looks for young or dirty ones would read them all. So
-//! each table of [`TABLE_ENTRIES`](lowtide_core::limits::TABLE_ENTRIES) neighbours has a byte that says
-//! whether some entry of it *may* be YOUNG, and whether some *may* be DIRTY.
+//! A view has one translation a page, and a walk that looks for young or dirty ones would read them
+//! all. So each table of [`TABLE_ENTRIES`](lowtide_core::limits::TABLE_ENTRIES) neighbours has a
+//! byte that says whether some entry of it *may* be YOUNG, and whether some *may* be DIRTY.
 //!
-//! Whoever sets a bit in an entry notes it here *afterwards*; a walk takes the note *first*, and then looks
-//! at the entries:
+//! Whoever sets a bit in an entry notes it here *afterwards*; a walk takes the note *first*, and
+//! then looks at the entries:
 //!
 //! ```text
 //!   setter: entry |= YOUNG; if hint is clear { hint |= YOUNG }      walker: hint &= !YOUNG; look at all entries
 //! ```
 //!
-//! A bit may be missed by the walk that runs at this moment, but it is never hidden from all walks to come.
-//! Were the setter's two steps the other way round, the walker could run between them. As they are, only one
-//! order could hide a bit: the setter reads the hint while it is still set, and the walker, having cleared
-//! it, reads the entry while it is still clear. All four accesses are `SeqCst`, so they have one total order,
-//! in which the setter's read precedes the walker's clearing; but then the setter's bit, before its read,
-//! precedes the walker's look, after its clearing. So the walker sees it.
+//! A bit may be missed by the walk that runs at this moment, but it is never hidden from all walks
+//! to come. Were the setter's two steps the other way round, the walker could run between them. As
+//! they are, only one order could hide a bit: the setter reads the hint while it is still set, and
+//! the walker, having cleared it, reads the entry while it is still clear. All four accesses are
+//! `SeqCst`, so they have one total order, in which the setter's read precedes the walker's
+//! clearing; but then the setter's bit, before its read, precedes the walker's look, after its
+//! clearing. So the walker sees it.
 //!
 //! A walk that leaves a bit set which it has seen must note it again.
 //!
-//! A third bit is set when the first page of the table comes in, and stays: closing a file looks at no other tables.
+//! A third bit is set when the first page of the table comes in, and stays: closing a file looks at
+//! no other tables.
 
 use crate::sync::{AtomicU8, Ordering};
 
@@ -28,13 +30,15 @@ const YOUNG: u8 = 1;
 const DIRTY: u8 = 2;
 const USED: u8 = 4;
 
-/// Whether some entry of one table may be young, some may be dirty, and some ever led to a frame. See the module documentation.
+/// Whether some entry of one table may be young, some may be dirty, and some ever led to a frame.
+/// See the module documentation.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub(crate) struct Hint(AtomicU8);
 
 impl Hint {
-    /// To be called after YOUNG was set in an entry of this table. One load when the note is there already.
+    /// To be called after YOUNG was set in an entry of this table. One load when the note is there
+    /// already.
     #[inline]
     pub(crate) fn note_young(&self) {
         self.note(YOUNG);
@@ -68,7 +72,8 @@ impl Hint {
         self.note(USED);
     }
 
-    /// Whether a page of this table ever had a frame. To be asked by who has had the pool's lock since the last may have come.
+    /// Whether a page of this table ever had a frame. To be asked by who has had the pool's lock
+    /// since the last may have come.
     #[allow(dead_code, reason = "the proofs include this file")]
     pub(crate) fn was_used(&self) -> bool {
         self.0.load(Ordering::Relaxed) & USED != 0

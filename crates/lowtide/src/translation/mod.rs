@@ -10,7 +10,8 @@
 //!   RESIDENT   1 1  │ YOUNG   │ DIRTY │ frame  │   its bytes are in the frame
 //! ```
 //!
-//! Memory of zeroes is a table of absent pages without history, so a fresh table costs nothing to make.
+//! Memory of zeroes is a table of absent pages without history, so a fresh table costs nothing to
+//! make.
 //!
 //! # Who may do what
 //!
@@ -24,47 +25,51 @@
 //!     └───────────────────── evict, discard ─────────────────── LOCKED
 //! ```
 //!
-//! BUSY and LOCKED have an owner: the one thread whose compare-and-swap led there. It alone leads the entry
-//! out again, and that cannot fail. Others may only add WAITERS, and DIRTY to LOCKED. RESIDENT and ABSENT
-//! have no owner, so they are left by compare-and-swap, which fails if the word is not exactly what was seen.
-//! The methods that leave an owned state panic when the entry is not in it: that is a defect of the caller,
-//! after which frames would be shared by two pages.
+//! BUSY and LOCKED have an owner: the one thread whose compare-and-swap led there. It alone leads
+//! the entry out again, and that cannot fail. Others may only add WAITERS, and DIRTY to LOCKED.
+//! RESIDENT and ABSENT have no owner, so they are left by compare-and-swap, which fails if the word
+//! is not exactly what was seen. The methods that leave an owned state panic when the entry is not
+//! in it: that is a defect of the caller, after which frames would be shared by two pages.
 //!
 //! * A reader takes a frame number from RESIDENT only while it has the entry in a hazard slot:
 //!   [`Entry::pin`].
 //! * An evictor locks, asks [`crate::hazard::scan`] for readers, and then evicts or unlocks.
-//! * A store locks, waits until `scan` finds no reader, writes, and unlocks with DIRTY. So references that
-//!   readers have are never written behind.
-//! * A page whose write to the file failed becomes DIRTY again where it is ([`Entry::set_dirty`]), even while a store
-//!   has it LOCKED: nobody waits for that store, and it cannot unlock the page clean.
-//! * A store of a whole page that is absent takes the place of its read: `try_begin_read`, write, `finish_store`. Nobody
-//!   can be reading, because there is no frame yet that a reader could have seen.
-//! * A page that is DIRTY or YOUNG is never locked for eviction, and so never evicted: the check and the lock
-//!   are one compare-and-swap.
+//! * A store locks, waits until `scan` finds no reader, writes, and unlocks with DIRTY. So
+//!   references that readers have are never written behind.
+//! * A page whose write to the file failed becomes DIRTY again where it is ([`Entry::set_dirty`]),
+//!   even while a store has it LOCKED: nobody waits for that store, and it cannot unlock the page
+//!   clean.
+//! * A store of a whole page that is absent takes the place of its read: `try_begin_read`, write,
+//!   `finish_store`. Nobody can be reading, because there is no frame yet that a reader could have
+//!   seen.
+//! * A page that is DIRTY or YOUNG is never locked for eviction, and so never evicted: the check
+//!   and the lock are one compare-and-swap.
 //!
 //! # Waiting
 //!
-//! A thread that finds BUSY or LOCKED sleeps under a lock of its choice that the owner's waker also takes:
+//! A thread that finds BUSY or LOCKED sleeps under a lock of its choice that the owner's waker also
+//! takes:
 //!
 //! ```text
 //!   waiter: lock; while entry.set_waiters(seen) { condvar.wait }; unlock
 //!   owner:  if entry.finish_read(…) { lock; condvar.notify_all; unlock }
 //! ```
 //!
-//! The owner's swap returns whether WAITERS was set. If it was set before the swap the owner notifies, and
-//! since it takes the lock first, the waiter is asleep by then; if not, `set_waiters` fails. A wake-up is
-//! never lost.
+//! The owner's swap returns whether WAITERS was set. If it was set before the swap the owner
+//! notifies, and since it takes the lock first, the waiter is asleep by then; if not, `set_waiters`
+//! fails. A wake-up is never lost.
 //!
 //! # Order
 //!
-//! What puts bytes into a frame (`finish_read`, `finish_store`, `unlock`) releases; what leads to them (`load`, `pin`, the
-//! locks, `clear_dirty`) acquires. YOUNG and DIRTY are also part of a second protocol, the [`Hint`]s of the
-//! table, which needs a total order; hence the `SeqCst` accesses where one of these bits is set or cleared.
-//! On x86 they cost nothing more.
+//! What puts bytes into a frame (`finish_read`, `finish_store`, `unlock`) releases; what leads to
+//! them (`load`, `pin`, the locks, `clear_dirty`) acquires. YOUNG and DIRTY are also part of a
+//! second protocol, the [`Hint`]s of the table, which needs a total order; hence the `SeqCst`
+//! accesses where one of these bits is set or cleared. On x86 they cost nothing more.
 //!
 //! # Files
 //!
-//! [`entry`]: one word and its transitions. [`hint`]: what walks may skip. [`table`]: the words of one view.
+//! [`entry`]: one word and its transitions. [`hint`]: what walks may skip. [`table`]: the words of
+//! one view.
 
 mod entry;
 mod hint;

@@ -7,20 +7,20 @@
 //!   hints:   │ table 0 │ table 1 │ …          committed │ reserved                 │     1 B a table of 512 pages
 //! ```
 //!
-//! Hazard slots name a page by the address of its entry, so entries never move: the table reserves addresses
-//! for as many pages as the view may ever have, and commits memory for those that it has. Committed memory
-//! that was never written takes no physical page, and reads as zeroes, which is an absent page without
-//! history.
+//! Hazard slots name a page by the address of its entry, so entries never move: the table reserves
+//! addresses for as many pages as the view may ever have, and commits memory for those that it has.
+//! Committed memory that was never written takes no physical page, and reads as zeroes, which is an
+//! absent page without history.
 //!
-//! A look-up touches one word anywhere in a table that may be larger than what 4 KiB pages let a processor
-//! reach without a walk of its page tables, so huge pages are asked for; where the kernel grants none, only
-//! speed is lost.
+//! A look-up touches one word anywhere in a table that may be larger than what 4 KiB pages let a
+//! processor reach without a walk of its page tables, so huge pages are asked for; where the kernel
+//! grants none, only speed is lost.
 //!
 //! # Safety
 //!
-//! The file makes references to entries and hints in memory that it obtained from [`Mapping`]. They are sound
-//! because every such reference borrows the table, lies below the page count, and the count is raised only
-//! after the memory was committed.
+//! The file makes references to entries and hints in memory that it obtained from [`Mapping`]. They
+//! are sound because every such reference borrows the table, lies below the page count, and the
+//! count is raised only after the memory was committed.
 
 use super::entry::{Entry, State};
 use super::hint::Hint;
@@ -40,14 +40,14 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table of `pages` absent pages, which can grow to `reserved` pages (or stays as it is, if `reserved`
-    /// is less).
+    /// A table of `pages` absent pages, which can grow to `reserved` pages (or stays as it is, if
+    /// `reserved` is less).
     ///
     /// Cost: some system calls, whatever the size.
     ///
     /// # Errors
-    /// `InvalidInput` for more pages than the address space can describe; otherwise what `mmap(2)` and
-    /// `mprotect(2)` say.
+    /// `InvalidInput` for more pages than the address space can describe; otherwise what `mmap(2)`
+    /// and `mprotect(2)` say.
     pub(crate) fn new(pages: u64, reserved: u64) -> io::Result<Self> {
         let reserved = reserved.max(pages).max(1);
         let table = Self {
@@ -60,18 +60,21 @@ impl Table {
         Ok(table)
     }
 
-    /// Raises the number of pages to `pages`; does nothing if there are as many. The new ones are absent.
+    /// Raises the number of pages to `pages`; does nothing if there are as many. The new ones are
+    /// absent.
     ///
     /// Threads may use the table meanwhile, and grow it.
     ///
     /// # Errors
-    /// `InvalidInput` beyond what was reserved; `OutOfMemory` when the kernel cannot promise the memory.
+    /// `InvalidInput` beyond what was reserved; `OutOfMemory` when the kernel cannot promise the
+    /// memory.
     pub(crate) fn grow(&self, pages: u64) -> io::Result<()> {
         if pages > self.reserved {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!(
-                    "{pages} pages are more than the {} that the table was made for; reserve more when the view is opened",
+                    "{pages} pages are more than the {} that the table was made for; reserve more \
+                     when the view is opened",
                     self.reserved
                 ),
             ));
@@ -94,7 +97,8 @@ impl Table {
         self.slice(page..page.checked_add(1)?).first()
     }
 
-    /// The translation that is at an address, as hazard slots name it; `None` if it is of another table.
+    /// The translation that is at an address, as hazard slots name it; `None` if it is of another
+    /// table.
     #[allow(dead_code, reason = "the proofs include this file")]
     pub(crate) fn at_address(&self, address: usize) -> Option<&Entry> {
         let bytes = address.checked_sub(self.base().addr())?;
@@ -108,7 +112,8 @@ impl Table {
         first..=first + self.reserved as usize * size_of::<Entry>() - 1
     }
 
-    /// The address of the first translation; the others follow. It stays what it is while the table lives.
+    /// The address of the first translation; the others follow. It stays what it is while the table
+    /// lives.
     pub(crate) fn base(&self) -> *const Entry {
         self.entries.base()
     }
@@ -120,7 +125,9 @@ impl Table {
     #[inline]
     #[track_caller]
     pub(crate) fn entry(&self, page: u64) -> &Entry {
-        let Some(entry) = self.get(page) else { panic!("page {page} of a view of {} pages", self.pages()) };
+        let Some(entry) = self.get(page) else {
+            panic!("page {page} of a view of {} pages", self.pages())
+        };
         entry
     }
 
@@ -131,7 +138,8 @@ impl Table {
         if pages.start >= end {
             return &[];
         }
-        // SAFETY: `end` is at most the page count, which `grow` raises only after committing as many entries.
+        // SAFETY: `end` is at most the page count, which `grow` raises only after committing as
+        // many entries.
         unsafe { self.entries.slice(pages.start..end) }
     }
 
@@ -145,8 +153,8 @@ impl Table {
         let pages = self.pages();
         assert!(page < pages, "page {page} of a view of {pages} pages");
         let table = page / TABLE_ENTRIES;
-        // SAFETY: The page is below the page count, which `grow` raises only after committing the hints of
-        // all tables up to it.
+        // SAFETY: The page is below the page count, which `grow` raises only after committing the
+        // hints of all tables up to it.
         let hints = unsafe { self.hints.slice(table..table + 1) };
         &hints[0]
     }
@@ -160,11 +168,13 @@ impl Table {
         }
     }
 
-    /// Tables, by their pages, of which some page ever had a frame. Cost: a look at one byte for 512 pages.
+    /// Tables, by their pages, of which some page ever had a frame. Cost: a look at one byte for
+    /// 512 pages.
     #[allow(dead_code, reason = "the proofs include this file")]
     pub(crate) fn used(&self) -> impl Iterator<Item = Range<u64>> {
         let pages = self.pages();
-        let firsts = (0..pages).step_by(TABLE_ENTRIES as usize).filter(|&page| self.hint(page).was_used());
+        let firsts =
+            (0..pages).step_by(TABLE_ENTRIES as usize).filter(|&page| self.hint(page).was_used());
         firsts.map(move |page| page..(page + TABLE_ENTRIES).min(pages))
     }
 
@@ -173,7 +183,8 @@ impl Table {
         (0..self.pages()).step_by(TABLE_ENTRIES as usize).any(|page| self.hint(page).may_be_dirty())
     }
 
-    /// The last page from `from` on that is dirty or being stored to. Cost: as of [`Table::may_be_dirty`], and a look at the entries of tables that may have some.
+    /// The last page from `from` on that is dirty or being stored to. Cost: as of
+    /// [`Table::may_be_dirty`], and a look at the entries of tables that may have some.
     pub(crate) fn last_dirty(&self, from: u64) -> Option<u64> {
         let pages = self.pages();
         let tables = from / TABLE_ENTRIES..pages.div_ceil(TABLE_ENTRIES);
@@ -183,16 +194,19 @@ impl Table {
                 return None;
             }
             let dirty = |e: &Entry| {
-                matches!(e.load(), State::Resident { dirty: true, .. } | State::Locked { dirty: true, .. })
+                matches!(
+                    e.load(),
+                    State::Resident { dirty: true, .. } | State::Locked { dirty: true, .. }
+                )
             };
             let entries = self.slice(first..(table + 1) * TABLE_ENTRIES);
             entries.iter().rposition(dirty).map(|at| first + at as u64)
         })
     }
 
-    /// Sets YOUNG in the entry of `page`, which was seen as `seen`, and notes it in the hint. Returns whether
-    /// it did: not if the bit was set already, or if the entry has changed since, which a reader need not
-    /// care about.
+    /// Sets YOUNG in the entry of `page`, which was seen as `seen`, and notes it in the hint.
+    /// Returns whether it did: not if the bit was set already, or if the entry has changed since,
+    /// which a reader need not care about.
     ///
     /// # Panics
     /// Beyond the last page.
@@ -223,8 +237,8 @@ mod storage {
     /// Types that may be made of zeroed, shared memory.
     ///
     /// # Safety
-    /// The type is a `repr(transparent)` atomic: all bit patterns are values of it, it may be written through
-    /// shared references by any thread, and it needs no drop.
+    /// The type is a `repr(transparent)` atomic: all bit patterns are values of it, it may be
+    /// written through shared references by any thread, and it needs no drop.
     pub(super) unsafe trait Zeroed {}
     // SAFETY: A transparent `AtomicU32`.
     unsafe impl Zeroed for super::Entry {}
@@ -239,16 +253,21 @@ mod storage {
 
     /// Bytes of so many elements.
     fn bytes<T>(count: u64) -> io::Result<usize> {
-        usize::try_from(count).ok().and_then(|count| count.checked_mul(size_of::<T>())).ok_or_else(|| {
-            let message = format!("a table of {count} elements does not fit the address space");
-            io::Error::new(io::ErrorKind::InvalidInput, message)
-        })
+        usize::try_from(count).ok().and_then(|count| count.checked_mul(size_of::<T>())).ok_or_else(
+            || {
+                let message = format!("a table of {count} elements does not fit the address space");
+                io::Error::new(io::ErrorKind::InvalidInput, message)
+            },
+        )
     }
 
     impl<T: Zeroed> Storage<T> {
         /// Addresses for `count` elements, of which none may be used yet.
         pub(super) fn reserve(count: u64) -> io::Result<Self> {
-            Ok(Self { memory: Mapping::reserve_with(bytes::<T>(count)?, HugePages::Yes)?, of: PhantomData })
+            Ok(Self {
+                memory: Mapping::reserve_with(bytes::<T>(count)?, HugePages::Yes)?,
+                of: PhantomData,
+            })
         }
 
         /// Makes the first `count` elements usable.
@@ -264,16 +283,18 @@ mod storage {
         /// Some elements.
         ///
         /// # Safety
-        /// `range.start <= range.end`, and `range.end` is at most a count that `commit` was called with.
+        /// `range.start <= range.end`, and `range.end` is at most a count that `commit` was called
+        /// with.
         #[inline]
         pub(super) unsafe fn slice(&self, range: Range<u64>) -> &[T] {
             let base = self.memory.as_ptr().cast::<T>();
-            // SAFETY: The range is committed, so the first element, or the place behind the last, is inside
-            // the mapping.
+            // SAFETY: The range is committed, so the first element, or the place behind the last,
+            // is inside the mapping.
             let first = unsafe { base.add(range.start as usize) };
-            // SAFETY: A mapping begins at a multiple of the page size, so elements are aligned. The range is
-            // readable and writable, and stays so until the mapping is dropped, which the borrow of `self`
-            // prevents. Any bytes are a `T`, and they change only through atomics, as `Zeroed` demands.
+            // SAFETY: A mapping begins at a multiple of the page size, so elements are aligned. The
+            // range is readable and writable, and stays so until the mapping is dropped, which the
+            // borrow of `self` prevents. Any bytes are a `T`, and they change only through atomics,
+            // as `Zeroed` demands.
             unsafe { std::slice::from_raw_parts(first, (range.end - range.start) as usize) }
         }
     }
@@ -320,8 +341,12 @@ mod tests {
         let table = Table::new(1000, 1000).unwrap();
         assert_eq!(table.pages(), 1000);
         assert_eq!(table.slice(0..5000).len(), 1000);
-        assert!(table.slice(0..1000).iter().all(|entry| entry.load() == State::Absent { shadow: 0 }));
-        assert!(table.get(999).is_some() && table.get(1000).is_none() && table.get(u64::MAX).is_none());
+        assert!(
+            table.slice(0..1000).iter().all(|entry| entry.load() == State::Absent { shadow: 0 })
+        );
+        assert!(
+            table.get(999).is_some() && table.get(1000).is_none() && table.get(u64::MAX).is_none()
+        );
         assert!(table.slice(1000..2000).is_empty());
     }
 

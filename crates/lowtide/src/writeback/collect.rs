@@ -1,28 +1,33 @@
 //! Finding dirty pages, and beginning to write them.
 //!
-//! Finding them costs a look at one byte for 512 pages and at the translations of tables that have some. A folio's write begins under the pool's lock: its
-//! translations become clean, and it goes from dirty to *writeback*. From then on a store makes both dirty again, and reclaim leaves the
+//! Finding them costs a look at one byte for 512 pages and at the translations of tables that have
+//! some. A folio's write begins under the pool's lock: its translations become clean, and it goes
+//! from dirty to *writeback*. From then on a store makes both dirty again, and reclaim leaves the
 //! folio alone, so the run can be written without any lock.
 //!
 //! # What a dirty translation means
 //!
 //! Translation and folio say the same, as far as the pool's lock lets anybody see:
 //!
-//! > **Under the pool's lock, a translation that is dirty belongs to a folio that is dirty or being written.**
+//! > **Under the pool's lock, a translation that is dirty belongs to a folio that is dirty or being
+//! > written.**
 //!
-//! A page becomes dirty in three places, and each does both under one hold of the lock: a store to a resident page (`store/overwrite.rs`), while it has the
-//! translation locked; a write that failed and a sync that failed (here). A store to an absent page (`store/fill.rs`) makes the folio dirty
+//! A page becomes dirty in three places, and each does both under one hold of the lock: a store to
+//! a resident page (`store/overwrite.rs`), while it has the translation locked; a write that failed
+//! and a sync that failed (here). A store to an absent page (`store/fill.rs`) makes the folio dirty
 //! first, while its translations are busy, and each translation when its bytes have arrived.
 //!
 //! > **A folio's write begins only when none of its translations is busy.**
 //!
-//! A busy page has no bytes yet: of a large folio that is being filled, the first pages are dirty while the frames of the others still hold what was in them
-//! before. Such a folio is passed by, the note that something is dirty stays, and the next look finds it. A page that a store has locked is no obstacle. If it
-//! is clean, the store has not told the engine yet, and will, after this hold of the lock. If it is dirty, it stays so and the folio is dirty again at once: what was stored
-//! before is in this write, and what is being stored now follows in another.
+//! A busy page has no bytes yet: of a large folio that is being filled, the first pages are dirty
+//! while the frames of the others still hold what was in them before. Such a folio is passed by,
+//! the note that something is dirty stays, and the next look finds it. A page that a store has
+//! locked is no obstacle. If it is clean, the store has not told the engine yet, and will, after
+//! this hold of the lock. If it is dirty, it stays so and the folio is dirty again at once: what
+//! was stored before is in this write, and what is being stored now follows in another.
 //!
-//! A dirty translation whose folio is neither dirty nor being written would never be written and never leave memory. It would be a defect of ours; it is
-//! logged and mended where it is met.
+//! A dirty translation whose folio is neither dirty nor being written would never be written and
+//! never leave memory. It would be a defect of ours; it is logged and mended where it is met.
 
 use super::RUN_BYTES;
 use crate::fault_sites::FaultSite;
@@ -63,8 +68,8 @@ pub(super) struct Found {
     /// In file order.
     pub(super) folios: Vec<InFlight>,
     pub(super) pages: u64,
-    /// The page at which the search stopped is dirty, but is being written or stored to at the moment, or its
-    /// folio is being filled.
+    /// The page at which the search stopped is dirty, but is being written or stored to at the
+    /// moment, or its folio is being filled.
     pub(super) blocked: bool,
 }
 
@@ -76,7 +81,8 @@ impl Found {
         for folio in self.folios {
             match runs.last_mut() {
                 Some(run)
-                    if pages_of(run).end == folio.page && folio.end() - pages_of(run).start <= longest =>
+                    if pages_of(run).end == folio.page
+                        && folio.end() - pages_of(run).start <= longest =>
                 {
                     run.push(folio);
                 }
@@ -92,14 +98,23 @@ enum Begun {
     Started(InFlight),
     /// Another time: it is still being written. The page behind it.
     StillWritten(u64),
-    /// Another time: it is being filled, or stored to where pages must stand still. The page behind it.
+    /// Another time: it is being filled, or stored to where pages must stand still. The page behind
+    /// it.
     StillStored(u64),
 }
 
 impl Pool {
-    /// Begins to write up to `most` dirty pages from page `at` on, and before `end`; `at` moves on. What is being stored to, or is being written already, is
-    /// passed by, or, if all pages are wanted (`each`), stopped at.
-    pub(super) fn collect(&self, space: &Space, at: &mut u64, end: u64, most: u64, each: bool) -> Found {
+    /// Begins to write up to `most` dirty pages from page `at` on, and before `end`; `at` moves on.
+    /// What is being stored to, or is being written already, is passed by, or, if all pages are
+    /// wanted (`each`), stopped at.
+    pub(super) fn collect(
+        &self,
+        space: &Space,
+        at: &mut u64,
+        end: u64,
+        most: u64,
+        each: bool,
+    ) -> Found {
         let mut found = Found::default();
         let end = end.min(space.table.pages());
         while *at < end && found.pages < most && !found.blocked {
@@ -162,10 +177,11 @@ impl Pool {
         found
     }
 
-    /// The memory of a run that is written past the page cache, and what goes through it: the block in which the file ends, if it ends within one.
+    /// The memory of a run that is written past the page cache, and what goes through it: the block
+    /// in which the file ends, if it ends within one.
     ///
-    /// That block is a page of the kernel's cache at least. Making the file longer touches that page in the cache, whatever a base page is, and must not meet a
-    /// direct write to it.
+    /// That block is a page of the kernel's cache at least. Making the file longer touches that
+    /// page in the cache, whatever a base page is, and must not meet a direct write to it.
     pub(super) fn cut_run(&self, run: &[InFlight], len: u64) -> (Vec<Slice>, Option<Tail>) {
         let mut slices: Vec<Slice> = Vec::with_capacity(run.len());
         let mut tail: Option<Tail> = None;
@@ -180,7 +196,8 @@ impl Pool {
                 slices.push(Slice::new(self.frame_ptr(f.folio.0), direct as usize));
             }
             if direct < bytes {
-                let tail = tail.get_or_insert_with(|| Tail { offset: start + direct, pieces: Vec::new() });
+                let tail =
+                    tail.get_or_insert_with(|| Tail { offset: start + direct, pieces: Vec::new() });
                 let frame = f.folio.0 + (direct >> self.page_shift) as u32;
                 tail.pieces.push((frame, (bytes - direct) as usize));
             }
@@ -188,23 +205,29 @@ impl Pool {
         (slices, tail)
     }
 
-    /// Copies the part of a run that goes through the page cache. `None` if a store has a page of it locked at
-    /// the moment: the flusher waits for nobody, and asks again.
+    /// Copies the part of a run that goes through the page cache. `None` if a store has a page of
+    /// it locked at the moment: the flusher waits for nobody, and asks again.
     pub(super) fn copy_tail(&self, space: &Space, tail: &Tail) -> Option<Vec<u8>> {
         let mut copy = vec![0; tail.pieces.iter().map(|(_, bytes)| bytes).sum()];
-        let frames =
-            tail.pieces.iter().flat_map(|&(frame, bytes)| (frame..).take(bytes.div_ceil(self.page_bytes())));
+        let frames = tail
+            .pieces
+            .iter()
+            .flat_map(|&(frame, bytes)| (frame..).take(bytes.div_ceil(self.page_bytes())));
         let pages = tail.offset >> self.page_shift..;
         for ((page, frame), piece) in pages.zip(frames).zip(copy.chunks_mut(self.page_bytes())) {
             // As any reader: no store begins while the page is held.
             let pinned = space.table.entry(page).pin().ok()?;
-            assert!(pinned.frame == frame, "page {page} changed its frame while it was being written");
+            assert!(
+                pinned.frame == frame,
+                "page {page} changed its frame while it was being written"
+            );
             piece.copy_from_slice(&self.bytes(frame)[..piece.len()]);
         }
         Some(copy)
     }
 
-    /// Ends the write of a run: its folios are clean, unless they were stored to again, or dirty if it failed.
+    /// Ends the write of a run: its folios are clean, unless they were stored to again, or dirty if
+    /// it failed.
     pub(super) fn end_run(&self, space: &Space, run: &[InFlight], written: bool) {
         let mut state = self.lock();
         if self.is_poisoned() {
@@ -234,7 +257,8 @@ impl Pool {
             return false;
         }
         let Some(entry) = space.table.get(page) else { return false };
-        let (EntryState::Resident { frame, .. } | EntryState::Locked { frame, .. }) = entry.load() else {
+        let (EntryState::Resident { frame, .. } | EntryState::Locked { frame, .. }) = entry.load()
+        else {
             return false;
         };
         // It stays there: evicting and discarding take the lock.
@@ -276,13 +300,14 @@ fn begin(state: &mut State, space: &Space, page: u64, frame: u32) -> Begun {
         return Begun::StillStored(end);
     }
     if state.engine.set_dirty(folio) {
-        tracing::error!(path = %space.path().display(), page, "a dirty page was not known to be dirty; it is written now");
+        tracing::error!(path = %space.path().display(), page, "a dirty page was not known to be \
+            dirty; it is written now");
     }
     let started = state.engine.start_writeback(folio);
     assert!(started, "{folio:?} is dirty and not being written, and its write cannot begin");
     for (entry, page) in entries.zip(first..) {
-        // A store that found the page dirty does not tell the engine. If one has it now, or had it a moment ago, what
-        // it writes may miss this write-back: the folio is dirty again.
+        // A store that found the page dirty does not tell the engine. If one has it now, or had it
+        // a moment ago, what it writes may miss this write-back: the folio is dirty again.
         if !entry.clear_dirty() && is_dirty(entry) {
             state.engine.set_dirty(folio);
             space.table.hint(page).note_dirty();
@@ -292,5 +317,8 @@ fn begin(state: &mut State, space: &Space, page: u64, frame: u32) -> Begun {
 }
 
 fn is_dirty(entry: &Entry) -> bool {
-    matches!(entry.load(), EntryState::Resident { dirty: true, .. } | EntryState::Locked { dirty: true, .. })
+    matches!(
+        entry.load(),
+        EntryState::Resident { dirty: true, .. } | EntryState::Locked { dirty: true, .. }
+    )
 }

@@ -1,11 +1,12 @@
 //! Devices, and what is asked of their flushers.
 //!
-//! Each device that has a file open for writing has a flusher of its own: a thread, from the first such file until the pager goes. So a device that hangs holds
-//! up nobody else's files. Without background threads there is no flusher, and whoever needs something written does its work, one
+//! Each device that has a file open for writing has a flusher of its own: a thread, from the first
+//! such file until the pager goes. So a device that hangs holds up nobody else's files. Without
+//! background threads there is no flusher, and whoever needs something written does its work, one
 //! thread at a time.
 //!
-//! Threads that wait for a file to be durable put *tickets* on the device's *desk*, and ring. What else there is to do the flusher finds out by itself (`work.rs`)
-//! when somebody rings.
+//! Threads that wait for a file to be durable put *tickets* on the device's *desk*, and ring. What
+//! else there is to do the flusher finds out by itself (`work.rs`) when somebody rings.
 
 use super::ledger::Failure;
 use super::worker::{Worker, flusher};
@@ -78,7 +79,8 @@ impl Device {
     pub(super) fn orders(&self, patience: Duration) -> Desk {
         let mut desk = crate::sync::lock(&self.desk);
         if !desk.rung && !patience.is_zero() {
-            (desk, _) = self.bell.wait_timeout(desk, patience).unwrap_or_else(PoisonError::into_inner);
+            (desk, _) =
+                self.bell.wait_timeout(desk, patience).unwrap_or_else(PoisonError::into_inner);
         }
         let left = Desk { closing: desk.closing, ..Desk::default() };
         std::mem::replace(&mut *desk, left)
@@ -162,7 +164,8 @@ impl Devices {
 }
 
 impl Pool {
-    /// Gives a file that has become writable to the flusher of its device, which is started if there is none yet.
+    /// Gives a file that has become writable to the flusher of its device, which is started if
+    /// there is none yet.
     ///
     /// # Errors
     /// [`OpenError::Thread`]
@@ -190,9 +193,9 @@ impl Pool {
                 if self.background {
                     let (pool, own) = (Arc::clone(self), Arc::clone(&device));
                     let thread = std::thread::Builder::new().name("lowtide-flush".to_owned());
-                    let thread = thread
-                        .spawn(move || flusher(&pool, &own))
-                        .map_err(|source| OpenError::Thread { path: space.path().to_path_buf(), source })?;
+                    let thread = thread.spawn(move || flusher(&pool, &own)).map_err(|source| {
+                        OpenError::Thread { path: space.path().to_path_buf(), source }
+                    })?;
                     *crate::sync::lock(&device.thread) = Some(thread);
                 }
                 devices.push(Arc::clone(&device));
@@ -225,7 +228,11 @@ impl Pool {
             if !device.wait(deadline, |desk| desk.ended || ticket.outcome().is_some()) {
                 self.fault_sites.mark(FaultSite::DeadlinePassed);
                 let seconds = self.io_deadline.as_secs_f64();
-                return Err(Error::Timeout { path: space.path(), seconds, what: "writing and syncing it" });
+                return Err(Error::Timeout {
+                    path: space.path(),
+                    seconds,
+                    what: "writing and syncing it",
+                });
             }
         }
         // What was being written then may be anything.
@@ -250,7 +257,8 @@ impl Pool {
         Worker::new(self, device).write_some(group)
     }
 
-    /// Ends the flushers: each writes what is left of files that nobody has open, for as long as the deadline allows.
+    /// Ends the flushers: each writes what is left of files that nobody has open, for as long as
+    /// the deadline allows.
     pub(crate) fn end_flushers(&self) {
         let devices = self.devices.all();
         let deadline = Deadline::after(self.io_deadline);
@@ -262,7 +270,8 @@ impl Pool {
                 Some(thread) if thread.thread().id() == std::thread::current().id() => {}
                 Some(thread) => {
                     // A thread that hangs is left behind; it keeps what it uses.
-                    let ended = device.wait(deadline.later(Duration::from_secs(1)), |desk| desk.ended);
+                    let ended =
+                        device.wait(deadline.later(Duration::from_secs(1)), |desk| desk.ended);
                     if ended && !self.backend.is_abandoned() {
                         drop(thread.join());
                     }
@@ -272,7 +281,8 @@ impl Pool {
         }
         for space in self.lock().spaces.iter().flatten().filter(|space| !self.is_clean(space)) {
             let path = space.path_ref().display();
-            tracing::error!(%path, "the pager goes with pages that could not be written: they are lost");
+            tracing::error!(%path, "the pager goes with pages that could not be written: they are \
+                lost");
         }
     }
 }

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 impl Pool {
-    /// Makes durable what was stored to pages before the call, and tells the handle whose cursor it is of incidents since it last asked.
+    /// Makes durable what was stored to pages before the call, and tells the handle whose cursor it
+    /// is of incidents since it last asked.
     pub(crate) fn flush(
         &self,
         space: &Arc<Space>,
@@ -22,14 +23,16 @@ impl Pool {
         let outcome = self.make_durable(space, pages)?;
         let told = space.tell(cursor);
         match (outcome, told) {
-            (Err(failure), told) => Err(write_error(space, failure, told.map_or(0, |t| t.incidents))),
+            (Err(failure), told) => {
+                Err(write_error(space, failure, told.map_or(0, |t| t.incidents)))
+            }
             (Ok(()), Some(Told { incidents, last })) => Err(write_error(space, last, incidents)),
             (Ok(()), None) => Ok(()),
         }
     }
 
-    /// Drops what pages hold that the file does not: they are absent afterwards. A large folio that is not wholly in the range stays. Returns the number of
-    /// dirty pages that were dropped.
+    /// Drops what pages hold that the file does not: they are absent afterwards. A large folio that
+    /// is not wholly in the range stays. Returns the number of dirty pages that were dropped.
     pub(crate) fn discard(&self, space: &Space, pages: Range<u64>) -> Result<u64, Error> {
         let (mut dropped, mut page, mut from) = (0, pages.start, pages.start);
         let forgotten = |pages: Range<u64>| crate::sync::lock(&space.ledger).discarded(pages);
@@ -54,16 +57,25 @@ impl Pool {
         Ok(dropped)
     }
 
-    /// Takes the folio of a page out of memory, dirty or not, if it lies wholly within `wanted`. Waits for
-    /// guards, for stores and for its write, and owns nothing but the folio, for an attempt at a time.
+    /// Takes the folio of a page out of memory, dirty or not, if it lies wholly within `wanted`.
+    /// Waits for guards, for stores and for its write, and owns nothing but the folio, for an
+    /// attempt at a time.
     ///
     /// # Errors
-    /// [`Error::HeldHere`], [`Error::HeldElsewhere`], [`Error::Nested`], [`Error::Timeout`]; the folio is as it was.
-    fn discard_folio(&self, space: &Space, page: u64, wanted: &Range<u64>) -> Result<Discarded, Error> {
+    /// [`Error::HeldHere`], [`Error::HeldElsewhere`], [`Error::Nested`], [`Error::Timeout`]; the
+    /// folio is as it was.
+    fn discard_folio(
+        &self,
+        space: &Space,
+        page: u64,
+        wanted: &Range<u64>,
+    ) -> Result<Discarded, Error> {
         Attempts::new(self, space).repeat(|attempts| {
             loop {
                 self.check()?;
-                let Some(of_folio) = self.folio_around(space, page) else { return Ok(Discarded::Absent) };
+                let Some(of_folio) = self.folio_around(space, page) else {
+                    return Ok(Discarded::Absent);
+                };
                 if of_folio.start < wanted.start || of_folio.end > wanted.end {
                     return Ok(Discarded::Kept(of_folio));
                 }
@@ -77,7 +89,8 @@ impl Pool {
         })
     }
 
-    /// The pages of the folio that a page is in; of a page that is being read only itself. `None` if it is absent.
+    /// The pages of the folio that a page is in; of a page that is being read only itself. `None`
+    /// if it is absent.
     fn folio_around(&self, space: &Space, page: u64) -> Option<Range<u64>> {
         let state = self.lock();
         match space.table.entry(page).load() {
@@ -85,8 +98,10 @@ impl Pool {
             EntryState::Busy => Some(page..page + 1),
             // It stays there: evicting and discarding take the lock.
             EntryState::Resident { frame, .. } | EntryState::Locked { frame, .. } => {
-                let folio =
-                    state.engine.folio(folio_of(&state, space, page, frame)).expect("it was just found");
+                let folio = state
+                    .engine
+                    .folio(folio_of(&state, space, page, frame))
+                    .expect("it was just found");
                 Some(folio.owner().page..folio.owner().page + folio.pages())
             }
         }
@@ -98,7 +113,8 @@ impl Pool {
 pub(crate) enum Discarded {
     /// It was not in memory.
     Absent,
-    /// It has left memory with the other pages of its folio: the page behind them, and how many were dirty.
+    /// It has left memory with the other pages of its folio: the page behind them, and how many
+    /// were dirty.
     Gone { end: u64, dirty: u64 },
     /// These are the pages of its folio, and some of them are to stay.
     Kept(Range<u64>),

@@ -1,8 +1,10 @@
 //! What write-back knows about one file: what is durable, what failed, who was told.
 //!
-//! A page that was written is not durable yet: that takes a sync that began after the write had ended. So written pages are *unsynced* until then.
-//! A sync that fails says nothing about which of them it lost, and the next one may succeed without them. They become *suspect*, and
-//! each has to be written again before a sync counts (`rescue.rs`). Pages whose own write failed are *failed*; they are dirty.
+//! A page that was written is not durable yet: that takes a sync that began after the write had
+//! ended. So written pages are *unsynced* until then. A sync that fails says nothing about which of
+//! them it lost, and the next one may succeed without them. They become *suspect*, and each has to
+//! be written again before a sync counts (`rescue.rs`). Pages whose own write failed are *failed*;
+//! they are dirty.
 //!
 //! ```text
 //!              write ends          sync begins          sync ends
@@ -12,12 +14,15 @@
 //!     └───────────────┴──────────── suspect ◀──────┘
 //! ```
 //!
-//! **Incidents.** Handles are not told of each failed write but of each *incident*: it begins with the first failure of a file in which
-//! everything is well, and ends when nothing of it is failed or suspect. Each handle has a cursor into the count of incidents, so it is told of each once, and
-//! one that nobody was told of is told to whoever opens the file next (`docs/kernel/fault-and-writeback.md` §B11).
+//! **Incidents.** Handles are not told of each failed write but of each *incident*: it begins with
+//! the first failure of a file in which everything is well, and ends when nothing of it is failed
+//! or suspect. Each handle has a cursor into the count of incidents, so it is told of each once,
+//! and one that nobody was told of is told to whoever opens the file next
+//! (`docs/kernel/fault-and-writeback.md` §B11).
 //!
-//! **Retries.** After a failure the file is left alone for a while: 100 ms, then twice as long each time, 5 s at most. Only a flush does not wait for that; and while
-//! somebody waits for room that dirty pages take, the pauses stay short.
+//! **Retries.** After a failure the file is left alone for a while: 100 ms, then twice as long each
+//! time, 5 s at most. Only a flush does not wait for that; and while somebody waits for room that
+//! dirty pages take, the pauses stay short.
 
 use super::page_set::PageSet;
 use std::io;
@@ -104,7 +109,8 @@ impl Ledger {
         self.fail(failure, now);
     }
 
-    /// Whether a failed run of several pages should be cut and tried again, so that the good ones among them are written.
+    /// Whether a failed run of several pages should be cut and tried again, so that the good ones
+    /// among them are written.
     pub(super) fn worth_cutting(&mut self) -> bool {
         self.failures_in_a_row += 1;
         self.failures_in_a_row < HOPELESS
@@ -172,8 +178,8 @@ impl Ledger {
         durable && self.failed_pages() == 0 && !self.sync_failed
     }
 
-    /// The failure, if the file was tried several times in a row and nothing of it could be written: a thread that waits for room need not wait
-    /// for this file.
+    /// The failure, if the file was tried several times in a row and nothing of it could be
+    /// written: a thread that waits for room need not wait for this file.
     pub(crate) fn hopeless(&self) -> Option<Failure> {
         let failing = self.incidents.under_way && self.rounds_failed >= HOPELESS_ROUNDS;
         self.incidents.last.clone().filter(|_| failing)
@@ -213,7 +219,8 @@ impl Ledger {
             incidents.told = false;
             incidents.last = Some(failure);
         } else if let Some(last) = &mut incidents.last {
-            last.pages = last.pages.start.min(failure.pages.start)..last.pages.end.max(failure.pages.end);
+            last.pages =
+                last.pages.start.min(failure.pages.start)..last.pages.end.max(failure.pages.end);
         }
     }
 

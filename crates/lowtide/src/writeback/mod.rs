@@ -1,8 +1,9 @@
 //! Write-back: dirty pages to the file.
 //!
-//! The way of a page: its translation is dirty and its folio too. A worker turns the folio into *writeback* under the pool's lock (`collect.rs`), writes it in a
-//! contiguous run with many others in flight (`worker.rs`), and when the write has ended the folio is clean, or, if the write failed, dirty as before. Clean is not durable: that
-//! takes a sync (`ledger.rs`).
+//! The way of a page: its translation is dirty and its folio too. A worker turns the folio into
+//! *writeback* under the pool's lock (`collect.rs`), writes it in a contiguous run with many others
+//! in flight (`worker.rs`), and when the write has ended the folio is clean, or, if the write
+//! failed, dirty as before. Clean is not durable: that takes a sync (`ledger.rs`).
 //!
 //! What may be relied on is at the head of the crate ("What is on disk"), for users to read.
 //!

@@ -1,6 +1,7 @@
 //! A set of pages of one file: a bit for each page, in words for 512 neighbours where there is one.
 //!
-//! Cost: 64 bytes and a node of a tree for each table of 512 pages that has members; O(log tables) and O(pages / 64) an operation.
+//! Cost: 64 bytes and a node of a tree for each table of 512 pages that has members; O(log tables)
+//! and O(pages / 64) an operation.
 
 use lowtide_core::limits::TABLE_ENTRIES;
 use std::collections::BTreeMap;
@@ -43,7 +44,8 @@ impl PageSet {
         let there: Vec<u64> = self.tables.range(tables).map(|(table, _)| *table).collect();
         for table in there {
             let first = table * TABLE_ENTRIES;
-            let within = pages.start.max(first) - first..pages.end.min(first + TABLE_ENTRIES) - first;
+            let within =
+                pages.start.max(first) - first..pages.end.min(first + TABLE_ENTRIES) - first;
             let words = self.tables.get_mut(&table).expect("it was just found");
             for (word, mask) in masks(within) {
                 self.len -= u64::from((mask & words[word]).count_ones());

@@ -1,8 +1,10 @@
 //! After a failed sync: writing again what may not have arrived.
 //!
-//! The kernel reports a write that failed behind its back once, at the next sync, and forgets which pages it was; a second sync may succeed without them. What was
-//! written since the last good sync therefore has to be written again. A page that is in memory becomes dirty again, at once, so that it cannot be evicted. One that has left memory
-//! is read and written back as it is, before the next sync: its bytes are wherever the failed sync left them, and nobody has others.
+//! The kernel reports a write that failed behind its back once, at the next sync, and forgets which
+//! pages it was; a second sync may succeed without them. What was written since the last good sync
+//! therefore has to be written again. A page that is in memory becomes dirty again, at once, so
+//! that it cannot be evicted. One that has left memory is read and written back as it is, before
+//! the next sync: its bytes are wherever the failed sync left them, and nobody has others.
 
 use super::RUN_BYTES;
 use super::ledger::Failure;
@@ -26,8 +28,9 @@ impl Pool {
         }
     }
 
-    /// Sees to all suspect pages: those that are resident are dirty afterwards, the others have been written again. Only the device's worker may call it, since nobody
-    /// else may write the file meanwhile. Blocks for as long as the device does.
+    /// Sees to all suspect pages: those that are resident are dirty afterwards, the others have
+    /// been written again. Only the device's worker may call it, since nobody else may write the
+    /// file meanwhile. Blocks for as long as the device does.
     ///
     /// # Errors
     /// The pages that could not be read or written, which stay suspect.
@@ -52,8 +55,8 @@ impl Pool {
         let offset = pages.start << self.page_shift;
         let bytes = space.len().min(pages.end << self.page_shift).saturating_sub(offset);
         let mut copy = vec![0_u8; bytes as usize];
-        // Through the page cache, which takes any length.
-        // SAFETY: `copy` is this call's own and the descriptor the space's; both outlive the calls that take the requests.
+        // Through the page cache, which takes any length. SAFETY: `copy` is this call's own and the
+        // descriptor the space's; both outlive the calls that take the requests.
         #[expect(unsafe_code, reason = "the promise about the memory is given here")]
         let read = unsafe { Read::new(fd, offset, copy.as_mut_ptr(), bytes as u32, 0) };
         let result = self.backend.read_one(path, read).and_then(|got| {
@@ -70,7 +73,8 @@ impl Pool {
                 Ok(())
             }
             Err(error) => {
-                tracing::warn!(path = %space.path().display(), ?pages, %error, "pages that a failed sync may have lost cannot be written again yet");
+                tracing::warn!(path = %space.path().display(), ?pages, %error, "pages that a \
+                    failed sync may have lost cannot be written again yet");
                 let failure = Failure { pages, source: Arc::new(error) };
                 ledger.still_suspect(failure.clone(), Instant::now());
                 Err(failure)

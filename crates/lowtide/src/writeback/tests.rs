@@ -1,4 +1,5 @@
-//! What write-back does at moments that a test cannot reach from outside: between two steps of a store.
+//! What write-back does at moments that a test cannot reach from outside: between two steps of a
+//! store.
 
 use crate::fault::Access;
 use crate::pool::Pool;
@@ -23,8 +24,11 @@ impl World {
     fn new(bytes: u64) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let pager = Pager::builder().max("1M".parse().unwrap()).background(false).build().unwrap();
-        let view =
-            OpenOptions::new().create(bytes).folio_order(3).open(&pager, dir.path().join("file")).unwrap();
+        let view = OpenOptions::new()
+            .create(bytes)
+            .folio_order(3)
+            .open(&pager, dir.path().join("file"))
+            .unwrap();
         let pool = Arc::clone(&pager.inner.pool);
         let space = pool.lock().spaces.iter().flatten().next().unwrap().clone();
         Self { dir, pager, view, pool, space }
@@ -115,7 +119,10 @@ fn a_write_that_fails_while_a_store_has_a_page_locked_waits_for_nobody_and_keeps
     // The store gives up: somebody reads the page.
     pool.unlock(space, 5, entry, taken);
     assert_eq!(space.table.last_dirty(0), Some(7));
-    assert!((0..8).all(|page| space.table.entry(page).clear_dirty()), "each is to be written again");
+    assert!(
+        (0..8).all(|page| space.table.entry(page).clear_dirty()),
+        "each is to be written again"
+    );
     pool.lock().engine.validate().unwrap();
 }
 

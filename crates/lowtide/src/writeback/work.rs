@@ -1,11 +1,13 @@
 //! What a flusher does without being asked for a certain file.
 //!
-//! The engine says what (`lowtide-core`, `dirty/flusher.rs`): so many pages of a group because too much is dirty or because reclaim met nothing else, or
-//! everything in files that have been dirty for long. Here it is found. Files take turns, a run each, and each goes on where it stopped the last time; one in which something has
-//! failed lately is left alone.
+//! The engine says what (`lowtide-core`, `dirty/flusher.rs`): so many pages of a group because too
+//! much is dirty or because reclaim met nothing else, or everything in files that have been dirty
+//! for long. Here it is found. Files take turns, a run each, and each goes on where it stopped the
+//! last time; one in which something has failed lately is left alone.
 //!
-//! **Age.** Nobody notes when a page becomes dirty. From time to time the flusher looks which files have dirty pages, and a file's age is the time since it was first seen so. So a page is
-//! written at the latest after the age at which it is old, and two intervals between looks.
+//! **Age.** Nobody notes when a page becomes dirty. From time to time the flusher looks which files
+//! have dirty pages, and a file's age is the time since it was first seen so. So a page is written
+//! at the latest after the age at which it is old, and two intervals between looks.
 
 use super::device::Ticket;
 use super::worker::Worker;
@@ -68,7 +70,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Until when the engine wants to look for old data; it will not before the files' ages are known.
+    /// Until when the engine wants to look for old data; it will not before the files' ages are
+    /// known.
     fn until_next_look(&self) -> Duration {
         let state = self.pool.lock();
         let Some(at) = state.engine.next_flush(self.device.id) else { return SELDOM };
@@ -105,7 +108,8 @@ impl Worker<'_> {
         self.work = Some(Work { files, turn, pages: PAGES, lap: 0, whole: None });
     }
 
-    /// Begins a run of the work in hand, or of the next piece. Returns false if there is nothing to do.
+    /// Begins a run of the work in hand, or of the next piece. Returns false if there is nothing to
+    /// do.
     pub(super) fn write_for_work(&mut self) -> bool {
         let Some(mut work) = self.work.take().or_else(|| self.next_work()) else { return false };
         let Some(space) = work.files.get(work.turn).cloned() else {
@@ -116,7 +120,8 @@ impl Worker<'_> {
             }
             return true;
         };
-        let resting = crate::sync::lock(&space.ledger).retry_at().is_some_and(|at| at > Instant::now());
+        let resting =
+            crate::sync::lock(&space.ledger).retry_at().is_some_and(|at| at > Instant::now());
         let pages = match &mut work.whole {
             _ if resting => 0,
             Some(at) => self.write_from(&space, at, work.pages, None).1,
@@ -138,7 +143,8 @@ impl Worker<'_> {
         true
     }
 
-    /// Begins the next run of a file, from where the last one ended; at the end of the file it goes on at the beginning.
+    /// Begins the next run of a file, from where the last one ended; at the end of the file it goes
+    /// on at the beginning.
     fn write_next(&mut self, space: &Arc<Space>, most: u64) -> u64 {
         let from = crate::sync::lock(&space.ledger).cursor;
         let mut at = from;
@@ -161,7 +167,8 @@ impl Worker<'_> {
             let work = state.engine.flusher_work(self.device.id, self.pool.now());
             let running = work.is_some() || self.in_flight() > 0;
             if running != self.running {
-                // Under the same hold: who makes pages dirty after this look sees that he has to ring.
+                // Under the same hold: who makes pages dirty after this look sees that he has to
+                // ring.
                 state.engine.set_writing(self.device.id, running);
                 self.running = running;
             }
@@ -172,7 +179,9 @@ impl Worker<'_> {
         if reason == FlushReason::Periodic {
             files.retain(|space| {
                 let mut ledger = crate::sync::lock(&space.ledger);
-                let old = ledger.dirty_since.is_some_and(|since| older_than.is_none_or(|then| since <= then));
+                let old = ledger
+                    .dirty_since
+                    .is_some_and(|since| older_than.is_none_or(|then| since <= then));
                 if old {
                     ledger.dirty_since = None;
                 }
@@ -186,7 +195,8 @@ impl Worker<'_> {
 }
 
 impl Pool {
-    /// Tells the flushers that a group's dirty pages stand in the way. Where there are none nothing happens.
+    /// Tells the flushers that a group's dirty pages stand in the way. Where there are none nothing
+    /// happens.
     pub(crate) fn ask_to_flush(&self, state: &mut State, group: MemcgId) {
         if self.background {
             let asked = state.engine.ask_to_flush(group);
@@ -196,7 +206,8 @@ impl Pool {
         }
     }
 
-    /// Sees to it that dirty pages of a group become clean: asks the flushers, or, without background threads, writes some in this thread. Returns the pages written here.
+    /// Sees to it that dirty pages of a group become clean: asks the flushers, or, without
+    /// background threads, writes some in this thread. Returns the pages written here.
     pub(crate) fn write_back_below(&self, group: MemcgId) -> u64 {
         if self.background {
             self.ask_to_flush(&mut self.lock(), group);
@@ -205,7 +216,8 @@ impl Pool {
         self.devices.all().iter().map(|device| self.write_some(device, group)).sum()
     }
 
-    /// As [`Pool::write_back_below`], for a thread that can do nothing else until something is clean: files in which something has failed are tried again soon.
+    /// As [`Pool::write_back_below`], for a thread that can do nothing else until something is
+    /// clean: files in which something has failed are tried again soon.
     pub(crate) fn write_back_urgently(&self, group: MemcgId) -> u64 {
         for space in self.lock().spaces.iter().flatten() {
             crate::sync::lock(&space.ledger).hasten();

@@ -1,24 +1,29 @@
-//! Whoever writes a device's dirty pages: the flusher's thread, or a thread that has its turn where there is none.
+//! Whoever writes a device's dirty pages: the flusher's thread, or a thread that has its turn where
+//! there is none.
 //!
-//! A worker keeps many writes in flight and never waits for one of them longer than [`POLL`]: it begins runs while others are with the device, and
-//! deals with ends as they come. So a request that hangs delays only what needs its end.
+//! A worker keeps many writes in flight and never waits for one of them longer than [`POLL`]: it
+//! begins runs while others are with the device, and deals with ends as they come. So a request
+//! that hangs delays only what needs its end.
 //!
 //! # Rounds
 //!
-//! Tickets of one file are served in rounds. What arrives during a round waits for the next, and all tickets of a round share its writes and its sync:
+//! Tickets of one file are served in rounds. What arrives during a round waits for the next, and
+//! all tickets of a round share its writes and its sync:
 //!
 //! ```text
 //!   sweep: begin to write what is dirty ──▶ drain: wait for all writes begun so far ──▶ sync, if needed ──▶ outcome
 //! ```
 //!
-//! The sweep looks at each page once, so those who go on storing cannot make it endless; at a page that is dirty *and* being written it waits for that
-//! write. A run that fails is cut in halves, which are tried again, until what cannot be written stands alone: a bad block does not keep its
+//! The sweep looks at each page once, so those who go on storing cannot make it endless; at a page
+//! that is dirty *and* being written it waits for that write. A run that fails is cut in halves,
+//! which are tried again, until what cannot be written stands alone: a bad block does not keep its
 //! neighbours dirty.
 //!
 //! # Without tickets
 //!
-//! When no round wants room in flight, the worker does what `work.rs` says: more is dirty than should be, something has been dirty for long, reclaim asks. It
-//! writes each file from where it stopped the last time, and goes from file to file.
+//! When no round wants room in flight, the worker does what `work.rs` says: more is dirty than
+//! should be, something has been dirty for long, reclaim asks. It writes each file from where it
+//! stopped the last time, and goes from file to file.
 
 use super::collect::{CACHE_SHIFT, InFlight, Tail, pages_of};
 use super::device::{Device, Ticket};
@@ -98,18 +103,24 @@ impl Round {
 
     fn finish(&mut self) {
         for ticket in self.now.drain(..) {
-            let touches = |f: &&Failure| f.pages.start < ticket.pages.end && ticket.pages.start < f.pages.end;
+            let touches =
+                |f: &&Failure| f.pages.start < ticket.pages.end && ticket.pages.start < f.pages.end;
             let failure = self.failures.iter().find(touches);
             ticket.finish(failure.cloned().map_or(Ok(()), Err));
         }
     }
 }
 
-/// Whether two runs must not be in flight together: one goes through the page cache in part, and the other past it into the same page of the cache. The kernel could then not drop that page after
-/// the direct write, and would report the collision as an error of the file. Only base pages smaller than the cache's get so near to each other.
+/// Whether two runs must not be in flight together: one goes through the page cache in part, and
+/// the other past it into the same page of the cache. The kernel could then not drop that page
+/// after the direct write, and would report the collision as an error of the file. Only base pages
+/// smaller than the cache's get so near to each other.
 fn collide(a: &Run, b: &Run, page_shift: u32) -> bool {
     let buffered = |run: &Run| run.tail.is_some() || !run.copy.is_empty();
-    if page_shift >= CACHE_SHIFT || !(buffered(a) || buffered(b)) || !Arc::ptr_eq(&a.space, &b.space) {
+    if page_shift >= CACHE_SHIFT
+        || !(buffered(a) || buffered(b))
+        || !Arc::ptr_eq(&a.space, &b.space)
+    {
         return false;
     }
     let cached = |run: &Run| {
@@ -141,7 +152,8 @@ pub(super) struct Worker<'p> {
     pub(super) device: &'p Arc<Device>,
     writer: Writer<'p>,
     in_hand: Vec<Option<InHand>>,
-    /// Runs that may not overlap with one that is in flight ([`collide`]), or whose end a store has locked.
+    /// Runs that may not overlap with one that is in flight ([`collide`]), or whose end a store has
+    /// locked.
     waiting: Vec<Run>,
     free: Vec<usize>,
     rounds: Vec<Round>,
@@ -152,7 +164,8 @@ pub(super) struct Worker<'p> {
     pub(super) work: Option<Work>,
     /// Which of the device's files is written next without a ticket.
     pub(super) turn: usize,
-    /// There is work without tickets, as the engine knows: whoever makes pages dirty meanwhile need not ring.
+    /// There is work without tickets, as the engine knows: whoever makes pages dirty meanwhile need
+    /// not ring.
     pub(super) running: bool,
     /// When files are looked at next: for something to try again, and for their age.
     pub(super) look_at: Instant,
@@ -297,7 +310,8 @@ impl<'p> Worker<'p> {
         }
     }
 
-    /// Writes a batch of a group's dirty pages, in a thread that has its turn. Returns the pages written.
+    /// Writes a batch of a group's dirty pages, in a thread that has its turn. Returns the pages
+    /// written.
     pub(super) fn write_some(mut self, group: MemcgId) -> u64 {
         self.look(true);
         self.take_work_for(group);
@@ -314,7 +328,9 @@ impl<'p> Worker<'p> {
         let mut rounds = std::mem::take(&mut self.rounds);
         let mut announce = false;
         // In turns, so that a large file does not keep a small one waiting.
-        while self.has_room(true) && rounds.iter_mut().fold(false, |any, round| self.sweep(round) | any) {}
+        while self.has_room(true)
+            && rounds.iter_mut().fold(false, |any, round| self.sweep(round) | any)
+        {}
         for round in &mut rounds {
             self.advance_round(round);
             if round.stage == Stage::Done {
@@ -343,7 +359,8 @@ impl<'p> Worker<'p> {
     /// Begins the next run of a round that sweeps. Returns whether there may be more.
     fn sweep(&mut self, round: &mut Round) -> bool {
         let Some(range) = round.ranges.front_mut() else { return false };
-        let (blocked, _) = self.write_from(&round.space, &mut range.start, u64::MAX, Some(range.end));
+        let (blocked, _) =
+            self.write_from(&round.space, &mut range.start, u64::MAX, Some(range.end));
         if range.start >= range.end.min(round.space.table.pages()) {
             round.ranges.pop_front();
         }
@@ -361,8 +378,9 @@ impl<'p> Worker<'p> {
         }
     }
 
-    /// Begins to write dirty pages from `at` on: one run's worth, and each page up to `each`, if that is given. Returns whether the first page left is in other hands, and the
-    /// number of pages.
+    /// Begins to write dirty pages from `at` on: one run's worth, and each page up to `each`, if
+    /// that is given. Returns whether the first page left is in other hands, and the number of
+    /// pages.
     pub(super) fn write_from(
         &mut self,
         space: &Arc<Space>,
@@ -371,8 +389,8 @@ impl<'p> Worker<'p> {
         each: Option<u64>,
     ) -> (bool, u64) {
         let most = most.min(RUN_BYTES >> self.pool.page_shift).max(1);
-        // Before anything becomes clean: until the runs are counted this stands for them, so that nobody takes
-        // the file for clean in between (`Pool::is_clean`).
+        // Before anything becomes clean: until the runs are counted this stands for them, so that
+        // nobody takes the file for clean in between (`Pool::is_clean`).
         space.run_begins();
         let found = self.pool.collect(space, at, each.unwrap_or(u64::MAX), most, each.is_some());
         let (blocked, pages) = (found.blocked, found.pages);
@@ -399,7 +417,8 @@ impl<'p> Worker<'p> {
             .any(|run| Arc::ptr_eq(&run.space, space) && run.number <= up_to)
     }
 
-    /// All writes of a round have ended: syncs them, unless nothing was written since the last sync.
+    /// All writes of a round have ended: syncs them, unless nothing was written since the last
+    /// sync.
     fn begin_sync(&mut self, round: &mut Round) -> Stage {
         let space = &round.space;
         let changes = space.new_changes();
@@ -432,7 +451,15 @@ impl<'p> Worker<'p> {
     fn start(&mut self, space: &Arc<Space>, folios: Vec<InFlight>, number: u64) {
         space.run_begins();
         let space = Arc::clone(space);
-        self.launch(Run { space, folios, number, begun: 0, tail: None, only_tail: false, copy: Vec::new() });
+        self.launch(Run {
+            space,
+            folios,
+            number,
+            begun: 0,
+            tail: None,
+            only_tail: false,
+            copy: Vec::new(),
+        });
     }
 
     /// Hands a run to the device, or lets it wait for one that it would collide with.
@@ -454,9 +481,11 @@ impl<'p> Worker<'p> {
         }
         let slot = self.take_slot(InHand::Run(run));
         let (path, fd) = (space.path_ref(), space.backing.write_fd());
-        // SAFETY: the folios are under writeback, so their frames are neither evicted nor given back before `Pool::end_run`, which comes after the completion; the
-        // run keeps the space and its descriptors. A writer that is abandoned leaks the pool and all of it. A concurrent store may reach the file or not: its page is dirty again.
-        #[expect(unsafe_code, reason = "the promise about the frames is given where they are taken")]
+        // SAFETY: the folios are under writeback, so their frames are neither evicted nor given
+        // back before `Pool::end_run`, which comes after the completion; the run keeps the space
+        // and its descriptors. A writer that is abandoned leaks the pool and all of it. A
+        // concurrent store may reach the file or not: its page is dirty again.
+        #[expect(unsafe_code, reason = "promised where the frames are taken")]
         let write = unsafe { Write::new(path, fd, offset, slices, slot as u64) };
         self.writer.push(write);
     }
@@ -477,7 +506,8 @@ impl<'p> Worker<'p> {
         // The copy does not move with the run.
         let slot = self.take_slot(InHand::Run(run));
         let (path, fd) = (space.path_ref(), space.buffered_fd());
-        // SAFETY: the copy and the descriptor belong to the run, which is kept until its completion is returned; an abandoned writer leaks the worker's runs with it.
+        // SAFETY: the copy and the descriptor belong to the run, which is kept until its completion
+        // is returned; an abandoned writer leaks the worker's runs with it.
         #[expect(unsafe_code, reason = "the promise about the memory is given here")]
         let write = unsafe { Write::new(path, fd, tail.offset, slices, slot as u64) };
         self.writer.push(write);
@@ -496,7 +526,8 @@ impl<'p> Worker<'p> {
         if self.pool.background {
             self.writer.wait(1, Some(patience), &mut ended);
         } else {
-            // What happens depends on nothing but the calls, not on which request the device serves first.
+            // What happens depends on nothing but the calls, not on which request the device serves
+            // first.
             let requests = self.in_hand.len() - self.free.len();
             self.writer.wait(requests - ended.len(), Some(patience), &mut ended);
             if ended.len() < requests {
@@ -514,7 +545,9 @@ impl<'p> Worker<'p> {
             self.free.push(slot);
             match in_hand {
                 InHand::Run(run) => self.run_ended(run, completion.result),
-                InHand::Sync(space, changes) => self.sync_ended(&space, changes, completion.result.map(drop)),
+                InHand::Sync(space, changes) => {
+                    self.sync_ended(&space, changes, completion.result.map(drop));
+                }
             }
         }
         self.ended = ended;
@@ -551,7 +584,8 @@ impl<'p> Worker<'p> {
                     self.start(&space, second, run.number);
                 } else {
                     self.pool.fault_sites.mark(FaultSite::WriteFailedKeptDirty);
-                    tracing::warn!(path = %space.path().display(), ?pages, %error, "write-back failed; the pages stay dirty");
+                    tracing::warn!(path = %space.path().display(), ?pages, %error, "write-back \
+                        failed; the pages stay dirty");
                     let failure = Failure { pages, source: Arc::new(error) };
                     crate::sync::lock(&space.ledger).write_failed(failure.clone(), Instant::now());
                     self.look_at = Instant::now();
@@ -567,7 +601,9 @@ impl<'p> Worker<'p> {
         if let Some(round) = self.rounds.iter_mut().find(|round| Arc::ptr_eq(&round.space, space)) {
             match round.failures.last_mut() {
                 // Neighbours are one failure, so that a device that takes nothing costs no memory.
-                Some(last) if last.pages.end == failure.pages.start => last.pages.end = failure.pages.end,
+                Some(last) if last.pages.end == failure.pages.start => {
+                    last.pages.end = failure.pages.end;
+                }
                 _ => round.failures.push(failure),
             }
         }
@@ -581,7 +617,8 @@ impl<'p> Worker<'p> {
             }
             Err(error) => {
                 self.pool.fault_sites.mark(FaultSite::SyncFailed);
-                tracing::warn!(path = %space.path().display(), %error, "the file could not be synced; what was written since the last time is written again");
+                tracing::warn!(path = %space.path().display(), %error, "the file could not be \
+                    synced; what was written since the last time is written again");
                 let source = Arc::new(error);
                 crate::sync::lock(&space.ledger).sync_failure(Arc::clone(&source), Instant::now());
                 self.look_at = Instant::now();
@@ -594,7 +631,8 @@ impl<'p> Worker<'p> {
         }
     }
 
-    /// The last round of a file has ended. If nobody has it open and nothing is left to do, it goes.
+    /// The last round of a file has ended. If nobody has it open and nothing is left to do, it
+    /// goes.
     fn round_ended(&self, space: &Arc<Space>) {
         if space.is_orphan() && self.pool.is_clean(space) {
             // What is being read is not waited for here: the reader finds the file closed.

@@ -9,7 +9,10 @@ pub(crate) struct Dir(tempfile::TempDir);
 impl Dir {
     pub(crate) fn new() -> Self {
         // The build folder is on a disk, the system's temporary folder may be in memory.
-        Self(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder can be made"))
+        Self(
+            tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))
+                .expect("a temporary folder can be made"),
+        )
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -25,6 +28,7 @@ pub(crate) fn byte_at(offset: u64) -> u8 {
 /// Makes a file of so many bytes.
 pub(crate) fn make_file(dir: &Dir, bytes: u64) -> PathBuf {
     let path = dir.path().join("data");
-    std::fs::write(&path, (0..bytes).map(byte_at).collect::<Vec<_>>()).expect("the file can be written");
+    std::fs::write(&path, (0..bytes).map(byte_at).collect::<Vec<_>>())
+        .expect("the file can be written");
     path
 }

@@ -96,13 +96,17 @@ impl State {
             (Weather::ReadsFail, InjectOp::Read) if self.rng.one_in(20) => eio(),
             (Weather::WritesFail, InjectOp::Write) if self.rng.one_in(8) => eio(),
             (Weather::WritesFail, InjectOp::Write) if self.rng.one_in(30) => full(),
-            (Weather::WritesFail, InjectOp::Extend | InjectOp::Shrink) if self.rng.one_in(4) => full(),
+            (Weather::WritesFail, InjectOp::Extend | InjectOp::Shrink) if self.rng.one_in(4) => {
+                full()
+            }
             (Weather::WritesFail, InjectOp::Punch) if self.rng.one_in(4) => full(),
             (Weather::SyncsFail, InjectOp::Punch) if self.rng.one_in(2) => makes_no_holes(),
             (Weather::SyncsFail, InjectOp::Name) if self.rng.one_in(2) => eio(),
             (Weather::SyncsFail, InjectOp::Sync) if self.rng.one_in(4) => eio(),
             (Weather::Hangs, InjectOp::Read) if self.rng.one_in(200) => self.hang(),
-            (Weather::Hangs, InjectOp::Write | InjectOp::Sync) if self.rng.one_in(60) => self.hang(),
+            (Weather::Hangs, InjectOp::Write | InjectOp::Sync) if self.rng.one_in(60) => {
+                self.hang()
+            }
             (Weather::Foul, _) => match self.rng.below(60) {
                 0..6 => self.rough(request),
                 6 => eio(),

@@ -87,7 +87,8 @@ impl StormFile {
             }
             std::fs::write(&path, &bytes).expect("the file can be written");
         }
-        let records = (0..total).map(|index| Record::new(if index < begins { version } else { 0 })).collect();
+        let records =
+            (0..total).map(|index| Record::new(if index < begins { version } else { 0 })).collect();
         Self {
             number,
             path,
@@ -105,7 +106,12 @@ impl StormFile {
     }
 
     /// Opens it, with folios of an order.
-    pub(crate) fn open(&self, pager: &Pager, tenant: Option<&Tenant>, order: u8) -> Result<Views, OpenError> {
+    pub(crate) fn open(
+        &self,
+        pager: &Pager,
+        tenant: Option<&Tenant>,
+        order: u8,
+    ) -> Result<Views, OpenError> {
         let mut options = OpenOptions::new().create(self.len.load(SeqCst)).folio_order(order);
         if let Some(tenant) = tenant {
             options = options.tenant(tenant);
@@ -130,7 +136,8 @@ impl StormFile {
         let (page, size, len) = (index * self.size / self.page, self.size, self.len());
         let shortest = self.shortest.load(SeqCst);
         format!(
-            "page {page}, order {}, records of {size} bytes; the file has {len} bytes, and had {shortest} at least",
+            "page {page}, order {}, records of {size} bytes; the file has {len} bytes, and had \
+             {shortest} at least",
             self.order
         )
     }
@@ -196,16 +203,20 @@ impl StormFile {
         let known = self.records.len() as u64 * self.size;
         if range.end > known {
             let behind = &bytes[(known.max(at) - at) as usize..];
-            assert!(behind.iter().all(|byte| *byte == 0), "{how}: bytes behind the end are not zeroes");
+            assert!(
+                behind.iter().all(|byte| *byte == 0),
+                "{how}: bytes behind the end are not zeroes"
+            );
         }
     }
 
     /// Whether the weather explains an error; fails if not.
     pub(crate) fn refused(&self, error: &Error, how: &str) -> Came {
         let explained = match error {
-            Error::Read { .. } | Error::Write { .. } | Error::Timeout { .. } | Error::Grow { .. } => {
-                !self.fair
-            }
+            Error::Read { .. }
+            | Error::Write { .. }
+            | Error::Timeout { .. }
+            | Error::Grow { .. } => !self.fair,
             Error::Punch { .. } | Error::Name { .. } => !self.fair,
             Error::OutOfBudget { .. } => !self.fair,
             _ => false,
@@ -221,7 +232,13 @@ impl StormFile {
     }
 
     /// Stores to records `wanted`, and again what `around` bytes on either side hold.
-    pub(crate) fn store(&self, view: &View, wanted: Range<u64>, around: [u64; 2], wait: bool) -> Came {
+    pub(crate) fn store(
+        &self,
+        view: &View,
+        wanted: Range<u64>,
+        around: [u64; 2],
+        wait: bool,
+    ) -> Came {
         let first = wanted.start.saturating_sub(u64::from(around[0] > 0));
         let end = wanted.end + u64::from(around[1] > 0);
         let Some(mut turns) = self.turns(first..end, wait) else { return Came::NotNow };
@@ -362,7 +379,10 @@ impl StormFile {
             let mut bytes = vec![1; ((len - new) * self.size) as usize];
             let read = view.read_at(new * self.size, &mut bytes);
             let zeroes = bytes.iter().all(|byte| *byte == 0);
-            assert!(zeroes || read.is_err(), "what was cut off is there when the file is longer again");
+            assert!(
+                zeroes || read.is_err(),
+                "what was cut off is there when the file is longer again"
+            );
         }
         for (index, turn) in &mut turns {
             let before = turn.before();
@@ -403,7 +423,8 @@ impl StormFile {
 
     /// Flushes some pages, and compares them with what is in the file then.
     pub(crate) fn flush_and_look(&self, view: &View, pages: Range<u64>) -> Came {
-        let records = self.records_of_page(pages.start).start..self.records_of_page(pages.end).start;
+        let records =
+            self.records_of_page(pages.start).start..self.records_of_page(pages.end).start;
         let Some(mut turns) = self.turns(records, true) else { return Came::NotNow };
         if let Err(error) = view.flush_range(pages.start * self.page..pages.end * self.page) {
             return self.refused(&error, "a flush of a range");
@@ -426,7 +447,8 @@ impl StormFile {
     pub(crate) fn discard(&self, view: &View, pages: Range<u64>, everything: bool) -> Came {
         let Ok(_length) = self.length.try_lock() else { return Came::NotNow };
         let pages = if everything { 0..self.pages() } else { pages };
-        let records = self.records_of_page(pages.start).start..self.records_of_page(pages.end).start;
+        let records =
+            self.records_of_page(pages.start).start..self.records_of_page(pages.end).start;
         let Some(mut turns) = self.turns(records, true) else { return Came::NotNow };
         // A flush that ends while the discard runs may have been before it or behind it.
         let mut possible = Vec::with_capacity(turns.len());
@@ -459,7 +481,8 @@ impl StormFile {
                 let disk = read_disk(&self.path, at, self.size as usize);
                 assert!(
                     disk == bytes,
-                    "a discard said Ok, and a page holds what the file does not: {} in memory, {} on disk",
+                    "a discard said Ok, and a page holds what the file does not: {} in memory, {} \
+                     on disk",
                     describe(self.number, *index, &bytes, &candidates),
                     describe(self.number, *index, &disk, &candidates)
                 );
@@ -489,7 +512,9 @@ impl StormFile {
         if flushed == Came::Done {
             self.look_at_disk("after the file was closed");
         }
-        *views = Some(self.open(pager, tenant, order).expect("a file that was open can be opened again"));
+        *views = Some(
+            self.open(pager, tenant, order).expect("a file that was open can be opened again"),
+        );
         flushed
     }
 
@@ -508,14 +533,17 @@ impl StormFile {
         }
     }
 
-    /// For the end: writes everything, however often it must be told, and compares. A deadline of some
-    /// milliseconds may pass many times on a busy disk before a flush comes through.
+    /// For the end: writes everything, however often it must be told, and compares. A deadline of
+    /// some milliseconds may pass many times on a busy disk before a flush comes through.
     pub(crate) fn finish(&self) {
         let views = self.views.read().unwrap_or_else(PoisonError::into_inner);
         let Some(views) = &*views else { return };
         let view = &views.writers[0];
         let told = (0..2000).map(|_| view.flush()).find(|told| told.is_ok() || self.fair);
-        assert!(matches!(told, Some(Ok(()))), "the device is well again, and a flush says {told:?}");
+        assert!(
+            matches!(told, Some(Ok(()))),
+            "the device is well again, and a flush says {told:?}"
+        );
         self.look_at_disk("after the last flush");
     }
 }

@@ -89,13 +89,16 @@ impl<'a> Storm<'a> {
             .build()
             .expect("the plan is possible");
         let tenant = pager.tenant("storm").create().expect("a tenant can be made");
-        let files: Vec<_> =
-            (0..).zip(&plan.files).map(|(number, of)| StormFile::new(plan, number, of, dir)).collect();
+        let files: Vec<_> = (0..)
+            .zip(&plan.files)
+            .map(|(number, of)| StormFile::new(plan, number, of, dir))
+            .collect();
         let most_keepers = (plan.budget >> plan.files[0].order) / 12;
         let keepers = AtomicU64::new(0);
         let left_out = std::env::var("LOWTIDE_STRESS_WITHOUT").unwrap_or_default();
-        let without =
-            operations::names().filter(|name| left_out.split(',').any(|out| out == *name)).collect();
+        let without = operations::names()
+            .filter(|name| left_out.split(',').any(|out| out == *name))
+            .collect();
         let storm = Self {
             scenes: AtomicU64::new(0),
             forgotten: AtomicU64::new(0),
@@ -113,7 +116,8 @@ impl<'a> Storm<'a> {
         };
         for (which, file) in storm.files.iter().enumerate() {
             // A file that begins as a hole is made longer, which the device may refuse.
-            let mut views = (0..100).map(|_| file.open(&storm.pager, storm.payer(which), file.order));
+            let mut views =
+                (0..100).map(|_| file.open(&storm.pager, storm.payer(which), file.order));
             let views = views.find_map(Result::ok).expect("the files can be opened");
             *file.views.write().expect("nobody has it") = Some(views);
         }
@@ -136,15 +140,22 @@ impl<'a> Storm<'a> {
         let Plan { page, engine, mode, policy, weather, files, .. } = self.plan;
         for file in files {
             self.coverage.count(&format!("order {}", file.order));
-            self.coverage.count(if file.hole { "file begins as a hole" } else { "file begins full" });
+            self.coverage.count(if file.hole {
+                "file begins as a hole"
+            } else {
+                "file begins full"
+            });
         }
         self.coverage.count(&format!("page {page}"));
         self.coverage.count(&format!("engine {engine}"));
         self.coverage.count(&format!("mode {mode:?}"));
         self.coverage.count(&format!("policy {policy}"));
         self.coverage.count(weather.name());
-        let background =
-            if self.plan.background { "with background threads" } else { "without background threads" };
+        let background = if self.plan.background {
+            "with background threads"
+        } else {
+            "without background threads"
+        };
         self.coverage.count(background);
     }
 }
@@ -178,9 +189,12 @@ fn run(plan: &Plan, coverage: &Coverage, deadline: Option<Instant>) {
                     let mut hand = Hand { storm, post: watch.post(thread), thread, rng };
                     let more = || {
                         let late = deadline.is_some_and(|end| Instant::now() >= end);
-                        done.fetch_add(1, SeqCst) < plan.operations && !late && !watch.over.load(SeqCst)
+                        done.fetch_add(1, SeqCst) < plan.operations
+                            && !late
+                            && !watch.over.load(SeqCst)
                     };
-                    let ended = catch_unwind(AssertUnwindSafe(|| operations::work(&mut hand, more)));
+                    let ended =
+                        catch_unwind(AssertUnwindSafe(|| operations::work(&mut hand, more)));
                     working.fetch_sub(1, SeqCst);
                     if let Err(panic) = ended {
                         std::panic::resume_unwind(panic);
@@ -229,7 +243,10 @@ fn seed(seed: u64, operations: u64, coverage: &Coverage, deadline: Option<Instan
     let began = Instant::now();
     let result = catch_unwind(AssertUnwindSafe(|| run(&plan, coverage, deadline)));
     if result.is_err() {
-        panic!("{plan}\nto repeat it: LOWTIDE_STRESS_SEED={seed} cargo test -p lowtide --test stress storm");
+        panic!(
+            "{plan}\nto repeat it: LOWTIDE_STRESS_SEED={seed} cargo test -p lowtide --test stress \
+             storm"
+        );
     }
     eprintln!("{:>5.1} s  {plan}", began.elapsed().as_secs_f64());
 }
@@ -243,10 +260,16 @@ fn rows() -> Vec<String> {
     let mut rows: Vec<String> = operations::names().map(str::to_owned).collect();
     rows.extend((0..10).map(|order| format!("order {order}")));
     rows.extend(PAGES.map(|page| format!("page {page}")));
-    rows.extend(["file begins as a hole", "file begins full", "a held page read again"].map(str::to_owned));
-    rows.extend(["another page while one is held", "flush while a page is held"].map(str::to_owned));
+    rows.extend(
+        ["file begins as a hole", "file begins full", "a held page read again"].map(str::to_owned),
+    );
+    rows.extend(
+        ["another page while one is held", "flush while a page is held"].map(str::to_owned),
+    );
     rows.extend(["with background threads", "without background threads"].map(str::to_owned));
-    rows.extend(["policy mglru", "policy mglru-7.1", "policy lru", "engine psync"].map(str::to_owned));
+    rows.extend(
+        ["policy mglru", "policy mglru-7.1", "policy lru", "engine psync"].map(str::to_owned),
+    );
     rows.extend(["mode Auto", "mode Buffered"].map(str::to_owned));
     let weathers = [
         Weather::Fair,
@@ -291,8 +314,11 @@ fn a_storm_loses_nothing_shows_nothing_wrong_and_never_stands_still() {
 fn a_writer_waits_for_a_guard_of_another_thread_and_gives_up_with_a_typed_error() {
     let dir = Dir::new();
     let path = common::make_file(&dir, 64 << 10);
-    let pager =
-        Pager::builder().max("256K".parse().unwrap()).patience(Duration::from_millis(20)).build().unwrap();
+    let pager = Pager::builder()
+        .max("256K".parse().unwrap())
+        .patience(Duration::from_millis(20))
+        .build()
+        .unwrap();
     let view = OpenOptions::new().write(true).open(&pager, path).unwrap();
     let guard = view.read(5).unwrap();
     let before = guard.to_vec();

@@ -189,7 +189,9 @@ fn get_many(hand: &mut Hand<'_>) -> Came {
         let list = list(rng, file, page);
         let bytes = |page: u64| page * file.page..(page + 1) * file.page;
         let least: Vec<_> = list.iter().map(|page| file.least(bytes(*page))).collect();
-        let each = |i: usize, shown: &[u8]| file.check(list[i] * file.page, shown, &least[i], "one of many");
+        let each = |i: usize, shown: &[u8]| {
+            file.check(list[i] * file.page, shown, &least[i], "one of many");
+        };
         match any(rng, views).get_many(&list, each) {
             Ok(()) => Came::Done,
             Err(error) => read_refused(file, &error),
@@ -197,7 +199,8 @@ fn get_many(hand: &mut Hand<'_>) -> Came {
     })
 }
 
-/// Reads pages that other threads want at the same time, in folios of which one page is in memory alone.
+/// Reads pages that other threads want at the same time, in folios of which one page is in memory
+/// alone.
 fn chase(hand: &mut Hand<'_>) -> Came {
     let storm = hand.storm;
     let file = &storm.files[0];
@@ -295,7 +298,9 @@ fn keep_guards(hand: &mut Hand<'_>) -> Came {
                 }
                 5 => {
                     let record = last * (file.page / file.size);
-                    if file.store(&views.writers[1], record..record + 1, [0, 0], false) == Came::Done {
+                    if file.store(&views.writers[1], record..record + 1, [0, 0], false)
+                        == Came::Done
+                    {
                         panic!("a store to a page that this thread holds was done");
                     }
                 }
@@ -445,7 +450,10 @@ fn change_budget(hand: &mut Hand<'_>) -> Came {
 fn change_tenant(hand: &mut Hand<'_>) -> Came {
     let budget = hand.storm.plan.budget;
     let pages = budget / 2 + hand.rng.below(budget);
-    hand.storm.tenant.set_max(size(pages * hand.storm.plan.page as u64)).expect("the tenant is there");
+    hand.storm
+        .tenant
+        .set_max(size(pages * hand.storm.plan.page as u64))
+        .expect("the tenant is there");
     Came::Done
 }
 

@@ -137,7 +137,9 @@ impl Plan {
         let budget = (folio * 8).max(64) + folio.max(16) * rng.below(8) + rng.below(32);
         let large = budget as usize * page > 6 << 20;
         let mut files = vec![FilePlan {
-            pages: budget * if large { 3 } else { 2 + rng.below(4) } / if large { 2 } else { 1 } / folio
+            pages: budget * if large { 3 } else { 2 + rng.below(4) }
+                / if large { 2 } else { 1 }
+                / folio
                 * folio,
             order,
             hole: rng.one_in(2),
@@ -153,7 +155,8 @@ impl Plan {
                 tenant: rng.one_in(3),
             });
         }
-        let weather = if seed % 9 == 8 { Weather::Foul } else { Weather::ALL[(seed / 2 % 7) as usize] };
+        let weather =
+            if seed % 9 == 8 { Weather::Foul } else { Weather::ALL[(seed / 2 % 7) as usize] };
         Self {
             seed,
             page,

@@ -101,13 +101,20 @@ pub(crate) fn cut_by_another(hand: &mut Hand<'_>) -> Came {
         let _ = view.read(hand.rng.below(8));
     }
     let left = hand.rng.below(8 * page as u64);
-    FileOptions::new().write(true).open(&path).and_then(|f| f.set_len(left)).expect("it can be cut");
+    FileOptions::new()
+        .write(true)
+        .open(&path)
+        .and_then(|f| f.set_len(left))
+        .expect("it can be cut");
     for _ in 0..8 {
         let at = hand.rng.below(8);
         match view.read(at) {
             Ok(guard) => {
                 let mine = left.saturating_sub(at * page as u64).min(page as u64) as usize;
-                assert!(guard[..mine].iter().all(|byte| *byte == 7), "bytes that are left have changed");
+                assert!(
+                    guard[..mine].iter().all(|byte| *byte == 7),
+                    "bytes that are left have changed"
+                );
                 // It may have been on its way into memory when the file was cut.
                 let made_up = guard[mine..].iter().any(|byte| ![0, 7].contains(byte));
                 assert!(!made_up, "bytes were made up");
@@ -129,8 +136,10 @@ pub(crate) fn grown_by_another(hand: &mut Hand<'_>) -> Came {
     let order = hand.rng.below(u64::from(hand.storm.plan.files[0].order) + 1) as u8;
     let mut len = 1 + hand.rng.below(3 * page as u64);
     std::fs::write(&path, vec![9; len as usize]).expect("the file can be written");
-    let view =
-        OpenOptions::new().folio_order(order).open(&hand.storm.pager, &path).expect("the file is there");
+    let view = OpenOptions::new()
+        .folio_order(order)
+        .open(&hand.storm.pager, &path)
+        .expect("the file is there");
     let file = FileOptions::new().write(true).open(&path).expect("the file is there");
     for _ in 0..4 {
         // The last page is in memory, perhaps.
@@ -144,7 +153,10 @@ pub(crate) fn grown_by_another(hand: &mut Hand<'_>) -> Came {
         match view.read_at(0, &mut copy) {
             Ok(()) => {
                 let first = copy.iter().position(|byte| *byte != 9);
-                assert!(first.is_none(), "byte {first:?} of {len} was appended, and reads as something else");
+                assert!(
+                    first.is_none(),
+                    "byte {first:?} of {len} was appended, and reads as something else"
+                );
             }
             Err(error) => return hand.explained(&error, "a read of a file that grows"),
         }
@@ -157,14 +169,21 @@ pub(crate) fn grown_by_another(hand: &mut Hand<'_>) -> Came {
 pub(crate) fn store_far_away(hand: &mut Hand<'_>) -> Came {
     let (path, page) = (hand.scene("far"), hand.page() as u64);
     std::fs::write(&path, vec![1; page as usize]).expect("the file can be written");
-    let view = OpenOptions::new().write(true).open(&hand.storm.pager, &path).expect("the file can be opened");
+    let view = OpenOptions::new()
+        .write(true)
+        .open(&hand.storm.pager, &path)
+        .expect("the file can be opened");
     let far = (page << 28) + page * (2 + hand.rng.below(1 << 20));
     let refused = view.write_at(far, b"x");
     let len = std::fs::metadata(&path).expect("the file is there").len();
     if refused.is_ok() {
         assert_eq!(len, far + 1);
     } else {
-        assert_eq!((len, view.len()), (page, page), "a store failed ({refused:?}) and changed the length");
+        assert_eq!(
+            (len, view.len()),
+            (page, page),
+            "a store failed ({refused:?}) and changed the length"
+        );
     }
     let came = match view.write_at(page, b"y").and_then(|()| view.flush()) {
         Ok(()) => Came::Done,
@@ -259,10 +278,12 @@ pub(crate) fn forgotten_guard(hand: &mut Hand<'_>) -> Came {
     }
     let (path, page) = (hand.scene("forgotten"), hand.page() as u64);
     std::fs::write(&path, vec![5; 16 * page as usize]).expect("the file can be written");
-    let view = OpenOptions::new().write(true).open(&storm.pager, &path).expect("the file can be opened");
+    let view =
+        OpenOptions::new().write(true).open(&storm.pager, &path).expect("the file can be opened");
     let kept = hand.rng.below(8);
     let forgets = || view.read(kept).map(std::mem::forget);
-    let read = std::thread::scope(|scope| scope.spawn(forgets).join().expect("a read does not panic"));
+    let read =
+        std::thread::scope(|scope| scope.spawn(forgets).join().expect("a read does not panic"));
     if let Err(error) = read {
         storm.forgotten.fetch_sub(1, SeqCst);
         return hand.explained(&error, "a read of a page that is to be held for ever");
@@ -276,7 +297,10 @@ pub(crate) fn forgotten_guard(hand: &mut Hand<'_>) -> Came {
             .map(|guard| assert!(guard.iter().all(|byte| *byte == 5), "it shows what it showed"))?;
         view.flush()
     };
-    others().map_or_else(|error| hand.explained(&error, "a file with a forgotten guard"), |()| Came::Done)
+    others().map_or_else(
+        |error| hand.explained(&error, "a file with a forgotten guard"),
+        |()| Came::Done,
+    )
 }
 
 /// Pages that cannot be written are discarded, while their neighbours leave memory and come back:
@@ -286,7 +310,8 @@ pub(crate) fn discard_unwritable(hand: &mut Hand<'_>) -> Came {
     let (path, page) = (hand.scene("unwritable"), hand.page());
     let pages = 24_u64;
     std::fs::write(&path, vec![1; pages as usize * page]).expect("the file can be written");
-    let view = OpenOptions::new().write(true).open(&storm.pager, &path).expect("the file can be opened");
+    let view =
+        OpenOptions::new().write(true).open(&storm.pager, &path).expect("the file can be opened");
     storm.device.break_writes(path.clone());
     let dirty: Vec<u64> = (0..pages).filter(|_| hand.rng.one_in(3)).collect();
     let mut came = Came::Done;
@@ -311,7 +336,8 @@ pub(crate) fn discard_unwritable(hand: &mut Hand<'_>) -> Came {
                 match view.read(at) {
                     Ok(guard) => assert!(
                         guard.iter().all(|byte| *byte == 1),
-                        "page {at} was discarded, and holds what cannot be written; dirty were {dirty:?}"
+                        "page {at} was discarded, and holds what cannot be written; dirty were \
+                         {dirty:?}"
                     ),
                     Err(error) => came = hand.explained(&error, "a read after a discard"),
                 }

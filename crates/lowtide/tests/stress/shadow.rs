@@ -120,8 +120,10 @@ impl Record {
     pub(crate) fn possible(&self, least: u64) -> Option<Vec<u64>> {
         let most = self.begun.load(SeqCst);
         let steps = least..=most;
-        let seen: Vec<u64> =
-            steps.map(|step| self.history[(step % MEMORY) as usize].load(SeqCst)).take(64).collect();
+        let seen: Vec<u64> = steps
+            .map(|step| self.history[(step % MEMORY) as usize].load(SeqCst))
+            .take(64)
+            .collect();
         let overwritten = self.begun.load(SeqCst) - least >= MEMORY - 1;
         (!overwritten && !seen.contains(&ANY)).then_some(seen)
     }
@@ -179,7 +181,8 @@ pub(crate) fn describe(file: u64, index: u64, bytes: &[u8], due: &[u64]) -> Stri
         Some(0) => "zeroes".into(),
         Some(version) => format!("version {version}"),
         None if bytes.len() >= 16 => {
-            let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+            let word =
+                |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
             format!("no version: begins with {:#x} {:#x}", word(0), word(8))
         }
         None => "no version".into(),

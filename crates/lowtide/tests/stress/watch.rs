@@ -69,7 +69,12 @@ impl Watch {
     }
 
     /// Says who waits for what, and ends the process: threads that are stuck cannot be joined.
-    pub(crate) fn give_up(&self, plan: &str, last: &[(u64, Instant)], more: impl FnOnce() -> String) -> ! {
+    pub(crate) fn give_up(
+        &self,
+        plan: &str,
+        last: &[(u64, Instant)],
+        more: impl FnOnce() -> String,
+    ) -> ! {
         let mut text = format!("\nSTUCK after {:.1?}: {plan}\n", self.began.elapsed());
         for (thread, (post, (steps, since))) in self.posts.iter().zip(last).enumerate() {
             let doing = post.doing.lock().unwrap_or_else(PoisonError::into_inner);

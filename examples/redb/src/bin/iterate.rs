@@ -1,12 +1,14 @@
-//! A whole table, from its first row to its last: a view beside redb's own file backend, in as much memory.
+//! A whole table, from its first row to its last: a view beside redb's own file backend, in as much
+//! memory.
 //!
 //! ```text
 //! cargo run --release --bin iterate -- [DIR] [ROUNDS] [DATA_MIB] [BUDGET_MIB] [shuffled]
 //! ```
 //!
-//! Each door is a process of its own in a memory cgroup of the same size, which holds all it has: for lowtide the
-//! budget and the heap, for the file backend the page cache and the heap. Each begins with nothing of the file in
-//! memory. Rows are stored in the order of their keys, or `shuffled`. The doors take turns, and a ratio is of two runs of one round.
+//! Each door is a process of its own in a memory cgroup of the same size, which holds all it has:
+//! for lowtide the budget and the heap, for the file backend the page cache and the heap. Each
+//! begins with nothing of the file in memory. Rows are stored in the order of their keys, or
+//! `shuffled`. The doors take turns, and a ratio is of two runs of one round.
 
 use lowtide::{OpenOptions, Pager, Size};
 use lowtide_redb::ViewBackend;
@@ -41,7 +43,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir_in(dir)?;
     let path = folder.path().join("iterate.redb");
     fill(&path, data / ROW_BYTES, shuffled)?;
-    println!("file {} MiB, {} MiB for each", std::fs::metadata(&path)?.len() >> 20, (budget + HEAP) >> 20);
+    println!(
+        "file {} MiB, {} MiB for each",
+        std::fs::metadata(&path)?.len() >> 20,
+        (budget + HEAP) >> 20
+    );
 
     let mut seconds = [const { Vec::new() }; DOORS.len()];
     for round in 0..rounds as usize {
@@ -68,7 +74,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The number that a row holds, of its key: rows that are stored in the order of numbers have shuffled keys.
+/// The number that a row holds, of its key: rows that are stored in the order of numbers have
+/// shuffled keys.
 const fn number_of(key: u64) -> u64 {
     key.wrapping_mul(0xf1de_83e1_9937_733d)
 }
@@ -92,7 +99,12 @@ fn fill(path: &Path, rows: u64, shuffled: bool) -> Result<(), Box<dyn Error>> {
 }
 
 /// One run of one door, in a group of its own; its seconds, and what it says.
-fn run(door: &str, cache: usize, path: &Path, budget: u64) -> Result<(f64, String), Box<dyn Error>> {
+fn run(
+    door: &str,
+    cache: usize,
+    path: &Path,
+    budget: u64,
+) -> Result<(f64, String), Box<dyn Error>> {
     let file = std::fs::File::open(path)?;
     file.sync_all()?;
     lowtide_sys::file::drop_page_cache(&file)?;
@@ -109,7 +121,8 @@ fn run(door: &str, cache: usize, path: &Path, budget: u64) -> Result<(f64, Strin
     child.stdin.take().ok_or("no way to the child")?.write_all(b"!")?;
     let output = child.wait_with_output()?;
     let text = String::from_utf8(output.stdout)?;
-    let (seconds, line) = text.trim().split_once(' ').ok_or_else(|| format!("{door}: {}", output.status))?;
+    let (seconds, line) =
+        text.trim().split_once(' ').ok_or_else(|| format!("{door}: {}", output.status))?;
     Ok((seconds.parse()?, format!("{seconds} s, {line}")))
 }
 
@@ -133,7 +146,8 @@ fn child(door: &str, path: &Path, budget: u64, cache: usize) -> Result<(), Box<d
         rows += 1;
     }
     let (seconds, cpu) = (began.elapsed().as_secs_f64(), CpuTime::now_self().since(cpu));
-    let read = io.zip(ProcIo::read_self()).map_or(0, |(before, after)| after.since(before).read_bytes);
+    let read =
+        io.zip(ProcIo::read_self()).map_or(0, |(before, after)| after.since(before).read_bytes);
     println!(
         "{seconds:.3} {rows} rows, {:.0} a second, {:.2} s of processor, {} MiB read",
         rows as f64 / seconds,

@@ -1,7 +1,7 @@
 //! The two patterns of reading words at random places.
 //!
-//! The sum of the words read is the proof that the right ones were: it is compared with the sum computed from the
-//! words' definition.
+//! The sum of the words read is the proof that the right ones were: it is compared with the sum
+//! computed from the words' definition.
 
 use lowtide::View;
 use lowtide_workload::SplitMix64;
@@ -29,8 +29,8 @@ pub(super) struct ViewWords {
     count: u64,
 }
 
-/// Words of a page: `hit` uses pages of 4 KiB, like the pointer that it compares with. A constant, so that the arithmetic is
-/// what a user's program would have.
+/// Words of a page: `hit` uses pages of 4 KiB, like the pointer that it compares with. A constant,
+/// so that the arithmetic is what a user's program would have.
 const PAGE_WORDS: u64 = 4096 / WORD_BYTES as u64;
 
 impl ViewWords {
@@ -99,7 +99,12 @@ impl Pattern {
     ///
     /// # Errors
     /// The first read that fails.
-    pub(super) fn walk<W: Words>(self, words: &W, accesses: u64, seed: u64) -> Result<u64, W::Error> {
+    pub(super) fn walk<W: Words>(
+        self,
+        words: &W,
+        accesses: u64,
+        seed: u64,
+    ) -> Result<u64, W::Error> {
         match self {
             Self::Dependent => dependent(words, accesses, seed),
             Self::Independent => independent(words, accesses, seed),

@@ -2,9 +2,9 @@
 //!
 //! # Safety
 //!
-//! The mapping is written once, before it can be read, and then only read; every index is checked against its length when the
-//! code is built for debugging, and is below it by the contract of [`Words`] otherwise: a bounds check would not be
-//! a raw pointer's cost.
+//! The mapping is written once, before it can be read, and then only read; every index is checked
+//! against its length when the code is built for debugging, and is below it by the contract of
+//! [`Words`] otherwise: a bounds check would not be a raw pointer's cost.
 
 #![allow(unsafe_code)]
 
@@ -23,13 +23,15 @@ pub(super) struct PointerWords {
 }
 
 impl PointerWords {
-    /// The words of the first `bytes` bytes (a multiple of 1 KiB), in fresh memory without huge pages.
+    /// The words of the first `bytes` bytes (a multiple of 1 KiB), in fresh memory without huge
+    /// pages.
     ///
     /// # Errors
     /// Those of mapping memory.
     pub(super) fn new(bytes: usize) -> io::Result<Self> {
         let mapping = Mapping::new(bytes, HugePages::Never)?;
-        // SAFETY: `Mapping::new` has committed at least `bytes` zeroed bytes, known only here until this reference ends.
+        // SAFETY: `Mapping::new` has committed at least `bytes` zeroed bytes, known only here until
+        // this reference ends.
         let content = unsafe { std::slice::from_raw_parts_mut(mapping.as_ptr(), bytes) };
         Content::Words.fill(0, content);
         Ok(Self { mapping, count: (bytes / WORD_BYTES) as u64 })
@@ -46,9 +48,11 @@ impl Words for PointerWords {
     #[inline(always)]
     fn word(&self, index: u64) -> Result<u64, Infallible> {
         debug_assert!(index < self.count);
-        // SAFETY: `index` is below `count` by this trait's contract, so the offset is inside the mapping.
+        // SAFETY: `index` is below `count` by this trait's contract, so the offset is inside the
+        // mapping.
         let at = unsafe { self.mapping.as_ptr().cast::<u64>().add(index as usize) };
-        // SAFETY: The word is committed, aligned to 8 (a mapping starts at a page), initialised by `new` and never written again.
+        // SAFETY: The word is committed, aligned to 8 (a mapping starts at a page), initialised by
+        // `new` and never written again.
         Ok(u64::from_le(unsafe { at.read() }))
     }
 }

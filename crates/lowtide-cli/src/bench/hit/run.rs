@@ -23,7 +23,8 @@ use crate::interrupt::Cut;
 use crate::json::Report;
 use crate::{interrupt, out, progress, table};
 
-/// What stays in memory when nothing is said: inside and far outside what a processor's translation cache reaches.
+/// What stays in memory when nothing is said: inside and far outside what a processor's translation
+/// cache reaches.
 const SIZES: [u64; 2] = [256 << 20, 2 << 30];
 /// Accesses of a slice when nothing is said; a quarter or half of a second.
 const ACCESSES_DEPENDENT: u64 = 1_000_000;
@@ -128,7 +129,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     wrong.map_or_else(|| cut.verdict(), Err)
 }
 
-/// The budget that holds `size` bytes with room to spare: free frames are kept back for the next miss.
+/// The budget that holds `size` bytes with room to spare: free frames are kept back for the next
+/// miss.
 const fn budget(size: u64) -> u64 {
     size + size / 8 + (16 << 20)
 }
@@ -138,7 +140,10 @@ fn sizes(args: &BenchArgs) -> Result<Vec<u64>, BenchError> {
     given
         .iter()
         .map(|size| match size.bytes() {
-            0 => Err(BenchError::usage("--size 0 has nothing to read", "give a size such as --size 256M")),
+            0 => Err(BenchError::usage(
+                "--size 0 has nothing to read",
+                "give a size such as --size 256M",
+            )),
             _ if size.is_max() => {
                 Err(BenchError::usage("--size max is no size", "give a size such as --size 256M"))
             }
@@ -168,12 +173,15 @@ impl Pair {
         let pages: Vec<u64> = (0..view.pages()).collect();
         for chunk in pages.chunks(LOAD_PAGES as usize) {
             interrupt::check(|| "loading the words".into())?;
-            view.get_many(chunk, |_, _| ())
-                .map_err(|source| BenchError::Runtime { action: "load the words".into(), source })?;
+            view.get_many(chunk, |_, _| ()).map_err(|source| BenchError::Runtime {
+                action: "load the words".into(),
+                source,
+            })?;
         }
         let bytes = usize::try_from(size).unwrap_or(usize::MAX);
-        let pointer = PointerWords::new(bytes)
-            .map_err(|source| BenchError::file("get memory for the words of", file.path(), source))?;
+        let pointer = PointerWords::new(bytes).map_err(|source| {
+            BenchError::file("get memory for the words of", file.path(), source)
+        })?;
         Ok(Self { view: ViewWords::new(view), pointer })
     }
 
@@ -188,15 +196,21 @@ impl Pair {
             Pattern::Dependent => ACCESSES_DEPENDENT,
             Pattern::Independent => ACCESSES_INDEPENDENT,
         });
-        let mut turns =
-            Turns { view_ns: vec![], pointer_ns: vec![], accesses, view_errors: 0, pointer_errors: 0 };
+        let mut turns = Turns {
+            view_ns: vec![],
+            pointer_ns: vec![],
+            accesses,
+            view_errors: 0,
+            pointer_errors: 0,
+        };
         for round in 0..=u64::from(rounds) {
             let seed = args.seed.wrapping_add(round);
             let Ok(want) = pattern.walk(&Definition(self.pointer.count()), accesses, seed);
             let (view_sum, view_ns) = timed(&self.view, pattern, accesses, seed)?;
             let (pointer_sum, pointer_ns) = timed(&self.pointer, pattern, accesses, seed)?;
             interrupt::check(|| format!("measuring {} hits", pattern.name()))?;
-            // Nobody measures the first turn: it brings caches and translations into the state of all others.
+            // Nobody measures the first turn: it brings caches and translations into the state of
+            // all others.
             if round > 0 {
                 turns.view_ns.push(view_ns);
                 turns.pointer_ns.push(pointer_ns);
@@ -219,8 +233,11 @@ fn timed<W: Words<Error: Display>>(
     let begin = Instant::now();
     let sum = pattern.walk(words, accesses, seed);
     let ns = begin.elapsed().as_nanos() as f64 / accesses as f64;
-    let wrong =
-        |error: W::Error| BenchError::Wrong { system: "view".into(), errors: 1, first: error.to_string() };
+    let wrong = |error: W::Error| BenchError::Wrong {
+        system: "view".into(),
+        errors: 1,
+        first: error.to_string(),
+    };
     Ok((sum.map_err(wrong)?, ns))
 }
 
@@ -246,7 +263,9 @@ impl Turns {
                 page_bytes,
                 ns_per_access: spread.median,
                 ns_per_access_spread: spread,
-                ratio: Spread::of(times.iter().zip(&self.pointer_ns).map(|(time, pointer)| time / pointer)),
+                ratio: Spread::of(
+                    times.iter().zip(&self.pointer_ns).map(|(time, pointer)| time / pointer),
+                ),
                 rounds,
                 ops: self.accesses * u64::from(rounds),
                 verified: self.accesses * (u64::from(rounds) - errors),
@@ -267,7 +286,8 @@ fn head(machine: &Machine, file: &DataFile, page_bytes: u64, rounds: u32) {
         out::line(line);
     }
     out::line(format_args!(
-        "run       1 thread, {rounds} rounds in turns; view pages of {}, pointer on {} pages without huge pages\n",
+        "run       1 thread, {rounds} rounds in turns; view pages of {}, pointer on {} pages \
+         without huge pages\n",
         Size::new(page_bytes),
         Size::new(lowtide_sys::memory::page_size() as u64)
     ));

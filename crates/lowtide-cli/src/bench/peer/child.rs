@@ -1,7 +1,8 @@
 //! The mmap peer itself: a child process that plays slices on a mapping, as its parent asks.
 //!
-//! Everything it can allocate before it is moved into the memory cgroup it allocates before (the trace, the table of
-//! a replay's page seeds), so that the budget is spent on the file's pages, as lowtide's is.
+//! Everything it can allocate before it is moved into the memory cgroup it allocates before (the
+//! trace, the table of a replay's page seeds), so that the budget is spent on the file's pages, as
+//! lowtide's is.
 
 use std::io::{self, BufRead, Write};
 use std::os::unix::fs::FileExt;
@@ -105,7 +106,8 @@ fn fill_file(fill: &Fill, mapped: bool) -> Result<Slice, String> {
         fill.set_len().map_err(|error| named(error.into()))?;
         let how = Use { writes: true, shared: false, random: false };
         let len = usize::try_from(fill.bytes).map_err(|error| error.to_string())?;
-        let mut door = MappingDoor::open(&fill.path, len, how).map_err(|error| named(error.into()))?;
+        let mut door =
+            MappingDoor::open(&fill.path, len, how).map_err(|error| named(error.into()))?;
         fill.write(&mut door, MappingDoor::store, MappingDoor::flush)
     } else {
         let mut file = fill.open(false).map_err(|error| named(error.into()))?;
@@ -123,8 +125,12 @@ fn fill_file(fill: &Fill, mapped: bool) -> Result<Slice, String> {
 impl Playing {
     fn run(&mut self, until: Until) -> Result<Slice, BenchError> {
         let cpu = CpuTime::now_self();
-        let turn =
-            Turn { until, batch: self.batch, writes: self.writes, checkpointer: self.checkpointer.as_ref() };
+        let turn = Turn {
+            until,
+            batch: self.batch,
+            writes: self.writes,
+            checkpointer: self.checkpointer.as_ref(),
+        };
         let mut slice = turn.play(&mut self.crew, &mut self.door, |_| ())?;
         slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
         Ok(slice)

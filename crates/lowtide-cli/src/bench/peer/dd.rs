@@ -1,4 +1,5 @@
-//! dd as a peer: pieces of one mebibyte, one after the other, past the page cache, and one `fdatasync` at the end.
+//! dd as a peer: pieces of one mebibyte, one after the other, past the page cache, and one
+//! `fdatasync` at the end.
 //!
 //! Its own clock excludes its start; the flush is in it.
 
@@ -30,14 +31,21 @@ impl Dd {
     /// # Errors
     /// [`BenchError::Peer`], [`BenchError::Interrupted`].
     pub(crate) fn fill(&self, fill: &Fill) -> Result<Slice, BenchError> {
-        let error =
-            |what: String| BenchError::Peer { peer: NAME, what: format!("({}) {what}", self.version) };
+        let error = |what: String| BenchError::Peer {
+            peer: NAME,
+            what: format!("({}) {what}", self.version),
+        };
         let (mut from, mut to) = (std::ffi::OsString::from("if="), std::ffi::OsString::from("of="));
         from.push(&fill.source);
         to.push(&fill.path);
         let cpu = CpuTime::now_children();
         let mut command = Command::new(NAME);
-        command.args([&from, &to]).args(["bs=1M", "iflag=fullblock", "oflag=direct", "conv=fdatasync"]);
+        command.args([&from, &to]).args([
+            "bs=1M",
+            "iflag=fullblock",
+            "oflag=direct",
+            "conv=fdatasync",
+        ]);
         let said = program::run(command.env("LC_ALL", "C"), NAME, error)?;
         let (bytes, seconds) = parse(&said.err)
             .ok_or_else(|| error(format!("prints what cannot be read: {}", said.err.trim())))?;
@@ -67,8 +75,8 @@ mod tests {
 
     #[test]
     fn its_last_line_is_understood() {
-        let text =
-            "8+0 records in\n8+0 records out\n8388608 bytes (8.4 MB, 8.0 MiB) copied, 0.0125 s, 671 MB/s\n";
+        let text = "8+0 records in\n8+0 records out\n8388608 bytes (8.4 MB, 8.0 MiB) copied, \
+            0.0125 s, 671 MB/s\n";
         assert_eq!(parse(text), Some((8_388_608, 0.0125)));
         assert_eq!(parse("1048576 bytes copied, 2e-03 s, 1 GB/s"), Some((1 << 20, 0.002)));
         assert_eq!(parse("dd: failed to open"), None);

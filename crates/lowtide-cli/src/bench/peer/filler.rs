@@ -1,4 +1,5 @@
-//! A file written from its start to its end through the kernel's page cache, under a memory cgroup: through the descriptor, or through a mapping.
+//! A file written from its start to its end through the kernel's page cache, under a memory cgroup:
+//! through the descriptor, or through a mapping.
 
 use super::process::Process;
 use super::protocol::Request;
@@ -17,7 +18,11 @@ impl Filler {
     ///
     /// # Errors
     /// Those of [`Process::start`].
-    pub(crate) fn start(name: &'static str, mapped: bool, max_bytes: u64) -> Result<Self, BenchError> {
+    pub(crate) fn start(
+        name: &'static str,
+        mapped: bool,
+        max_bytes: u64,
+    ) -> Result<Self, BenchError> {
         Ok(Self { mapped, process: Process::start(name, max_bytes, None)? })
     }
 

@@ -1,7 +1,7 @@
 //! fio as a peer: reads past the page cache at a depth, by a program that does nothing else.
 //!
-//! Each slice is one run of fio (`ioengine=io_uring`, `direct=1`, `time_based`); its own clock excludes its
-//! start. Results come from its JSON (`json+`, which has the whole histogram).
+//! Each slice is one run of fio (`ioengine=io_uring`, `direct=1`, `time_based`); its own clock
+//! excludes its start. Results come from its JSON (`json+`, which has the whole histogram).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,12 +30,20 @@ impl Fio {
     }
 
     /// fio on the first `bytes` of a file, in blocks of `block_bytes`, with `depth` in flight.
-    pub(crate) fn at(&self, path: &Path, bytes: u64, block_bytes: u64, depth: u32, seed: u64) -> Reads {
+    pub(crate) fn at(
+        &self,
+        path: &Path,
+        bytes: u64,
+        block_bytes: u64,
+        depth: u32,
+        seed: u64,
+    ) -> Reads {
         let (version, path) = (self.version.clone(), path.to_owned());
         Reads { version, path, order: "--rw=randread", bytes, block_bytes, depth, seed }
     }
 
-    /// fio on the first `bytes` of a file from begin to end, in blocks of `block_bytes`, one at a time.
+    /// fio on the first `bytes` of a file from begin to end, in blocks of `block_bytes`, one at a
+    /// time.
     pub(crate) fn in_order(&self, path: &Path, bytes: u64, block_bytes: u64) -> Reads {
         Reads { order: "--rw=read", ..self.at(path, bytes, block_bytes, 1, 0) }
     }
@@ -61,7 +69,12 @@ impl Reads {
             // A colon separates several files in this option.
             .arg(format!("--filename={}", self.path.display().to_string().replace(':', "\\:")))
             .args([self.order, "--readonly", "--norandommap", "--direct=1", "--ioengine=io_uring"])
-            .args(["--time_based", "--output-format=json+", "--lat_percentiles=1", "--clat_percentiles=0"])
+            .args([
+                "--time_based",
+                "--output-format=json+",
+                "--lat_percentiles=1",
+                "--clat_percentiles=0",
+            ])
             .arg(format!("--size={}", self.bytes))
             .arg(format!("--bs={}", self.block_bytes))
             .arg(format!("--iodepth={}", self.depth))
@@ -90,7 +103,8 @@ impl System for Reads {
     }
 }
 
-/// The part of fio's JSON that is used; times in nanoseconds and milliseconds, processor time in percent of `runtime`.
+/// The part of fio's JSON that is used; times in nanoseconds and milliseconds, processor time in
+/// percent of `runtime`.
 #[derive(Deserialize)]
 struct Output {
     jobs: Vec<Job>,
@@ -121,8 +135,8 @@ struct LatencyNs {
 fn parse(text: &str) -> Result<Slice, String> {
     // Notes for people may stand before the JSON.
     let json = text.find('{').map_or("", |start| &text[start..]);
-    let output: Output =
-        serde_json::from_str(json).map_err(|error| format!("prints what cannot be read: {error}"))?;
+    let output: Output = serde_json::from_str(json)
+        .map_err(|error| format!("prints what cannot be read: {error}"))?;
     let job = output.jobs.first().ok_or("reports no job")?;
     if job.error != 0 {
         return Err(format!("reports error {}: {}", job.error, errno(job.error)));
@@ -140,8 +154,10 @@ fn parse(text: &str) -> Result<Slice, String> {
 }
 
 fn errno(code: i64) -> String {
-    i32::try_from(code)
-        .map_or_else(|_| "unknown".into(), |code| std::io::Error::from_raw_os_error(code).to_string())
+    i32::try_from(code).map_or_else(
+        |_| "unknown".into(),
+        |code| std::io::Error::from_raw_os_error(code).to_string(),
+    )
 }
 
 #[cfg(test)]
@@ -155,7 +171,10 @@ mod tests {
              "read": {"io_bytes": 8192, "total_ios": 2, "runtime": 500, "iops": 4.0,
                       "lat_ns": {"min": 1, "bins": {"100": 1, "200": 1}}}}]}"#;
         let slice = parse(text).unwrap();
-        assert_eq!((slice.ops, slice.read_bytes, slice.latency), (2, 8192, vec![(100, 1), (200, 1)]));
+        assert_eq!(
+            (slice.ops, slice.read_bytes, slice.latency),
+            (2, 8192, vec![(100, 1), (200, 1)])
+        );
         assert!((slice.cpu_seconds - 0.2).abs() < 1e-9 && (slice.seconds - 0.5).abs() < 1e-9);
     }
 

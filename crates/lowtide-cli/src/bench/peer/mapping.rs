@@ -1,17 +1,19 @@
 //! The mmap peer's door: a shared mapping of the file, and its descriptor.
 //!
-//! A store into a mapping is not atomic to readers beyond a machine word, so somebody has to keep readers and writers of
-//! one record apart. lowtide does that itself, page by page; a program on a mapping needs locks of its own. Here they
-//! are striped: record `n` is guarded by reader-writer lock `n mod 4096`, so readers wait only for a writer of
-//! the same stripe. For workloads that never write there are no locks at all.
+//! A store into a mapping is not atomic to readers beyond a machine word, so somebody has to keep
+//! readers and writers of one record apart. lowtide does that itself, page by page; a program on a
+//! mapping needs locks of its own. Here they are striped: record `n` is guarded by reader-writer
+//! lock `n mod 4096`, so readers wait only for a writer of the same stripe. For workloads that
+//! never write there are no locks at all.
 //!
 //! # Safety
 //!
-//! References are made from the mapping's pointer. They are sound as long as (1) their range lies inside the mapping, which every
-//! method asserts; (2) nobody writes the bytes while a shared reference to them lives, and nobody else reads or writes
-//! them while they are written. Inside the process the stripes see to (2), or the fact that there is one thread
-//! or no writer at all; outside, the data file is locked for this run. Should someone truncate the file nevertheless, the
-//! next access is SIGBUS: it ends this process, not the bench, which reports it.
+//! References are made from the mapping's pointer. They are sound as long as (1) their range lies
+//! inside the mapping, which every method asserts; (2) nobody writes the bytes while a shared
+//! reference to them lives, and nobody else reads or writes them while they are written. Inside the
+//! process the stripes see to (2), or the fact that there is one thread or no writer at all;
+//! outside, the data file is locked for this run. Should someone truncate the file nevertheless,
+//! the next access is SIGBUS: it ends this process, not the bench, which reports it.
 
 #![allow(unsafe_code)]
 
@@ -26,7 +28,8 @@ use lowtide_sys::memory::{Access, Advice, FileMapping};
 use crate::bench::content::UNIT_BYTES;
 use crate::bench::door::{Door, DoorError};
 
-/// Locks. Enough that two of 32 threads rarely meet; a power of two, so that a stripe is found with a mask.
+/// Locks. Enough that two of 32 threads rarely meet; a power of two, so that a stripe is found with
+/// a mask.
 const STRIPES: u64 = 4096;
 
 /// How a mapping is used.
@@ -60,7 +63,8 @@ impl MappingDoor {
         if how.random {
             mapping.advise(Advice::Random)?;
         }
-        let stripes = (how.writes && how.shared).then(|| (0..STRIPES).map(|_| RwLock::new(())).collect());
+        let stripes =
+            (how.writes && how.shared).then(|| (0..STRIPES).map(|_| RwLock::new(())).collect());
         Ok(Self { mapping: Arc::new(mapping), file: Arc::new(file), stripes })
     }
 
@@ -72,7 +76,10 @@ impl MappingDoor {
     fn stripe(&self, offset: u64, len: usize) -> Option<&RwLock<()>> {
         let stripes = self.stripes.as_ref()?;
         let unit = UNIT_BYTES as u64;
-        assert!(offset % unit + len as u64 <= unit, "{len} bytes at {offset} are not inside one record");
+        assert!(
+            offset % unit + len as u64 <= unit,
+            "{len} bytes at {offset} are not inside one record"
+        );
         Some(&stripes[((offset / unit) % STRIPES) as usize])
     }
 
@@ -82,9 +89,11 @@ impl MappingDoor {
     /// When the range is not inside the mapping.
     #[inline]
     fn address(&self, offset: u64, len: usize) -> *mut u8 {
-        let inside = offset.checked_add(len as u64).is_some_and(|end| end <= self.mapping.len() as u64);
+        let inside =
+            offset.checked_add(len as u64).is_some_and(|end| end <= self.mapping.len() as u64);
         assert!(inside, "{len} bytes at {offset} are not inside the mapping");
-        // SAFETY: The offset is inside the mapping, as just asserted, so the sum stays in the same allocation.
+        // SAFETY: The offset is inside the mapping, as just asserted, so the sum stays in the same
+        // allocation.
         unsafe { self.mapping.as_ptr().add(offset as usize) }
     }
 
@@ -94,8 +103,8 @@ impl MappingDoor {
     /// Nobody writes the range while the reference lives.
     #[inline]
     unsafe fn bytes(&self, offset: u64, len: usize) -> &[u8] {
-        // SAFETY: `address` asserts that the whole range is mapped, and it stays mapped as long as `self`; the caller keeps
-        // writers away; any bytes are valid `u8`.
+        // SAFETY: `address` asserts that the whole range is mapped, and it stays mapped as long as
+        // `self`; the caller keeps writers away; any bytes are valid `u8`.
         unsafe { std::slice::from_raw_parts(self.address(offset, len), len) }
     }
 
@@ -105,18 +114,26 @@ impl MappingDoor {
     /// The mapping is writable, and nobody reads or writes the range meanwhile.
     unsafe fn put(&self, offset: u64, bytes: &[u8]) {
         let to = self.address(offset, bytes.len());
-        // SAFETY: `address` asserts that the destination is mapped, the caller that it is writable and ours; the source is a
-        // live slice outside the mapping, as no reference into a range that is written may live.
+        // SAFETY: `address` asserts that the destination is mapped, the caller that it is writable
+        // and ours; the source is a live slice outside the mapping, as no reference into a range
+        // that is written may live.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 }
 
 impl Door for MappingDoor {
     #[inline]
-    fn load<R>(&mut self, offset: u64, len: usize, look: impl FnOnce(&[u8]) -> R) -> Result<R, DoorError> {
-        let _shared =
-            self.stripe(offset, len).map(|lock| lock.read().unwrap_or_else(PoisonError::into_inner));
-        // SAFETY: Writers hold the stripe's lock exclusively, or there is no other thread, or no writer.
+    fn load<R>(
+        &mut self,
+        offset: u64,
+        len: usize,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, DoorError> {
+        let _shared = self
+            .stripe(offset, len)
+            .map(|lock| lock.read().unwrap_or_else(PoisonError::into_inner));
+        // SAFETY: Writers hold the stripe's lock exclusively, or there is no other thread, or no
+        // writer.
         Ok(look(unsafe { self.bytes(offset, len) }))
     }
 
@@ -133,10 +150,11 @@ impl Door for MappingDoor {
     }
 
     fn store(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DoorError> {
-        let _own =
-            self.stripe(offset, bytes.len()).map(|lock| lock.write().unwrap_or_else(PoisonError::into_inner));
-        // SAFETY: Only jobs that write store, and for those the mapping is writable. The lock keeps other threads away,
-        // or there are none.
+        let _own = self
+            .stripe(offset, bytes.len())
+            .map(|lock| lock.write().unwrap_or_else(PoisonError::into_inner));
+        // SAFETY: Only jobs that write store, and for those the mapping is writable. The lock keeps
+        // other threads away, or there are none.
         unsafe { self.put(offset, bytes) };
         Ok(())
     }
@@ -156,11 +174,14 @@ impl Door for MappingDoor {
         change: impl FnOnce(&mut [u8]) -> bool,
     ) -> Result<(), DoorError> {
         let len = bytes.len();
-        let _own = self.stripe(offset, len).map(|lock| lock.write().unwrap_or_else(PoisonError::into_inner));
+        let _own = self
+            .stripe(offset, len)
+            .map(|lock| lock.write().unwrap_or_else(PoisonError::into_inner));
         // SAFETY: The lock keeps writers away, or there is one thread.
         bytes.copy_from_slice(unsafe { self.bytes(offset, len) });
         if change(bytes) {
-            // SAFETY: The mapping of a job that writes is writable, and the lock, still held, keeps others away.
+            // SAFETY: The mapping of a job that writes is writable, and the lock, still held, keeps
+            // others away.
             unsafe { self.put(offset, bytes) };
         }
         Ok(())
@@ -202,7 +223,9 @@ mod tests {
                             update(key, bytes.first_chunk_mut().unwrap()).is_ok()
                         })
                         .unwrap();
-                        let found = door.load(key * 1024, RECORD_BYTES, |bytes| verify(key, bytes)).unwrap();
+                        let found = door
+                            .load(key * 1024, RECORD_BYTES, |bytes| verify(key, bytes))
+                            .unwrap();
                         assert!(found.is_ok(), "{found:?}");
                     }
                 });

@@ -16,7 +16,8 @@ pub(crate) struct Mmap {
 }
 
 impl Mmap {
-    /// Starts a peer on `file` with a budget of `max_bytes`. What the kernel has cached of the file belongs to nobody's budget and is dropped before.
+    /// Starts a peer on `file` with a budget of `max_bytes`. What the kernel has cached of the file
+    /// belongs to nobody's budget and is dropped before.
     ///
     /// # Errors
     /// Those of [`Process::start`] and [`DataFile::drop_page_cache`].
@@ -29,7 +30,8 @@ impl Mmap {
     ) -> Result<Self, BenchError> {
         file.drop_page_cache()?;
         let (job, path) = (Box::new(job.clone()), file.path().to_owned());
-        let mut process = Process::start(name, max_bytes, Some(&Request::Prepare { job, path, random }))?;
+        let mut process =
+            Process::start(name, max_bytes, Some(&Request::Prepare { job, path, random }))?;
         process.ask(&Request::Map)?;
         Ok(Self { name, process })
     }

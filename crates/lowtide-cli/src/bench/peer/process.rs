@@ -1,8 +1,10 @@
-//! The bench's side of a peer that uses the kernel's page cache: a child process, its memory cgroup, and the conversation with it.
+//! The bench's side of a peer that uses the kernel's page cache: a child process, its memory
+//! cgroup, and the conversation with it.
 //!
-//! The order matters (`lowtide_sys::memcg` says why): the child gets ready, is moved into a fresh group whose limit is the budget, and
-//! only then touches its file. So every page of the file is charged to its budget, and its own code and tables are not, as
-//! lowtide's are not. The budget is the same number of bytes for all.
+//! The order matters (`lowtide_sys::memcg` says why): the child gets ready, is moved into a fresh
+//! group whose limit is the budget, and only then touches its file. So every page of the file is
+//! charged to its budget, and its own code and tables are not, as lowtide's are not. The budget is
+//! the same number of bytes for all.
 //!
 //! On drop the child is ended and the group removed, in that order, whatever happened before.
 
@@ -41,11 +43,13 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts a child with a budget of `max_bytes`, and lets it get `ready` before it is moved into its group.
+    /// Starts a child with a budget of `max_bytes`, and lets it get `ready` before it is moved into
+    /// its group.
     ///
     /// # Errors
-    /// [`BenchError::Memcg`] when no group can be made, [`BenchError::Peer`] when the child does not get ready,
-    /// [`BenchError::PeerKilled`] when the budget does not even allow that, [`BenchError::Interrupted`].
+    /// [`BenchError::Memcg`] when no group can be made, [`BenchError::Peer`] when the child does
+    /// not get ready, [`BenchError::PeerKilled`] when the budget does not even allow that,
+    /// [`BenchError::Interrupted`].
     pub(super) fn start(
         name: &'static str,
         max_bytes: u64,
@@ -53,7 +57,10 @@ impl Process {
     ) -> Result<Self, BenchError> {
         let broken = |what: &str| {
             let what = what.to_owned();
-            move |error: io::Error| BenchError::Peer { peer: name, what: format!("{what}: {error}") }
+            move |error: io::Error| BenchError::Peer {
+                peer: name,
+                what: format!("{what}: {error}"),
+            }
         };
         let group = Memcg::create(name, max_bytes)?;
         let program = std::env::current_exe().map_err(broken("cannot be started"))?;
@@ -61,7 +68,8 @@ impl Process {
             .arg("peer-mmap")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Ctrl-C at a terminal goes to the whole process group; ending the peer is the bench's task.
+            // Ctrl-C at a terminal goes to the whole process group; ending the peer is the bench's
+            // task.
             .process_group(0)
             .spawn()
             .map_err(broken("cannot be started"))?;
@@ -106,7 +114,8 @@ impl Process {
     /// Asks, and waits for the answer.
     ///
     /// # Errors
-    /// [`BenchError::Peer`] when it is that it did not work, or none comes; [`BenchError::PeerKilled`], [`BenchError::Interrupted`].
+    /// [`BenchError::Peer`] when it is that it did not work, or none comes;
+    /// [`BenchError::PeerKilled`], [`BenchError::Interrupted`].
     pub(super) fn ask(&mut self, request: &Request) -> Result<Reply, BenchError> {
         let sent = self.requests.as_mut().map_or(Ok(()), |to| send(to, request));
         if sent.is_err() {
@@ -117,7 +126,9 @@ impl Process {
                 Ok(Ok(Reply::Failed { what })) => return Err(self.error(what)),
                 Ok(Ok(reply)) => return Ok(reply),
                 Ok(Err(error)) => return Err(self.error(format!("does not answer: {error}"))),
-                Err(RecvTimeoutError::Timeout) => interrupt::check(|| format!("running {}", self.name))?,
+                Err(RecvTimeoutError::Timeout) => {
+                    interrupt::check(|| format!("running {}", self.name))?;
+                }
                 Err(RecvTimeoutError::Disconnected) => return Err(self.gone()),
             }
         }
@@ -141,7 +152,8 @@ fn obituary(peer: &'static str, max_bytes: u64, status: ExitStatus) -> BenchErro
     let what = match status.signal() {
         Some(SIGKILL) => return BenchError::PeerKilled { peer, max_bytes },
         Some(SIGBUS) => {
-            "was ended by SIGBUS, which is how mmap reports that a page cannot be read: was the file truncated, or \
+            "was ended by SIGBUS, which is how mmap reports that a page cannot be read: was the \
+             file truncated, or \
              does the device fail?"
                 .into()
         }
@@ -150,7 +162,8 @@ fn obituary(peer: &'static str, max_bytes: u64, status: ExitStatus) -> BenchErro
     BenchError::Peer { peer, what }
 }
 
-/// A thread that reads the child's replies, so that waiting for one can look for Ctrl-C. It ends with the child.
+/// A thread that reads the child's replies, so that waiting for one can look for Ctrl-C. It ends
+/// with the child.
 fn listen(child: &mut Child) -> Receiver<io::Result<Reply>> {
     let (sender, receiver) = channel();
     if let Some(output) = child.stdout.take() {

@@ -31,7 +31,8 @@ pub(super) fn version(name: &str) -> Option<String> {
 /// Runs a program to its end.
 ///
 /// # Errors
-/// What `error` makes of a program that cannot be started or fails; [`BenchError::Interrupted`], and the program has been ended then.
+/// What `error` makes of a program that cannot be started or fails; [`BenchError::Interrupted`],
+/// and the program has been ended then.
 pub(super) fn run(
     command: &mut Command,
     name: &str,
@@ -41,7 +42,8 @@ pub(super) fn run(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // Ctrl-C at a terminal goes to the whole process group; ending the program is the bench's task.
+        // Ctrl-C at a terminal goes to the whole process group; ending the program is the bench's
+        // task.
         .process_group(0)
         .spawn()
         .map_err(|source| error(format!("cannot be started: {source}")))?;

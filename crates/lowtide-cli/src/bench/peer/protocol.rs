@@ -1,4 +1,5 @@
-//! What the bench and an mmap peer say to each other: JSON, one message a line, strictly question and answer.
+//! What the bench and an mmap peer say to each other: JSON, one message a line, strictly question
+//! and answer.
 //!
 //! ```text
 //!   bench                            peer
@@ -110,9 +111,14 @@ mod tests {
             receive(&mut reader).unwrap(),
             Some(Request::Run { until: Until::Seconds(s) }) if s == 0.5
         ));
-        let Some(Reply::Played { slice }) = receive(&mut reader).unwrap() else { panic!("a slice was sent") };
+        let Some(Reply::Played { slice }) = receive(&mut reader).unwrap() else {
+            panic!("a slice was sent")
+        };
         assert_eq!((slice.ops, slice.latency), (7, vec![(100, 7)]));
         assert!(receive::<Reply>(&mut reader).unwrap().is_none());
-        assert_eq!(receive::<Reply>(&mut &b"nonsense\n"[..]).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(
+            receive::<Reply>(&mut &b"nonsense\n"[..]).unwrap_err().kind(),
+            io::ErrorKind::InvalidData
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! Checkpoints: everything that is dirty made durable at intervals, while operations go on.
 //!
-//! A database makes its changes durable in the background and serves reads meanwhile; what the reads notice of it is what `mixed` measures. A
-//! thread of its own flushes at each interval (lowtide: [`flush`](Door::flush) of the view; a mapping: `msync` of all of it), and each read counts
-//! as *during* a checkpoint if one was going on when it began or when it ended.
+//! A database makes its changes durable in the background and serves reads meanwhile; what the
+//! reads notice of it is what `mixed` measures. A thread of its own flushes at each interval
+//! (lowtide: [`flush`](Door::flush) of the view; a mapping: `msync` of all of it), and each read
+//! counts as *during* a checkpoint if one was going on when it began or when it ended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -61,7 +62,8 @@ impl Checkpointer {
         Self { every, running: Arc::default() }
     }
 
-    /// Plays a slice with checkpoints through `door`. One that is due when the operations end is left out; one that has begun is finished.
+    /// Plays a slice with checkpoints through `door`. One that is due when the operations end is
+    /// left out; one that has begun is finished.
     ///
     /// # Errors
     /// Those of `slice`. A checkpoint that fails is counted as an error of the first thread.
@@ -91,7 +93,11 @@ impl Checkpointer {
     }
 
     /// Makes checkpoints until the other end of `slice_done` is gone.
-    fn make<D: Door>(&self, door: &mut D, slice_done: &Receiver<()>) -> (Vec<f64>, Option<DoorError>) {
+    fn make<D: Door>(
+        &self,
+        door: &mut D,
+        slice_done: &Receiver<()>,
+    ) -> (Vec<f64>, Option<DoorError>) {
         let (mut seconds, mut failed) = (Vec::new(), None);
         let mut due = Instant::now() + self.every;
         while slice_done.recv_timeout(due.saturating_duration_since(Instant::now()))

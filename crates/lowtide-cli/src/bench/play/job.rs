@@ -1,6 +1,8 @@
-//! What is to be played: everything that decides the sequence of operations, in a form that can be sent to a peer.
+//! What is to be played: everything that decides the sequence of operations, in a form that can be
+//! sent to a peer.
 //!
-//! The job is the same for every system of a run, and players of equal jobs make equal accesses in every process.
+//! The job is the same for every system of a run, and players of equal jobs make equal accesses in
+//! every process.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -78,17 +80,26 @@ impl Script {
 }
 
 impl Job {
-    /// The script of this job. Reads the whole trace of a replay, unless `recording` has it already.
+    /// The script of this job. Reads the whole trace of a replay, unless `recording` has it
+    /// already.
     ///
     /// # Errors
-    /// [`BenchError::Distribution`] for a file without a single record or page, those of [`Recording::read`].
+    /// [`BenchError::Distribution`] for a file without a single record or page, those of
+    /// [`Recording::read`].
     pub(crate) fn script(&self, recording: Option<Arc<Recording>>) -> Result<Script, BenchError> {
         let pages = self.data_bytes / self.page_bytes;
         let records = |letter: Letter| {
-            Ycsb::new(letter, self.data_bytes / UNIT_BYTES as u64, self.popularity.into(), self.seed)
+            Ycsb::new(
+                letter,
+                self.data_bytes / UNIT_BYTES as u64,
+                self.popularity.into(),
+                self.seed,
+            )
         };
-        let workload: Workload =
-            self.workload.parse().map_err(|error| BenchError::usage(format!("{error}"), "choose one"))?;
+        let workload: Workload = self
+            .workload
+            .parse()
+            .map_err(|error| BenchError::usage(format!("{error}"), "choose one"))?;
         Ok(match (workload.ycsb_letter(), workload) {
             (Some(letter), _) => match self.checkpoint_seconds {
                 None => Script::Ycsb(records(letter)?),
@@ -100,13 +111,16 @@ impl Job {
             (None, Workload::RandomRead) => {
                 Script::Random(RandomRead::new(pages, Access::Mapped, self.seed)?)
             }
-            (None, Workload::Scan) => Script::Scan(Scan::new(pages, NonZeroU32::MIN, Access::Mapped)?),
+            (None, Workload::Scan) => {
+                Script::Scan(Scan::new(pages, NonZeroU32::MIN, Access::Mapped)?)
+            }
             (None, _) => Script::Replay(match (recording, &self.trace) {
                 (Some(recording), _) => recording,
                 (None, Some(path)) => {
                     let format = self.trace_format.as_deref().map(str::parse).transpose();
-                    let format = format
-                        .map_err(|error: UnknownFormat| BenchError::usage(error.to_string(), "choose one"))?;
+                    let format = format.map_err(|error: UnknownFormat| {
+                        BenchError::usage(error.to_string(), "choose one")
+                    })?;
                     Arc::new(Recording::read(path, format)?)
                 }
                 (None, None) => {
@@ -145,7 +159,9 @@ impl Job {
                         let stream = scan.stream(thread, self.threads);
                         Box::new(PagePlayer::new(door, stream, page_bytes, self.content))
                     }
-                    Script::Replay(trace) => Box::new(ReplayPlayer::new(door, Arc::clone(trace), page_bytes)),
+                    Script::Replay(trace) => {
+                        Box::new(ReplayPlayer::new(door, Arc::clone(trace), page_bytes))
+                    }
                 }
             })
             .collect()

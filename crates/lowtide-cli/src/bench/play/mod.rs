@@ -1,4 +1,5 @@
-//! Players: the operations of a workload, carried out through a [`Door`](super::door::Door) and checked.
+//! Players: the operations of a workload, carried out through a [`Door`](super::door::Door) and
+//! checked.
 //!
 //! | file | workloads | content |
 //! |---|---|---|

@@ -10,8 +10,8 @@ use crate::bench::crew::Player;
 use crate::bench::door::Door;
 use crate::bench::tally::Tally;
 
-/// Bytes of a cache line: of a file whose content is unknown, one byte of each line is touched, so that reading
-/// costs what reading costs.
+/// Bytes of a cache line: of a file whose content is unknown, one byte of each line is touched, so
+/// that reading costs what reading costs.
 const LINE_BYTES: usize = 64;
 
 /// One thread of reads.
@@ -40,7 +40,9 @@ impl<D: Door, S: Iterator<Item = PageOp> + Send> Player for PagePlayer<D, S> {
         tally.asked_bytes += (page_bytes * self.offsets.len()) as u64;
         let done = match self.offsets.as_slice() {
             [] => return 0,
-            &[offset] => self.door.load(offset, page_bytes, |bytes| check(content, offset, bytes, tally)),
+            &[offset] => {
+                self.door.load(offset, page_bytes, |bytes| check(content, offset, bytes, tally))
+            }
             offsets => self.door.load_many(offsets, page_bytes, |index, bytes| {
                 check(content, offsets[index], bytes, tally);
             }),

@@ -1,8 +1,8 @@
 //! Operations on records: YCSB's reads and updates.
 //!
-//! A read looks at the whole record and checks key and checksum. An update reads the record, checks it, and
-//! writes its next version. In steps of more than one, the reads of a step are asked for together, and its updates
-//! follow one by one.
+//! A read looks at the whole record and checks key and checksum. An update reads the record, checks
+//! it, and writes its next version. In steps of more than one, the reads of a step are asked for
+//! together, and its updates follow one by one.
 
 use lowtide_workload::record::{RECORD_BYTES, update, verify};
 use lowtide_workload::ycsb::YcsbStream;
@@ -27,7 +27,14 @@ pub(crate) struct RecordPlayer<D> {
 impl<D: Door> RecordPlayer<D> {
     /// A player of `stream`.
     pub(crate) fn new(door: D, stream: YcsbStream) -> Self {
-        Self { door, stream, reads: Vec::new(), offsets: Vec::new(), updates: Vec::new(), last_reads: 0 }
+        Self {
+            door,
+            stream,
+            reads: Vec::new(),
+            offsets: Vec::new(),
+            updates: Vec::new(),
+            last_reads: 0,
+        }
     }
 
     /// How many operations of the last step were reads.
@@ -51,7 +58,8 @@ impl<D: Door> RecordPlayer<D> {
         let done = self.door.modify(place(key), &mut slot, |bytes| {
             found = match bytes.first_chunk_mut() {
                 Some(slot) => update(key, slot),
-                // The slice is the slot above, so this cannot be; `verify` says so better than a panic.
+                // The slice is the slot above, so this cannot be; `verify` says so better than a
+                // panic.
                 None => verify(key, bytes),
             };
             found.is_ok()

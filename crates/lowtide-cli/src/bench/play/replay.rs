@@ -1,10 +1,11 @@
 //! A recorded trace, played in its order by one thread.
 //!
-//! The spaces of a trace lie one behind the other in one data file, heaps too: a heap is paged to its file as to swap.
-//! `load` and `store` go through the mapping (lowtide: a guard, and a write), `read` and `write` through the descriptor,
-//! `sync` makes everything durable, `free` means nothing to a file and is counted as ignored. A written page gets a seed
-//! of its own, and as there is one thread, the player knows which seed every page must have: a stale page is as wrong as a
-//! torn one.
+//! The spaces of a trace lie one behind the other in one data file, heaps too: a heap is paged to
+//! its file as to swap. `load` and `store` go through the mapping (lowtide: a guard, and a write),
+//! `read` and `write` through the descriptor, `sync` makes everything durable, `free` means nothing
+//! to a file and is counted as ignored. A written page gets a seed of its own, and as there is one
+//! thread, the player knows which seed every page must have: a stale page is as wrong as a torn
+//! one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,7 +43,8 @@ impl Recording {
     /// Reads a trace, in the format given or the one that its content is in.
     ///
     /// # Errors
-    /// [`BenchError::Trace`] naming place and reason, [`BenchError::Usage`] for a trace that is empty or too long.
+    /// [`BenchError::Trace`] naming place and reason, [`BenchError::Usage`] for a trace that is
+    /// empty or too long.
     pub(crate) fn read(path: &Path, format: Option<Format>) -> Result<Self, BenchError> {
         if path == Path::new("-") {
             return Err(BenchError::usage(
@@ -51,7 +53,10 @@ impl Recording {
             ));
         }
         let too_large = |what: String| {
-            BenchError::usage(format!("the trace {} {what}", path.display()), "cut it into smaller ones")
+            BenchError::usage(
+                format!("the trace {} {what}", path.display()),
+                "cut it into smaller ones",
+            )
         };
         let mut ops = Vec::new();
         let mut ends: Vec<u64> = Vec::new();
@@ -158,10 +163,12 @@ impl<D: Door> ReplayPlayer<D> {
                     tally.check(verify_page(page, u64::from(seeds[page as usize]), bytes));
                 };
                 match self.offsets.as_slice() {
-                    &[offset] => self.door.load(offset, self.page_bytes, |bytes| look(offset, bytes)),
-                    offsets => self
-                        .door
-                        .load_many(offsets, self.page_bytes, |index, bytes| look(offsets[index], bytes)),
+                    &[offset] => {
+                        self.door.load(offset, self.page_bytes, |bytes| look(offset, bytes))
+                    }
+                    offsets => self.door.load_many(offsets, self.page_bytes, |index, bytes| {
+                        look(offsets[index], bytes);
+                    }),
                 }
             }
             OpKind::Read => {
@@ -202,7 +209,10 @@ impl<D: Door> Player for ReplayPlayer<D> {
         let Some(&op) = self.trace.ops.get(self.next) else { return 0 };
         self.next += 1;
         if let Err(error) = self.carry_out(op, tally) {
-            tally.fail(&format_args!("operation {} ({} of page {}): {error}", self.next, op.kind, op.page));
+            tally.fail(&format_args!(
+                "operation {} ({} of page {}): {error}",
+                self.next, op.kind, op.page
+            ));
         }
         1
     }

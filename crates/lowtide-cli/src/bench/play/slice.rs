@@ -1,4 +1,5 @@
-//! One slice of a system, where its threads are: operations, with checkpoints beside them if there are any, and the closing flush.
+//! One slice of a system, where its threads are: operations, with checkpoints beside them if there
+//! are any, and the closing flush.
 
 use std::time::Instant;
 
@@ -22,8 +23,9 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Plays it: `crew` operates, and `door` is flushed in between, if there are checkpoints, and at the end, whose time counts. What there is to flush at the
-    /// end can be looked at in `ended`.
+    /// Plays it: `crew` operates, and `door` is flushed in between, if there are checkpoints, and
+    /// at the end, whose time counts. What there is to flush at the end can be looked at in
+    /// `ended`.
     ///
     /// # Errors
     /// Those of [`Crew::run`].

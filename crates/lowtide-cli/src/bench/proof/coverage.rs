@@ -97,7 +97,8 @@ impl Coverage {
     pub(super) fn missing(&self) -> Vec<String> {
         let faults = self.faults.iter().filter(|(_, count)| **count == 0);
         let faults = faults.map(|((op, fault), _)| format!("{} {fault}", op.name()));
-        let sites = self.sites.iter().filter(|(_, count)| **count == 0).map(|(site, _)| site.to_string());
+        let sites =
+            self.sites.iter().filter(|(_, count)| **count == 0).map(|(site, _)| site.to_string());
         let cuts = [
             (self.cuts.sectors_dropped, "a dropped sector"),
             (self.cuts.sectors_intermediate, "a sector of an older write"),
@@ -110,7 +111,8 @@ impl Coverage {
             (self.cuts.sectors_refilled, "zeroes that are lost"),
             (self.cuts.names_lost, "a lost name"),
         ];
-        let cuts = cuts.into_iter().filter(|(count, _)| *count == 0).map(|(_, what)| what.to_owned());
+        let cuts =
+            cuts.into_iter().filter(|(count, _)| *count == 0).map(|(_, what)| what.to_owned());
         faults.chain(sites).chain(cuts).chain(self.missing_draws()).collect()
     }
 
@@ -165,7 +167,8 @@ impl Coverage {
 
     /// For people: a table of faults, one of places, and a line about cuts.
     pub(super) fn tables(&self) -> [String; 4] {
-        let heads: Vec<&str> = std::iter::once("fault").chain(InjectOp::ALL.map(InjectOp::name)).collect();
+        let heads: Vec<&str> =
+            std::iter::once("fault").chain(InjectOp::ALL.map(InjectOp::name)).collect();
         let mut faults = table::new(&heads, 1);
         for fault in Fault::HONEST {
             let counts = InjectOp::ALL.map(|op| match self.faults.get(&(op, *fault)) {
@@ -180,8 +183,10 @@ impl Coverage {
         }
         let cuts = &self.cuts;
         let cuts = format!(
-            "cuts: {} sectors undecided, of which {} lost all, {} kept an older write, {} kept all, {} are mixtures; {} writes torn; {} cuts with writes \
-             out of order, {} with an older length that is shorter, {} with one that is longer; {} sectors of lost zeroes; {} names lost",
+            "cuts: {} sectors undecided, of which {} lost all, {} kept an older write, {} kept \
+             all, {} are mixtures; {} writes torn; {} cuts with writes \
+             out of order, {} with an older length that is shorter, {} with one that is longer; \
+             {} sectors of lost zeroes; {} names lost",
             cuts.sectors_undecided,
             cuts.sectors_dropped,
             cuts.sectors_intermediate,

@@ -82,7 +82,8 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     };
     let cycles = args.cycles.unwrap_or(CYCLES);
     out::line(format_args!(
-        "crash: {threads} threads write records to {} under a budget of {}, and are killed {cycles} times; seed {}",
+        "crash: {threads} threads write records to {} under a budget of {}, and are killed \
+         {cycles} times; seed {}",
         table::memory(bytes),
         Size::new(max_bytes),
         args.seed
@@ -160,7 +161,10 @@ impl Drop for Victim {
 fn kill_one(args: &VictimArgs, life: Duration) -> Result<Vec<Message>, BenchError> {
     let broken = |what: &str| {
         let what = what.to_owned();
-        move |error: io::Error| BenchError::Peer { peer: "crash-writer", what: format!("{what}: {error}") }
+        move |error: io::Error| BenchError::Peer {
+            peer: "crash-writer",
+            what: format!("{what}: {error}"),
+        }
     };
     let program = std::env::current_exe().map_err(broken("cannot be started"))?;
     let child = Command::new(program)
@@ -202,7 +206,8 @@ fn kill_one(args: &VictimArgs, life: Duration) -> Result<Vec<Message>, BenchErro
     }
     std::thread::sleep(life);
     let was_alive = victim.kill().map_err(broken("cannot be killed"))?;
-    let said = listener.join().map_err(|_| BenchError::Worker)?.map_err(broken("cannot be heard"))?;
+    let said =
+        listener.join().map_err(|_| BenchError::Worker)?.map_err(broken("cannot be heard"))?;
     if !was_alive {
         let what = "ended before it was killed; its reason is above".to_owned();
         return Err(BenchError::Peer { peer: "crash-writer", what });

@@ -81,7 +81,8 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     };
     let cuts = args.cuts.unwrap_or(CUTS);
     out::line(format_args!(
-        "power-cut: {threads} threads write records to {} of file under a budget of {}; {cuts} cuts; seed {}",
+        "power-cut: {threads} threads write records to {} of file under a budget of {}; {cuts} \
+         cuts; seed {}",
         Size::new(bytes),
         Size::new(max_bytes),
         args.seed
@@ -194,8 +195,11 @@ impl Run<'_> {
         std::fs::rename(next, now).map_err(|source| BenchError::file("rename", next, source))?;
         let thread_of = |slot| Part::thread_of(self.layout, slot, self.threads);
         let begun = |slot, number| parts[thread_of(slot)].begun(self.layout, slot, number);
-        let histories: Vec<_> =
-            parts.iter().zip(&begun_by).map(|(part, until)| part.history(self.layout, *until)).collect();
+        let histories: Vec<_> = parts
+            .iter()
+            .zip(&begun_by)
+            .map(|(part, until)| part.history(self.layout, *until))
+            .collect();
         let all_begun = |slot: usize| histories[thread_of(slot)][slot].clone();
         let mut found = self.ledger.settle(self.layout, &file, begun, all_begun);
         if let Some(first) = &mut found.first {
@@ -210,8 +214,10 @@ impl Run<'_> {
     fn begin_file(&mut self, beginning: Beginning) -> Result<Option<u64>, BenchError> {
         let path = &self.files.now;
         beginning.rows().for_each(|row| self.coverage.count(row, 1));
-        let (half, all) =
-            (self.layout.slot(self.layout.tail()).start, self.layout.slot(self.layout.slots() - 1).end);
+        let (half, all) = (
+            self.layout.slot(self.layout.tail()).start,
+            self.layout.slot(self.layout.slots() - 1).end,
+        );
         let made = beginning.make(path, half, all);
         self.ledger = Ledger::new(self.layout);
         made.map_err(|source| BenchError::file("make", path, source))
@@ -241,7 +247,12 @@ impl Run<'_> {
     }
 
     /// Policies, engines and background threads take turns.
-    fn pager(&self, cycle: u64, shape: &Shape, disk: &Arc<FaultyDisk>) -> Result<Pager, BenchError> {
+    fn pager(
+        &self,
+        cycle: u64,
+        shape: &Shape,
+        disk: &Arc<FaultyDisk>,
+    ) -> Result<Pager, BenchError> {
         let engine = match self.args.io {
             Engine::Auto if cycle % 2 == 1 => IoEngine::Psync,
             engine => engine.into(),

@@ -69,7 +69,10 @@ impl Layout {
     }
 
     /// A record's pieces: their numbers and places.
-    pub(super) fn pieces_of(&self, slot: usize) -> impl Iterator<Item = (usize, Range<u64>)> + use<'_> {
+    pub(super) fn pieces_of(
+        &self,
+        slot: usize,
+    ) -> impl Iterator<Item = (usize, Range<u64>)> + use<'_> {
         (self.firsts[slot]..).zip(pieces_of(&self.slots[slot]))
     }
 
@@ -155,7 +158,8 @@ mod tests {
         let record = layout.record(5, 77);
         let start = layout.slot(5).start;
         for (piece, place) in layout.pieces_of(5) {
-            let mut bytes = record[(place.start - start) as usize..(place.end - start) as usize].to_vec();
+            let mut bytes =
+                record[(place.start - start) as usize..(place.end - start) as usize].to_vec();
             assert_eq!(number_of(piece, &bytes), Some(77));
             assert_eq!(number_of(piece + 1, &bytes), None, "of another place");
             for at in 0..bytes.len() {

@@ -172,7 +172,9 @@ impl Ledger {
                     }
                 };
                 if let Some(what) = what {
-                    findings.first.get_or_insert(format!("slot {slot}, byte {}: {what}", place.start));
+                    findings
+                        .first
+                        .get_or_insert(format!("slot {slot}, byte {}: {what}", place.start));
                 }
                 match found {
                     Some(number) => {
@@ -225,7 +227,8 @@ mod tests {
         let bytes = layout.record(4, 9).len() as u64;
         let (old, gone) = (file(&layout, |_| 9), vec![0; 1 << 16]);
         let settle = |ledger: &Ledger, file: &[u8], begun: &[Version]| {
-            let found = ledger.clone().settle(&layout, file, |_, number| number == 9, |_| begun.to_vec());
+            let found =
+                ledger.clone().settle(&layout, file, |_, number| number == 9, |_| begun.to_vec());
             (found.lost, found.wrong)
         };
         assert_eq!(settle(&ledger, &gone, &[]), (bytes, 0));
@@ -249,13 +252,22 @@ mod tests {
         let layout = Layout::new(1 << 16);
         let mut ledger = Ledger::new(&layout);
         ledger.promise(&layout, 4, record(9));
-        let fine =
-            ledger.clone().settle(&layout, &file(&layout, |_| 9), |_, number| number == 9, |_| Vec::new());
+        let fine = ledger.clone().settle(
+            &layout,
+            &file(&layout, |_| 9),
+            |_, number| number == 9,
+            |_| Vec::new(),
+        );
         assert_eq!((fine.verified, fine.lost, fine.wrong, fine.first), (1 << 16, 0, 0, None));
-        let older = ledger.clone().settle(&layout, &file(&layout, |_| 8), |_, _| true, |_| Vec::new());
+        let older =
+            ledger.clone().settle(&layout, &file(&layout, |_| 8), |_, _| true, |_| Vec::new());
         assert_eq!((older.lost, older.wrong), (layout.record(4, 8).len() as u64, 0));
-        let never =
-            ledger.clone().settle(&layout, &file(&layout, |_| 10), |slot, _| slot != 2, |_| Vec::new());
+        let never = ledger.clone().settle(
+            &layout,
+            &file(&layout, |_| 10),
+            |slot, _| slot != 2,
+            |_| Vec::new(),
+        );
         assert_eq!((never.lost, never.wrong), (0, layout.record(2, 10).len() as u64));
         let mut broken = file(&layout, |_| 9);
         broken[100] ^= 4;

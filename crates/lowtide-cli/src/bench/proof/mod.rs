@@ -72,8 +72,12 @@ impl Proof {
     /// One line about it, for listings.
     pub(crate) const fn description(self) -> &'static str {
         match self {
-            Self::Crash => "writers killed by SIGKILL at random moments: no flushed byte may be lost",
-            Self::PowerCut => "a disk that fails, hangs and loses power: no flushed byte may be lost",
+            Self::Crash => {
+                "writers killed by SIGKILL at random moments: no flushed byte may be lost"
+            }
+            Self::PowerCut => {
+                "a disk that fails, hangs and loses power: no flushed byte may be lost"
+            }
         }
     }
 
@@ -118,7 +122,9 @@ impl Sizes {
         if layout.tail() < threads as usize {
             let records = layout.tail();
             return Err(BenchError::usage(
-                format!("{threads} threads have more than the {records} records of half of the file"),
+                format!(
+                    "{threads} threads have more than the {records} records of half of the file"
+                ),
                 "lower --threads, or raise --max",
             ));
         }
@@ -255,12 +261,14 @@ fn conclude(
             format!("{cycles} kills in {seconds:.1} s: {flushes} flushes promised {writes} changes")
         }
         Proof::PowerCut => format!(
-            "{cycles} power cuts in {seconds:.1} s: {writes} changes, {} reads, {flushes} flushes; {} operations refused",
+            "{cycles} power cuts in {seconds:.1} s: {writes} changes, {} reads, {flushes} \
+             flushes; {} operations refused",
             tally.reads, tally.refused
         ),
     });
     out::line(format_args!(
-        "{} bytes verified: {} lost, {} wrong; {} records torn between sectors and {} within, which is allowed",
+        "{} bytes verified: {} lost, {} wrong; {} records torn between sectors and {} within, \
+         which is allowed",
         thousands(found.verified as f64),
         thousands(found.lost as f64),
         thousands(found.wrong as f64),

@@ -2,8 +2,8 @@
 //!
 //! Slots belong to threads, so each knows exactly what its own must hold. The first half of them is
 //! dealt out in turn; the second half, the *tail*, belongs to the first thread alone. Only it cuts
-//! the file off, always within the tail, and only it discards pages, all of whose bytes are its own.
-//! So the others may store all the while, and every thread knows what it has done away with.
+//! the file off, always within the tail, and only it discards pages, all of whose bytes are its
+//! own. So the others may store all the while, and every thread knows what it has done away with.
 //!
 //! The `n`-th change that a thread makes in a cycle follows from `n`. So a process that knows that
 //! `n` changes were flushed can tell which, also after the thread was killed. Not every cycle has
@@ -35,7 +35,8 @@ pub(super) enum Change {
 
 impl Change {
     /// The rows of the coverage table that count them.
-    pub(super) const ROWS: [&'static str; 3] = ["ranges punched", "files shrunk", "ranges discarded"];
+    pub(super) const ROWS: [&'static str; 3] =
+        ["ranges punched", "files shrunk", "ranges discarded"];
 
     /// The records that it is about.
     pub(super) fn slots(&self, layout: &Layout) -> Range<usize> {
@@ -129,8 +130,11 @@ impl Part {
         let kinds = mix64(self.seed ^ mix64(self.cycle));
         let (cuts, punches, discards) = (kinds & 1 == 0, kinds & 2 == 0, kinds & 4 == 0);
         let tail = slot >= layout.tail() && self.thread == 0;
-        let end =
-            if tail { (slot + 1 + rng.below(RANGE_MAX) as usize).min(layout.slots()) } else { slot + 1 };
+        let end = if tail {
+            (slot + 1 + rng.below(RANGE_MAX) as usize).min(layout.slots())
+        } else {
+            slot + 1
+        };
         match rng.below(32) {
             0..4 if punches => Change::Punch(slot..end),
             4..6 if tail && cuts => Change::Cut(slot),
@@ -166,7 +170,9 @@ mod tests {
         let layout = Layout::new(512 << 10);
         for threads in [1, 2, 4, 8] {
             let mut written = vec![false; layout.slots()];
-            for (cycle, thread) in (0..16).flat_map(|cycle| (0..threads).map(move |thread| (cycle, thread))) {
+            for (cycle, thread) in
+                (0..16).flat_map(|cycle| (0..threads).map(move |thread| (cycle, thread)))
+            {
                 let part = Part { seed: 3, cycle, thread, threads };
                 for n in 1..600 {
                     let change = part.change(&layout, n);
@@ -195,7 +201,10 @@ mod tests {
             let change = part.change(&layout, n);
             let version = change.makes(part.number(n));
             for slot in change.slots(&layout) {
-                assert_eq!(history[slot].iter().any(|v| v.number == part.number(n)), version.is_some());
+                assert_eq!(
+                    history[slot].iter().any(|v| v.number == part.number(n)),
+                    version.is_some()
+                );
                 assert!(version.is_none_or(|version| history[slot].contains(&version)));
             }
         }

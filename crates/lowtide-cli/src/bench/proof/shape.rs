@@ -39,10 +39,16 @@ impl Shape {
     /// Draws one.
     pub(super) fn draw(rng: &mut SplitMix64) -> Self {
         // The page that everybody uses is drawn most.
-        let page = if rng.below(3) == 0 { 4096 } else { PAGES[rng.below(PAGES.len() as u64) as usize] };
+        let page =
+            if rng.below(3) == 0 { 4096 } else { PAGES[rng.below(PAGES.len() as u64) as usize] };
         let largest = (FOLIO_MAX / page).ilog2() as u8;
         let order = if rng.below(3) == 0 { 0 } else { rng.below(u64::from(ORDERS)) as u8 };
-        Self { page, order: order.min(largest), two_views: rng.below(2) == 0, reopens: rng.below(4) == 0 }
+        Self {
+            page,
+            order: order.min(largest),
+            two_views: rng.below(2) == 0,
+            reopens: rng.below(4) == 0,
+        }
     }
 
     /// The budget of a pager: as wanted, if that is possible.
@@ -71,8 +77,10 @@ impl Shape {
 
     /// The rows of the coverage table that it fills.
     pub(super) fn rows(&self) -> Vec<String> {
-        let mut rows =
-            vec![format!("pages of {} bytes", self.page), format!("folios of order {}", self.order)];
+        let mut rows = vec![
+            format!("pages of {} bytes", self.page),
+            format!("folios of order {}", self.order),
+        ];
         rows.extend(self.two_views.then(|| "two views".to_owned()));
         rows.extend(self.reopens.then(|| "closed and opened half-way".to_owned()));
         rows
@@ -102,7 +110,8 @@ pub(super) enum Beginning {
 
 impl Beginning {
     /// The rows of the coverage table.
-    pub(super) const ROWS: [&'static str; 2] = ["files that began sparse", "files that the pager made"];
+    pub(super) const ROWS: [&'static str; 2] =
+        ["files that began sparse", "files that the pager made"];
 
     /// Draws one.
     pub(super) fn draw(rng: &mut SplitMix64) -> Self {
@@ -112,7 +121,10 @@ impl Beginning {
     /// The rows that it fills.
     pub(super) fn rows(self) -> impl Iterator<Item = &'static str> {
         let sparse = matches!(self, Self::Sparse | Self::NewSparse);
-        [sparse, self.is_new()].into_iter().zip(Self::ROWS).filter_map(|(is, row)| is.then_some(row))
+        [sparse, self.is_new()]
+            .into_iter()
+            .zip(Self::ROWS)
+            .filter_map(|(is, row)| is.then_some(row))
     }
 
     const fn is_new(self) -> bool {

@@ -87,7 +87,8 @@ impl VictimArgs {
 
     /// Pages, folios and views.
     pub(super) const fn shape(&self) -> Shape {
-        let (page, order, two_views, reopens) = (self.page, self.order, self.two_views, self.reopens);
+        let (page, order, two_views, reopens) =
+            (self.page, self.order, self.two_views, self.reopens);
         Shape { page, order, two_views, reopens }
     }
 
@@ -246,7 +247,9 @@ fn act(
                 })
             })
             .collect();
-        let ends = threads.into_iter().map(|thread| thread.join().unwrap_or(Err("a thread panicked".into())));
+        let ends = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or(Err("a thread panicked".into())));
         ends.collect::<Result<Vec<()>, String>>().map(drop)
     })
 }
@@ -268,6 +271,10 @@ mod tests {
         for message in messages {
             assert_eq!(Message::receive(&mut from).unwrap(), Some(message));
         }
-        assert_eq!(Message::receive(&mut from).unwrap(), None, "a message that was cut off is none");
+        assert_eq!(
+            Message::receive(&mut from).unwrap(),
+            None,
+            "a message that was cut off is none"
+        );
     }
 }

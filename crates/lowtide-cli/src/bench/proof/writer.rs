@@ -125,7 +125,11 @@ impl<'a> Writer<'a> {
                 view.set_len(bytes.start)?;
                 // Half of the time it grows again by its length, else by the next record.
                 let longer = self.layout.slot(self.own_slot()).end;
-                if self.rng.below(2) == 0 && longer > bytes.start { view.set_len(longer) } else { Ok(()) }
+                if self.rng.below(2) == 0 && longer > bytes.start {
+                    view.set_len(longer)
+                } else {
+                    Ok(())
+                }
             }
             Change::Discard(_) => {
                 let page = view.page_size() as u64;
@@ -142,7 +146,8 @@ impl<'a> Writer<'a> {
     fn read(&mut self, view: &View, before: &Ledger) -> Step {
         // Mostly one of its own, sometimes anybody's.
         let own = self.rng.below(4) > 0;
-        let slot = if own { self.own_slot() } else { self.rng.below(self.layout.slots() as u64) as usize };
+        let slot =
+            if own { self.own_slot() } else { self.rng.below(self.layout.slots() as u64) as usize };
         let place = self.layout.slot(slot);
         if place.end > view.len() {
             return Step::Read;
@@ -152,7 +157,8 @@ impl<'a> Writer<'a> {
             return Step::Refused(error);
         }
         for (piece, at) in self.layout.pieces_of(slot) {
-            let bytes = &self.buffer[(at.start - place.start) as usize..(at.end - place.start) as usize];
+            let bytes =
+                &self.buffer[(at.start - place.start) as usize..(at.end - place.start) as usize];
             let promised = before.promised(piece);
             let known = self.known[slot];
             let least = if own && known.whole.number > 0 { known.whole } else { promised };
@@ -171,8 +177,10 @@ impl<'a> Writer<'a> {
                 None => own && known.forgotten,
             };
             if !right {
-                let found = found.map_or("something else".into(), |number| format!("record {number:#x}"));
-                let what = format!("slot {slot}, byte {}: {found} was read, and {least} is due", at.start);
+                let found =
+                    found.map_or("something else".into(), |number| format!("record {number:#x}"));
+                let what =
+                    format!("slot {slot}, byte {}: {found} was read, and {least} is due", at.start);
                 return Step::Wrong(bytes.len() as u64, what);
             }
         }

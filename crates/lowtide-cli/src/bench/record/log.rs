@@ -52,7 +52,9 @@ impl Log {
     /// [`BenchError::Usage`] when the kernel refuses to make a thread.
     pub(super) fn start(writer: TraceWriter) -> Result<Self, BenchError> {
         let (chunks, inbox) = sync_channel(CHUNKS_WAITING);
-        let thread = std::thread::Builder::new().name("recorder".into()).spawn(move || write(writer, &inbox));
+        let thread = std::thread::Builder::new()
+            .name("recorder".into())
+            .spawn(move || write(writer, &inbox));
         let thread = thread.map_err(|error| {
             BenchError::usage(
                 format!("cannot start a thread that writes the trace: {error}"),
@@ -60,10 +62,15 @@ impl Log {
             )
         })?;
         let notes = Notes { chunk: Vec::with_capacity(CHUNK), noted: 0, chunks: Some(chunks) };
-        Ok(Self { begin: Instant::now(), notes: Mutex::new(notes), writer: Mutex::new(Some(thread)) })
+        Ok(Self {
+            begin: Instant::now(),
+            notes: Mutex::new(notes),
+            writer: Mutex::new(Some(thread)),
+        })
     }
 
-    /// Notes accesses that begin now, all of one kind and by one thread. Waits while the writer is behind.
+    /// Notes accesses that begin now, all of one kind and by one thread. Waits while the writer is
+    /// behind.
     ///
     /// # Errors
     /// When the writer has failed; [`finish`](Self::finish) says why.
@@ -87,7 +94,8 @@ impl Log {
         if notes.chunk.len() >= CHUNK { notes.hand_over() } else { Ok(()) }
     }
 
-    /// Writes the rest, and returns the trace, which is complete but for its end, and how many accesses it has.
+    /// Writes the rest, and returns the trace, which is complete but for its end, and how many
+    /// accesses it has.
     ///
     /// # Errors
     /// [`BenchError::Trace`] when the writer has failed; the file is then removed.
@@ -105,7 +113,8 @@ impl Log {
     }
 }
 
-/// A log that is given up waits for its writer, which removes the unfinished file: the program may end right after.
+/// A log that is given up waits for its writer, which removes the unfinished file: the program may
+/// end right after.
 impl Drop for Log {
     fn drop(&mut self) {
         lock(&self.notes).chunks = None;
@@ -133,7 +142,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn write(mut writer: TraceWriter, chunks: &Receiver<Vec<Note>>) -> Result<TraceWriter, TraceFileError> {
+fn write(
+    mut writer: TraceWriter,
+    chunks: &Receiver<Vec<Note>>,
+) -> Result<TraceWriter, TraceFileError> {
     let names = Names::with_spaces([Space::file(SPACE)]);
     while let Ok(chunk) = chunks.recv() {
         for Note { time_ns, page, pages, thread, kind } in chunk {

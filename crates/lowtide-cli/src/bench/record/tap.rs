@@ -1,6 +1,7 @@
 //! A door that notes what goes through it.
 //!
-//! An access is noted when it begins. An update is a load, and a store when there is something to write.
+//! An access is noted when it begins. An update is a load, and a store when there is something to
+//! write.
 
 use std::io;
 use std::sync::Arc;
@@ -44,7 +45,12 @@ impl<D: Door> Tap<D> {
 }
 
 impl<D: Door> Door for Tap<D> {
-    fn load<R>(&mut self, offset: u64, len: usize, look: impl FnOnce(&[u8]) -> R) -> Result<R, DoorError> {
+    fn load<R>(
+        &mut self,
+        offset: u64,
+        len: usize,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, DoorError> {
         self.notebook.note(OpKind::Load, offset, len)?;
         self.door.load(offset, len, look)
     }

@@ -17,8 +17,8 @@ use crate::bench::tally::Slice;
 use crate::interrupt;
 use crate::table::thousands;
 
-/// A trace to be recorded. Its file exists under a temporary name, so that a path that cannot be written is known before
-/// the first round; dropped without a finished turn, the file is removed.
+/// A trace to be recorded. Its file exists under a temporary name, so that a path that cannot be
+/// written is known before the first round; dropped without a finished turn, the file is removed.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     path: PathBuf,
@@ -47,8 +47,8 @@ impl Recorder {
     /// Plays one turn of `job` through `door`, records it, and says what was recorded.
     ///
     /// # Errors
-    /// [`BenchError::Trace`] when the trace cannot be written, [`BenchError::Wrong`] when an operation failed,
-    /// [`BenchError::Interrupted`], and those of [`Crew`]. No trace is left then.
+    /// [`BenchError::Trace`] when the trace cannot be written, [`BenchError::Wrong`] when an
+    /// operation failed, [`BenchError::Interrupted`], and those of [`Crew`]. No trace is left then.
     pub(crate) fn turn(
         self,
         label: &str,
@@ -81,7 +81,11 @@ impl Recorder {
         let (writer, noted) = log.finish()?;
         if slice.errors > 0 {
             let first = slice.first_error.unwrap_or_else(|| "not described".into());
-            return Err(BenchError::Wrong { system: label.to_owned(), errors: slice.errors, first });
+            return Err(BenchError::Wrong {
+                system: label.to_owned(),
+                errors: slice.errors,
+                first,
+            });
         }
         writer.finish()?;
         Ok(format!(

@@ -1,11 +1,16 @@
 //! `lowtide bench program-cost`: what a program costs whose answer changes nothing.
 //!
-//! A tenant above its `high` loads random pages under the kernel's law, without read-ahead, so that every miss charges and evicts. Files are read through the
-//! kernel's page cache unless `--direct` says otherwise: a miss is as short as it can be then, and what a program adds to it as large a share as it can be.
+//! A tenant above its `high` loads random pages under the kernel's law, without read-ahead, so that
+//! every miss charges and evicts. Files are read through the kernel's page cache unless `--direct`
+//! says otherwise: a miss is as short as it can be then, and what a program adds to it as large a
+//! share as it can be.
 //!
-//! Slices of the same number of loads go in turns, with the program and without, in the same tenant. Which of a pair is first changes from pair to pair, so that what a machine
-//! does to whoever is second does not count for either. The ratio is of a pair; the median of all is the result, with its 95 % confidence interval by order statistics, which asks
-//! nothing of how the ratios are distributed: on a machine with others on it, single pairs are far off. Processor time stands beside, which they change less.
+//! Slices of the same number of loads go in turns, with the program and without, in the same
+//! tenant. Which of a pair is first changes from pair to pair, so that what a machine does to
+//! whoever is second does not count for either. The ratio is of a pair; the median of all is the
+//! result, with its 95 % confidence interval by order statistics, which asks nothing of how the
+//! ratios are distributed: on a machine with others on it, single pairs are far off. Processor time
+//! stands beside, which they change less.
 
 use std::time::Instant;
 
@@ -108,8 +113,12 @@ const COLUMNS: &[Column] = &[
     ("misses", |row| number(row.misses.map(|misses| misses as f64))),
     ("runs of it", |row| number(row.program_runs.map(|runs| runs as f64))),
     ("loads/s with it", |row| number(row.ops_per_s)),
-    ("time with / without", |row| row.ratio.map_or_else(String::new, |ratio| text(ratio, row.ratio_ci95))),
-    ("processor time", |row| row.cpu_ratio.map_or_else(String::new, |ratio| text(ratio, row.cpu_ratio_ci95))),
+    ("time with / without", |row| {
+        row.ratio.map_or_else(String::new, |ratio| text(ratio, row.ratio_ci95))
+    }),
+    ("processor time", |row| {
+        row.cpu_ratio.map_or_else(String::new, |ratio| text(ratio, row.cpu_ratio_ci95))
+    }),
 ];
 
 fn text(spread: Spread, ci95: Option<[f64; 2]>) -> String {
@@ -117,7 +126,8 @@ fn text(spread: Spread, ci95: Option<[f64; 2]>) -> String {
     format!("{:.4} ({low:.4}..{high:.4})", spread.median)
 }
 
-/// The 95 % confidence interval of the median: ranks as far from the middle as a fair coin comes in so many throws. The extremes, of fewer than six.
+/// The 95 % confidence interval of the median: ranks as far from the middle as a fair coin comes in
+/// so many throws. The extremes, of fewer than six.
 fn median_ci95(values: impl IntoIterator<Item = f64>) -> Option<[f64; 2]> {
     let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
     values.sort_unstable_by(f64::total_cmp);
@@ -157,11 +167,15 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     let depot = plan::depot(args)?;
     let file = depot.prepare(Content::Blocks, data, 1, Purpose::Lasting)?.remove(0);
     let lines = [
-        ("tenant", format!("high {}, law overage; a file of {}, loaded at random", size(high), size(data))),
+        (
+            "tenant",
+            format!("high {}, law overage; a file of {}, loaded at random", size(high), size(data)),
+        ),
         (
             "run",
             format!(
-                "{seconds:.1} s for each program, in {count} pairs of slices with and without it; seed {}",
+                "{seconds:.1} s for each program, in {count} pairs of slices with and without it; \
+                 seed {}",
                 args.seed
             ),
         ),
@@ -186,15 +200,24 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         let Some((pairs, runs)) = cut.take(measured)? else { break };
         let took = begin.elapsed().as_secs_f64();
         tenant.detach()?;
-        let ratios = |of: fn(&Slice) -> f64| pairs.iter().map(move |(without, with)| of(with) / of(without));
-        let (wall, cpu) = (Spread::of(ratios(|slice| slice.wall)), Spread::of(ratios(|slice| slice.cpu)));
+        let ratios =
+            |of: fn(&Slice) -> f64| pairs.iter().map(move |(without, with)| of(with) / of(without));
+        let (wall, cpu) =
+            (Spread::of(ratios(|slice| slice.wall)), Spread::of(ratios(|slice| slice.cpu)));
         let with: f64 = pairs.iter().map(|(_, with)| with.wall).sum();
         let misses = pairs.iter().map(|(without, with)| without.misses + with.misses).sum();
         let ops = loads * u64::from(count);
-        let row = TenancyRow::lowtide(Tenancy::ProgramCost.name(), &pager, &policy.to_string(), 1, args.seed);
+        let row = TenancyRow::lowtide(
+            Tenancy::ProgramCost.name(),
+            &pager,
+            &policy.to_string(),
+            1,
+            args.seed,
+        );
         let row = row.counted(&before, &pager.stat(), took).loads(2 * ops, misses);
         closing.push(format!(
-            "{}: {:+.2} % of the time of a load, {:+.2} % of its processor time (a program without an opinion: at most {:.0} %)",
+            "{}: {:+.2} % of the time of a load, {:+.2} % of its processor time (a program \
+             without an opinion: at most {:.0} %)",
             law.name(),
             100.0 * (wall.median - 1.0),
             100.0 * (cpu.median - 1.0),

@@ -1,7 +1,8 @@
 //! Threads that load pages until they are told to stop, and what is read off them meanwhile.
 //!
-//! Every load looks at one kilobyte of the page and verifies it. Counts are read while the threads run, so a thread that a limit makes sleep for
-//! seconds has done at the end of the measurement what it has done by then.
+//! Every load looks at one kilobyte of the page and verifies it. Counts are read while the threads
+//! run, so a thread that a limit makes sleep for seconds has done at the end of the measurement
+//! what it has done by then.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -104,7 +105,8 @@ impl Crowd {
         })
     }
 
-    /// Lets a time pass, with `tick` after each second of it and at its end. Returns early when threads have failed.
+    /// Lets a time pass, with `tick` after each second of it and at its end. Returns early when
+    /// threads have failed.
     pub(super) fn watch(&self, time: Duration, mut tick: impl FnMut()) {
         let begin = Instant::now();
         let mut next = Duration::from_secs(1);
@@ -118,7 +120,8 @@ impl Crowd {
                 next += Duration::from_secs(1);
             }
             std::thread::sleep(
-                TICK.min(time - passed).min(next.saturating_sub(passed).max(Duration::from_millis(1))),
+                TICK.min(time - passed)
+                    .min(next.saturating_sub(passed).max(Duration::from_millis(1))),
             );
         }
         tick();
@@ -155,7 +158,8 @@ pub(super) fn load(view: &View, page: u64, unit: u64) -> Result<(), String> {
     check(&bytes, page, unit)
 }
 
-/// As [`load`]; when the page is missing, the whole window around it is read, as the kernel does for a mapping. Returns whether it was.
+/// As [`load`]; when the page is missing, the whole window around it is read, as the kernel does
+/// for a mapping. Returns whether it was.
 ///
 /// # Errors
 /// As [`load`].
@@ -182,5 +186,9 @@ fn check(bytes: &[u8], page: u64, unit: u64) -> Result<(), String> {
     let right = units
         .get(unit as usize)
         .is_some_and(|found| Content::Blocks.check(page * units.len() as u64 + unit, found));
-    if right { Ok(()) } else { Err(format!("page {page} holds wrong bytes in its kilobyte {unit}")) }
+    if right {
+        Ok(())
+    } else {
+        Err(format!("page {page} holds wrong bytes in its kilobyte {unit}"))
+    }
 }

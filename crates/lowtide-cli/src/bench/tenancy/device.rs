@@ -1,7 +1,9 @@
-//! What the device does, second by second: the kernel's counters where there are any, else lowtide's own.
+//! What the device does, second by second: the kernel's counters where there are any, else
+//! lowtide's own.
 //!
-//! `/proc/diskstats` counts whoever uses the device, as `sar` does for the published samples; lowtide's counters are those of one pager. A directory
-//! whose file system has no single device (btrfs, overlay, tmpfs) is not in the kernel's table.
+//! `/proc/diskstats` counts whoever uses the device, as `sar` does for the published samples;
+//! lowtide's counters are those of one pager. A directory whose file system has no single device
+//! (btrfs, overlay, tmpfs) is not in the kernel's table.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -119,7 +121,10 @@ impl Watch<'_> {
             self.samples.push(DeviceSample {
                 tps: rate(now.requests, self.last.requests),
                 read_kib: rate(now.read_kib, self.last.read_kib),
-                util_pct: now.busy_ms.zip(self.last.busy_ms).map(|(now, then)| rate(now, then) / 10.0),
+                util_pct: now
+                    .busy_ms
+                    .zip(self.last.busy_ms)
+                    .map(|(now, then)| rate(now, then) / 10.0),
             });
         }
         self.last = now;
@@ -139,18 +144,24 @@ fn line_of(table: &str, (major, minor): (u32, u32)) -> Option<Vec<&str>> {
     })
 }
 
-/// Reads and writes done, sectors of 512 bytes read, milliseconds busy: fields 4, 8, 6 and 13 of a line.
+/// Reads and writes done, sectors of 512 bytes read, milliseconds busy: fields 4, 8, 6 and 13 of a
+/// line.
 fn parse(fields: &[&str], at: Instant) -> Option<Reading> {
     let field = |number: usize| fields.get(number - 1)?.parse::<u64>().ok();
-    Some(Reading { at, requests: field(4)? + field(8)?, read_kib: field(6)? / 2, busy_ms: Some(field(13)?) })
+    Some(Reading {
+        at,
+        requests: field(4)? + field(8)?,
+        read_kib: field(6)? / 2,
+        busy_ms: Some(field(13)?),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TABLE: &str =
-        " 7 0 loop0 1 0 8 1 0 0 0 0 0 1 1 0 0 0 0 0 0\n 254 0 vda 100 5 4000 70 11 3 900 60 0 450 130\n";
+    const TABLE: &str = " 7 0 loop0 1 0 8 1 0 0 0 0 0 1 1 0 0 0 0 0 0\n 254 0 vda 100 5 4000 70 \
+        11 3 900 60 0 450 130\n";
 
     #[test]
     fn a_line_of_the_kernels_table_is_understood() {
@@ -166,7 +177,10 @@ mod tests {
         let sample = |tps, util_pct| DeviceSample { tps, read_kib: 4.0 * tps, util_pct };
         let mean = DeviceSample::mean(&[sample(10.0, Some(50.0)), sample(30.0, Some(100.0))]);
         assert_eq!(mean, sample(20.0, Some(75.0)));
-        assert_eq!(DeviceSample::mean(&[sample(10.0, Some(50.0)), sample(30.0, None)]), sample(20.0, None));
+        assert_eq!(
+            DeviceSample::mean(&[sample(10.0, Some(50.0)), sample(30.0, None)]),
+            sample(20.0, None)
+        );
         assert_eq!(DeviceSample::mean(&[]), DeviceSample::default());
     }
 }

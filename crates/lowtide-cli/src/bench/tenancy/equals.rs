@@ -1,13 +1,18 @@
-//! `lowtide bench tenants`: 64 workers of equal demand in 32 tenants, as Chrome & Node.js in the published evaluation of fairness.
+//! `lowtide bench tenants`: 64 workers of equal demand in 32 tenants, as Chrome & Node.js in the
+//! published evaluation of fairness.
 //!
-//! Each worker sweeps one of the 16 chunks of its own file, chosen uniformly, over and over. That is what the published servers do with buffers in anonymous memory; here the
-//! pages are a file's, as the runtime does not swap: an evicted page costs a read, never a write. There is no browser either. What can be compared with the published
-//! rows is how evenly requests are shared out and how bimodal they are, not how many there are.
+//! Each worker sweeps one of the 16 chunks of its own file, chosen uniformly, over and over. That
+//! is what the published servers do with buffers in anonymous memory; here the pages are a file's,
+//! as the runtime does not swap: an evicted page costs a read, never a write. There is no browser
+//! either. What can be compared with the published rows is how evenly requests are shared out and
+//! how bimodal they are, not how many there are.
 //!
-//! Sizes are a part (`--scale`) of the published ones, 47 % of them resident. Times are that part of the published ones, and longer by as much as 96 processors are more than
-//! there are here: by this a request's time is divided before it is put into a bucket, and in this proportion a worker pauses before each request for as long as the
-//! simulator's takes besides its pages. Without the pause a worker whose chunks are resident would do hundreds of requests while another does one, and keep its chunks
-//! by that. Source: `docs/kernel/workloads.md` §2.
+//! Sizes are a part (`--scale`) of the published ones, 47 % of them resident. Times are that part
+//! of the published ones, and longer by as much as 96 processors are more than there are here: by
+//! this a request's time is divided before it is put into a bucket, and in this proportion a worker
+//! pauses before each request for as long as the simulator's takes besides its pages. Without the
+//! pause a worker whose chunks are resident would do hundreds of requests while another does one,
+//! and keep its chunks by that. Source: `docs/kernel/workloads.md` §2.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -107,13 +112,21 @@ impl Plan {
         CHUNKS * self.chunk
     }
 
-    fn row(&self, args: &BenchArgs, policy: Policy, files: &[DataFile]) -> Result<TenancyRow, BenchError> {
-        let pager = plan::build_pager(args, policy, check_memory(self.max)?.bytes(), self.page, None)?;
+    fn row(
+        &self,
+        args: &BenchArgs,
+        policy: Policy,
+        files: &[DataFile],
+    ) -> Result<TenancyRow, BenchError> {
+        let pager =
+            plan::build_pager(args, policy, check_memory(self.max)?.bytes(), self.page, None)?;
         let mut views = Vec::new();
         for (number, pair) in files.chunks(WORKERS as usize).enumerate() {
             let tenant = pager.tenant(&format!("tenant-{}", number + 1)).create()?;
             for file in pair {
-                views.push(OpenOptions::new().tenant(&tenant).lock(false).open(&pager, file.path())?);
+                views.push(
+                    OpenOptions::new().tenant(&tenant).lock(false).open(&pager, file.path())?,
+                );
             }
         }
         let crowd = Crowd::default();
@@ -146,7 +159,9 @@ impl Plan {
             }
             crowd.watch(self.time.mul_f64(WARM), || ());
             let look = || {
-                let read = |(requests, loads): &(Count, Count)| (requests.ops(), loads.ops(), loads.misses());
+                let read = |(requests, loads): &(Count, Count)| {
+                    (requests.ops(), loads.ops(), loads.misses())
+                };
                 counts.iter().map(read).collect::<Vec<_>>()
             };
             *work.lock().unwrap_or_else(PoisonError::into_inner) = Work::default();
@@ -156,16 +171,21 @@ impl Plan {
             crowd.stop();
             let both = || ended.iter().zip(&began);
             let requests: Vec<u64> = both().map(|(now, then)| now.0 - then.0).collect();
-            let loads =
-                both().fold((0, 0), |sum, (now, then)| (sum.0 + now.1 - then.1, sum.1 + now.2 - then.2));
+            let loads = both()
+                .fold((0, 0), |sum, (now, then)| (sum.0 + now.1 - then.1, sum.1 + now.2 - then.2));
             (requests, loads, seconds, before, after)
         });
         crowd.verdict(&policy.to_string())?;
         let work = work.into_inner().unwrap_or_else(PoisonError::into_inner);
         let total: u64 = requests.iter().sum();
         let threads = (TENANTS * WORKERS) as u32;
-        let row =
-            TenancyRow::lowtide(Tenancy::Tenants.name(), &pager, &policy.to_string(), threads, self.seed);
+        let row = TenancyRow::lowtide(
+            Tenancy::Tenants.name(),
+            &pager,
+            &policy.to_string(),
+            threads,
+            self.seed,
+        );
         let row = row.counted(&before, &after, seconds).loads(loads.0, loads.1).spread(requests);
         Ok(TenancyRow {
             max_bytes: Some(self.max),
@@ -258,10 +278,20 @@ const COLUMNS: &[Column] = &[
 /// Any [`BenchError`].
 pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     let plan = Plan::new(args)?;
-    let pager = plan::build_pager(args, plan.policies[0], check_memory(plan.max)?.bytes(), plan.page, None)?;
+    let pager = plan::build_pager(
+        args,
+        plan.policies[0],
+        check_memory(plan.max)?.bytes(),
+        plan.page,
+        None,
+    )?;
     let depot = plan::depot(args)?;
-    let files =
-        depot.prepare(Content::Blocks, plan.file(), (TENANTS * WORKERS) as usize, Purpose::Lasting)?;
+    let files = depot.prepare(
+        Content::Blocks,
+        plan.file(),
+        (TENANTS * WORKERS) as usize,
+        Purpose::Lasting,
+    )?;
     for file in &files {
         file.drop_page_cache()?;
     }
@@ -269,7 +299,8 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         (
             "tenants",
             format!(
-                "{TENANTS} without limits, {WORKERS} workers each, a worker with {CHUNKS} chunks of {}: {} in all, in a budget of {}",
+                "{TENANTS} without limits, {WORKERS} workers each, a worker with {CHUNKS} chunks \
+                 of {}: {} in all, in a budget of {}",
                 size(plan.chunk),
                 size(plan.file() * TENANTS * WORKERS),
                 size(plan.max)
@@ -277,12 +308,15 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         ),
         (
             "pages",
-            "of files: the runtime does not swap, so an eviction costs a read and never a write".into(),
+            "of files: the runtime does not swap, so an eviction costs a read and never a write"
+                .into(),
         ),
         (
             "run",
             format!(
-                "{:.1} s for each row, after {:.1} s to warm; sizes are 1/{:.0} of the published; {:.1} ms stand for a second in the buckets, and a request pauses {:.1} ms; seed {}",
+                "{:.1} s for each row, after {:.1} s to warm; sizes are 1/{:.0} of the published; \
+                 {:.1} ms stand for a second in the buckets, and a request pauses {:.1} ms; seed \
+                 {}",
                 plan.time.as_secs_f64(),
                 plan.time.as_secs_f64() * WARM,
                 1.0 / plan.scale,
@@ -308,15 +342,18 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     }
     cut.refuse_nothing(rows.is_empty())?;
     progress.finish_and_clear();
-    let spread =
-        Spread::of(&rows[0].workers.as_ref().map(|workers| workers.requests.clone()).unwrap_or_default());
+    let spread = Spread::of(
+        &rows[0].workers.as_ref().map(|workers| workers.requests.clone()).unwrap_or_default(),
+    );
     let closing = [
         format!(
             "{}: the worker that did least did {:.2} of the mean",
             rows[0].policy,
             if spread.mean > 0.0 { spread.least / spread.mean } else { 0.0 }
         ),
-        "published rows are of anonymous memory on zram, on 96 threads, with a browser for each worker: compare fairness, not counts".into(),
+        "published rows are of anonymous memory on zram, on 96 threads, with a browser for each \
+         worker: compare fairness, not counts"
+            .into(),
     ];
     tail(args, &machine, COLUMNS, rows, &closing, cut)
 }

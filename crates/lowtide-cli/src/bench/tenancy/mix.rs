@@ -1,13 +1,16 @@
-//! `lowtide bench file-anon-mix`: readers of a file beside threads that allocate and free, together 1.375 times the budget, as in the reproducer of the aging OOM.
+//! `lowtide bench file-anon-mix`: readers of a file beside threads that allocate and free, together
+//! 1.375 times the budget, as in the reproducer of the aging OOM.
 //!
 //! ```text
 //!   readers ──► a load of every page of the file, in order ──► pause 120 ms ──► again, for ever
 //!   workers ──► when every reader has been through once: each fills its share of the heap ──► all done: free it ──► pause ──► next round
 //! ```
 //!
-//! The heap is real memory, reserved in the tenant piece by piece before it is written, so it pushes the file's pages out of the same budget, and nothing but those can
-//! go. A reservation or a load for which no room can be made is the kill of the published run; here it is a result (`oom`), and the round does not count. Memory of
-//! the process: the budget's frames and, beside them, 7/8 of the budget of heap. Source: `docs/kernel/workloads.md` §3.
+//! The heap is real memory, reserved in the tenant piece by piece before it is written, so it
+//! pushes the file's pages out of the same budget, and nothing but those can go. A reservation or a
+//! load for which no room can be made is the kill of the published run; here it is a result
+//! (`oom`), and the round does not count. Memory of the process: the budget's frames and, beside
+//! them, 7/8 of the budget of heap. Source: `docs/kernel/workloads.md` §3.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -87,7 +90,12 @@ impl Plan {
         self.max + self.max / 8 + (8 << 20)
     }
 
-    fn row(&self, args: &BenchArgs, policy: Policy, file: &DataFile) -> Result<TenancyRow, BenchError> {
+    fn row(
+        &self,
+        args: &BenchArgs,
+        policy: Policy,
+        file: &DataFile,
+    ) -> Result<TenancyRow, BenchError> {
         let pager = plan::build_pager(args, policy, self.budget(), self.page, None)?;
         let tenant = pager.tenant("mix").max(size(self.max)).create()?;
         let view = OpenOptions::new().tenant(&tenant).lock(false).open(&pager, file.path())?;
@@ -132,8 +140,13 @@ impl Plan {
         let (loads, misses) =
             counts.iter().fold((0, 0), |sum, count| (sum.0 + count.ops(), sum.1 + count.misses()));
         let threads = (READERS + WORKERS) as u32;
-        let row =
-            TenancyRow::lowtide(Tenancy::FileAnonMix.name(), &pager, &policy.to_string(), threads, self.seed);
+        let row = TenancyRow::lowtide(
+            Tenancy::FileAnonMix.name(),
+            &pager,
+            &policy.to_string(),
+            threads,
+            self.seed,
+        );
         let mut row = row.counted(&before, &after, seconds).loads(loads, misses);
         row.stat.insert("peak".into(), tenant.peak()?);
         row.stat.insert("failcnt".into(), tenant.events()?.max);
@@ -154,7 +167,8 @@ impl Plan {
             let workers: Vec<_> =
                 (0..WORKERS).map(|_| scope.spawn(|| fill_share(tenant, share, scene))).collect();
             // What one has filled stays until all have.
-            let heaps: Vec<_> = workers.into_iter().map(|worker| worker.join().unwrap_or_default()).collect();
+            let heaps: Vec<_> =
+                workers.into_iter().map(|worker| worker.join().unwrap_or_default()).collect();
             heaps.iter().all(Option::is_some)
         })
     }
@@ -227,11 +241,17 @@ impl Scene {
 
 const COLUMNS: &[Column] = &[
     ("policy", |row| {
-        if row.oom == Some(0) { row.policy.clone() } else { format!("{} (out of memory)", row.policy) }
+        if row.oom == Some(0) {
+            row.policy.clone()
+        } else {
+            format!("{} (out of memory)", row.policy)
+        }
     }),
     ("rounds", |row| row.rounds.map_or_else(String::new, |rounds| rounds.to_string())),
     ("seconds", |row| tenths(row.seconds)),
-    ("s a round", |row| row.round_seconds.map_or_else(String::new, |seconds| format!("{seconds:.3}"))),
+    ("s a round", |row| {
+        row.round_seconds.map_or_else(String::new, |seconds| format!("{seconds:.3}"))
+    }),
     ("loads/s", |row| {
         number(row.accesses.zip(row.seconds).map(|(accesses, seconds)| accesses as f64 / seconds))
     }),
@@ -258,7 +278,8 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         (
             "tenant",
             format!(
-                "max {}; a file of {} for {READERS} readers, a heap of {} for {WORKERS} workers: {:.3} times as much",
+                "max {}; a file of {} for {READERS} readers, a heap of {} for {WORKERS} workers: \
+                 {:.3} times as much",
                 size(plan.max),
                 size(plan.file),
                 size(plan.anon),
@@ -294,7 +315,8 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         .iter()
         .filter(unfinished)
         .map(|row| {
-            let why = if row.oom == Some(0) { "the time was over" } else { "no room could be made" };
+            let why =
+                if row.oom == Some(0) { "the time was over" } else { "no room could be made" };
             format!(
                 "{}: ended after {} of {} rounds: {why}",
                 row.policy,

@@ -1,6 +1,7 @@
 //! `lowtide bench` with tenants: who pays, who is spared, and who gets how much, on real memory.
 //!
-//! The simulator has workloads of the same names, with the same names in their JSON (`crates/lowtide-sim/src/client/`).
+//! The simulator has workloads of the same names, with the same names in their JSON
+//! (`crates/lowtide-sim/src/client/`).
 //!
 //! | file | concept |
 //! |---|---|
@@ -53,8 +54,13 @@ pub(crate) enum Tenancy {
 
 impl Tenancy {
     /// All of them, in the order in which they are listed.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::HighThrash, Self::NoisyNeighbour, Self::Tenants, Self::FileAnonMix, Self::ProgramCost];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::HighThrash,
+        Self::NoisyNeighbour,
+        Self::Tenants,
+        Self::FileAnonMix,
+        Self::ProgramCost,
+    ];
 
     /// The name.
     pub(crate) const fn name(self) -> &'static str {
@@ -70,8 +76,12 @@ impl Tenancy {
     /// One line about it, for listings.
     pub(crate) const fn description(self) -> &'static str {
         match self {
-            Self::HighThrash => "random loads by a tenant above its high, and a neighbour on its device",
-            Self::NoisyNeighbour => "four tenants with working sets beside a scanner, with and without low",
+            Self::HighThrash => {
+                "random loads by a tenant above its high, and a neighbour on its device"
+            }
+            Self::NoisyNeighbour => {
+                "four tenants with working sets beside a scanner, with and without low"
+            }
             Self::Tenants => "32 tenants alike, each of 64 workers sweeping chunks of its own file",
             Self::FileAnonMix => {
                 "readers of a file beside workers that allocate and free, 1.375 times the budget"
@@ -107,7 +117,8 @@ fn page_bytes(args: &BenchArgs) -> Result<u64, BenchError> {
     }
 }
 
-/// What the numbers below are numbers of: machine, data, and lines of the workload's own. Returns what is known of the machine.
+/// What the numbers below are numbers of: machine, data, and lines of the workload's own. Returns
+/// what is known of the machine.
 fn head(
     tenancy: Tenancy,
     pager: &Pager,
@@ -126,7 +137,8 @@ fn head(
     Ok(machine)
 }
 
-/// The table, what follows from it, and the JSON; of a run that was interrupted, of the rows that had ended.
+/// The table, what follows from it, and the JSON; of a run that was interrupted, of the rows that
+/// had ended.
 fn tail(
     args: &BenchArgs,
     machine: &Machine,

@@ -1,4 +1,5 @@
-//! `lowtide bench noisy-neighbour`: what a scanner costs tenants with working sets, and what `low` spares them.
+//! `lowtide bench noisy-neighbour`: what a scanner costs tenants with working sets, and what `low`
+//! spares them.
 //!
 //! ```text
 //!   parent (max)
@@ -6,9 +7,10 @@
 //!    └── scanner       reads a file larger than everything from start to end, over and over
 //! ```
 //!
-//! Three rows: the tenants alone, with the scanner, and with the scanner and `low`. What is compared is the share of loads that found their page. Sizes have the
-//! proportions of the simulator's workload of this name (`client/noisy.rs` there). Nobody runs at full speed, or the fastest would decide by its speed
-//! alone who has how much.
+//! Three rows: the tenants alone, with the scanner, and with the scanner and `low`. What is
+//! compared is the share of loads that found their page. Sizes have the proportions of the
+//! simulator's workload of this name (`client/noisy.rs` there). Nobody runs at full speed, or the
+//! fastest would decide by its speed alone who has how much.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,7 +39,8 @@ const TENANTS: u64 = 4;
 /// Loads of a tenant between two pauses of a millisecond: fifty thousand a second at most.
 const BURST: u32 = 50;
 const BURST_PAUSE: Duration = Duration::from_millis(1);
-/// Pages that the scanner reads at once, and its pause after each: at most eighty thousand pages a second.
+/// Pages that the scanner reads at once, and its pause after each: at most eighty thousand pages a
+/// second.
 const SCAN_PAGES: u64 = 8;
 const SCAN_PAUSE: Duration = Duration::from_micros(100);
 /// By how much a protected hit ratio may differ.
@@ -106,7 +109,8 @@ impl Plan {
         files: &[DataFile],
         scan: &DataFile,
     ) -> Result<TenancyRow, BenchError> {
-        let pager = plan::build_pager(args, policy, check_memory(self.budget())?.bytes(), self.page, None)?;
+        let pager =
+            plan::build_pager(args, policy, check_memory(self.budget())?.bytes(), self.page, None)?;
         let parent = pager.tenant("all").max(size(self.max)).create()?;
         let units = self.page / UNIT_BYTES as u64;
         let mut players = Vec::new();
@@ -150,14 +154,19 @@ impl Plan {
                 });
             }
             crowd.watch(self.time, || ());
-            let look = || counts.iter().map(|count| (count.ops(), count.misses())).collect::<Vec<_>>();
-            let (began, scans, before, begin) = (look(), pages_scanned.ops(), pager.stat(), Instant::now());
+            let look =
+                || counts.iter().map(|count| (count.ops(), count.misses())).collect::<Vec<_>>();
+            let (began, scans, before, begin) =
+                (look(), pages_scanned.ops(), pager.stat(), Instant::now());
             crowd.watch(self.time, || ());
             let (ended, seconds, after) = (look(), begin.elapsed().as_secs_f64(), pager.stat());
             let scans = pages_scanned.ops() - scans;
             crowd.stop();
-            let each: Vec<(u64, u64)> =
-                ended.iter().zip(began).map(|(now, then)| (now.0 - then.0, now.1 - then.1)).collect();
+            let each: Vec<(u64, u64)> = ended
+                .iter()
+                .zip(began)
+                .map(|(now, then)| (now.0 - then.0, now.1 - then.1))
+                .collect();
             (each, scans, seconds, before, after)
         });
         crowd.verdict(company.name())?;
@@ -189,8 +198,12 @@ const COLUMNS: &[Column] = &[
     ("policy", |row| row.policy.clone()),
     ("company", |row| row.company.unwrap_or_default().into()),
     ("loads/s", |row| number(row.ops_per_s)),
-    ("hit %", |row| row.miss_ratio.map_or_else(String::new, |miss| format!("{:.2}", 100.0 * (1.0 - miss)))),
-    ("to alone", |row| row.hit_ratio_to_alone.map_or_else(String::new, |ratio| format!("{ratio:.4}"))),
+    ("hit %", |row| {
+        row.miss_ratio.map_or_else(String::new, |miss| format!("{:.2}", 100.0 * (1.0 - miss)))
+    }),
+    ("to alone", |row| {
+        row.hit_ratio_to_alone.map_or_else(String::new, |ratio| format!("{ratio:.4}"))
+    }),
     ("scanned/s", |row| number(row.scanned_per_s)),
     ("own KiB/s", |row| number(row.own_read_kib_per_s)),
 ];
@@ -201,8 +214,13 @@ const COLUMNS: &[Column] = &[
 /// Any [`BenchError`].
 pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     let plan = Plan::new(args)?;
-    let pager =
-        plan::build_pager(args, plan.policies[0], check_memory(plan.budget())?.bytes(), plan.page, None)?;
+    let pager = plan::build_pager(
+        args,
+        plan.policies[0],
+        check_memory(plan.budget())?.bytes(),
+        plan.page,
+        None,
+    )?;
     let depot = plan::depot(args)?;
     let files = depot.prepare(Content::Blocks, plan.file, TENANTS as usize, Purpose::Lasting)?;
     let scan = depot.prepare(Content::Blocks, plan.scan, 1, Purpose::Lasting)?.remove(0);
@@ -213,7 +231,8 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         (
             "tenants",
             format!(
-                "{TENANTS} with a file of {} each and a scanner with one of {}, all in {}; low {} each",
+                "{TENANTS} with a file of {} each and a scanner with one of {}, all in {}; low {} \
+                 each",
                 size(plan.file),
                 size(plan.scan),
                 size(plan.max),
@@ -238,13 +257,16 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         let mut alone = None;
         for company in Company::ALL {
             progress.set_message(format!("{policy} {}", company.name()));
-            let Some(row) = cut.take(plan.row(args, policy, company, &files, &scan))? else { break 'rows };
+            let Some(row) = cut.take(plan.row(args, policy, company, &files, &scan))? else {
+                break 'rows;
+            };
             let hits = 1.0 - row.miss_ratio.unwrap_or_default();
             let ratio = hits / *alone.get_or_insert(hits);
             if company == Company::ScannerAndLow {
                 let kept = if (ratio - 1.0).abs() <= TOLERANCE { "kept" } else { "not kept" };
                 closing.push(format!(
-                    "{policy}: low changes the hit ratio by {:+.2} % beside a scanner (at most {:.0} % promised: {kept})",
+                    "{policy}: low changes the hit ratio by {:+.2} % beside a scanner (at most \
+                     {:.0} % promised: {kept})",
                     100.0 * (ratio - 1.0),
                     100.0 * TOLERANCE
                 ));

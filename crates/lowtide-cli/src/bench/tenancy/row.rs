@@ -1,4 +1,5 @@
-//! A row of a tenancy benchmark, as it stands in the JSON. Names are those of `lowtide sim` for the same workload; what does not apply is left out.
+//! A row of a tenancy benchmark, as it stands in the JSON. Names are those of `lowtide sim` for the
+//! same workload; what does not apply is left out.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +94,8 @@ pub(super) struct TenancyRow {
     /// What each worker did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) workers: Option<Workers>,
-    /// Operations by the seconds that they took, divided by what a second of the published run is here.
+    /// Operations by the seconds that they took, divided by what a second of the published run is
+    /// here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) latency_buckets: Option<Vec<Bucket>>,
     /// Charges that failed, each of which would have been an out-of-memory kill.
@@ -105,7 +107,8 @@ pub(super) struct TenancyRow {
     /// Seconds of a finished round, on average.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) round_seconds: Option<f64>,
-    /// Where figures of the device are from: `diskstats:NAME`, which counts whoever uses it, or `lowtide`.
+    /// Where figures of the device are from: `diskstats:NAME`, which counts whoever uses it, or
+    /// `lowtide`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) device_source: Option<String>,
     /// Requests of the device per second.

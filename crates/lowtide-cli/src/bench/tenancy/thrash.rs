@@ -1,4 +1,5 @@
-//! `lowtide bench high-thrash`: a tenant whose pages are all hot, above its `high`, under each law of what its threads pay.
+//! `lowtide bench high-thrash`: a tenant whose pages are all hot, above its `high`, under each law
+//! of what its threads pay.
 //!
 //! ```text
 //!   thrashers (tenant: high 150 MiB, no max)         neighbour (tenant: max 8 MiB)
@@ -7,10 +8,12 @@
 //!                 └────────────── one pager, one device ──────────────┘
 //! ```
 //!
-//! Of each row's time, one half is the thrasher alone, from which the figures of the device are, and the other half is beside the neighbour. Before
-//! the first half the law is in force for as long again, and before the second for a quarter of that, and nothing is counted.
-//! With read-ahead a miss brings in the aligned window of 32 pages around it, by one `get_many`; pages that come in that way count as accessed, which the
-//! kernel's do not. I/O is direct, or the kernel's page cache would serve what was evicted. Source: `docs/kernel/workloads.md` §10.
+//! Of each row's time, one half is the thrasher alone, from which the figures of the device are,
+//! and the other half is beside the neighbour. Before the first half the law is in force for as
+//! long again, and before the second for a quarter of that, and nothing is counted. With read-ahead
+//! a miss brings in the aligned window of 32 pages around it, by one `get_many`; pages that come in
+//! that way count as accessed, which the kernel's do not. I/O is direct, or the kernel's page cache
+//! would serve what was evicted. Source: `docs/kernel/workloads.md` §10.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -41,7 +44,8 @@ use crate::progress;
 pub(super) const HIGH_BYTES: u64 = 150 << 20;
 /// Seconds of a row when nothing is said.
 const SECONDS: f64 = 24.0;
-/// What the neighbour's file is as a multiple of the thrasher's `high`, and its budget as a part of that: nearly all of its loads are misses.
+/// What the neighbour's file is as a multiple of the thrasher's `high`, and its budget as a part of
+/// that: nearly all of its loads are misses.
 const NEIGHBOUR_FILE: u64 = 2;
 const NEIGHBOUR_PART: u64 = 16;
 /// The neighbour's pause after each load.
@@ -88,7 +92,8 @@ enum Part {
 }
 
 impl Part {
-    /// Every part has streams of its own: what one has just loaded would be there if the next loaded it again.
+    /// Every part has streams of its own: what one has just loaded would be there if the next
+    /// loaded it again.
     const fn seed(self) -> u64 {
         (self as u64) << 32
     }
@@ -167,8 +172,9 @@ impl Plan {
             for (number, count) in counts.iter().enumerate() {
                 let Some((view, case)) = thrashers else { break };
                 let view = view.clone();
-                let mut rng =
-                    SplitMix64::new(self.seed.wrapping_add(number as u64).wrapping_add(part.seed()));
+                let mut rng = SplitMix64::new(
+                    self.seed.wrapping_add(number as u64).wrapping_add(part.seed()),
+                );
                 let readahead = case.readahead;
                 crowd.spawn(scope, move || {
                     let place = rng.below(view.pages() * units);
@@ -191,7 +197,10 @@ impl Plan {
                 crowd.spawn(scope, move || {
                     let begin = Instant::now();
                     load(&view, rng.below(view.pages()), 0)?;
-                    latency.lock().unwrap_or_else(PoisonError::into_inner).record(begin.elapsed(), 1);
+                    latency
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .record(begin.elapsed(), 1);
                     quiet.done(true);
                     thread::sleep(THINK);
                     Ok::<(), String>(())
@@ -200,18 +209,24 @@ impl Plan {
             if part == Part::Beside {
                 crowd.watch(self.half.mul_f64(SETTLING), || ());
             }
-            let look = || counts.iter().map(|count| (count.ops(), count.misses())).collect::<Vec<_>>();
+            let look =
+                || counts.iter().map(|count| (count.ops(), count.misses())).collect::<Vec<_>>();
             *latency.lock().unwrap_or_else(PoisonError::into_inner) = Latency::default();
             let (before, quiet_before, begin) = (look(), quiet.ops(), Instant::now());
             let mut watch = device.watch(pager);
             crowd.watch(self.half, || watch.sample());
-            let (after, quiet_after, seconds) = (look(), quiet.ops(), begin.elapsed().as_secs_f64());
+            let (after, quiet_after, seconds) =
+                (look(), quiet.ops(), begin.elapsed().as_secs_f64());
             crowd.stop();
             let each: Vec<u64> =
                 after.iter().zip(&before).map(|((after, _), (before, _))| after - before).collect();
             Half {
                 ops: each.iter().sum(),
-                misses: after.iter().zip(&before).map(|((_, after), (_, before))| after - before).sum(),
+                misses: after
+                    .iter()
+                    .zip(&before)
+                    .map(|((_, after), (_, before))| after - before)
+                    .sum(),
                 each,
                 seconds,
                 samples: watch.end(),
@@ -251,7 +266,8 @@ impl Plan {
         let before = pager.stat();
         let alone = self.half(&pager, Some((&view, case)), None, device, Part::Alone)?;
         let (after, usage) = (pager.stat(), tenant.usage()?);
-        let beside = self.half(&pager, Some((&view, case)), Some(&neighbour), device, Part::Beside)?;
+        let beside =
+            self.half(&pager, Some((&view, case)), Some(&neighbour), device, Part::Beside)?;
 
         let row = TenancyRow::lowtide(
             Tenancy::HighThrash.name(),
@@ -275,7 +291,8 @@ impl Plan {
             ops_per_s: Some(alone.ops as f64 / alone.seconds),
             verified: Some(settled.ops + alone.ops + beside.ops),
             device_source: Some(device.name()),
-            program_runs: programs.map(|programs| programs.status().iter().map(|hook| hook.runs).sum()),
+            program_runs: programs
+                .map(|programs| programs.status().iter().map(|hook| hook.runs).sum()),
             neighbour: Some(NeighbourRow {
                 ops_per_s: beside.neighbour_ops as f64 / beside.seconds,
                 alone_ops_per_s: quiet,
@@ -298,7 +315,11 @@ struct Files {
 ///
 /// # Errors
 /// [`BenchError::Tenant`], [`BenchError::Open`].
-pub(super) fn thrasher(pager: &Pager, file: &DataFile, high: u64) -> Result<(Tenant, View), BenchError> {
+pub(super) fn thrasher(
+    pager: &Pager,
+    file: &DataFile,
+    high: u64,
+) -> Result<(Tenant, View), BenchError> {
     let tenant = pager.tenant("thrasher").high(Size::new(high)).create()?;
     let view = OpenOptions::new().tenant(&tenant).lock(false).open(pager, file.path())?;
     Ok((tenant, view))
@@ -326,8 +347,11 @@ fn published() -> Vec<TenancyRow> {
         (Arm::After, "refault-recency", false),
     ];
     let row = |(arm, law, readahead): (Arm, &str, bool)| {
-        let sample =
-            |s: &SarSample| DeviceSample { tps: s.tps, read_kib: s.read_kib, util_pct: Some(s.util_pct) };
+        let sample = |s: &SarSample| DeviceSample {
+            tps: s.tps,
+            read_kib: s.read_kib,
+            util_pct: Some(s.util_pct),
+        };
         let row = TenancyRow {
             workload: Tenancy::HighThrash.name(),
             world: "real",
@@ -356,7 +380,9 @@ const COLUMNS: &[Column] = &[
     ("%util", |row| tenths(row.device_util_pct)),
     ("own KiB/s", |row| number(row.own_read_kib_per_s)),
     ("loads/s", |row| number(row.ops_per_s)),
-    ("slept ms/s", |row| number(row.throttled_ms.zip(row.seconds).map(|(ms, seconds)| ms / seconds))),
+    ("slept ms/s", |row| {
+        number(row.throttled_ms.zip(row.seconds).map(|(ms, seconds)| ms / seconds))
+    }),
     ("neighbour/s", |row| number(row.neighbour.as_ref().map(|n| n.ops_per_s))),
     ("mean µs", |row| micros(row.neighbour.as_ref().map(|n| n.latency_us.mean))),
     ("p99", |row| micros(row.neighbour.as_ref().map(|n| n.latency_us.p99))),
@@ -371,8 +397,9 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     let plan = Plan::new(args)?;
     drop(plan.pager(args, plan.cases[0].policy)?);
     let depot = plan::depot(args)?;
-    let make =
-        |bytes| depot.prepare(Content::Blocks, bytes, 1, Purpose::Lasting).map(|mut files| files.remove(0));
+    let make = |bytes| {
+        depot.prepare(Content::Blocks, bytes, 1, Purpose::Lasting).map(|mut files| files.remove(0))
+    };
     let files = Files { data: make(plan.data)?, neighbour: make(plan.neighbour_data)? };
     for file in [&files.data, &files.neighbour] {
         file.drop_page_cache()?;
@@ -383,7 +410,8 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         (
             "tenants",
             format!(
-                "the thrasher has high {} and a file of {}; the neighbour has max {} and a file of {}, and thinks 1 ms after each load",
+                "the thrasher has high {} and a file of {}; the neighbour has max {} and a file \
+                 of {}, and thinks 1 ms after each load",
                 size(plan.high),
                 size(plan.data),
                 size(plan.neighbour_max),
@@ -395,16 +423,20 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
             match &device {
                 Device::Kernel { name, .. } => {
                     format!(
-                        "{name}, by /proc/diskstats, which counts whoever uses it; `own` is by lowtide's counters"
+                        "{name}, by /proc/diskstats, which counts whoever uses it; `own` is by \
+                         lowtide's counters"
                     )
                 }
-                Device::Pager => "not in /proc/diskstats: its figures are lowtide's own counters".into(),
+                Device::Pager => {
+                    "not in /proc/diskstats: its figures are lowtide's own counters".into()
+                }
             },
         ),
         (
             "run",
             format!(
-                "{} rows, each {:.1} s to settle, {:.1} s alone and {:.1} s beside the neighbour; {}; seed {}",
+                "{} rows, each {:.1} s to settle, {:.1} s alone and {:.1} s beside the neighbour; \
+                 {}; seed {}",
                 plan.cases.len(),
                 plan.half.as_secs_f64(),
                 plan.half.as_secs_f64(),
@@ -436,7 +468,9 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     let closing = [
         format!("{} contents verified, 0 errors", crate::table::thousands(verified as f64)),
         format!("the neighbour alone: {quiet:.0} loads a second"),
-        "published: a disk that serves 250 MB/s and 0.25 ms a request; the law of its first row is the kernel's own".into(),
+        "published: a disk that serves 250 MB/s and 0.25 ms a request; the law of its first row \
+         is the kernel's own"
+            .into(),
     ];
     tail(args, &machine, COLUMNS, rows, &closing, cut)
 }

@@ -1,8 +1,9 @@
 //! One file to be written: the loop that all systems share, and the proof that the file is right.
 //!
-//! The clock runs from before the first piece is fetched to after the flush, so that a system gains nothing by leaving its writing to later. The proof is
-//! outside the clock: the file is read back through a descriptor of its own, after the kernel's page cache of it was dropped, and
-//! every record must be there with its key and checksum.
+//! The clock runs from before the first piece is fetched to after the flush, so that a system gains
+//! nothing by leaving its writing to later. The proof is outside the clock: the file is read back
+//! through a descriptor of its own, after the kernel's page cache of it was dropped, and every
+//! record must be there with its key and checksum.
 
 use std::fs::File;
 use std::io;
@@ -53,8 +54,9 @@ impl Fill {
         self.open(false)?.set_len(self.bytes)
     }
 
-    /// Writes all of it to `to` with `store`, piece by piece, and then makes it durable with `flush`. An operation is a piece. The first
-    /// failure ends it and is counted; Ctrl-C ends it early.
+    /// Writes all of it to `to` with `store`, piece by piece, and then makes it durable with
+    /// `flush`. An operation is a piece. The first failure ends it and is counted; Ctrl-C ends it
+    /// early.
     ///
     /// # Errors
     /// Those of reading the source.
@@ -72,7 +74,8 @@ impl Fill {
         let begin = Instant::now();
         let (mut last, mut offset, mut done) = (begin, 0, Ok(()));
         while offset < self.bytes && !interrupt::requested() {
-            let len = usize::try_from(self.bytes - offset).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+            let len = usize::try_from(self.bytes - offset)
+                .map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
             source.read_exact_at(&mut chunk[..len], offset)?;
             done = store(to, offset, &chunk[..len]);
             if done.is_err() {
@@ -96,7 +99,8 @@ impl Fill {
         Ok(slice)
     }
 
-    /// Reads the file back and adds what is right and what is wrong to `slice`. A write that failed is proof enough.
+    /// Reads the file back and adds what is right and what is wrong to `slice`. A write that failed
+    /// is proof enough.
     ///
     /// # Errors
     /// [`BenchError::File`].
@@ -113,7 +117,10 @@ impl Fill {
         };
         let found = file.metadata().map_err(name)?.len();
         if found != self.bytes {
-            wrong(slice, format!("{} has {found} bytes instead of {}", self.path.display(), self.bytes));
+            wrong(
+                slice,
+                format!("{} has {found} bytes instead of {}", self.path.display(), self.bytes),
+            );
         }
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut offset = 0;
@@ -128,7 +135,10 @@ impl Fill {
                 } else {
                     wrong(
                         slice,
-                        format!("record {index} of {} is not what was written", self.path.display()),
+                        format!(
+                            "record {index} of {} is not what was written",
+                            self.path.display()
+                        ),
                     );
                 }
             }
@@ -181,7 +191,8 @@ mod tests {
     fn the_first_failure_ends_the_writing_and_is_counted() {
         let (dir, source) = (tempfile::tempdir().unwrap(), Source::make(2 << 20).unwrap());
         let fill = fill(dir.path(), &source);
-        let full = |_: &mut (), _, _: &[u8]| Err(io::Error::from(io::ErrorKind::StorageFull).into());
+        let full =
+            |_: &mut (), _, _: &[u8]| Err(io::Error::from(io::ErrorKind::StorageFull).into());
         let mut slice = fill.write(&mut (), full, |()| Ok(())).unwrap();
         fill.prove(&mut slice).unwrap();
         assert_eq!((slice.ops, slice.verified, slice.errors), (0, 0, 1));

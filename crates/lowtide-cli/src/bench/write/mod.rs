@@ -1,4 +1,5 @@
-//! `lowtide bench` of sequential writing: a file several times the budget, written from its start to its end and made durable.
+//! `lowtide bench` of sequential writing: a file several times the budget, written from its start
+//! to its end and made durable.
 //!
 //! | file | concept |
 //! |---|---|
@@ -41,9 +42,12 @@ impl Writing {
     /// One line about it, for listings.
     pub(crate) const fn description(self) -> &'static str {
         match self {
-            Self::Fill => "a file of four budgets written from start to end and made durable, beside dd",
+            Self::Fill => {
+                "a file of four budgets written from start to end and made durable, beside dd"
+            }
             Self::DdOom => {
-                "the same of one and a half budgets where each write takes a second: nobody may run out of memory"
+                "the same of one and a half budgets where each write takes a second: nobody may \
+                 run out of memory"
             }
         }
     }

@@ -1,9 +1,10 @@
 //! `lowtide bench fill` and `dd-oom`: from options to rows.
 //!
-//! Both write files in turns, interleaved as all benchmarks are. `fill` asks how much of the device's bandwidth a writer gets whose data passes through a
-//! budget, so its ratios are to `dd` with direct I/O, which has no cache between. `dd-oom` asks whether the writer survives on a
-//! device whose writes take a second each (`docs/kernel/fault-and-writeback.md` B12): all memory is soon dirty or under write-back, and
-//! a pass of reclaim finds nothing to free for a long time.
+//! Both write files in turns, interleaved as all benchmarks are. `fill` asks how much of the
+//! device's bandwidth a writer gets whose data passes through a budget, so its ratios are to `dd`
+//! with direct I/O, which has no cache between. `dd-oom` asks whether the writer survives on a
+//! device whose writes take a second each (`docs/kernel/fault-and-writeback.md` B12): all memory is
+//! soon dirty or under write-back, and a pass of reclaim finds nothing to free for a long time.
 
 use std::rc::Rc;
 
@@ -87,21 +88,24 @@ impl Plan {
             let started = match peer {
                 Against::Dd if !direct => {
                     out::note(
-                        "dd left out: there is no direct I/O here, and memory would be compared with memory",
+                        "dd left out: there is no direct I/O here, and memory would be compared \
+                         with memory",
                     );
                     continue;
                 }
                 Against::Dd => Ok(Dd::find().map_or_else(
                     || {
-                        out::note("dd is not installed; `direct` writes the same way from this process");
+                        out::note(
+                            "dd is not installed; `direct` writes the same way from this process",
+                        );
                         Way::Direct
                     },
                     Way::Dd,
                 )),
-                Against::Pwrite => {
-                    Filler::start("pwrite", false, self.max_bytes).map(|filler| Way::Cached("pwrite", filler))
-                }
-                _ => Filler::start("mmap", true, self.max_bytes).map(|filler| Way::Cached("mmap", filler)),
+                Against::Pwrite => Filler::start("pwrite", false, self.max_bytes)
+                    .map(|filler| Way::Cached("pwrite", filler)),
+                _ => Filler::start("mmap", true, self.max_bytes)
+                    .map(|filler| Way::Cached("mmap", filler)),
             };
             match started {
                 Err(killed @ BenchError::PeerKilled { .. }) => out::note(killed),
@@ -123,7 +127,8 @@ impl Plan {
             out::line(format_args!("device    {slowed}, beside what it takes itself"));
         }
         out::line(format_args!(
-            "run       {} round{}, in turns; each time a new file in pieces of 1M, and a flush, whose time counts\n",
+            "run       {} round{}, in turns; each time a new file in pieces of 1M, and a flush, \
+             whose time counts\n",
             self.rounds,
             if self.rounds == 1 { "" } else { "s" }
         ));
@@ -220,7 +225,8 @@ pub(super) fn run(writing: Writing, args: &BenchArgs) -> Result<(), BenchError> 
     let direct = lowtide_sys::file::direct_alignment(example.file())
         .map_err(|source| BenchError::file("examine", example.path(), source))?;
     let pagers = plan.pagers(args)?;
-    let io = pagers.first().map(|(pager, _)| report(std::slice::from_ref(pager))).unwrap_or_default();
+    let io =
+        pagers.first().map(|(pager, _)| report(std::slice::from_ref(pager))).unwrap_or_default();
     let mut systems = plan.systems(pagers, &place, direct.is_some())?;
     let machine = Machine::of(&probe, example.path(), example.file(), io)?;
     plan.head(&machine, &example);
@@ -232,11 +238,14 @@ pub(super) fn run(writing: Writing, args: &BenchArgs) -> Result<(), BenchError> 
     let rows = take_turns(&mut systems, plan.rounds, |_| slice, &progress, &mut cut)?;
     progress.finish_and_clear();
 
-    let Some(base) = rows.iter().find(|row| ["dd", "direct"].contains(&row.system)).or(rows.first()) else {
+    let Some(base) =
+        rows.iter().find(|row| ["dd", "direct"].contains(&row.system)).or(rows.first())
+    else {
         return Ok(());
     };
     out::line(plan.table(&rows, base));
-    let sum = |count: fn(&Slice) -> u64| rows.iter().map(|row| count(&row.sum())).sum::<u64>() as f64;
+    let sum =
+        |count: fn(&Slice) -> u64| rows.iter().map(|row| count(&row.sum())).sum::<u64>() as f64;
     out::line(format_args!(
         "\n{} contents verified, {} errors",
         thousands(sum(|sum| sum.verified)),

@@ -1,8 +1,9 @@
 //! The bytes that are written: records with key and checksum, made once, in a file in memory.
 //!
-//! Making them costs about as much as copying them several times, so it must not be inside anybody's clock; and `dd` can only read them. So they
-//! are in a file in memory (`memfd_create(2)`) that goes with this process, and every system reads each piece of it into a buffer of its own
-//! before it writes it, as `dd` does. Other processes find it under `/proc`.
+//! Making them costs about as much as copying them several times, so it must not be inside
+//! anybody's clock; and `dd` can only read them. So they are in a file in memory
+//! (`memfd_create(2)`) that goes with this process, and every system reads each piece of it into a
+//! buffer of its own before it writes it, as `dd` does. Other processes find it under `/proc`.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -42,7 +43,8 @@ impl Source {
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut offset = 0;
         while offset < bytes && !interrupt::requested() {
-            let len = usize::try_from(bytes - offset).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+            let len =
+                usize::try_from(bytes - offset).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
             Content::Records.fill(offset, &mut chunk[..len]);
             file.write_all(&chunk[..len])?;
             offset += len as u64;

@@ -1,4 +1,5 @@
-//! Who writes the file: lowtide under a policy, and what it is compared with. A turn is one whole file, made anew, proved, and removed.
+//! Who writes the file: lowtide under a policy, and what it is compared with. A turn is one whole
+//! file, made anew, proved, and removed.
 
 use std::cell::Cell;
 use std::os::unix::fs::FileExt;
@@ -74,10 +75,12 @@ impl System for Writer {
 
     /// Writes one file, however long a turn is to be.
     fn run(&mut self, _: Until) -> Result<Slice, BenchError> {
-        let scratch = self.place.depot.scratch(&format!("fill-{}", self.label().replace(' ', "-")))?;
+        let scratch =
+            self.place.depot.scratch(&format!("fill-{}", self.label().replace(' ', "-")))?;
         let (path, bytes) = (scratch.path().to_owned(), self.place.bytes);
         let fill = Fill { path, source: self.place.source.path(), bytes };
-        let failed = |error: DoorError| BenchError::Peer { peer: "direct", what: error.to_string() };
+        let failed =
+            |error: DoorError| BenchError::Peer { peer: "direct", what: error.to_string() };
         let mut slice = match &mut self.way {
             Way::Lowtide(pager, _) => through_lowtide(pager, &fill)?,
             Way::Dd(dd) => dd.fill(&fill)?,
@@ -124,7 +127,8 @@ fn through_lowtide(pager: &Pager, fill: &Fill) -> Result<Slice, BenchError> {
         Ok(view.flush()?)
     };
     let (written, dirty_max) = watched(pager, || fill.write(&mut view, store, flush));
-    let mut slice = written.map_err(|error| BenchError::Peer { peer: "lowtide", what: error.to_string() })?;
+    let mut slice =
+        written.map_err(|error| BenchError::Peer { peer: "lowtide", what: error.to_string() })?;
     slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
     count(&mut slice, &before, &pager.stat());
     slice.write_back.dirty_bytes = Some(dirty_bytes_at_end.get());

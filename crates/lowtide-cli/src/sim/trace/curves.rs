@@ -1,7 +1,10 @@
-//! `--mrc` and `--advise`: miss ratios at many budgets, and the smallest budget that is good enough.
+//! `--mrc` and `--advise`: miss ratios at many budgets, and the smallest budget that is good
+//! enough.
 //!
-//! The trace is read once, onto a tape of four bytes an access (in memory up to 256 MiB, else in a temporary file). The tape is then played for each policy at each size,
-//! on the plain machine for those of the engine, on as many threads as this machine has. OPT, which knows the future, is the bound.
+//! The trace is read once, onto a tape of four bytes an access (in memory up to 256 MiB, else in a
+//! temporary file). The tape is then played for each policy at each size, on the plain machine for
+//! those of the engine, on as many threads as this machine has. OPT, which knows the future, is the
+//! bound.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -11,8 +14,8 @@ use std::{fs, thread};
 use lowtide::Policy;
 use lowtide_core::limits::MIN_BUDGET;
 use lowtide_mrc::{
-    Advice, AdviceRow, Contender, Curve, MakePlayer, MrcError, Player, PlayerError, Progress, RecordError,
-    Refusal, Row, Run, Storage, Table, Tape, chart, page, refusals, rows, spread,
+    Advice, AdviceRow, Contender, Curve, MakePlayer, MrcError, Player, PlayerError, Progress,
+    RecordError, Refusal, Row, Run, Storage, Table, Tape, chart, page, refusals, rows, spread,
 };
 use lowtide_sim::Plain;
 use lowtide_workload::trace::Trace;
@@ -155,7 +158,12 @@ fn record(source: &Source, mut trace: Trace) -> Result<(Tape, Vec<SpaceKind>), S
     Ok((tape, kinds))
 }
 
-fn maker<'a>(args: &'a SimArgs, policy: Policy, page: u64, spaces: &'a [SpaceKind]) -> Box<MakePlayer<'a>> {
+fn maker<'a>(
+    args: &'a SimArgs,
+    policy: Policy,
+    page: u64,
+    spaces: &'a [SpaceKind],
+) -> Box<MakePlayer<'a>> {
     Box::new(move |pages| -> Result<Box<dyn Player>, PlayerError> {
         let mut machine = Plain::new(&options::plain_config(args, policy, pages, page))?;
         for &kind in spaces {
@@ -233,7 +241,8 @@ fn plot(
     let footprint = u64::from(tape.distinct());
     let title = format!("Miss ratios of {}", source.name());
     let about = format!(
-        "{} accesses to {} pages of {bytes} bytes, {} of them the first of their page. Played by lowtide {} on a plain machine: one CPU, no read-ahead.",
+        "{} accesses to {} pages of {bytes} bytes, {} of them the first of their page. Played by \
+         lowtide {} on a plain machine: one CPU, no read-ahead.",
         thousands(tape.accesses() as f64),
         thousands(footprint as f64),
         thousands(tape.cold() as f64),
@@ -259,9 +268,10 @@ fn is_svg(path: &Path) -> bool {
 
 /// Refuses a path for a picture that cannot work, before a minute is spent on it.
 fn check_plot(path: &Path) -> Result<(), SimError> {
-    let known =
-        is_svg(path) || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"));
-    let possible = if known { writable(path) } else { Err("its name says no kind of picture".into()) };
+    let known = is_svg(path)
+        || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"));
+    let possible =
+        if known { writable(path) } else { Err("its name says no kind of picture".into()) };
     if let Err(why) = possible {
         return Err(SimError::usage(
             format!("a plot cannot be written to {}: {why}", path.display()),

@@ -1,9 +1,10 @@
 //! The operations of each thread of a trace, from one reader.
 //!
-//! Threads of a simulated machine ask for their next operations in an order of their own. What is read for one and belongs to another
-//! is kept for it, up to a limit that all threads share. A thread that is so far ahead of the others that the limit is
-//! reached gets a reader of its own, which passes over what has been read already and over all that is not the
-//! thread's: it costs time, but memory stays bounded whatever the trace looks like.
+//! Threads of a simulated machine ask for their next operations in an order of their own. What is
+//! read for one and belongs to another is kept for it, up to a limit that all threads share. A
+//! thread that is so far ahead of the others that the limit is reached gets a reader of its own,
+//! which passes over what has been read already and over all that is not the thread's: it costs
+//! time, but memory stays bounded whatever the trace looks like.
 //!
 //! Operations without a thread belong to the first.
 
@@ -72,7 +73,8 @@ fn deal_within(source: &Source, survey: &Survey, kept_max: usize) -> Result<Stre
         alone: vec![false; threads],
         failed: Rc::clone(&failed),
     }));
-    let stream = |place| Box::new(ThreadStream { deal: Rc::clone(&deal), place, own: None }) as Stream;
+    let stream =
+        |place| Box::new(ThreadStream { deal: Rc::clone(&deal), place, own: None }) as Stream;
     Ok(Streams { streams: (0..threads).map(stream).collect(), failed })
 }
 
@@ -110,7 +112,8 @@ impl Deal {
         Ok(Next::Full)
     }
 
-    /// A reader for a thread that has been given everything of its own up to where the shared reader is.
+    /// A reader for a thread that has been given everything of its own up to where the shared
+    /// reader is.
     fn reader_for(&mut self, place: usize) -> Result<Records, SimError> {
         self.alone[place] = true;
         let mut trace = self.source.records()?;

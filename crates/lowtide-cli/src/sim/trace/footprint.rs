@@ -1,4 +1,5 @@
-//! Which pages of a space have been touched: a bit each, in blocks that are made when their first page is.
+//! Which pages of a space have been touched: a bit each, in blocks that are made when their first
+//! page is.
 
 /// Pages of a block.
 const BLOCK_PAGES: u64 = 4096;
@@ -50,8 +51,16 @@ mod tests {
     fn every_page_counts_once() {
         let mut footprint = Footprint::default();
         let mut naive = BTreeSet::new();
-        let ranges =
-            [(0, 1), (63, 2), (64, 64), (60, 200), (4090, 20), (1 << 31, 1), (5, 1), (100_000, 5000)];
+        let ranges = [
+            (0, 1),
+            (63, 2),
+            (64, 64),
+            (60, 200),
+            (4090, 20),
+            (1 << 31, 1),
+            (5, 1),
+            (100_000, 5000),
+        ];
         for (first, pages) in ranges {
             footprint.touch(first, pages);
             naive.extend(first..first + pages);

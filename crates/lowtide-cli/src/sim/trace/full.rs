@@ -26,7 +26,8 @@ const THREADS_MAX: usize = 65_536;
 pub(super) fn run(args: &SimArgs, source: Source, machine: &MachineSpec) -> Result<(), SimError> {
     if source.is_standard_input() {
         return Err(SimError::usage(
-            "a machine's files must exist before a trace begins, so a trace is read twice, which standard input does not allow",
+            "a machine's files must exist before a trace begins, so a trace is read twice, which \
+             standard input does not allow",
             "name a file with --trace FILE, or leave --machine out",
         ));
     }
@@ -84,7 +85,8 @@ pub(super) fn run(args: &SimArgs, source: Source, machine: &MachineSpec) -> Resu
         seed: Some(args.seed),
         ..Row::default()
     };
-    let progress = Patient::new("operations", Unit::Steps, survey.ops * args.policies().len() as u64);
+    let progress =
+        Patient::new("operations", Unit::Steps, survey.ops * args.policies().len() as u64);
     let outcome = full::run(args, &play, progress, row, || deal(&source, &survey))?;
     outcome.show(args, machine, columns::STREAMS, &[])
 }

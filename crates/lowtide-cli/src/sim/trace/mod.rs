@@ -1,7 +1,8 @@
 //! `lowtide sim --trace FILE`: a recorded stream, on the plain machine or on a full one.
 //!
-//! A trace may be larger than memory and is read as it is played. The plain machine needs one pass; so that `--max` has a default,
-//! and for a full machine, whose files must exist before the first operation, another pass comes first.
+//! A trace may be larger than memory and is read as it is played. The plain machine needs one pass;
+//! so that `--max` has a default, and for a full machine, whose files must exist before the first
+//! operation, another pass comes first.
 //!
 //! | file | concept |
 //! |---|---|

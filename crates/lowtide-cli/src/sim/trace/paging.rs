@@ -1,11 +1,12 @@
 //! How many bytes a page of a trace has, and what its pages are on a machine that counts in others.
 //!
-//! A trace counts in pages, so all sizes in bytes follow from how large a page is. Our own formats may say it; foreign ones have
-//! bytes or addresses, of which the reader makes pages of 4 KiB. `--page` is for traces that do not say, and wins over those that do, which
-//! is noted.
+//! A trace counts in pages, so all sizes in bytes follow from how large a page is. Our own formats
+//! may say it; foreign ones have bytes or addresses, of which the reader makes pages of 4 KiB.
+//! `--page` is for traces that do not say, and wins over those that do, which is noted.
 //!
-//! The plain machine takes the trace's pages for its own. A full machine has pages of a fixed size: what touches bytes of the trace's
-//! page touches the machine's pages that hold them, so small pages share one, and a large one is several.
+//! The plain machine takes the trace's pages for its own. A full machine has pages of a fixed size:
+//! what touches bytes of the trace's page touches the machine's pages that hold them, so small
+//! pages share one, and a large one is several.
 
 use lowtide::Size;
 use lowtide_workload::PageOp;
@@ -35,7 +36,8 @@ pub(super) fn page_of(args: &SimArgs, trace: &Trace) -> Result<u64, SimError> {
     if let Some(said) = said.filter(|&said| said != bytes) {
         let said = Size::new(said);
         out::note(format_args!(
-            "the trace has pages of {said}, and --page takes each of them for {asked}; leave it out to play the trace as it is"
+            "the trace has pages of {said}, and --page takes each of them for {asked}; leave it \
+             out to play the trace as it is"
         ));
     }
     Ok(bytes)
@@ -80,7 +82,10 @@ impl Repage {
         let other = u32::try_from(end - first).map(|pages| PageOp { page: first, pages, ..op });
         other.ok().filter(PageOp::range_is_possible).ok_or_else(|| {
             SimError::usage(
-                format!("page {} of the trace ends beyond the last page that a simulated file has", op.page),
+                format!(
+                    "page {} of the trace ends beyond the last page that a simulated file has",
+                    op.page
+                ),
                 "leave --machine out, or choose one with larger pages",
             )
         })

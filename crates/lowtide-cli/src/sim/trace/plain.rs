@@ -1,4 +1,5 @@
-//! A trace on the plain machine: the trace is read once, and each policy's machine plays what has been read.
+//! A trace on the plain machine: the trace is read once, and each policy's machine plays what has
+//! been read.
 //!
 //! ```text
 //!   reader ──► batch of operations ──┬──► machine of mglru
@@ -68,7 +69,8 @@ struct Played {
 pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
     if args.max.is_none() && source.is_standard_input() {
         return Err(SimError::usage(
-            "the budget's default depends on what the trace touches, and standard input can be read only once",
+            "the budget's default depends on what the trace touches, and standard input can be \
+             read only once",
             "give a budget such as --max 64M",
         ));
     }
@@ -80,7 +82,8 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
             let part = source.survey()?.footprint() / MAX_PART;
             if part < MIN_BUDGET {
                 out::note(format_args!(
-                    "a quarter of what the trace touches is less than the smallest budget, {}, which is taken",
+                    "a quarter of what the trace touches is less than the smallest budget, {}, \
+                     which is taken",
                     Size::new(MIN_BUDGET * page)
                 ));
             }
@@ -94,14 +97,19 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
         what: format!("{WORKLOAD}: a recorded trace"),
         machine: show::plain_machine(),
         max: Some(max * page),
-        data: format!("{}, read as {}; {}", source.name(), trace.format(), paging::shown(args, &trace, page)),
+        data: format!(
+            "{}, read as {}; {}",
+            source.name(),
+            trace.format(),
+            paging::shown(args, &trace, page)
+        ),
         run: "to the end of the trace, in its order".into(),
     };
     head.print(args);
 
-    let machines = policies
-        .iter()
-        .map(|&policy| Player::new(&options::plain_config(args, policy, max, page), &host, policies.len()));
+    let machines = policies.iter().map(|&policy| {
+        Player::new(&options::plain_config(args, policy, max, page), &host, policies.len())
+    });
     let machines = machines.collect::<Result<Vec<_>, _>>()?;
     let (read, played) = thread::scope(|scope| {
         let (senders, workers): (Vec<_>, Vec<_>) = machines
@@ -124,7 +132,9 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
 
     let timing = options::timing(args, false);
     let mut outcome = Outcome::default();
-    outcome.cut.take::<_, SimError>(interrupted.map_or(Ok(()), |interrupted| Err(interrupted.into())))?;
+    outcome
+        .cut
+        .take::<_, SimError>(interrupted.map_or(Ok(()), |interrupted| Err(interrupted.into())))?;
     for (&policy, played) in policies.iter().zip(played) {
         let played = played?;
         let row = Row {
@@ -166,8 +176,13 @@ struct Read {
     interrupted: Option<Interrupted>,
 }
 
-/// Reads the trace and hands it to the machines. What was read before an interruption is played to its end.
-fn deliver(source: &Source, mut trace: Trace, senders: &[SyncSender<Arc<Batch>>]) -> Result<Read, SimError> {
+/// Reads the trace and hands it to the machines. What was read before an interruption is played to
+/// its end.
+fn deliver(
+    source: &Source,
+    mut trace: Trace,
+    senders: &[SyncSender<Arc<Batch>>],
+) -> Result<Read, SimError> {
     let mut progress = reading(trace.progress());
     let mut spaces: Vec<SpaceSurvey> = Vec::new();
     let (mut batch, mut pages, mut ops) = (Batch::default(), 0_u64, 0_u64);
@@ -197,8 +212,11 @@ fn deliver(source: &Source, mut trace: Trace, senders: &[SyncSender<Arc<Batch>>]
             spaces[at].add(&piece);
             batch.ops.push(piece);
             pages += u64::from(piece.pages);
-            rest =
-                PageOp { page: rest.page + u64::from(piece.pages), pages: rest.pages - piece.pages, ..rest };
+            rest = PageOp {
+                page: rest.page + u64::from(piece.pages),
+                pages: rest.pages - piece.pages,
+                ..rest
+            };
             if pages >= BATCH_PAGES {
                 if let Err(stopped) = hand_out(&mut batch, trace.progress().read_bytes) {
                     interrupted = Some(stopped);

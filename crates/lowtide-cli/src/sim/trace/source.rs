@@ -92,8 +92,8 @@ impl Source {
     /// Reads it to its end.
     ///
     /// # Errors
-    /// [`SimError::Trace`] for the first thing that is wrong with it, [`SimError::Usage`] for a trace without operations,
-    /// [`SimError::Interrupted`].
+    /// [`SimError::Trace`] for the first thing that is wrong with it, [`SimError::Usage`] for a
+    /// trace without operations, [`SimError::Interrupted`].
     pub(super) fn survey(&self) -> Result<Survey, SimError> {
         let mut trace = self.records()?;
         let mut progress = reading(trace.progress());

@@ -15,7 +15,9 @@ use super::world::{Disk, Memory, PAGE, anon, content, drain, open, open_with};
 
 pub(super) fn dropping_a_batch_waits_for_the_kernel(engine: IoEngine) {
     const COUNT: usize = 64;
-    let Some(backend) = open_with(engine, Options { depth: 32, ..Options::default() }) else { return };
+    let Some(backend) = open_with(engine, Options { depth: 32, ..Options::default() }) else {
+        return;
+    };
     let (memory, disk) = (Memory::new((COUNT + 1) * PAGE), Disk::new(COUNT * PAGE));
     for (kind, _, fd) in disk.each() {
         for _ in 0..20 {
@@ -26,7 +28,8 @@ pub(super) fn dropping_a_batch_waits_for_the_kernel(engine: IoEngine) {
             batch.submit();
             drop(batch);
             memory.bytes_mut(0, COUNT * PAGE).fill(0xEE);
-            // The same ring or pool works on: whatever were left over would arrive before this read.
+            // The same ring or pool works on: whatever were left over would arrive before this
+            // read.
             backend.read_one(&anon(), memory.read(fd, 0, COUNT * PAGE, PAGE, 0)).unwrap();
             let intact = memory.bytes(0, COUNT * PAGE).iter().all(|&byte| byte == 0xEE);
             assert!(intact, "{kind}: written to after the batch was gone");
@@ -37,7 +40,8 @@ pub(super) fn dropping_a_batch_waits_for_the_kernel(engine: IoEngine) {
 pub(super) fn requests_nest(engine: IoEngine) {
     let Some(backend) = open(engine) else { return };
     let (memory, disk) = (Memory::new(8 * PAGE), Disk::new(8 * PAGE));
-    let read = |fd, page: usize| memory.read(fd, (page * PAGE) as u64, page * PAGE, PAGE, page as u64);
+    let read =
+        |fd, page: usize| memory.read(fd, (page * PAGE) as u64, page * PAGE, PAGE, page as u64);
     for (kind, _, fd) in disk.each() {
         memory.bytes_mut(0, 8 * PAGE).fill(0);
         let mut outer = backend.batch(&anon());
@@ -53,7 +57,8 @@ pub(super) fn requests_nest(engine: IoEngine) {
         inner.submit();
         assert_eq!(backend.read_one(&anon(), read(fd, 7)).unwrap() as usize, PAGE, "{kind}");
         let users = |batch: &mut Batch<'_>| {
-            let mut users: Vec<u64> = drain(batch).iter().map(|completion| completion.user).collect();
+            let mut users: Vec<u64> =
+                drain(batch).iter().map(|completion| completion.user).collect();
             users.sort_unstable();
             users
         };
@@ -80,7 +85,8 @@ pub(super) fn signals_do_not_show(engine: IoEngine) {
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // Without SA_RESTART, so that blocking calls return EINTR.
     action.sa_sigaction = interrupt_only as extern "C" fn(libc::c_int) as libc::sighandler_t;
-    // SAFETY: the handler does nothing, which is safe in a signal; no test needs another for SIGURG.
+    // SAFETY: the handler does nothing, which is safe in a signal; no test needs another for
+    // SIGURG.
     let installed = unsafe { libc::sigaction(libc::SIGURG, &action, std::ptr::null_mut()) };
     assert_eq!(installed, 0);
 
@@ -128,17 +134,25 @@ pub(super) fn many_threads_at_once(engine: IoEngine) {
                 scope.spawn(move || {
                     let mine = thread * 4 * PAGE;
                     for step in 0..50 {
-                        let page = |index: usize| ((thread * 7 + step * 13 + index * 29) % PAGES) * PAGE;
-                        backend.read_one(&anon(), memory.read(fd, page(0) as u64, mine, PAGE, 0)).unwrap();
+                        let page =
+                            |index: usize| ((thread * 7 + step * 13 + index * 29) % PAGES) * PAGE;
+                        backend
+                            .read_one(&anon(), memory.read(fd, page(0) as u64, mine, PAGE, 0))
+                            .unwrap();
                         let mut batch = backend.batch(&anon());
                         for index in 1..4 {
                             let to = mine + index * PAGE;
                             batch.push(memory.read(fd, page(index) as u64, to, PAGE, index as u64));
                         }
-                        assert!(drain(&mut batch).iter().all(|completion| completion.result.is_ok()));
+                        assert!(
+                            drain(&mut batch).iter().all(|completion| completion.result.is_ok())
+                        );
                         for index in 0..4 {
                             let found = memory.bytes(mine + index * PAGE, PAGE);
-                            assert!(found == content(page(index) as u64, PAGE), "{kind}: thread {thread}");
+                            assert!(
+                                found == content(page(index) as u64, PAGE),
+                                "{kind}: thread {thread}"
+                            );
                         }
                     }
                 });
@@ -187,7 +201,9 @@ fn auto_always_opens_and_says_why() {
     let backend = Backend::open(Options::default()).unwrap();
     assert_ne!(backend.engine(), IoEngine::Auto);
     match backend.engine() {
-        IoEngine::Uring => assert!(backend.reason().starts_with("io_uring: one ring of 128 entries")),
+        IoEngine::Uring => {
+            assert!(backend.reason().starts_with("io_uring: one ring of 128 entries"))
+        }
         _ => assert!(backend.reason().starts_with("psync, because")),
     }
     let asked = open(IoEngine::Psync).unwrap();

@@ -12,10 +12,15 @@ pub(super) fn single_reads_of_every_size(engine: IoEngine) {
     let Some(backend) = open(engine) else { return };
     let (memory, disk) = (Memory::new(2 << 20), Disk::new(4 << 20));
     for (kind, _, fd) in disk.each() {
-        for (offset, len) in [(0, 512), (512, 1024), (4096, 4096), (12288, 65536), (1 << 20, 2 << 20)] {
+        for (offset, len) in
+            [(0, 512), (512, 1024), (4096, 4096), (12288, 65536), (1 << 20, 2 << 20)]
+        {
             let got = backend.read_one(&anon(), memory.read(fd, offset, 0, len, 0)).unwrap();
             assert_eq!(got as usize, len, "{kind}");
-            assert!(memory.bytes(0, len) == content(offset, len), "{kind}: {len} bytes at {offset}");
+            assert!(
+                memory.bytes(0, len) == content(offset, len),
+                "{kind}: {len} bytes at {offset}"
+            );
         }
     }
 }
@@ -39,14 +44,22 @@ pub(super) fn a_read_ends_with_the_file(engine: IoEngine) {
     let Some(backend) = open(engine) else { return };
     let (memory, disk) = (Memory::new(2 * PAGE), Disk::new(5000));
     for (kind, _, fd) in disk.each() {
-        assert_eq!(backend.read_one(&anon(), memory.read(fd, 0, 0, 2 * PAGE, 0)).unwrap(), 5000, "{kind}");
+        assert_eq!(
+            backend.read_one(&anon(), memory.read(fd, 0, 0, 2 * PAGE, 0)).unwrap(),
+            5000,
+            "{kind}"
+        );
         assert!(memory.bytes(0, 5000) == content(0, 5000), "{kind}");
         assert_eq!(
             backend.read_one(&anon(), memory.read(fd, PAGE as u64, 0, PAGE, 0)).unwrap(),
             904,
             "{kind}"
         );
-        assert_eq!(backend.read_one(&anon(), memory.read(fd, 1 << 20, 0, PAGE, 0)).unwrap(), 0, "{kind}");
+        assert_eq!(
+            backend.read_one(&anon(), memory.read(fd, 1 << 20, 0, PAGE, 0)).unwrap(),
+            0,
+            "{kind}"
+        );
         let mut batch = backend.batch(&anon());
         batch.push(memory.read(fd, 0, 0, 2 * PAGE, 7));
         let completions = drain(&mut batch);
@@ -72,14 +85,19 @@ pub(super) fn a_run_is_read_into_scattered_memory(engine: IoEngine) {
         );
         for (page, &at) in to.iter().enumerate() {
             let valid = PAGE.min(len - page * PAGE);
-            assert!(memory.bytes(at, valid) == content((page * PAGE) as u64, valid), "{kind}: page {page}");
+            assert!(
+                memory.bytes(at, valid) == content((page * PAGE) as u64, valid),
+                "{kind}: page {page}"
+            );
         }
     }
 }
 
 pub(super) fn a_batch_may_be_deeper_than_its_capacity(engine: IoEngine) {
     const COUNT: usize = 100;
-    let Some(backend) = open_with(engine, Options { depth: 4, ..Options::default() }) else { return };
+    let Some(backend) = open_with(engine, Options { depth: 4, ..Options::default() }) else {
+        return;
+    };
     let (memory, disk) = (Memory::new(COUNT * PAGE), Disk::new(COUNT * PAGE));
     for (kind, _, fd) in disk.each() {
         memory.bytes_mut(0, COUNT * PAGE).fill(0);
@@ -107,7 +125,10 @@ pub(super) fn a_batch_may_be_deeper_than_its_capacity(engine: IoEngine) {
         assert_eq!(seen.len(), COUNT);
         for page in 0..COUNT {
             let offset = (COUNT - 1 - page) * PAGE;
-            assert!(memory.bytes(page * PAGE, PAGE) == content(offset as u64, PAGE), "{kind}: page {page}");
+            assert!(
+                memory.bytes(page * PAGE, PAGE) == content(offset as u64, PAGE),
+                "{kind}: page {page}"
+            );
         }
     }
 }
@@ -143,12 +164,21 @@ pub(super) fn errors_are_the_kernels(engine: IoEngine) {
         assert_eq!(errno(impossible), Some(libc::EINVAL), "{kind}");
         let read_only = File::open(disk.path()).unwrap();
         let refused = memory.write(read_only.as_raw_fd(), 0, &[0], PAGE, 0);
-        assert_eq!(backend.write_run(refused).unwrap_err().raw_os_error(), Some(libc::EBADF), "{kind}");
+        assert_eq!(
+            backend.write_run(refused).unwrap_err().raw_os_error(),
+            Some(libc::EBADF),
+            "{kind}"
+        );
 
         // Alignment is the file system's affair: say what it says.
-        let said = file.read_at(memory.bytes_mut(100, 300), 10).map_err(|error| error.raw_os_error());
+        let said =
+            file.read_at(memory.bytes_mut(100, 300), 10).map_err(|error| error.raw_os_error());
         let result = backend.read_one(&anon(), memory.read(fd, 10, 100, 300, 0));
-        assert_eq!(result.map(|got| got as usize).map_err(|error| error.raw_os_error()), said, "{kind}");
+        assert_eq!(
+            result.map(|got| got as usize).map_err(|error| error.raw_os_error()),
+            said,
+            "{kind}"
+        );
     }
 }
 

@@ -90,26 +90,43 @@ pub(super) fn a_failure_replaces_the_transfer(engine: IoEngine) {
             batch.push(memory.read(fd, (page * PAGE) as u64, page * PAGE, PAGE, page as u64));
         }
         assert_eq!(batch.in_flight(), 3, "{kind}: a failed read is in flight until it is returned");
-        let failed: Vec<u64> =
-            drain(&mut batch).iter().filter(|ended| ended.result.is_err()).map(|ended| ended.user).collect();
+        let failed: Vec<u64> = drain(&mut batch)
+            .iter()
+            .filter(|ended| ended.result.is_err())
+            .map(|ended| ended.user)
+            .collect();
         assert_eq!(failed, [1], "{kind}");
-        assert!(memory.bytes(PAGE, PAGE).iter().all(|&byte| byte == 0xEE), "{kind}: memory was touched");
+        assert!(
+            memory.bytes(PAGE, PAGE).iter().all(|&byte| byte == 0xEE),
+            "{kind}: memory was touched"
+        );
 
         let run = memory.write(fd, PAGE as u64, &[PAGE], PAGE, 0);
-        assert_eq!(backend.write_run(run.clone()).unwrap_err().raw_os_error(), Some(libc::EIO), "{kind}");
+        assert_eq!(
+            backend.write_run(run.clone()).unwrap_err().raw_os_error(),
+            Some(libc::EIO),
+            "{kind}"
+        );
         assert!(write_runs(&backend, vec![run]).remove(0).is_err(), "{kind}");
         assert_eq!(sync(&backend, fd).unwrap_err().raw_os_error(), Some(libc::EIO), "{kind}");
         for len in [2 * PAGE as u64, 10 * PAGE as u64] {
             let changed = backend.set_len(&anon(), file, len);
             assert_eq!(changed.unwrap_err().raw_os_error(), Some(libc::EIO), "{kind}");
-            assert_eq!(file.metadata().unwrap().len(), 3 * PAGE as u64, "{kind}: its length changed");
+            assert_eq!(
+                file.metadata().unwrap().len(),
+                3 * PAGE as u64,
+                "{kind}: its length changed"
+            );
         }
         let punched = backend.punch(&anon(), file, PAGE as u64..2 * PAGE as u64);
         assert_eq!(punched.unwrap_err().raw_os_error(), Some(libc::EIO), "{kind}");
         let named = backend.sync_name(&anon(), || panic!("{kind}: the directory was synced"));
         assert_eq!(named.unwrap_err().raw_os_error(), Some(libc::EIO), "{kind}");
         file.read_exact_at(memory.bytes_mut(0, PAGE), PAGE as u64).unwrap();
-        assert!(memory.bytes(0, PAGE) == content(PAGE as u64, PAGE), "{kind}: the file was touched");
+        assert!(
+            memory.bytes(0, PAGE) == content(PAGE as u64, PAGE),
+            "{kind}: the file was touched"
+        );
     }
     let kinds = disk.each().count() as u64;
     assert_eq!(script.ended(InjectOp::Read, 1, Some(libc::EIO)), 2 * kinds);
@@ -119,7 +136,8 @@ pub(super) fn a_failure_replaces_the_transfer(engine: IoEngine) {
 }
 
 pub(super) fn short_transfers_are_continued(engine: IoEngine) {
-    let script = Script::new(|_, page| if page < 8 { Verdict::Short(512) } else { Verdict::Short(0) });
+    let script =
+        Script::new(|_, page| if page < 8 { Verdict::Short(512) } else { Verdict::Short(0) });
     let sites = Arc::<FaultSites>::default();
     let options = Options { sites: sites.clone(), ..script.options() };
     let Some(backend) = open_with(engine, options) else { return };
@@ -179,7 +197,10 @@ pub(super) fn a_late_request_holds_up_no_other(engine: IoEngine) {
         writer.wait(4, None, &mut ended);
         assert_eq!((ended.len(), writer.in_flight()), (4, 0), "{kind}");
         assert!(begin.elapsed() >= Duration::from_millis(30), "{kind}: it did not wait");
-        assert!(!in_time || ended.last().is_some_and(|last| last.user == 0), "{kind}: it was overtaken");
+        assert!(
+            !in_time || ended.last().is_some_and(|last| last.user == 0),
+            "{kind}: it was overtaken"
+        );
         disk.opened[0].1.write_all_at(&content(0, 4 * PAGE), 0).unwrap();
 
         let late = backend.read_one(&anon(), memory.read(fd, 0, 0, PAGE, 0));

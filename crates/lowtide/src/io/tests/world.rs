@@ -2,8 +2,8 @@
 //!
 //! # Safety
 //!
-//! Opts in to unsafe code to allocate, and to make reads. Every [`Memory`] outlives the backend or the batch
-//! that is told about it, and a scenario uses a page for one thing at a time.
+//! Opts in to unsafe code to allocate, and to make reads. Every [`Memory`] outlives the backend or
+//! the batch that is told about it, and a scenario uses a page for one thing at a time.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -16,7 +16,9 @@ use std::sync::Arc;
 
 use tempfile::NamedTempFile;
 
-use super::super::{Arena, Backend, Batch, Completion, IoEngine, Options, Read, ReadRun, Slice, Write};
+use super::super::{
+    Arena, Backend, Batch, Completion, IoEngine, Options, Read, ReadRun, Slice, Write,
+};
 
 pub(super) const PAGE: usize = 4096;
 
@@ -54,7 +56,14 @@ impl Memory {
     }
 
     /// A read into pieces of this memory: where they begin, and their length.
-    pub(super) fn read_run(&self, fd: RawFd, offset: u64, to: &[usize], len: usize, user: u64) -> ReadRun {
+    pub(super) fn read_run(
+        &self,
+        fd: RawFd,
+        offset: u64,
+        to: &[usize],
+        len: usize,
+        user: u64,
+    ) -> ReadRun {
         let slices = to.iter().map(|&at| {
             assert!(at + len <= self.layout.size());
             Slice::new(self.at(at), len)
@@ -64,7 +73,14 @@ impl Memory {
     }
 
     /// A write of pieces of this memory: where they begin, and their length.
-    pub(super) fn write(&self, fd: RawFd, offset: u64, from: &[usize], len: usize, user: u64) -> Write {
+    pub(super) fn write(
+        &self,
+        fd: RawFd,
+        offset: u64,
+        from: &[usize],
+        len: usize,
+        user: u64,
+    ) -> Write {
         let slices = from.iter().map(|&at| {
             assert!(at + len <= self.layout.size());
             Slice::new(self.at(at), len)
@@ -87,7 +103,8 @@ impl Memory {
     }
 
     pub(super) fn arena(&self) -> Arena {
-        // SAFETY: the memory is neither unmapped nor exchanged before the test drops it, after the backend.
+        // SAFETY: the memory is neither unmapped nor exchanged before the test drops it, after the
+        // backend.
         unsafe { Arena::new(self.base, self.layout.size()) }
     }
 }
@@ -101,7 +118,9 @@ impl Drop for Memory {
 
 /// The bytes every test file has at an offset.
 pub(super) fn content(offset: u64, len: usize) -> Vec<u8> {
-    (offset..offset + len as u64).map(|at| (at / 512).wrapping_mul(31).wrapping_add(at) as u8).collect()
+    (offset..offset + len as u64)
+        .map(|at| (at / 512).wrapping_mul(31).wrapping_add(at) as u8)
+        .collect()
 }
 
 /// A file with known content, and descriptors of the kinds to test.
@@ -114,7 +133,8 @@ impl Disk {
     pub(super) fn new(len: usize) -> Disk {
         let file = NamedTempFile::new().unwrap();
         std::fs::write(file.path(), content(0, len)).unwrap();
-        let open = |flags| OpenOptions::new().read(true).write(true).custom_flags(flags).open(file.path());
+        let open =
+            |flags| OpenOptions::new().read(true).write(true).custom_flags(flags).open(file.path());
         let mut opened = vec![("buffered", open(0).unwrap())];
         match open(libc::O_DIRECT) {
             Ok(direct) => opened.push(("direct", direct)),

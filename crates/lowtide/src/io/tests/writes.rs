@@ -20,12 +20,21 @@ pub(super) fn a_run_is_written_from_scattered_memory(engine: IoEngine) {
         sync(&backend, fd).unwrap();
         let found = memory.bytes_mut(0, 8 * PAGE);
         file.read_exact_at(&mut found[..6 * PAGE], 2 * PAGE as u64).unwrap();
-        assert!(found[..PAGE] == content(2 * PAGE as u64, PAGE), "{kind}: the page before is untouched");
+        assert!(
+            found[..PAGE] == content(2 * PAGE as u64, PAGE),
+            "{kind}: the page before is untouched"
+        );
         for (index, page) in order.iter().enumerate() {
             let at = (index + 1) * PAGE;
-            assert!(found[at..at + PAGE].iter().all(|&byte| byte == *page as u8 + 100), "{kind}: {index}");
+            assert!(
+                found[at..at + PAGE].iter().all(|&byte| byte == *page as u8 + 100),
+                "{kind}: {index}"
+            );
         }
-        assert!(found[5 * PAGE..6 * PAGE] == content(7 * PAGE as u64, PAGE), "{kind}: nor the one behind");
+        assert!(
+            found[5 * PAGE..6 * PAGE] == content(7 * PAGE as u64, PAGE),
+            "{kind}: nor the one behind"
+        );
     }
 }
 
@@ -50,7 +59,10 @@ pub(super) fn more_slices_than_one_call_takes(engine: IoEngine) {
             for place in 0..SLICES {
                 let expected = ((SLICES - 1 - place) % 251) as u8;
                 let found = memory.bytes(place * LEN, LEN);
-                assert!(found.iter().all(|&byte| byte == expected), "{kind}: slice {place} at {offset}");
+                assert!(
+                    found.iter().all(|&byte| byte == expected),
+                    "{kind}: slice {place} at {offset}"
+                );
             }
             // The memory now holds the run backwards: restore it for the next look.
             for index in 0..SLICES {
@@ -62,7 +74,9 @@ pub(super) fn more_slices_than_one_call_takes(engine: IoEngine) {
 
 pub(super) fn runs_are_written_side_by_side(engine: IoEngine) {
     const RUNS: usize = 20;
-    let Some(backend) = open_with(engine, Options { depth: 8, ..Options::default() }) else { return };
+    let Some(backend) = open_with(engine, Options { depth: 8, ..Options::default() }) else {
+        return;
+    };
     let (memory, disk) = (Memory::new(2 * RUNS * PAGE), Disk::new(3 * RUNS * PAGE));
     for (kind, file, fd) in disk.each() {
         for page in 0..2 * RUNS {
@@ -81,10 +95,16 @@ pub(super) fn runs_are_written_side_by_side(engine: IoEngine) {
             file.read_exact_at(found, offset).unwrap();
             if run % 5 == 4 {
                 assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EBADF), "{kind}");
-                assert!(found == content(offset, 2 * PAGE), "{kind}: run {run} failed and changed the file");
+                assert!(
+                    found == content(offset, 2 * PAGE),
+                    "{kind}: run {run} failed and changed the file"
+                );
             } else {
                 result.unwrap();
-                assert!(found[..PAGE].iter().all(|&byte| byte == run as u8 + 1), "{kind}: run {run}");
+                assert!(
+                    found[..PAGE].iter().all(|&byte| byte == run as u8 + 1),
+                    "{kind}: run {run}"
+                );
                 assert!(
                     found[PAGE..].iter().all(|&byte| byte == (run + RUNS) as u8 + 1),
                     "{kind}: run {run}"
@@ -101,7 +121,9 @@ pub(super) fn runs_are_written_side_by_side(engine: IoEngine) {
 
 pub(super) fn a_writer_overlaps_writes_and_syncs(engine: IoEngine) {
     const RUNS: usize = 40;
-    let Some(backend) = open_with(engine, Options { depth: 8, ..Options::default() }) else { return };
+    let Some(backend) = open_with(engine, Options { depth: 8, ..Options::default() }) else {
+        return;
+    };
     let (memory, disk) = (Memory::new(RUNS * PAGE), Disk::new(RUNS * PAGE));
     for (kind, _, fd) in disk.each() {
         for page in 0..RUNS {
@@ -128,7 +150,11 @@ pub(super) fn a_writer_overlaps_writes_and_syncs(engine: IoEngine) {
         let mut users: Vec<u64> = ended.iter().map(|completion| completion.user).collect();
         users.sort_unstable();
         let syncs = [1009, 1019, 1029, 1039, 2000, 2001, 2002, 2003];
-        assert_eq!(users, (0..RUNS as u64).chain(syncs).collect::<Vec<_>>(), "{kind}: each ends once");
+        assert_eq!(
+            users,
+            (0..RUNS as u64).chain(syncs).collect::<Vec<_>>(),
+            "{kind}: each ends once"
+        );
         for completion in ended {
             let expected = match completion.user {
                 2000 | 2003 => Err(libc::EBADF),
@@ -162,7 +188,10 @@ pub(super) fn dropping_a_writer_waits_for_what_has_started(engine: IoEngine) {
             // Whatever were still read from the memory would be seen in the file.
             memory.bytes_mut(0, PAGE).fill(0xEE);
             let found = &std::fs::read(disk.path()).unwrap()[..RUNS * PAGE];
-            assert!(!found.contains(&0xEE), "{kind}: the memory was read after the writer was gone");
+            assert!(
+                !found.contains(&0xEE),
+                "{kind}: the memory was read after the writer was gone"
+            );
         }
     }
 }

@@ -1,20 +1,20 @@
 //! Which rings belong to which thread, and when they are closed.
 //!
-//! Every thread has one *drawer* for each backend it has used. A ring is taken out for a request or a
-//! batch and put back after it; it never leaves its thread (rings with a single issuer would refuse). The
-//! thread owns its drawers, each backend knows those that were made for it:
+//! Every thread has one *drawer* for each backend it has used. A ring is taken out for a request or
+//! a batch and put back after it; it never leaves its thread (rings with a single issuer would
+//! refuse). The thread owns its drawers, each backend knows those that were made for it:
 //!
 //! ```text
 //!   thread-local list ──Arc──▶ drawer { idle rings } ◀──Weak── backend
 //! ```
 //!
 //! * The thread ends: its list goes, the drawers go with it, the rings are closed.
-//! * The backend goes while the thread lives: it empties and closes every drawer, so no ring (and no
-//!   registration of the arena) outlives it. The closed drawer, a few words, leaves the list when the
-//!   thread next makes a drawer.
+//! * The backend goes while the thread lives: it empties and closes every drawer, so no ring (and
+//!   no registration of the arena) outlives it. The closed drawer, a few words, leaves the list
+//!   when the thread next makes a drawer.
 //!
-//! The lock in a drawer is contended only in that last case, so taking a ring costs two uncontended atomic
-//! operations on a line that the thread owns.
+//! The lock in a drawer is contended only in that last case, so taking a ring costs two uncontended
+//! atomic operations on a line that the thread owns.
 
 use std::cell::RefCell;
 use std::io;
@@ -45,7 +45,8 @@ struct Content {
 /// All drawers of one backend. Dropping it closes them.
 #[derive(Debug)]
 pub(super) struct Drawers {
-    /// Unique in the process and never used again, so that a stale drawer is not mistaken for a new one.
+    /// Unique in the process and never used again, so that a stale drawer is not mistaken for a new
+    /// one.
     id: u64,
     all: Mutex<Vec<Weak<Drawer>>>,
 }

@@ -6,14 +6,14 @@
 //!              └────────────── goes on: interrupted, short ◀──────┘
 //! ```
 //!
-//! The number of a slot is the user data of its entry. Dropping a queue forgets what is queued and waits
-//! for what is in the kernel.
+//! The number of a slot is the user data of its entry. Dropping a queue forgets what is queued and
+//! waits for what is in the kernel.
 //!
 //! # Safety
 //!
-//! This file opts in to unsafe code to stage entries. The argument is always the same: a job names memory
-//! that its maker has promised until the job's end, the job stays in its slot until then, and the queue
-//! does not go away while the kernel has an entry of it.
+//! This file opts in to unsafe code to stage entries. The argument is always the same: a job names
+//! memory that its maker has promised until the job's end, the job stays in its slot until then,
+//! and the queue does not go away while the kernel has an entry of it.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -34,8 +34,8 @@ struct Task {
 }
 
 impl Task {
-    /// The entry for what is left of the job. Memory that it names inside the job stays where it is until the next
-    /// [`settle`](Job::settle), even if the job moves.
+    /// The entry for what is left of the job. Memory that it names inside the job stays where it is
+    /// until the next [`settle`](Job::settle), even if the job moves.
     fn entry(&mut self, ring: &Ring) -> Entry {
         match &mut self.work {
             Work::Read(job) => ring.read_entry(&job.rest()),
@@ -63,7 +63,8 @@ pub(in crate::io) struct Queue {
 }
 
 impl Queue {
-    /// An empty queue that keeps at most `depth` jobs in flight, or as many as the ring has entries.
+    /// An empty queue that keeps at most `depth` jobs in flight, or as many as the ring has
+    /// entries.
     pub(super) fn new(mut lease: Lease, depth: usize) -> Queue {
         let capacity = depth.min(lease.ring().entries());
         Queue { lease, queued: VecDeque::new(), slots: Vec::new(), free: Vec::new(), capacity }
@@ -97,8 +98,8 @@ impl Queue {
         }
     }
 
-    /// Waits until at least `min` jobs have ended (or all, if there are fewer), or until the deadline, and gives
-    /// the number, the job and the result of each that has ended to `sink`.
+    /// Waits until at least `min` jobs have ended (or all, if there are fewer), or until the
+    /// deadline, and gives the number, the job and the result of each that has ended to `sink`.
     pub(in crate::io) fn wait(
         &mut self,
         min: usize,
@@ -112,7 +113,8 @@ impl Queue {
         loop {
             self.stage();
             let occupied = self.occupied();
-            let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let timeout =
+                deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let late = timeout.is_some_and(|timeout| timeout.is_zero());
             let ring = self.lease.ring();
             if !ring.is_broken() {
@@ -146,8 +148,8 @@ impl Queue {
             });
             let ring = self.lease.ring();
             let entry = task.entry(ring).user_data(slot as u64);
-            // SAFETY: the memory is promised until the end of the job. The job is kept in its slot until
-            // its entry is reaped, and `drop` waits for entries that the kernel has.
+            // SAFETY: the memory is promised until the end of the job. The job is kept in its slot
+            // until its entry is reaped, and `drop` waits for entries that the kernel has.
             if !unsafe { ring.stage(&entry) } {
                 self.free.push(slot);
                 self.queued.push_front(task);
@@ -162,7 +164,8 @@ impl Queue {
         let mut ended = 0;
         while let Some((slot, outcome)) = self.lease.ring().reap() {
             let slot = slot as usize;
-            let mut task = self.slots[slot].take().expect("a completion belongs to an occupied slot");
+            let mut task =
+                self.slots[slot].take().expect("a completion belongs to an occupied slot");
             self.free.push(slot);
             match task.work.settle(outcome) {
                 Step::Again => self.queued.push_front(task),
@@ -175,7 +178,8 @@ impl Queue {
         ended
     }
 
-    /// Carries every job to its end without the ring, which is broken and has nothing in the kernel.
+    /// Carries every job to its end without the ring, which is broken and has nothing in the
+    /// kernel.
     fn run_here(&mut self, mut sink: impl FnMut(u64, &Work, io::Result<u64>)) {
         let slots = std::mem::take(&mut self.slots);
         self.free.clear();

@@ -1,6 +1,7 @@
 //! One ring, used by one thread.
 //!
-//! An entry passes through three places, and the difference between them decides who owns its memory:
+//! An entry passes through three places, and the difference between them decides who owns its
+//! memory:
 //!
 //! ```text
 //!   stage ──▶ staged (in the submission queue: the kernel has not looked)
@@ -9,11 +10,12 @@
 //!             in the kernel (the memory is the device's) ──▶ completion queue ──reap──▶ ended
 //! ```
 //!
-//! `io_uring_enter` can fail while entries are in any of them. A passing refusal (`EAGAIN`, `EBUSY`) is
-//! tried again. Any other makes the ring *broken*, for instance when a seccomp filter came into force after
-//! the ring was opened, or when somebody closed its descriptor. A broken ring takes nothing new, what is
-//! staged will never be looked at and may be done another way, and what is in the kernel must still be
-//! waited for, for as long as it takes: returning would hand memory back that a device is writing to.
+//! `io_uring_enter` can fail while entries are in any of them. A passing refusal (`EAGAIN`,
+//! `EBUSY`) is tried again. Any other makes the ring *broken*, for instance when a seccomp filter
+//! came into force after the ring was opened, or when somebody closed its descriptor. A broken ring
+//! takes nothing new, what is staged will never be looked at and may be done another way, and what
+//! is in the kernel must still be waited for, for as long as it takes: returning would hand memory
+//! back that a device is writing to.
 //!
 //! # Safety
 //!
@@ -67,10 +69,17 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// Wraps an idle ring. The completion queue must have room for as many entries as the submission
-    /// queue, so that it cannot overflow.
+    /// Wraps an idle ring. The completion queue must have room for as many entries as the
+    /// submission queue, so that it cannot overflow.
     pub(super) fn new(ring: IoUring, registered: Option<Arena>, open: Arc<()>) -> Ring {
-        Ring { ring: Box::new(ring), registered, outstanding: 0, refusals: 0, broken: false, _open: open }
+        Ring {
+            ring: Box::new(ring),
+            registered,
+            outstanding: 0,
+            refusals: 0,
+            broken: false,
+            _open: open,
+        }
     }
 
     /// How many entries fit.
@@ -102,21 +111,25 @@ impl Ring {
     pub(super) fn read_entry(&self, read: &Read) -> Entry {
         let piece = self.registered.and_then(|arena| arena.piece_of(read.ptr, read.len as usize));
         match piece {
-            Some(piece) => {
-                opcode::ReadFixed::new(Fd(read.fd), read.ptr, read.len, piece).offset(read.offset).build()
-            }
+            Some(piece) => opcode::ReadFixed::new(Fd(read.fd), read.ptr, read.len, piece)
+                .offset(read.offset)
+                .build(),
             None => opcode::Read::new(Fd(read.fd), read.ptr, read.len).offset(read.offset).build(),
         }
     }
 
     /// The entry for a vectored read into the slices.
     pub(super) fn read_run_entry(&self, fd: i32, offset: u64, slices: &[Slice]) -> Entry {
-        opcode::Readv::new(Fd(fd), slices.as_ptr().cast(), slices.len() as u32).offset(offset).build()
+        opcode::Readv::new(Fd(fd), slices.as_ptr().cast(), slices.len() as u32)
+            .offset(offset)
+            .build()
     }
 
     /// The entry for a vectored write of the slices.
     pub(super) fn write_entry(&self, fd: i32, offset: u64, slices: &[Slice]) -> Entry {
-        opcode::Writev::new(Fd(fd), slices.as_ptr().cast(), slices.len() as u32).offset(offset).build()
+        opcode::Writev::new(Fd(fd), slices.as_ptr().cast(), slices.len() as u32)
+            .offset(offset)
+            .build()
     }
 
     /// The entry for `fdatasync`. The kernel carries it out in a thread of its own.
@@ -124,12 +137,13 @@ impl Ring {
         opcode::Fsync::new(Fd(fd)).flags(FsyncFlags::DATASYNC).build()
     }
 
-    /// Places an entry in the submission queue. Returns `false`, having done nothing, when it is full.
+    /// Places an entry in the submission queue. Returns `false`, having done nothing, when it is
+    /// full.
     ///
     /// # Safety
     ///
-    /// All memory that the entry names stays valid for the operation until the entry is reaped, or until
-    /// the ring is dropped if it is never [`enter`](Ring::enter)ed again.
+    /// All memory that the entry names stays valid for the operation until the entry is reaped, or
+    /// until the ring is dropped if it is never [`enter`](Ring::enter)ed again.
     pub(super) unsafe fn stage(&mut self, entry: &Entry) -> bool {
         // SAFETY: the caller vouches for the memory for as long as the kernel may use it.
         let staged = unsafe { self.ring.submission().push(entry) }.is_ok();
@@ -137,8 +151,9 @@ impl Ring {
         staged
     }
 
-    /// Hands what is staged to the kernel, and waits until `want` entries are to be reaped. May return
-    /// earlier: after the timeout, a signal, or a refusal. `want` is at most the number of outstanding entries.
+    /// Hands what is staged to the kernel, and waits until `want` entries are to be reaped. May
+    /// return earlier: after the timeout, a signal, or a refusal. `want` is at most the number of
+    /// outstanding entries.
     pub(super) fn enter(&mut self, want: usize, timeout: Option<Duration>) {
         debug_assert!(!self.broken, "a broken ring is not entered");
         debug_assert!(want <= self.outstanding, "waiting for more than there is");
@@ -166,12 +181,15 @@ impl Ring {
         }
     }
 
-    /// As [`enter`](Ring::enter), for a limited time. Before Linux 5.11 the kernel has no such wait: then it looks, and
-    /// rests a little.
+    /// As [`enter`](Ring::enter), for a limited time. Before Linux 5.11 the kernel has no such
+    /// wait: then it looks, and rests a little.
     fn enter_for(&mut self, want: usize, timeout: Duration) -> io::Result<usize> {
         if self.ring.params().is_feature_ext_arg() {
             let timeout = Timespec::from(timeout.min(LONGEST_WAIT));
-            return self.ring.submitter().submit_with_args(want, &SubmitArgs::new().timespec(&timeout));
+            return self
+                .ring
+                .submitter()
+                .submit_with_args(want, &SubmitArgs::new().timespec(&timeout));
         }
         let submitted = self.ring.submit_and_wait(0)?;
         if self.ring.completion().is_empty() {
@@ -183,7 +201,8 @@ impl Ring {
     /// Waits a little for what a broken ring has in the kernel.
     pub(super) fn outlast(&mut self) {
         // SAFETY: nothing is submitted, so the kernel gets no new memory; the argument is absent.
-        let entered = unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 1, ENTER_GETEVENTS, None) };
+        let entered =
+            unsafe { self.ring.submitter().enter::<libc::sigset_t>(0, 1, ENTER_GETEVENTS, None) };
         if entered.is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {
             std::thread::sleep(BROKEN_POLL);
         }
@@ -193,8 +212,8 @@ impl Ring {
     pub(super) fn reap(&mut self) -> Option<(u64, io::Result<usize>)> {
         let entry = self.ring.completion().next()?;
         self.outstanding -= 1;
-        let outcome =
-            usize::try_from(entry.result()).map_err(|_| io::Error::from_raw_os_error(-entry.result()));
+        let outcome = usize::try_from(entry.result())
+            .map_err(|_| io::Error::from_raw_os_error(-entry.result()));
         Some((entry.user_data(), outcome))
     }
 
@@ -204,17 +223,17 @@ impl Ring {
         std::os::fd::AsRawFd::as_raw_fd(&self.ring)
     }
 
-    /// Makes one attempt at a read on an idle ring and waits for its outcome. `None` when the kernel did
-    /// not take it: the ring is broken, and the memory is the caller's.
+    /// Makes one attempt at a read on an idle ring and waits for its outcome. `None` when the
+    /// kernel did not take it: the ring is broken, and the memory is the caller's.
     pub(super) fn transfer(&mut self, read: &Read) -> Option<io::Result<usize>> {
         debug_assert!(self.is_idle(), "a completion of somebody else could arrive");
         if self.broken {
             return None;
         }
         let entry = self.read_entry(read);
-        // SAFETY: the maker of the request promised the memory until its completion. This function returns
-        // when the entry has been reaped, or when the ring is broken with the entry still staged, and a
-        // broken ring submits nothing any more.
+        // SAFETY: the maker of the request promised the memory until its completion. This function
+        // returns when the entry has been reaped, or when the ring is broken with the entry still
+        // staged, and a broken ring submits nothing any more.
         let staged = unsafe { self.stage(&entry) };
         debug_assert!(staged, "an idle ring has room");
         loop {

@@ -1,7 +1,7 @@
 //! What this kernel accepts, found out once; and making rings accordingly.
 //!
-//! Flags are tried from the best to none, because an older kernel refuses those it does not know with
-//! `EINVAL`:
+//! Flags are tried from the best to none, because an older kernel refuses those it does not know
+//! with `EINVAL`:
 //!
 //! | since | flags | what they save |
 //! |---|---|---|
@@ -9,14 +9,15 @@
 //! | 5.19 | `COOP_TASKRUN`, `TASKRUN_FLAG` | no interrupt of the thread for a completion |
 //! | 5.1 | none | |
 //!
-//! The arena is registered with a *donor* ring and cloned into every other (Linux 6.12), so that its pages
-//! are pinned and counted once. Before that, a small arena is registered with every ring and a larger one
-//! with none: the transfers then pin their pages one by one, which costs a little time and nothing else.
+//! The arena is registered with a *donor* ring and cloned into every other (Linux 6.12), so that
+//! its pages are pinned and counted once. Before that, a small arena is registered with every ring
+//! and a larger one with none: the transfers then pin their pages one by one, which costs a little
+//! time and nothing else.
 //!
 //! # Safety
 //!
-//! This file opts in to unsafe code to register the arena, whose maker promised that it stays in place
-//! while the backend exists (see `Arena::new`), and to stage one no-op.
+//! This file opts in to unsafe code to register the arena, whose maker promised that it stays in
+//! place while the backend exists (see `Arena::new`), and to stage one no-op.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -59,7 +60,8 @@ enum TaskWork {
 }
 
 impl TaskWork {
-    const BEST_FIRST: [TaskWork; 3] = [TaskWork::Deferred, TaskWork::Cooperative, TaskWork::Interrupting];
+    const BEST_FIRST: [TaskWork; 3] =
+        [TaskWork::Deferred, TaskWork::Cooperative, TaskWork::Interrupting];
 
     fn builder(self) -> Builder {
         let mut builder = IoUring::builder();
@@ -104,7 +106,8 @@ impl std::fmt::Debug for Setup {
 }
 
 impl Setup {
-    /// Opens rings until one works, has a no-op carried out, and registers the arena if that is possible.
+    /// Opens rings until one works, has a no-op carried out, and registers the arena if that is
+    /// possible.
     pub(super) fn probe(depth: u32, arena: Option<Arena>) -> Result<Setup, Refusal> {
         let entries = depth.clamp(1, ENTRIES_MAX).next_power_of_two();
         let (task_work, mut ring) = Self::first_accepted(entries)?;
@@ -112,9 +115,9 @@ impl Setup {
         Self::check_round_trip(&mut ring)?;
         let registration = match arena {
             Some(arena) => Self::register(arena, &ring),
-            None => {
-                Registration::None("its memory comes as pages do; a populated pager registers it".to_owned())
-            }
+            None => Registration::None(
+                "its memory comes as pages do; a populated pager registers it".to_owned(),
+            ),
         };
         Ok(Setup { entries, task_work, registration, open: Arc::new(()) })
     }
@@ -177,22 +180,28 @@ impl Setup {
     fn register(arena: Arena, trial: &IoUring) -> Registration {
         let donor = match IoUring::new(1) {
             Ok(donor) => donor,
-            Err(error) => return Registration::None(format!("a ring to hold it was refused: {error}")),
+            Err(error) => {
+                return Registration::None(format!("a ring to hold it was refused: {error}"));
+            }
         };
-        // SAFETY: the maker of the arena promised that it stays mapped to the same pages while the backend
-        // exists, and the backend closes every ring before it goes.
+        // SAFETY: the maker of the arena promised that it stays mapped to the same pages while the
+        // backend exists, and the backend closes every ring before it goes.
         if let Err(error) = unsafe { donor.submitter().register_buffers(&arena.pieces()) } {
             return Registration::None(match error.raw_os_error() {
-                Some(libc::ENOMEM) => "RLIMIT_MEMLOCK is too small for it: raise `ulimit -l`, or grant \
+                Some(libc::ENOMEM) => {
+                    "RLIMIT_MEMLOCK is too small for it: raise `ulimit -l`, or grant \
                                        CAP_IPC_LOCK"
-                    .to_owned(),
+                        .to_owned()
+                }
                 _ => format!("the kernel refused: {error}"),
             });
         }
         match trial.submitter().register_buffers_clone(donor.as_raw_fd()) {
             Ok(()) => Registration::Cloned { donor: Box::new(donor), arena },
             Err(_) if arena.len() <= REGISTER_EACH_MAX => Registration::Each { arena },
-            Err(error) => Registration::None(format!("rings cannot share it before Linux 6.12: {error}")),
+            Err(error) => {
+                Registration::None(format!("rings cannot share it before Linux 6.12: {error}"))
+            }
         }
     }
 
@@ -200,8 +209,8 @@ impl Setup {
     ///
     /// # Errors
     ///
-    /// When the system has no more descriptors or memory for rings. A registration that fails is none: the
-    /// ring then works without.
+    /// When the system has no more descriptors or memory for rings. A registration that fails is
+    /// none: the ring then works without.
     pub(super) fn open_ring(&self) -> io::Result<Ring> {
         let ring = self.task_work.builder().build(self.entries)?;
         let registered = match &self.registration {
@@ -228,7 +237,10 @@ impl Setup {
         let memory = match &self.registration {
             Registration::None(why) => format!("arena not registered ({why})"),
             Registration::Cloned { arena, .. } => {
-                format!("arena of {} MiB registered once and shared by all rings", arena.len() >> 20)
+                format!(
+                    "arena of {} MiB registered once and shared by all rings",
+                    arena.len() >> 20
+                )
             }
             Registration::Each { arena } => {
                 format!("arena of {} MiB registered with each ring", arena.len() >> 20)
