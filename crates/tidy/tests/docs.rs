@@ -1,0 +1,280 @@
+//! The documents can be read: lines fit a terminal, pages are short, words are plain, and the files
+//! and workloads that they name exist; every error is explained.
+
+use lowtide_tidy::{Text, root, texts};
+use std::fs;
+
+/// Columns of a line. Tables, fenced blocks and addresses cannot be wrapped.
+const WIDTH_MAX: usize = 100;
+/// Lines of a page.
+const LINES_MAX: usize = 199;
+/// Pages of which a part is cited by number, or that only grow.
+const LONG: [&str; 2] = ["docs/kernel/", "CHANGELOG.md"];
+/// Pages in other words than ours: facts about the kernel, and what was said of earlier versions.
+const QUOTED: [&str; 2] = ["docs/kernel/", "CHANGELOG.md"];
+/// Pages whose list of words or of rules has the words that are banned.
+const OWN_WORDS: [&str; 2] = ["docs/glossary.md", "CONTRIBUTING.md"];
+
+/// Words that stop a reader, each with what to write instead.
+const BANNED: &[(&str, &str)] = &[
+    ("whoever", "name the thread, process or caller"),
+    ("whomever", "name the thread, process or caller"),
+    ("nobody", "no thread, no process, no caller"),
+    ("somebody", "another thread, a caller"),
+    ("anybody", "any thread, any caller"),
+    ("everybody", "all threads, every caller"),
+    ("he", "a thread is `it`"),
+    ("his", "a thread is `it`"),
+    ("told", "reported, or which thread knows"),
+    ("asked for", "requested, needed"),
+    ("so many", "n"),
+    ("let go of", "release, drop"),
+    ("lets go of", "releases, drops"),
+    ("letting go of", "releasing, dropping"),
+    ("sees to", "ensures"),
+    ("see to it", "ensure"),
+    ("holds of", "acquisitions of a lock"),
+    ("hold of", "an acquisition of a lock"),
+    ("in other hands", "busy in another thread"),
+    ("mended", "fixed"),
+    ("door", "API, access path"),
+    ("crew", "thread pool"),
+    ("crowd", "load generator"),
+    ("deck", "replay"),
+    ("weather", "fault plan"),
+    ("dice", "random choices"),
+    ("overseer", "checker"),
+    ("muster", "spawn"),
+    ("desk", "queue"),
+    ("drawer", "cache of rings"),
+    ("depot", "data directory"),
+    ("contender", "system under test"),
+    ("hasten", "retry at once"),
+    ("law", "throttle policy"),
+    ("facts sheet", "the kernel's rules"),
+    ("fact sheet", "the kernel's rules"),
+];
+
+fn documents() -> Vec<Text> {
+    let all: Vec<Text> = texts().into_iter().filter(|text| text.kind() == "md").collect();
+    assert!(all.len() > 30, "the repository has dozens of documents, found {}", all.len());
+    all
+}
+
+fn is_one_of(text: &Text, places: &[&str]) -> bool {
+    places.iter().any(|place| text.path.starts_with(place))
+}
+
+/// The lines of a document outside of fenced blocks, with their numbers.
+fn prose(content: &str) -> Vec<(usize, &str)> {
+    let mut fenced = false;
+    let mut lines = Vec::new();
+    for (n, line) in content.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced {
+            lines.push((n + 1, line));
+        }
+    }
+    lines
+}
+
+/// The lines of blocks that are marked as commands.
+fn commands(content: &str) -> Vec<(usize, &str)> {
+    let mut inside = false;
+    let mut lines = Vec::new();
+    for (n, line) in content.lines().enumerate() {
+        if let Some(language) = line.trim_start().strip_prefix("```") {
+            inside = !inside && language == "sh";
+        } else if inside {
+            lines.push((n + 1, line));
+        }
+    }
+    lines
+}
+
+/// What is between backticks in a line; with `false`, what is not.
+fn parts(line: &str, code: bool) -> impl Iterator<Item = &str> {
+    line.split('`').enumerate().filter(move |(n, _)| (n % 2 == 1) == code).map(|(_, part)| part)
+}
+
+#[test]
+fn lines_are_no_wider_than_a_terminal() {
+    let mut wide = Vec::new();
+    for text in documents() {
+        for (n, line) in prose(&text.content) {
+            let table = line.trim_start().starts_with('|');
+            // An address has no place where it could be broken.
+            let long = |word: &str| word.contains("://") && word.len() > WIDTH_MAX / 2;
+            let address = line.split_whitespace().any(long);
+            let width = line.chars().count();
+            if width > WIDTH_MAX && !table && !address {
+                wide.push(format!("{}:{n}: {width} columns", text.path));
+            }
+        }
+    }
+    assert!(wide.is_empty(), "more than {WIDTH_MAX} columns:\n{}", wide.join("\n"));
+}
+
+#[test]
+fn a_page_is_read_in_one_sitting() {
+    let pages = documents().into_iter().filter(|text| !is_one_of(text, &LONG));
+    let long: Vec<String> = pages
+        .map(|text| (text.content.lines().count(), text.path))
+        .filter(|(lines, _)| *lines > LINES_MAX)
+        .map(|(lines, path)| format!("{path}: {lines} lines"))
+        .collect();
+    assert!(long.is_empty(), "more than {LINES_MAX} lines, split them:\n{}", long.join("\n"));
+}
+
+#[test]
+fn words_are_plain() {
+    let mut found = Vec::new();
+    for text in documents() {
+        if is_one_of(&text, &QUOTED) || is_one_of(&text, &OWN_WORDS) {
+            continue;
+        }
+        for (n, line) in phrases(&prose(&text.content)) {
+            for part in parts(&line, false) {
+                for (word, reason) in BANNED {
+                    if has_word(part, word) {
+                        found.push(format!("{}:{n}: `{word}`: {reason}", text.path));
+                    }
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "words that stop a reader:\n{}", found.join("\n"));
+}
+
+/// The lines, each with the first words of the next: a phrase may be broken between them.
+fn phrases(lines: &[(usize, &str)]) -> Vec<(usize, String)> {
+    let next = lines.iter().skip(1).map(|(_, next)| *next).chain([""]);
+    let both = lines.iter().zip(next).map(|((n, line), next)| {
+        let words: Vec<&str> = next.split_whitespace().take(2).collect();
+        (*n, format!("{} {}", line.trim_end(), words.join(" ")))
+    });
+    both.collect()
+}
+
+/// Whether a text has a word, in any case, on its own.
+fn has_word(text: &str, word: &str) -> bool {
+    let text = text.to_lowercase();
+    text.match_indices(word).any(|(at, _)| {
+        let joins = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
+        let (before, after) = (&text[..at], &text[at + word.len()..]);
+        !before.ends_with(joins) && !after.starts_with(joins)
+    })
+}
+
+/// The folder that the first part of a path on these pages stands for.
+fn home(first: &str) -> Option<String> {
+    let name = match first {
+        "lowtide" => "lowtide".to_owned(),
+        "core" | "sys" | "bpf" | "sim" | "mrc" | "cli" | "workload" => format!("lowtide-{first}"),
+        _ => return None,
+    };
+    Some(format!("crates/{name}/src"))
+}
+
+#[test]
+fn sources_that_documents_name_exist() {
+    let root = root();
+    let mut missing = Vec::new();
+    let mut named = 0;
+    for text in documents() {
+        let followed = ["ARCHITECTURE.md", "docs/design/", "docs/decisions/", "docs/glossary.md"];
+        if !is_one_of(&text, &followed) {
+            continue;
+        }
+        for (n, line) in prose(&text.content) {
+            // In a list, later names are in the folder of the first.
+            let mut folder = String::new();
+            let is_path = |part: &&str| part.ends_with(".rs") || part.ends_with('/');
+            for path in parts(line, true).filter(is_path) {
+                let (first, rest) = path.split_once('/').unwrap_or(("", path));
+                let place = match home(first) {
+                    Some(home) => format!("{home}/{rest}"),
+                    None if root.join(path).exists() => path.to_owned(),
+                    None => format!("{folder}/{path}"),
+                };
+                named += 1;
+                if !root.join(&place).exists() {
+                    missing.push(format!("{}:{n}: there is no {path} ({place})", text.path));
+                }
+                let whole = place.trim_end_matches('/');
+                folder = whole.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+    assert!(named > 150, "documents name their sources, found {named}");
+}
+
+#[test]
+fn commands_in_documents_name_workloads_that_exist() {
+    let root = root();
+    let mut sources = String::new();
+    for file in ["crates/lowtide-cli/src", "crates/lowtide-workload/src"] {
+        for text in texts().into_iter().filter(|text| text.path.starts_with(file)) {
+            sources += &fs::read_to_string(root.join(&text.path)).expect("a source");
+        }
+    }
+    let mut unknown = Vec::new();
+    let mut named = 0;
+    for text in documents() {
+        for (n, line) in commands(&text.content) {
+            let line = line.replace("cargo run --release -- ", "lowtide ");
+            let mut words = line.split_whitespace();
+            let command = (words.next(), words.next(), words.next());
+            let (Some("lowtide"), Some("bench" | "sim"), Some(workload)) = command else {
+                continue;
+            };
+            if workload.starts_with('-') {
+                continue;
+            }
+            named += 1;
+            if !sources.contains(&format!("\"{workload}\"")) {
+                unknown.push(format!("{}:{n}: there is no workload {workload}", text.path));
+            }
+        }
+    }
+    assert!(unknown.is_empty(), "{}", unknown.join("\n"));
+    assert!(named > 30, "documents show commands, found {named}");
+}
+
+#[test]
+fn every_error_of_the_library_is_explained_to_operators() {
+    let root = root();
+    let page = fs::read_to_string(root.join("docs/operating.md")).expect("the operators' page");
+    let source = fs::read_to_string(root.join("crates/lowtide/src/error.rs")).expect("the errors");
+    let mut missing = Vec::new();
+    let mut tables = 0;
+    for item in syn::parse_file(&source).expect("Rust").items {
+        let syn::Item::Enum(errors) = item else { continue };
+        let name = errors.ident.to_string();
+        let table = page.lines().skip_while(|line| !line.contains(&format!(": `{name}` |")));
+        let rows: Vec<&str> = table.take_while(|line| line.starts_with('|')).collect();
+        tables += usize::from(!rows.is_empty());
+        for variant in errors.variants {
+            let variant = format!("`{}`", variant.ident);
+            let first = |row: &&str| row.split('|').nth(1).is_some_and(|c| c.contains(&variant));
+            if !rows.iter().any(first) {
+                missing.push(format!("{name}: {variant}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "docs/operating.md does not explain:\n{}", missing.join("\n"));
+    assert_eq!(tables, 3, "a table for each kind of error");
+}
+
+#[test]
+fn what_is_looked_for_is_found() {
+    assert!(has_word("Nobody waits", "nobody") && !has_word("indoors", "door"));
+    assert!(!has_word("the", "he") && has_word("what he does", "he"));
+    let block = "a\n```sh\nlowtide sim zipf\n```\nb\n```text\nlowtide sim none\n```";
+    assert_eq!(prose(block), [(1, "a"), (5, "b")]);
+    assert_eq!(commands(block), [(3, "lowtide sim zipf")]);
+    assert_eq!(phrases(&[(1, "they let go"), (2, "of it")])[0].1, "they let go of it");
+    assert_eq!(parts("a `b` c", true).collect::<Vec<_>>(), ["b"]);
+}
