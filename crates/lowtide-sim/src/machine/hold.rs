@@ -3,8 +3,8 @@
 //! Without them two tasks can take each other's page for ever, each evicting what the other has
 //! just had read before that one gets a CPU. A kernel's reader holds a reference from the lookup to
 //! the copy; one task holds one page here, whether it is resident already or not, and the end of
-//! the access lets go of it. A page that is held is put back by reclaim as it is (`docs/kernel/
-//! reclaim.md` §4.1, 9).
+//! the access releases it. Reclaim puts a page that is held back as it is
+//! (`docs/kernel/reclaim.md` §4.1, 9).
 
 use super::sched::TaskId;
 use super::watch::PageEvent;
