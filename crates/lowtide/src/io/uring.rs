@@ -153,10 +153,7 @@ impl Uring {
         let mut lease = self.lease().expect("a ring can be opened");
         // SAFETY: both numbers are open descriptors; the ring's owner finds another file behind its
         // own.
-        #[expect(
-            unsafe_code,
-            reason = "no safe call replaces a descriptor that is owned elsewhere"
-        )]
+        #[expect(unsafe_code, reason = "no safe call replaces a descriptor")]
         let replaced = unsafe { libc::dup2(with, lease.ring().descriptor()) };
         assert!(replaced >= 0);
     }

@@ -202,7 +202,7 @@ fn auto_always_opens_and_says_why() {
     assert_ne!(backend.engine(), IoEngine::Auto);
     match backend.engine() {
         IoEngine::Uring => {
-            assert!(backend.reason().starts_with("io_uring: one ring of 128 entries"))
+            assert!(backend.reason().starts_with("io_uring: one ring of 128 entries"));
         }
         _ => assert!(backend.reason().starts_with("psync, because")),
     }
