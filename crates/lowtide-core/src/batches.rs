@@ -53,6 +53,9 @@ impl Engine {
     }
 
     fn carry_out(&mut self, cpu: u16, pending: Pending) {
+        if self.cpus[usize::from(cpu)].is_empty(pending) {
+            return;
+        }
         let batch = self.cpus[usize::from(cpu)].take(pending);
         for &id in &batch {
             let folio = &mut self.folios[id];

@@ -40,6 +40,11 @@ impl Batches {
         batch.len() >= LRU_BATCH
     }
 
+    /// Whether no folio waits in a batch.
+    pub(crate) fn is_empty(&self, pending: Pending) -> bool {
+        self.0[pending as usize].is_empty()
+    }
+
     /// Takes a batch out, to be carried out and handed back.
     pub(crate) fn take(&mut self, pending: Pending) -> Vec<FolioId> {
         std::mem::take(&mut self.0[pending as usize])
