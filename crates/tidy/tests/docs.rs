@@ -167,6 +167,39 @@ fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
+/// What the links of a document lead to, where that is a file of the repository.
+fn links(content: &str) -> Vec<(usize, &str)> {
+    let starts = |(n, line)| parts_after(line, "](").map(move |rest| (n, rest));
+    let all = prose(content).into_iter().flat_map(starts);
+    let targets = all.filter_map(|(n, rest)| Some((n, rest.split([')', '#']).next()?)));
+    targets.filter(|(_, link)| !link.is_empty() && !link.contains("://")).collect()
+}
+
+/// What follows each place where a mark is.
+fn parts_after<'a>(line: &'a str, mark: &'a str) -> impl Iterator<Item = &'a str> {
+    line.match_indices(mark).map(move |(at, _)| &line[at + mark.len()..])
+}
+
+#[test]
+fn links_lead_somewhere_and_every_page_is_linked() {
+    let documents = documents();
+    let mut dead = Vec::new();
+    let mut linked = Vec::new();
+    for text in &documents {
+        for (n, link) in links(&text.content) {
+            match text.folder().join(link).canonicalize() {
+                Ok(target) => linked.push(target),
+                Err(_) => dead.push(format!("{}:{n}: {link} leads nowhere", text.path)),
+            }
+        }
+    }
+    assert!(dead.is_empty(), "{}", dead.join("\n"));
+    for page in documents.iter().filter(|page| page.path.starts_with("docs/")) {
+        let path = root().join(&page.path);
+        assert!(linked.contains(&path), "no page has a link to {}", page.path);
+    }
+}
+
 /// The folder that the first part of a path on these pages stands for.
 fn home(first: &str) -> Option<String> {
     let name = match first {
@@ -276,5 +309,6 @@ fn what_is_looked_for_is_found() {
     assert_eq!(prose(block), [(1, "a"), (5, "b")]);
     assert_eq!(commands(block), [(3, "lowtide sim zipf")]);
     assert_eq!(phrases(&[(1, "they let go"), (2, "of it")])[0].1, "they let go of it");
+    assert_eq!(links("[a](b.md#c) and [d](https://e)"), [(1, "b.md")]);
     assert_eq!(parts("a `b` c", true).collect::<Vec<_>>(), ["b"]);
 }
