@@ -15,9 +15,9 @@
 //! does so for each case but `af60`, of which it says nothing; so there every other run goes
 //! without.
 //!
-//! The ordinary test runs five capacities. The whole table of `docs/design/fidelity.md`, seventeen
-//! of them, is printed by `cargo test --release -p lowtide-sim --test fidelity -- --ignored
-//! --nocapture`.
+//! The ordinary test runs five capacities. The whole table of `docs/design/fidelity-counters.md`,
+//! seventeen of them, is printed by `cargo test --release -p lowtide-sim --test fidelity --
+//! --ignored --nocapture`.
 #![expect(clippy::print_stdout, reason = "the whole table is a report")]
 
 mod kernels;
