@@ -309,6 +309,6 @@ fn what_is_looked_for_is_found() {
     assert_eq!(prose(block), [(1, "a"), (5, "b")]);
     assert_eq!(commands(block), [(3, "lowtide sim zipf")]);
     assert_eq!(phrases(&[(1, "they let go"), (2, "of it")])[0].1, "they let go of it");
-    assert_eq!(links("[a](b.md#c) and [d](https://e)"), [(1, "b.md")]);
+    assert_eq!(links("[a](traces.md#c) and [d](https://e)"), [(1, "traces.md")]);
     assert_eq!(parts("a `b` c", true).collect::<Vec<_>>(), ["b"]);
 }
