@@ -4,14 +4,13 @@
 //! cache. In exchange it has rules: the memory address, the file offset and the length must be
 //! multiples of values that depend on file system and device ([`DirectAlign`]), and some file
 //! systems refuse it altogether. `statx(2)` reports the rules since Linux 6.1 (`STATX_DIOALIGN`);
-//! before that one asks the device for its logical block size, which is what the rules usually come
-//! from.
+//! before that the logical block size of the device is used, from which the rules usually come.
 //!
 //! # Safety
 //!
 //! The one unsafe call asks a block device for its size with an `ioctl` whose only effect is to
 //! write an integer to memory that `rustix` provides for it. It is made only on a descriptor that
-//! `fstat` has called a block device.
+//! is a block device according to `fstat`.
 
 #![allow(unsafe_code)]
 
@@ -30,11 +29,10 @@ use thiserror::Error;
 /// writes a `u64`.
 const BLKGETSIZE64: Opcode = ioctl::opcode::read::<usize>(0x12, 114);
 
-/// The alignment to assume for a file whose device cannot be asked: the smallest logical block that
-/// disks have.
+/// The alignment to assume for a file whose device is unknown: the smallest logical block of disks.
 const DIRECT_ALIGN_GUESS: usize = 512;
 
-/// What direct I/O on one file demands. Both values are powers of two, in bytes.
+/// The rules of direct I/O on one file. Both values are powers of two, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectAlign {
     /// Addresses of buffers must be multiples of this.
@@ -43,7 +41,7 @@ pub struct DirectAlign {
     pub offset: usize,
 }
 
-/// What a descriptor refers to.
+/// The kind of file behind a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -131,14 +129,13 @@ impl From<OpenError> for io::Error {
 }
 
 /// Opens a file, close-on-exec, as `mode` says. Never waits for another process to open a pipe or a
-/// line, and never gets a controlling terminal: what kind of file it is can be asked of the
-/// descriptor.
+/// line, and never gets a controlling terminal: the descriptor tells what kind of file it is.
 ///
 /// # Errors
 ///
 /// [`OpenError::DirectRefused`] when the same open would be valid without `direct`. The kernel
 /// finds that out last, so with `create` an empty file may have been made by then; it is left
-/// alone, as it may be another's.
+/// alone, as another process may own it.
 pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<File, OpenError> {
     let path = path.as_ref();
     let mut options = OpenOptions::new();
@@ -178,11 +175,11 @@ pub fn path_of(fd: impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()))
 }
 
-/// What direct I/O on this file demands, or `None` when it cannot be had (a file system that
-/// refuses it, a directory, a pipe).
+/// The rules of direct I/O on this file, or `None` when there is none (a file system that refuses
+/// it, a directory, a pipe).
 ///
-/// Where the kernel does not say (before 6.1, and file systems that never do), the answer is the
-/// logical block size of the device, or 512 bytes when there is no device to ask. That is a guess:
+/// Where the kernel does not report them (before 6.1, and some file systems), the result is the
+/// logical block size of the device, or 512 bytes without a device. That is a guess:
 /// [`open`] with `direct` and the first read have the last word.
 ///
 /// # Errors
@@ -319,7 +316,7 @@ fn name_of(magic: u32) -> Option<&'static str> {
 /// Writes the file's dirty pages, waits, and asks the kernel to forget its cached pages, so that
 /// the next reads come from the device.
 ///
-/// The kernel keeps pages that somebody maps, and pages of the whole file that other processes are
+/// The kernel keeps pages that are mapped, and pages of the whole file that other processes are
 /// reading.
 ///
 /// # Errors
@@ -384,9 +381,8 @@ mod tests {
         assert_eq!(io::Error::from(refused).kind(), io::ErrorKind::Unsupported);
 
         let absent = open("/nonexistent/file", OpenMode::READ.direct()).unwrap_err();
-        assert!(
-            matches!(&absent, OpenError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
-        );
+        assert!(matches!(&absent, OpenError::Io { source, .. }
+                if source.kind() == io::ErrorKind::NotFound));
         assert!(absent.to_string().contains("/nonexistent/file"));
 
         let impossible = OpenMode { create: true, ..OpenMode::READ.direct() };

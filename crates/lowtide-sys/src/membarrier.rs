@@ -1,4 +1,4 @@
-//! Asymmetric memory barriers: free for the side that runs often, paid by the side that runs
+//! Asymmetric memory barriers: free for the side that runs often, paid for by the side that runs
 //! seldom.
 //!
 //! # Theory
@@ -6,7 +6,7 @@
 //! Two threads each announce something and then look at what the other announced. A reader of a
 //! page stores "I am reading page 7" and then loads the page's entry; reclaim stores "page 7 is
 //! gone" and then loads the readers' announcements. They must not both miss the other: that would
-//! free memory under a reader's hands.
+//! free memory that a reader uses.
 //!
 //! ```text
 //!   fast side (every access)              slow side (once a batch)
@@ -72,10 +72,11 @@ static MODE: AtomicU8 = AtomicU8::new(UNDECIDED);
 /// Whether the last [`heavy`] was refused.
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// The kernel granted the barrier once and refuses it now.
+/// The kernel granted the barrier before and refuses it now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "membarrier was granted and is now refused ({0}): allow membarrier(2) in the sandbox, or install the sandbox before the first barrier"
+    "membarrier was granted and is now refused ({0}): allow membarrier(2) in the sandbox, or \
+     install the sandbox before the first barrier"
 )]
 pub struct Refused(Errno);
 
@@ -83,8 +84,8 @@ pub struct Refused(Errno);
 /// instead. Guess: the kernel needs one small allocation, and frees memory in the meantime.
 const RETRIES: u32 = 64;
 
-/// Decides the mode on the first call (two system calls), and says which it is on every call (one
-/// atomic load).
+/// Decides the mode on the first call (two system calls), and returns it on every call (one atomic
+/// load).
 ///
 /// Call it at start-up, so that [`light`] is cheap from the first access on.
 pub fn register() -> Mode {
@@ -136,7 +137,7 @@ pub fn light() {
 /// # Errors
 ///
 /// [`Refused`] when the kernel takes the barrier away after granting it (a sandbox installed later
-/// that forbids `membarrier`). Nothing is known of other threads' accesses then, and no other
+/// that forbids `membarrier`). Other threads' accesses are unknown then, and no other
 /// barrier can take its place, because fast sides run without a fence. Install the sandbox before
 /// [`register`], or allow the call.
 pub fn heavy() -> Result<(), Refused> {
@@ -229,9 +230,9 @@ mod tests {
                 spins += 1;
                 // With fewer processors than threads a pure spin would burn whole time slices.
                 if spins.is_multiple_of(1024) {
-                    thread::yield_now()
+                    thread::yield_now();
                 } else {
-                    std::hint::spin_loop()
+                    std::hint::spin_loop();
                 }
             }
         }

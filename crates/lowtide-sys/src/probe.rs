@@ -1,9 +1,9 @@
-//! What this machine offers, asked once and printable as one report.
+//! The features of this machine, probed once and printable as one report.
 //!
 //! Features are tried, not guessed from version numbers: a kernel may be built without one, an
 //! administrator may have switched it off, a sandbox may forbid the call. So the probe makes an
-//! io_uring and a userfaultfd and closes them again, and for everything that is missing it says why
-//! and what would bring it back.
+//! io_uring and a userfaultfd and closes them again, and for each missing feature it reports the
+//! reason and the remedy.
 //!
 //! # Safety
 //!
@@ -24,12 +24,12 @@ use crate::membarrier::{self, Mode};
 use crate::memcg;
 use crate::memory::page_size;
 
-/// Whether something can be used, and what is worth knowing about it.
+/// Whether a feature can be used, with details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Availability {
     /// It can; the text has details.
     Yes(String),
-    /// It cannot; the text says why, and what to do.
+    /// It cannot; the text has the reason, and what to do.
     No(String),
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Availability {
     }
 }
 
-/// What this machine offers to this process.
+/// The features that this machine offers to this process.
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// Release and architecture, as `uname(2)` says.
@@ -62,8 +62,7 @@ pub struct Probe {
     pub cpu_model: String,
     /// Memory of the machine, in bytes; 0 when unknown.
     pub memory_total: u64,
-    /// Memory that could be had without swapping, in bytes, as the kernel estimates; 0 when
-    /// unknown.
+    /// Memory available without swapping, in bytes, as the kernel estimates; 0 when unknown.
     pub memory_available: u64,
     /// The page size in bytes.
     pub page_size: usize,
@@ -84,8 +83,8 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Asks. Takes about a millisecond, leaves nothing behind, and cannot fail: what cannot be
-    /// found out is reported as absent. Decides the process's barrier mode, as
+    /// Probes the machine. Takes about a millisecond, leaves nothing behind, and cannot fail: an
+    /// unknown feature is reported as absent. Decides the process's barrier mode, as
     /// [`membarrier::register`] does.
     #[must_use]
     pub fn ask() -> Probe {
@@ -157,8 +156,7 @@ fn io_uring() -> Availability {
     let fd = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, params.as_mut_ptr()) };
     match i32::try_from(fd) {
         Ok(fd) if fd >= 0 => {
-            // SAFETY: The descriptor is open, was made by the call above, and is owned by nobody
-            // else.
+            // SAFETY: The descriptor is open, was made by the call above, and has no other owner.
             drop(unsafe { OwnedFd::from_raw_fd(fd) });
             Availability::Yes(format!("features {:#x}", params[FEATURES]))
         }

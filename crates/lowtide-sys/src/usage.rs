@@ -1,8 +1,8 @@
-//! What a piece of work cost this process: processor time, page faults, bytes from and to devices,
-//! memory.
+//! The cost of a piece of work to this process: processor time, page faults, bytes from and to
+//! devices, memory.
 //!
 //! Every reading is a snapshot of a counter that only grows; take one before and one after, and
-//! subtract (`since`). A thread's own reading tells what one worker did, the process's includes the
+//! subtract (`since`). The reading of a thread covers one worker; that of the process includes the
 //! threads that have ended.
 //!
 //! # Safety
@@ -106,7 +106,7 @@ impl FaultCounts {
     }
 }
 
-/// Bytes that a process made devices move (`/proc/PID/io`). Reads served by the page cache are not
+/// Bytes moved by devices for a process (`/proc/PID/io`). Reads served by the page cache are not
 /// in it; writes count when a page becomes dirty, or at once when they are direct.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcIo {
@@ -224,7 +224,7 @@ mod tests {
     fn device_bytes_of_a_process_are_read_and_nonsense_is_none() {
         match ProcIo::read_self() {
             Some(io) => {
-                assert!(ProcIo::read(std::process::id()).unwrap().read_bytes >= io.read_bytes)
+                assert!(ProcIo::read(std::process::id()).unwrap().read_bytes >= io.read_bytes);
             }
             None => eprintln!("SKIPPED in part: this kernel keeps no account of I/O"),
         }

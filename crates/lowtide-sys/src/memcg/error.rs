@@ -1,5 +1,5 @@
-//! What can go wrong with a memory cgroup: there is none, it is not ours to use, or a file of it
-//! says no.
+//! The errors of a memory cgroup: there is none, this process may not use it, or one of its files
+//! cannot be read or written.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ pub enum MemcgError {
          version 1: `mount -t cgroup -o memory none DIR`), or boot without `cgroup_disable=memory`"
     )]
     NoController {
-        /// What was looked for and not found.
+        /// The controller or mount that was not found.
         reason: String,
     },
     /// There is one, and this process may not make a group in it.
@@ -80,7 +80,8 @@ impl MemcgError {
     }
 }
 
-/// Whether the kernel's answer means "not you" or "not in this place", as opposed to a failure.
+/// Whether the kernel's error means "not permitted" or "not in this place", as opposed to a
+/// failure.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
         || error.raw_os_error() == Some(libc::EBUSY)

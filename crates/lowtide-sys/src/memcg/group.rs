@@ -1,9 +1,9 @@
 //! One memory cgroup that lowtide made: its limit, its processes, its counters, its end.
 //!
-//! The group exists as a directory. Making it is `mkdir`, its settings are files, moving a process
-//! is writing its id to a file, and the end is `rmdir`, which the kernel refuses while a process is
-//! inside. So the drop of a [`Memcg`] first sends the processes that are left back to the group
-//! that this process came from.
+//! The group exists as a directory. `mkdir` makes it, its settings are files, a process is moved in
+//! by writing its id to a file, and `rmdir` ends it, which the kernel refuses while a process is
+//! inside. So dropping a [`Memcg`] first moves the processes that are left back to the group that
+//! this process came from.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -65,15 +65,14 @@ impl Memcg {
             }
         }
         if place.version == Version::V2 {
-            // Nobody hands the controller down yet. Whoever may change that may ask for it, nearest
-            // first.
+            // No ancestor hands the controller down yet. Try to enable it, nearest ancestor first.
             for parent in place.upward() {
                 if fs::write(parent.join("cgroup.subtree_control"), "+memory").is_ok() {
                     return Memcg::create_in(&parent, &place, name_hint, limit_bytes);
                 }
             }
         }
-        Err(refused.unwrap_or_else(|| place.nobody_hands_it_down()))
+        Err(refused.unwrap_or_else(|| place.not_handed_down()))
     }
 
     fn create_in(
@@ -145,7 +144,7 @@ impl Memcg {
     ///
     /// # Errors
     ///
-    /// [`MemcgError::Io`] when the group has been removed by somebody else.
+    /// [`MemcgError::Io`] when another process has removed the group.
     pub fn limit(&self) -> Result<u64, MemcgError> {
         let page = crate::memory::page_size() as u64;
         let unlimited = i64::MAX.cast_unsigned() / page * page;
@@ -205,7 +204,7 @@ impl Memcg {
         Ok(self.read("cgroup.procs")?.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
-    /// Asks the kernel to take back everything it can: clean page cache at once, dirty page cache
+    /// Requests that the kernel reclaim all it can: clean page cache at once, dirty page cache
     /// after writing it.
     ///
     /// What cannot be reclaimed stays, and that is not an error. May do I/O.
@@ -219,7 +218,7 @@ impl Memcg {
             Version::V2 => ("memory.reclaim", self.usage()?),
         };
         match self.write(file, &amount.to_string()) {
-            // "Less than you asked for", and "something is still in use".
+            // "Less than requested", and "something is still in use".
             Err(MemcgError::Io { source, .. })
                 if matches!(source.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY)) =>
             {
@@ -290,8 +289,8 @@ impl Drop for Memcg {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                     thread::sleep(REMOVE_WAIT);
                 }
-                // Removed, by us or by somebody else, or not removable at all; a drop has nobody to
-                // tell.
+                // Removed, by us or by another process, or not removable; a drop cannot report an
+                // error.
                 _ => return,
             }
         }
@@ -340,7 +339,7 @@ mod tests {
     use std::io::Write;
     use std::process::{Command, Stdio};
 
-    /// A group, or nothing and a loud word where this machine gives none.
+    /// A group, or nothing and a message where this machine has none.
     fn group(limit_bytes: u64) -> Option<Memcg> {
         match Memcg::create("test!", limit_bytes) {
             Ok(group) => Some(group),

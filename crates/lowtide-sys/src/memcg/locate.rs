@@ -1,6 +1,6 @@
 //! Where a memory cgroup can be made: reading `/proc/self/mountinfo` and `/proc/self/cgroup`.
 //!
-//! Both files speak of paths inside the hierarchy, seen from this process's cgroup namespace; a
+//! Both files name paths inside the hierarchy, seen from this process's cgroup namespace; a
 //! mount may show only a part of the hierarchy (its *root* field, as in containers). The directory
 //! of this process's group is the mount point plus what is left of the group's path when the
 //! mount's root is taken off its front.
@@ -57,7 +57,7 @@ pub fn offered() -> Result<Offer, MemcgError> {
             }
         }
     }
-    Err(refused.unwrap_or_else(|| place.nobody_hands_it_down()))
+    Err(refused.unwrap_or_else(|| place.not_handed_down()))
 }
 
 /// The memory hierarchy as this process sees it.
@@ -134,7 +134,7 @@ impl Place {
     }
 
     /// The error of version 2 when no ancestor enables the controller for its children.
-    pub(super) fn nobody_hands_it_down(&self) -> MemcgError {
+    pub(super) fn not_handed_down(&self) -> MemcgError {
         MemcgError::not_permitted(
             &self.own,
             "neither this group nor any above it enables the memory controller for its children",

@@ -1,8 +1,7 @@
 //! Memory cgroups: a group of processes with a limit on memory, as the kernel enforces it.
 //!
-//! lowtide keeps its own budgets and needs no cgroup to do it. It uses one to put what it is
-//! compared with under a limit of the same size, which is the only honest comparison with the page
-//! cache.
+//! lowtide keeps its own budgets and needs no cgroup to do it. It uses one to limit the other side
+//! of a comparison to the same size, which is the only fair comparison with the page cache.
 //!
 //! # Two hierarchies
 //!
@@ -15,12 +14,12 @@
 //! | take everything back | `memory.force_empty` | `memory.reclaim` |
 //! | a group with processes may have children | yes | no, except the root |
 //!
-//! A machine has the `memory` controller in one of them. Where it is, `/proc/self/mountinfo` tells;
-//! which group this process is in, `/proc/self/cgroup` tells. In version 1 the new group becomes a
-//! child of that group, so every limit that already binds this process stays in force. In version 2
-//! that is usually impossible (the last row of the table), and the group becomes a child of the
-//! nearest ancestor that hands the controller down: a sibling of this process's group, bound by
-//! everything above but not by limits of that group itself.
+//! A machine has the `memory` controller in one of them. `/proc/self/mountinfo` shows where, and
+//! `/proc/self/cgroup` shows the group of this process. In version 1 the new group becomes a child
+//! of that group, so every limit that already binds this process stays in force. In version 2 that
+//! is usually impossible (the last row of the table), and the group becomes a child of the nearest
+//! ancestor that hands the controller down: a sibling of this process's group, bound by everything
+//! above but not by limits of that group itself.
 //!
 //! # What is charged where
 //!

@@ -18,10 +18,10 @@
 //! # Huge pages
 //!
 //! A random access to memory behind 4 KiB pages pays for a walk of page tables that do not fit a
-//! cache; behind 2 MiB pages it mostly does not. So an arena asks for them, and starts at a
+//! cache; behind 2 MiB pages it mostly does not. So an arena requests them, and starts at a
 //! multiple of 2 MiB, because only aligned runs can be huge. The request is a hint:
-//! [`Mapping::huge_bytes`] tells what was granted. A comparison with ordinary pages must forbid
-//! them instead, because a machine may hand them out unasked ([`HugePages::Never`]).
+//! [`Mapping::huge_bytes`] returns what was granted. A comparison with ordinary pages must forbid
+//! them instead, because a machine may use them by default ([`HugePages::Never`]).
 //!
 //! # Fork
 //!
@@ -32,9 +32,9 @@
 //! # Safety
 //!
 //! The file maps, protects and unmaps only address ranges that it obtained from the kernel itself
-//! and has not given back. It hands out nothing but a raw pointer, so whoever makes references from
-//! it takes on the duty that no reference outlives the mapping, lies in the reserved part, or is
-//! held while [`Mapping::discard`] runs over it.
+//! and has not given back. It hands out only a raw pointer, so a caller that makes references from
+//! it must ensure that no reference outlives the mapping, lies in the reserved part, or is held
+//! while [`Mapping::discard`] runs over it.
 
 #![allow(unsafe_code)]
 
@@ -53,9 +53,9 @@ use super::{HUGE_PAGE_BYTES, page_size};
 /// Which pages should back a [`Mapping`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
-    /// Ask for huge pages (`MADV_HUGEPAGE`). The mapping starts at a multiple of 2 MiB.
+    /// Request huge pages (`MADV_HUGEPAGE`). The mapping starts at a multiple of 2 MiB.
     Yes,
-    /// Say nothing; the machine's setting decides.
+    /// The machine's setting decides.
     No,
     /// Forbid huge pages (`MADV_NOHUGEPAGE`), for comparisons with ordinary pages.
     Never,
@@ -150,7 +150,7 @@ impl Mapping {
         let lead = start.align_offset(HUGE_PAGE_BYTES);
         if lead > 0 {
             // SAFETY: `start..start + lead` is the head of the range mapped above (`lead` <
-            // HUGE_PAGE_BYTES < total), page aligned, and nobody else knows of it yet.
+            // HUGE_PAGE_BYTES < total), page aligned, and no other thread knows of it yet.
             unsafe { mm::munmap(start.cast(), lead) }?;
         }
         // SAFETY: `lead` < `total`, so the result stays inside the mapped range, which is shorter
@@ -290,7 +290,7 @@ impl Mapping {
         self.base.as_ptr()
     }
 
-    /// The length in bytes, committed or not: what was asked for, rounded up to whole pages.
+    /// The length in bytes, committed or not: the requested length, rounded up to whole pages.
     #[inline]
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a mapping always has at least one page")]
@@ -337,7 +337,7 @@ impl Mapping {
         // mapping.
         let start: *mut c_void = unsafe { self.base.as_ptr().add(range.start) }.cast();
         // SAFETY: The range belongs to this mapping. Advice that discards contents is given only by
-        // `discard`, whose contract is that nobody holds references into the range.
+        // `discard`, whose contract is that no thread holds references into the range.
         unsafe { mm::madvise(start, range.len(), advice) }
     }
 }
@@ -478,7 +478,7 @@ mod tests {
         write(&table, table.committed() - 1, 9);
     }
 
-    /// How many bytes of the mapping are resident, as `mincore(2)` tells.
+    /// How many bytes of the mapping are resident, according to `mincore(2)`.
     fn resident(mapping: &Mapping) -> usize {
         let page = page_size();
         let mut seen = vec![0u8; mapping.len() / page];

@@ -1,4 +1,4 @@
-//! Shared mappings of files: the usual way to page, and what lowtide is measured against.
+//! Shared mappings of files: the usual way to page, with which lowtide is compared.
 //!
 //! A [`FileMapping`] leaves every decision to the kernel: which pages stay (the page cache's
 //! reclaim), how much is read around a fault ([`Advice`]), when a dirty page is written. A read of
@@ -9,7 +9,7 @@
 //!
 //! The file maps and unmaps only ranges that it obtained from the kernel. It hands out a raw
 //! pointer, never a slice: other processes may change the file, and therefore the bytes, at any
-//! time, so whoever makes references from the pointer must know that nobody does.
+//! time, so a caller that makes references from the pointer must know that none does.
 
 #![allow(unsafe_code)]
 
@@ -45,7 +45,7 @@ pub enum Advice {
 #[derive(Debug)]
 pub struct FileMapping {
     base: NonNull<u8>,
-    /// Bytes that were asked for; the mapping ends at the end of the page that holds the last.
+    /// The requested bytes; the mapping ends at the end of the page that holds the last.
     len: usize,
 }
 
@@ -82,7 +82,7 @@ impl FileMapping {
         Ok(FileMapping { base, len })
     }
 
-    /// Tells the kernel how the whole mapping will be used.
+    /// Advises the kernel on the use of the whole mapping.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl FileMapping {
         self.base.as_ptr()
     }
 
-    /// The length in bytes, as asked for.
+    /// The requested length in bytes.
     #[inline]
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "an empty mapping cannot be made")]
@@ -150,7 +150,7 @@ mod tests {
         let mapping = FileMapping::map_shared(&file(b"low tide"), 8, Access::ReadOnly).unwrap();
         for advice in [Advice::Normal, Advice::Random, Advice::Sequential] {
             mapping.advise(advice).unwrap();
-            // SAFETY: All eight bytes are mapped readable, and nobody else has the file.
+            // SAFETY: All eight bytes are mapped readable, and no other process has the file.
             let bytes = unsafe { std::slice::from_raw_parts(mapping.as_ptr(), mapping.len()) };
             assert_eq!(bytes, b"low tide");
         }

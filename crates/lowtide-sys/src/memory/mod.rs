@@ -1,9 +1,9 @@
 //! Memory from the kernel: anonymous mappings that lowtide owns, and shared mappings of files.
 //!
-//! * [`Mapping`]: private anonymous memory, with a say in whether huge pages back it. The arena of
+//! * [`Mapping`]: private anonymous memory, with or without huge pages. The arena of
 //!   frames and the dense tables beside it live in these.
-//! * [`FileMapping`]: a shared mapping of a file. lowtide itself does not use it to page; it is
-//!   what lowtide is compared with.
+//! * [`FileMapping`]: a shared mapping of a file. lowtide itself does not use it to page;
+//!   benchmarks compare with it.
 
 mod anonymous;
 mod file;
