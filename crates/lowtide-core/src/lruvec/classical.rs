@@ -11,7 +11,7 @@
 //!
 //! Source: `docs/kernel/reclaim.md` §5.1, 5.4, 5.6.
 
-use super::Locked;
+use super::{Locked, Published};
 use crate::folio::{Flags, FolioTable, ListHead};
 use crate::units::{FolioId, LruType};
 
@@ -22,39 +22,6 @@ pub(crate) struct ClassicalLists {
     size: [[u64; 2]; 2],
     /// Published workingset activations at the end of the last invocation.
     activations_seen: [u64; 2],
-}
-
-/// What readers of group statistics see (`docs/kernel/reclaim.md` §5.6).
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Published {
-    size: [[u64; 2]; 2],
-    activations: [u64; 2],
-    pub(super) rotated: [u64; 2],
-    pub(super) io: [u64; 2],
-}
-
-impl Published {
-    pub(crate) fn active(&self, t: LruType) -> u64 {
-        self.size[t as usize][1]
-    }
-
-    pub(crate) fn inactive(&self, t: LruType) -> u64 {
-        self.size[t as usize][0]
-    }
-
-    pub(super) fn add(&mut self, other: &Self) {
-        let sums =
-            self.size.iter_mut().flatten().chain(&mut self.activations).chain(&mut self.rotated);
-        let more = other.size.iter().flatten().chain(&other.activations).chain(&other.rotated);
-        for (sum, more) in sums.chain(&mut self.io).zip(more.chain(&other.io)) {
-            *sum += more;
-        }
-    }
-
-    /// Pages on all four lists.
-    pub(crate) fn lru_size(&self) -> u64 {
-        self.size.iter().flatten().sum()
-    }
 }
 
 impl ClassicalLists {

@@ -7,9 +7,42 @@
 //! lruvec under its lock can reach its ancestors without the tree. Source: `docs/kernel/reclaim.md`
 //! §5.2, 5.6, 6.1.
 
-use super::Published;
 use crate::dirty::Figures;
-use crate::units::MemcgSlot;
+use crate::units::{LruType, MemcgSlot};
+
+/// The group statistics as readers see them (`docs/kernel/reclaim.md` §5.6).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Published {
+    /// By type and activity.
+    pub(super) size: [[u64; 2]; 2],
+    pub(super) activations: [u64; 2],
+    pub(super) rotated: [u64; 2],
+    pub(super) io: [u64; 2],
+}
+
+impl Published {
+    pub(crate) fn active(&self, t: LruType) -> u64 {
+        self.size[t as usize][1]
+    }
+
+    pub(crate) fn inactive(&self, t: LruType) -> u64 {
+        self.size[t as usize][0]
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        let sums =
+            self.size.iter_mut().flatten().chain(&mut self.activations).chain(&mut self.rotated);
+        let more = other.size.iter().flatten().chain(&other.activations).chain(&other.rotated);
+        for (sum, more) in sums.chain(&mut self.io).zip(more.chain(&other.io)) {
+            *sum += more;
+        }
+    }
+
+    /// Pages on all four lists.
+    pub(crate) fn lru_size(&self) -> u64 {
+        self.size.iter().flatten().sum()
+    }
+}
 
 /// One group's part.
 #[derive(Clone, Copy, Debug, Default)]

@@ -38,10 +38,10 @@ pub use aging::AgeJob;
 pub use workingset::Shadow;
 pub(crate) use workingset::{EvictionClock, Sighting};
 
-pub(crate) use classical::{ClassicalLists, Published};
+pub(crate) use classical::ClassicalLists;
 pub(crate) use cost::{CostModel, Preparation, scan_targets};
 pub(crate) use generation::{Generations, slot};
-pub(crate) use levels::Levels;
+pub(crate) use levels::{Levels, Published};
 pub(crate) use locked::{Locked, Lruvec, NodeFlags};
 pub(crate) use scan::Scan;
 pub(crate) use tier::TierControl;

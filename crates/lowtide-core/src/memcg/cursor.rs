@@ -11,15 +11,6 @@
 use super::MemcgTree;
 use crate::units::{MemcgId, MemcgSlot};
 
-/// The position that all partial walks of one target share.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SharedCursor {
-    /// The group visited last in this round; `None` between rounds.
-    at: Option<MemcgId>,
-    /// Number of the round.
-    round: u64,
-}
-
 /// One walk over a subtree.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cursor {

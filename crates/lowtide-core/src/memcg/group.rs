@@ -1,13 +1,22 @@
 //! One group: a counter, its lists, and its event counts.
 
-use super::{Counter, SharedCursor};
+use super::{Counter, UNLIMITED};
 use crate::dirty::{DirtyState, Figures, GroupDirty};
 use crate::folio::FolioTable;
 use crate::high::GroupHigh;
 use crate::hooks::LimitHooks;
 use crate::lruvec::Lruvec;
 use crate::stat::{Events, MemcgEvents};
-use crate::units::{LruType, MemcgSlot};
+use crate::units::{LruType, MemcgId, MemcgSlot};
+
+/// The position that all partial walks of one target share.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SharedCursor {
+    /// The group visited last in this round; `None` between rounds.
+    pub(super) at: Option<MemcgId>,
+    /// Number of the round.
+    pub(super) round: u64,
+}
 
 /// One budget. `charge.rs` and `memcg/` are the only writers of its counters.
 #[derive(Debug)]
@@ -69,7 +78,7 @@ impl Memcg {
             next_sibling: None,
             prev_sibling: None,
             memory: Counter::new(max),
-            swap: Counter::new(super::UNLIMITED),
+            swap: Counter::new(UNLIMITED),
             lruvec: Lruvec::new(folios),
             events: Events::default(),
             local: MemcgEvents::default(),

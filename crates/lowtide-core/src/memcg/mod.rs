@@ -34,7 +34,7 @@ mod tree;
 
 pub use control::{GroupError, Limits};
 pub(crate) use counter::{Counter, UNLIMITED};
-pub(crate) use cursor::{Cursor, SharedCursor};
+pub(crate) use cursor::Cursor;
 pub(crate) use group::Memcg;
 pub(crate) use lru::{MemcgLru, Requeue, Round};
 pub(crate) use protection::Protection;
