@@ -101,6 +101,21 @@ fn every_access_of_every_thread_is_recorded_and_can_be_played() {
     assert_eq!(files(dir.path()), ["many.lt.zst", "one.csv"]);
 }
 
+#[test]
+fn a_replay_reads_what_the_trace_misses_and_nothing_ahead() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("scan.csv");
+    let lines = (0..3000).map(|at| format!("load,file:f,{},1\n", at % 1500));
+    fs::write(&trace, format!("op,space,page,pages\n{}", lines.collect::<String>())).unwrap();
+    let args = ["bench", "replay", "--trace", trace.to_str().unwrap(), "--max", "4M"];
+    let results = results(dir.path(), &[&args[..], &["--against", "none"]].concat());
+    for row in rows(&results) {
+        let (read, misses) = (&row["device_read_bytes"], row["stat"]["pgmajfault"].as_u64());
+        assert!(misses >= Some(1500), "{row}");
+        assert_eq!(read.as_u64(), misses.map(|misses| misses * 4096), "{row}");
+    }
+}
+
 /// What `lowtide sim --trace` says of a trace, and its standard error.
 fn simulated(trace: &Path, more: &[&str]) -> (Value, String) {
     let output =

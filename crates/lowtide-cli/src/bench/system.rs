@@ -1,6 +1,6 @@
 //! What takes turns in a benchmark: lowtide under some policy, or a peer.
 
-use lowtide::{OpenOptions, Pager, Policy, Stat, View};
+use lowtide::{OpenOptions, Pager, Policy, Size, Stat, View};
 use lowtide_sys::usage::CpuTime;
 
 use super::crew::{Crew, Until};
@@ -70,7 +70,12 @@ impl Lowtide {
         job: &Job,
         script: &Script,
     ) -> Result<Self, BenchError> {
-        let door = ViewDoor::new(open_view(&pager, file, job.writes)?);
+        let mut options = data_options(job.writes);
+        if job.trace.is_some() {
+            // Every miss is then an access of the trace, as in the kernel's counters of one.
+            options = options.read_ahead(Size::new(0));
+        }
+        let door = ViewDoor::new(options.open(&pager, file.path())?);
         let crew = Crew::start(job.players(script, || door.clone()))?;
         let checkpointer = script.checkpointer().cloned();
         Ok(Self { pager, door, policy, crew, batch: job.batch, writes: job.writes, checkpointer })
@@ -87,8 +92,13 @@ impl Lowtide {
 /// # Errors
 /// [`BenchError::Open`].
 pub(crate) fn open_view(pager: &Pager, file: &DataFile, write: bool) -> Result<View, BenchError> {
-    // The run holds the lock of its files itself, and compares pagers on one file.
-    Ok(OpenOptions::new().write(write).lock(false).open(pager, file.path())?)
+    Ok(data_options(write).open(pager, file.path())?)
+}
+
+/// How data files are opened. The run holds the lock of its files itself, and compares pagers on
+/// one file.
+fn data_options(write: bool) -> OpenOptions {
+    OpenOptions::new().write(write).lock(false)
 }
 
 impl System for Lowtide {
