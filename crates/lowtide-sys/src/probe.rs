@@ -123,23 +123,24 @@ impl fmt::Display for Probe {
             format!("{}, {} available", Size(self.memory_total), Size(self.memory_available));
         let memlock =
             self.memlock_limit.map_or("unlimited".to_owned(), |bytes| Size(bytes).to_string());
-        let membarrier = if self.membarrier { "yes" } else { "no (full fences instead)" };
-        let rows: [(&str, &dyn fmt::Display); 11] = [
-            ("kernel", &self.kernel),
-            ("processors", &format_args!("{} x {}", self.cpus, self.cpu_model)),
-            ("memory", &memory),
-            ("page size", &Size(self.page_size as u64)),
-            ("huge pages", &self.thp),
-            ("io_uring", &self.io_uring),
-            ("userfaultfd", &self.userfaultfd),
-            ("memory cgroup", &self.memcg),
-            ("membarrier", &membarrier),
-            ("lockable memory", &memlock),
-            ("kernel MGLRU", &self.mglru),
+        let membarrier = if self.membarrier { "yes" } else { "no" };
+        // With what each is for: a user wants to know what a "no" means.
+        let rows: [(&str, &dyn fmt::Display, &str); 11] = [
+            ("kernel", &self.kernel, ""),
+            ("processors", &format_args!("{} x {}", self.cpus, self.cpu_model), ""),
+            ("memory", &memory, ""),
+            ("page size", &Size(self.page_size as u64), ""),
+            ("huge pages", &self.thp, "; for the budget's memory, where they are allowed"),
+            ("io_uring", &self.io_uring, "; for reads and writes, else pread and pwrite"),
+            ("userfaultfd", &self.userfaultfd, "; not used yet"),
+            ("memory cgroup", &self.memcg, "; only `lowtide bench` needs one, to limit mmap"),
+            ("membarrier", &membarrier, "; for readers without fences, else they have fences"),
+            ("lockable memory", &memlock, "; only a populated pager locks memory"),
+            ("kernel MGLRU", &self.mglru, "; not needed: lowtide has its own"),
         ];
-        for (index, (name, value)) in rows.iter().enumerate() {
+        for (index, (name, value, what_for)) in rows.iter().enumerate() {
             let end = if index + 1 == rows.len() { "" } else { "\n" };
-            write!(f, "{name:<16}  {value}{end}")?;
+            write!(f, "{name:<16}  {value}{what_for}{end}")?;
         }
         Ok(())
     }
