@@ -10,6 +10,7 @@ use crate::error::BuildError;
 use crate::pool::Pool;
 use crate::readers::Readers;
 use crate::space::Space;
+use crate::tenant::Exporter;
 use lowtide_core::limits::PUBLISH_INTERVAL_NS;
 use lowtide_core::{MemcgId, Reason, Reclaim, Task};
 use std::ops::Range;
@@ -30,20 +31,31 @@ pub(crate) struct Threads {
     pool: Arc<Pool>,
     joins: Vec<JoinHandle<()>>,
     readers: Readers,
+    exporter: Option<Arc<Exporter>>,
 }
 
 impl Threads {
-    pub(crate) fn start(pool: &Arc<Pool>) -> Result<Self, BuildError> {
-        let mut threads =
-            Self { pool: Arc::clone(pool), joins: Vec::new(), readers: Readers::default() };
+    pub(crate) fn start(pool: &Arc<Pool>, exporter: Option<Exporter>) -> Result<Self, BuildError> {
+        let exporter = exporter.map(Arc::new);
+        let mut threads = Self {
+            pool: Arc::clone(pool),
+            joins: Vec::new(),
+            readers: Readers::default(),
+            exporter: exporter.clone(),
+        };
         if !pool.background {
             return Ok(threads);
         }
         threads.spawn("lowtide-kswapd", kswapd)?;
-        if pool.exporter.is_some() {
-            threads.spawn("lowtide-export", export)?;
+        if let Some(exporter) = exporter {
+            threads.spawn("lowtide-export", move |pool| exporter.run(pool))?;
         }
         Ok(threads)
+    }
+
+    /// Exports the files of tenants, if there is a directory for them.
+    pub(crate) fn exporter(&self) -> Option<&Exporter> {
+        self.exporter.as_deref()
     }
 
     fn spawn(
@@ -71,6 +83,9 @@ impl Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         self.pool.close();
+        if let Some(exporter) = &self.exporter {
+            exporter.close();
+        }
         self.joins.extend(self.readers.close());
         self.pool.end_flushers();
         let deadline = Deadline::after(self.pool.io_deadline);
@@ -124,11 +139,5 @@ fn kswapd(pool: &Pool) {
         if reclaimed == 0 {
             state = pool.kswapd.wait(state, HOPELESS_PAUSE);
         }
-    }
-}
-
-fn export(pool: &Pool) {
-    if let Some(exporter) = &pool.exporter {
-        exporter.run(pool);
     }
 }

@@ -17,13 +17,11 @@
 
 use crate::deadline::Deadline;
 use crate::hazard;
+use crate::oom::held_here;
+use crate::payer::{Full, Payer};
 use crate::pool::{Pool, State};
-use crate::translation::{Entry, State as EntryState};
-use crate::writeback::Failure;
-use lowtide_core::{Charge, FolioId, MemcgId, Next, SpaceId, Task};
-use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::{Arc, MutexGuard};
+use lowtide_core::{Charge, MemcgId, Next, Task};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 /// First pause between two tries of a charge that waits; each is twice as long as the one before.
@@ -36,24 +34,6 @@ const FREE_TRIES: u32 = 4;
 /// Guards of a thread from which on it is worth asking, before anything is tried, whether they hold
 /// all there is.
 const MANY_GUARDS: usize = 64;
-
-/// Something that pages are charged for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Payer {
-    /// The pages of an open file.
-    Space(SpaceId),
-    /// A reservation, by its place in [`State::reservations`].
-    Reservation(usize),
-}
-
-/// No room.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Full {
-    /// The group that is full.
-    pub(crate) over: MemcgId,
-    /// The group that was to pay.
-    pub(crate) payer: MemcgId,
-}
 
 impl State {
     /// The group that pays; `None` if the thing that it pays for is gone.
@@ -174,16 +154,6 @@ impl Pool {
 }
 
 impl State {
-    /// A file of a group, or of one below it, that cannot be written: try after try fails. With the
-    /// last failure.
-    pub(crate) fn unwritable(&self, over: MemcgId) -> Option<(Arc<PathBuf>, Failure)> {
-        self.spaces.iter().flatten().find_map(|space| {
-            let failure = crate::sync::lock(&space.ledger).hopeless()?;
-            let pays = self.engine.group_of_space(space.id);
-            self.engine.is_within(pays, over).then(|| (space.path(), failure))
-        })
-    }
-
     /// How often writing any of the open files has failed so far.
     fn failed_rounds(&self) -> u64 {
         self.spaces
@@ -192,34 +162,4 @@ impl State {
             .map(|space| crate::sync::lock(&space.ledger).failed_rounds())
             .sum()
     }
-
-    /// Pages of a group, and of those below it, that guards of this thread hold. Cost: O(guards of
-    /// this thread).
-    pub(crate) fn held_here(&self, over: MemcgId) -> u64 {
-        let mut folios = HashMap::new();
-        hazard::each_of_this_thread(|address| {
-            let found =
-                self.spaces.iter().flatten().find_map(|space| space.table.at_address(address));
-            if let Some(EntryState::Resident { frame, .. }) = found.map(Entry::load)
-                && let Some(id) = self.engine.folio_of(FolioId(frame))
-                && let (Some(folio), Some(group)) =
-                    (self.engine.folio(id), self.engine.group_of_folio(id))
-                && self.engine.is_within(group, over)
-            {
-                folios.insert(id, folio.pages());
-            }
-        });
-        folios.values().sum()
-    }
-}
-
-/// Whether guards of this thread hold all that a group has in memory: waiting for them would be for
-/// ever.
-fn held_here(state: &State, over: MemcgId) -> bool {
-    let stat = state.engine.stat(over);
-    // Each guard holds one folio.
-    let largest = state.spaces.iter().flatten().map(|space| space.order).max().unwrap_or(0);
-    let resident = stat.file + stat.anon;
-    let at_most = (hazard::guards_at_most() as u64) << largest;
-    resident > 0 && at_most >= resident && state.held_here(over) >= resident
 }

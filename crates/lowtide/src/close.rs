@@ -20,7 +20,6 @@ use crate::error::{CloseError, Error, Unwritten};
 use crate::fault_sites::FaultSite;
 use crate::hazard;
 use crate::pool::Pool;
-use crate::reclaim::folio_of;
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState, Taken};
 use crate::writeback::{Failure, write_error};
@@ -228,10 +227,10 @@ impl Pool {
                     {
                         continue;
                     }
-                    let id = folio_of(&state, space, page, frame);
+                    let id = state.folio_of(space, page, frame);
                     let folio = *state.engine.folio(id).expect("it was just found");
                     let first = folio.owner().page;
-                    let entries = crate::reclaim::entries_of(space, first, folio.order());
+                    let entries = space.entries(first, folio.order());
                     let dirty =
                         |e: &Entry| matches!(e.load(), EntryState::Resident { dirty: true, .. });
                     let unwritten = entries.clone().position(dirty);

@@ -1,8 +1,6 @@
 //! How a pager is built: the budget, the policy, the page, and how it may do I/O.
 
-use crate::error::BuildError;
 use crate::io::{Inject, IoEngine};
-use crate::pager::Pager;
 use lowtide_core::{DirtyLimits, DirtyTimers, Policy, Size};
 use std::fmt;
 use std::path::PathBuf;
@@ -38,7 +36,7 @@ impl FromStr for IoMode {
 /// Smallest and largest base page in bytes.
 pub(crate) const PAGE_BYTES: std::ops::RangeInclusive<usize> = 512..=65536;
 
-/// Collects the choices for a [`Pager`]. Only the budget has no default.
+/// Collects the choices for a [`Pager`](crate::Pager). Only the budget has no default.
 ///
 /// ```
 /// use lowtide::{DirtyLimits, IoMode, Pager};
@@ -111,7 +109,7 @@ impl Default for Builder {
 impl Builder {
     /// The budget: memory for page frames, in use or in flight. Its addresses are reserved when the
     /// pager is built, its memory comes as pages do. The tables that describe the frames come on
-    /// top and are reported by [`Pager::stat`].
+    /// top and are reported by [`Pager::stat`](crate::Pager::stat).
     pub fn max(mut self, max: Size) -> Self {
         self.max = Some(max);
         self
@@ -219,9 +217,9 @@ impl Builder {
 
     /// Keeps the kernel's files (`memory.stat`, `memory.events`, ...) of every tenant up to date
     /// below a directory, as if it were a mounted cgroup hierarchy: once a second if there are
-    /// background threads, and at every [`Pager::export`]. The directory is created if need be,
+    /// background threads, and at every [`Pager::export`](crate::Pager::export). The directory is created if need be,
     /// should be empty, and keeps the last figures when the pager is gone. Errors stop nothing;
-    /// [`Pager::export_error`] has the last one.
+    /// [`Pager::export_error`](crate::Pager::export_error) has the last one.
     pub fn export_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.export_dir = Some(dir.into());
         self
@@ -232,13 +230,5 @@ impl Builder {
     pub fn inject(mut self, inject: Arc<dyn Inject>) -> Self {
         self.inject = Some(inject);
         self
-    }
-
-    /// Reserves the memory and starts the background threads.
-    ///
-    /// # Errors
-    /// [`BuildError`] says which choice is impossible, or what the kernel refused.
-    pub fn build(self) -> Result<Pager, BuildError> {
-        Pager::build(&self)
     }
 }

@@ -12,14 +12,14 @@
 //! A waiter keeps its hazard slot on the translation while it waits, so the page cannot be taken
 //! before it was used.
 
+use crate::account::Stall;
+use crate::allocate::{Allocated, NewFolio};
 use crate::error::Error;
 use crate::fault_sites::FaultSite;
 use crate::hazard::{self, Held};
-use crate::high::Stall;
 use crate::io::Read;
 use crate::nested::is_nested;
-use crate::pool::{Allocated, NewFolio, Pool};
-use crate::reclaim::entries_of;
+use crate::pool::Pool;
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
 use lowtide_core::{Owner, Task};
@@ -273,7 +273,7 @@ impl Pool {
         };
         match &result {
             Ok(()) => {
-                for (entry, frame) in entries_of(space, claim.page, claim.order).zip(frame..) {
+                for (entry, frame) in space.entries(claim.page, claim.order).zip(frame..) {
                     if entry.finish_read(frame, young) {
                         self.waits.land(entry, &Ok(()));
                     }

@@ -24,20 +24,18 @@
 //!
 //! Source: `docs/kernel/memcg.md` §6, 7, 8, 14.
 
-use crate::charge::Payer;
+use crate::account::{Account, Over, Stall};
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::hazard;
 use crate::nested::is_nested;
+use crate::payer::Payer;
 use crate::pool::{Pool, State};
 use crate::tenant::OnStall;
 use lowtide_core::high::handler::{HighPolicy, NOT_WORTH_NS};
-use lowtide_core::high::stall_debt::TaskDebt;
 use lowtide_core::high::{self, HighNext, Payment, Refaulted};
-use lowtide_core::psi::TaskPsi;
 use lowtide_core::{MemcgId, Task};
-use std::cell::RefCell;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// Ticks a second, for penalties that count in ticks: those of the kernels on which they were
@@ -52,69 +50,9 @@ pub(crate) enum Pay {
     Reclaim,
 }
 
-/// Pages that a thread charged above `high`.
-#[derive(Clone, Copy, Debug)]
-struct Over {
-    payer: Payer,
-    pages: u64,
-}
-
-/// A thread's account with one pool.
-#[derive(Debug)]
-struct Account {
-    /// [`Pool::number`].
-    pool: u64,
-    /// The thread, for programs.
-    number: u64,
-    over: Vec<Over>,
-    debt: TaskDebt,
-    /// Whose pages made the debt; what it owes is looked up through him.
-    stalled_for: Option<Payer>,
-    psi: TaskPsi,
-    /// Until when stalls are booked already: overlapping ones are booked once.
-    booked_until: u64,
-}
-
-thread_local! {
-    static ACCOUNTS: RefCell<Vec<Account>> = const { RefCell::new(Vec::new()) };
-}
-
-/// How many accounts there were in this process.
-static NUMBERS: AtomicU64 = AtomicU64::new(1);
-
-/// A page on its way that a limit had evicted.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stall {
-    refaulted: Refaulted,
-    payer: Payer,
-    began: u64,
-}
-
 impl Pool {
-    /// The thread's account with this pool. A thread that is ending has none. An account that owes
-    /// nothing is forgotten when another pool's is opened: pools come and go, threads stay.
     fn account<T>(&self, with: impl FnOnce(&mut Account) -> T) -> Option<T> {
-        let number = self.number;
-        let found = ACCOUNTS.try_with(|accounts| {
-            let mut accounts = accounts.borrow_mut();
-            let at = accounts.iter().position(|a| a.pool == number).unwrap_or_else(|| {
-                accounts.retain(|a| {
-                    !a.over.is_empty() || a.stalled_for.is_some() || a.psi != TaskPsi::new(0)
-                });
-                accounts.push(Account {
-                    pool: number,
-                    number: NUMBERS.fetch_add(1, Relaxed),
-                    over: Vec::new(),
-                    debt: TaskDebt::default(),
-                    stalled_for: None,
-                    psi: TaskPsi::new(0),
-                    booked_until: 0,
-                });
-                accounts.len() - 1
-            });
-            with(&mut accounts[at])
-        });
-        found.ok()
+        Account::with(self.number, with)
     }
 
     /// Notes that this thread charged pages above `high`.
@@ -195,9 +133,7 @@ impl Pool {
     /// Whether this thread owes this pool anything. Cost: a look at a thread-local.
     #[inline]
     pub(crate) fn owes(&self) -> bool {
-        let owes =
-            |a: &Account| a.pool == self.number && (!a.over.is_empty() || a.stalled_for.is_some());
-        ACCOUNTS.try_with(|accounts| accounts.borrow().iter().any(owes)) == Ok(true)
+        Account::any_owed(self.number)
     }
 
     /// Pays what this thread owes to this pool. To be called without any lock; with guards or reads

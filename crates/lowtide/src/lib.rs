@@ -81,26 +81,28 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `pager`, `config`, `open`, `view`, `guard`, `stat`, `error` | the public face |
-//! | `tenant` | budgets within the budget: limits, reservations, reports, the kernel's files |
-//! | `pool` | frames, the engine, the lock around them; taking frames |
-//! | `charge`, `high` | who pays, and waiting for room; what is due above `high` |
-//! | `hits`, `translation`, `hazard` | the hit path; from page to frame; how a reader keeps a frame without a lock |
-//! | `fault`, `many`, `pipeline`, `wait` | bringing pages in, one or many; waiting for another thread's read |
-//! | `reclaim` | driving the engine's reclaim: aging walks, unmapping victims |
-//! | `adapters` | a view as the standard library wants it |
-//! | `length`, `punch`, `owned` | where a file ends; holes; taking many pages at once to change what is beneath them |
-//! | `attempt`, `nested` | nothing is owned for long by a thread that waits; which threads must not wait at all |
-//! | `store`, `writeback`, `close` | writing to pages, writing pages to files, letting go of a file |
+//! | `pager`, `config`, `open`, `view`, `guard`, `stat`, `error` | the public API |
+//! | `adapters`, `errno` | the traits and error kinds of the standard library |
+//! | `tenant` | budgets within the budget: limits, reservations, the kernel's files |
+//! | `pool`, `allocate`, `frames`, `resident` | the engine and its lock; frames and their memory |
+//! | `charge`, `payer`, `oom` | which group pays; waiting for room; the report if there is none |
+//! | `high`, `account` | what a thread pays for being above `high` |
+//! | `hits`, `translation`, `hazard` | the hit path; from page to frame; pins without a lock |
+//! | `fault`, `many`, `pipeline`, `wait` | bringing in one page or many; waiting for a read |
+//! | `readahead`, `unused`, `readers` | sequential access: which pages are read ahead |
+//! | `reclaim`, `background` | driving the engine's reclaim; the threads of a pager |
+//! | `attempt`, `nested` | a thread that waits owns nothing for long; threads that must not wait |
+//! | `store`, `writeback`, `close` | writing to pages; writing pages to files; closing a file |
+//! | `length`, `punch`, `owned` | where a file ends; holes; owning many pages at once |
+//! | `space`, `backing`, `stable`, `io` | open files, their descriptors; I/O engines |
+//! | `poison`, `fault_sites` | after a panic of the engine; counters of failing devices |
 //! | `faults` | a disk that fails, hangs and loses power, for tests |
-//! | `fault_sites` | what was done about failing devices, counted |
-//! | `poison` | after a panic of the engine |
-//! | `readahead` | noticing that a file is read in order; which pages are read ahead |
-//! | `background`, `readers` | the threads that reclaim, and those that read ahead |
-//! | `frames`, `space`, `backing`, `stable`, `io`, `sync` | frame allocator; open files, their descriptors, which of them need pages that stand still; I/O engines; atomics |
+//! | `sync`, `bell`, `deadline` | atomics and locks; a cheap condition variable; time limits |
 #![deny(unsafe_code)]
 
+mod account;
 mod adapters;
+mod allocate;
 mod attempt;
 mod background;
 mod backing;
@@ -127,9 +129,11 @@ mod io;
 mod length;
 mod many;
 mod nested;
+mod oom;
 mod open;
 mod owned;
 mod pager;
+mod payer;
 mod pipeline;
 mod poison;
 mod pool;
@@ -148,6 +152,7 @@ mod sync;
 mod tenant;
 #[allow(unsafe_code, reason = "see the file's header")]
 mod translation;
+mod unused;
 mod view;
 mod wait;
 mod writeback;

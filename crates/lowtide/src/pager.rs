@@ -7,7 +7,7 @@ use crate::fault_sites::FaultSite;
 use crate::open::OpenOptions;
 use crate::pool::Pool;
 use crate::stat::{DirtyStat, Stat};
-use crate::tenant::ExportError;
+use crate::tenant::{ExportError, Exporter};
 use crate::view::View;
 use lowtide_core::{MemcgId, MemoryStat};
 use std::fmt;
@@ -53,16 +53,23 @@ impl fmt::Debug for Pager {
     }
 }
 
+impl Builder {
+    /// Reserves the memory and starts the background threads.
+    ///
+    /// # Errors
+    /// [`BuildError`] says which choice is impossible, or what the kernel refused.
+    pub fn build(self) -> Result<Pager, BuildError> {
+        let pool = Arc::new(Pool::new(&self)?);
+        let exporter = self.export_dir.map(Exporter::new);
+        let threads = Threads::start(&pool, exporter)?;
+        Ok(Pager { inner: Arc::new(Inner { pool, threads }) })
+    }
+}
+
 impl Pager {
     /// Begins to build a pager.
     pub fn builder() -> Builder {
         Builder::default()
-    }
-
-    pub(crate) fn build(config: &Builder) -> Result<Self, BuildError> {
-        let pool = Arc::new(Pool::new(config)?);
-        let threads = Threads::start(&pool)?;
-        Ok(Self { inner: Arc::new(Inner { pool, threads }) })
     }
 
     /// Opens a file for reading, in folios of one base page.
@@ -203,14 +210,14 @@ impl Pager {
     /// [`ExportError`] names the first file that could not be written. The others have been, and
     /// nothing else is affected.
     pub fn export(&self) -> Result<(), ExportError> {
-        let pool = &self.inner.pool;
-        pool.exporter.as_ref().map_or(Ok(()), |exporter| exporter.round(pool))
+        let Inner { pool, threads } = &*self.inner;
+        threads.exporter().map_or(Ok(()), |exporter| exporter.round(pool))
     }
 
     /// What went wrong in the last round of exports, if anything did.
     #[must_use]
     pub fn export_error(&self) -> Option<ExportError> {
-        self.inner.pool.exporter.as_ref()?.last_error()
+        self.inner.threads.exporter()?.last_error()
     }
 
     /// How often each place was reached that deals with failing devices, for tests of failing

@@ -21,13 +21,13 @@
 //! The thread owns every claim from [`Pipeline::add`] on. While it does, it never waits for
 //! anything but its own reads: not for pages of other threads, not for frames.
 
-use crate::charge::Payer;
+use crate::account::Stall;
 use crate::error::Error;
 use crate::fault::{Access, Claim};
 use crate::hazard;
-use crate::high::Stall;
 use crate::io::{Batch, Completion, Read, ReadRun, Slice};
 use crate::nested::Nested;
+use crate::payer::Payer;
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use crate::translation::State as EntryState;

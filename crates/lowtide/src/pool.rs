@@ -15,28 +15,22 @@
 
 use crate::backing::{FileKey, NewName};
 use crate::bell::Bell;
-use crate::charge::{Full, Payer};
 use crate::config::Builder;
-use crate::error::{BuildError, Error};
+use crate::error::BuildError;
 use crate::fault_sites::FaultSites;
 use crate::frames::Frames;
-use crate::hazard;
-use crate::high::Stall;
 use crate::io::{Arena, Backend, Options};
-use crate::readahead::Unused;
 use crate::resident::Resident;
 use crate::space::Space;
 use crate::stat::IoCounters;
-use crate::store::DirtiersLeft;
 use crate::sync;
-use crate::tenant::{Exporter, Names, OnStall, OomReport, Reservations};
+use crate::tenant::{Names, OnStall, Reservations};
 use crate::translation::State as EntryState;
+use crate::unused::Unused;
 use crate::wait::WaitTable;
 use crate::writeback::Devices;
 use lowtide_bpf::Programs;
-use lowtide_core::{
-    AccessCounts, Engine, EngineConfig, FolioId, LruType, MemcgId, Owner, SpaceId, Task,
-};
+use lowtide_core::{AccessCounts, Dirtier, Engine, EngineConfig, FolioId, MemcgId, SpaceId};
 use lowtide_sys::memory::{HugePages, Mapping};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -47,6 +41,9 @@ use std::time::{Duration, Instant};
 const FRAMES_MAX: u64 = crate::translation::FRAMES_MAX as u64;
 /// Below this budget there is no background reclaim: the watermarks would be a visible part of it.
 const BACKGROUND_MIN_FRAMES: u64 = 2048;
+
+/// What threads that ended had not answered for. Others will.
+pub(crate) type DirtiersLeft = Mutex<Vec<Dirtier>>;
 
 /// What the pool's lock protects.
 #[derive(Debug)]
@@ -101,6 +98,26 @@ impl State {
     pub(crate) fn spaces_of(&self, key: FileKey) -> impl Iterator<Item = &Arc<Space>> + Clone {
         let numbers = self.files.get(&key).map(Vec::as_slice).unwrap_or_default();
         numbers.iter().filter_map(|id| self.spaces[id.0 as usize].as_ref())
+    }
+
+    /// The folio of a page that is in memory, resident or locked by a store. The caller has looked at
+    /// its translation under this hold of the pool's lock, so the two belong together.
+    ///
+    /// # Panics
+    /// When they do not: then two pages share a frame.
+    pub(crate) fn folio_of(&self, space: &Space, page: u64, frame: u32) -> FolioId {
+        let id = self
+            .engine
+            .folio_of(FolioId(frame))
+            .expect("the frame of a page in memory has a folio");
+        let folio = self.engine.folio(id).expect("a folio that has frames exists");
+        let (owner, pages) = (folio.owner(), 1 << folio.order());
+        assert!(
+            owner.space == space.id && (owner.page..owner.page + pages).contains(&page),
+            "page {page} of {:?} is in frame {frame}, which belongs to {owner:?}",
+            space.id
+        );
+        id
     }
 
     /// Takes a folio out of the engine and gives its frames back. The caller has made sure that no
@@ -158,7 +175,6 @@ pub(crate) struct Pool {
     pub(crate) young_faults: bool,
     pub(crate) io_mode: crate::config::IoMode,
     pub(crate) closing: AtomicBool,
-    pub(crate) exporter: Option<Exporter>,
     born: Instant,
     /// Last, so that it outlives the backend, which may have registered it with the kernel.
     arena: Mapping,
@@ -174,46 +190,9 @@ pub(crate) struct Watermarks {
     pub(crate) high: u64,
 }
 
-/// What came of an allocation.
-#[derive(Debug)]
-pub(crate) enum Allocated {
-    /// The first frame, and the stall that begins, if the page had been evicted for a limit.
-    Frame(u32, Option<Stall>),
-    /// There is no room for a folio that large: a smaller one may fit.
-    TooLarge,
-    /// The space is being closed.
-    NotNow,
-    /// The page is about to be cut off.
-    Cut,
-    /// [`Error::OutOfBudget`].
-    Failed(Error),
-}
-
 /// Whether a translation leads to a frame.
 fn leads_to(seen: EntryState, to: u32) -> bool {
     matches!(seen, EntryState::Resident { frame, .. } | EntryState::Locked { frame, .. } if frame == to)
-}
-
-/// The error of an operation that gives up.
-pub(crate) fn out_of_budget(state: &mut State, full: Full, pages: u64, page_shift: u32) -> Error {
-    state.engine.count_oom(full.over);
-    if hazard::is_refused() {
-        return Error::NoBarrier;
-    }
-    Error::OutOfBudget { report: Arc::new(OomReport::new(state, full, pages, page_shift)) }
-}
-
-/// A frame that was taken, charged, but belongs to no folio yet, or to one whose page is being
-/// read.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NewFolio {
-    pub(crate) owner: Owner,
-    pub(crate) order: u8,
-    pub(crate) shadow: u32,
-    pub(crate) task: Task,
-    /// All of it is about to be stored to: it is dirty from the start, and nobody waits for its
-    /// contents.
-    pub(crate) replaced: bool,
 }
 
 impl Pool {
@@ -298,7 +277,6 @@ impl Pool {
             young_faults: config.young_faults,
             io_mode: config.io_mode,
             closing: AtomicBool::new(false),
-            exporter: config.export_dir.clone().map(Exporter::new),
             born: Instant::now(),
             arena,
         })
@@ -349,55 +327,6 @@ impl Pool {
         Watermarks { low, high: 2 * low }
     }
 
-    /// Takes frames for a folio, charged and known to the engine. Its translation must be busy
-    /// until the contents are there.
-    ///
-    /// Reclaims when a group is full, and waits for frames when there is nothing to reclaim, but
-    /// not longer than the pool's patience; for a large folio not at all.
-    pub(crate) fn allocate(&self, space: &Space, new: &NewFolio) -> Allocated {
-        let pages = 1 << new.order;
-        let payer = Payer::Space(space.id);
-        let wait = new.order == 0;
-        let (mut state, charged) = self.charge(self.lock(), payer, pages, new.task, wait);
-        let group = match charged {
-            Ok(group) => group,
-            Err(_) if self.is_poisoned() => return Allocated::Failed(Error::Poisoned),
-            Err(_) if new.order > 0 => return Allocated::TooLarge,
-            Err(full) => {
-                return Allocated::Failed(out_of_budget(&mut state, full, pages, self.page_shift));
-            }
-        };
-        match self.place(&mut state, space, new, group) {
-            Some((frame, stall)) => Allocated::Frame(frame, stall),
-            None if space.is_closed() => Allocated::NotNow,
-            None if new.order == 0
-                && let Some(refused) = state.resident.refused.take() =>
-            {
-                Allocated::Failed(Error::NoMemory { source: Arc::new(refused) })
-            }
-            None if space.is_cut(new.owner.page) => Allocated::Cut,
-            None => Allocated::TooLarge,
-        }
-    }
-
-    /// Takes frames for a folio that has just been charged to `group`, and tells the engine. If the
-    /// space is being closed, or there is no contiguous room, the charge is given back.
-    pub(crate) fn place(
-        &self,
-        state: &mut State,
-        space: &Space,
-        new: &NewFolio,
-        group: MemcgId,
-    ) -> Option<(u32, Option<Stall>)> {
-        let gone = space.is_closed() || space.is_cut(new.owner.page);
-        let frame = if gone { None } else { self.take_frames(state, new.order) };
-        let Some(frame) = frame else {
-            state.engine.uncharge(group, 1 << new.order);
-            return None;
-        };
-        Some((frame, self.place_in(state, new, group, frame)))
-    }
-
     /// Takes frames that are free, and makes sure that there is memory behind them.
     pub(crate) fn take_frames(&self, state: &mut State, order: u8) -> Option<u32> {
         let frame = state.frames.alloc(order)?;
@@ -428,62 +357,6 @@ impl Pool {
         }
     }
 
-    /// Tells the engine of a folio in frames that were taken and charged to `group`. Returns the
-    /// stall that begins.
-    pub(crate) fn place_in(
-        &self,
-        state: &mut State,
-        new: &NewFolio,
-        group: MemcgId,
-        frame: u32,
-    ) -> Option<Stall> {
-        assert!(
-            frame.is_multiple_of(1 << new.order),
-            "a folio of order {} at frame {frame}",
-            new.order
-        );
-        for frame in frame..frame + (1 << new.order) {
-            // A page that was dropped before it was used may have left it.
-            self.unused.take(frame);
-        }
-        state.engine.count_fault(group, !new.replaced);
-        let (id, payer) = (FolioId(frame), Payer::Space(new.owner.space));
-        let shadow = lowtide_core::Shadow::from_bits(new.shadow);
-        let space =
-            state.spaces[new.owner.space.0 as usize].as_ref().expect("pages come into open spaces");
-        space.table.note_used(new.owner.page, new.order);
-        let claimed = space.table.entry(new.owner.page).load();
-        assert!(
-            claimed == EntryState::Busy,
-            "{:?} gets a frame while it is {claimed:?}",
-            new.owner
-        );
-        let refaulted =
-            state.engine.insert(id, new.owner, new.order, LruType::File, group, shadow, new.task);
-        let stall = if new.replaced {
-            state.engine.set_dirty(id);
-            self.refault_without_wait(state, group, refaulted);
-            None
-        } else {
-            self.stall_begins(state, payer, group, refaulted)
-        };
-        if state.engine.margin(MemcgId::ROOT) < self.watermarks(state).low {
-            self.kswapd.ring();
-        }
-        stall
-    }
-
-    /// Gives back the frames of a folio that was allocated and not filled.
-    pub(crate) fn give_back(&self, frame: u32, order: u8) {
-        let mut state = self.lock();
-        if self.is_poisoned() {
-            return;
-        }
-        state.free_folio(FolioId(frame), order);
-        drop(state);
-        self.freed.ring();
-    }
-
     /// Tells the background threads to end.
     pub(crate) fn close(&self) {
         self.closing.store(true, Relaxed);
@@ -491,8 +364,5 @@ impl Pool {
         let _state = self.lock();
         self.kswapd.ring();
         self.throttled.notify_all();
-        if let Some(exporter) = &self.exporter {
-            exporter.close();
-        }
     }
 }

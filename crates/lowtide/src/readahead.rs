@@ -36,8 +36,8 @@
 //! whether it was read ahead or not, and a scan does not push out what is used again and again. How
 //! much may be read ahead when memory is full says [`Pool::room_ahead`].
 
-use crate::charge::Payer;
 use crate::fault::Access;
+use crate::payer::Payer;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::translation::State as EntryState;
@@ -60,27 +60,6 @@ const REST_PAGES: u64 = 1000;
 const BUDGET_PART: u64 = 16;
 /// No page has this number.
 const NONE: u64 = u64::MAX;
-
-/// Which frames were read ahead and not used yet.
-#[derive(Debug)]
-pub(crate) struct Unused(Box<[AtomicU64]>);
-
-impl Unused {
-    pub(crate) fn new(frames: u32) -> Self {
-        Self((0..frames.div_ceil(64)).map(|_| AtomicU64::new(0)).collect())
-    }
-
-    fn set(&self, frame: u32) {
-        self.0[frame as usize / 64].fetch_or(1 << (frame % 64), Relaxed);
-    }
-
-    /// Clears the bit of a frame, and says whether it was set. Cost: one load, unless it was.
-    #[inline]
-    pub(crate) fn take(&self, frame: u32) -> bool {
-        let (word, bit) = (&self.0[frame as usize / 64], 1 << (frame % 64));
-        word.load(Relaxed) & bit != 0 && word.fetch_and(!bit, Relaxed) & bit != 0
-    }
-}
 
 /// One place where a file is read in order.
 #[derive(Clone, Debug, Default)]

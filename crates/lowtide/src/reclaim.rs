@@ -46,31 +46,8 @@ impl Translations<'_> {
     fn entries(&self, folio: &Folio) -> impl Iterator<Item = &Entry> {
         let owner = folio.owner();
         let space = self.spaces[owner.space.0 as usize].as_deref();
-        space.into_iter().flat_map(move |space| entries_of(space, owner.page, folio.order()))
+        space.into_iter().flat_map(move |space| space.entries(owner.page, folio.order()))
     }
-}
-
-/// The translations of a folio's pages.
-pub(crate) fn entries_of(space: &Space, page: u64, order: u8) -> std::slice::Iter<'_, Entry> {
-    space.table.slice(page..page + (1 << order)).iter()
-}
-
-/// The folio of a page that is in memory, resident or locked by a store. The caller has looked at
-/// its translation under this hold of the pool's lock, so the two belong together.
-///
-/// # Panics
-/// When they do not: then two pages share a frame.
-pub(crate) fn folio_of(state: &State, space: &Space, page: u64, frame: u32) -> FolioId {
-    let id =
-        state.engine.folio_of(FolioId(frame)).expect("the frame of a page in memory has a folio");
-    let folio = state.engine.folio(id).expect("a folio that has frames exists");
-    let (owner, pages) = (folio.owner(), 1 << folio.order());
-    assert!(
-        owner.space == space.id && (owner.page..owner.page + pages).contains(&page),
-        "page {page} of {:?} is in frame {frame}, which belongs to {owner:?}",
-        space.id
-    );
-    id
 }
 
 const fn table_key(space: &Space, table: u64) -> TableKey {
@@ -181,7 +158,7 @@ impl Pool {
                     for gone in reclaim.freed() {
                         let space = spaces[gone.owner.space.0 as usize].as_deref();
                         let space = space.expect("a folio's space is open");
-                        for entry in entries_of(space, gone.owner.page, gone.order) {
+                        for entry in space.entries(gone.owner.page, gone.order) {
                             if entry.evict(gone.shadow.to_bits()) {
                                 self.waits.land(entry, &Ok(()));
                             }
@@ -277,7 +254,7 @@ fn walk_table(state: &mut State, space: &Space, table: u64, key: TableKey, job: 
 fn unmap(pool: &Pool, spaces: &[Option<Arc<Space>>], victims: &mut [Victim]) {
     let entries = |v: &Victim| {
         let space = spaces[v.owner.space.0 as usize].as_deref().expect("a folio's space is open");
-        entries_of(space, v.owner.page, v.order)
+        space.entries(v.owner.page, v.order)
     };
     let unlock = |victim: &Victim, count: usize| {
         for (entry, frame) in entries(victim).zip(victim.folio.0..).take(count) {

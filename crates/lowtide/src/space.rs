@@ -5,11 +5,11 @@ use crate::error::{Error, OpenError};
 use crate::hazard;
 use crate::io::Backend;
 use crate::nested::is_nested;
-
-use crate::translation::Table;
+use crate::translation::{Entry, Table};
 use crate::writeback::{Device, Ledger};
 use lowtide_core::{FolioId, Owner, SpaceId};
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -28,6 +28,27 @@ pub(crate) const SPACES_MAX: u32 = Owner::SPACES_MAX;
 
 /// Time between two looks whether stores have ended, or may begin.
 const SHAPE_PAUSE: Duration = Duration::from_micros(50);
+
+/// Cuts a byte range into pages: the page, the offset within it, and the part of the caller's
+/// buffer.
+pub(crate) fn parts(
+    offset: u64,
+    len: usize,
+    shift: u32,
+) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
+    let page_bytes = 1_usize << shift;
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        (done < len).then(|| {
+            let position = offset + done as u64;
+            let at = (position & (page_bytes as u64 - 1)) as usize;
+            let n = (page_bytes - at).min(len - done);
+            let part = done..done + n;
+            done += n;
+            (position >> shift, at, part)
+        })
+    })
+}
 
 /// One open file under a pager.
 pub(crate) struct Space {
@@ -159,6 +180,11 @@ impl Space {
         let before = self.handles.fetch_sub(1, SeqCst);
         assert!(before > 0, "{} was closed more often than opened", self.path_ref().display());
         before == 1
+    }
+
+    /// The translations of a folio's pages.
+    pub(crate) fn entries(&self, page: u64, order: u8) -> std::slice::Iter<'_, Entry> {
+        self.table.slice(page..page + (1 << order)).iter()
     }
 
     /// Whether nobody has the file open. Final only while [`Pool::opening`](crate::pool::Pool) is

@@ -590,27 +590,6 @@ impl View {
     }
 }
 
-/// Cuts a byte range into pages: the page, the offset within it, and the part of the caller's
-/// buffer.
-pub(crate) fn parts(
-    offset: u64,
-    len: usize,
-    shift: u32,
-) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
-    let page_bytes = 1_usize << shift;
-    let mut done = 0;
-    std::iter::from_fn(move || {
-        (done < len).then(|| {
-            let position = offset + done as u64;
-            let at = (position & (page_bytes as u64 - 1)) as usize;
-            let n = (page_bytes - at).min(len - done);
-            let part = done..done + n;
-            done += n;
-            (position >> shift, at, part)
-        })
-    })
-}
-
 impl Pool {
     /// The bytes of a frame that the caller holds, by a slot or because it is in no translation
     /// yet.

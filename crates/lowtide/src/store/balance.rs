@@ -26,21 +26,18 @@
 //!
 //! Source: `docs/kernel/fault-and-writeback.md` B4, B5.
 
-use crate::charge::Payer;
 use crate::deadline::Deadline;
 use crate::hazard;
 use crate::nested::is_nested;
-use crate::pool::{Pool, State};
+use crate::payer::Payer;
+use crate::pool::{DirtiersLeft, Pool, State};
 use crate::space::Space;
 use crate::sync;
 use lowtide_core::Dirtier;
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
-
-/// What threads that ended had not answered for. Others will.
-pub(crate) type DirtiersLeft = Mutex<Vec<Dirtier>>;
 
 /// What this thread owes to one pool.
 #[derive(Debug)]

@@ -10,9 +10,9 @@
 //! refault is real, only nobody waits for it. It is no major fault.
 
 use super::{Batch, Part, copy};
-use crate::charge::Payer;
 use crate::error::Error;
 use crate::fault::{Access, Claim};
+use crate::payer::Payer;
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};

@@ -36,7 +36,6 @@ mod balance;
 mod fill;
 mod overwrite;
 
-pub(crate) use balance::DirtiersLeft;
 pub(crate) use overwrite::outwait_readers;
 
 use crate::attempt::Attempts;
@@ -46,8 +45,8 @@ use crate::hazard;
 use crate::nested::is_nested;
 use crate::pool::Pool;
 use crate::space::Space;
+use crate::space::parts;
 use crate::translation::State as EntryState;
-use crate::view::parts;
 
 /// Pages of a batch, or one large folio if that is more. As many as reclaim takes at a time, for
 /// the same reason: the `membarrier` is shared by all of them, and others wait for the lock no

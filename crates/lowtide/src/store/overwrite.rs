@@ -12,7 +12,6 @@ use crate::error::Error;
 use crate::fault_sites::FaultSite;
 use crate::hazard::{self, Slots};
 use crate::pool::{Pool, State};
-use crate::reclaim::folio_of;
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState, Taken};
 use lowtide_core::{Flags, Folio, FolioId};
@@ -140,7 +139,7 @@ impl Batch<'_, '_> {
 /// Whether the folio of a page is under write-back. The page is locked or resident under this hold
 /// of the lock.
 fn is_written(state: &State, space: &Space, page: u64, frame: u32) -> bool {
-    let folio = state.engine.folio(folio_of(state, space, page, frame));
+    let folio = state.engine.folio(state.folio_of(space, page, frame));
     folio.is_some_and(|folio| folio.flags().contains(Flags::WRITEBACK))
 }
 

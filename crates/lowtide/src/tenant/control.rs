@@ -6,86 +6,17 @@
 //! comes any more, somebody else has changed the limit, or the pager's patience ends. Source:
 //! `docs/kernel/memcg.md` §4.3, 4.4, 9.
 
+use super::limits::pages;
 use super::names;
-use super::{Tenant, TenantError};
+use super::{Tenant, TenantError, TenantLimits};
 use crate::deadline::Deadline;
 use crate::pool::{Pool, State};
 use lowtide_core::limits::{MAX_RECLAIM_RETRIES, SWAP_CLUSTER_MAX};
-use lowtide_core::{Engine, GroupError, Limits, MemcgId, Reason, Reclaim, Size, Task};
-use std::fmt;
+use lowtide_core::{GroupError, Limits, MemcgId, Reason, Reclaim, Size, Task};
 use std::sync::{Arc, MutexGuard};
 
 /// Pages that one invocation is to free: the lock is held for a few dozen microseconds at a time.
 pub(super) const PIECE: u64 = 256;
-
-/// The settings of a tenant.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct TenantLimits {
-    /// Hard protection.
-    pub min: Size,
-    /// Best-effort protection.
-    pub low: Size,
-    /// Above it, whoever charges evicts first.
-    pub high: Size,
-    /// Usage never exceeds it.
-    pub max: Size,
-    /// Bytes that may be in swap.
-    pub swap_max: Size,
-}
-
-impl fmt::Debug for TenantLimits {
-    /// Sizes as they are written: `max` for no limit.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { min, low, high, max, swap_max } = self;
-        write!(
-            f,
-            "TenantLimits {{ min: {min}, low: {low}, high: {high}, max: {max}, swap_max: \
-             {swap_max} }}"
-        )
-    }
-}
-
-impl Default for TenantLimits {
-    /// Neither limited nor protected.
-    fn default() -> Self {
-        Self {
-            min: Size::new(0),
-            low: Size::new(0),
-            high: Size::MAX,
-            max: Size::MAX,
-            swap_max: Size::MAX,
-        }
-    }
-}
-
-/// Whole pages of a size.
-const fn pages(size: Size, page_shift: u32) -> u64 {
-    if size.is_max() { u64::MAX } else { size.bytes() >> page_shift }
-}
-
-impl TenantLimits {
-    pub(super) fn from_pages(limits: Limits, page_shift: u32) -> Self {
-        let size =
-            |pages: u64| if pages == u64::MAX { Size::MAX } else { Size::new(pages << page_shift) };
-        let Limits { min, low, high, max, swap_max } = limits;
-        Self {
-            min: size(min),
-            low: size(low),
-            high: size(high),
-            max: size(max),
-            swap_max: size(swap_max),
-        }
-    }
-
-    /// Sets all of them for a group that uses nothing yet.
-    pub(super) fn apply(&self, engine: &mut Engine, id: MemcgId, page_shift: u32) {
-        engine.set_min(id, pages(self.min, page_shift));
-        engine.set_low(id, pages(self.low, page_shift));
-        engine.set_high(id, pages(self.high, page_shift));
-        engine.set_max(id, pages(self.max, page_shift)).expect("only the root's budget has bounds");
-        engine.set_swap_max(id, pages(self.swap_max, page_shift));
-    }
-}
 
 /// The limit that usage is to come down to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

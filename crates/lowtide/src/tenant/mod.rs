@@ -7,12 +7,13 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `mod.rs` | the handle: tree, figures, files to open |
+//! | `handle.rs` | the handle: tree, figures, files to open |
+//! | `limits.rs` | its settings, as values |
 //! | `builder.rs` | making one |
 //! | `control.rs` | limits while it runs, proactive reclaim, moving, renaming, removing |
 //! | `dirty.rs` | limits of dirty data |
 //! | `policy.rs` | what happens above a limit: laws, programs, advice |
-//! | `reserve.rs` | memory of the program's own |
+//! | `reserve.rs`, `reservations.rs` | memory of the program's own |
 //! | `names.rs` | names and paths |
 //! | `report.rs` | what is said when there is no room |
 //! | `files.rs`, `export.rs` | the kernel's files: texts, and a directory that has them |
@@ -24,243 +25,23 @@ mod dirty;
 mod error;
 mod export;
 mod files;
+mod handle;
+mod limits;
 mod names;
 mod policy;
 mod report;
+mod reservations;
 mod reserve;
 
 pub use builder::TenantBuilder;
-pub use control::TenantLimits;
 pub use error::TenantError;
 pub use export::ExportError;
 pub(crate) use export::Exporter;
 pub use files::TenantFile;
+pub use handle::Tenant;
+pub use limits::{OnStall, TenantLimits};
 pub(crate) use names::Names;
-pub use policy::{OnStall, PolicyError as TenantPolicyError};
+pub use policy::PolicyError as TenantPolicyError;
 pub use report::{Consumer, OomReport, Unwritable};
+pub(crate) use reservations::Reservations;
 pub use reserve::Reservation;
-pub(crate) use reserve::Reservations;
-
-use crate::error::OpenError;
-use crate::open::OpenOptions;
-use crate::pager::Pager;
-use crate::pool::{Pool, State};
-use crate::view::View;
-use lowtide_core::{MemcgEvents, MemcgId, MemoryStat};
-use std::fmt;
-use std::path::Path;
-use std::sync::{Arc, MutexGuard};
-
-/// A budget within the budget of a pager, and everything that is charged to it. Cheap to clone; all
-/// clones are the same tenant.
-///
-/// Tenants form a tree below the pager. What a tenant uses, all of its ancestors use too. Limits
-/// and protection work as those of the kernel's memory cgroups, in bytes rounded down to pages:
-///
-/// | limit | meaning |
-/// |---|---|
-/// | `max` | usage never exceeds it; what does not fit evicts pages of the tenant, and fails if there are none |
-/// | `high` | above it, whoever charges evicts pages of the tenant before he goes on |
-/// | `low` | what uses less is not evicted for somebody else, as long as there is anything else |
-/// | `min` | what uses less is never evicted for somebody else, even if that fails for it |
-///
-/// Handles do not keep a tenant alive: it is there until somebody [removes](Tenant::remove) it, or
-/// the pager goes. From then on all handles say [`TenantError::Gone`], for ever: a tenant that is
-/// created later, of whatever name, is never found by an old handle. A pager can create and remove
-/// some four thousand million tenants in its life.
-///
-/// ```
-/// use lowtide::{OpenOptions, Pager};
-///
-/// # let dir = tempfile::tempdir()?;
-/// # let (path, other) = (dir.path().join("index"), dir.path().join("log"));
-/// let pager = Pager::builder().max("8M".parse()?).build()?;
-/// let index = pager.tenant("index").low("2M".parse()?).create()?;
-/// let scans = pager.tenant("scans").max("1M".parse()?).create()?;
-///
-/// let view = OpenOptions::new().create(16 << 20).tenant(&index).open(&pager, &path)?;
-/// let log = OpenOptions::new().create(64 << 20).tenant(&scans).open(&pager, &other)?;
-/// drop(view.read(3)?);
-/// for page in 0..log.pages() {
-///     drop(log.read(page)?);                            // 64 MiB come by, and never take more than 1 MiB
-/// }
-/// assert!(scans.usage()? <= 1 << 20);
-/// assert!(index.usage()? > 0);
-/// scans.set_max("512K".parse()?)?;                      // while it runs
-/// print!("{}", scans.stat()?);                          // as memory.stat
-/// scans.remove()?;                                      // its pages belong to the root from now on, `log` works on
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone)]
-pub struct Tenant {
-    pub(crate) pager: Pager,
-    pub(crate) id: MemcgId,
-}
-
-impl Pager {
-    /// Begins to make a tenant below the root.
-    pub fn tenant(&self, name: &str) -> TenantBuilder {
-        self.root().child(name)
-    }
-
-    /// The tenant that is the pager itself: everything is charged to it, and it is never removed.
-    /// Of all limits it has only `max`.
-    #[must_use]
-    pub fn root(&self) -> Tenant {
-        Tenant { pager: self.clone(), id: MemcgId::ROOT }
-    }
-
-    /// The tenant at a path such as `a/b`; a slash in front changes nothing. The empty path is the
-    /// root.
-    #[must_use]
-    pub fn find(&self, path: &str) -> Option<Tenant> {
-        let state = self.inner.pool.lock();
-        let path = path.strip_prefix('/').unwrap_or(path);
-        let mut id = MemcgId::ROOT;
-        for name in path.split('/').filter(|_| !path.is_empty()) {
-            id = state.names.find(id, name)?;
-        }
-        drop(state);
-        Some(Tenant { pager: self.clone(), id })
-    }
-}
-
-impl Tenant {
-    pub(crate) fn pool(&self) -> &Pool {
-        &self.pager.inner.pool
-    }
-
-    /// The pool's lock, with the tenant alive.
-    fn lock(&self) -> Result<MutexGuard<'_, State>, TenantError> {
-        let state = self.pool().lock();
-        if self.pool().is_poisoned() {
-            return Err(TenantError::Poisoned);
-        }
-        if state.engine.alive(self.id) { Ok(state) } else { Err(TenantError::Gone) }
-    }
-
-    fn to_bytes(&self, pages: u64) -> u64 {
-        pages << self.pool().page_shift
-    }
-
-    /// Begins to make a tenant below this one.
-    pub fn child(&self, name: &str) -> TenantBuilder {
-        TenantBuilder::new(self.clone(), name)
-    }
-
-    /// Opens a file for reading whose pages this tenant pays for.
-    ///
-    /// # Errors
-    /// [`OpenError`] says what is wrong with the file, or that the tenant is gone.
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<View, OpenError> {
-        OpenOptions::new().tenant(self).open(&self.pager, path)
-    }
-
-    /// The pager.
-    #[must_use]
-    pub const fn pager(&self) -> &Pager {
-        &self.pager
-    }
-
-    /// Its name; empty for the root.
-    ///
-    /// # Errors
-    /// [`TenantError::Gone`].
-    pub fn name(&self) -> Result<Arc<str>, TenantError> {
-        Ok(self.lock()?.names.get(self.id).unwrap_or_default())
-    }
-
-    /// The names from the root down to it, as in `/a/b`; `/` for the root.
-    ///
-    /// # Errors
-    /// [`TenantError::Gone`].
-    pub fn path(&self) -> Result<String, TenantError> {
-        let state = self.lock()?;
-        Ok(state.names.path(&state.engine, self.id))
-    }
-
-    /// The tenant above it; `None` for the root.
-    ///
-    /// # Errors
-    /// [`TenantError::Gone`].
-    pub fn parent(&self) -> Result<Option<Self>, TenantError> {
-        let parent = self.lock()?.engine.parent(self.id);
-        Ok(parent.map(|id| Self { pager: self.pager.clone(), id }))
-    }
-
-    /// The tenants directly below it, in the order in which they came.
-    ///
-    /// # Errors
-    /// [`TenantError::Gone`].
-    pub fn children(&self) -> Result<Vec<Self>, TenantError> {
-        let state = self.lock()?;
-        Ok(state
-            .engine
-            .children(self.id)
-            .map(|id| Self { pager: self.pager.clone(), id })
-            .collect())
-    }
-
-    /// Whether it has been removed.
-    #[must_use]
-    pub fn is_gone(&self) -> bool {
-        self.lock().err() == Some(TenantError::Gone)
-    }
-
-    /// Bytes charged to it and those below: `memory.current`. Up to 64 pages of it may be charged
-    /// in advance.
-    ///
-    /// # Errors
-    /// [`TenantError::Gone`].
-    pub fn usage(&self) -> Result<u64, TenantError> {
-        Ok(self.to_bytes(self.lock()?.engine.usage(self.id)))
-    }
-
-    /// The most bytes that were ever charged at a time: `memory.peak`.
-    ///
-    /// # Errors
-    /// [`TenantError::Gone`].
-    pub fn peak(&self) -> Result<u64, TenantError> {
-        Ok(self.to_bytes(self.lock()?.engine.peak(self.id)))
-    }
-
-    /// Counters and sizes of it and those below; `Display` is the text of `memory.stat`. Cost:
-    /// O(tenants below).
-    ///
-    /// # Errors
-    /// [`TenantError::Gone`].
-    pub fn stat(&self) -> Result<MemoryStat, TenantError> {
-        Ok(self.lock()?.engine.stat(self.id))
-    }
-
-    /// Limit events of it and those below; `Display` is the text of `memory.events`.
-    ///
-    /// # Errors
-    /// [`TenantError::Gone`].
-    pub fn events(&self) -> Result<MemcgEvents, TenantError> {
-        Ok(self.lock()?.engine.limit_events(self.id))
-    }
-
-    /// Limit events of it alone: `memory.events.local`.
-    ///
-    /// # Errors
-    /// [`TenantError::Gone`].
-    pub fn local_events(&self) -> Result<MemcgEvents, TenantError> {
-        Ok(self.lock()?.engine.local_events(self.id))
-    }
-}
-
-impl PartialEq for Tenant {
-    /// Whether both are the same tenant of the same pager.
-    fn eq(&self, other: &Self) -> bool {
-        self.id == other.id && Arc::ptr_eq(&self.pager.inner, &other.pager.inner)
-    }
-}
-
-impl Eq for Tenant {}
-
-impl fmt::Debug for Tenant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tenant").field("id", &self.id).finish_non_exhaustive()
-    }
-}

@@ -7,28 +7,13 @@
 //! first. It cannot make a charge fail. What a program asks to be reclaimed in advance is reclaimed
 //! every two seconds. Source: `docs/kernel/memcg.md` §7, 8, 15.
 
-use super::{Tenant, TenantError};
+use super::{OnStall, Tenant, TenantError};
 use crate::pool::{Pool, State};
 use lowtide_bpf::{LoadError, Programs};
 use lowtide_core::high::handler::HighPolicy;
 use lowtide_core::psi::Pressure;
 use lowtide_core::{MemcgId, Reason};
 use std::sync::MutexGuard;
-
-/// What a thread does that would have to sleep because a tenant is over a limit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OnStall {
-    /// It sleeps, 2 s at most at a time, before it brings in the next page; not while it has
-    /// guards.
-    #[default]
-    Throttle,
-    /// Its next operation that would bring something in fails with
-    /// [`Error::OverLimit`](crate::Error::OverLimit), once, and brings nothing in.
-    Error,
-    /// It goes on, without evicting either: `high` is only counted, and the tenant grows up to
-    /// `max`.
-    Grow,
-}
 
 /// Why a program cannot decide for a tenant.
 #[derive(Debug, thiserror::Error)]

@@ -2,18 +2,13 @@
 //! memory, and what somebody who has to decide wants to know besides. Source:
 //! `docs/kernel/memcg.md` §11.
 
-use crate::charge::Full;
+use super::TenantLimits;
 use crate::error::advice;
-use crate::pool::State;
-use crate::tenant::TenantLimits;
-use lowtide_core::{MemcgId, MemoryStat};
-use std::cmp::Reverse;
+use lowtide_core::MemoryStat;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::{fmt, io};
 
-/// Consumers that a report lists at most.
-const TOP: usize = 10;
 /// What the kernel prints for a limit that there is not, in KiB.
 const NO_LIMIT_KIB: u64 = (i64::MAX as u64 >> 12) << 2;
 
@@ -90,58 +85,6 @@ pub struct Consumer {
 }
 
 impl OomReport {
-    /// Looks at a group that is full. Cost: O(groups below).
-    pub(crate) fn new(state: &State, full: Full, pages: u64, page_shift: u32) -> Self {
-        let (unwritable, held_here) = (state.unwritable(full.over), state.held_here(full.over));
-        let Full { over: full, payer } = full;
-        let State { engine, names, .. } = state;
-        let bytes = |pages: u64| if pages == u64::MAX { pages } else { pages << page_shift };
-        let mut below = vec![full];
-        let mut at = 0;
-        while let Some(&id) = below.get(at) {
-            below.extend(engine.children(id));
-            at += 1;
-        }
-        let alone = |id| {
-            let children: u64 = engine.children(id).map(|child| engine.usage(child)).sum();
-            engine.usage(id).saturating_sub(children)
-        };
-        let mut sizes: Vec<_> = below.iter().map(|&id| (alone(id), id)).collect();
-        sizes.sort_by_key(|&(pages, _)| Reverse(pages));
-        let consumer = |(pages, id): (u64, MemcgId)| {
-            let (min, low) = engine.effective(id);
-            Consumer {
-                tenant: names.path(engine, id),
-                bytes: bytes(pages),
-                min_bytes: bytes(min),
-                low_bytes: bytes(low),
-            }
-        };
-        let (min, low) = engine.effective(full);
-        Self {
-            tenant: names.path(engine, full),
-            payer: names.path(engine, payer),
-            asked_bytes: bytes(pages),
-            usage_bytes: bytes(engine.usage(full)),
-            limit_bytes: bytes(engine.max(full)),
-            failcnt: engine.failcnt(full),
-            swap_bytes: bytes(engine.swap_usage(full)),
-            limits: TenantLimits::from_pages(engine.limits(full), page_shift),
-            effective_bytes: (bytes(min), bytes(low)),
-            stat: engine.stat(full),
-            consumers: sizes
-                .into_iter()
-                .take(TOP)
-                .filter(|(pages, _)| *pages > 0)
-                .map(consumer)
-                .collect(),
-            consumers_total: below.len(),
-            held_here_bytes: bytes(held_here),
-            unwritable: unwritable
-                .map(|(path, failure)| Unwritable { path, source: failure.source }),
-        }
-    }
-
     /// Bytes that are dirty or being written: they can be evicted only when they have been written.
     #[must_use]
     pub fn dirty_bytes(&self) -> u64 {

@@ -5,84 +5,17 @@
 //! taken: those that the budget no longer allows stay free. Once the tenant is removed, its parent
 //! pays.
 
+use super::reservations::Place;
 use super::{Tenant, TenantError};
-use crate::charge::{Full, Payer};
 use crate::error::Error;
+use crate::oom::out_of_budget;
 use crate::pager::Pager;
-use crate::pool::out_of_budget;
+use crate::payer::{Full, Payer};
 use lowtide_core::{MemcgId, Size, Task};
 use std::fmt;
 
 /// Pages charged at a time: few enough that any progress of reclaim is worth another try.
 const PIECE: u64 = 8;
-
-/// Who pays for each reservation, and how much.
-#[derive(Debug, Default)]
-pub(crate) struct Reservations {
-    places: Vec<Option<Place>>,
-    free: Vec<usize>,
-    /// Pages of all reservations.
-    pages: u64,
-}
-
-#[derive(Debug)]
-struct Place {
-    group: MemcgId,
-    pages: u64,
-}
-
-impl Reservations {
-    fn begin(&mut self, group: MemcgId) -> usize {
-        let place = Some(Place { group, pages: 0 });
-        match self.free.pop() {
-            Some(index) => {
-                self.places[index] = place;
-                index
-            }
-            None => {
-                self.places.push(place);
-                self.places.len() - 1
-            }
-        }
-    }
-
-    fn end(&mut self, index: usize) {
-        self.places[index] = None;
-        self.free.push(index);
-    }
-
-    fn place(&mut self, index: usize) -> &mut Place {
-        self.places[index].as_mut().expect("a reservation has its place until it is dropped")
-    }
-
-    pub(crate) fn group(&self, index: usize) -> Option<MemcgId> {
-        self.places[index].as_ref().map(|place| place.group)
-    }
-
-    /// Pages of all reservations together.
-    pub(crate) const fn pages(&self) -> u64 {
-        self.pages
-    }
-
-    /// Sets how many pages a reservation has.
-    fn set_pages(&mut self, index: usize, pages: u64) {
-        let place = self.place(index);
-        let had = std::mem::replace(&mut place.pages, pages);
-        assert!(
-            had <= self.pages,
-            "a reservation of {had} pages is more than all, which have {}",
-            self.pages
-        );
-        self.pages = self.pages - had + pages;
-    }
-
-    /// A group is gone: its heir pays from now on. Cost: O(reservations).
-    pub(super) fn inherit(&mut self, gone: MemcgId, heir: MemcgId) {
-        for place in self.places.iter_mut().flatten().filter(|place| place.group == gone) {
-            place.group = heir;
-        }
-    }
-}
 
 /// Memory of the program's own that is charged to a tenant, until this is dropped. Made by
 /// [`Tenant::reserve`].

@@ -29,17 +29,17 @@
 //! A dirty translation whose folio is neither dirty nor being written would never be written and
 //! never leave memory. It would be a defect of ours; it is logged and mended where it is met.
 
-use super::RUN_BYTES;
 use crate::fault_sites::FaultSite;
 use crate::io::Slice;
 use crate::pool::{Pool, State};
-use crate::reclaim::{entries_of, folio_of};
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
 use lowtide_core::limits::TABLE_ENTRIES;
 use lowtide_core::{Flags, FolioId, Task};
 use std::ops::Range;
 
+/// Longest run: a device gains nothing from longer ones, and reads wait behind them.
+pub(super) const RUN_BYTES: u64 = 1 << 20;
 /// log2 of the bytes of a page of the kernel's cache.
 pub(super) const CACHE_SHIFT: u32 = 12;
 
@@ -235,7 +235,7 @@ impl Pool {
         }
         for f in run {
             if !written {
-                for (entry, page) in entries_of(space, f.page, f.order).zip(f.page..) {
+                for (entry, page) in space.entries(f.page, f.order).zip(f.page..) {
                     let kept = entry.set_dirty();
                     assert!(kept, "page {page} left memory while it was being written");
                     space.table.hint(page).note_dirty();
@@ -262,7 +262,7 @@ impl Pool {
             return false;
         };
         // It stays there: evicting and discarding take the lock.
-        let folio = folio_of(&state, space, page, frame);
+        let folio = state.folio_of(space, page, frame);
         state.engine.set_dirty(folio);
         let kept = entry.set_dirty();
         assert!(kept, "page {page} left memory although the pool's lock was held");
@@ -282,10 +282,10 @@ pub(super) struct Tail {
 
 /// Turns the folio of a dirty page from dirty to writeback.
 fn begin(state: &mut State, space: &Space, page: u64, frame: u32) -> Begun {
-    let folio = folio_of(state, space, page, frame);
+    let folio = state.folio_of(space, page, frame);
     let f = *state.engine.folio(folio).expect("it was just found");
     let (order, first, flags) = (f.order(), f.owner().page, f.flags());
-    let entries = entries_of(space, first, order);
+    let entries = space.entries(first, order);
     let end = first + (1 << order);
     if flags.contains(Flags::WRITEBACK) {
         return Begun::StillWritten(end);

@@ -4,7 +4,6 @@ use super::ledger::{Failure, Told};
 use crate::attempt::Attempts;
 use crate::error::Error;
 use crate::pool::Pool;
-use crate::reclaim::folio_of;
 use crate::space::Space;
 use crate::translation::State as EntryState;
 use std::ops::Range;
@@ -100,7 +99,7 @@ impl Pool {
             EntryState::Resident { frame, .. } | EntryState::Locked { frame, .. } => {
                 let folio = state
                     .engine
-                    .folio(folio_of(&state, space, page, frame))
+                    .folio(state.folio_of(space, page, frame))
                     .expect("it was just found");
                 Some(folio.owner().page..folio.owner().page + folio.pages())
             }

@@ -12,7 +12,8 @@
 //! | `collect.rs` | finding dirty pages, beginning and ending their writes |
 //! | `worker.rs` | writes in flight; rounds of sweep, drain, sync |
 //! | `work.rs` | what is written without being asked for |
-//! | `device.rs` | a flusher for each device, and what is asked of it |
+//! | `device.rs` | a device, and what is requested of its flusher |
+//! | `flushers.rs` | starting and ending flushers, waiting for them |
 //! | `ledger.rs`, `page_set.rs` | what is durable, what failed, who was told |
 //! | `rescue.rs` | after a failed sync |
 //! | `flush.rs` | a view's flush, and discarding |
@@ -20,6 +21,7 @@
 mod collect;
 mod device;
 mod flush;
+mod flushers;
 mod ledger;
 mod page_set;
 mod rescue;
@@ -31,9 +33,3 @@ mod worker;
 pub(crate) use device::{Device, Devices};
 pub(crate) use flush::write_error;
 pub(crate) use ledger::{Failure, Ledger};
-use std::time::Duration;
-
-/// Longest run: a device gains nothing from longer ones, and reads wait behind them.
-const RUN_BYTES: u64 = 1 << 20;
-/// Longest wait for a request, so that what is asked for meanwhile is noticed.
-const POLL: Duration = Duration::from_millis(2);

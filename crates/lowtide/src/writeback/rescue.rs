@@ -6,7 +6,7 @@
 //! that it cannot be evicted. One that has left memory is read and written back as it is, before
 //! the next sync: its bytes are wherever the failed sync left them, and nobody has others.
 
-use super::RUN_BYTES;
+use super::collect::RUN_BYTES;
 use super::ledger::Failure;
 use crate::fault_sites::FaultSite;
 use crate::io::{Read, Slice, Write};

@@ -25,11 +25,10 @@
 //! should be, something has been dirty for long, reclaim asks. It writes each file from where it
 //! stopped the last time, and goes from file to file.
 
-use super::collect::{CACHE_SHIFT, InFlight, Tail, pages_of};
+use super::collect::{CACHE_SHIFT, InFlight, RUN_BYTES, Tail, pages_of};
 use super::device::{Device, Ticket};
 use super::ledger::Failure;
 use super::work::Work;
-use super::{POLL, RUN_BYTES};
 use crate::deadline::Deadline;
 use crate::fault_sites::FaultSite;
 use crate::io::{Completion, Slice, Write, Writer};
@@ -42,6 +41,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+
+/// Longest wait for a request, so that what is asked for meanwhile is noticed.
+const POLL: Duration = Duration::from_millis(2);
 
 /// Contiguous pages on their way to the file.
 #[derive(Debug)]

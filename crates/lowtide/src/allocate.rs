@@ -1,0 +1,151 @@
+//! Taking frames for a folio: charging, making room, finding frames, placing the folio in them.
+//!
+//! ```text
+//!   charge (charge.rs) ──► take_frames ──► place_in: the engine knows the folio
+//!     └─ full                └─ none free, or no memory behind them: the charge is given back
+//! ```
+
+use crate::account::Stall;
+use crate::error::Error;
+use crate::oom::out_of_budget;
+use crate::payer::Payer;
+use crate::pool::{Pool, State};
+use crate::space::Space;
+use crate::translation::State as EntryState;
+use lowtide_core::{FolioId, LruType, MemcgId, Owner, Task};
+use std::sync::Arc;
+
+/// What came of an allocation.
+#[derive(Debug)]
+pub(crate) enum Allocated {
+    /// The first frame, and the stall that begins, if the page had been evicted for a limit.
+    Frame(u32, Option<Stall>),
+    /// There is no room for a folio that large: a smaller one may fit.
+    TooLarge,
+    /// The space is being closed.
+    NotNow,
+    /// The page is about to be cut off.
+    Cut,
+    /// [`Error::OutOfBudget`].
+    Failed(Error),
+}
+
+/// A frame that was taken, charged, but belongs to no folio yet, or to one whose page is being
+/// read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewFolio {
+    pub(crate) owner: Owner,
+    pub(crate) order: u8,
+    pub(crate) shadow: u32,
+    pub(crate) task: Task,
+    /// All of it is about to be stored to: it is dirty from the start, and nobody waits for its
+    /// contents.
+    pub(crate) replaced: bool,
+}
+
+impl Pool {
+    /// Takes frames for a folio, charged and known to the engine. Its translation must be busy
+    /// until the contents are there.
+    ///
+    /// Reclaims when a group is full, and waits for frames when there is nothing to reclaim, but
+    /// not longer than the pool's patience; for a large folio not at all.
+    pub(crate) fn allocate(&self, space: &Space, new: &NewFolio) -> Allocated {
+        let pages = 1 << new.order;
+        let payer = Payer::Space(space.id);
+        let wait = new.order == 0;
+        let (mut state, charged) = self.charge(self.lock(), payer, pages, new.task, wait);
+        let group = match charged {
+            Ok(group) => group,
+            Err(_) if self.is_poisoned() => return Allocated::Failed(Error::Poisoned),
+            Err(_) if new.order > 0 => return Allocated::TooLarge,
+            Err(full) => {
+                return Allocated::Failed(out_of_budget(&mut state, full, pages, self.page_shift));
+            }
+        };
+        match self.place(&mut state, space, new, group) {
+            Some((frame, stall)) => Allocated::Frame(frame, stall),
+            None if space.is_closed() => Allocated::NotNow,
+            None if new.order == 0
+                && let Some(refused) = state.resident.refused.take() =>
+            {
+                Allocated::Failed(Error::NoMemory { source: Arc::new(refused) })
+            }
+            None if space.is_cut(new.owner.page) => Allocated::Cut,
+            None => Allocated::TooLarge,
+        }
+    }
+
+    /// Takes frames for a folio that has just been charged to `group`, and tells the engine. If the
+    /// space is being closed, or there is no contiguous room, the charge is given back.
+    pub(crate) fn place(
+        &self,
+        state: &mut State,
+        space: &Space,
+        new: &NewFolio,
+        group: MemcgId,
+    ) -> Option<(u32, Option<Stall>)> {
+        let gone = space.is_closed() || space.is_cut(new.owner.page);
+        let frame = if gone { None } else { self.take_frames(state, new.order) };
+        let Some(frame) = frame else {
+            state.engine.uncharge(group, 1 << new.order);
+            return None;
+        };
+        Some((frame, self.place_in(state, new, group, frame)))
+    }
+
+    /// Tells the engine of a folio in frames that were taken and charged to `group`. Returns the
+    /// stall that begins.
+    pub(crate) fn place_in(
+        &self,
+        state: &mut State,
+        new: &NewFolio,
+        group: MemcgId,
+        frame: u32,
+    ) -> Option<Stall> {
+        assert!(
+            frame.is_multiple_of(1 << new.order),
+            "a folio of order {} at frame {frame}",
+            new.order
+        );
+        for frame in frame..frame + (1 << new.order) {
+            // A page that was dropped before it was used may have left it.
+            self.unused.take(frame);
+        }
+        state.engine.count_fault(group, !new.replaced);
+        let (id, payer) = (FolioId(frame), Payer::Space(new.owner.space));
+        let shadow = lowtide_core::Shadow::from_bits(new.shadow);
+        let space =
+            state.spaces[new.owner.space.0 as usize].as_ref().expect("pages come into open spaces");
+        space.table.note_used(new.owner.page, new.order);
+        let claimed = space.table.entry(new.owner.page).load();
+        assert!(
+            claimed == EntryState::Busy,
+            "{:?} gets a frame while it is {claimed:?}",
+            new.owner
+        );
+        let refaulted =
+            state.engine.insert(id, new.owner, new.order, LruType::File, group, shadow, new.task);
+        let stall = if new.replaced {
+            state.engine.set_dirty(id);
+            self.refault_without_wait(state, group, refaulted);
+            None
+        } else {
+            self.stall_begins(state, payer, group, refaulted)
+        };
+        if state.engine.margin(MemcgId::ROOT) < self.watermarks(state).low {
+            self.kswapd.ring();
+        }
+        stall
+    }
+
+    /// Gives back the frames of a folio that was allocated and not filled.
+    pub(crate) fn give_back(&self, frame: u32, order: u8) {
+        let mut state = self.lock();
+        if self.is_poisoned() {
+            return;
+        }
+        state.free_folio(FolioId(frame), order);
+        drop(state);
+        self.freed.ring();
+    }
+}
