@@ -1,16 +1,19 @@
 //! What can be asked of the command, in clap's terms.
 
+use std::env;
+
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::bench::args::BenchArgs;
 use crate::bench::proof::victim::VictimArgs;
-use crate::sim::args::SimArgs;
+use crate::sim::{Simulation, spelling};
 
 /// The command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "lowtide",
     version,
+    max_term_width = 100,
     about = "Use data bigger than a memory budget: Linux's page reclaim as a user-space engine",
     after_help = "Exit codes: 0 done, 1 the work failed, 2 bad usage, 130 ended by Ctrl-C, 143 by \
         SIGTERM."
@@ -21,53 +24,30 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-const SIM_ABOUT: &str = "\
-Run a workload or a trace on a simulated machine, under any reclaim policies.
-
-The engine is the one that the library runs on real memory; time, CPUs and devices are simulated. The same seed gives the \
-same results on any machine.";
+impl Cli {
+    /// The command line of this process, in any spelling that was ever valid.
+    pub(crate) fn parse_current() -> Self {
+        Self::parse_from(spelling::current(env::args_os().collect()))
+    }
+}
 
 const SIM_HELP: &str = "\
-Machines:
-  ycsb-a, ycsb-b and ycsb-c are a document store with a cache of its own, as in the published evaluation, on the full \
-machine: CPUs, tasks, locks, a device, read-ahead, write-back, in virtual time. At its full size, \
-ycsb-b on xeon-96t is shown \
-beside the published figures, with the verdict whether they were reproduced.
-  tenants are 64 workers with large buffers on a machine with zram, without a group limit. Below full size a page stands for many: memory \
-shrinks, what a page costs grows, numbers and times stay, so on xeon-96t the published figures \
-are shown at any --scale.
-  high-thrash and noisy-neighbour run on it, too, in groups of their own: a task that thrashes above memory.high pays by each law of \
---high-policy and each program of --bpf, with and without read-ahead, beside the published \
-samples; tenants keep their hit ratio beside a \
-scanner with memory.low, or lose it without.
-  file-anon-mix is the published aging OOM: more memory than the budget, no swap, and a hundred tasks that reclaim at once. A kill is a result, and the \
-row has the counters of that moment. At a part of the size the machine is slower by as much, so \
-that passes over memory take as long \
-as at the full size. Whether 7.1 is killed, and when, differs from seed to seed.
-  zipf, uniform, loop and traces run on the full machine with --machine. Without, they run on the plain one, which has one CPU, \
-no time, no read-ahead and no fault-around, so that its counters mean exactly what the accesses did.
+`lowtide sim WORKLOAD --help` explains a workload and its options.
 
-Results:
-  --json prints one object with a row for each policy. Counters under `stat` have the kernel's names; pgpgin and pgpgout are \
-in KiB. Times are virtual. host_seconds (processor time), accesses_per_s and bytes_per_page are \
-about the simulation itself and differ \
-between machines and runs; --timing=off leaves them out, and then the same seed prints the same \
-bytes. accesses_per_s is of one \
-core; drawing or reading the accesses is not in it on the plain machine.
+The engine is the one that the library runs on real memory; time, CPUs and devices are simulated.
+Each policy has a row. The same seed gives the same results on any machine.
+
+--json prints one object with all rows. Counters under `stat` have the kernel's names; pgpgin and
+pgpgout are in KiB. Times are virtual. Only host_seconds (processor time), accesses_per_s (of one
+core) and bytes_per_page are about the simulation itself and differ between runs; --timing=off
+leaves them out, and then the same seed prints the same bytes.
 
 Examples:
-  lowtide sim ycsb-b --policy mglru-7.1,mglru-7.1+S10,mglru
-  lowtide sim ycsb-b --scale 0.05 --machine hdd --threads 8
-  lowtide sim tenants --seconds 120 --policy mglru-7.1,mglru
-  lowtide sim high-thrash --policy mglru --bpf examples/bpf/refault_recency.bpf.o
-  lowtide sim noisy-neighbour --policy mglru,lru
-  lowtide sim file-anon-mix --rounds 20 --seed 1
-  lowtide sim zipf --accesses 50M --json
+  lowtide sim ycsb-b --scale 0.05 --policy mglru-7.1,mglru-7.1+S10,mglru
   lowtide sim zipf --machine laptop --max 512M --threads 4 --write 10
-  lowtide sim --trace t.csv --max 64M --policy mglru,lru
+  lowtide sim trace t.csv --mrc --advise 0.01
 
 docs/traces.md describes the formats of traces, docs/machines.md the files for --machine.
-
 Exit codes: 0 done, 1 the work failed, 2 bad usage, 130 ended by Ctrl-C, 143 by SIGTERM.";
 
 /// The commands.
@@ -104,8 +84,15 @@ pub(crate) enum Command {
     )]
     Bench(Box<BenchArgs>),
     /// Run a workload or a trace on a simulated machine, under any reclaim policies
-    #[command(args_override_self = true, long_about = SIM_ABOUT, after_long_help = SIM_HELP)]
-    Sim(Box<SimArgs>),
+    #[command(
+        subcommand,
+        args_override_self = true,
+        subcommand_value_name = "WORKLOAD",
+        subcommand_help_heading = "Workloads",
+        disable_help_subcommand = true,
+        after_help = SIM_HELP
+    )]
+    Sim(Simulation),
     /// Print what can be chosen by name
     List {
         /// Of which kind

@@ -12,6 +12,8 @@
 mod bench;
 mod cli;
 mod cmd;
+#[cfg(test)]
+mod documented;
 mod interrupt;
 mod json;
 mod law;
@@ -25,11 +27,9 @@ mod table;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
     lowtide_sys::memory::fit_heap_to_limit();
-    let code = match cli::Cli::parse().command {
+    let code = match cli::Cli::parse_current().command {
         cli::Command::Bench(args) => cmd::bench::run(&args),
         cli::Command::Sim(args) => cmd::sim::run(&args),
         cli::Command::List { what, toml } => cmd::list::run(what, toml.as_deref()),

@@ -89,7 +89,7 @@ fn slips_of_the_pen_are_answered_with_what_was_meant() {
     answered(&["sim", "--trace", "t", "--mrc", "--baseline", "sive"], &["did you mean `sieve`?"]);
     answered(&["sim", "zipf", "--machine", "xenon"], &["did you mean `xeon-96t`?"]);
     answered(&["sim", "zipf", "--max", "1E"], &["--max 1E", "more than can be simulated"]);
-    answered(&["sim", "--trace", "/nowhere", "--advise", "2"], &["--advise 2", "from 0 to 1"]);
+    answered(&["sim", "--trace", "/nowhere", "--advise", "2"], &["--advise", "from 0 to 1"]);
     answered(&["bench", "scan", "--against", "mmap,none"], &["--against", "none"]);
 }
 

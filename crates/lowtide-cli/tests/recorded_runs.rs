@@ -207,7 +207,7 @@ fn a_page_is_said_for_a_trace_that_does_not_and_what_differs_is_noted() {
         assert!(code == Some(2) && message.contains("power of two"), "{message}");
     }
     let output = run(&["sim", "zipf", "--page", "1K"]);
-    assert!(output.status.code() == Some(2) && text(&output.stderr).contains("--trace"));
+    assert!(output.status.code() == Some(2) && text(&output.stderr).contains("--page"));
 }
 
 #[test]

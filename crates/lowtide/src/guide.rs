@@ -12,7 +12,7 @@
 //! cache, too.
 //!
 //! * *Enough*: measure. Record a run (`lowtide bench … --record FILE`) and ask for a miss-ratio
-//!   curve (`lowtide sim --trace FILE --mrc --advise 0.01`), or look at a running program:
+//!   curve (`lowtide sim trace FILE --mrc --advise 0.01`), or look at a running program:
 //!   [`Tenant::advice`] says with how much a tenant would have stopped waiting, and
 //!   [`Stat::hit_ratio`] which share of the reads found their page in memory. Pages that were read
 //!   ahead are no hits: a scan has a ratio of zero, however fast it is. To watch it, keep the last

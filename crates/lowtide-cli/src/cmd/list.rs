@@ -11,7 +11,7 @@ use crate::bench::proof::Proof;
 use crate::bench::tenancy::Tenancy;
 use crate::bench::write::Writing;
 use crate::cli::Listing;
-use crate::sim::args as sim;
+use crate::sim::Simulation;
 use crate::sim::error::SimError;
 use crate::{out, table};
 
@@ -43,8 +43,9 @@ pub(crate) fn run(what: Listing, toml: Option<&str>) -> ExitCode {
                 out::line(format_args!("{:<16} {}", proof.name(), proof.description()));
             }
             out::line("\nfor `lowtide sim`:");
-            for target in sim::Target::ALL {
-                out::line(format_args!("{:<16} {}", target.name(), target.description()));
+            for command in Simulation::commands().get_subcommands() {
+                let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+                out::line(format_args!("{:<16} {about}", command.get_name()));
             }
         }
         Listing::Policies => {

@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use crate::sim::args::SimArgs;
-use crate::{interrupt, out, sim};
+use crate::sim::Simulation;
+use crate::{interrupt, out};
 
 /// Runs the simulation and turns a failure into one message and an exit code.
-pub(crate) fn run(args: &SimArgs) -> ExitCode {
-    match interrupt::install().map_err(Into::into).and_then(|()| sim::run(args)) {
+pub(crate) fn run(simulation: &Simulation) -> ExitCode {
+    match interrupt::install().map_err(Into::into).and_then(|()| simulation.run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             out::note(format_args!("error: {error}"));

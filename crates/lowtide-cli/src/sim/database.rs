@@ -5,20 +5,22 @@
 
 use std::sync::atomic::AtomicU64;
 
+use clap::Args;
 use lowtide::{Policy, Size};
 use lowtide_sim::client::database::{self, DatabaseConfig, DatabaseResult};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
 use lowtide_workload::Letter;
 
-use super::args::{SimArgs, Target};
 use super::clock::Stopwatch;
 use super::compare;
+use super::count::Count;
 use super::error::SimError;
 use super::host::Host;
+use super::options::{self, Common, OnMachine, Scale, Timing};
 use super::row::{Row, RowLatency};
 use super::show::{self, Head};
-use super::{columns, jobs, options};
+use super::{columns, jobs};
 use crate::interrupt::{self, Cut};
 use crate::json::LatencyUs;
 use crate::progress::{Patient, Unit};
@@ -31,10 +33,67 @@ const MAX_BYTES: u64 = 10 << 30;
 /// Bytes of data for each record (`docs/kernel/workloads.md` §1(b)): leaves of 32 KiB hold 27.
 const RECORD_BYTES: u64 = (32 << 10) / 27;
 
+const HELP: &str = "\
+This is the published evaluation of MGLRU: MongoDB under YCSB, whose database cache the kernel
+cannot reclaim. Full machine: CPUs, locks, a device, read-ahead, write-back, in virtual time.
+At full size, ycsb-b on xeon-96t stands beside the published figures, with a verdict.
+
+Example: lowtide sim ycsb-b --scale 0.05 --machine hdd --threads 8";
+
+/// The name of a letter's workload.
+pub(crate) const fn name(letter: Letter) -> &'static str {
+    match letter {
+        Letter::A => "ycsb-a",
+        Letter::B => "ycsb-b",
+        Letter::C => "ycsb-c",
+    }
+}
+
+/// A line about it.
+pub(crate) const fn about(letter: Letter) -> &'static str {
+    match letter {
+        Letter::A => "a document store with a cache of its own: half reads, half updates",
+        Letter::B => "a document store with a cache of its own: 95 % reads, 5 % updates",
+        Letter::C => "a document store with a cache of its own: reads only",
+    }
+}
+
+/// Options of `sim ycsb-a`, `ycsb-b` and `ycsb-c`.
+#[derive(Debug, Args)]
+#[command(after_help = HELP, mut_arg("machine", |arg| arg.default_value(MACHINE)))]
+pub(crate) struct Options {
+    /// The machine.
+    #[command(flatten)]
+    machine: OnMachine,
+    /// Budget; `max` for all of the machine's memory [default: 10G x scale]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    max: Option<Size>,
+    /// How much of it.
+    #[command(flatten)]
+    scale: Scale,
+    /// Threads of the workload
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=65_536),
+        default_value_t = 32
+    )]
+    threads: u32,
+    /// Operations of all threads together, as in 200k or 50M [default: 6M x scale]
+    #[arg(long, value_name = "N", visible_alias = "accesses", allow_hyphen_values = true)]
+    ops: Option<Count>,
+    /// How fast it was.
+    #[command(flatten)]
+    timing: Timing,
+    /// Policies, seed and results.
+    #[command(flatten)]
+    common: Common,
+}
+
 /// One run, decided.
 #[derive(Clone, Debug)]
 struct Plan {
-    target: Target,
+    letter: Letter,
     machine: MachineSpec,
     max: Option<u64>,
     config: DatabaseConfig,
@@ -43,23 +102,23 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(args: &SimArgs, letter: Letter) -> Result<Self, SimError> {
-        let scale = options::scale(args)?;
-        let whole = DatabaseConfig { seed: args.seed, ..DatabaseConfig::published(letter) };
+    fn new(options: &Options, letter: Letter) -> Result<Self, SimError> {
+        let (scale, seed) = (options.scale.scale, options.common.seed);
+        let whole = DatabaseConfig { seed, ..DatabaseConfig::published(letter) };
         let part = |amount: u64| ((amount as f64 * scale).round() as u64).max(1);
         // Sizes are whole mebibytes, and so whole pages.
         let size = |bytes: u64| part(bytes >> 20) << 20;
         let config = DatabaseConfig {
             records: part(whole.records),
-            ops: args.ops.map_or(part(whole.ops), |ops| ops.0),
-            threads: args.threads.unwrap_or(whole.threads),
+            ops: options.ops.map_or(part(whole.ops), |ops| ops.0),
+            threads: options.threads,
             cache: size(whole.cache),
             index: size(whole.index),
             other: size(whole.other),
             ..whole
         };
-        let machine = options::machine_or(args, MACHINE)?;
-        let max = options::machine_budget(args, &machine, Some(size(MAX_BYTES)))?;
+        let machine = options.machine.load()?;
+        let max = options::machine_budget(options.max, &machine, Some(size(MAX_BYTES)))?;
         let own = config.cache + config.other;
         if let Some(max) = max.filter(|&max| max <= own) {
             return Err(SimError::usage(
@@ -73,15 +132,15 @@ impl Plan {
             ));
         }
         let published = letter == Letter::B
-            && config == DatabaseConfig { seed: args.seed, ..DatabaseConfig::published(letter) }
+            && config == DatabaseConfig { seed, ..DatabaseConfig::published(letter) }
             && max == Some(MAX_BYTES)
             && MachineSpec::preset(MACHINE)?.as_ref() == Some(&machine);
-        Ok(Self { target: Target::Database(letter), machine, max, config, published })
+        Ok(Self { letter, machine, max, config, published })
     }
 
     fn head(&self) -> Head {
         Head {
-            what: format!("{}: {}", self.target.name(), self.target.description()),
+            what: format!("{}: {}", name(self.letter), about(self.letter)),
             machine: show::machine(&self.machine),
             max: self.max,
             data: format!(
@@ -110,7 +169,7 @@ impl Plan {
 
     fn row(&self, policy: Policy, result: &DatabaseResult) -> Row {
         let row = Row {
-            workload: self.target.name(),
+            workload: name(self.letter),
             world: "sim",
             system: "lowtide",
             policy: policy.to_string(),
@@ -130,14 +189,14 @@ impl Plan {
 ///
 /// # Errors
 /// Any [`SimError`].
-pub(crate) fn run(args: &SimArgs, letter: Letter) -> Result<(), SimError> {
-    let plan = Plan::new(args, letter)?;
-    let policies = args.policies();
-    let timing = options::timing(args, false);
+pub(crate) fn run(options: &Options, letter: Letter) -> Result<(), SimError> {
+    let policies = options.common.begin()?;
+    let plan = Plan::new(options, letter)?;
+    let timing = options.timing.is_on();
     let frames = plan.max.map_or(plan.machine.pages(), |max| max / plan.machine.page);
     let data_pages = plan.config.records.saturating_mul(RECORD_BYTES) / plan.machine.page;
     let parallel = Host::ask().parallel(frames, data_pages)?;
-    plan.head().print(args);
+    plan.head().print(&options.common);
 
     let total = plan.config.ops * policies.len() as u64;
     let progress = Patient::new("operations", Unit::Steps, total);
@@ -150,7 +209,7 @@ pub(crate) fn run(args: &SimArgs, letter: Letter) -> Result<(), SimError> {
     let mut cut = Cut::default();
     for (&policy, result) in policies.iter().zip(results) {
         let result = result.map_err(|error| {
-            SimError::of_machine(policy, error, &format!("simulating {}", plan.target.name()))
+            SimError::of_machine(policy, error, &format!("simulating {}", name(letter)))
         });
         let Some((result, took)) = cut.take(result)? else { continue };
         let row = plan.row(policy, &result);
@@ -162,5 +221,5 @@ pub(crate) fn run(args: &SimArgs, letter: Letter) -> Result<(), SimError> {
         closing.extend(compare::verdict_lines(&rows));
         rows = compare::with_published(rows);
     }
-    show::results(args, &plan.machine, &rows, columns::DATABASE, &closing, cut)
+    show::results(&options.common, &plan.machine, &rows, columns::DATABASE, &closing, cut)
 }

@@ -5,24 +5,60 @@
 
 use std::sync::atomic::AtomicU64;
 
+use clap::Args;
 use lowtide::{Policy, Size};
 use lowtide_sim::client::dd::{self, DdConfig, DdResult};
 use lowtide_sim::published::{Arm, MeasuredDd, dd_verdict, published_dd};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
 
-use super::args::{SimArgs, Target};
 use super::compare::criteria_lines;
 use super::error::SimError;
 use super::host::Host;
+use super::options::{self, Common, OnMachine};
 use super::row::{KillRow, Naps, Row};
 use super::show::{self, Head};
-use super::{columns, jobs, options};
+use super::{columns, jobs};
 use crate::interrupt::{self, Cut};
 use crate::progress::{Patient, Unit};
+use crate::span::Span;
 
 /// The machine of the published runs: a disk whose writes end after a second.
 const MACHINE: &str = "delay-1s";
+
+/// The name of the workload.
+pub(crate) const NAME: &str = "dd-oom";
+/// A line about it.
+pub(crate) const ABOUT: &str =
+    "a writer to a slow device, in a group smaller than its file: the throttling OOM";
+
+const HELP: &str = "\
+The published experiment is small and runs at its full size. A kill is a result: the row says when,
+and its counters are those of the group at that moment. With the default sizes each row stands
+beside its published outcome, with a verdict.
+
+Example: lowtide sim dd-oom --delay 100ms --policy mglru-7.1,mglru";
+
+/// Options of `sim dd-oom`.
+#[derive(Debug, Args)]
+#[command(after_help = HELP, mut_arg("machine", |arg| arg.default_value(MACHINE)))]
+pub(crate) struct Options {
+    /// The machine.
+    #[command(flatten)]
+    machine: OnMachine,
+    /// Budget of the writer's group
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, default_value = "128M")]
+    max: Size,
+    /// Size of the file
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, default_value = "192M")]
+    size: Size,
+    /// How long the device takes to write, as in 100ms or 5s [default: as the machine's device]
+    #[arg(long, value_name = "TIME")]
+    delay: Option<Span>,
+    /// Policies, seed and results.
+    #[command(flatten)]
+    common: Common,
+}
 
 /// One run, decided.
 #[derive(Clone, Debug)]
@@ -33,23 +69,23 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(args: &SimArgs) -> Result<Self, SimError> {
-        let mut machine = options::machine_or(args, MACHINE)?;
-        if let Some(delay) = args.delay.filter(|delay| delay.ns() != machine.device.write_ns) {
+    fn new(options: &Options) -> Result<Self, SimError> {
+        let mut machine = options.machine.load()?;
+        if let Some(delay) = options.delay.filter(|delay| delay.ns() != machine.device.write_ns) {
             machine.device.write_ns = delay.ns();
             machine.device.name =
                 format!("{} (writes {} ms)", machine.device.name, delay.ns() as f64 / 1e6);
         }
         machine.validate()?;
         let whole = DdConfig::published();
-        let max = options::group_budget(args, &machine, whole.max)?;
-        let size = options::data_pages(args, whole.size, machine.page)? * machine.page;
-        Ok(Self { machine, config: DdConfig { max, size, ..whole }, seed: args.seed })
+        let max = options::group_budget(options.max, &machine)?;
+        let size = options::data_pages(options.size, machine.page)? * machine.page;
+        Ok(Self { machine, config: DdConfig { max, size, ..whole }, seed: options.common.seed })
     }
 
     fn head(&self) -> Head {
         Head {
-            what: format!("{}: {}", Target::DdOom.name(), Target::DdOom.description()),
+            what: format!("{NAME}: {ABOUT}"),
             machine: show::machine(&self.machine),
             max: Some(self.config.max),
             data: format!(
@@ -69,7 +105,7 @@ impl Plan {
 
     fn row(&self, policy: Policy, result: &DdResult) -> Row {
         let row = Row {
-            workload: Target::DdOom.name(),
+            workload: NAME,
             world: "sim",
             system: "lowtide",
             policy: policy.to_string(),
@@ -153,12 +189,12 @@ fn measured(config: &DdConfig, result: &DdResult) -> MeasuredDd {
 ///
 /// # Errors
 /// Any [`SimError`]; a kill is none.
-pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
-    let plan = Plan::new(args)?;
-    let policies = args.policies();
+pub(crate) fn run(options: &Options) -> Result<(), SimError> {
+    let policies = options.common.begin()?;
+    let plan = Plan::new(options)?;
     let parallel =
         Host::ask().parallel(plan.machine.pages(), plan.config.size / plan.machine.page)?;
-    plan.head().print(args);
+    plan.head().print(&options.common);
 
     let total = plan.config.size * policies.len() as u64;
     let progress = Patient::new("bytes", Unit::Bytes, total);
@@ -188,5 +224,5 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     if let (Some(before), Some(after)) = (of(Arm::Before), of(Arm::After)) {
         closing.extend(criteria_lines(&dd_verdict(before, after, of(Arm::Classical))));
     }
-    show::results(args, &plan.machine, &rows, columns::DD_OOM, &closing, cut)
+    show::results(&options.common, &plan.machine, &rows, columns::DD_OOM, &closing, cut)
 }

@@ -82,7 +82,10 @@ pub(crate) enum SimError {
     #[error("cannot write the results to standard output: {0}; name a file with --json FILE")]
     Output(#[source] io::Error),
     /// The picture cannot be written.
-    #[error("cannot write the plot to {}: {source}; choose another file with --plot", path.display())]
+    #[error(
+        "cannot write the plot to {}: {source}; choose another file with --plot",
+        path.display()
+    )]
     Plot {
         /// The file.
         path: std::path::PathBuf,

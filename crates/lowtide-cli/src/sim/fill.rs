@@ -5,27 +5,46 @@
 
 use std::sync::atomic::AtomicU64;
 
+use clap::Args;
 use lowtide::{Policy, Size};
 use lowtide_sim::client::dd::{self, DdConfig, DdResult};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
 
-use super::args::{SimArgs, Target};
 use super::error::SimError;
 use super::full::Outcome;
 use super::host::Host;
+use super::options::{self, Common, OnMachine};
 use super::row::{Row, RowLatency};
 use super::show::{self, Head};
-use super::{columns, jobs, options};
+use super::{columns, jobs};
 use crate::bench::Spread;
 use crate::interrupt::{self, Cut};
 use crate::json::LatencyUs;
 use crate::progress::{Patient, Unit};
 
-/// An ordinary machine.
-const MACHINE: &str = "laptop";
-/// The budget if nothing is said.
-const MAX_BYTES: u64 = 256 << 20;
+/// The name of the workload.
+pub(crate) const NAME: &str = "fill";
+/// A line about it.
+pub(crate) const ABOUT: &str = "a file of four budgets written from start to end and made durable";
+
+/// Options of `sim fill`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: lowtide sim fill --max 64M --policy mglru,lru")]
+pub(crate) struct Options {
+    /// The machine.
+    #[command(flatten)]
+    machine: OnMachine,
+    /// Budget of the writer's group
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, default_value = "256M")]
+    max: Size,
+    /// Size of the file [default: four budgets]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    size: Option<Size>,
+    /// Policies, seed and results.
+    #[command(flatten)]
+    common: Common,
+}
 
 /// One run, decided.
 #[derive(Clone, Debug)]
@@ -36,18 +55,19 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(args: &SimArgs) -> Result<Self, SimError> {
-        let machine = options::machine_or(args, MACHINE)?;
+    fn new(options: &Options) -> Result<Self, SimError> {
+        let machine = options.machine.load()?;
         machine.validate()?;
-        let max = options::group_budget(args, &machine, MAX_BYTES)?;
+        let max = options::group_budget(options.max, &machine)?;
         let whole = DdConfig::fill(max);
-        let size = options::data_pages(args, whole.size, machine.page)? * machine.page;
-        Ok(Self { machine, config: DdConfig { size, ..whole }, seed: args.seed })
+        let size = options.size.unwrap_or(Size::new(whole.size));
+        let size = options::data_pages(size, machine.page)? * machine.page;
+        Ok(Self { machine, config: DdConfig { size, ..whole }, seed: options.common.seed })
     }
 
     fn head(&self) -> Head {
         Head {
-            what: format!("{}: {}", Target::Fill.name(), Target::Fill.description()),
+            what: format!("{NAME}: {ABOUT}"),
             machine: show::machine(&self.machine),
             max: Some(self.config.max),
             data: format!(
@@ -67,7 +87,7 @@ impl Plan {
 
     fn row(&self, policy: Policy, result: &DdResult) -> Row {
         let row = Row {
-            workload: Target::Fill.name(),
+            workload: NAME,
             world: "sim",
             system: "lowtide",
             policy: policy.to_string(),
@@ -95,12 +115,12 @@ impl Plan {
 ///
 /// # Errors
 /// Any [`SimError`].
-pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
-    let plan = Plan::new(args)?;
-    let policies = args.policies();
+pub(crate) fn run(options: &Options) -> Result<(), SimError> {
+    let policies = options.common.begin()?;
+    let plan = Plan::new(options)?;
     let parallel =
         Host::ask().parallel(plan.machine.pages(), plan.config.size / plan.machine.page)?;
-    plan.head().print(args);
+    plan.head().print(&options.common);
 
     let progress = Patient::new("bytes", Unit::Bytes, plan.config.size * policies.len() as u64);
     let results = jobs::run(policies.len(), parallel, progress, |number, done| {
@@ -123,5 +143,5 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
         }
     }
     outcome.cut = cut;
-    outcome.show(args, &plan.machine, columns::FILL, &[])
+    outcome.show(&options.common, &plan.machine, columns::FILL, &[])
 }

@@ -10,13 +10,13 @@ use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
 use serde::Serialize;
 
-use super::args::SimArgs;
 use super::clock::Stopwatch;
 use super::columns::Column;
 use super::error::SimError;
 use super::host::Host;
+use super::options::Common;
 use super::row::{Row, RowLatency};
-use super::{jobs, options, show};
+use super::{jobs, show};
 use crate::interrupt::{self, Cut};
 use crate::json::LatencyUs;
 use crate::progress::Patient;
@@ -24,6 +24,17 @@ use crate::progress::Patient;
 /// CPU nanoseconds that a program spends between two operations, besides what they do to memory. A
 /// guess: a few hundred instructions.
 const OP_NS: u64 = 200;
+
+/// The rows that are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows<'a> {
+    /// A row for each.
+    pub(crate) policies: &'a [Policy],
+    /// Whether rows say how fast the simulation was.
+    pub(crate) timing: bool,
+    /// The seed of the machines.
+    pub(crate) seed: u64,
+}
 
 /// What is the same for all rows.
 #[derive(Clone, Debug)]
@@ -72,12 +83,12 @@ impl Outcome {
     /// Those of [`show::results`]; [`SimError::OutOfMemory`] when any row has a gap.
     pub(crate) fn show<M: Serialize>(
         self,
-        args: &SimArgs,
+        common: &Common,
         machine: &M,
         columns: &[Column],
         closing: &[String],
     ) -> Result<(), SimError> {
-        show::results(args, machine, &self.rows, columns, closing, self.cut)?;
+        show::results(common, machine, &self.rows, columns, closing, self.cut)?;
         self.killed.map_or(Ok(()), Err)
     }
 }
@@ -88,21 +99,20 @@ impl Outcome {
 /// # Errors
 /// Any [`SimError`] but [`SimError::OutOfMemory`] and interruptions, which [`Outcome::show`] tells.
 pub(crate) fn run(
-    args: &SimArgs,
+    rows: &Rows<'_>,
     play: &Play<'_>,
     progress: Patient,
     row: impl Fn(Policy) -> Row,
     streams: impl Fn() -> Result<Streams, SimError> + Sync,
 ) -> Result<Outcome, SimError> {
-    let policies = args.policies();
-    let timing = options::timing(args, false);
+    let Rows { policies, timing, seed } = *rows;
     let frames = play.max.map_or(play.machine.pages(), |max| max / play.machine.page);
     let parallel = Host::ask().parallel(frames, play.data_pages)?;
     let results =
         jobs::run(policies.len(), if timing { 1 } else { parallel }, progress, |number, done| {
             let began = Stopwatch::start();
             let Streams { streams, failed } = streams()?;
-            let result = simulate(args.seed, play, policies[number], streams, done);
+            let result = simulate(seed, play, policies[number], streams, done);
             failed.take().map_or(Ok((result, began.elapsed())), Err)
         });
     let mut outcome = Outcome::default();

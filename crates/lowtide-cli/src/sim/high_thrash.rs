@@ -5,8 +5,10 @@
 //! device; and the same with a neighbour on the device, which gives what stands under `neighbour`.
 //! How the neighbour does without a thrasher is one more run.
 
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
+use clap::Args;
 use lowtide::{Policy, Size};
 use lowtide_bpf::Programs;
 use lowtide_core::high::handler::HighPolicy;
@@ -18,12 +20,12 @@ use lowtide_sim::published::{
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
 
-use super::args::{SimArgs, Target};
 use super::error::SimError;
 use super::host::Host;
+use super::options::{self, Common, OnMachine};
 use super::row::{DeviceSample, NeighbourRow, Row};
 use super::show::{self, Head};
-use super::{columns, compare, jobs, options};
+use super::{columns, compare, jobs};
 use crate::interrupt::{self, Cut};
 use crate::json::LatencyUs;
 use crate::law::{Law, ProgramError};
@@ -31,10 +33,67 @@ use crate::progress::{Patient, Unit};
 
 /// The machine of the published samples.
 const MACHINE: &str = "thrash";
-/// Virtual seconds measured if nothing is said.
-const SECONDS: u64 = 30;
 /// Whose behaviour the published kernel had: it is older than the reclaim-loop series.
-const POLICIES: [Policy; 2] = [Policy::MGLRU, Policy::MGLRU_7_1];
+const POLICIES: &str = "mglru,mglru-7.1";
+/// The name of the workload.
+pub(crate) const NAME: &str = "high-thrash";
+/// A line about it.
+pub(crate) const ABOUT: &str =
+    "a task that thrashes above memory.high, and a neighbour on its disk";
+
+const HELP: &str = "\
+A task with a memory.high of 150M reads a larger file at random. Each policy has a row for each law
+of --high-policy and each program of --bpf, with and without read-ahead: what the task pays for
+being over its limit, and what a neighbour on the same disk gets. On the default machine the rows
+stand beside the published samples, with a verdict.
+
+Example: lowtide sim high-thrash --policy mglru --bpf examples/bpf/refault_recency.bpf.o";
+
+/// Options of `sim high-thrash`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = HELP,
+    mut_arg("machine", |arg| arg.default_value(MACHINE)),
+    mut_arg("policy", |arg| arg.default_value(POLICIES))
+)]
+pub(crate) struct Options {
+    /// The machine.
+    #[command(flatten)]
+    machine: OnMachine,
+    /// Threads of the workload
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=65_536),
+        default_value_t = 1
+    )]
+    threads: u32,
+    /// Virtual seconds measured
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1..=86_400),
+        default_value_t = 30
+    )]
+    seconds: u64,
+    /// What tasks pay for being over memory.high
+    #[arg(
+        long,
+        value_name = "P,P",
+        value_delimiter = ',',
+        default_value = "overage,refault-recency,stall-debt"
+    )]
+    high_policy: Vec<HighPolicy>,
+    /// A program that decides what tasks pay, one more row for each: an object file for eBPF
+    #[arg(long, value_name = "FILE")]
+    bpf: Vec<PathBuf>,
+    /// Only the runs without read-ahead
+    #[arg(long)]
+    no_readahead: bool,
+    /// Policies, seed and results.
+    #[command(flatten)]
+    common: Common,
+}
 
 /// A law's program, one of its own for each run, so that none sees another's maps.
 ///
@@ -72,10 +131,11 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(args: &SimArgs) -> Result<Self, SimError> {
-        let machine = options::machine_or(args, MACHINE)?;
+    fn new(options: &Options, policies: &[Policy]) -> Result<Self, SimError> {
+        let seed = options.common.seed;
+        let machine = options.machine.load()?;
         machine.validate()?;
-        let config = ThrashConfig::published(HighPolicy::Overage, true, args.seed);
+        let config = ThrashConfig::published(HighPolicy::Overage, true, seed);
         // Nothing but the limit may make reclaim happen.
         let (needed, memory) = (2 * config.file, machine.pages() * machine.page);
         if memory < needed {
@@ -91,11 +151,10 @@ impl Plan {
                 ),
             ));
         }
-        let laws = Law::all(args.high_policy.as_deref(), &args.bpf)?;
-        let policies = if args.policy.is_some() { args.policies() } else { POLICIES.to_vec() };
-        let readahead: &[bool] = if args.no_readahead { &[false] } else { &[true, false] };
+        let laws = Law::all(Some(&options.high_policy), &options.bpf)?;
+        let readahead: &[bool] = if options.no_readahead { &[false] } else { &[true, false] };
         let mut cases = Vec::new();
-        for &policy in &policies {
+        for &policy in policies {
             for law in &laws {
                 cases.extend(readahead.iter().map(|&readahead| Case {
                     policy,
@@ -104,10 +163,10 @@ impl Plan {
                 }));
             }
         }
-        let threads = args.threads.unwrap_or(1);
+        let threads = options.threads;
         let published = MachineSpec::preset(MACHINE)?.as_ref() == Some(&machine) && threads == 1;
-        let run_ns = args.seconds.unwrap_or(SECONDS) * 1_000_000_000;
-        Ok(Self { machine, threads, run_ns, seed: args.seed, cases, published })
+        let run_ns = options.seconds * 1_000_000_000;
+        Ok(Self { machine, threads, run_ns, seed, cases, published })
     }
 
     fn config(&self, case: &Case, neighbour: Option<Neighbour>) -> ThrashConfig {
@@ -118,7 +177,7 @@ impl Plan {
     fn head(&self) -> Head {
         let config = self.config(&self.cases[0], Some(Neighbour::default()));
         Head {
-            what: format!("{}: {}", Target::HighThrash.name(), Target::HighThrash.description()),
+            what: format!("{NAME}: {ABOUT}"),
             machine: show::machine(&self.machine),
             max: None,
             data: format!(
@@ -177,7 +236,7 @@ impl Plan {
         let reads =
             |result: &ThrashResult| result.neighbour.as_ref().map_or(0, |neighbour| neighbour.ops);
         let row = Row {
-            workload: Target::HighThrash.name(),
+            workload: NAME,
             world: "sim",
             system: "lowtide",
             policy: case.policy.to_string(),
@@ -231,7 +290,7 @@ fn published() -> Vec<Row> {
         let mean =
             |of: fn(&SarSample) -> f64| Some(sar.iter().map(of).sum::<f64>() / sar.len() as f64);
         Row {
-            workload: Target::HighThrash.name(),
+            workload: NAME,
             world: "real",
             system: "published",
             source: Some("patch"),
@@ -301,12 +360,12 @@ fn verdict(rows: &[Row], policy: Policy) -> Vec<String> {
 ///
 /// # Errors
 /// Any [`SimError`].
-pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
-    let plan = Plan::new(args)?;
+pub(crate) fn run(options: &Options) -> Result<(), SimError> {
+    let plan = Plan::new(options, &options.common.begin()?)?;
     let config = plan.config(&plan.cases[0], None);
     let pages = (config.file + Neighbour::default().file) / plan.machine.page;
     let parallel = Host::ask().parallel(plan.machine.pages(), pages)?;
-    plan.head().print(args);
+    plan.head().print(&options.common);
 
     let each = (config.warm_ns + config.run_ns) / 1_000_000;
     let progress = Patient::new("virtual milliseconds", Unit::Steps, each * plan.jobs() as u64);
@@ -338,5 +397,5 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
         closing.extend(policies.into_iter().flat_map(|policy| verdict(&rows, policy)));
         rows.extend(published());
     }
-    show::results(args, &plan.machine, &rows, columns::HIGH_THRASH, &closing, cut)
+    show::results(&options.common, &plan.machine, &rows, columns::HIGH_THRASH, &closing, cut)
 }

@@ -9,19 +9,20 @@
 
 use std::sync::atomic::AtomicU64;
 
+use clap::Args;
 use lowtide::{Policy, Size};
 use lowtide_sim::client::mix::{self, Faulted, MixConfig, MixResult};
 use lowtide_sim::published::{Arm, PublishedMix, published_mix};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
 
-use super::args::{SimArgs, Target};
 use super::clock::Stopwatch;
 use super::error::SimError;
 use super::host::Host;
+use super::options::{self, Common, OnMachine, Scale, Timing};
 use super::row::{KillRow, Row};
 use super::show::{self, Head};
-use super::{columns, jobs, options};
+use super::{columns, jobs};
 use crate::interrupt::{self, Cut};
 use crate::progress::{Patient, Unit};
 
@@ -30,7 +31,55 @@ const MACHINE: &str = "ramdisk";
 /// The part of the published size when nothing is said: a minute or two for each policy. What is
 /// smaller than 256 MiB measures the constants of reclaim more than its policy
 /// (`docs/kernel/workloads.md` §0.3).
-const SCALE: f64 = 1.0 / 64.0;
+const SCALE: &str = "0.015625";
+
+/// The name of the workload.
+pub(crate) const NAME: &str = "file-anon-mix";
+/// A line about it.
+pub(crate) const ABOUT: &str =
+    "readers of a mapped file beside threads that allocate and free: the aging OOM";
+
+const HELP: &str = "\
+96 readers and 96 allocating threads want more memory than the budget, without swap, and a hundred
+of them reclaim at once. A kill is a result: its row has the counters of that moment. At a part of
+the size the machine is slower by as much, so that passes over memory take as long as at full size.
+Whether mglru-7.1 is killed, and when, differs from seed to seed. Below each row stands what was
+published.
+
+Example: lowtide sim file-anon-mix --rounds 20 --seed 1";
+
+/// Options of `sim file-anon-mix`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = HELP,
+    mut_arg("machine", |arg| arg.default_value(MACHINE)),
+    mut_arg("scale", |arg| arg.default_value(SCALE))
+)]
+pub(crate) struct Options {
+    /// The machine.
+    #[command(flatten)]
+    machine: OnMachine,
+    /// Budget; `max` for all of the machine's memory [default: 16G x scale]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    max: Option<Size>,
+    /// How much of it.
+    #[command(flatten)]
+    scale: Scale,
+    /// Rounds of filling and unmapping
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+        default_value_t = 128
+    )]
+    rounds: u32,
+    /// How fast it was.
+    #[command(flatten)]
+    timing: Timing,
+    /// Policies, seed and results.
+    #[command(flatten)]
+    common: Common,
+}
 
 /// One run, decided.
 #[derive(Clone, Debug)]
@@ -41,21 +90,21 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(args: &SimArgs) -> Result<Self, SimError> {
-        let scale = if args.scale.is_some() { options::scale(args)? } else { SCALE };
-        let machine = options::machine_or(args, MACHINE)?;
+    fn new(options: &Options) -> Result<Self, SimError> {
+        let scale = options.scale.scale;
+        let machine = options.machine.load()?;
         // Sizes are whole mebibytes, and so whole pages.
         let size = |bytes: u64| (((bytes >> 20) as f64 * scale).round() as u64).max(1) << 20;
         let whole = MixConfig::published();
         let config = MixConfig {
             file: size(whole.file),
             anon: size(whole.anon),
-            rounds: args.rounds.unwrap_or(whole.rounds),
+            rounds: options.rounds,
             slowdown: (1.0 / scale).round().max(1.0) as u32,
-            seed: args.seed,
+            seed: options.common.seed,
             ..whole
         };
-        let max = options::machine_budget(args, &machine, Some(size(MixConfig::MAX)))?;
+        let max = options::machine_budget(options.max, &machine, Some(size(MixConfig::MAX)))?;
         if max.is_some_and(|max| max <= config.anon) {
             return Err(SimError::usage(
                 format!(
@@ -82,7 +131,7 @@ impl Plan {
             times => format!(", {times} times slower, as memory is smaller"),
         };
         Head {
-            what: format!("{}: {}", Target::Mix.name(), Target::Mix.description()),
+            what: format!("{NAME}: {ABOUT}"),
             machine: show::machine(&self.machine) + &slower,
             max: self.max,
             data: format!(
@@ -109,7 +158,7 @@ impl Plan {
     fn row(&self, policy: Policy, result: &MixResult) -> Row {
         let memory = &result.stat.memory;
         let row = Row {
-            workload: Target::Mix.name(),
+            workload: NAME,
             world: "sim",
             system: "lowtide",
             policy: policy.to_string(),
@@ -185,13 +234,13 @@ fn kill_line(row: &Row) -> Option<String> {
 ///
 /// # Errors
 /// Any [`SimError`]; a kill is none.
-pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
-    let plan = Plan::new(args)?;
-    let policies = args.policies();
-    let timing = options::timing(args, false);
+pub(crate) fn run(options: &Options) -> Result<(), SimError> {
+    let policies = options.common.begin()?;
+    let plan = Plan::new(options)?;
+    let timing = options.timing.is_on();
     let frames = plan.max.map_or(plan.machine.pages(), |max| max / plan.machine.page);
     let parallel = Host::ask().parallel(frames, plan.data_pages())?;
-    plan.head().print(args);
+    plan.head().print(&options.common);
 
     let total = u64::from(plan.config.rounds) * policies.len() as u64;
     let progress = Patient::new("rounds", Unit::Steps, total);
@@ -222,5 +271,5 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
     if let Some(first) = closing.first_mut() {
         first.insert(0, '\n');
     }
-    show::results(args, &plan.machine, &rows, columns::MIX, &closing, cut)
+    show::results(&options.common, &plan.machine, &rows, columns::MIX, &closing, cut)
 }

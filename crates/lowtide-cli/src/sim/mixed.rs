@@ -1,30 +1,78 @@
-//! `lowtide sim mixed`: what a checkpoint does to those who read meanwhile.
+//! `lowtide sim mixed`: what a checkpoint does to reads in the meantime.
 
 use std::sync::atomic::AtomicU64;
 
+use clap::Args;
 use lowtide::{Policy, Size};
 use lowtide_sim::client::checkpoints::{self, MixedConfig, MixedResult};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
 
-use super::args::{SimArgs, Target};
 use super::error::SimError;
 use super::host::Host;
+use super::options::{self, Common, OnMachine};
 use super::row::{CheckpointsRow, Row, RowLatency};
 use super::show::{self, Head};
-use super::{columns, jobs, options};
+use super::{columns, jobs};
 use crate::bench::Spread;
 use crate::interrupt::{self, Cut};
 use crate::json::LatencyUs;
 use crate::progress::{Patient, Unit};
 use crate::span::Span;
 
-/// An ordinary machine.
-const MACHINE: &str = "laptop";
-/// The budget if nothing is said.
-const MAX_BYTES: u64 = 256 << 20;
 /// Virtual nanoseconds of a second.
 const SECOND_NS: u64 = 1_000_000_000;
+
+/// The name of the workload.
+pub(crate) const NAME: &str = "mixed";
+/// A line about it.
+pub(crate) const ABOUT: &str =
+    "zipf loads and a few stores of a mapped file, and what a checkpoint does to the loads";
+
+/// Options of `sim mixed`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: lowtide sim mixed --checkpoint 2s --write 20")]
+pub(crate) struct Options {
+    /// The machine.
+    #[command(flatten)]
+    machine: OnMachine,
+    /// Budget of the program's group
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, default_value = "256M")]
+    max: Size,
+    /// Size of the file [default: four budgets]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    size: Option<Size>,
+    /// Threads of the workload
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=65_536),
+        default_value_t = 8
+    )]
+    threads: u32,
+    /// Virtual seconds measured
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1..=86_400),
+        default_value_t = 30
+    )]
+    seconds: u64,
+    /// Time between two checkpoints, as in 500ms or 10s
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    checkpoint: Span,
+    /// Accesses that store, in percent
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        value_parser = clap::value_parser!(u32).range(0..=100),
+        default_value_t = 5
+    )]
+    write: u32,
+    /// Policies, seed and results.
+    #[command(flatten)]
+    common: Common,
+}
 
 /// One run, decided.
 #[derive(Clone, Debug)]
@@ -34,23 +82,24 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(args: &SimArgs) -> Result<Self, SimError> {
-        let machine = options::machine_or(args, MACHINE)?;
+    fn new(options: &Options) -> Result<Self, SimError> {
+        let machine = options.machine.load()?;
         machine.validate()?;
-        let max = options::group_budget(args, &machine, MAX_BYTES)?;
-        let whole = MixedConfig::new(max, args.seed);
-        let checkpoint_ns = args.checkpoint.map_or(whole.checkpoint_ns, Span::ns);
+        let max = options::group_budget(options.max, &machine)?;
+        let whole = MixedConfig::new(max, options.common.seed);
+        let checkpoint_ns = options.checkpoint.ns();
         if checkpoint_ns == 0 {
             return Err(SimError::usage(
                 "--checkpoint 0s leaves no time between checkpoints",
                 "give the time between two of them, such as --checkpoint 10s",
             ));
         }
+        let size = options.size.unwrap_or(Size::new(whole.file));
         let config = MixedConfig {
-            file: options::data_pages(args, whole.file, machine.page)? * machine.page,
-            threads: args.threads.unwrap_or(whole.threads),
-            update_percent: args.write.map_or(whole.update_percent, u64::from),
-            run_ns: args.seconds.map_or(whole.run_ns, |seconds| seconds * SECOND_NS),
+            file: options::data_pages(size, machine.page)? * machine.page,
+            threads: options.threads,
+            update_percent: options.write.into(),
+            run_ns: options.seconds * SECOND_NS,
             checkpoint_ns,
             ..whole
         };
@@ -60,7 +109,7 @@ impl Plan {
     fn head(&self) -> Head {
         let config = &self.config;
         Head {
-            what: format!("{}: {}", Target::Mixed.name(), Target::Mixed.description()),
+            what: format!("{NAME}: {ABOUT}"),
             machine: show::machine(&self.machine),
             max: Some(config.max),
             data: format!("a mapped file of {}, advised to be random", Size::new(config.file)),
@@ -86,7 +135,7 @@ impl Plan {
         let mut reads = result.outside.clone();
         reads.add(&result.during).expect("both have the same bounds");
         let row = Row {
-            workload: Target::Mixed.name(),
+            workload: NAME,
             world: "sim",
             system: "lowtide",
             policy: policy.to_string(),
@@ -116,12 +165,12 @@ impl Plan {
 ///
 /// # Errors
 /// Any [`SimError`].
-pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
-    let plan = Plan::new(args)?;
-    let policies = args.policies();
+pub(crate) fn run(options: &Options) -> Result<(), SimError> {
+    let policies = options.common.begin()?;
+    let plan = Plan::new(options)?;
     let parallel =
         Host::ask().parallel(plan.machine.pages(), plan.config.file / plan.machine.page)?;
-    plan.head().print(args);
+    plan.head().print(&options.common);
 
     let each = (plan.config.warm_ns + plan.config.run_ns) / 1_000_000;
     let progress = Patient::new("virtual milliseconds", Unit::Steps, each * policies.len() as u64);
@@ -136,5 +185,5 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
         let Some(result) = cut.take(result)? else { continue };
         rows.push(plan.row(policy, &result));
     }
-    show::results(args, &plan.machine, &rows, columns::MIXED, &[], cut)
+    show::results(&options.common, &plan.machine, &rows, columns::MIXED, &[], cut)
 }

@@ -1,8 +1,12 @@
-//! `lowtide sim`: workloads and traces on machines that one does not have, in virtual time.
+//! `lowtide sim`: workloads and traces on simulated machines, in virtual time.
+//!
+//! Each workload is a subcommand. Its file has its name, its options with their defaults, and what
+//! it does with them.
 //!
 //! | file | concept |
 //! |---|---|
-//! | `args`, `count`, `options` | what can be said; what each option may be |
+//! | `options`, `count` | groups of options that workloads share; numbers of operations |
+//! | `spelling` | older spellings of the command line |
 //! | `database`, `compare` | the published experiment; ratios, published rows, the verdict |
 //! | `dd_oom` | the throttling OOM |
 //! | `fill`, `mixed` | writing a file from start to end; reads beside checkpoints |
@@ -17,7 +21,6 @@
 //! | `host`, `jobs`, `clock` | what this machine can carry; rows side by side; how long they took |
 //! | `row`, `columns`, `show`, `error` | what is shown and written |
 
-pub(crate) mod args;
 mod clock;
 mod columns;
 mod compare;
@@ -37,43 +40,83 @@ mod options;
 mod pages;
 pub(crate) mod row;
 mod show;
+pub(crate) mod spelling;
 mod stream;
 mod swarm;
 mod tenants;
 mod trace;
 
-use args::{Output, SimArgs, Target};
+use clap::{Command, Subcommand};
 use error::SimError;
+use lowtide_workload::Letter;
+use stream::Pattern;
 
-use crate::json::check_path;
-use crate::{names, out};
+/// What can be simulated. The options of each stand in its file.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Simulation {
+    #[command(name = database::name(Letter::A), about = database::about(Letter::A))]
+    YcsbA(database::Options),
+    #[command(name = database::name(Letter::B), about = database::about(Letter::B))]
+    YcsbB(database::Options),
+    #[command(name = database::name(Letter::C), about = database::about(Letter::C))]
+    YcsbC(database::Options),
+    #[command(name = tenants::NAME, about = tenants::ABOUT)]
+    Tenants(tenants::Options),
+    #[command(name = high_thrash::NAME, about = high_thrash::ABOUT)]
+    HighThrash(high_thrash::Options),
+    #[command(name = noisy::NAME, about = noisy::ABOUT)]
+    NoisyNeighbour(noisy::Options),
+    #[command(name = mix::NAME, about = mix::ABOUT)]
+    FileAnonMix(mix::Options),
+    #[command(name = dd_oom::NAME, about = dd_oom::ABOUT)]
+    DdOom(dd_oom::Options),
+    #[command(name = fill::NAME, about = fill::ABOUT)]
+    Fill(fill::Options),
+    #[command(name = mixed::NAME, about = mixed::ABOUT)]
+    Mixed(mixed::Options),
+    #[command(name = Pattern::Zipf.name(), about = Pattern::Zipf.about())]
+    Zipf(pages::Options),
+    #[command(
+        name = Pattern::Uniform.name(),
+        about = Pattern::Uniform.about(),
+        alias = "random-read"
+    )]
+    Uniform(pages::Options),
+    #[command(name = Pattern::Loop.name(), about = Pattern::Loop.about(), alias = "scan")]
+    Loop(pages::Options),
+    #[command(name = trace::NAME, about = trace::ABOUT, alias = "replay")]
+    Trace(trace::Options),
+    #[command(name = swarm::NAME, about = swarm::ABOUT)]
+    Swarm(swarm::Options),
+}
 
-/// Runs what was asked for.
-///
-/// # Errors
-/// Why there is no result, or one with gaps.
-pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
-    if let Output::Both(path) = args.output() {
-        check_path(Some(path))?;
+impl Simulation {
+    /// What follows `lowtide sim` on the command line: names, with a line about each.
+    pub(crate) fn commands() -> Command {
+        Self::augment_subcommands(Command::new("sim"))
     }
-    options::refuse_misplaced(args)?;
-    names::once(args.policy.as_deref().unwrap_or_default(), ToString::to_string, out::note);
-    if let Some(seeds) = args.swarm {
-        return swarm::run(args, seeds);
-    }
-    if let Some(plan) = &args.swarm_plan {
-        return swarm::replay_plan(args, plan);
-    }
-    match args.workload {
-        Some(Target::Database(letter)) => database::run(args, letter),
-        Some(Target::Tenants) => tenants::run(args),
-        Some(Target::Mix) => mix::run(args),
-        Some(Target::DdOom) => dd_oom::run(args),
-        Some(Target::Fill) => fill::run(args),
-        Some(Target::Mixed) => mixed::run(args),
-        Some(Target::NoisyNeighbour) => noisy::run(args),
-        Some(Target::HighThrash) => high_thrash::run(args),
-        Some(Target::Pages(pattern)) => pages::run(args, pattern),
-        None => trace::run(args),
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Why there is no result, or one with gaps.
+    pub(crate) fn run(&self) -> Result<(), SimError> {
+        match self {
+            Self::YcsbA(options) => database::run(options, Letter::A),
+            Self::YcsbB(options) => database::run(options, Letter::B),
+            Self::YcsbC(options) => database::run(options, Letter::C),
+            Self::Tenants(options) => tenants::run(options),
+            Self::HighThrash(options) => high_thrash::run(options),
+            Self::NoisyNeighbour(options) => noisy::run(options),
+            Self::FileAnonMix(options) => mix::run(options),
+            Self::DdOom(options) => dd_oom::run(options),
+            Self::Fill(options) => fill::run(options),
+            Self::Mixed(options) => mixed::run(options),
+            Self::Zipf(options) => pages::run(options, Pattern::Zipf),
+            Self::Uniform(options) => pages::run(options, Pattern::Uniform),
+            Self::Loop(options) => pages::run(options, Pattern::Loop),
+            Self::Trace(options) => trace::run(options),
+            Self::Swarm(options) => swarm::run(options),
+        }
     }
 }

@@ -6,26 +6,56 @@
 
 use std::sync::atomic::AtomicU64;
 
+use clap::Args;
 use lowtide::{Policy, Size};
 use lowtide_sim::client::noisy::{self, Company, NoisyConfig, NoisyResult, TenantHits};
 use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{MachineConfig, MachineError};
 
-use super::args::{SimArgs, Target};
 use super::error::SimError;
 use super::host::Host;
+use super::options::{self, Common, OnMachine};
 use super::row::Row;
 use super::show::{self, Head};
-use super::{columns, jobs, options};
+use super::{columns, jobs};
 use crate::interrupt::{self, Cut};
 use crate::progress::{Patient, Unit};
 
-/// An ordinary machine: its memory is not what is short.
-const MACHINE: &str = "laptop";
-/// Virtual seconds measured if nothing is said.
-const SECONDS: u64 = 10;
 /// Change of the hit ratio up to which it counts as kept, in percent of what it was.
 const KEPT_PCT: f64 = 2.0;
+
+/// The name of the workload.
+pub(crate) const NAME: &str = "noisy-neighbour";
+/// A line about it.
+pub(crate) const ABOUT: &str =
+    "tenants with working sets beside one that scans, with and without memory.low";
+
+const HELP: &str = "\
+Four tenants and a scanner share a budget of 176M. Each policy has three rows: the tenants alone,
+beside the scanner, and beside it with memory.low. The change of the hit ratio is to the first.
+The machine's memory is not what is short.
+
+Example: lowtide sim noisy-neighbour --policy mglru,lru";
+
+/// Options of `sim noisy-neighbour`.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Options {
+    /// The machine.
+    #[command(flatten)]
+    machine: OnMachine,
+    /// Virtual seconds measured
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1..=86_400),
+        default_value_t = 10
+    )]
+    seconds: u64,
+    /// Policies, seed and results.
+    #[command(flatten)]
+    common: Common,
+}
 
 /// The runs, decided.
 #[derive(Debug)]
@@ -37,8 +67,8 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(args: &SimArgs) -> Result<Self, SimError> {
-        let machine = options::machine_or(args, MACHINE)?;
+    fn new(options: &Options, policies: Vec<Policy>) -> Result<Self, SimError> {
+        let machine = options.machine.load()?;
         machine.validate()?;
         let (needed, memory) =
             (2 * NoisyConfig::new(Company::Alone, 0).max, machine.pages() * machine.page);
@@ -52,12 +82,10 @@ impl Plan {
                 format!("choose one with at least {}", Size::new(needed)),
             ));
         }
-        let cases = args
-            .policies()
-            .into_iter()
-            .flat_map(|policy| Company::ALL.map(|company| (policy, company)));
-        let run_ns = args.seconds.unwrap_or(SECONDS) * 1_000_000_000;
-        Ok(Self { machine, run_ns, seed: args.seed, cases: cases.collect() })
+        let cases =
+            policies.into_iter().flat_map(|policy| Company::ALL.map(|company| (policy, company)));
+        let run_ns = options.seconds * 1_000_000_000;
+        Ok(Self { machine, run_ns, seed: options.common.seed, cases: cases.collect() })
     }
 
     const fn config(&self, company: Company) -> NoisyConfig {
@@ -67,11 +95,7 @@ impl Plan {
     fn head(&self) -> Head {
         let config = self.config(Company::ScannerAndLow);
         Head {
-            what: format!(
-                "{}: {}",
-                Target::NoisyNeighbour.name(),
-                Target::NoisyNeighbour.description()
-            ),
+            what: format!("{NAME}: {ABOUT}"),
             machine: show::machine(&self.machine),
             max: Some(config.max),
             data: format!(
@@ -108,7 +132,7 @@ impl Plan {
         let config = self.config(company);
         let change = |now: TenantHits, then: TenantHits| 100.0 * (ratio(now) / ratio(then) - 1.0);
         let row = Row {
-            workload: Target::NoisyNeighbour.name(),
+            workload: NAME,
             world: "sim",
             system: "lowtide",
             policy: policy.to_string(),
@@ -152,12 +176,12 @@ fn verdict(rows: &[Row]) -> Vec<String> {
 ///
 /// # Errors
 /// Any [`SimError`].
-pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
-    let plan = Plan::new(args)?;
+pub(crate) fn run(options: &Options) -> Result<(), SimError> {
+    let plan = Plan::new(options, options.common.begin()?)?;
     let config = plan.config(Company::Scanner);
     let pages = (u64::from(config.tenants) * config.file + config.scan) / plan.machine.page;
     let parallel = Host::ask().parallel(plan.machine.pages(), pages)?;
-    plan.head().print(args);
+    plan.head().print(&options.common);
 
     let each = (config.warm_ns + config.run_ns) / 1_000_000;
     let progress =
@@ -179,5 +203,5 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
         );
     }
     let closing = verdict(&rows);
-    show::results(args, &plan.machine, &rows, columns::NOISY, &closing, cut)
+    show::results(&options.common, &plan.machine, &rows, columns::NOISY, &closing, cut)
 }

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use clap::{Args, ValueEnum};
 use lowtide::{Policy, Size};
 use lowtide_core::MemoryStat;
 use lowtide_sim::client::stream::{Stream, StreamSpace};
@@ -15,48 +16,141 @@ use lowtide_sim::spec::MachineSpec;
 use lowtide_sim::{Plain, PlainConfig, PlainCounts, PlayError};
 use lowtide_workload::{Access, PageOp, SpaceKind};
 
-use super::args::{Pattern, SimArgs, Target, Way};
 use super::clock::Stopwatch;
+use super::count::Count;
 use super::error::SimError;
-use super::full::{self, Play, Streams};
+use super::full::{self, Play, Rows, Streams};
 use super::host::Host;
+use super::options::{self, Common, Switch};
 use super::row::Row;
 use super::show::{self, Head, PLAIN, PlainMachine};
-use super::stream::{Pages, share};
-use super::{columns, jobs, options};
+use super::stream::{Pages, Pattern, share};
+use super::{columns, jobs};
 use crate::interrupt::{self, Cut};
 use crate::progress::{Patient, Unit};
 use crate::table::thousands;
 
-/// The data when nothing is said.
-const DATA_BYTES: u64 = 1 << 30;
-/// The budget when nothing is said: a quarter of that.
+/// The budget when nothing is said: a quarter of the data.
 const MAX_BYTES: u64 = 256 << 20;
-/// Accesses when nothing is said: about a second for each policy.
-const ACCESSES: u64 = 20_000_000;
 /// Accesses drawn at a time: few enough to stay in the processor's nearest cache.
 const BATCH: usize = 1024;
+
+const HELP: &str = "\
+Without --machine it is the plain one: one CPU, no time, no read-ahead and no fault-around, so that
+counters mean exactly what the accesses did. With it, a full machine: CPUs, locks, a device,
+read-ahead and write-back in virtual time.
+
+Examples:
+  lowtide sim zipf --accesses 50M --json
+  lowtide sim zipf --machine laptop --max 512M --threads 4 --write 10";
+
+/// Options of `sim zipf`, `uniform` and `loop`.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Options {
+    /// Size of the data
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, default_value = "1G")]
+    size: Size,
+    /// Budget [default: 256M; on a smaller machine all of its memory]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    max: Option<Size>,
+    /// Accesses of all threads together, as in 200k or 50M
+    #[arg(
+        long,
+        value_name = "N",
+        visible_alias = "accesses",
+        allow_hyphen_values = true,
+        default_value = "20M"
+    )]
+    ops: Count,
+    /// Way to the pages: mapped (loads and stores) or descriptor (reads and writes)
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WAY",
+        default_value = "mapped",
+        hide_possible_values = true
+    )]
+    access: Way,
+    /// Accesses that write, in percent
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        value_parser = clap::value_parser!(u32).range(0..=100),
+        default_value_t = 0
+    )]
+    write: u32,
+    /// Full machine: a name (`lowtide list machines`) or a TOML file [default: the plain one]
+    #[arg(long, value_name = "NAME|FILE")]
+    machine: Option<String>,
+    /// Threads, on a full machine
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=65_536),
+        default_value_t = 1,
+        requires = "machine"
+    )]
+    threads: u32,
+    /// Add how fast the simulation was: host_seconds, accesses_per_s, bytes_per_page [default:
+    /// off with --machine, else on]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "on|off",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "on",
+        hide_possible_values = true
+    )]
+    timing: Option<Switch>,
+    /// Policies, seed and results.
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Which way an access takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Way {
+    /// Through a mapping.
+    Mapped,
+    /// Through the descriptor.
+    Descriptor,
+}
+
+impl From<Way> for Access {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::Mapped => Self::Mapped,
+            Way::Descriptor => Self::Descriptor,
+        }
+    }
+}
+
+impl Options {
+    fn timing(&self, default: bool) -> bool {
+        self.timing.map_or(default, |timing| timing == Switch::On)
+    }
+}
 
 /// One run, decided.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
-    target: Target,
     pages: Pages,
     accesses: u64,
     page_bytes: u64,
 }
 
 impl Plan {
-    fn new(args: &SimArgs, pattern: Pattern, page_bytes: u64) -> Result<Self, SimError> {
+    fn new(options: &Options, pattern: Pattern, page_bytes: u64) -> Result<Self, SimError> {
         let pages = Pages {
             pattern,
-            pages: options::data_pages(args, DATA_BYTES, page_bytes)?,
-            access: args.access.unwrap_or(Way::Mapped).into(),
-            write_percent: args.write.unwrap_or(0).into(),
-            seed: args.seed,
+            pages: options::data_pages(options.size, page_bytes)?,
+            access: options.access.into(),
+            write_percent: options.write.into(),
+            seed: options.common.seed,
         };
-        let accesses = args.ops.map_or(ACCESSES, |ops| ops.0);
-        Ok(Self { target: Target::Pages(pattern), pages, accesses, page_bytes })
+        Ok(Self { pages, accesses: options.ops.0, page_bytes })
     }
 
     const fn data_bytes(&self) -> u64 {
@@ -69,7 +163,7 @@ impl Plan {
             Access::Descriptor => "through the descriptor",
         };
         Head {
-            what: format!("{}: {}", self.target.name(), self.target.description()),
+            what: format!("{}: {}", self.pages.pattern.name(), self.pages.pattern.about()),
             machine,
             max,
             data: format!(
@@ -88,7 +182,7 @@ impl Plan {
 
     fn row(&self, policy: Policy, machine: &str, max: Option<u64>, threads: u32) -> Row {
         Row {
-            workload: self.target.name(),
+            workload: self.pages.pattern.name(),
             world: "sim",
             system: "lowtide",
             policy: policy.to_string(),
@@ -107,21 +201,22 @@ impl Plan {
 ///
 /// # Errors
 /// Any [`SimError`].
-pub(crate) fn run(args: &SimArgs, pattern: Pattern) -> Result<(), SimError> {
-    match options::machine(args)? {
-        Some(machine) => on_machine(args, pattern, &machine),
-        None => on_plain(args, pattern),
+pub(crate) fn run(options: &Options, pattern: Pattern) -> Result<(), SimError> {
+    let policies = options.common.begin()?;
+    match &options.machine {
+        Some(name) => on_machine(options, &policies, pattern, &MachineSpec::load(name)?),
+        None => on_plain(options, &policies, pattern),
     }
 }
 
-fn on_plain(args: &SimArgs, pattern: Pattern) -> Result<(), SimError> {
-    let plan = Plan::new(args, pattern, PLAIN.page())?;
-    let max = options::plain_budget(args, plan.page_bytes)?.unwrap_or(MAX_BYTES / plan.page_bytes);
+fn on_plain(options: &Options, policies: &[Policy], pattern: Pattern) -> Result<(), SimError> {
+    let plan = Plan::new(options, pattern, PLAIN.page())?;
+    let max =
+        options::plain_budget(options.max, plan.page_bytes)?.unwrap_or(MAX_BYTES / plan.page_bytes);
     let max_bytes = Some(max * plan.page_bytes);
-    let policies = args.policies();
-    let timing = options::timing(args, true);
+    let timing = options.timing(true);
     let parallel = Host::ask().parallel(max, plan.pages.pages)?;
-    plan.head(show::plain_machine(), max_bytes, 1).print(args);
+    plan.head(show::plain_machine(), max_bytes, 1).print(&options.common);
 
     let progress = Patient::new("accesses", Unit::Steps, plan.accesses * policies.len() as u64);
     let parallel = if timing { 1 } else { parallel };
@@ -141,7 +236,7 @@ fn on_plain(args: &SimArgs, pattern: Pattern) -> Result<(), SimError> {
             row
         });
     }
-    show::results(args, &PLAIN, &rows, columns::PLAIN, &[], cut)
+    show::results(&options.common, &PLAIN, &rows, columns::PLAIN, &[], cut)
 }
 
 /// What one policy came to on the plain machine.
@@ -162,7 +257,7 @@ fn play(plan: &Plan, policy: Policy, max: u64, done: &AtomicU64) -> Result<Playe
     let mut left = plan.accesses;
     let mut took = Duration::ZERO;
     while left > 0 {
-        interrupt::check(|| format!("simulating {}", plan.target.name()))?;
+        interrupt::check(|| format!("simulating {}", plan.pages.pattern.name()))?;
         batch.clear();
         batch.extend(stream.by_ref().take(BATCH.min(usize::try_from(left).unwrap_or(BATCH))));
         let began = Stopwatch::start();
@@ -185,21 +280,26 @@ fn failed(policy: Policy, error: PlayError) -> SimError {
     }
 }
 
-fn on_machine(args: &SimArgs, pattern: Pattern, machine: &MachineSpec) -> Result<(), SimError> {
-    let plan = Plan::new(args, pattern, machine.page)?;
-    let threads = args.threads.unwrap_or(1);
+fn on_machine(
+    options: &Options,
+    policies: &[Policy],
+    pattern: Pattern,
+    machine: &MachineSpec,
+) -> Result<(), SimError> {
+    let plan = Plan::new(options, pattern, machine.page)?;
+    let threads = options.threads;
     let max = options::machine_budget(
-        args,
+        options.max,
         machine,
         Some(MAX_BYTES.min(machine.pages() * machine.page)),
     )?;
-    plan.head(show::machine(machine), max, threads).print(args);
+    plan.head(show::machine(machine), max, threads).print(&options.common);
     let play = Play {
         machine,
         max,
         spaces: vec![StreamSpace { kind: SpaceKind::File, pages: plan.pages.pages }],
         data_pages: plan.pages.pages,
-        during: format!("simulating {}", plan.target.name()),
+        during: format!("simulating {}", plan.pages.pattern.name()),
     };
     let streams = || {
         let streams: Result<_, SimError> = (0..threads)
@@ -212,9 +312,9 @@ fn on_machine(args: &SimArgs, pattern: Pattern, machine: &MachineSpec) -> Result
             .collect();
         Ok(Streams { streams: streams?, failed: Rc::default() })
     };
-    let progress =
-        Patient::new("accesses", Unit::Steps, plan.accesses * args.policies().len() as u64);
+    let progress = Patient::new("accesses", Unit::Steps, plan.accesses * policies.len() as u64);
     let row = |policy| plan.row(policy, &machine.name, max, threads);
-    let outcome = full::run(args, &play, progress, row, streams)?;
-    outcome.show(args, machine, columns::STREAMS, &[])
+    let rows = Rows { policies, timing: options.timing(false), seed: options.common.seed };
+    let outcome = full::run(&rows, &play, progress, row, streams)?;
+    outcome.show(&options.common, machine, columns::STREAMS, &[])
 }

@@ -5,10 +5,9 @@ use lowtide::Size;
 use lowtide_sim::spec::MachineSpec;
 use serde::Serialize;
 
-use super::args::{Output, SimArgs};
 use super::columns::{Column, table};
 use super::error::SimError;
-use super::options::{PAGE_BYTES, floor};
+use super::options::{Common, Output, PAGE_BYTES, floor};
 use super::row::Row;
 use crate::interrupt::Cut;
 use crate::json::Report;
@@ -63,8 +62,8 @@ pub(crate) struct Head {
 
 impl Head {
     /// Prints the lines, unless standard output is for the JSON. The last one begins with `run`.
-    pub(crate) fn print(&self, args: &SimArgs) {
-        if args.output() == Output::Json {
+    pub(crate) fn print(&self, common: &Common) {
+        if common.results.output() == Output::Json {
             return;
         }
         let max = self
@@ -74,12 +73,12 @@ impl Head {
         out::line(format_args!("machine   {}", self.machine));
         out::line(format_args!("budget    {max}"));
         out::line(format_args!("data      {}", self.data));
-        out::line(format_args!("run       {}; seed {}\n", self.run, args.seed));
+        out::line(format_args!("run       {}; seed {}\n", self.run, common.seed));
     }
 
     /// The same where the budget is what varies and nothing is random.
-    pub(crate) fn print_but_budget(&self, args: &SimArgs) {
-        if args.output() == Output::Json {
+    pub(crate) fn print_but_budget(&self, common: &Common) {
+        if common.results.output() == Output::Json {
             return;
         }
         out::line(&self.what);
@@ -113,7 +112,7 @@ pub(crate) fn plain_machine() -> String {
 /// [`SimError::Results`], [`SimError::Output`]; [`SimError::Interrupted`] without rows,
 /// [`SimError::CutShort`] after them.
 pub(crate) fn results<M: Serialize>(
-    args: &SimArgs,
+    common: &Common,
     machine: &M,
     rows: &[Row],
     columns: &[Column],
@@ -121,8 +120,8 @@ pub(crate) fn results<M: Serialize>(
     mut cut: Cut,
 ) -> Result<(), SimError> {
     cut.refuse_nothing(rows.is_empty())?;
-    let report = Report::new(machine, rows.to_vec()).seeded(args.seed).cut_short(cut.is_cut());
-    if args.output() == Output::Json {
+    let report = Report::new(machine, rows.to_vec()).seeded(common.seed).cut_short(cut.is_cut());
+    if common.results.output() == Output::Json {
         report.text().and_then(|text| out::all(&text)).map_err(SimError::Output)?;
         return cut.verdict();
     }
@@ -130,7 +129,7 @@ pub(crate) fn results<M: Serialize>(
     for line in closing {
         out::line(line);
     }
-    if let Output::Both(path) = args.output() {
+    if let Output::Both(path) = common.results.output() {
         report.write(Some(path))?;
     }
     cut.verdict()

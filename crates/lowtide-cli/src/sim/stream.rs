@@ -11,10 +11,39 @@ use lowtide_workload::{
     Access, Distribution, DistributionError, OpKind, PageOp, Sampler, Scan, SpaceId, SplitMix64,
 };
 
-use super::args::Pattern;
-
 /// Sub-streams of kinds begin here; those of pages have the threads' numbers.
 const KINDS: u64 = 1 << 32;
+
+/// Which page comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pattern {
+    /// Zipf over the pages, exponent 0.99, scattered.
+    Zipf,
+    /// All alike.
+    Uniform,
+    /// From start to end, over and over.
+    Loop,
+}
+
+impl Pattern {
+    /// The name of its workload.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Zipf => "zipf",
+            Self::Uniform => "uniform",
+            Self::Loop => "loop",
+        }
+    }
+
+    /// A line about it.
+    pub(crate) const fn about(self) -> &'static str {
+        match self {
+            Self::Zipf => "single pages, zipf popularity with exponent 0.99, scattered",
+            Self::Uniform => "single pages, all alike (also called random-read)",
+            Self::Loop => "all pages from start to end, over and over (also called scan)",
+        }
+    }
+}
 
 /// A pattern over a file.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,5 @@
-//! `--swarm N`: small random machines by the thousand, every invariant checked, each seed played
-//! twice.
+//! `lowtide sim swarm N`: small random machines by the thousand, every invariant checked, each seed
+//! played twice.
 //!
 //! A failure prints the seed, the invariant, the plan, a plan made as small as possible that fails
 //! in the same way, and the command that replays it. The seeds are `--seed S` and those after it.
@@ -7,14 +7,59 @@
 use std::sync::Mutex;
 use std::thread;
 
-use lowtide_sim::swarm::{Coverage, Plan, SwarmConfig, replay, run as run_seeds};
+use clap::Args;
+use lowtide_sim::swarm::{Bug, Coverage, Plan, SwarmConfig, replay, run as run_seeds};
 use serde::Serialize;
 
-use super::args::{Output, SimArgs};
 use super::error::SimError;
+use super::options::{Output, Results};
 use crate::json::Report;
 use crate::progress::{Patient, Unit};
 use crate::{interrupt, out};
+
+/// The name on the command line.
+pub(crate) const NAME: &str = "swarm";
+/// A line about it.
+pub(crate) const ABOUT: &str =
+    "test the simulator and the engine: random machines and plans, every invariant checked";
+
+const HELP: &str = "\
+Each seed makes a plan, with machine, policy and budget of its own, which is played twice. A failure
+prints the seed, the invariant, a plan made as small as possible, and the command that plays it
+again.
+
+Example: lowtide sim swarm 1000 --seed 1";
+
+/// Options of `sim swarm`.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Options {
+    /// How many plans: those of --seed and the seeds after it
+    #[arg(
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1..),
+        required_unless_present = "plan"
+    )]
+    seeds: Option<u64>,
+    /// The first seed
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 42,
+        allow_negative_numbers = true,
+        conflicts_with = "plan"
+    )]
+    seed: u64,
+    /// Play one plan, as a failure prints it
+    #[arg(long, value_name = "PLAN", conflicts_with = "seeds")]
+    plan: Option<Plan>,
+    /// Plant a bug into every plan, which the swarm must find
+    #[arg(long, value_name = "BUG", conflicts_with = "plan", hide = true)]
+    canary: Option<Bug>,
+    /// Where results go.
+    #[command(flatten)]
+    results: Results,
+}
 
 /// What stands in the JSON in place of a machine.
 #[derive(Debug, Serialize)]
@@ -33,25 +78,41 @@ struct Met {
     times: u64,
 }
 
-/// Runs the seeds.
+/// Runs the seeds, or one plan.
 ///
 /// # Errors
 /// [`SimError::Swarm`] for the lowest seed that fails, [`SimError::Interrupted`],
-/// [`SimError::Output`].
-pub(super) fn run(args: &SimArgs, seeds: u64) -> Result<(), SimError> {
-    let Some(end) = args.seed.checked_add(seeds) else {
+/// [`SimError::Output`], [`SimError::Results`].
+pub(super) fn run(options: &Options) -> Result<(), SimError> {
+    options.results.check()?;
+    match &options.plan {
+        Some(plan) => {
+            let coverage = replay(plan).map_err(|failure| SimError::Swarm(failure.to_string()))?;
+            show(options, &coverage, 1)
+        }
+        // Without a plan clap demands a number.
+        None => run_all(options, options.seeds.unwrap_or(1)),
+    }
+}
+
+fn run_all(options: &Options, seeds: u64) -> Result<(), SimError> {
+    let Some(end) = options.seed.checked_add(seeds) else {
         return Err(SimError::usage(
-            format!("there are no {seeds} seeds from {} on", args.seed),
+            format!("there are no {seeds} seeds from {} on", options.seed),
             "choose a smaller --seed",
         ));
     };
     let config = SwarmConfig {
-        seeds: args.seed..end,
+        seeds: options.seed..end,
         threads: thread::available_parallelism().map_or(1, usize::from),
-        bug: args.swarm_canary,
+        bug: options.canary,
     };
-    if args.output() != Output::Json {
-        out::line(format_args!("swarm     seeds {} to {}, each played twice", args.seed, end - 1));
+    if options.results.output() != Output::Json {
+        out::line(format_args!(
+            "swarm     seeds {} to {}, each played twice",
+            options.seed,
+            end - 1
+        ));
     }
     let bar = Mutex::new(Patient::new("seeds", Unit::Steps, seeds));
     let progress = |done| {
@@ -66,33 +127,24 @@ pub(super) fn run(args: &SimArgs, seeds: u64) -> Result<(), SimError> {
         let during = format!("after {} seeds without a violation", report.seeds);
         return Err(interrupt::Interrupted { during }.into());
     }
-    show(args, &report.coverage, report.seeds)
+    show(options, &report.coverage, report.seeds)
 }
 
-/// Replays one plan.
-///
-/// # Errors
-/// As [`run`].
-pub(super) fn replay_plan(args: &SimArgs, plan: &Plan) -> Result<(), SimError> {
-    let coverage = replay(plan).map_err(|failure| SimError::Swarm(failure.to_string()))?;
-    show(args, &coverage, 1)
-}
-
-fn show(args: &SimArgs, coverage: &Coverage, seeds: u64) -> Result<(), SimError> {
+fn show(options: &Options, coverage: &Coverage, seeds: u64) -> Result<(), SimError> {
     let met = |(group, name, runs, times): (&str, &str, u64, u64)| Met {
         group: group.to_owned(),
         name: name.to_owned(),
         runs,
         times,
     };
-    let swarm = Swarm { name: "swarm", seeds, violations: 0 };
-    let report = Report::new(&swarm, coverage.iter().map(met).collect()).seeded(args.seed);
-    if args.output() == Output::Json {
+    let swarm = Swarm { name: NAME, seeds, violations: 0 };
+    let report = Report::new(&swarm, coverage.iter().map(met).collect()).seeded(options.seed);
+    if options.results.output() == Output::Json {
         return report.text().and_then(|text| out::all(&text)).map_err(SimError::Output);
     }
     out::line(coverage);
     out::line(format_args!("{seeds} seeds, no violation"));
-    if let Output::Both(path) = args.output() {
+    if let Output::Both(path) = options.results.output() {
         report.write(Some(path))?;
     }
     Ok(())

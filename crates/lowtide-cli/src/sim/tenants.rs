@@ -6,6 +6,7 @@
 
 use std::sync::atomic::AtomicU64;
 
+use clap::Args;
 use lowtide::{Policy, Size};
 use lowtide_sim::client::tenants::{
     self, BUCKETS_S, CONTENDED_SLOT_NS, TenantsConfig, TenantsResult,
@@ -14,13 +15,13 @@ use lowtide_sim::spec::{MachineSpec, SwapSpec};
 use lowtide_sim::statistics::Spread;
 use lowtide_sim::{Costs, MachineConfig, MachineError};
 
-use super::args::{SimArgs, Target};
 use super::clock::Stopwatch;
 use super::error::SimError;
 use super::host::Host;
+use super::options::{self, Common, OnMachine, Scale, Timing};
 use super::row::{Bucket, Row, RowLatency, Workers};
 use super::show::{self, Head};
-use super::{columns, compare, jobs, options};
+use super::{columns, compare, jobs};
 use crate::interrupt::{self, Cut};
 use crate::json::LatencyUs;
 use crate::progress::{Patient, Unit};
@@ -31,10 +32,54 @@ const MACHINE: &str = "xeon-96t";
 /// (`docs/kernel/workloads.md` §2(b)).
 const SWAP_TIMES: u64 = 2;
 /// What is simulated of the published experiment if nothing is said, so that three policies take a
-/// few minutes.
-const SCALE: f64 = 1.0 / 16.0;
-/// Virtual seconds, for the same reason; the published runs took about 3,600.
-const SECONDS: u64 = 600;
+/// few minutes. Its 600 virtual seconds are for the same reason; the published runs took about
+/// 3,600.
+const SCALE: &str = "0.0625";
+/// The name of the workload.
+pub(crate) const NAME: &str = "tenants";
+/// A line about it.
+pub(crate) const ABOUT: &str =
+    "servers with large buffers and their browsers, 32 tenants alike, on zram";
+
+const HELP: &str = "\
+64 workers with large buffers run on a machine with zram, without a group limit. Below full size a
+page stands for many: memory shrinks, what a page costs grows, numbers and times stay. So the rows
+stand beside the published figures at any --scale, on xeon-96t with all of its memory.
+
+Example: lowtide sim tenants --seconds 120 --policy mglru-7.1,mglru";
+
+/// Options of `sim tenants`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = HELP,
+    mut_arg("machine", |arg| arg.default_value(MACHINE)),
+    mut_arg("scale", |arg| arg.default_value(SCALE))
+)]
+pub(crate) struct Options {
+    /// The machine.
+    #[command(flatten)]
+    machine: OnMachine,
+    /// Budget [default: all of the machine's memory]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    max: Option<Size>,
+    /// How much of it.
+    #[command(flatten)]
+    scale: Scale,
+    /// Virtual seconds measured
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1..=86_400),
+        default_value_t = 600
+    )]
+    seconds: u64,
+    /// How fast it was.
+    #[command(flatten)]
+    timing: Timing,
+    /// Policies, seed and results.
+    #[command(flatten)]
+    common: Common,
+}
 
 /// One run, decided.
 #[derive(Clone, Debug)]
@@ -48,11 +93,11 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(args: &SimArgs) -> Result<Self, SimError> {
-        let scale = if args.scale.is_some() { options::scale(args)? } else { SCALE };
-        let whole = options::machine_or(args, MACHINE)?;
+    fn new(options: &Options) -> Result<Self, SimError> {
+        let scale = options.scale.scale;
+        let whole = options.machine.load()?;
         let published =
-            MachineSpec::preset(MACHINE)?.as_ref() == Some(&whole) && args.max.is_none();
+            MachineSpec::preset(MACHINE)?.as_ref() == Some(&whole) && options.max.is_none();
         let calibrated = if published {
             MachineSpec {
                 costs: Costs { swap_slot_ns: CONTENDED_SLOT_NS, ..whole.costs.clone() },
@@ -63,9 +108,10 @@ impl Plan {
         };
         let machine = part_of(&calibrated, scale);
         machine.validate()?;
-        let max = options::machine_budget(args, &machine, None)?;
-        let run_ns = args.seconds.unwrap_or(SECONDS) * 1_000_000_000;
-        let config = TenantsConfig { run_ns, ..TenantsConfig::published(scale, args.seed) };
+        let max = options::machine_budget(options.max, &machine, None)?;
+        let run_ns = options.seconds * 1_000_000_000;
+        let config =
+            TenantsConfig { run_ns, ..TenantsConfig::published(scale, options.common.seed) };
         Ok(Self { machine, max, config, scale, published })
     }
 
@@ -76,7 +122,7 @@ impl Plan {
             |swap| format!("{} of {} for swap", options::floor(swap.size), swap.kind),
         );
         Head {
-            what: format!("{}: {}", Target::Tenants.name(), Target::Tenants.description()),
+            what: format!("{NAME}: {ABOUT}"),
             machine: format!("{}; {swap}", show::machine(&self.machine)),
             max: self.max,
             data: format!(
@@ -107,7 +153,7 @@ impl Plan {
         let requests: Vec<u64> = result.workers.iter().map(|worker| worker.requests).collect();
         let spread = Spread::of(&requests);
         let row = Row {
-            workload: Target::Tenants.name(),
+            workload: NAME,
             world: "sim",
             system: "lowtide",
             policy: policy.to_string(),
@@ -147,14 +193,14 @@ fn part_of(whole: &MachineSpec, scale: f64) -> MachineSpec {
 ///
 /// # Errors
 /// Any [`SimError`].
-pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
-    let plan = Plan::new(args)?;
-    let policies = args.policies();
-    let timing = options::timing(args, false);
+pub(crate) fn run(options: &Options) -> Result<(), SimError> {
+    let policies = options.common.begin()?;
+    let plan = Plan::new(options)?;
+    let timing = options.timing.is_on();
     let frames = plan.max.map_or(plan.machine.pages(), |max| max / plan.machine.page);
     let data_pages = plan.config.bytes() / plan.machine.page;
     let parallel = Host::ask().parallel(frames, data_pages)?;
-    plan.head().print(args);
+    plan.head().print(&options.common);
 
     let total = plan.config.run_ns / 1_000_000 * policies.len() as u64;
     let progress = Patient::new("virtual milliseconds", Unit::Steps, total);
@@ -178,7 +224,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
         closing.extend(compare::tenants_verdict_lines(&rows));
         rows = compare::with_published_tenants(rows);
     }
-    show::results(args, &plan.machine, &rows, columns::TENANTS, &closing, cut)
+    show::results(&options.common, &plan.machine, &rows, columns::TENANTS, &closing, cut)
 }
 
 #[cfg(test)]

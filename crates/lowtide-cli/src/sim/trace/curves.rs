@@ -1,5 +1,5 @@
-//! `--mrc` and `--advise`: miss ratios at many budgets, and the smallest budget that is good
-//! enough.
+//! `sim trace --mrc` and `--advise`: miss ratios at many budgets, and the smallest budget that is
+//! good enough.
 //!
 //! The trace is read once, onto a tape of four bytes an access (in memory up to 256 MiB, else in a
 //! temporary file). The tape is then played for each policy at each size, on the plain machine for
@@ -7,12 +7,15 @@
 //! bound.
 
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Mutex;
 use std::{fs, thread};
 
+use clap::Args;
 use lowtide::Policy;
 use lowtide_core::limits::MIN_BUDGET;
+use lowtide_mrc::baseline::Baseline;
 use lowtide_mrc::{
     Advice, AdviceRow, Contender, Curve, MakePlayer, MrcError, Player, PlayerError, Progress,
     RecordError, Refusal, Row, Run, Storage, Table, Tape, chart, page, refusals, rows, spread,
@@ -22,21 +25,89 @@ use lowtide_workload::trace::Trace;
 use lowtide_workload::{PageOp, SpaceKind};
 use serde::Serialize;
 
-use super::paging;
 use super::source::{Source, reading};
+use super::{Options, paging};
 use crate::json::{Report, writable};
 use crate::progress::{Patient, Unit};
-use crate::sim::args::{Output, SimArgs};
 use crate::sim::error::SimError;
-use crate::sim::options;
+use crate::sim::options::{Output, Swap};
 use crate::sim::show::{self, Head, PlainMachine};
 use crate::table::{self, thousands};
 use crate::{interrupt, out};
 
-/// Sizes on a curve when nothing is said.
-const POINTS: usize = 24;
 /// Records between two looks at progress and Ctrl-C.
 const STRIDE: u64 = 4096;
+
+/// Options about many budgets instead of one.
+#[derive(Debug, Args)]
+pub(super) struct Curves {
+    /// Print the miss-ratio curve of each policy and baseline
+    #[arg(long)]
+    mrc: bool,
+    /// Find the smallest budget with at most this share of misses, as in 0.01
+    #[arg(long, value_name = "RATIO", value_parser = share, allow_negative_numbers = true)]
+    advise: Option<f64>,
+    /// Sizes on each curve
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(2..=1000),
+        default_value_t = 24,
+        requires = "curves"
+    )]
+    points: u16,
+    /// Textbook policies beside the engine's on a curve: strict-lru, clock, sieve, s3-fifo, arc,
+    /// opt, or none [default: all with --mrc, else none]
+    #[arg(long, value_name = "B,B", value_delimiter = ',', requires = "curves")]
+    baseline: Option<Vec<BaselineName>>,
+    /// Draw the curves into FILE: .svg for the chart, .html for a page with table and advice
+    #[arg(long, value_name = "FILE", requires = "curves")]
+    plot: Option<PathBuf>,
+}
+
+/// A share of misses.
+fn share(text: &str) -> Result<f64, &'static str> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or("give a number from 0 to 1, as in 0.01")
+}
+
+/// A baseline, or the word for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BaselineName(Option<Baseline>);
+
+impl FromStr for BaselineName {
+    type Err = <Baseline as FromStr>::Err;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        if name == "none" {
+            Ok(Self(None))
+        } else {
+            name.parse().map(|baseline| Self(Some(baseline)))
+        }
+    }
+}
+
+impl Curves {
+    /// Whether curves are wanted, or advice, which is read off them.
+    pub(super) const fn are_wanted(&self) -> bool {
+        self.mrc || self.advise.is_some()
+    }
+
+    /// The baselines beside the policies, each once: all for curves, none for advice alone, unless
+    /// said.
+    fn baselines(&self) -> Vec<Baseline> {
+        let Some(given) = &self.baseline else {
+            return if self.mrc { Baseline::ALL.to_vec() } else { Vec::new() };
+        };
+        let mut baselines = Vec::new();
+        for baseline in given.iter().filter_map(|name| name.0) {
+            if !baselines.contains(&baseline) {
+                baselines.push(baseline);
+            }
+        }
+        baselines
+    }
+}
 
 /// What stands in the JSON: the points are its rows.
 #[derive(Debug, Serialize)]
@@ -66,20 +137,15 @@ struct Measured {
 ///
 /// # Errors
 /// Any [`SimError`].
-pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
-    if let Some(path) = &args.plot {
+pub(super) fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<(), SimError> {
+    let wanted = &options.curves;
+    if let Some(path) = &wanted.plot {
         check_plot(path)?;
-    }
-    if let Some(target) = args.advise.filter(|target| !(0.0..=1.0).contains(target)) {
-        return Err(SimError::usage(
-            format!("--advise {target} is no share of misses"),
-            "give a number from 0 to 1, as in --advise 0.01",
-        ));
     }
     let trace = source.open()?;
     let format = trace.format();
-    let page = paging::page_of(args, &trace)?;
-    let paged = paging::shown(args, &trace, page);
+    let page = paging::page_of(options.page, &trace)?;
+    let paged = paging::shown(options.page, &trace, page);
     let (tape, spaces) = record(source, trace)?;
     source.refuse_empty(tape.accesses())?;
     let footprint = u64::from(tape.distinct());
@@ -95,17 +161,16 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
         ),
         run: "every policy at every budget".into(),
     };
-    head.print_but_budget(args);
+    head.print_but_budget(&options.common);
 
-    let policies = args.policies();
     let makers: Vec<Box<MakePlayer<'_>>> =
-        policies.iter().map(|&policy| maker(args, policy, page, &spaces)).collect();
+        policies.iter().map(|&policy| maker(&options.swap, policy, page, &spaces)).collect();
     let engine = policies
         .iter()
         .zip(&makers)
         .map(|(policy, make)| Contender::Player { name: policy.to_string(), make: make.as_ref() });
     let contenders: Vec<Contender<'_>> =
-        engine.chain(args.baselines().into_iter().map(Contender::Baseline)).collect();
+        engine.chain(wanted.baselines().into_iter().map(Contender::Baseline)).collect();
     let bar = Mutex::new(Patient::new("accesses", Unit::Steps, 0));
     let progress = |p: Progress| {
         if let Ok(mut bar) = bar.try_lock() {
@@ -115,16 +180,16 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
     };
     let threads = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let run = Run { tape: &tape, threads, stop: interrupt::flag(), progress: &progress };
-    let sizes = sizes(footprint, args.points().unwrap_or(POINTS));
+    let sizes = sizes(footprint, wanted.points.into());
     let curves = run.curves(&contenders, &sizes).map_err(|e| mrc_error(e, source))?;
     let mut advice = Vec::new();
-    if let Some(target) = args.advise {
+    if let Some(target) = wanted.advise {
         for (contender, curve) in contenders.iter().zip(&curves) {
             advice.push(run.advise(contender, target, curve).map_err(|e| mrc_error(e, source))?);
         }
     }
     drop(bar);
-    show_all(args, source, page, &tape, &curves, &advice)
+    show_all(options, source, page, &tape, &curves, &advice)
 }
 
 /// About `count` sizes, none below what the engine can be given, unless the whole footprint is.
@@ -159,13 +224,13 @@ fn record(source: &Source, mut trace: Trace) -> Result<(Tape, Vec<SpaceKind>), S
 }
 
 fn maker<'a>(
-    args: &'a SimArgs,
+    swap: &'a Swap,
     policy: Policy,
     page: u64,
     spaces: &'a [SpaceKind],
 ) -> Box<MakePlayer<'a>> {
     Box::new(move |pages| -> Result<Box<dyn Player>, PlayerError> {
-        let mut machine = Plain::new(&options::plain_config(args, policy, pages, page))?;
+        let mut machine = Plain::new(&swap.plain_config(policy, pages, page))?;
         for &kind in spaces {
             machine.add_space(kind, 0);
         }
@@ -184,13 +249,14 @@ fn mrc_error(error: MrcError, source: &Source) -> SimError {
 }
 
 fn show_all(
-    args: &SimArgs,
+    options: &Options,
     source: &Source,
     bytes: u64,
     tape: &Tape,
     curves: &[Curve],
     advice: &[Advice],
 ) -> Result<(), SimError> {
+    let wanted = &options.curves.plot;
     let footprint = u64::from(tape.distinct());
     let extra = Extra {
         machine: PlainMachine::of(bytes),
@@ -209,20 +275,20 @@ fn show_all(
     };
     let points = rows(curves, bytes).into_iter().map(measured).collect();
     let report = Report::new(&extra, points);
-    if args.output() == Output::Json {
+    if options.common.results.output() == Output::Json {
         report.text().and_then(|text| out::all(&text)).map_err(SimError::Output)?;
-        return plot(args, source, bytes, tape, curves, advice);
+        return plot(wanted, source, bytes, tape, curves, advice);
     }
     out::line(Table::new(curves, footprint, bytes));
     for advice in advice {
         out::line(advice.sentences(bytes));
     }
     // What is printed stays, whatever becomes of the files.
-    if let Output::Both(path) = args.output() {
+    if let Output::Both(path) = options.common.results.output() {
         report.write(Some(path))?;
     }
-    plot(args, source, bytes, tape, curves, advice)?;
-    if let Some(path) = &args.plot {
+    plot(wanted, source, bytes, tape, curves, advice)?;
+    if let Some(path) = wanted {
         out::line(format_args!("\nplot written to {}", path.display()));
     }
     Ok(())
@@ -230,14 +296,14 @@ fn show_all(
 
 /// Draws the curves, if that was asked for.
 fn plot(
-    args: &SimArgs,
+    path: &Option<PathBuf>,
     source: &Source,
     bytes: u64,
     tape: &Tape,
     curves: &[Curve],
     advice: &[Advice],
 ) -> Result<(), SimError> {
-    let Some(path) = &args.plot else { return Ok(()) };
+    let Some(path) = path else { return Ok(()) };
     let footprint = u64::from(tape.distinct());
     let title = format!("Miss ratios of {}", source.name());
     let about = format!(

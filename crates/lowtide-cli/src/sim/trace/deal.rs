@@ -175,14 +175,6 @@ impl Iterator for ThreadStream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::args::SimArgs;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: SimArgs,
-    }
 
     /// A trace whose thread 7 comes after all others.
     fn source(dir: &tempfile::TempDir) -> Source {
@@ -192,8 +184,7 @@ mod tests {
             lines += &format!("read,file:a,{page},1,{}\n", if page < 250 { page % 2 } else { 7 });
         }
         std::fs::write(&path, lines).unwrap();
-        let line = Line::try_parse_from(["sim", "--trace", path.to_str().unwrap()]).unwrap();
-        Source::of(&line.args).unwrap()
+        Source::new(&path, None)
     }
 
     fn pages(stream: &mut Stream, count: usize) -> Vec<u64> {

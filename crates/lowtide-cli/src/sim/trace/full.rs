@@ -1,19 +1,20 @@
 //! A trace on a full machine: a task for each of its threads.
 
+use lowtide::Policy;
 use lowtide_sim::client::stream::StreamSpace;
 use lowtide_sim::spec::MachineSpec;
 
-use super::WORKLOAD;
 use super::deal::deal;
 use super::paging::{self, Repage};
 use super::source::Source;
+use super::{Options, WORKLOAD};
 use crate::progress::{Patient, Unit};
-use crate::sim::args::SimArgs;
+use crate::sim::columns;
 use crate::sim::error::SimError;
-use crate::sim::full::{self, Play};
+use crate::sim::full::{self, Play, Rows};
+use crate::sim::options::machine_budget;
 use crate::sim::row::Row;
 use crate::sim::show::{self, Head};
-use crate::sim::{columns, options};
 use crate::table::{self, thousands};
 
 /// More tasks than this are not simulated.
@@ -23,18 +24,23 @@ const THREADS_MAX: usize = 65_536;
 ///
 /// # Errors
 /// Any [`SimError`].
-pub(super) fn run(args: &SimArgs, source: Source, machine: &MachineSpec) -> Result<(), SimError> {
+pub(super) fn run(
+    options: &Options,
+    policies: &[Policy],
+    source: Source,
+    machine: &MachineSpec,
+) -> Result<(), SimError> {
     if source.is_standard_input() {
         return Err(SimError::usage(
             "a machine's files must exist before a trace begins, so a trace is read twice, which \
              standard input does not allow",
-            "name a file with --trace FILE, or leave --machine out",
+            "name a file, or leave --machine out",
         ));
     }
-    let max = options::machine_budget(args, machine, None)?;
+    let max = machine_budget(options.max, machine, None)?;
     let trace = source.open()?;
-    let page = paging::page_of(args, &trace)?;
-    let paged = paging::shown(args, &trace, page);
+    let page = paging::page_of(options.page, &trace)?;
+    let paged = paging::shown(options.page, &trace, page);
     let source = source.on(Repage::new(page, machine.page));
     let survey = source.survey()?;
     let threads = survey.threads.len().max(1);
@@ -61,7 +67,7 @@ pub(super) fn run(args: &SimArgs, source: Source, machine: &MachineSpec) -> Resu
             thousands(survey.ops as f64)
         ),
     };
-    head.print(args);
+    head.print(&options.common);
     let spaces = survey.spaces.iter();
     let play = Play {
         machine,
@@ -70,7 +76,7 @@ pub(super) fn run(args: &SimArgs, source: Source, machine: &MachineSpec) -> Resu
         data_pages: pages,
         during: format!("playing the trace {}", source.name()),
     };
-    let row = |policy: lowtide::Policy| Row {
+    let row = |policy: Policy| Row {
         workload: WORKLOAD,
         trace: Some(source.name()),
         world: "sim",
@@ -82,11 +88,12 @@ pub(super) fn run(args: &SimArgs, source: Source, machine: &MachineSpec) -> Resu
         footprint_pages: Some(pages),
         page_bytes: machine.page,
         threads: threads as u32,
-        seed: Some(args.seed),
+        seed: Some(options.common.seed),
         ..Row::default()
     };
-    let progress =
-        Patient::new("operations", Unit::Steps, survey.ops * args.policies().len() as u64);
-    let outcome = full::run(args, &play, progress, row, || deal(&source, &survey))?;
-    outcome.show(args, machine, columns::STREAMS, &[])
+    let progress = Patient::new("operations", Unit::Steps, survey.ops * policies.len() as u64);
+    let (timing, seed) = (options.timing.is_on(), options.common.seed);
+    let rows = Rows { policies, timing, seed };
+    let outcome = full::run(&rows, &play, progress, row, || deal(&source, &survey))?;
+    outcome.show(&options.common, machine, columns::STREAMS, &[])
 }

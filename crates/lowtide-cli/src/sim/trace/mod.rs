@@ -1,4 +1,4 @@
-//! `lowtide sim --trace FILE`: a recorded stream, on the plain machine or on a full one.
+//! `lowtide sim trace FILE`: a recorded stream, on the plain machine or on a full one.
 //!
 //! A trace may be larger than memory and is read as it is played. The plain machine needs one pass;
 //! so that `--max` has a default, and for a full machine, whose files must exist before the first
@@ -22,30 +22,84 @@ mod paging;
 mod plain;
 mod source;
 
-use super::args::SimArgs;
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args};
+use lowtide::Size;
+use lowtide_sim::spec::MachineSpec;
+use lowtide_workload::trace::Format;
+
 use super::error::SimError;
-use super::options;
+use super::options::{Common, Swap, Timing};
 use source::Source;
+
+/// The name on the command line.
+pub(crate) const NAME: &str = "trace";
+/// A line about it.
+pub(crate) const ABOUT: &str =
+    "a recorded trace, on the plain machine or a full one; miss-ratio curves and advice";
 
 /// What rows of a trace call their workload, as in `lowtide bench`.
 const WORKLOAD: &str = "replay";
+
+const HELP: &str = "\
+Without --machine it is the plain one: one CPU, no time, no read-ahead and no fault-around, so that
+counters mean exactly what the accesses did. docs/traces.md describes the formats.
+
+Examples:
+  lowtide sim trace t.csv --max 64M --policy mglru,lru
+  lowtide sim trace t.csv --mrc --advise 0.01 --plot curves.html";
+
+/// Options of `sim trace`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = HELP,
+    group = ArgGroup::new("curves").args(["mrc", "advise"]).multiple(true),
+    mut_arg("seed", |arg| arg.requires("machine")),
+    mut_arg("timing", |arg| arg.conflicts_with("curves"))
+)]
+pub(crate) struct Options {
+    /// The trace; `-` is standard input
+    file: PathBuf,
+    /// Format: csv, compact, oracle-general, object-csv, msr, lackey or filemap [default: told by
+    /// the content]
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+    /// Bytes of a page, for a trace that does not say [default: what the trace says, else 4K]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    page: Option<Size>,
+    /// Budget [default: a quarter of what is touched; with --machine all of its memory]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true, conflicts_with = "curves")]
+    max: Option<Size>,
+    /// Full machine: a name (`lowtide list machines`) or a TOML file [default: the plain one]
+    #[arg(long, value_name = "NAME|FILE", conflicts_with = "curves")]
+    machine: Option<String>,
+    /// Swap of the plain machine.
+    #[command(flatten)]
+    swap: Swap,
+    /// Many budgets.
+    #[command(flatten)]
+    curves: curves::Curves,
+    /// How fast it was.
+    #[command(flatten)]
+    timing: Timing,
+    /// Policies, seed and results.
+    #[command(flatten)]
+    common: Common,
+}
 
 /// Plays the trace under every policy and prints the rows.
 ///
 /// # Errors
 /// Any [`SimError`].
-pub(crate) fn run(args: &SimArgs) -> Result<(), SimError> {
-    let Some(source) = Source::of(args) else {
-        return Err(SimError::usage(
-            "there is nothing to simulate",
-            "name a workload, or a trace with --trace FILE",
-        ));
-    };
-    if args.wants_curves() {
-        return curves::run(args, &source);
+pub(crate) fn run(options: &Options) -> Result<(), SimError> {
+    let policies = options.common.begin()?;
+    let source = Source::new(&options.file, options.format);
+    if options.curves.are_wanted() {
+        return curves::run(options, &policies, &source);
     }
-    match options::machine(args)? {
-        Some(machine) => full::run(args, source, &machine),
-        None => plain::run(args, &source),
+    match &options.machine {
+        Some(name) => full::run(options, &policies, source, &MachineSpec::load(name)?),
+        None => plain::run(options, &policies, &source),
     }
 }

@@ -13,19 +13,18 @@ use lowtide_workload::PageOp;
 use lowtide_workload::trace::{Trace, page_is_possible};
 
 use crate::out;
-use crate::sim::args::SimArgs;
 use crate::sim::error::SimError;
 
 /// Bytes of a page when neither the trace nor an option says.
 const USUAL_BYTES: u64 = 4096;
 
-/// Bytes of a page of `trace`. Notes when option and trace differ.
+/// Bytes of a page of `trace`, of which `--page` may have `asked`. Notes when they differ.
 ///
 /// # Errors
 /// [`SimError::Usage`] for an impossible `--page`.
-pub(super) fn page_of(args: &SimArgs, trace: &Trace) -> Result<u64, SimError> {
+pub(super) fn page_of(asked: Option<Size>, trace: &Trace) -> Result<u64, SimError> {
     let said = trace.page_bytes();
-    let Some(asked) = args.page else { return Ok(said.unwrap_or(USUAL_BYTES)) };
+    let Some(asked) = asked else { return Ok(said.unwrap_or(USUAL_BYTES)) };
     let bytes = asked.bytes();
     if !page_is_possible(bytes) {
         return Err(SimError::usage(
@@ -44,8 +43,8 @@ pub(super) fn page_of(args: &SimArgs, trace: &Trace) -> Result<u64, SimError> {
 }
 
 /// A page's size for the lines above the table, and where it is from.
-pub(super) fn shown(args: &SimArgs, trace: &Trace, page: u64) -> String {
-    let from = match (args.page, trace.page_bytes()) {
+pub(super) fn shown(asked: Option<Size>, trace: &Trace, page: u64) -> String {
+    let from = match (asked, trace.page_bytes()) {
         (None, None) => " (the trace does not say; --page may)",
         _ => "",
     };

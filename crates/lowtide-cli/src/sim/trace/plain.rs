@@ -2,8 +2,8 @@
 //! been read.
 //!
 //! ```text
-//!   reader ──► batch of operations ──┬──► machine of mglru
-//!   (this thread)                    ├──► machine of mglru-7.1      a thread each, a few batches behind
+//!   reader ──► batch of operations ──┬──► machine of mglru       a thread each,
+//!   (this thread)                    ├──► machine of mglru-7.1   a few batches behind
 //!                                    └──► machine of lru
 //! ```
 //!
@@ -14,26 +14,26 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use lowtide::Size;
+use lowtide::{Policy, Size};
 use lowtide_core::MemoryStat;
 use lowtide_core::limits::MIN_BUDGET;
 use lowtide_sim::{Plain, PlainConfig, PlainCounts, PlayError};
 use lowtide_workload::trace::Trace;
 use lowtide_workload::{PageOp, SpaceKind};
 
-use super::WORKLOAD;
 use super::paging;
 use super::source::{Source, SpaceSurvey, reading};
+use super::{Options, WORKLOAD};
 use crate::interrupt::{self, Interrupted};
 use crate::out;
-use crate::sim::args::SimArgs;
 use crate::sim::clock::Stopwatch;
+use crate::sim::columns;
 use crate::sim::error::SimError;
 use crate::sim::full::Outcome;
 use crate::sim::host::{Host, needed};
+use crate::sim::options::plain_budget;
 use crate::sim::row::Row;
 use crate::sim::show::{self, Head, PlainMachine};
-use crate::sim::{columns, options};
 use crate::table::{self, thousands};
 
 /// The budget when nothing is said, as a part of what the trace touches.
@@ -66,8 +66,8 @@ struct Played {
 ///
 /// # Errors
 /// Any [`SimError`].
-pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
-    if args.max.is_none() && source.is_standard_input() {
+pub(super) fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<(), SimError> {
+    if options.max.is_none() && source.is_standard_input() {
         return Err(SimError::usage(
             "the budget's default depends on what the trace touches, and standard input can be \
              read only once",
@@ -75,8 +75,8 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
         ));
     }
     let trace = source.open()?;
-    let page = paging::page_of(args, &trace)?;
-    let max = match options::plain_budget(args, page)? {
+    let page = paging::page_of(options.page, &trace)?;
+    let max = match plain_budget(options.max, page)? {
         Some(max) => max,
         None => {
             let part = source.survey()?.footprint() / MAX_PART;
@@ -90,7 +90,6 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
             part.max(MIN_BUDGET)
         }
     };
-    let policies = args.policies();
     let host = Host::ask();
     host.check(needed(max, 0).saturating_mul(policies.len() as u64))?;
     let head = Head {
@@ -101,14 +100,14 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
             "{}, read as {}; {}",
             source.name(),
             trace.format(),
-            paging::shown(args, &trace, page)
+            paging::shown(options.page, &trace, page)
         ),
         run: "to the end of the trace, in its order".into(),
     };
-    head.print(args);
+    head.print(&options.common);
 
     let machines = policies.iter().map(|&policy| {
-        Player::new(&options::plain_config(args, policy, max, page), &host, policies.len())
+        Player::new(&options.swap.plain_config(policy, max, page), &host, policies.len())
     });
     let machines = machines.collect::<Result<Vec<_>, _>>()?;
     let (read, played) = thread::scope(|scope| {
@@ -130,7 +129,7 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
     });
     let Read { pages, interrupted } = read?;
 
-    let timing = options::timing(args, false);
+    let timing = options.timing.is_on();
     let mut outcome = Outcome::default();
     outcome
         .cut
@@ -149,7 +148,7 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
             footprint_pages: Some(pages),
             page_bytes: page,
             threads: 1,
-            seed: Some(args.seed),
+            seed: Some(options.common.seed),
             ..Row::default()
         };
         let row = row.on_plain(&played.counts, &played.memory);
@@ -165,7 +164,7 @@ pub(super) fn run(args: &SimArgs, source: &Source) -> Result<(), SimError> {
         Size::new(page),
         table::memory(pages * page)
     );
-    outcome.show(args, &PlainMachine::of(page), columns::PLAIN, &[closing])
+    outcome.show(&options.common, &PlainMachine::of(page), columns::PLAIN, &[closing])
 }
 
 /// What was read of a trace.

@@ -10,7 +10,6 @@ use super::footprint::Footprint;
 use super::paging::Repage;
 use crate::interrupt;
 use crate::progress::{Patient, Unit};
-use crate::sim::args::SimArgs;
 use crate::sim::error::SimError;
 
 /// Records between two looks at progress and Ctrl-C.
@@ -53,9 +52,9 @@ pub(super) struct SpaceSurvey {
 }
 
 impl Source {
-    /// The trace that was asked for, if one was.
-    pub(super) fn of(args: &SimArgs) -> Option<Self> {
-        Some(Self { path: args.trace.clone()?, format: args.format, repage: Repage::NONE })
+    /// The trace in a file, in a format that is told by its content unless given.
+    pub(super) fn new(path: &Path, format: Option<Format>) -> Self {
+        Self { path: path.to_owned(), format, repage: Repage::NONE }
     }
 
     /// The same trace for a machine with other pages.
