@@ -1,8 +1,10 @@
 //! What can be asked of the command, in clap's terms.
 
 use std::env;
+use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 use crate::bench::args::BenchArgs;
 use crate::bench::proof::victim::VictimArgs;
@@ -103,6 +105,16 @@ pub(crate) enum Command {
     },
     /// Explain what this machine offers and what it refuses
     Doctor,
+    /// Print the completions of a shell, to be loaded by it
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+    /// Write manual pages, one for each command
+    Man {
+        /// The directory to write them to, which must exist
+        dir: PathBuf,
+    },
     /// The worker behind `--against mmap`; speaks JSON lines with the bench that started it
     #[command(hide = true)]
     PeerMmap,

@@ -34,6 +34,8 @@ fn main() -> ExitCode {
         cli::Command::Sim(args) => cmd::sim::run(&args),
         cli::Command::List { what, toml } => cmd::list::run(what, toml.as_deref()),
         cli::Command::Doctor => cmd::doctor::run(),
+        cli::Command::Completions { shell } => cmd::completions::run(shell),
+        cli::Command::Man { dir } => cmd::man::run(&dir),
         cli::Command::PeerMmap => cmd::peer_mmap::run(),
         cli::Command::CrashWriter(args) => cmd::crash_writer::run(&args),
     };

@@ -1,4 +1,5 @@
-//! Promise: `lowtide list` prints every name that can be chosen, each with what it stands for.
+//! Promise: `lowtide list` prints every name that can be chosen, each with what it stands for;
+//! completions and manual pages know the same names.
 
 mod common;
 
@@ -50,4 +51,40 @@ fn workloads_and_policies_are_listed_with_a_line_about_each() {
             lines.iter().find(|line| line.split_whitespace().next() == Some(name)).expect(name);
         assert!(line.split_whitespace().count() > 3, "{line}");
     }
+}
+
+#[test]
+fn completions_know_the_workloads_and_their_options() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let output = run(&["completions", shell]);
+        assert!(output.status.success(), "{shell}: {}", text(&output.stderr));
+        let script = text(&output.stdout);
+        for name in ["noisy-neighbour", "no-readahead", "high-policy"] {
+            assert!(script.contains(name), "{shell}: {name}");
+        }
+        assert!(!script.contains("peer-mmap"), "{shell}: what is hidden is not completed");
+    }
+    let unknown = run(&["completions", "tcsh"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(text(&unknown.stderr).contains("bash"), "{}", text(&unknown.stderr));
+}
+
+#[test]
+fn there_is_a_manual_page_for_each_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = run(&["man", dir.path().to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let page = |name: &str| std::fs::read_to_string(dir.path().join(name));
+    for (name, word) in [
+        ("lowtide.1", "doctor"),
+        ("lowtide-sim.1", "ycsb"),
+        ("lowtide-sim-high-thrash.1", "memory.high"),
+        ("lowtide-bench.1", "budget"),
+    ] {
+        assert!(page(name).unwrap().contains(word), "{name}: {word}");
+    }
+    assert!(page("lowtide-peer-mmap.1").is_err(), "what is hidden has no page");
+    let nowhere = run(&["man", "/nowhere/at/all"]);
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert!(text(&nowhere.stderr).contains("/nowhere/at/all"), "{}", text(&nowhere.stderr));
 }

@@ -1,8 +1,10 @@
 //! The commands, one file each: they parse nothing and decide nothing but the exit code.
 
 pub(crate) mod bench;
+pub(crate) mod completions;
 pub(crate) mod crash_writer;
 pub(crate) mod doctor;
 pub(crate) mod list;
+pub(crate) mod man;
 pub(crate) mod peer_mmap;
 pub(crate) mod sim;

@@ -1,0 +1,24 @@
+//! `lowtide man`: manual pages, made of the same texts as `--help`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+
+use crate::cli::Cli;
+use crate::out;
+
+/// Writes a page for each command into a directory.
+pub(crate) fn run(dir: &Path) -> ExitCode {
+    match clap_mangen::generate_to(Cli::command(), dir) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            out::note(format_args!(
+                "error: cannot write manual pages to {}: {error}; name a directory that exists \
+                 and can be written to",
+                dir.display()
+            ));
+            ExitCode::FAILURE
+        }
+    }
+}
