@@ -17,7 +17,10 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub(crate) enum ResultsError {
     /// A path that cannot work.
-    #[error("results cannot be written to {}: {why}; give --json a file in a directory that exists", path.display())]
+    #[error(
+        "results cannot be written to {}: {why}; give --json a file in a directory that exists",
+        path.display()
+    )]
     Place {
         /// The path.
         path: PathBuf,
@@ -25,7 +28,10 @@ pub(crate) enum ResultsError {
         why: String,
     },
     /// The file cannot be written.
-    #[error("cannot write the results to {}: {source}; choose another file with --json", path.display())]
+    #[error(
+        "cannot write the results to {}: {source}; choose another file with --json",
+        path.display()
+    )]
     Write {
         /// The path.
         path: PathBuf,

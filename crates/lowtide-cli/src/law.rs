@@ -13,7 +13,10 @@ use thiserror::Error;
 
 /// A program that cannot be used.
 #[derive(Debug, Error)]
-#[error("cannot use the program {}: {why}; give --bpf an object file made by clang with --target=bpf", path.display())]
+#[error(
+    "cannot use the program {}: {why}; give --bpf an object file made by clang with --target=bpf",
+    path.display()
+)]
 pub(crate) struct ProgramError {
     /// Its file.
     pub(crate) path: PathBuf,

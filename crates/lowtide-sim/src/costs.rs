@@ -10,14 +10,18 @@
 //! Costs are *parts*, made to be added:
 //!
 //! ```text
-//! first touch of anonymous memory     minor_fault + alloc_page + clear_page + charge + insert         = 2,100 (measured)
-//! fault on pages that are cached      fault_around (up to 16 pages are mapped), or minor_fault for a single one
-//! fault that reads                    minor_fault + major_fault_cpu + alloc_page + charge + insert for each page read
-//!                                     + submit_io + complete_io for each command + io_page for each page of it
-//!                                     (+ context_switch + wakeup where the device does not answer at once)
-//! read(), pages cached                syscall + (lookup + copy_page) for each page
-//! freeing one page by reclaim         scan_folio + isolate + unmap for each translation + free_page
-//!                                     + batch_lock and tlb_flush shared by the batch
+//! first touch of anonymous memory  minor_fault + alloc_page + clear_page + charge + insert
+//!                                  = 2,100 (measured)
+//! fault on pages that are cached   fault_around (up to 16 pages are mapped), or minor_fault for
+//!                                  a single one
+//! fault that reads                 minor_fault + major_fault_cpu
+//!                                  + (alloc_page + charge + insert) for each page read
+//!                                  + submit_io + complete_io for each command
+//!                                  + io_page for each page of it
+//!                                  + context_switch + wakeup where the device takes its time
+//! read(), pages cached             syscall + (lookup + copy_page) for each page
+//! freeing one page by reclaim      scan_folio + isolate + unmap for each translation + free_page
+//!                                  + batch_lock and tlb_flush shared by the batch
 //! ```
 //!
 //! ## How far to trust them
@@ -127,7 +131,8 @@ macro_rules! costs {
             /// [`BadValue`] for a cost that cannot be charged.
             pub(crate) fn over(self, base: &Costs) -> Result<Costs, BadValue> {
                 Ok(Costs {
-                    $($name: limit(concat!("costs.", stringify!($name))).take(self.$name, base.$name)?,)*
+                    $($name: limit(concat!("costs.", stringify!($name)))
+                        .take(self.$name, base.$name)?,)*
                 })
             }
         }

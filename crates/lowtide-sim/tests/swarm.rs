@@ -124,8 +124,9 @@ fn power_cuts_come_in_the_middle_of_things() {
 
 #[test]
 fn a_plan_with_a_power_cut_is_replayed_from_its_text() {
-    let text = "seed=7;cpus=2;budget=64;memory=group;device=hdd;readahead=32;around=16;policy=mglru;dirty=5:20;\
-                figures=exact;processes=1;spaces=file:300;threads=0:uniform:m50:w50:s50:f1:z0:p4:t300:o400;\
+    let text = "seed=7;cpus=2;budget=64;memory=group;device=hdd;readahead=32;around=16;\
+                policy=mglru;dirty=5:20;figures=exact;processes=1;spaces=file:300;\
+                threads=0:uniform:m50:w50:s50:f1:z0:p4:t300:o400;\
                 faults=90:cut:3,120:fail-writes:2,200:cut:4,250:fail-flushes:2,300:cut:5;check=16";
     let plan: Plan = text.parse().unwrap();
     assert_eq!(plan.to_string(), text);

@@ -4,10 +4,12 @@
 //! ```text
 //!   32 threads ──► key ──► leaf of 27 records ──► in the store's own memory?
 //!                                                    no: pread of 32 KiB, through the page cache
-//!                                                    memory full: the oldest leaf goes; if dirty, pwrite to a new extent
+//!                                                    memory full: the oldest leaf goes;
+//!                                                    if dirty, pwrite to a new extent
 //!                          update: the leaf is dirty, 256 bytes of journal
 //!   journal thread: every 100 ms, append and fdatasync
-//!   checkpoint thread: every 60 s, all dirty leaves to new extents, fsync; then old extents are free
+//!   checkpoint thread: every 60 s, all dirty leaves to new extents, fsync;
+//!                      then old extents are free
 //! ```
 //!
 //! The store's memory is anonymous and there is no swap, so it is simply not available to the page

@@ -2,10 +2,11 @@
 //! `dd-oom` and `fill`.
 //!
 //! ```text
-//!   group (max) ── dd: N x { a block of 1 MiB is made ── write(): each page charged, copied, dirtied }  [ fsync ]
+//!   group (max) ── dd: N x { a block of 1 MiB is made ── write() }  [ fsync ]
+//!                                                          │ each page charged, copied, dirtied
 //!                                                          │ the group is full
 //!                                                          ▼
-//!                  reclaim: everything is dirty or being written; the device needs its time for any of it
+//!                  reclaim: everything is dirty or being written, which takes the device's time
 //! ```
 //!
 //! Against an ordinary device this measures how near a writer comes to the device's own bandwidth,

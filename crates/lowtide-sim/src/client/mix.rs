@@ -2,9 +2,11 @@
 //! `file-anon-mix`.
 //!
 //! ```text
-//!   R processes ──► each maps the whole file for itself ──► a load from every page, in order ──► pause ──► again, for ever
-//!   1 process   ──► when every reader has been through once:
-//!                   a heap for A threads ──► each stores to every page of its share ──► all done: unmap ──► pause ──► next round
+//!   R processes ──► each maps the whole file for itself
+//!                   ──► a load from every page, in order ──► pause ──► again, for ever
+//!   1 process   ──► when every reader has been through once: a heap for A threads
+//!                   ──► each stores to every page of its share
+//!                   ──► all done: unmap ──► pause ──► next round
 //! ```
 //!
 //! File and heap together are larger than the budget, and there is no swap: each round pushes a

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   parent (max)
-//!    ├── tenant 1..4   loads of its own mapped file, zipf popularity, advised to be random; with protection: low
+//!    ├── tenant 1..4   loads of its own mapped file, zipf popularity, advised to be random;
+//!    │                 with protection: low
 //!    └── scanner       reads a file larger than everything from start to end, over and over
 //! ```
 //!

@@ -2,9 +2,11 @@
 //! their browsers, as Chrome & Node.js in the published evaluation of fairness.
 //!
 //! ```text
-//!   64 workers, two for each of 32 tenants; a worker is a server and its client, one request at a time, without a pause:
+//!   64 workers, two for each of 32 tenants; a worker is a server and its client,
+//!   one request at a time, without a pause:
 //!     server process ── one of 16 chunks, all alike ──► stores to every page of it, in order
-//!     client process ── 1,280 new pages ──► stores to each; arrays beyond 64 MiB are given back, the oldest first
+//!     client process ── 1,280 new pages ──► stores to each;
+//!                       arrays beyond 64 MiB are given back, the oldest first
 //! ```
 //!
 //! A worker's accesses are a uniform choice of sweeps: inside a chunk, what was used last is used

@@ -2,10 +2,10 @@
 //! a neighbour on the same device.
 //!
 //! ```text
-//!   thrashers (group: high 150 MiB, no max)          neighbour (group: no limit)
-//!     for ever: load a uniformly chosen byte           for ever: read 4 KiB of its own file past the cache,
-//!     of a mapped file of 200 MiB                                think
-//!                 └───────────── one device ──────────────┘
+//!   thrashers (group: high 150 MiB, no max)      neighbour (group: no limit)
+//!     for ever: load a uniformly chosen byte       for ever: read 4 KiB of its own file
+//!     of a mapped file of 200 MiB                  past the cache, think
+//!                 └───────────── one device ────────────┘
 //! ```
 //!
 //! The memory of the machine is plenty: what is evicted is evicted for the limit, and all of it is

@@ -4,7 +4,9 @@
 //! ```text
 //!                 fails          A checks              fails                B checks
 //!   count 0 ───────────► 1, new ─────────► 1, told ──────────────► 2, new ──────────► 2, told
-//!   A has 0               A has 0           A has 1                 A has 1            B has 2, A is told at its next check
+//!   A has 0               A has 0           A has 1                 A has 1            B has 2
+//!                                                                                     (A: at its
+//!                                                                                      next check)
 //! ```
 //!
 //! The file counts failures, but several that nobody has been told of as one. Each open description

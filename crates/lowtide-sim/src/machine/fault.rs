@@ -3,10 +3,12 @@
 //! ```text
 //!   translation allows it ─────────────────────────────────────────────► young bit, done
 //!   else: fault, under the mapping's own lock
-//!     cached, arrived ──► map it and up to 15 cached neighbours ───────► done                       (minor)
-//!     on its way ───────► let go of the lock, wait, fault again under the address space's lock      (retry)
-//!     absent ───────────► start the read, let go, wait, fault again                                 (major, retry)
-//!     a heap's page ────► as in `swap.rs` ─────────────────────────────► done                       (minor; major from swap)
+//!     cached, arrived ──► map it and up to 15 cached neighbours ──► done          (minor)
+//!     on its way ───────► let go of the lock, wait, fault again                   (retry)
+//!                         under the address space's lock
+//!     absent ───────────► start the read, let go, wait, fault again               (major, retry)
+//!     a heap's page ────► as in `swap.rs` ────────────────────────► done          (minor; major
+//!                                                                                  from swap)
 //! ```
 //!
 //! The first attempt takes the lock of the mapping alone. If that is held for writing, or if the

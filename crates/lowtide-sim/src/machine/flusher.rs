@@ -1,11 +1,14 @@
 //! The flusher: the task that writes dirty pages when nobody waits for it.
 //!
 //! ```text
-//!   woken by a writer over the background limit, by reclaim that met nothing but dirty pages, by time
+//!   woken by a writer over the background limit, by time,
+//!   by reclaim that met nothing but dirty pages
 //!        │
 //!        ▼
-//!   the engine says: so many pages, of this group, older than so much ──► files in the order in which they became dirty, each from where the
-//!        ▲                                                               last turn ended; a file that is not done waits for its next turn
+//!   the engine says: so many pages, of this group, older than so much
+//!        ▲      │
+//!        │      └──► files in the order in which they became dirty, each from where the last
+//!        │           turn ended; a file that is not done waits for its next turn
 //!        └── nothing: sleep
 //! ```
 //!

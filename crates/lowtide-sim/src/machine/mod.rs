@@ -6,7 +6,7 @@
 //! | `world.rs` | all state |
 //! | `lock.rs` | locks, and what waiting for them costs |
 //! | `device.rs`, `requests.rs` | a device; requests in flight and their completion |
-//! | `files.rs`, `readahead.rs`, `read.rs` | files, read-ahead, reading and writing through the descriptor |
+//! | `files.rs`, `readahead.rs`, `read.rs` | files, read-ahead, access through the descriptor |
 //! | `hold.rs` | references to pages |
 //! | `fault.rs`, `swap.rs` | accesses through a mapping; heaps, and swap on compressed memory |
 //! | `resize.rs` | files made shorter and longer |
@@ -15,7 +15,7 @@
 //! | `budget.rs` | changing the budget |
 //! | `groups.rs` | who pays, stalls, and what is paid for being over a limit |
 //! | `watch.rs` | an observer that checks |
-//! | `writeback.rs`, `flusher.rs`, `balance.rs` | writing dirty pages; who begins to; writers held back |
+//! | `writeback.rs`, `flusher.rs`, `balance.rs` | writing dirty pages; when; writers held back |
 //! | `sync.rs`, `errors.rs` | making a file durable; telling everybody of writes that failed |
 //!
 //! The policy is `lowtide-core`'s; nothing here decides which page goes.
@@ -83,7 +83,11 @@ pub enum MachineError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A charge failed after all retries.
-    #[error("out of memory after {:.3} s of virtual time: nothing in the budget could be evicted; raise --max, or give heaps somewhere to go with [swap] in the machine's file", *at_ns as f64 / 1e9)]
+    #[error(
+        "out of memory after {:.3} s of virtual time: nothing in the budget could be evicted; \
+         raise --max, or give heaps somewhere to go with [swap] in the machine's file",
+        *at_ns as f64 / 1e9
+    )]
     OutOfMemory {
         /// Virtual time.
         at_ns: u64,
@@ -104,13 +108,20 @@ pub enum MachineError {
         at_ns: u64,
     },
     /// An access through a mapping to a page behind the end of its file.
-    #[error("a page behind the end of its file was accessed after {:.3} s of virtual time", *at_ns as f64 / 1e9)]
+    #[error(
+        "a page behind the end of its file was accessed after {:.3} s of virtual time",
+        *at_ns as f64 / 1e9
+    )]
     BeyondEnd {
         /// Virtual time.
         at_ns: u64,
     },
     /// A write failed, as the device was told to fail, and the sync that tells it found it out.
-    #[error("a write, or a flush of the device's cache, had failed when a file was synced after {:.3} s of virtual time", *at_ns as f64 / 1e9)]
+    #[error(
+        "a write, or a flush of the device's cache, had failed when a file was synced after {:.3} \
+         s of virtual time",
+        *at_ns as f64 / 1e9
+    )]
     WriteBack {
         /// Virtual time.
         at_ns: u64,
@@ -132,7 +143,11 @@ pub enum MachineError {
         max: u64,
     },
     /// All tasks wait for each other.
-    #[error("stuck after {:.3} s of virtual time: {clients} clients wait for something that will not happen; this is a bug", *at_ns as f64 / 1e9)]
+    #[error(
+        "stuck after {:.3} s of virtual time: {clients} clients wait for something that will not \
+         happen; this is a bug",
+        *at_ns as f64 / 1e9
+    )]
     Stuck {
         /// Virtual time.
         at_ns: u64,

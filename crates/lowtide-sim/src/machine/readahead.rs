@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   window     start ............ start+size-async ............ start+size
-//!                                 ▲ carries the mark: whoever reads it makes the next window be read, in good time
+//!                                 ▲
+//!                                 carries the mark: a read of it starts the next window in time
 //! ```
 //!
 //! This is arithmetic only; the reading is in `read.rs` and `fault.rs`. Source:

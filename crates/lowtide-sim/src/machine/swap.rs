@@ -1,9 +1,10 @@
 //! Heaps of the full machine, and swap on compressed memory.
 //!
 //! ```text
-//!   fault ─► resident? ─no─► swapped out? ─no──► charge ─► zeros ─► insert ─► map                         (minor fault)
-//!               │                 └──────yes──► charge ─► decompress ─► swap_in, slot given up ─► map     (major fault)
-//!               └──yes (swap cache, if a reclaim left it there)──► swap_fault ─► map young                (minor fault)
+//!   fault ─► resident? ─no─► swapped out? ─no──► charge ─► zeros ─► insert ─► map          (minor)
+//!               │                 └──────yes──► charge ─► decompress ─► swap_in ─► map     (major)
+//!               │                                              (slot given up)
+//!               └──yes (swap cache, if a reclaim left it there)──► swap_fault ─► map young (minor)
 //!
 //!   reclaim ─► slots taken ─► unmapped ─► compressed, in the reclaiming task's own time ─► freed
 //! ```

@@ -1,7 +1,9 @@
 //! Sync: a file is on the medium, or whoever asked is told that it may not be.
 //!
 //! ```text
-//!   write what is dirty ──► wait for every write that has begun ──► flush the device's cache ──► has anything failed since the last time?
+//!   write what is dirty ──► wait for every write that has begun ──► flush the device's cache
+//!                                                                              │
+//!                                           has anything failed since the last time?
 //! ```
 //!
 //! A write that has ended is in the device's cache, which loses it with the power. A flush makes

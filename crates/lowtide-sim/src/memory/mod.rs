@@ -2,10 +2,11 @@
 //! that map it.
 //!
 //! ```text
-//!   object (a file, or a heap)                      address space (a process)
-//!     page ─► Cached: resident in a frame,            vma: maps an object
-//!             or what is remembered of the page         page ─► entry: present, young, writable, dirty
-//!               └── vmas that map the object ──────────►  table ─► a young bit of its own
+//!   object (a file, or a heap)                  address space (a process)
+//!     page ─► Cached: resident in a frame,        vma: maps an object
+//!             or what is remembered of it           page ─► entry: present, young, writable,
+//!               └── vmas that map the object ────►          dirty
+//!                                                   table ─► a young bit of its own
 //! ```
 //!
 //! The hardware part is the young bit: every access through a mapping sets it, at the entry and at

@@ -365,17 +365,23 @@ mod tests {
                             naive.map(page, true, writable);
                         }
                     }
-                    Op::Touch(page, store) => prop_assert_eq!(tables.touch(page, store), naive.touch(page, store)),
+                    Op::Touch(page, store) => {
+                        prop_assert_eq!(tables.touch(page, store), naive.touch(page, store));
+                    }
                     Op::Sweep(page, pages, store) => {
                         let pages = pages.min(TABLE_ENTRIES - page % TABLE_ENTRIES);
-                        let touched = (page..page + pages).take_while(|&page| naive.touch(page, store)).count();
+                        let range = page..page + pages;
+                        let touched = range.take_while(|&page| naive.touch(page, store)).count();
                         prop_assert_eq!(tables.sweep(page, pages, store), touched as u64);
                     }
                     Op::TakeYoung(page) => {
-                        let young = naive.0.get_mut(&page).is_some_and(|pte| std::mem::take(&mut pte.young));
+                        let pte = naive.0.get_mut(&page);
+                        let young = pte.is_some_and(|pte| std::mem::take(&mut pte.young));
                         prop_assert_eq!(tables.take_young(page), young);
                     }
-                    Op::Clear(page) => prop_assert_eq!(tables.clear(page), naive.0.remove(&page).is_some()),
+                    Op::Clear(page) => {
+                        prop_assert_eq!(tables.clear(page), naive.0.remove(&page).is_some());
+                    }
                     Op::Protect(page) => {
                         tables.protect(page);
                         if let Some(pte) = naive.0.get_mut(&page) {
@@ -385,11 +391,14 @@ mod tests {
                     Op::Young(page, from, to) => {
                         let first = page / TABLE_ENTRIES * TABLE_ENTRIES;
                         let found: Vec<u64> = match tables.table_mut(page / TABLE_ENTRIES) {
-                            Some(table) => table.young(from..to).map(|entry| first + entry).collect(),
+                            Some(table) => {
+                                table.young(from..to).map(|entry| first + entry).collect()
+                            }
                             None => Vec::new(),
                         };
                         let range = naive.0.range(first + from..first + to);
-                        let young: Vec<u64> = range.filter(|(_, pte)| pte.young).map(|(page, _)| *page).collect();
+                        let young = range.filter(|(_, pte)| pte.young);
+                        let young: Vec<u64> = young.map(|(page, _)| *page).collect();
                         prop_assert_eq!(found, young);
                     }
                 }

@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!   load, store ─► mapped? ─no─► resident? ─no─► swapped out? ─no─► load: map the zero page
-//!                    │              │                │              store: charge ─► insert ─► map     (minor fault)
-//!                    │              │                └──yes──► charge ─► swap_in ─► read ─┐          (major fault)
-//!                    │              └──yes (swap cache)───────────────────────────► swap_fault ─► map young
+//!                    │              │                │              store: charge ─► insert ─► map
+//!                    │              │                │                                 (minor)
+//!                    │              │                └─yes─► charge ─► swap_in ─► read ─┐ (major)
+//!                    │              └──yes (swap cache)──────────────────► swap_fault ─► map young
 //!                    └──yes──► young; a store sets the dirty bit, and nobody notices
 //! ```
 //!

@@ -7,8 +7,8 @@
 //! heap, with or without swap, as in `heap.rs`:
 //!
 //! ```text
-//!   load, store ──► mapped? ──no──► resident? ──no──► charge ─► insert(FAULT) ─► map young     (major fault)
-//!                     │                └──yes──► map young                                     (minor fault)
+//!   load, store ──► mapped? ──no──► resident? ──no──► charge ─► insert(FAULT) ─► map young (major)
+//!                     │                └──yes──► map young                                 (minor)
 //!                     └──yes──► young; a store to a clean page is a fault too, and makes it dirty
 //!   read, write ──► resident? ──no──► charge ─► insert(DESCRIPTOR); reads mark accessed
 //! ```
@@ -43,7 +43,11 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum PlayError {
     /// All of the budget is taken by pages that cannot go. In the kernel, the out-of-memory killer.
-    #[error("out of memory: page {page} of space {} does not fit, since nothing in the budget of {max} pages can be evicted; raise --max{}", space.0, no_way_out(*anon, *swap))]
+    #[error(
+        "out of memory: page {page} of space {} does not fit, since nothing in the budget of {max} \
+         pages can be evicted; raise --max{}",
+        space.0, no_way_out(*anon, *swap)
+    )]
     OutOfMemory {
         /// The space that needed a page.
         space: SpaceId,
@@ -57,7 +61,9 @@ pub enum PlayError {
         swap: Option<u64>,
     },
     /// A page number beyond what a space can have.
-    #[error("page {page} of space {} is beyond the {PAGES_MAX} pages that a space can have", space.0)]
+    #[error(
+        "page {page} of space {} is beyond the {PAGES_MAX} pages that a space can have", space.0
+    )]
     PageTooLarge {
         /// The space.
         space: SpaceId,

@@ -14,7 +14,7 @@
 //! | `figures` | the table, read |
 //! | `verdict` | what counts as reproduced (`docs/kernel/workloads.md` §1(d)) |
 //! | `dd` | both for the throttling OOM (`docs/kernel/workloads.md` §4(c), (d)) |
-//! | `thrash` | both for a thrash above `memory.high` (`docs/kernel/workloads.md` §10(c), (d)), whose arms are a patch and the kernel without it |
+//! | `thrash` | both for a thrash above `memory.high` (§10(c), (d)), with a patch and without |
 //! | `tenants` | both for tenants of equal demand (`docs/kernel/workloads.md` §2(c), (d)) |
 
 mod dd;

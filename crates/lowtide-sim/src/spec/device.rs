@@ -6,7 +6,9 @@
 //! bytes takes
 //!
 //! ```text
-//! (read_ns or write_ns) x spread   +   seek_ns unless it continues the last command   +   n / bandwidth
+//!   (read_ns or write_ns) x spread
+//! + seek_ns, unless it continues the last command
+//! + n / bandwidth
 //! ```
 //!
 //! where `spread` is a factor drawn for each command, with median 1, and the bandwidth is that of

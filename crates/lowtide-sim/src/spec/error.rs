@@ -49,7 +49,9 @@ pub enum SpecError {
         nearest: Option<&'static str>,
     },
     /// The file cannot be read.
-    #[error("cannot read the machine in {}: {source}; give the path of a TOML file, or the name of a machine ({machines})",
+    #[error(
+        "cannot read the machine in {}: {source}; give the path of a TOML file, or the name of a \
+         machine ({machines})",
         path.display(),
         machines = MachineSpec::names().collect::<Vec<_>>().join(", ")
     )]

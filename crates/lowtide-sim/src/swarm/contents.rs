@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!            stored                write began           written
-//!   latest ──────────► frame ──────────────────► writing ───────► device ───────► durable (`medium.rs`)
-//!              ▲                                                    │    flushed
+//!   latest ──────────► frame ──────────────────► writing ───────► device ───────► durable
+//!              ▲                                                    │    flushed  (`medium.rs`)
 //!              └────────────────────── arrived ─────────────────────┘
 //! ```
 //!

@@ -1,8 +1,8 @@
 //! What a device keeps when the power goes.
 //!
 //! ```text
-//!   version began to be written ──► ended: in the device's cache ──► a flush that began later ended: durable
-//!                  └───────── the power goes: perhaps ────────┘                     └── for certain
+//!   its write began ──► ended: in the device's cache ──► a flush that began later ended: durable
+//!          └───── power goes: perhaps ─────┘                        └── power goes: certainly
 //! ```
 //!
 //! For each page the medium has a *durable* version, and there are newer ones that the device was

@@ -16,7 +16,7 @@
 //! | `plan.rs`, `text.rs`, `draw.rs` | plans; as text; drawn from a seed |
 //! | `client.rs` | the threads of a run, and the faults |
 //! | `overseer.rs`, `checks.rs` | what must hold: when it is asked; each property |
-//! | `contents.rs`, `medium.rs` | the model of what pages contain; of what a device keeps when the power goes |
+//! | `contents.rs`, `medium.rs` | models: contents of pages; what a device keeps in a power cut |
 //! | `promises.rs`, `progress.rs` | what syncs must tell; whether a run gets anywhere |
 //! | `run.rs`, `quiet.rs` | carrying out a plan twice; panics as results |
 //! | `shrink.rs` | making a failing plan small |

@@ -8,8 +8,8 @@
 //! | every power cut | nothing acknowledged is lost |
 //! | every batch of victims | they are clean, arrived and untouched (I13, I14) |
 //! | every folio freed | the device has what was in it (I14) |
-//! | every turn | usage and dirty pages against their limits (I29), naps and pauses are bounded (I24), somebody gets on |
-//! | every so many turns | everything of `checks.rs`; counters and generations only grow (I2, I33) |
+//! | every turn | usage and dirty pages within limits (I29), sleeps bounded (I24), progress |
+//! | every so many turns | all of `checks.rs`; counters and generations only grow (I2, I33) |
 //! | every charge that fails | that the budget is full, and that nothing could have been evicted |
 //!
 //! The last holds for every policy, though 7.1 is known to give up while another task ages

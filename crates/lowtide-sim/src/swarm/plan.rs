@@ -1,8 +1,9 @@
 //! A plan: everything about one run of the swarm, as data that fits a line of text.
 //!
 //! ```text
-//!   seed=7;cpus=2;budget=64;memory=group;device=nvme;readahead=32;around=16;policy=mglru-S7;processes=1;
-//!   dirty=10:8192b;figures=exact;spaces=file:300,anon:20;threads=0:uniform:m50:w20:s2:f1:z0:p4:t300:o200;
+//!   seed=7;cpus=2;budget=64;memory=group;device=nvme;readahead=32;around=16;policy=mglru-S7;
+//!   processes=1;dirty=10:8192b;figures=exact;spaces=file:300,anon:20;
+//!   threads=0:uniform:m50:w20:s2:f1:z0:p4:t300:o200;
 //!   faults=90:max:40,120:slow:100,150:cut:3;check=16
 //! ```
 //!
