@@ -7,15 +7,16 @@
 
 use crate::deadline::Deadline;
 use crate::error::BuildError;
-use crate::pool::Pool;
+use crate::pool::{Pool, State};
 use crate::readers::Readers;
+use crate::reclaim::{PIECE, piece};
 use crate::space::Space;
 use crate::tenant::Exporter;
 use lowtide_core::limits::PUBLISH_INTERVAL_NS;
 use lowtide_core::{MemcgId, Reason, Reclaim, Task};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -122,7 +123,7 @@ fn kswapd(pool: &Pool) {
             published = Instant::now();
             state = pool.trim(state);
             if !state.programs.is_empty() {
-                state = pool.serve_programs(state);
+                state = serve_programs(pool, state);
             }
         }
         let free = state.engine.margin(MemcgId::ROOT);
@@ -140,4 +141,33 @@ fn kswapd(pool: &Pool) {
             state = pool.kswapd.wait(state, HOPELESS_PAUSE);
         }
     }
+}
+
+/// Reclaims what programs ask for by themselves. Cost: O(programs).
+fn serve_programs<'a>(pool: &'a Pool, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    let now = pool.now();
+    let attached: Vec<MemcgId> = state.programs.keys().copied().collect();
+    let mut wanted = Vec::new();
+    for id in attached {
+        let State { engine, programs, .. } = &mut *state;
+        wanted.push((id, engine.ask_proactive(id, now)));
+        let requests = programs[&id].take_requests();
+        // A program may name groups that it knows from snapshots: its own and those below.
+        for request in requests {
+            let group = engine.below(id).find(|at| at.number() == request.group);
+            wanted.extend(group.map(|group| (group, request.pages.min(engine.usage(group)))));
+        }
+    }
+    for (id, pages) in wanted {
+        let mut left = pages;
+        while left > 0 && state.engine.alive(id) {
+            let reclaimed;
+            (state, reclaimed) = piece(pool, state, id, left.min(PIECE), Reason::Proactive);
+            if reclaimed == 0 {
+                break;
+            }
+            left = left.saturating_sub(reclaimed);
+        }
+    }
+    state
 }

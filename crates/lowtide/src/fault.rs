@@ -18,8 +18,10 @@ use crate::error::Error;
 use crate::fault_sites::FaultSite;
 use crate::hazard::{self, Held};
 use crate::io::Read;
+use crate::length::Length;
 use crate::nested::is_nested;
 use crate::pool::Pool;
+use crate::readahead::{count_read, note_access};
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
 use lowtide_core::{Owner, Task};
@@ -315,6 +317,52 @@ impl Pool {
         Ok(())
     }
 
+    /// The translation of a page that exists; looks at the file again if it seems not to.
+    pub(crate) fn entry<'s>(&self, space: &'s Space, page: u64) -> Result<&'s Entry, Error> {
+        if page >= space.pages() {
+            Length::of(self, space).look_behind_end()?;
+            if page >= space.pages() {
+                return Err(space.out_of_range(page));
+            }
+        }
+        space.table.get(page).ok_or_else(|| space.out_of_range(page))
+    }
+
+    /// Makes a page resident and holds it.
+    pub(crate) fn hold_page(
+        &self,
+        space: &Space,
+        page: u64,
+        access: Access,
+    ) -> Result<(u32, Held), Error> {
+        let entry = self.entry(space, page)?;
+        self.hold_entry(space, page, entry, access)
+    }
+
+    /// Makes the page of a translation resident and holds it.
+    pub(crate) fn hold_entry(
+        &self,
+        space: &Space,
+        page: u64,
+        entry: &Entry,
+        access: Access,
+    ) -> Result<(u32, Held), Error> {
+        let held = hazard::hold(entry.address());
+        if let seen @ EntryState::Resident { frame, .. } = entry.load() {
+            note_access(self, space, page, seen, access, false);
+            return Ok((frame, held));
+        }
+        self.fault(space, page, entry, held, access)
+    }
+
+    /// Waits until the owner of a busy or locked entry is done with it; see [`crate::wait`].
+    ///
+    /// # Errors
+    /// The error of the read that was waited for; [`Error::Poisoned`].
+    pub(crate) fn wait(&self, entry: &Entry, seen: EntryState) -> Result<(), Error> {
+        self.waits.wait(entry, seen, || self.check())
+    }
+
     /// Makes a page resident and returns its frame. `held` is a slot on its translation, set before
     /// this is called; the slot returned keeps the frame.
     ///
@@ -344,9 +392,9 @@ impl Pool {
                 // The slot was set before this look at the translation, so what it says holds.
                 Miss::Resident(seen, frame) => {
                     if told {
-                        self.count_read(access, true);
+                        count_read(self, access, true);
                     } else {
-                        self.note_access(space, page, seen, access, waited);
+                        note_access(self, space, page, seen, access, waited);
                     }
                     return Ok((frame, held));
                 }
@@ -383,7 +431,7 @@ impl Pool {
                         // A store, or a discard, waits for this thread's first guard, and will for
                         // this one: to wait for it in turn would be for ever. Until then the frame
                         // is the page's and its bytes stay as they are.
-                        self.count_read(access, false);
+                        count_read(self, access, false);
                         return Ok((frame, held));
                     }
                     if is_nested() {

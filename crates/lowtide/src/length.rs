@@ -15,7 +15,7 @@
 //! **Cutting** is atomic: a thread sees the file as before or as after. Stores wait
 //! ([`Space::reshaping`]); no page behind the new end comes in or is written from now on
 //! ([`Space::cut_from`]); those that are there, and the folio that the new end falls into, are
-//! owned by this thread ([`Pool::own`]) when the file system is asked. If it refuses, all is given
+//! owned by this thread ([`Owned::take`]) when the file system is asked. If it refuses, all is given
 //! back as it was. So it is if a guard, or the device, keeps a page for too long: locks and marks
 //! of this file are held for one attempt at a time (`attempt.rs`).
 //!
@@ -24,95 +24,108 @@
 use crate::attempt::{Attempts, Stop};
 use crate::error::Error;
 use crate::nested::is_nested;
+use crate::owned::Owned;
 use crate::pool::Pool;
 use crate::space::Space;
 use std::io;
 use std::ops::Range;
 
-impl Pool {
+/// The length of one file, to be learned or changed.
+pub(crate) struct Length<'a> {
+    pool: &'a Pool,
+    space: &'a Space,
+}
+
+impl<'a> Length<'a> {
+    pub(crate) const fn of(pool: &'a Pool, space: &'a Space) -> Self {
+        Self { pool, space }
+    }
+
     /// Looks at the file's size; returns the length that is known then.
-    pub(crate) fn refresh_len(&self, space: &Space) -> Result<u64, Error> {
-        Attempts::new(self, space).repeat(|attempts| {
+    pub(crate) fn refresh(&self) -> Result<u64, Error> {
+        let Self { pool, space } = *self;
+        Attempts::new(pool, space).repeat(|attempts| {
             let size = space.backing.size().map_err(|e| space.read_error(0, e))?;
             if size < space.len() {
                 let _alone = space.reshaping()?;
                 let _one_at_a_time = space.growing()?;
-                self.notice_cut(space, attempts)?;
+                self.notice_cut(attempts)?;
             } else if size > space.len() {
                 let _one_at_a_time = space.growing()?;
-                self.notice_growth(space, attempts)?;
+                self.notice_growth(attempts)?;
             }
             Ok(space.len())
         })
     }
 
-    /// As [`Pool::refresh_len`], for a reader that looks behind the end. With reads of its own in
+    /// As [`Length::refresh`], for a reader that looks behind the end. With reads of its own in
     /// flight it may not wait, and does not look.
-    pub(crate) fn look_behind_end(&self, space: &Space) -> Result<u64, Error> {
-        if is_nested() { Ok(space.len()) } else { self.refresh_len(space) }
+    pub(crate) fn look_behind_end(&self) -> Result<u64, Error> {
+        let Self { space, .. } = *self;
+        if is_nested() { Ok(space.len()) } else { self.refresh() }
     }
 
     /// Makes the file at least so long. Returns whether it was shorter.
-    pub(crate) fn extend_to(&self, space: &Space, len: u64) -> Result<bool, Error> {
+    pub(crate) fn extend_to(&self, len: u64) -> Result<bool, Error> {
+        let Self { pool, space } = *self;
         if space.backing.size().is_ok_and(|size| size < space.len()) {
-            self.refresh_len(space)?;
+            self.refresh()?;
         }
-        Attempts::new(self, space).repeat(|attempts| {
+        Attempts::new(pool, space).repeat(|attempts| {
             let _one_at_a_time = space.growing()?;
-            self.notice_growth(space, attempts)?;
+            self.notice_growth(attempts)?;
             if len <= space.len() {
                 return Ok(false);
             }
-            self.lengthen(space, len)?;
+            self.lengthen(len)?;
             Ok(true)
         })
     }
 
     /// Drops the clean pages of a file that others may have changed.
-    pub(crate) fn forget_clean(&self, space: &Space) -> Result<(), Error> {
-        Attempts::new(self, space).repeat(|attempts| {
+    pub(crate) fn forget_clean(&self) -> Result<(), Error> {
+        let Self { pool, space } = *self;
+        Attempts::new(pool, space).repeat(|attempts| {
             let _alone = space.reshaping()?;
-            self.own(space, 0..space.table.pages(), 0..0, true, attempts)?.drop_clean();
+            Owned::take(pool, space, 0..space.table.pages(), 0..0, true, attempts)?.drop_clean();
             Ok(())
         })?;
-        self.refresh_len(space).map(drop)
+        self.refresh().map(drop)
     }
 
-    fn lengthen(&self, space: &Space, len: u64) -> Result<(), Error> {
+    fn lengthen(&self, len: u64) -> Result<(), Error> {
+        let Self { pool, space } = *self;
         if !space.backing.is_regular() {
             let full = io::Error::from_raw_os_error(libc::ENOSPC);
             return Err(space.grow_error(len, full));
         }
         // What can fail without a trace comes first.
         space.make_room(len)?;
-        space.backing.set_len(&self.backend, len).map_err(|e| space.grow_error(len, e))?;
+        space.backing.set_len(&pool.backend, len).map_err(|e| space.grow_error(len, e))?;
         space.note_change();
         space.set_known_len(len)
     }
 
     /// Makes the file exactly so long.
-    pub(crate) fn set_len(&self, space: &Space, len: u64) -> Result<(), Error> {
+    pub(crate) fn set(&self, len: u64) -> Result<(), Error> {
+        let Self { pool, space } = *self;
         if is_nested() {
-            return Err(Error::Nested { path: space.path(), page: len >> self.page_shift });
+            return Err(Error::Nested { path: space.path(), page: len >> pool.page_shift });
         }
-        if len > self.refresh_len(space)? && self.extend_to(space, len)? {
+        if len > self.refresh()? && self.extend_to(len)? {
             return Ok(());
         }
-        Attempts::new(self, space).repeat(|attempts| self.try_set_len(space, len, attempts))
+        Attempts::new(pool, space).repeat(|attempts| self.try_set(len, attempts))
     }
 
-    fn try_set_len(
-        &self,
-        space: &Space,
-        len: u64,
-        attempts: &mut Attempts<'_>,
-    ) -> Result<(), Stop> {
+    fn try_set(&self, len: u64, attempts: &mut Attempts<'_>) -> Result<(), Stop> {
+        let Self { pool, space } = *self;
         let _alone = space.reshaping()?;
         let _one_at_a_time = space.growing()?;
-        self.notice_cut(space, attempts)?;
-        self.notice_growth(space, attempts)?;
+        self.notice_cut(attempts)?;
+        self.notice_growth(attempts)?;
         if len >= space.len() {
-            return if len > space.len() { Ok(self.lengthen(space, len)?) } else { Ok(()) };
+            return if len > space.len() { Ok(self.lengthen(len)?) } else { Ok(()) };
         }
         if !space.backing.is_regular() {
             return Err(Stop::Failed(
@@ -120,31 +133,32 @@ impl Pool {
             ));
         }
         let folio = 1_u64 << space.order;
-        let kept = len.div_ceil(self.page_bytes() as u64);
+        let kept = len.div_ceil(pool.page_bytes() as u64);
         // The folio that the new end falls into: owned from its first page on.
-        let split = (len >> self.page_shift) / folio * folio..kept.next_multiple_of(folio);
+        let split = (len >> pool.page_shift) / folio * folio..kept.next_multiple_of(folio);
         let refuse_from = |page| {
-            let _state = self.lock();
+            let _state = pool.lock();
             space.cut_from(page);
         };
         refuse_from(split.end);
-        let cut = self.cut(space, len, kept, split, attempts);
+        let cut = self.cut(len, kept, split, attempts);
         refuse_from(u64::MAX);
         cut
     }
 
     fn cut(
         &self,
-        space: &Space,
         len: u64,
         kept: u64,
         split: Range<u64>,
         attempts: &mut Attempts<'_>,
     ) -> Result<(), Stop> {
-        let mut owned = self.own(space, split.start..space.table.pages(), split, true, attempts)?;
+        let Self { pool, space } = *self;
+        let mut owned =
+            Owned::take(pool, space, split.start..space.table.pages(), split, true, attempts)?;
         let cut = {
             let _no_copy = space.beneath();
-            space.backing.set_len(&self.backend, len)
+            space.backing.set_len(&pool.backend, len)
         };
         cut.map_err(|e| space.grow_error(len, e))?;
         space.note_change();
@@ -159,18 +173,20 @@ impl Pool {
     }
 
     /// If others have made the file longer: what they appended to pages that are in memory is read.
-    fn notice_growth(&self, space: &Space, attempts: &mut Attempts<'_>) -> Result<(), Stop> {
+    fn notice_growth(&self, attempts: &mut Attempts<'_>) -> Result<(), Stop> {
+        let Self { pool, space } = *self;
         let (size, len) = (space.backing.size().map_err(|e| space.read_error(0, e))?, space.len());
         if size <= len {
             return Ok(());
         }
         space.found_len(size);
         space.make_room(size)?;
-        let folio_bytes = (self.page_bytes() as u64) << space.order;
+        let folio_bytes = (pool.page_bytes() as u64) << space.order;
         if !len.is_multiple_of(folio_bytes) {
-            let first = len >> self.page_shift;
+            let first = len >> pool.page_shift;
             let end = len.next_multiple_of(folio_bytes);
-            let owned = self.own(space, first..end >> self.page_shift, 0..0, false, attempts)?;
+            let owned =
+                Owned::take(pool, space, first..end >> pool.page_shift, 0..0, false, attempts)?;
             if let Err(error) = owned.read_again(len..size.min(end)) {
                 // Some of it may have been read; behind the end that is known there are zeroes.
                 owned.zero_from(len);
@@ -184,21 +200,22 @@ impl Pool {
 
     /// If others have made the file shorter: clean pages are dropped, and dirty ones make it as
     /// long again.
-    fn notice_cut(&self, space: &Space, attempts: &mut Attempts<'_>) -> Result<(), Stop> {
+    fn notice_cut(&self, attempts: &mut Attempts<'_>) -> Result<(), Stop> {
+        let Self { pool, space } = *self;
         let read_size = || space.backing.size().map_err(|e| space.read_error(0, e));
         if read_size()? >= space.len() {
             return Ok(());
         }
-        let first = read_size()? >> self.page_shift >> space.order << space.order;
-        let mut owned = self.own(space, first..space.table.pages(), 0..0, true, attempts)?;
+        let first = read_size()? >> pool.page_shift >> space.order << space.order;
+        let mut owned = Owned::take(pool, space, first..space.table.pages(), 0..0, true, attempts)?;
         // A write that was under way may have made it longer since.
         let (size, len) = (read_size()?, space.len());
-        let dirty = space.table.last_dirty(size >> self.page_shift);
-        let wanted = dirty.map_or(0, |page| len.min((page + 1) << self.page_shift));
+        let dirty = space.table.last_dirty(size >> pool.page_shift);
+        let wanted = dirty.map_or(0, |page| len.min((page + 1) << pool.page_shift));
         if wanted > size {
             space
                 .backing
-                .set_len(&self.backend, wanted)
+                .set_len(&pool.backend, wanted)
                 .map_err(|e| space.grow_error(wanted, e))?;
             space.note_change();
         }

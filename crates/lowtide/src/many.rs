@@ -12,6 +12,7 @@ use crate::fault::{Access, Miss};
 use crate::high::Pay;
 use crate::pipeline::Pipeline;
 use crate::pool::Pool;
+use crate::readahead::{note_access, room_ahead};
 use crate::space::{Space, head_of};
 use crate::translation::State as EntryState;
 use lowtide_core::Task;
@@ -93,7 +94,7 @@ impl Pool {
             let Some((index, page)) = next else { break };
             let entry = self.entry(space, page)?;
             if let Ok(pinned) = entry.pin() {
-                self.note_access(space, page, pinned.seen(), access, false);
+                note_access(self, space, page, pinned.seen(), access, false);
                 caller.show(index, page, Some(pinned.frame));
                 continue;
             }
@@ -164,7 +165,7 @@ impl Pool {
     ) -> Result<(), Error> {
         self.check()?;
         let mut pipe = Pipeline::new(self, space, Access::Ahead);
-        let mut room = self.room_ahead(space);
+        let mut room = room_ahead(self, space);
         for page in pages {
             let Some(entry) = space.table.get(page) else { break };
             if !matches!(entry.load(), EntryState::Absent { .. }) {

@@ -14,8 +14,10 @@
 use crate::backing::{Backing, Create, Descriptors, Held, Wanted};
 use crate::deadline::Deadline;
 use crate::error::OpenError;
+use crate::length::Length;
 use crate::pager::Pager;
 use crate::pool::{Pool, State};
+use crate::readahead::window_pages;
 use crate::space::{PAGES_MAX, SPACES_MAX, Space};
 use crate::tenant::{Tenant, TenantError};
 use crate::view::{Open, View};
@@ -287,7 +289,7 @@ impl OpenOptions {
             space.note_change();
         }
         if space.takes_notice_of_others()
-            && let Err(error) = pool.forget_clean(&space)
+            && let Err(error) = Length::of(pool, &space).forget_clean()
         {
             tracing::warn!(path = %path.display(), %error, "the file was changed while its lock \
                 was not held; some of its pages are old");
@@ -297,13 +299,13 @@ impl OpenOptions {
             && space.len() < bytes
         {
             let grow = |source| OpenError::Grow { path: path.to_owned(), bytes, source };
-            pool.extend_to(&space, bytes).map_err(grow)?;
+            Length::of(pool, &space).extend_to(bytes).map_err(grow)?;
         }
         if space.is_writable() {
             space.decide_stable(self.stable);
             pool.attach_device(&space)?;
         }
-        let window = pool.window_pages(self.read_ahead);
+        let window = window_pages(pool, self.read_ahead);
         Ok(View::new(open, self.write, self.sync, window))
     }
 

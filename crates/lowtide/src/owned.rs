@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::hazard;
 use crate::pool::Pool;
 use crate::space::Space;
-use crate::store::outwait_readers;
+use crate::store::{outwait_readers, unlock};
 use crate::translation::{State as EntryState, Taken};
 use lowtide_core::{Flags, FolioId};
 use std::io;
@@ -55,7 +55,7 @@ pub(crate) struct Owned<'a> {
     pages: Vec<(u64, Hold)>,
 }
 
-impl Pool {
+impl<'a> Owned<'a> {
     /// Owns all pages of `range` that are resident, and those of `absent` that are not. With
     /// `settled` none of their folios is being written; the range has whole folios then.
     ///
@@ -63,17 +63,17 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::HeldHere`], or that the attempt has ended. This thread owns nothing then.
-    pub(crate) fn own<'a>(
-        &'a self,
+    pub(crate) fn take(
+        pool: &'a Pool,
         space: &'a Space,
         range: Range<u64>,
         absent: Range<u64>,
         settled: bool,
         attempts: &mut Attempts<'_>,
-    ) -> Result<Owned<'a>, Stop> {
+    ) -> Result<Self, Stop> {
         loop {
-            self.check()?;
-            match self.try_own(space, &range, &absent, settled) {
+            pool.check()?;
+            match Self::try_take(pool, space, &range, &absent, settled) {
                 Ok(owned) => {
                     owned.outwait_guards(attempts)?;
                     return Ok(owned);
@@ -86,19 +86,19 @@ impl Pool {
                 }
                 Err(Blocked::InHand(_)) => {}
             }
-            let state = self.lock();
-            drop(self.freed.wait(state, PAUSE));
+            let state = pool.lock();
+            drop(pool.freed.wait(state, PAUSE));
         }
     }
 
-    fn try_own<'a>(
-        &'a self,
+    fn try_take(
+        pool: &'a Pool,
         space: &'a Space,
         range: &Range<u64>,
         absent: &Range<u64>,
         settled: bool,
-    ) -> Result<Owned<'a>, Blocked> {
-        let mut owned = Owned { pool: self, space, pages: Vec::new() };
+    ) -> Result<Self, Blocked> {
+        let mut owned = Self { pool, space, pages: Vec::new() };
         let has_guards = hazard::this_thread_holds();
         for (page, entry) in (range.start..).zip(space.table.slice(range.clone())) {
             let hold = loop {
@@ -290,7 +290,7 @@ impl Drop for Owned<'_> {
         for (page, hold) in self.pages.drain(..) {
             let entry = self.space.table.entry(page);
             match hold {
-                Hold::Locked(taken) => self.pool.unlock(self.space, page, entry, taken),
+                Hold::Locked(taken) => unlock(self.pool, self.space, page, entry, taken),
                 Hold::Busy(shadow) => {
                     if entry.abort_read(shadow) {
                         self.pool.waits.land(entry, &Ok(()));

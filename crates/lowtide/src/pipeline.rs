@@ -29,6 +29,7 @@ use crate::io::{Batch, Completion, Read, ReadRun, Slice};
 use crate::nested::Nested;
 use crate::payer::Payer;
 use crate::pool::{Pool, State};
+use crate::readahead::{count_read, note_ahead};
 use crate::space::Space;
 use crate::translation::State as EntryState;
 use lowtide_core::MemcgId;
@@ -61,7 +62,7 @@ impl Wanted {
 struct Piece {
     claim: Claim,
     wanted: Wanted,
-    /// Given by [`Pool::frames_for_run`].
+    /// Given by [`frames_for_run`].
     frame: u32,
     stall: Option<Stall>,
 }
@@ -211,7 +212,8 @@ impl<'p> Pipeline<'p> {
     fn launch(&mut self) {
         while !self.open.is_empty() {
             let (pool, space) = (self.pool, self.space);
-            let placed = pool.frames_for_run(space, &mut self.open, self.access, &mut self.refused);
+            let placed =
+                frames_for_run(pool, space, &mut self.open, self.access, &mut self.refused);
             if placed == 0 {
                 self.stuck = self.runs_in_flight() == 0;
                 for piece in self.open.drain(..) {
@@ -332,7 +334,7 @@ impl<'p> Pipeline<'p> {
             let held = hazard::hold(space.table.entry(piece.wanted.page).address());
             let frames = piece.frame..piece.frame + piece.claim.pages() as u32;
             if self.access == Access::Ahead {
-                pool.note_ahead(frames.clone(), got.is_ok());
+                note_ahead(pool, frames.clone(), got.is_ok());
             }
             let resolved = pool.resolve(space, &piece.claim, piece.frame, got, young);
             pool.stall_ends(piece.stall, piece.claim.pages() << pool.page_shift);
@@ -346,7 +348,7 @@ impl<'p> Pipeline<'p> {
                         // hand.
                         let frame = match entry.load() {
                             EntryState::Resident { frame, .. } => {
-                                pool.count_read(self.access, true);
+                                count_read(pool, self.access, true);
                                 Some(frame)
                             }
                             _ => None,
@@ -379,96 +381,92 @@ impl Drop for Pipeline<'_> {
     }
 }
 
-impl Pool {
-    /// Takes frames for the pieces of a run, without waiting, for as many from the first on as
-    /// there is room for. Returns their number.
-    ///
-    /// A large folio for which there is no contiguous room becomes a single page, alone in its run;
-    /// further pages that were wanted of it go to `refused`.
-    fn frames_for_run(
-        &self,
-        space: &Space,
-        mut run: &mut [Piece],
-        access: Access,
-        refused: &mut Vec<(usize, u64)>,
-    ) -> usize {
-        let mut state = self.lock();
-        let mut placed = 0;
-        while placed < run.len() {
-            let result;
-            (state, result) = self.charge(
-                state,
-                Payer::Space(space.id),
-                run[placed].claim.pages(),
-                access.task(),
-                false,
-            );
-            let got = match result {
-                Ok(group) => {
-                    self.place_pieces(&mut state, space, &mut run[placed..], access, group)
-                }
-                Err(_) => 0,
-            };
-            placed += got;
-            if got > 0 {
-                continue;
-            }
-            if placed > 0
-                || run[0].claim.order == 0
-                || space.is_closed()
-                || space.is_cut(run[0].claim.page)
-            {
-                break;
-            }
-            let piece = &mut run[0];
-            self.shrink_claim(space, piece.wanted.page, &mut piece.claim);
-            refused.extend(piece.wanted.pages().skip(1));
-            piece.wanted.count = 1;
-            // What follows is not its neighbour any more.
-            run = &mut run[..1];
+/// Takes frames for the pieces of a run, without waiting, for as many from the first on as
+/// there is room for. Returns their number.
+///
+/// A large folio for which there is no contiguous room becomes a single page, alone in its run;
+/// further pages that were wanted of it go to `refused`.
+fn frames_for_run(
+    pool: &Pool,
+    space: &Space,
+    mut run: &mut [Piece],
+    access: Access,
+    refused: &mut Vec<(usize, u64)>,
+) -> usize {
+    let mut state = pool.lock();
+    let mut placed = 0;
+    while placed < run.len() {
+        let result;
+        (state, result) = pool.charge(
+            state,
+            Payer::Space(space.id),
+            run[placed].claim.pages(),
+            access.task(),
+            false,
+        );
+        let got = match result {
+            Ok(group) => place_pieces(pool, &mut state, space, &mut run[placed..], access, group),
+            Err(_) => 0,
+        };
+        placed += got;
+        if got > 0 {
+            continue;
         }
-        placed
-    }
-
-    /// Places the first piece, which is charged, and if it is a single page those behind it that
-    /// have room as things are. Returns how many. If it is none, the charge was given back.
-    fn place_pieces(
-        &self,
-        state: &mut State,
-        space: &Space,
-        pieces: &mut [Piece],
-        access: Access,
-        group: MemcgId,
-    ) -> usize {
-        let mut singles = 1;
-        let single = |piece: Option<&Piece>| piece.is_some_and(|piece| piece.claim.order == 0);
-        while single(pieces.first())
-            && single(pieces.get(singles))
-            && !space.is_closed()
-            && !space.is_cut(pieces[singles].claim.page)
-            && let Some(over_high) = state.engine.charge_if_room(group, 1, access.task())
+        if placed > 0
+            || run[0].claim.order == 0
+            || space.is_closed()
+            || space.is_cut(run[0].claim.page)
         {
-            if over_high > 0 {
-                self.owe(Payer::Space(space.id), over_high);
-            }
-            singles += 1;
+            break;
         }
-        if singles == 1 {
-            let new = pieces[0].claim.new_folio(space, access);
-            let Some((frame, stall)) = self.place(state, space, &new, group) else { return 0 };
-            (pieces[0].frame, pieces[0].stall) = (frame, stall);
-            return 1;
-        }
-        // The lowest frame for the first page: what was evicted together is often contiguous.
-        let mut frames: Vec<u32> = (0..singles).map_while(|_| self.take_frames(state, 0)).collect();
-        frames.sort_unstable();
-        if frames.len() < singles {
-            state.engine.uncharge(group, (singles - frames.len()) as u64);
-        }
-        for (piece, &frame) in pieces.iter_mut().zip(&frames) {
-            piece.frame = frame;
-            piece.stall = self.place_in(state, &piece.claim.new_folio(space, access), group, frame);
-        }
-        frames.len()
+        let piece = &mut run[0];
+        pool.shrink_claim(space, piece.wanted.page, &mut piece.claim);
+        refused.extend(piece.wanted.pages().skip(1));
+        piece.wanted.count = 1;
+        // What follows is not its neighbour any more.
+        run = &mut run[..1];
     }
+    placed
+}
+
+/// Places the first piece, which is charged, and if it is a single page those behind it that
+/// have room as things are. Returns how many. If it is none, the charge was given back.
+fn place_pieces(
+    pool: &Pool,
+    state: &mut State,
+    space: &Space,
+    pieces: &mut [Piece],
+    access: Access,
+    group: MemcgId,
+) -> usize {
+    let mut singles = 1;
+    let single = |piece: Option<&Piece>| piece.is_some_and(|piece| piece.claim.order == 0);
+    while single(pieces.first())
+        && single(pieces.get(singles))
+        && !space.is_closed()
+        && !space.is_cut(pieces[singles].claim.page)
+        && let Some(over_high) = state.engine.charge_if_room(group, 1, access.task())
+    {
+        if over_high > 0 {
+            pool.owe(Payer::Space(space.id), over_high);
+        }
+        singles += 1;
+    }
+    if singles == 1 {
+        let new = pieces[0].claim.new_folio(space, access);
+        let Some((frame, stall)) = pool.place(state, space, &new, group) else { return 0 };
+        (pieces[0].frame, pieces[0].stall) = (frame, stall);
+        return 1;
+    }
+    // The lowest frame for the first page: what was evicted together is often contiguous.
+    let mut frames: Vec<u32> = (0..singles).map_while(|_| pool.take_frames(state, 0)).collect();
+    frames.sort_unstable();
+    if frames.len() < singles {
+        state.engine.uncharge(group, (singles - frames.len()) as u64);
+    }
+    for (piece, &frame) in pieces.iter_mut().zip(&frames) {
+        piece.frame = frame;
+        piece.stall = pool.place_in(state, &piece.claim.new_folio(space, access), group, frame);
+    }
+    frames.len()
 }

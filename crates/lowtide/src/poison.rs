@@ -3,14 +3,14 @@
 //! A panic while a thread has the pool's lock leaves the engine, the frames and the translations in
 //! the middle of a change. To go on with that could give one frame to two pages, or write a page
 //! into another's place. So the pool is *poisoned* from then on: whatever would change what the
-//! lock protects fails with [`Error::Poisoned`] instead.
+//! lock protects fails with [`Error::Poisoned`](crate::Error::Poisoned) instead.
 //!
 //! The mark is the standard library's own, on the mutex, so nothing has to be done at the moment of
-//! the panic. Who comes later asks before it begins ([`Pool::check`]), and the few places through
-//! which everything passes ask again under the lock: taking frames, making pages dirty, beginning
-//! to write, giving frames back. Who sleeps until another thread is done with a page looks from
-//! time to time, because a thread that panicked wakes nobody. The background threads end when they
-//! next look.
+//! the panic. Every operation checks for it before it begins (`Pool::check`), and the few places
+//! through which everything passes check again under the lock: taking frames, making pages dirty,
+//! beginning to write, giving frames back. A thread that sleeps until another is done with a page
+//! checks from time to time, because a thread that panicked wakes none. The background threads end
+//! at their next check.
 //!
 //! Figures that only the engine knows are not read any more
 //! ([`Stat::poisoned`](crate::Stat::poisoned)), and exported files stay as they were.
@@ -19,25 +19,6 @@
 //! [`View::read`](crate::View::read), which takes no lock and whose frames do not move any more.
 //! Files are as the last write-back left them; pages that were dirty are lost when the pager goes.
 //! Dropping neither waits nor writes.
-
-use crate::error::Error;
-use crate::pool::Pool;
-use crate::translation::{Entry, State};
-
-impl Pool {
-    /// Refuses to begin anything after a defect.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.is_poisoned() { Err(Error::Poisoned) } else { Ok(()) }
-    }
-
-    /// Waits until the owner of a busy or locked entry is done with it; see [`crate::wait`].
-    ///
-    /// # Errors
-    /// The error of the read that was waited for; [`Error::Poisoned`].
-    pub(crate) fn wait(&self, entry: &Entry, seen: State) -> Result<(), Error> {
-        self.waits.wait(entry, seen, || self.check())
-    }
-}
 
 #[cfg(test)]
 mod tests {

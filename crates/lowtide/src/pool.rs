@@ -16,7 +16,7 @@
 use crate::backing::{FileKey, NewName};
 use crate::bell::Bell;
 use crate::config::Builder;
-use crate::error::BuildError;
+use crate::error::{BuildError, Error};
 use crate::fault_sites::FaultSites;
 use crate::frames::Frames;
 use crate::io::{Arena, Backend, Options};
@@ -293,6 +293,11 @@ impl Pool {
         self.state.is_poisoned()
     }
 
+    /// Refuses to begin anything after a defect.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.is_poisoned() { Err(Error::Poisoned) } else { Ok(()) }
+    }
+
     /// Nanoseconds since the pool was made: the engine's time.
     pub(crate) fn now(&self) -> u64 {
         self.born.elapsed().as_nanos() as u64
@@ -318,6 +323,17 @@ impl Pool {
         // A product, not a shift: on x86 a shift by a variable is three operations, and hits count
         // them.
         self.arena.as_ptr().wrapping_add(frame as usize * self.page_bytes)
+    }
+
+    /// The bytes of a frame that the caller holds, by a slot or because it is in no translation
+    /// yet.
+    pub(crate) fn bytes(&self, frame: u32) -> &[u8] {
+        // SAFETY: every caller has a hazard slot on the frame's translation for as long as it uses
+        // the slice (see `Page`), so nobody writes to it.
+        #[expect(unsafe_code, reason = "this is where a frame becomes a slice")]
+        unsafe {
+            std::slice::from_raw_parts(self.frame_ptr(frame), self.page_bytes())
+        }
     }
 
     /// The watermarks of the budget as it is now: of the limit of the root, less what is reserved.

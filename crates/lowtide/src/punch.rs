@@ -1,7 +1,7 @@
 //! Holes: giving parts of a file back to the file system.
 //!
 //! Whole folios are owned, resident or not, while the file system makes the hole beneath them
-//! ([`Pool::own`]); then they are dropped, and the next access finds zeroes on disk. Other threads
+//! ([`Owned::take`]); then they are dropped, and the next access finds zeroes on disk. Other threads
 //! that want them wait, so each page is seen as before or as zeroes. What the range covers of the
 //! folios at its two ends is stored as zeroes, and so is everything where the file system makes no
 //! holes.
@@ -9,8 +9,10 @@
 use crate::attempt::Attempts;
 use crate::error::Error;
 use crate::fault_sites::FaultSite;
+use crate::owned::Owned;
 use crate::pool::Pool;
 use crate::space::Space;
+use crate::store::store;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,74 +23,73 @@ const AT_ONCE: u64 = 64;
 /// Zeroes that are stored at a time.
 const ZEROES: usize = 1 << 20;
 
-impl Pool {
-    /// Makes a range read as zeroes, as far as it lies in the file. The caller keeps the file from
-    /// being cut.
-    pub(crate) fn punch(&self, space: &Space, bytes: Range<u64>) -> Result<(), Error> {
-        let len = space.len();
-        let (start, end) = (bytes.start, bytes.end.min(len));
-        if start >= end {
-            return Ok(());
-        }
-        let folio = (self.page_bytes() as u64) << space.order;
-        let first = start.next_multiple_of(folio);
-        // Behind the end of the file there is nothing to keep.
-        let last = if end == len { len.next_multiple_of(folio) } else { end / folio * folio };
-        if first >= last {
-            return self.store_zeroes(space, start..end);
-        }
-        self.store_zeroes(space, start..first)?;
-        let step = AT_ONCE.max(1 << space.order) << self.page_shift;
-        for at in (first..last).step_by(step as usize) {
-            self.punch_folios(space, at..last.min(at + step), end)?;
-        }
-        self.store_zeroes(space, last..end)
+/// Makes a range read as zeroes, as far as it lies in the file. The caller keeps the file from
+/// being cut.
+pub(crate) fn punch(pool: &Pool, space: &Space, bytes: Range<u64>) -> Result<(), Error> {
+    let len = space.len();
+    let (start, end) = (bytes.start, bytes.end.min(len));
+    if start >= end {
+        return Ok(());
     }
+    let folio = (pool.page_bytes() as u64) << space.order;
+    let first = start.next_multiple_of(folio);
+    // Behind the end of the file there is nothing to keep.
+    let last = if end == len { len.next_multiple_of(folio) } else { end / folio * folio };
+    if first >= last {
+        return store_zeroes(pool, space, start..end);
+    }
+    store_zeroes(pool, space, start..first)?;
+    let step = AT_ONCE.max(1 << space.order) << pool.page_shift;
+    for at in (first..last).step_by(step as usize) {
+        punch_folios(pool, space, at..last.min(at + step), end)?;
+    }
+    store_zeroes(pool, space, last..end)
+}
 
-    /// Makes a hole of whole folios. They may reach over `end`, where the file ended when the punch
-    /// began.
-    fn punch_folios(&self, space: &Space, bytes: Range<u64>, end: u64) -> Result<(), Error> {
-        let pages = bytes.start >> self.page_shift..bytes.end >> self.page_shift;
-        let mut owned = Attempts::new(self, space)
-            .repeat(|attempts| self.own(space, pages.clone(), pages.clone(), true, attempts))?;
-        if bytes.end > end && space.len() > end {
-            // A store has made the file longer, and may have put bytes behind that end. None does
-            // so unseen from now on: the length comes first, and the bytes wait for these pages.
+/// Makes a hole of whole folios. They may reach over `end`, where the file ended when the punch
+/// began.
+fn punch_folios(pool: &Pool, space: &Space, bytes: Range<u64>, end: u64) -> Result<(), Error> {
+    let pages = bytes.start >> pool.page_shift..bytes.end >> pool.page_shift;
+    let mut owned = Attempts::new(pool, space).repeat(|attempts| {
+        Owned::take(pool, space, pages.clone(), pages.clone(), true, attempts)
+    })?;
+    if bytes.end > end && space.len() > end {
+        // A store has made the file longer, and may have put bytes behind that end. None does
+        // so unseen from now on: the length comes first, and the bytes wait for these pages.
+        drop(owned);
+        return store_zeroes(pool, space, bytes.start..end);
+    }
+    let punched = {
+        let _no_copy = space.beneath();
+        space.backing.punch(&pool.backend, bytes.clone())
+    };
+    match punched {
+        Ok(()) => {
+            space.note_change();
+            owned.drop_folios(0);
             drop(owned);
-            return self.store_zeroes(space, bytes.start..end);
+            crate::sync::lock(&space.ledger).discarded(pages);
+            Ok(())
         }
-        let punched = {
-            let _no_copy = space.beneath();
-            space.backing.punch(&self.backend, bytes.clone())
-        };
-        match punched {
-            Ok(()) => {
-                space.note_change();
-                owned.drop_folios(0);
-                drop(owned);
-                crate::sync::lock(&space.ledger).discarded(pages);
-                Ok(())
-            }
-            Err(e) if makes_no_holes(&e) => {
-                drop(owned);
-                self.fault_sites.mark(FaultSite::PunchStoredZeroes);
-                self.store_zeroes(space, bytes.start..bytes.end.min(end))
-            }
-            Err(e) => {
-                self.fault_sites.mark(FaultSite::PunchFailed);
-                Err(Error::Punch { path: space.path(), bytes, source: Arc::new(e) })
-            }
+        Err(e) if makes_no_holes(&e) => {
+            drop(owned);
+            pool.fault_sites.mark(FaultSite::PunchStoredZeroes);
+            store_zeroes(pool, space, bytes.start..bytes.end.min(end))
+        }
+        Err(e) => {
+            pool.fault_sites.mark(FaultSite::PunchFailed);
+            Err(Error::Punch { path: space.path(), bytes, source: Arc::new(e) })
         }
     }
+}
 
-    fn store_zeroes(&self, space: &Space, bytes: Range<u64>) -> Result<(), Error> {
-        let count = bytes.end.saturating_sub(bytes.start).min(ZEROES as u64) as usize;
-        let zeroes = vec![0; count];
-        for at in bytes.clone().step_by(ZEROES) {
-            self.store(space, at, &zeroes[..(bytes.end - at).min(ZEROES as u64) as usize])?;
-        }
-        Ok(())
+fn store_zeroes(pool: &Pool, space: &Space, bytes: Range<u64>) -> Result<(), Error> {
+    let count = bytes.end.saturating_sub(bytes.start).min(ZEROES as u64) as usize;
+    let zeroes = vec![0; count];
+    for at in bytes.clone().step_by(ZEROES) {
+        store(pool, space, at, &zeroes[..(bytes.end - at).min(ZEROES as u64) as usize])?;
     }
+    Ok(())
 }
 
 /// Whether an error of `fallocate(2)` says that this file system, or this file, cannot have holes.

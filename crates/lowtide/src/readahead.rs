@@ -34,7 +34,7 @@
 //! The first access to a page that was read ahead counts for it as much as the access that brings a
 //! page in: it is told to nobody. So a policy takes a page that was read once for such a page,
 //! whether it was read ahead or not, and a scan does not push out what is used again and again. How
-//! much may be read ahead when memory is full says [`Pool::room_ahead`].
+//! much may be read ahead when memory is full says [`room_ahead`].
 
 use crate::fault::Access;
 use crate::payer::Payer;
@@ -226,7 +226,7 @@ impl ReadAhead {
             (stream.limit, stream.rest, stream.ahead) = (0, REST_PAGES, 0..0);
             return None;
         }
-        let limit = stream.limit.min(pool.window_limit(space));
+        let limit = stream.limit.min(window_limit(pool, space));
         if limit < WINDOW_MIN {
             // The budget has become too small for windows.
             (stream.size, stream.ahead) = (0, 0..0);
@@ -260,86 +260,84 @@ impl Streams {
     }
 }
 
-impl Pool {
-    /// Pages of a window that may be asked for of a view with such a choice (`None`: the default).
-    pub(crate) fn window_pages(&self, wanted: Option<u64>) -> u64 {
-        // Without background threads the reader itself would wait for what it did not ask for.
-        let default = if self.background { WINDOW_BYTES } else { 0 };
-        wanted.unwrap_or(default) >> self.page_shift
-    }
+/// Pages of a window that may be asked for of a view with such a choice (`None`: the default).
+pub(crate) fn window_pages(pool: &Pool, wanted: Option<u64>) -> u64 {
+    // Without background threads the reader itself would wait for what it did not ask for.
+    let default = if pool.background { WINDOW_BYTES } else { 0 };
+    wanted.unwrap_or(default) >> pool.page_shift
+}
 
-    /// The largest window that the budgets of a file's tenant and of those above allow now.
-    fn window_limit(&self, space: &Space) -> u64 {
-        let state = self.lock();
-        let group = state.group_of(Payer::Space(space.id));
-        let above = std::iter::successors(group, |&id| state.engine.parent(id));
-        above.map(|id| state.engine.max(id)).min().unwrap_or(0) / BUDGET_PART
-    }
+/// The largest window that the budgets of a file's tenant and of those above allow now.
+fn window_limit(pool: &Pool, space: &Space) -> u64 {
+    let state = pool.lock();
+    let group = state.group_of(Payer::Space(space.id));
+    let above = std::iter::successors(group, |&id| state.engine.parent(id));
+    above.map(|id| state.engine.max(id)).min().unwrap_or(0) / BUDGET_PART
+}
 
-    /// Pages that may be read ahead for a file now: what is free in its tenant and above, and an
-    /// eighth of its tenant's clean pages, which are evicted for them if need be.
-    pub(crate) fn room_ahead(&self, space: &Space) -> u64 {
-        let state = self.lock();
-        let Some(group) = state.group_of(Payer::Space(space.id)) else { return 0 };
-        let above = std::iter::successors(Some(group), |&id| state.engine.parent(id));
-        let free = above.map(|id| state.engine.margin(id)).min().unwrap_or(0);
-        let stat = state.engine.stat(group);
-        free + stat.file.saturating_sub(stat.file_dirty + stat.file_writeback) / 8
-    }
+/// Pages that may be read ahead for a file now: what is free in its tenant and above, and an
+/// eighth of its tenant's clean pages, which are evicted for them if need be.
+pub(crate) fn room_ahead(pool: &Pool, space: &Space) -> u64 {
+    let state = pool.lock();
+    let Some(group) = state.group_of(Payer::Space(space.id)) else { return 0 };
+    let above = std::iter::successors(Some(group), |&id| state.engine.parent(id));
+    let free = above.map(|id| state.engine.margin(id)).min().unwrap_or(0);
+    let stat = state.engine.stat(group);
+    free + stat.file.saturating_sub(stat.file_dirty + stat.file_writeback) / 8
+}
 
-    /// Notes an access to a page that is resident and held, in the state that was seen; `waited`
-    /// for a read of another thread.
-    #[inline]
-    pub(crate) fn note_access(
-        &self,
-        space: &Space,
-        page: u64,
-        seen: EntryState,
-        access: Access,
-        waited: bool,
-    ) {
-        let EntryState::Resident { frame, young, .. } = seen else { return };
-        let first = self.unused.take(frame);
-        if first {
-            self.io.ahead_used.fetch_add(1, Relaxed);
-        } else {
-            self.count_read(access, waited);
-        }
-        if access == Access::Mapped && !young && (!first || self.young_faults) {
-            space.table.set_young(page, seen);
-        }
+/// Notes an access to a page that is resident and held, in the state that was seen; `waited`
+/// for a read of another thread.
+#[inline]
+pub(crate) fn note_access(
+    pool: &Pool,
+    space: &Space,
+    page: u64,
+    seen: EntryState,
+    access: Access,
+    waited: bool,
+) {
+    let EntryState::Resident { frame, young, .. } = seen else { return };
+    let first = pool.unused.take(frame);
+    if first {
+        pool.io.ahead_used.fetch_add(1, Relaxed);
+    } else {
+        count_read(pool, access, waited);
     }
-
-    /// Counts a read of a page that is no first use of one read ahead.
-    #[inline]
-    pub(crate) fn count_read(&self, access: Access, missed: bool) {
-        match access {
-            Access::Mapped | Access::Descriptor if missed => self.io.note_miss(),
-            Access::Mapped | Access::Descriptor => self.io.note_hit(),
-            Access::Patched | Access::Replaced | Access::Ahead => {}
-        }
+    if access == Access::Mapped && !young && (!first || pool.young_faults) {
+        space.table.set_young(page, seen);
     }
+}
 
-    /// Pages that were read ahead are about to be published, or cannot be.
-    pub(crate) fn note_ahead(&self, frames: Range<u32>, arrived: bool) {
-        for frame in frames.clone() {
-            if arrived {
-                self.unused.set(frame);
-            } else {
-                self.unused.take(frame);
-            }
-        }
+/// Counts a read of a page that is no first use of one read ahead.
+#[inline]
+pub(crate) fn count_read(pool: &Pool, access: Access, missed: bool) {
+    match access {
+        Access::Mapped | Access::Descriptor if missed => pool.io.note_miss(),
+        Access::Mapped | Access::Descriptor => pool.io.note_hit(),
+        Access::Patched | Access::Replaced | Access::Ahead => {}
+    }
+}
+
+/// Pages that were read ahead are about to be published, or cannot be.
+pub(crate) fn note_ahead(pool: &Pool, frames: Range<u32>, arrived: bool) {
+    for frame in frames.clone() {
         if arrived {
-            self.io.ahead_pages.fetch_add(u64::from(frames.end - frames.start), Relaxed);
+            pool.unused.set(frame);
+        } else {
+            pool.unused.take(frame);
         }
     }
+    if arrived {
+        pool.io.ahead_pages.fetch_add(u64::from(frames.end - frames.start), Relaxed);
+    }
+}
 
-    /// Frames lose their pages by eviction.
-    pub(crate) fn note_evicted(&self, space: &Space, frames: Range<u32>) {
-        let wasted = frames.filter(|&frame| self.unused.take(frame)).count() as u64;
-        if wasted > 0 {
-            space.ahead_wasted.fetch_add(wasted, Relaxed);
-            self.io.ahead_wasted.fetch_add(wasted, Relaxed);
-        }
+/// Frames lose their pages by eviction.
+pub(crate) fn note_evicted(pool: &Pool, space: &Space, frames: Range<u32>) {
+    let wasted = frames.filter(|&frame| pool.unused.take(frame)).count() as u64;
+    if wasted > 0 {
+        space.ahead_wasted.fetch_add(wasted, Relaxed);
+        pool.io.ahead_wasted.fetch_add(wasted, Relaxed);
     }
 }

@@ -17,12 +17,13 @@ use crate::deadline::Deadline;
 use crate::fault_sites::FaultSite;
 use crate::hazard;
 use crate::pool::{Pool, State};
+use crate::readahead::note_evicted;
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
 use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
 use lowtide_core::{
-    AgeJob, Facts, Folio, FolioId, FolioState, MemcgId, Reclaim, References, Step, TableKey,
-    Unmapped, Victim, Window,
+    AgeJob, Facts, Folio, FolioId, FolioState, MemcgId, Reason, Reclaim, References, Step,
+    TableKey, Task, Unmapped, Victim, Window,
 };
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
@@ -36,6 +37,9 @@ const VISIT: u64 = 256;
 /// Batches in a row of which guards hold every page, after which an invocation has nothing to find:
 /// the guards are waited for instead.
 const PINNED_BATCHES: u32 = 16;
+
+/// Pages that one [`piece`] is to free at most: the lock is held for a few dozen microseconds at a time.
+pub(crate) const PIECE: u64 = 256;
 
 /// The translations of all open spaces, as the engine asks about them.
 pub(crate) struct Translations<'a> {
@@ -163,7 +167,7 @@ impl Pool {
                                 self.waits.land(entry, &Ok(()));
                             }
                         }
-                        self.note_evicted(space, gone.folio.0..gone.folio.0 + (1 << gone.order));
+                        note_evicted(self, space, gone.folio.0..gone.folio.0 + (1 << gone.order));
                         frames.free(gone.folio.0, gone.order);
                     }
                     self.freed.ring();
@@ -226,6 +230,19 @@ impl Pool {
         }
         state
     }
+}
+
+/// One bounded reclaim of a group, and a moment without the lock.
+pub(crate) fn piece<'a>(
+    pool: &'a Pool,
+    state: MutexGuard<'a, State>,
+    id: MemcgId,
+    goal: u64,
+    reason: Reason,
+) -> (MutexGuard<'a, State>, u64) {
+    let (state, reclaimed) = pool.reclaim(state, Reclaim::new(id, goal, reason, Task::DESCRIPTOR));
+    drop(state);
+    (pool.lock(), reclaimed)
 }
 
 fn walk_table(state: &mut State, space: &Space, table: u64, key: TableKey, job: &mut AgeJob) {

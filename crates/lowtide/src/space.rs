@@ -361,7 +361,7 @@ impl Space {
     }
 
     /// To be held while bytes of the file are taken away, so that no thread that has read them
-    /// writes them back ([`Pool::rescue`](crate::pool::Pool)). For system calls only.
+    /// writes them back (`writeback/rescue.rs`). For system calls only.
     pub(crate) fn beneath(&self) -> MutexGuard<'_, ()> {
         crate::sync::lock(&self.beneath)
     }

@@ -8,14 +8,16 @@
 use crate::error::Error;
 use crate::fault::Access;
 use crate::guard::Page;
-use crate::hazard::{self, Held};
 use crate::hits::Hits;
+use crate::length::Length;
 use crate::nested::Nested;
 use crate::pager::Pager;
 use crate::pool::Pool;
+use crate::punch::punch;
 use crate::readahead::ReadAhead;
 use crate::space::Space;
 use crate::translation::{Entry, State as EntryState};
+use crate::{store, writeback};
 use std::fmt;
 use std::fs::File;
 use std::mem::MaybeUninit;
@@ -181,7 +183,7 @@ impl View {
     /// [`Error::Read`] when the size cannot be learned, [`Error::Grow`] when there is no memory for
     /// the translations.
     pub fn refresh_len(&self) -> Result<u64, Error> {
-        self.pool.refresh_len(&self.space)
+        Length::of(&self.pool, &self.space).refresh()
     }
 
     /// Holds a page for reading. The access counts as one through a mapping.
@@ -284,7 +286,7 @@ impl View {
         let mut attempts = 0;
         loop {
             if end > self.len() || attempts > 0 {
-                self.pool.look_behind_end(&self.space)?;
+                Length::of(&self.pool, &self.space).look_behind_end()?;
             }
             let count = end.min(self.len()).saturating_sub(offset) as usize;
             match self.read_at(offset, &mut buf[..count]) {
@@ -325,7 +327,7 @@ impl View {
         let end = end.ok_or_else(|| space.too_long(u64::MAX))?;
         {
             let _storing = self.room_for(end)?;
-            pool.store(space, offset, bytes)?;
+            store::store(pool, space, offset, bytes)?;
         }
         if self.sync { self.flush_range(offset..end) } else { Ok(()) }
     }
@@ -335,7 +337,7 @@ impl View {
     fn room_for(&self, end: u64) -> Result<RwLockReadGuard<'_, ()>, Error> {
         loop {
             if end > self.space.len() {
-                self.pool.extend_to(&self.space, end)?;
+                Length::of(&self.pool, &self.space).extend_to(end)?;
             }
             let storing = self.space.storing().ok_or_else(|| {
                 let page = end >> self.pool.page_shift;
@@ -380,7 +382,7 @@ impl View {
         if !self.writes {
             return Err(Error::ReadOnly { path: self.space.path() });
         }
-        self.pool.set_len(&self.space, bytes)
+        Length::of(&self.pool, &self.space).set(bytes)
     }
 
     /// Makes a range of bytes read as zeroes, as far as it lies in the file, and gives its space on
@@ -412,10 +414,10 @@ impl View {
             return Err(Error::ReadOnly { path: self.space.path() });
         }
         if bytes.end > self.len() {
-            self.pool.look_behind_end(&self.space)?;
+            Length::of(&self.pool, &self.space).look_behind_end()?;
         }
         let _storing = self.room_for(0)?;
-        self.pool.punch(&self.space, bytes)
+        punch(&self.pool, &self.space, bytes)
     }
 
     /// Shows many pages to `each`, with their positions in `pages`. Pages that are resident come
@@ -434,7 +436,7 @@ impl View {
         if pages.iter().max().is_some_and(|last| *last >= self.pages()) {
             // Before reads are in flight, which forbid to wait for the page in which the file
             // ended.
-            self.pool.look_behind_end(&self.space)?;
+            Length::of(&self.pool, &self.space).look_behind_end()?;
         }
         if let [first, .., last] = *pages
             && last.checked_sub(first) == Some(pages.len() as u64 - 1)
@@ -526,7 +528,7 @@ impl View {
         if !self.writes {
             return Ok(());
         }
-        self.pool.flush(&self.space, pages, &self.errors_seen)
+        writeback::flush(&self.pool, &self.space, pages, &self.errors_seen)
     }
 
     /// Forgets what pages hold in memory: what was stored there and is not written is lost, and the
@@ -545,7 +547,7 @@ impl View {
         if !self.writes {
             return Err(Error::ReadOnly { path: self.space.path() });
         }
-        self.pool.discard(&self.space, pages)
+        writeback::discard(&self.pool, &self.space, pages)
     }
 
     /// Notes that a range of bytes is about to be read.
@@ -581,62 +583,11 @@ impl View {
         let space = &*self.space;
         let behind = |len: u64| offset.checked_add(len).is_none_or(|end| end > space.len());
         if behind(len as u64) && {
-            self.pool.look_behind_end(space)?;
+            Length::of(&self.pool, space).look_behind_end()?;
             behind(len as u64)
         } {
             return Err(space.range_out_of(offset, len as u64));
         }
         Ok(())
-    }
-}
-
-impl Pool {
-    /// The bytes of a frame that the caller holds, by a slot or because it is in no translation
-    /// yet.
-    pub(crate) fn bytes(&self, frame: u32) -> &[u8] {
-        // SAFETY: every caller has a hazard slot on the frame's translation for as long as it uses
-        // the slice (see `Page`), so nobody writes to it.
-        #[expect(unsafe_code, reason = "this is where a frame becomes a slice")]
-        unsafe {
-            std::slice::from_raw_parts(self.frame_ptr(frame), self.page_bytes())
-        }
-    }
-
-    /// The translation of a page that exists; looks at the file again if it seems not to.
-    pub(crate) fn entry<'s>(&self, space: &'s Space, page: u64) -> Result<&'s Entry, Error> {
-        if page >= space.pages() {
-            self.look_behind_end(space)?;
-            if page >= space.pages() {
-                return Err(space.out_of_range(page));
-            }
-        }
-        space.table.get(page).ok_or_else(|| space.out_of_range(page))
-    }
-
-    /// Makes a page resident and holds it.
-    pub(crate) fn hold_page(
-        &self,
-        space: &Space,
-        page: u64,
-        access: Access,
-    ) -> Result<(u32, Held), Error> {
-        let entry = self.entry(space, page)?;
-        self.hold_entry(space, page, entry, access)
-    }
-
-    /// Makes the page of a translation resident and holds it.
-    pub(crate) fn hold_entry(
-        &self,
-        space: &Space,
-        page: u64,
-        entry: &Entry,
-        access: Access,
-    ) -> Result<(u32, Held), Error> {
-        let held = hazard::hold(entry.address());
-        if let seen @ EntryState::Resident { frame, .. } = entry.load() {
-            self.note_access(space, page, seen, access, false);
-            return Ok((frame, held));
-        }
-        self.fault(space, page, entry, held, access)
     }
 }

@@ -60,98 +60,91 @@ thread_local! {
     static MINE: RefCell<Vec<Mine>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Pool {
-    /// What the thread owes to this pool. A thread that is ending owes nothing.
-    fn mine<T>(&self, with: impl FnOnce(&mut Mine) -> T) -> Option<T> {
-        let found = MINE.try_with(|mine| {
-            let mut mine = mine.borrow_mut();
-            let at = mine.iter().position(|m| m.pool == self.number).unwrap_or_else(|| {
-                // Those of pools that are gone are forgotten.
-                mine.retain(|m| Arc::strong_count(&m.left) > 1);
-                let left = Arc::clone(&self.dirtiers_left);
-                mine.push(Mine {
-                    pool: self.number,
-                    dirtier: Dirtier::default(),
-                    gave_up: None,
-                    left,
-                });
-                mine.len() - 1
-            });
-            with(&mut mine[at])
+/// What the thread owes to this pool. A thread that is ending owes nothing.
+fn mine<T>(pool: &Pool, with: impl FnOnce(&mut Mine) -> T) -> Option<T> {
+    let found = MINE.try_with(|mine| {
+        let mut mine = mine.borrow_mut();
+        let at = mine.iter().position(|m| m.pool == pool.number).unwrap_or_else(|| {
+            // Those of pools that are gone are forgotten.
+            mine.retain(|m| Arc::strong_count(&m.left) > 1);
+            let left = Arc::clone(&pool.dirtiers_left);
+            mine.push(Mine { pool: pool.number, dirtier: Dirtier::default(), gave_up: None, left });
+            mine.len() - 1
         });
-        found.ok()
-    }
+        with(&mut mine[at])
+    });
+    found.ok()
+}
 
-    /// How many pages this thread may make dirty at once.
-    pub(super) fn room_to_dirty(&self) -> u64 {
-        self.mine(|mine| mine.dirtier.room()).unwrap_or(1)
-    }
+/// How many pages this thread may make dirty at once.
+pub(super) fn room_to_dirty(pool: &Pool) -> u64 {
+    mine(pool, |mine| mine.dirtier.room()).unwrap_or(1)
+}
 
-    /// This thread made pages dirty that were not. Returns whether it has to answer for what it
-    /// did, when it owns nothing.
-    pub(super) fn dirtied(&self, state: &mut State, space: &Space, pages: u64) -> bool {
-        for dirtier in sync::lock(&self.dirtiers_left).drain(..) {
-            state.engine.dirtier_gone(dirtier);
-        }
-        self.mine(|mine| state.engine.dirtied(&mut mine.dirtier, space.id, pages)).unwrap_or(false)
+/// This thread made pages dirty that were not. Returns whether it has to answer for what it
+/// did, when it owns nothing.
+pub(super) fn dirtied(pool: &Pool, state: &mut State, space: &Space, pages: u64) -> bool {
+    for dirtier in sync::lock(&pool.dirtiers_left).drain(..) {
+        state.engine.dirtier_gone(dirtier);
     }
+    mine(pool, |mine| state.engine.dirtied(&mut mine.dirtier, space.id, pages)).unwrap_or(false)
+}
 
-    /// Answers for the pages that this thread made dirty. The thread has no lock and owns no
-    /// translation.
-    pub(super) fn balance_dirty(&self, space: &Space) {
-        if is_nested() || hazard::this_thread_holds() || self.is_poisoned() {
+/// Answers for the pages that this thread made dirty. The thread has no lock and owns no
+/// translation.
+pub(super) fn balance_dirty(pool: &Pool, space: &Space) {
+    if is_nested() || hazard::this_thread_holds() || pool.is_poisoned() {
+        return;
+    }
+    let deadline = Deadline::after(pool.patience);
+    let mut state = pool.lock();
+    loop {
+        let now = pool.now();
+        let answer =
+            mine(pool, |mine| state.engine.balance_dirty(&mut mine.dirtier, space.id, now));
+        let Some(balance) = answer else { return };
+        if !pool.background {
+            if balance.wake_flusher || balance.pause_ns.is_some() {
+                let group = state.group_of(Payer::Space(space.id));
+                drop(state);
+                if let Some(group) = group {
+                    pool.write_back_below(group);
+                }
+            }
             return;
         }
-        let deadline = Deadline::after(self.patience);
-        let mut state = self.lock();
-        loop {
-            let now = self.now();
-            let answer =
-                self.mine(|mine| state.engine.balance_dirty(&mut mine.dirtier, space.id, now));
-            let Some(balance) = answer else { return };
-            if !self.background {
-                if balance.wake_flusher || balance.pause_ns.is_some() {
-                    let group = state.group_of(Payer::Space(space.id));
-                    drop(state);
-                    if let Some(group) = group {
-                        self.write_back_below(group);
-                    }
-                }
-                return;
-            }
-            if balance.wake_flusher {
-                drop(state);
-                self.wake_flusher_of(space);
-                state = self.lock();
-            }
-            let written = self.io.write_bytes.load(Relaxed);
-            if balance.again && self.mine(|mine| mine.gave_up) == Some(Some(written)) {
-                return;
-            }
-            if let Some(ns) = balance.pause_ns {
-                state = self.pause(state, Duration::from_nanos(ns));
-            }
-            if !balance.again || self.closing.load(Relaxed) {
-                return;
-            }
-            if deadline.has_passed() || sync::lock(&space.ledger).hopeless().is_some() {
-                let written = self.io.write_bytes.load(Relaxed);
-                self.mine(|mine| mine.gave_up = Some(written));
-                return;
-            }
+        if balance.wake_flusher {
+            drop(state);
+            pool.wake_flusher_of(space);
+            state = pool.lock();
+        }
+        let written = pool.io.write_bytes.load(Relaxed);
+        if balance.again && mine(pool, |mine| mine.gave_up) == Some(Some(written)) {
+            return;
+        }
+        if let Some(ns) = balance.pause_ns {
+            state = pause(pool, state, Duration::from_nanos(ns));
+        }
+        if !balance.again || pool.closing.load(Relaxed) {
+            return;
+        }
+        if deadline.has_passed() || sync::lock(&space.ledger).hopeless().is_some() {
+            let written = pool.io.write_bytes.load(Relaxed);
+            mine(pool, |mine| mine.gave_up = Some(written));
+            return;
         }
     }
+}
 
-    /// Sleeps without the lock; not longer than the pool is open.
-    fn pause<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        time: Duration,
-    ) -> MutexGuard<'a, State> {
-        let (until, mut in_time) = (Deadline::after(time), true);
-        while in_time && !self.closing.load(Relaxed) {
-            (state, in_time) = until.wait(&self.throttled, state);
-        }
-        state
+/// Sleeps without the lock; not longer than the pool is open.
+fn pause<'a>(
+    pool: &'a Pool,
+    mut state: MutexGuard<'a, State>,
+    time: Duration,
+) -> MutexGuard<'a, State> {
+    let (until, mut in_time) = (Deadline::after(time), true);
+    while in_time && !pool.closing.load(Relaxed) {
+        (state, in_time) = until.wait(&pool.throttled, state);
     }
+    state
 }

@@ -9,6 +9,7 @@
 //! The page may have been evicted a moment ago, so its shadow counts as it does for a read: the
 //! refault is real, only nobody waits for it. It is no major fault.
 
+use super::balance;
 use super::{Batch, Part, copy};
 use crate::error::Error;
 use crate::fault::{Access, Claim};
@@ -47,7 +48,7 @@ impl Batch<'_, '_> {
                 continue;
             };
             let state = state.get_or_insert_with(|| pool.lock());
-            match pool.place_now(state, space, claim) {
+            match place_now(pool, state, space, claim) {
                 Some((claim, frame)) => {
                     space.ends_hole(claim.last());
                     filled.push(Filled { index, order: claim.order, frame });
@@ -60,7 +61,7 @@ impl Batch<'_, '_> {
         }
         if let Some(mut state) = state {
             let pages = filled.iter().map(|f| 1 << f.order).sum();
-            self.must_answer |= pages > 0 && pool.dirtied(&mut state, space, pages);
+            self.must_answer |= pages > 0 && balance::dirtied(pool, &mut state, space, pages);
         }
         for f in &filled {
             for (index, frame) in (f.index..f.index + (1 << f.order)).zip(f.frame..) {
@@ -96,7 +97,7 @@ impl Batch<'_, '_> {
             return Ok(true);
         };
         space.ends_hole(claim.last());
-        self.must_answer |= pool.dirtied(&mut pool.lock(), space, 1);
+        self.must_answer |= balance::dirtied(pool, &mut pool.lock(), space, 1);
         self.land(index, frame);
         Ok(true)
     }
@@ -146,40 +147,38 @@ fn claim_parts(pool: &Pool, space: &Space, parts: &[Part<'_>]) -> Option<Claim> 
     None
 }
 
-impl Pool {
-    /// Takes frames for a claim if there is room for them as things are; a large folio may become a
-    /// single page. Otherwise the claim is given up.
-    fn place_now(
-        &self,
-        state: &mut State,
-        space: &Space,
-        mut claim: Claim,
-    ) -> Option<(Claim, u32)> {
-        let payer = Payer::Space(space.id);
-        if self.is_poisoned() {
-            self.abandon(space, &claim, &Err(Error::Poisoned));
+/// Takes frames for a claim if there is room for them as things are; a large folio may become a
+/// single page. Otherwise the claim is given up.
+fn place_now(
+    pool: &Pool,
+    state: &mut State,
+    space: &Space,
+    mut claim: Claim,
+) -> Option<(Claim, u32)> {
+    let payer = Payer::Space(space.id);
+    if pool.is_poisoned() {
+        pool.abandon(space, &claim, &Err(Error::Poisoned));
+        return None;
+    }
+    loop {
+        let new = claim.new_folio(space, Access::Replaced);
+        let group = state.group_of(payer);
+        let charged = group.and_then(|g| {
+            state.engine.charge_if_room(g, 1 << new.order, new.task).map(|over| (g, over))
+        });
+        if let Some((group, over_high)) = charged {
+            if over_high > 0 {
+                pool.owe(payer, over_high);
+            }
+            if let Some((frame, _)) = pool.place(state, space, &new, group) {
+                return Some((claim, frame));
+            }
+        }
+        if claim.order == 0 {
+            pool.abandon(space, &claim, &Ok(()));
             return None;
         }
-        loop {
-            let new = claim.new_folio(space, Access::Replaced);
-            let group = state.group_of(payer);
-            let charged = group.and_then(|g| {
-                state.engine.charge_if_room(g, 1 << new.order, new.task).map(|over| (g, over))
-            });
-            if let Some((group, over_high)) = charged {
-                if over_high > 0 {
-                    self.owe(payer, over_high);
-                }
-                if let Some((frame, _)) = self.place(state, space, &new, group) {
-                    return Some((claim, frame));
-                }
-            }
-            if claim.order == 0 {
-                self.abandon(space, &claim, &Ok(()));
-                return None;
-            }
-            let page = claim.page;
-            self.shrink_claim(space, page, &mut claim);
-        }
+        let page = claim.page;
+        pool.shrink_claim(space, page, &mut claim);
     }
 }

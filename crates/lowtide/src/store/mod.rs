@@ -36,7 +36,7 @@ mod balance;
 mod fill;
 mod overwrite;
 
-pub(crate) use overwrite::outwait_readers;
+pub(crate) use overwrite::{outwait_readers, unlock};
 
 use crate::attempt::Attempts;
 use crate::error::Error;
@@ -73,38 +73,36 @@ struct Batch<'a, 'b> {
     must_answer: bool,
 }
 
-impl Pool {
-    /// Copies bytes into a file that is long enough, from `offset` on.
-    ///
-    /// Cost of a page: the copy, and some hundred nanoseconds; if only a part of it is replaced and
-    /// it is absent, a read.
-    pub(crate) fn store(&self, space: &Space, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let folio = 1_u64 << space.order;
-        let mut cut = parts(offset, bytes.len(), self.page_shift)
-            .map(|(page, at, part)| Part { page, at, bytes: &bytes[part], done: false })
-            .peekable();
-        let capacity = (bytes.len() >> self.page_shift).min(BATCH.max(folio) as usize) + 2;
-        let parts = Vec::with_capacity(capacity);
-        let mut batch = Batch { pool: self, space, parts, must_answer: false };
-        while let Some(first) = cut.peek().map(|part| part.page) {
-            batch.parts.clear();
-            // Batches end where large folios do.
-            let pages = self.room_to_dirty().clamp(1, BATCH);
-            let end = if folio > pages {
-                first / folio * folio + folio
-            } else {
-                (first + pages) / folio * folio
-            };
-            batch.parts.extend(std::iter::from_fn(|| cut.next_if(|part| part.page < end)));
-            let stored = batch.store();
-            if batch.must_answer {
-                self.balance_dirty(space);
-                batch.must_answer = false;
-            }
-            stored?;
+/// Copies bytes into a file that is long enough, from `offset` on.
+///
+/// Cost of a page: the copy, and some hundred nanoseconds; if only a part of it is replaced and
+/// it is absent, a read.
+pub(crate) fn store(pool: &Pool, space: &Space, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+    let folio = 1_u64 << space.order;
+    let mut cut = parts(offset, bytes.len(), pool.page_shift)
+        .map(|(page, at, part)| Part { page, at, bytes: &bytes[part], done: false })
+        .peekable();
+    let capacity = (bytes.len() >> pool.page_shift).min(BATCH.max(folio) as usize) + 2;
+    let parts = Vec::with_capacity(capacity);
+    let mut batch = Batch { pool, space, parts, must_answer: false };
+    while let Some(first) = cut.peek().map(|part| part.page) {
+        batch.parts.clear();
+        // Batches end where large folios do.
+        let pages = balance::room_to_dirty(pool).clamp(1, BATCH);
+        let end = if folio > pages {
+            first / folio * folio + folio
+        } else {
+            (first + pages) / folio * folio
+        };
+        batch.parts.extend(std::iter::from_fn(|| cut.next_if(|part| part.page < end)));
+        let stored = batch.store();
+        if batch.must_answer {
+            balance::balance_dirty(pool, space);
+            batch.must_answer = false;
         }
-        Ok(())
+        stored?;
     }
+    Ok(())
 }
 
 impl Batch<'_, '_> {

@@ -5,6 +5,7 @@
 //! locked: who has that lock and sees a dirty translation finds a dirty folio, or one that is being
 //! written.
 
+use super::balance;
 use super::{Batch, copy};
 use crate::attempt::{Attempts, Stop};
 use crate::deadline::Deadline;
@@ -44,7 +45,7 @@ impl Batch<'_, '_> {
             let read = slots.hold(&(entry.address()..=entry.address()));
             if read {
                 // Its turn comes when this thread owns nothing else.
-                pool.unlock(space, page, entry, taken);
+                unlock(pool, space, page, entry, taken);
             }
             !read
         });
@@ -54,7 +55,7 @@ impl Batch<'_, '_> {
                 let page = self.parts[index].page;
                 let written = is_written(&state, space, page, taken.frame);
                 if written {
-                    pool.unlock(space, page, space.table.entry(page), taken);
+                    unlock(pool, space, page, space.table.entry(page), taken);
                 }
                 !written
             });
@@ -77,7 +78,7 @@ impl Batch<'_, '_> {
         let page = self.parts[index].page;
         let Ok(taken) = entry.try_lock_for_store() else { return Ok(()) };
         if !outwait_readers(entry, attempts) {
-            pool.unlock(space, page, entry, taken);
+            unlock(pool, space, page, entry, taken);
             return attempts.again(Stop::Guarded(page));
         }
         if space.is_stable()
@@ -85,8 +86,8 @@ impl Batch<'_, '_> {
             && is_written(&pool.lock(), space, page, taken.frame)
         {
             // No write begins while a store has the page locked (`writeback/collect.rs`).
-            pool.unlock(space, page, entry, taken);
-            return pool.outwait_write(space, page, entry, Deadline::after(pool.io_deadline));
+            unlock(pool, space, page, entry, taken);
+            return outwait_write(pool, space, page, entry, Deadline::after(pool.io_deadline));
         }
         self.overwrite_locked(&[(index, taken)]);
         Ok(())
@@ -105,7 +106,7 @@ impl Batch<'_, '_> {
                 for &(index, taken) in locked {
                     self.parts[index].done = false;
                     let page = self.parts[index].page;
-                    pool.unlock(space, page, space.table.entry(page), taken);
+                    unlock(pool, space, page, space.table.entry(page), taken);
                 }
                 return;
             }
@@ -126,12 +127,12 @@ impl Batch<'_, '_> {
                     dirtied += state.engine.folio(folio).map_or(1, Folio::pages);
                 }
             }
-            self.must_answer |= dirtied > 0 && pool.dirtied(&mut state, space, dirtied);
+            self.must_answer |= dirtied > 0 && balance::dirtied(pool, &mut state, space, dirtied);
         }
         for &(index, taken) in locked {
             let page = self.parts[index].page;
             space.ends_hole(page);
-            pool.unlock(space, page, space.table.entry(page), Taken { dirty: true, ..taken });
+            unlock(pool, space, page, space.table.entry(page), Taken { dirty: true, ..taken });
         }
     }
 }
@@ -143,47 +144,45 @@ fn is_written(state: &State, space: &Space, page: u64, frame: u32) -> bool {
     folio.is_some_and(|folio| folio.flags().contains(Flags::WRITEBACK))
 }
 
-impl Pool {
-    /// Waits until the folio of a page is not being written; returns at once if the page is not
-    /// resident.
-    ///
-    /// # Errors
-    /// [`Error::Timeout`]
-    fn outwait_write(
-        &self,
-        space: &Space,
-        page: u64,
-        entry: &Entry,
-        deadline: Deadline,
-    ) -> Result<(), Error> {
-        let mut state = self.lock();
-        loop {
-            self.check()?;
-            let EntryState::Resident { frame, .. } = entry.load() else { return Ok(()) };
-            if !is_written(&state, space, page, frame) {
-                return Ok(());
-            }
-            if deadline.has_passed() {
-                self.fault_sites.mark(FaultSite::DeadlinePassed);
-                let seconds = self.io_deadline.as_secs_f64();
-                let what = "waiting for a page that is being written";
-                return Err(Error::Timeout { path: space.path(), seconds, what });
-            }
-            state = self.freed.wait(state, PAUSE);
+/// Waits until the folio of a page is not being written; returns at once if the page is not
+/// resident.
+///
+/// # Errors
+/// [`Error::Timeout`]
+fn outwait_write(
+    pool: &Pool,
+    space: &Space,
+    page: u64,
+    entry: &Entry,
+    deadline: Deadline,
+) -> Result<(), Error> {
+    let mut state = pool.lock();
+    loop {
+        pool.check()?;
+        let EntryState::Resident { frame, .. } = entry.load() else { return Ok(()) };
+        if !is_written(&state, space, page, frame) {
+            return Ok(());
         }
+        if deadline.has_passed() {
+            pool.fault_sites.mark(FaultSite::DeadlinePassed);
+            let seconds = pool.io_deadline.as_secs_f64();
+            let what = "waiting for a page that is being written";
+            return Err(Error::Timeout { path: space.path(), seconds, what });
+        }
+        state = pool.freed.wait(state, PAUSE);
     }
+}
 
-    /// Ends a store, or one that could not begin.
-    pub(crate) fn unlock(&self, space: &Space, page: u64, entry: &Entry, to: Taken) {
-        if entry.unlock(to.frame, to.dirty, to.young) {
-            self.waits.land(entry, &Ok(()));
-        }
-        if to.dirty {
-            space.table.hint(page).note_dirty();
-        }
-        if to.young {
-            space.table.hint(page).note_young();
-        }
+/// Ends a store, or one that could not begin.
+pub(crate) fn unlock(pool: &Pool, space: &Space, page: u64, entry: &Entry, to: Taken) {
+    if entry.unlock(to.frame, to.dirty, to.young) {
+        pool.waits.land(entry, &Ok(()));
+    }
+    if to.dirty {
+        space.table.hint(page).note_dirty();
+    }
+    if to.young {
+        space.table.hint(page).note_young();
     }
 }
 

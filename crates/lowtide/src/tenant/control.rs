@@ -10,13 +10,11 @@ use super::limits::pages;
 use super::names;
 use super::{Tenant, TenantError, TenantLimits};
 use crate::deadline::Deadline;
-use crate::pool::{Pool, State};
+use crate::pool::State;
+use crate::reclaim::{PIECE, piece};
 use lowtide_core::limits::{MAX_RECLAIM_RETRIES, SWAP_CLUSTER_MAX};
-use lowtide_core::{GroupError, Limits, MemcgId, Reason, Reclaim, Size, Task};
+use lowtide_core::{GroupError, Limits, MemcgId, Reason, Size};
 use std::sync::{Arc, MutexGuard};
-
-/// Pages that one invocation is to free: the lock is held for a few dozen microseconds at a time.
-pub(super) const PIECE: u64 = 256;
 
 /// The limit that usage is to come down to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,7 +135,7 @@ impl Tenant {
             }
             let goal = (usage - pages).min(PIECE);
             let reclaimed;
-            (state, reclaimed) = pool.piece(state, self.id, goal, Reason::Direct);
+            (state, reclaimed) = piece(pool, state, self.id, goal, Reason::Direct);
             if reclaimed == 0 {
                 if retries == 0 {
                     break;
@@ -171,7 +169,7 @@ impl Tenant {
         while done < wanted && state.engine.alive(self.id) {
             let goal = ((wanted - done) / 4).clamp(SWAP_CLUSTER_MAX, PIECE);
             let reclaimed;
-            (state, reclaimed) = pool.piece(state, self.id, goal, Reason::Proactive);
+            (state, reclaimed) = piece(pool, state, self.id, goal, Reason::Proactive);
             done += reclaimed;
             if reclaimed == 0 {
                 if retries == 0 {
@@ -237,7 +235,7 @@ impl Tenant {
                 Err(GroupError::NoRoom { needed, margin }) if retries > 0 => {
                     let goal = (needed - margin).min(PIECE);
                     let reclaimed;
-                    (state, reclaimed) = pool.piece(state, self.id, goal, Reason::Direct);
+                    (state, reclaimed) = piece(pool, state, self.id, goal, Reason::Direct);
                     retries -= u32::from(reclaimed == 0);
                 }
                 Err(e) => return Err(TenantError::from_group(e, pool.page_shift, String::new)),
@@ -262,21 +260,5 @@ impl Tenant {
         on_stall.remove(&self.id);
         programs.remove(&self.id);
         Ok(())
-    }
-}
-
-impl Pool {
-    /// One bounded reclaim of a group, and a moment without the lock.
-    pub(super) fn piece<'a>(
-        &'a self,
-        state: MutexGuard<'a, State>,
-        id: MemcgId,
-        goal: u64,
-        reason: Reason,
-    ) -> (MutexGuard<'a, State>, u64) {
-        let (state, reclaimed) =
-            self.reclaim(state, Reclaim::new(id, goal, reason, Task::DESCRIPTOR));
-        drop(state);
-        (self.lock(), reclaimed)
     }
 }

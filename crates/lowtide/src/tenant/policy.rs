@@ -8,11 +8,11 @@
 //! every two seconds. Source: `docs/kernel/memcg.md` §7, 8, 15.
 
 use super::{OnStall, Tenant, TenantError};
-use crate::pool::{Pool, State};
+use crate::pool::State;
 use lowtide_bpf::{LoadError, Programs};
+use lowtide_core::MemcgId;
 use lowtide_core::high::handler::HighPolicy;
 use lowtide_core::psi::Pressure;
-use lowtide_core::{MemcgId, Reason};
 use std::sync::MutexGuard;
 
 /// Why a program cannot decide for a tenant.
@@ -98,40 +98,5 @@ impl Tenant {
     /// The pool's lock, with a tenant that can have limits.
     fn limited(&self) -> Result<MutexGuard<'_, State>, TenantError> {
         if self.id == MemcgId::ROOT { Err(TenantError::Root) } else { self.lock() }
-    }
-}
-
-impl Pool {
-    /// Reclaims what programs ask for by themselves. Cost: O(programs).
-    pub(crate) fn serve_programs<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-    ) -> MutexGuard<'a, State> {
-        let now = self.now();
-        let attached: Vec<MemcgId> = state.programs.keys().copied().collect();
-        let mut wanted = Vec::new();
-        for id in attached {
-            let State { engine, programs, .. } = &mut *state;
-            wanted.push((id, engine.ask_proactive(id, now)));
-            let requests = programs[&id].take_requests();
-            // A program may name groups that it knows from snapshots: its own and those below.
-            for request in requests {
-                let group = engine.below(id).find(|at| at.number() == request.group);
-                wanted.extend(group.map(|group| (group, request.pages.min(engine.usage(group)))));
-            }
-        }
-        for (id, pages) in wanted {
-            let mut left = pages;
-            while left > 0 && state.engine.alive(id) {
-                let reclaimed;
-                (state, reclaimed) =
-                    self.piece(state, id, left.min(super::control::PIECE), Reason::Proactive);
-                if reclaimed == 0 {
-                    break;
-                }
-                left = left.saturating_sub(reclaimed);
-            }
-        }
-        state
     }
 }

@@ -103,172 +103,167 @@ enum Begun {
     StillStored(u64),
 }
 
-impl Pool {
-    /// Begins to write up to `most` dirty pages from page `at` on, and before `end`; `at` moves on.
-    /// What is being stored to, or is being written already, is passed by, or, if all pages are
-    /// wanted (`each`), stopped at.
-    pub(super) fn collect(
-        &self,
-        space: &Space,
-        at: &mut u64,
-        end: u64,
-        most: u64,
-        each: bool,
-    ) -> Found {
-        let mut found = Found::default();
-        let end = end.min(space.table.pages());
-        while *at < end && found.pages < most && !found.blocked {
-            let table = *at / TABLE_ENTRIES * TABLE_ENTRIES;
-            let whole = table + TABLE_ENTRIES;
-            if at.is_multiple_of(TABLE_ENTRIES) && !space.table.hint(*at).take_dirty() {
-                *at = whole.min(end);
-                continue;
-            }
-            let mut state = self.lock();
-            if self.is_poisoned() {
-                *at = end;
+/// Begins to write up to `most` dirty pages from page `at` on, and before `end`; `at` moves on.
+/// What is being stored to, or is being written already, is passed by, or, if all pages are
+/// wanted (`each`), stopped at.
+pub(super) fn collect(
+    pool: &Pool,
+    space: &Space,
+    at: &mut u64,
+    end: u64,
+    most: u64,
+    each: bool,
+) -> Found {
+    let mut found = Found::default();
+    let end = end.min(space.table.pages());
+    while *at < end && found.pages < most && !found.blocked {
+        let table = *at / TABLE_ENTRIES * TABLE_ENTRIES;
+        let whole = table + TABLE_ENTRIES;
+        if at.is_multiple_of(TABLE_ENTRIES) && !space.table.hint(*at).take_dirty() {
+            *at = whole.min(end);
+            continue;
+        }
+        let mut state = pool.lock();
+        if pool.is_poisoned() {
+            *at = end;
+            break;
+        }
+        let mut left_dirty = false;
+        while *at < whole.min(end) && found.pages < most {
+            let page = *at;
+            let busy = match space.table.get(page).map(Entry::load) {
+                // It is about to be cut off, or will be found again.
+                Some(EntryState::Resident { dirty: true, .. }) if space.is_cut(page) => {
+                    left_dirty = true;
+                    false
+                }
+                Some(EntryState::Resident { frame, dirty: true, .. }) => {
+                    let begun = begin(&mut state, space, page, frame);
+                    if matches!(begun, Begun::StillWritten(_)) {
+                        pool.fault_sites.mark(FaultSite::DirtyAgainWhileWritten);
+                    }
+                    match begun {
+                        Begun::Started(started) => {
+                            *at = started.end() - 1;
+                            found.pages += 1 << started.order;
+                            found.folios.push(started);
+                            false
+                        }
+                        Begun::StillWritten(end) | Begun::StillStored(end) => {
+                            if !each {
+                                *at = end - 1;
+                            }
+                            true
+                        }
+                    }
+                }
+                // What was stored before is there; what is being stored now follows.
+                Some(EntryState::Locked { dirty: true, .. }) => true,
+                _ => false,
+            };
+            left_dirty |= busy;
+            if busy && each {
+                found.blocked = true;
                 break;
             }
-            let mut left_dirty = false;
-            while *at < whole.min(end) && found.pages < most {
-                let page = *at;
-                let busy = match space.table.get(page).map(Entry::load) {
-                    // It is about to be cut off, or will be found again.
-                    Some(EntryState::Resident { dirty: true, .. }) if space.is_cut(page) => {
-                        left_dirty = true;
-                        false
-                    }
-                    Some(EntryState::Resident { frame, dirty: true, .. }) => {
-                        let begun = begin(&mut state, space, page, frame);
-                        if matches!(begun, Begun::StillWritten(_)) {
-                            self.fault_sites.mark(FaultSite::DirtyAgainWhileWritten);
-                        }
-                        match begun {
-                            Begun::Started(started) => {
-                                *at = started.end() - 1;
-                                found.pages += 1 << started.order;
-                                found.folios.push(started);
-                                false
-                            }
-                            Begun::StillWritten(end) | Begun::StillStored(end) => {
-                                if !each {
-                                    *at = end - 1;
-                                }
-                                true
-                            }
-                        }
-                    }
-                    // What was stored before is there; what is being stored now follows.
-                    Some(EntryState::Locked { dirty: true, .. }) => true,
-                    _ => false,
-                };
-                left_dirty |= busy;
-                if busy && each {
-                    found.blocked = true;
-                    break;
-                }
-                *at += 1;
-            }
-            drop(state);
-            if left_dirty || *at < whole.min(space.table.pages()) {
-                space.table.hint(table).note_dirty();
-            }
-        }
-        found
-    }
-
-    /// The memory of a run that is written past the page cache, and what goes through it: the block
-    /// in which the file ends, if it ends within one.
-    ///
-    /// That block is a page of the kernel's cache at least. Making the file longer touches that
-    /// page in the cache, whatever a base page is, and must not meet a direct write to it.
-    pub(super) fn cut_run(&self, run: &[InFlight], len: u64) -> (Vec<Slice>, Option<Tail>) {
-        let mut slices: Vec<Slice> = Vec::with_capacity(run.len());
-        let mut tail: Option<Tail> = None;
-        let block = (self.page_bytes() as u64).max(1 << CACHE_SHIFT);
-        let direct_end = len & !(block - 1);
-        for f in run {
-            let start = f.page << self.page_shift;
-            let whole = (self.page_bytes() as u64) << f.order;
-            let bytes = whole.min(len.saturating_sub(start));
-            let direct = bytes.min(direct_end.saturating_sub(start));
-            if direct > 0 {
-                slices.push(Slice::new(self.frame_ptr(f.folio.0), direct as usize));
-            }
-            if direct < bytes {
-                let tail =
-                    tail.get_or_insert_with(|| Tail { offset: start + direct, pieces: Vec::new() });
-                let frame = f.folio.0 + (direct >> self.page_shift) as u32;
-                tail.pieces.push((frame, (bytes - direct) as usize));
-            }
-        }
-        (slices, tail)
-    }
-
-    /// Copies the part of a run that goes through the page cache. `None` if a store has a page of
-    /// it locked at the moment: the flusher waits for nobody, and asks again.
-    pub(super) fn copy_tail(&self, space: &Space, tail: &Tail) -> Option<Vec<u8>> {
-        let mut copy = vec![0; tail.pieces.iter().map(|(_, bytes)| bytes).sum()];
-        let frames = tail
-            .pieces
-            .iter()
-            .flat_map(|&(frame, bytes)| (frame..).take(bytes.div_ceil(self.page_bytes())));
-        let pages = tail.offset >> self.page_shift..;
-        for ((page, frame), piece) in pages.zip(frames).zip(copy.chunks_mut(self.page_bytes())) {
-            // As any reader: no store begins while the page is held.
-            let pinned = space.table.entry(page).pin().ok()?;
-            assert!(
-                pinned.frame == frame,
-                "page {page} changed its frame while it was being written"
-            );
-            piece.copy_from_slice(&self.bytes(frame)[..piece.len()]);
-        }
-        Some(copy)
-    }
-
-    /// Ends the write of a run: its folios are clean, unless they were stored to again, or dirty if
-    /// it failed.
-    pub(super) fn end_run(&self, space: &Space, run: &[InFlight], written: bool) {
-        let mut state = self.lock();
-        if self.is_poisoned() {
-            return;
-        }
-        for f in run {
-            if !written {
-                for (entry, page) in space.entries(f.page, f.order).zip(f.page..) {
-                    let kept = entry.set_dirty();
-                    assert!(kept, "page {page} left memory while it was being written");
-                    space.table.hint(page).note_dirty();
-                }
-            }
-            let flags = state.engine.folio(f.folio).map(lowtide_core::Folio::flags);
-            let begun = flags.is_some_and(|flags| flags.contains(Flags::WRITEBACK));
-            assert!(begun, "the write of page {} ends, which has not begun", f.page);
-            state.engine.end_writeback(f.folio, written, Task::DESCRIPTOR);
+            *at += 1;
         }
         drop(state);
-        self.freed.ring();
-    }
-
-    /// Makes a page and its folio dirty, if it is in memory. Returns whether it is.
-    pub(super) fn make_dirty(&self, space: &Space, page: u64) -> bool {
-        let mut state = self.lock();
-        if self.is_poisoned() {
-            return false;
+        if left_dirty || *at < whole.min(space.table.pages()) {
+            space.table.hint(table).note_dirty();
         }
-        let Some(entry) = space.table.get(page) else { return false };
-        let (EntryState::Resident { frame, .. } | EntryState::Locked { frame, .. }) = entry.load()
-        else {
-            return false;
-        };
-        // It stays there: evicting and discarding take the lock.
-        let folio = state.folio_of(space, page, frame);
-        state.engine.set_dirty(folio);
-        let kept = entry.set_dirty();
-        assert!(kept, "page {page} left memory although the pool's lock was held");
-        space.table.hint(page).note_dirty();
-        true
     }
+    found
+}
+
+/// The memory of a run that is written past the page cache, and what goes through it: the block
+/// in which the file ends, if it ends within one.
+///
+/// That block is a page of the kernel's cache at least. Making the file longer touches that
+/// page in the cache, whatever a base page is, and must not meet a direct write to it.
+pub(super) fn cut_run(pool: &Pool, run: &[InFlight], len: u64) -> (Vec<Slice>, Option<Tail>) {
+    let mut slices: Vec<Slice> = Vec::with_capacity(run.len());
+    let mut tail: Option<Tail> = None;
+    let block = (pool.page_bytes() as u64).max(1 << CACHE_SHIFT);
+    let direct_end = len & !(block - 1);
+    for f in run {
+        let start = f.page << pool.page_shift;
+        let whole = (pool.page_bytes() as u64) << f.order;
+        let bytes = whole.min(len.saturating_sub(start));
+        let direct = bytes.min(direct_end.saturating_sub(start));
+        if direct > 0 {
+            slices.push(Slice::new(pool.frame_ptr(f.folio.0), direct as usize));
+        }
+        if direct < bytes {
+            let tail =
+                tail.get_or_insert_with(|| Tail { offset: start + direct, pieces: Vec::new() });
+            let frame = f.folio.0 + (direct >> pool.page_shift) as u32;
+            tail.pieces.push((frame, (bytes - direct) as usize));
+        }
+    }
+    (slices, tail)
+}
+
+/// Copies the part of a run that goes through the page cache. `None` if a store has a page of
+/// it locked at the moment: the flusher waits for nobody, and asks again.
+pub(super) fn copy_tail(pool: &Pool, space: &Space, tail: &Tail) -> Option<Vec<u8>> {
+    let mut copy = vec![0; tail.pieces.iter().map(|(_, bytes)| bytes).sum()];
+    let frames = tail
+        .pieces
+        .iter()
+        .flat_map(|&(frame, bytes)| (frame..).take(bytes.div_ceil(pool.page_bytes())));
+    let pages = tail.offset >> pool.page_shift..;
+    for ((page, frame), piece) in pages.zip(frames).zip(copy.chunks_mut(pool.page_bytes())) {
+        // As any reader: no store begins while the page is held.
+        let pinned = space.table.entry(page).pin().ok()?;
+        assert!(pinned.frame == frame, "page {page} changed its frame while it was being written");
+        piece.copy_from_slice(&pool.bytes(frame)[..piece.len()]);
+    }
+    Some(copy)
+}
+
+/// Ends the write of a run: its folios are clean, unless they were stored to again, or dirty if
+/// it failed.
+pub(super) fn end_run(pool: &Pool, space: &Space, run: &[InFlight], written: bool) {
+    let mut state = pool.lock();
+    if pool.is_poisoned() {
+        return;
+    }
+    for f in run {
+        if !written {
+            for (entry, page) in space.entries(f.page, f.order).zip(f.page..) {
+                let kept = entry.set_dirty();
+                assert!(kept, "page {page} left memory while it was being written");
+                space.table.hint(page).note_dirty();
+            }
+        }
+        let flags = state.engine.folio(f.folio).map(lowtide_core::Folio::flags);
+        let begun = flags.is_some_and(|flags| flags.contains(Flags::WRITEBACK));
+        assert!(begun, "the write of page {} ends, which has not begun", f.page);
+        state.engine.end_writeback(f.folio, written, Task::DESCRIPTOR);
+    }
+    drop(state);
+    pool.freed.ring();
+}
+
+/// Makes a page and its folio dirty, if it is in memory. Returns whether it is.
+pub(super) fn make_dirty(pool: &Pool, space: &Space, page: u64) -> bool {
+    let mut state = pool.lock();
+    if pool.is_poisoned() {
+        return false;
+    }
+    let Some(entry) = space.table.get(page) else { return false };
+    let (EntryState::Resident { frame, .. } | EntryState::Locked { frame, .. }) = entry.load()
+    else {
+        return false;
+    };
+    // It stays there: evicting and discarding take the lock.
+    let folio = state.folio_of(space, page, frame);
+    state.engine.set_dirty(folio);
+    let kept = entry.set_dirty();
+    assert!(kept, "page {page} left memory although the pool's lock was held");
+    space.table.hint(page).note_dirty();
+    true
 }
 
 /// The part of a run that goes through the page cache.

@@ -3,6 +3,7 @@
 use super::ledger::{Failure, Told};
 use crate::attempt::Attempts;
 use crate::error::Error;
+use crate::owned::Owned;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::translation::State as EntryState;
@@ -10,99 +11,93 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-impl Pool {
-    /// Makes durable what was stored to pages before the call, and tells the handle whose cursor it
-    /// is of incidents since it last asked.
-    pub(crate) fn flush(
-        &self,
-        space: &Arc<Space>,
-        pages: Range<u64>,
-        cursor: &AtomicU64,
-    ) -> Result<(), Error> {
-        let outcome = self.make_durable(space, pages)?;
-        let told = space.tell(cursor);
-        match (outcome, told) {
-            (Err(failure), told) => {
-                Err(write_error(space, failure, told.map_or(0, |t| t.incidents)))
+/// Makes durable what was stored to pages before the call, and tells the handle whose cursor it
+/// is of incidents since it last asked.
+pub(crate) fn flush(
+    pool: &Pool,
+    space: &Arc<Space>,
+    pages: Range<u64>,
+    cursor: &AtomicU64,
+) -> Result<(), Error> {
+    let outcome = pool.make_durable(space, pages)?;
+    let told = space.tell(cursor);
+    match (outcome, told) {
+        (Err(failure), told) => Err(write_error(space, failure, told.map_or(0, |t| t.incidents))),
+        (Ok(()), Some(Told { incidents, last })) => Err(write_error(space, last, incidents)),
+        (Ok(()), None) => Ok(()),
+    }
+}
+
+/// Drops what pages hold that the file does not: they are absent afterwards. A large folio that
+/// is not wholly in the range stays. Returns the number of dirty pages that were dropped.
+pub(crate) fn discard(pool: &Pool, space: &Space, pages: Range<u64>) -> Result<u64, Error> {
+    let (mut dropped, mut page, mut from) = (0, pages.start, pages.start);
+    let forgotten = |pages: Range<u64>| crate::sync::lock(&space.ledger).discarded(pages);
+    while page < pages.end.min(space.table.pages()) {
+        match discard_folio(pool, space, page, &pages) {
+            Ok(Discarded::Absent) => page += 1,
+            Ok(Discarded::Gone { end, dirty }) => {
+                dropped += dirty;
+                page = end;
             }
-            (Ok(()), Some(Told { incidents, last })) => Err(write_error(space, last, incidents)),
-            (Ok(()), None) => Ok(()),
+            Ok(Discarded::Kept(of_folio)) => {
+                forgotten(from..of_folio.start.max(from));
+                (page, from) = (of_folio.end, of_folio.end);
+            }
+            Err(e) => {
+                forgotten(from..page);
+                return Err(e);
+            }
         }
     }
+    forgotten(from..pages.end.max(from));
+    Ok(dropped)
+}
 
-    /// Drops what pages hold that the file does not: they are absent afterwards. A large folio that
-    /// is not wholly in the range stays. Returns the number of dirty pages that were dropped.
-    pub(crate) fn discard(&self, space: &Space, pages: Range<u64>) -> Result<u64, Error> {
-        let (mut dropped, mut page, mut from) = (0, pages.start, pages.start);
-        let forgotten = |pages: Range<u64>| crate::sync::lock(&space.ledger).discarded(pages);
-        while page < pages.end.min(space.table.pages()) {
-            match self.discard_folio(space, page, &pages) {
-                Ok(Discarded::Absent) => page += 1,
-                Ok(Discarded::Gone { end, dirty }) => {
-                    dropped += dirty;
-                    page = end;
-                }
-                Ok(Discarded::Kept(of_folio)) => {
-                    forgotten(from..of_folio.start.max(from));
-                    (page, from) = (of_folio.end, of_folio.end);
-                }
-                Err(e) => {
-                    forgotten(from..page);
-                    return Err(e);
-                }
+/// Takes the folio of a page out of memory, dirty or not, if it lies wholly within `wanted`.
+/// Waits for guards, for stores and for its write, and owns nothing but the folio, for an
+/// attempt at a time.
+///
+/// # Errors
+/// [`Error::HeldHere`], [`Error::HeldElsewhere`], [`Error::Nested`], [`Error::Timeout`]; the
+/// folio is as it was.
+fn discard_folio(
+    pool: &Pool,
+    space: &Space,
+    page: u64,
+    wanted: &Range<u64>,
+) -> Result<Discarded, Error> {
+    Attempts::new(pool, space).repeat(|attempts| {
+        loop {
+            pool.check()?;
+            let Some(of_folio) = folio_around(pool, space, page) else {
+                return Ok(Discarded::Absent);
+            };
+            if of_folio.start < wanted.start || of_folio.end > wanted.end {
+                return Ok(Discarded::Kept(of_folio));
             }
+            let mut owned = Owned::take(pool, space, of_folio.clone(), 0..0, true, attempts)?;
+            let dirty = owned.drop_folios(of_folio.start);
+            if owned.is_empty() {
+                return Ok(Discarded::Gone { end: of_folio.end, dirty });
+            }
+            // Before it was owned it was evicted, and came back as a part of another folio.
         }
-        forgotten(from..pages.end.max(from));
-        Ok(dropped)
-    }
+    })
+}
 
-    /// Takes the folio of a page out of memory, dirty or not, if it lies wholly within `wanted`.
-    /// Waits for guards, for stores and for its write, and owns nothing but the folio, for an
-    /// attempt at a time.
-    ///
-    /// # Errors
-    /// [`Error::HeldHere`], [`Error::HeldElsewhere`], [`Error::Nested`], [`Error::Timeout`]; the
-    /// folio is as it was.
-    fn discard_folio(
-        &self,
-        space: &Space,
-        page: u64,
-        wanted: &Range<u64>,
-    ) -> Result<Discarded, Error> {
-        Attempts::new(self, space).repeat(|attempts| {
-            loop {
-                self.check()?;
-                let Some(of_folio) = self.folio_around(space, page) else {
-                    return Ok(Discarded::Absent);
-                };
-                if of_folio.start < wanted.start || of_folio.end > wanted.end {
-                    return Ok(Discarded::Kept(of_folio));
-                }
-                let mut owned = self.own(space, of_folio.clone(), 0..0, true, attempts)?;
-                let dirty = owned.drop_folios(of_folio.start);
-                if owned.is_empty() {
-                    return Ok(Discarded::Gone { end: of_folio.end, dirty });
-                }
-                // Before it was owned it was evicted, and came back as a part of another folio.
-            }
-        })
-    }
-
-    /// The pages of the folio that a page is in; of a page that is being read only itself. `None`
-    /// if it is absent.
-    fn folio_around(&self, space: &Space, page: u64) -> Option<Range<u64>> {
-        let state = self.lock();
-        match space.table.entry(page).load() {
-            EntryState::Absent { .. } => None,
-            EntryState::Busy => Some(page..page + 1),
-            // It stays there: evicting and discarding take the lock.
-            EntryState::Resident { frame, .. } | EntryState::Locked { frame, .. } => {
-                let folio = state
-                    .engine
-                    .folio(state.folio_of(space, page, frame))
-                    .expect("it was just found");
-                Some(folio.owner().page..folio.owner().page + folio.pages())
-            }
+/// The pages of the folio that a page is in; of a page that is being read only itself. `None`
+/// if it is absent.
+fn folio_around(pool: &Pool, space: &Space, page: u64) -> Option<Range<u64>> {
+    let state = pool.lock();
+    match space.table.entry(page).load() {
+        EntryState::Absent { .. } => None,
+        EntryState::Busy => Some(page..page + 1),
+        // It stays there: evicting and discarding take the lock.
+        EntryState::Resident { frame, .. } | EntryState::Locked { frame, .. } => {
+            let folio =
+                state.engine.folio(state.folio_of(space, page, frame)).expect("it was just found");
+            Some(folio.owner().page..folio.owner().page + folio.pages())
         }
     }
 }

@@ -31,5 +31,5 @@ mod work;
 mod worker;
 
 pub(crate) use device::{Device, Devices};
-pub(crate) use flush::write_error;
+pub(crate) use flush::{discard, flush, write_error};
 pub(crate) use ledger::{Failure, Ledger};

@@ -6,7 +6,7 @@
 //! that it cannot be evicted. One that has left memory is read and written back as it is, before
 //! the next sync: its bytes are wherever the failed sync left them, and nobody has others.
 
-use super::collect::RUN_BYTES;
+use super::collect::{RUN_BYTES, make_dirty};
 use super::ledger::Failure;
 use crate::fault_sites::FaultSite;
 use crate::io::{Read, Slice, Write};
@@ -16,69 +16,67 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-impl Pool {
-    /// Makes all suspect pages dirty that are resident.
-    pub(super) fn make_suspects_dirty(&self, space: &Space) {
-        let suspects = crate::sync::lock(&space.ledger).suspects();
-        for page in suspects.into_iter().flatten() {
-            if self.make_dirty(space, page) {
-                self.fault_sites.mark(FaultSite::SyncFailedRewritten);
-                crate::sync::lock(&space.ledger).dirty_again(page..page + 1);
-            }
+/// Makes all suspect pages dirty that are resident.
+pub(super) fn make_suspects_dirty(pool: &Pool, space: &Space) {
+    let suspects = crate::sync::lock(&space.ledger).suspects();
+    for page in suspects.into_iter().flatten() {
+        if make_dirty(pool, space, page) {
+            pool.fault_sites.mark(FaultSite::SyncFailedRewritten);
+            crate::sync::lock(&space.ledger).dirty_again(page..page + 1);
         }
     }
+}
 
-    /// Sees to all suspect pages: those that are resident are dirty afterwards, the others have
-    /// been written again. Only the device's worker may call it, since nobody else may write the
-    /// file meanwhile. Blocks for as long as the device does.
-    ///
-    /// # Errors
-    /// The pages that could not be read or written, which stay suspect.
-    pub(super) fn rescue(&self, space: &Space) -> Result<(), Failure> {
-        self.make_suspects_dirty(space);
-        let suspects = crate::sync::lock(&space.ledger).suspects();
-        let longest = (RUN_BYTES >> self.page_shift).max(1);
-        for run in suspects {
-            for start in run.clone().step_by(longest as usize) {
-                let pages = start..run.end.min(start + longest);
-                self.read_and_write(space, pages)?;
-            }
+/// Sees to all suspect pages: those that are resident are dirty afterwards, the others have
+/// been written again. Only the device's worker may call it, since nobody else may write the
+/// file meanwhile. Blocks for as long as the device does.
+///
+/// # Errors
+/// The pages that could not be read or written, which stay suspect.
+pub(super) fn rescue(pool: &Pool, space: &Space) -> Result<(), Failure> {
+    make_suspects_dirty(pool, space);
+    let suspects = crate::sync::lock(&space.ledger).suspects();
+    let longest = (RUN_BYTES >> pool.page_shift).max(1);
+    for run in suspects {
+        for start in run.clone().step_by(longest as usize) {
+            let pages = start..run.end.min(start + longest);
+            read_and_write(pool, space, pages)?;
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    fn read_and_write(&self, space: &Space, pages: Range<u64>) -> Result<(), Failure> {
-        self.fault_sites.mark(FaultSite::SyncFailedReadBack);
-        // What is cut off or punched in between would come back.
-        let _nothing_goes = space.beneath();
-        let (path, fd) = (space.path_ref(), space.buffered_fd());
-        let offset = pages.start << self.page_shift;
-        let bytes = space.len().min(pages.end << self.page_shift).saturating_sub(offset);
-        let mut copy = vec![0_u8; bytes as usize];
-        // Through the page cache, which takes any length. SAFETY: `copy` is this call's own and the
-        // descriptor the space's; both outlive the calls that take the requests.
+fn read_and_write(pool: &Pool, space: &Space, pages: Range<u64>) -> Result<(), Failure> {
+    pool.fault_sites.mark(FaultSite::SyncFailedReadBack);
+    // What is cut off or punched in between would come back.
+    let _nothing_goes = space.beneath();
+    let (path, fd) = (space.path_ref(), space.buffered_fd());
+    let offset = pages.start << pool.page_shift;
+    let bytes = space.len().min(pages.end << pool.page_shift).saturating_sub(offset);
+    let mut copy = vec![0_u8; bytes as usize];
+    // Through the page cache, which takes any length. SAFETY: `copy` is this call's own and the
+    // descriptor the space's; both outlive the calls that take the requests.
+    #[expect(unsafe_code, reason = "the promise about the memory is given here")]
+    let read = unsafe { Read::new(fd, offset, copy.as_mut_ptr(), bytes as u32, 0) };
+    let result = pool.backend.read_one(path, read).and_then(|got| {
+        let slices = vec![Slice::new(copy.as_ptr(), got as usize)];
+        // SAFETY: as above.
         #[expect(unsafe_code, reason = "the promise about the memory is given here")]
-        let read = unsafe { Read::new(fd, offset, copy.as_mut_ptr(), bytes as u32, 0) };
-        let result = self.backend.read_one(path, read).and_then(|got| {
-            let slices = vec![Slice::new(copy.as_ptr(), got as usize)];
-            // SAFETY: as above.
-            #[expect(unsafe_code, reason = "the promise about the memory is given here")]
-            let write = unsafe { Write::new(path, fd, offset, slices, 0) };
-            self.backend.write_run(write)
-        });
-        let mut ledger = crate::sync::lock(&space.ledger);
-        match result {
-            Ok(()) => {
-                ledger.written(pages);
-                Ok(())
-            }
-            Err(error) => {
-                tracing::warn!(path = %space.path().display(), ?pages, %error, "pages that a \
-                    failed sync may have lost cannot be written again yet");
-                let failure = Failure { pages, source: Arc::new(error) };
-                ledger.still_suspect(failure.clone(), Instant::now());
-                Err(failure)
-            }
+        let write = unsafe { Write::new(path, fd, offset, slices, 0) };
+        pool.backend.write_run(write)
+    });
+    let mut ledger = crate::sync::lock(&space.ledger);
+    match result {
+        Ok(()) => {
+            ledger.written(pages);
+            Ok(())
+        }
+        Err(error) => {
+            tracing::warn!(path = %space.path().display(), ?pages, %error, "pages that a \
+                failed sync may have lost cannot be written again yet");
+            let failure = Failure { pages, source: Arc::new(error) };
+            ledger.still_suspect(failure.clone(), Instant::now());
+            Err(failure)
         }
     }
 }

@@ -1,9 +1,11 @@
 //! What write-back does at moments that a test cannot reach from outside: between two steps of a
 //! store.
 
+use super::collect::{collect, copy_tail, cut_run, end_run};
 use crate::fault::Access;
 use crate::pool::Pool;
 use crate::space::Space;
+use crate::store::unlock;
 use crate::{OpenOptions, Pager, View};
 use lowtide_core::{FolioId, Task};
 use std::path::PathBuf;
@@ -64,7 +66,7 @@ fn a_folio_is_written_when_all_of_its_bytes_have_arrived_and_not_before() {
     };
     land(0);
     for each in [false, true] {
-        let found = pool.collect(space, &mut 0, u64::MAX, 256, each);
+        let found = collect(pool, space, &mut 0, u64::MAX, 256, each);
         assert!(found.folios.is_empty(), "seven of its pages are still to come");
         assert_eq!(found.blocked, each, "a flush waits for them");
         assert!(space.table.may_be_dirty(), "the next look finds it");
@@ -110,14 +112,14 @@ fn a_write_that_fails_while_a_store_has_a_page_locked_waits_for_nobody_and_keeps
     let world = World::new(1 << 20);
     let (pool, space) = (&*world.pool, &*world.space);
     world.view.write_at(0, &[7; 8 * PAGE]).unwrap();
-    let run = pool.collect(space, &mut 0, u64::MAX, 256, true).folios;
+    let run = collect(pool, space, &mut 0, u64::MAX, 256, true).folios;
     assert_eq!(run.len(), 1);
     let entry = space.table.entry(5);
     let taken = entry.try_lock_for_store().unwrap();
     assert!(!taken.dirty, "its write has begun");
-    pool.end_run(space, &run, false);
+    end_run(pool, space, &run, false);
     // The store gives up: somebody reads the page.
-    pool.unlock(space, 5, entry, taken);
+    unlock(pool, space, 5, entry, taken);
     assert_eq!(space.table.last_dirty(0), Some(7));
     assert!(
         (0..8).all(|page| space.table.entry(page).clear_dirty()),
@@ -131,15 +133,15 @@ fn the_end_of_a_file_is_not_copied_while_a_store_has_it_locked() {
     let world = World::new(2 * PAGE as u64 + 100);
     let (pool, space) = (&*world.pool, &*world.space);
     world.view.write_at(0, &[7; 2 * PAGE + 100]).unwrap();
-    let run = pool.collect(space, &mut 0, u64::MAX, 256, true).folios;
-    let (_, tail) = pool.cut_run(&run, space.len());
+    let run = collect(pool, space, &mut 0, u64::MAX, 256, true).folios;
+    let (_, tail) = cut_run(pool, &run, space.len());
     let tail = tail.expect("the file ends within a block");
     let entry = space.table.entry(2);
     let taken = entry.try_lock_for_store().unwrap();
-    assert!(pool.copy_tail(space, &tail).is_none());
-    pool.unlock(space, 2, entry, taken);
-    assert_eq!(pool.copy_tail(space, &tail), Some(vec![7; 100]));
-    pool.end_run(space, &run, false);
+    assert!(copy_tail(pool, space, &tail).is_none());
+    unlock(pool, space, 2, entry, taken);
+    assert_eq!(copy_tail(pool, space, &tail), Some(vec![7; 100]));
+    end_run(pool, space, &run, false);
     world.view.flush().unwrap();
     assert!(world.file() == [7; 2 * PAGE + 100]);
 }

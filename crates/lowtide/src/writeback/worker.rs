@@ -25,9 +25,12 @@
 //! should be, something has been dirty for long, reclaim asks. It writes each file from where it
 //! stopped the last time, and goes from file to file.
 
-use super::collect::{CACHE_SHIFT, InFlight, RUN_BYTES, Tail, pages_of};
+use super::collect::{
+    CACHE_SHIFT, InFlight, RUN_BYTES, Tail, collect, copy_tail, cut_run, end_run, pages_of,
+};
 use super::device::{Device, Ticket};
 use super::ledger::Failure;
+use super::rescue::{make_suspects_dirty, rescue};
 use super::work::Work;
 use crate::deadline::Deadline;
 use crate::fault_sites::FaultSite;
@@ -99,7 +102,7 @@ impl Round {
         self.ranges = union(self.now.iter().map(|ticket| ticket.pages.clone()));
         self.stage = Stage::Sweep;
         self.failures = Vec::new();
-        let rescued = pool.rescue(&self.space);
+        let rescued = rescue(pool, &self.space);
         self.failures.extend(rescued.err());
     }
 
@@ -394,7 +397,7 @@ impl<'p> Worker<'p> {
         // Before anything becomes clean: until the runs are counted this stands for them, so that
         // nobody takes the file for clean in between (`Pool::is_clean`).
         space.run_begins();
-        let found = self.pool.collect(space, at, each.unwrap_or(u64::MAX), most, each.is_some());
+        let found = collect(self.pool, space, at, each.unwrap_or(u64::MAX), most, each.is_some());
         let (blocked, pages) = (found.blocked, found.pages);
         self.pages += pages;
         for folios in found.into_runs(self.pool.page_bytes()) {
@@ -469,7 +472,7 @@ impl<'p> Worker<'p> {
         let (slices, tail) = if run.only_tail {
             (Vec::new(), run.tail)
         } else {
-            self.pool.cut_run(&run.folios, run.space.len())
+            cut_run(self.pool, &run.folios, run.space.len())
         };
         let offset = pages_of(&run.folios).start << self.pool.page_shift;
         let run = Run { tail, begun: self.pool.now(), ..run };
@@ -496,7 +499,7 @@ impl<'p> Worker<'p> {
     fn start_tail(&mut self, mut run: Run) {
         run.only_tail = true;
         let Some(tail) = run.tail.take() else { return };
-        let Some(copy) = self.pool.copy_tail(&run.space, &tail) else {
+        let Some(copy) = copy_tail(self.pool, &run.space, &tail) else {
             run.tail = Some(tail);
             return self.waiting.push(run);
         };
@@ -575,7 +578,7 @@ impl<'p> Worker<'p> {
                 }
                 // Before anybody can find the pages clean.
                 crate::sync::lock(&space.ledger).written(pages);
-                self.pool.end_run(&space, &run.folios, true);
+                end_run(self.pool, &space, &run.folios, true);
             }
             Err(error) => {
                 let cut = crate::sync::lock(&space.ledger).worth_cutting() && run.folios.len() > 1;
@@ -591,7 +594,7 @@ impl<'p> Worker<'p> {
                     let failure = Failure { pages, source: Arc::new(error) };
                     crate::sync::lock(&space.ledger).write_failed(failure.clone(), Instant::now());
                     self.look_at = Instant::now();
-                    self.pool.end_run(&space, &run.folios, false);
+                    end_run(self.pool, &space, &run.folios, false);
                     self.note_failure(&space, failure);
                 }
             }
@@ -624,7 +627,7 @@ impl<'p> Worker<'p> {
                 let source = Arc::new(error);
                 crate::sync::lock(&space.ledger).sync_failure(Arc::clone(&source), Instant::now());
                 self.look_at = Instant::now();
-                self.pool.make_suspects_dirty(space);
+                make_suspects_dirty(self.pool, space);
                 self.note_failure(space, Failure { pages: 0..u64::MAX, source });
             }
         }
