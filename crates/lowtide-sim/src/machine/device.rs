@@ -13,7 +13,9 @@
 //! machines. A head that has to move costs a seek for every command that does not continue the one
 //! before.
 
+use super::sched::TaskId;
 use crate::spec::DeviceSpec;
+use lowtide_core::{DeviceId, Engine};
 use lowtide_workload::SplitMix64;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -150,5 +152,43 @@ impl Device {
             self.head = position + bytes;
         }
         done
+    }
+}
+/// The machine's device as what writes go to.
+#[derive(Debug)]
+pub(crate) struct Writeback {
+    pub(super) device: DeviceId,
+    pub(super) flusher: Option<TaskId>,
+    /// The flusher sleeps until somebody wakes it.
+    pub(super) asleep: bool,
+    pub(super) writes_in_flight: u32,
+    pub(super) room_waiters: Vec<TaskId>,
+}
+
+impl Writeback {
+    /// A device that nothing is written to yet.
+    pub(crate) fn new(engine: &mut Engine) -> Self {
+        Self {
+            device: engine.add_device(0),
+            flusher: None,
+            asleep: false,
+            writes_in_flight: 0,
+            room_waiters: Vec::new(),
+        }
+    }
+
+    /// Who writes to it.
+    pub(crate) const fn has_flusher(&mut self, flusher: TaskId) {
+        self.flusher = Some(flusher);
+    }
+
+    /// A write command has completed.
+    pub(crate) const fn ended(&mut self) {
+        self.writes_in_flight -= 1;
+    }
+
+    /// Those who wait for a write command to complete.
+    pub(crate) fn take_room_waiters(&mut self) -> Vec<TaskId> {
+        std::mem::take(&mut self.room_waiters)
     }
 }

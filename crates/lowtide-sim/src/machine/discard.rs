@@ -7,9 +7,8 @@
 //! | drop: `POSIX_FADV_DONTNEED` | what the device has | no: such a page stays |
 
 use super::ctx::Ctx;
-use super::fault::MappingId;
 use super::files::FileId;
-use super::world::World;
+use super::world::{MappingId, World};
 use crate::memory::ObjectId;
 
 impl World {

@@ -15,29 +15,13 @@
 //! fault has to be repeated, the lock of the whole address space is taken for reading. Sources:
 //! `docs/kernel/fault-and-writeback.md` A1-A5, A9.
 
-use super::MachineError;
 use super::ctx::Ctx;
+use super::ended::MachineError;
 use super::files::{FileId, OpenId};
 use super::lock::RwSemId;
-use super::world::World;
-use crate::memory::{ObjectId, VmaId};
+use super::world::{Mapping, MappingId, World};
+use crate::memory::ObjectId;
 use lowtide_core::{Flags, FolioId, LruType, MemcgId, SpaceId};
-
-/// The number of a mapping of the machine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct MappingId(pub(crate) u32);
-
-/// A mapping with its locks.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Mapping {
-    pub(crate) vma: VmaId,
-    /// The file that is mapped, as it was opened; `None` for a heap.
-    pub(super) open: Option<OpenId>,
-    /// Lock of the address space.
-    pub(super) mmap_lock: RwSemId,
-    /// Lock of this mapping.
-    pub(super) vma_lock: RwSemId,
-}
 
 /// An address space.
 #[derive(Clone, Copy, Debug)]

@@ -14,7 +14,7 @@
 //! | `charge.rs`, `kswapd.rs` | charging and direct reclaim; the background reclaimer |
 //! | `budget.rs` | changing the budget |
 //! | `groups.rs` | who pays, stalls, and what is paid for being over a limit |
-//! | `watch.rs` | an observer that checks |
+//! | `watch.rs`, `ended.rs` | an observer that checks; why a run ended early |
 //! | `writeback.rs`, `flusher.rs`, `balance.rs` | writing dirty pages; when; writers held back |
 //! | `sync.rs`, `errors.rs` | making a file durable; telling everybody of writes that failed |
 //!
@@ -26,6 +26,7 @@ mod charge;
 mod ctx;
 mod device;
 mod discard;
+mod ended;
 mod errors;
 mod fault;
 mod files;
@@ -47,7 +48,8 @@ mod writeback;
 
 pub(crate) use ctx::Ctx;
 pub use device::DeviceCounts;
-pub(crate) use fault::{AddressSpace, MappingId};
+pub use ended::MachineError;
+pub(crate) use fault::AddressSpace;
 pub(crate) use files::{File, FileId, OpenId};
 pub use lock::Contention;
 pub(crate) use requests::Fails;
@@ -55,14 +57,14 @@ pub(crate) use resize::Size;
 pub(crate) use sched::TaskId;
 pub(crate) use watch::{FlushEvent, PageEvent, Watch};
 pub use world::KernelCounts;
-pub(crate) use world::World;
+pub(crate) use world::{MappingId, World};
 
 use crate::pool::Pool;
 use crate::spec::MachineSpec;
 use device::Device;
 use kswapd::Kswapd;
 use lock::SpinLock;
-use lowtide_core::{ConfigError, EngineConfig, MemcgId, MemoryStat, Policy};
+use lowtide_core::{EngineConfig, MemcgId, MemoryStat, Policy};
 use requests::Requests;
 use sched::{Happens, Sched};
 use std::cell::RefCell;
@@ -73,104 +75,6 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use swap::SwapArea;
-use thiserror::Error;
-
-/// Why a run ended early.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[non_exhaustive]
-pub enum MachineError {
-    /// The budget cannot be.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// A charge failed after all retries.
-    #[error(
-        "out of memory after {:.3} s of virtual time: nothing in the budget could be evicted; \
-         raise --max, or give heaps somewhere to go with [swap] in the machine's file",
-        *at_ns as f64 / 1e9
-    )]
-    OutOfMemory {
-        /// Virtual time.
-        at_ns: u64,
-    },
-    /// Swap of a kind that the machine does not have yet.
-    #[error(
-        "swap on the device of machine `{machine}` is not simulated; write kind = \"zram\" in its \
-         [swap], or swap = \"none\""
-    )]
-    SwapDevice {
-        /// The machine's name.
-        machine: String,
-    },
-    /// The device failed a read, as it was told to.
-    #[error("the device failed a read after {:.3} s of virtual time", *at_ns as f64 / 1e9)]
-    Io {
-        /// Virtual time.
-        at_ns: u64,
-    },
-    /// An access through a mapping to a page behind the end of its file.
-    #[error(
-        "a page behind the end of its file was accessed after {:.3} s of virtual time",
-        *at_ns as f64 / 1e9
-    )]
-    BeyondEnd {
-        /// Virtual time.
-        at_ns: u64,
-    },
-    /// A write failed, as the device was told to fail, and the sync that tells it found it out.
-    #[error(
-        "a write, or a flush of the device's cache, had failed when a file was synced after {:.3} \
-         s of virtual time",
-        *at_ns as f64 / 1e9
-    )]
-    WriteBack {
-        /// Virtual time.
-        at_ns: u64,
-    },
-    /// The power went, as a plan of the swarm said.
-    #[error("the power went after {:.6} s of virtual time", *at_ns as f64 / 1e9)]
-    PowerCut {
-        /// Virtual time.
-        at_ns: u64,
-    },
-    /// What the workload reserves does not fit.
-    #[error(
-        "the workload needs {needed} bytes for itself and the budget is {max} bytes; raise --max"
-    )]
-    NoRoom {
-        /// Bytes it needs.
-        needed: u64,
-        /// Bytes there are.
-        max: u64,
-    },
-    /// All tasks wait for each other.
-    #[error(
-        "stuck after {:.3} s of virtual time: {clients} clients wait for something that will not \
-         happen; this is a bug",
-        *at_ns as f64 / 1e9
-    )]
-    Stuck {
-        /// Virtual time.
-        at_ns: u64,
-        /// Clients that have not finished.
-        clients: u32,
-    },
-    /// Something that must always hold does not: a bug, found by an observer.
-    #[error("{invariant} does not hold after {:.6} s of virtual time: {what}", *at_ns as f64 / 1e9)]
-    Violation {
-        /// Virtual time.
-        at_ns: u64,
-        /// The name of what does not hold.
-        invariant: &'static str,
-        /// What was found instead.
-        what: String,
-    },
-    /// Somebody asked for the run to end.
-    #[error("interrupted after {:.3} s of virtual time", *at_ns as f64 / 1e9)]
-    Interrupted {
-        /// Virtual time.
-        at_ns: u64,
-    },
-}
 
 /// What a machine is to do.
 #[derive(Clone, Debug)]
@@ -250,7 +154,7 @@ impl Machine {
         if limit.is_none() {
             pool.engine.set_machine_root();
         }
-        let writeback = writeback::Writeback::new(&mut pool.engine);
+        let writeback = device::Writeback::new(&mut pool.engine);
         let swap = SwapArea::new(spec, &mut pool, limit.is_none())?;
         let world = World {
             sched: Sched::new(cpus, spec.timeslice_ns, spec.costs.context_switch_ns),
@@ -264,7 +168,7 @@ impl Machine {
             mappings: Vec::new(),
             readahead_pages: spec.readahead / spec.page,
             fault_around_pages: spec.fault_around / spec.page,
-            marks: read::Marks::default(),
+            marks: readahead::Marks::default(),
             lruvec_lock: SpinLock::default(),
             swap,
             groups: groups::Groups::default(),

@@ -1,7 +1,7 @@
 //! Reading and writing through the descriptor.
 
-use super::MachineError;
 use super::ctx::Ctx;
+use super::ended::MachineError;
 use super::files::{FileId, OpenId};
 use super::readahead::Window;
 use super::resize::Size;
@@ -9,38 +9,6 @@ use super::watch::PageEvent;
 use super::world::World;
 use crate::memory::ObjectId;
 use lowtide_core::FolioId;
-
-/// The read-ahead marks, a bit a frame.
-#[derive(Debug, Default)]
-pub(crate) struct Marks {
-    bits: Vec<u64>,
-}
-
-impl Marks {
-    pub(crate) fn set(&mut self, frame: FolioId, on: bool) {
-        let (word, bit) = (frame.index() / 64, 1 << (frame.index() % 64));
-        if word >= self.bits.len() {
-            self.bits.resize(word + 1, 0);
-        }
-        if on {
-            self.bits[word] |= bit;
-        } else {
-            self.bits[word] &= !bit;
-        }
-    }
-
-    /// Takes the mark off a frame. Returns whether it had one.
-    fn take(&mut self, frame: FolioId) -> bool {
-        let (word, bit) = (frame.index() / 64, 1 << (frame.index() % 64));
-        match self.bits.get_mut(word) {
-            Some(bits) if *bits & bit != 0 => {
-                *bits &= !bit;
-                true
-            }
-            _ => false,
-        }
-    }
-}
 
 /// What was found of a page of which a part is to be kept.
 #[derive(Debug)]

@@ -10,6 +10,8 @@
 //! This is arithmetic only; the reading is in `read.rs` and `fault.rs`. Source:
 //! `docs/kernel/fault-and-writeback.md` A6.
 
+use lowtide_core::FolioId;
+
 /// Pages from `start`, and where the mark goes, if anywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Window {
@@ -200,6 +202,38 @@ impl Readahead {
             MissRule::MappedPages => fresh,
         };
         self.misses = self.misses.saturating_sub(back);
+    }
+}
+
+/// The read-ahead marks, a bit a frame.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    bits: Vec<u64>,
+}
+
+impl Marks {
+    pub(crate) fn set(&mut self, frame: FolioId, on: bool) {
+        let (word, bit) = (frame.index() / 64, 1 << (frame.index() % 64));
+        if word >= self.bits.len() {
+            self.bits.resize(word + 1, 0);
+        }
+        if on {
+            self.bits[word] |= bit;
+        } else {
+            self.bits[word] &= !bit;
+        }
+    }
+
+    /// Takes the mark off a frame. Returns whether it had one.
+    pub(super) fn take(&mut self, frame: FolioId) -> bool {
+        let (word, bit) = (frame.index() / 64, 1 << (frame.index() % 64));
+        match self.bits.get_mut(word) {
+            Some(bits) if *bits & bit != 0 => {
+                *bits &= !bit;
+                true
+            }
+            _ => false,
+        }
     }
 }
 

@@ -13,8 +13,8 @@
 //! ([`MachineError::BeyondEnd`]).
 //! The size itself is durable at once: the file system's log is not simulated.
 
-use super::MachineError;
 use super::ctx::Ctx;
+use super::ended::MachineError;
 use super::files::{FileId, OpenId};
 use super::read::Part;
 use super::watch::PageEvent;

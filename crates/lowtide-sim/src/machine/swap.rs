@@ -22,13 +22,12 @@
 //! There is no read-ahead: set-ups with compressed memory use none. Sources:
 //! `docs/kernel/workloads.md` §2(b); `docs/kernel/reclaim.md` §4.1, 7.5.
 
-use super::MachineError;
 use super::ctx::Ctx;
-use super::fault::{Mapping, MappingId};
+use super::ended::MachineError;
 use super::lock::SpinLock;
 use super::sched::TaskId;
 use super::watch::PageEvent;
-use super::world::World;
+use super::world::{Mapping, MappingId, World};
 use crate::memory::ObjectId;
 use crate::pool::{Pool, UnmapWork};
 use crate::spec::{MachineSpec, SwapKind};

@@ -11,8 +11,8 @@
 //! dirty again, so the next sync tries again; a flush that failed is a failure of the file whose
 //! sync asked for it. Source: `docs/kernel/fault-and-writeback.md` B11.
 
-use super::MachineError;
 use super::ctx::Ctx;
+use super::ended::MachineError;
 use super::files::{FileId, OpenId};
 
 impl Ctx {

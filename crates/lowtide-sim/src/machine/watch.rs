@@ -6,7 +6,7 @@
 //! run. It may also change the world: that is how a planted bug is made (`swarm/sabotage.rs`)
 //! without a line of it in the kernel's paths.
 
-use super::MachineError;
+use super::ended::MachineError;
 use super::files::FileId;
 use super::world::World;
 use crate::memory::{ObjectId, VmaId};

@@ -1,15 +1,19 @@
 //! The simulated kernel's state, all of it.
 
-use super::device::Device;
-use super::fault::Mapping;
-use super::files::{File, Open};
+use super::device::{Device, Writeback};
+use super::ended::MachineError;
+use super::files::{File, Open, OpenId};
+use super::groups::Groups;
+use super::hold::Holds;
+use super::kswapd::Kswapd;
 use super::lock::{RwSem, RwSemId, SpinLock};
-use super::read::Marks;
+use super::readahead::Marks;
 use super::requests::Requests;
 use super::sched::{Sched, TaskId};
-use super::writeback::Writeback;
+use super::swap::SwapArea;
+use super::watch::Watch;
 use crate::costs::Costs;
-use crate::memory::ObjectId;
+use crate::memory::{ObjectId, VmaId};
 use crate::pool::Pool;
 use lowtide_core::{FolioId, Task};
 use std::collections::BTreeMap;
@@ -63,6 +67,22 @@ pub struct KernelCounts {
     pub hung_reads: u64,
 }
 
+/// The number of a mapping of the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MappingId(pub(crate) u32);
+
+/// A mapping with its locks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mapping {
+    pub(crate) vma: VmaId,
+    /// The file that is mapped, as it was opened; `None` for a heap.
+    pub(super) open: Option<OpenId>,
+    /// Lock of the address space.
+    pub(super) mmap_lock: RwSemId,
+    /// Lock of this mapping.
+    pub(super) vma_lock: RwSemId,
+}
+
 /// The world of one machine.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -82,21 +102,21 @@ pub(crate) struct World {
     /// Frames whose page carries the read-ahead mark.
     pub(crate) marks: Marks,
     pub(crate) lruvec_lock: SpinLock,
-    pub(crate) swap: super::swap::SwapArea,
+    pub(crate) swap: SwapArea,
     pub(crate) rwsems: Vec<RwSem>,
     /// Tasks that wait for a page's contents.
     pub(crate) page_waiters: BTreeMap<(ObjectId, u64), Vec<TaskId>>,
     pub(crate) writeback: Writeback,
-    pub(crate) kswapd: super::kswapd::Kswapd,
+    pub(crate) kswapd: Kswapd,
     pub(crate) counts: KernelCounts,
     /// Clients that have not finished.
     pub(crate) clients: u32,
-    pub(crate) groups: super::groups::Groups,
-    pub(crate) holds: super::hold::Holds,
+    pub(crate) groups: Groups,
+    pub(crate) holds: Holds,
     /// The first failure that ends the run.
-    pub(crate) failure: Option<super::MachineError>,
+    pub(crate) failure: Option<MachineError>,
     /// Who checks, if anybody does.
-    pub(crate) watch: Option<Box<dyn super::Watch>>,
+    pub(crate) watch: Option<Box<dyn Watch>>,
 }
 
 impl World {
@@ -106,7 +126,7 @@ impl World {
     }
 
     /// Remembers the first error.
-    pub(crate) fn fail(&mut self, result: Result<(), super::MachineError>) {
+    pub(crate) fn fail(&mut self, result: Result<(), MachineError>) {
         if let Err(error) = result {
             self.failure.get_or_insert(error);
         }

@@ -10,7 +10,7 @@ use super::ctx::Ctx;
 use super::files::FileId;
 use super::sched::TaskId;
 use super::world::World;
-use lowtide_core::{DeviceId, Engine, FolioId};
+use lowtide_core::FolioId;
 
 /// Pages of one write command at most: 1 MiB of 4 KiB pages.
 const RUN_MAX: u64 = 256;
@@ -19,45 +19,6 @@ const RUN_MAX: u64 = 256;
 /// few, whatever this says.
 const IN_FLIGHT_FOR_EACH: u32 = 2;
 const IN_FLIGHT_LEAST: u32 = 4;
-
-/// The machine's device as what writes go to.
-#[derive(Debug)]
-pub(crate) struct Writeback {
-    pub(super) device: DeviceId,
-    pub(super) flusher: Option<TaskId>,
-    /// The flusher sleeps until somebody wakes it.
-    pub(super) asleep: bool,
-    writes_in_flight: u32,
-    room_waiters: Vec<TaskId>,
-}
-
-impl Writeback {
-    /// A device that nothing is written to yet.
-    pub(crate) fn new(engine: &mut Engine) -> Self {
-        Self {
-            device: engine.add_device(0),
-            flusher: None,
-            asleep: false,
-            writes_in_flight: 0,
-            room_waiters: Vec::new(),
-        }
-    }
-
-    /// Who writes to it.
-    pub(crate) const fn has_flusher(&mut self, flusher: TaskId) {
-        self.flusher = Some(flusher);
-    }
-
-    /// A write command has completed.
-    pub(crate) const fn ended(&mut self) {
-        self.writes_in_flight -= 1;
-    }
-
-    /// Those who wait for a write command to complete.
-    pub(crate) fn take_room_waiters(&mut self) -> Vec<TaskId> {
-        std::mem::take(&mut self.room_waiters)
-    }
-}
 
 impl World {
     /// A resident page has new contents, which a task has stored. Returns whether the task must now
