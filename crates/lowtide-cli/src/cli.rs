@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::bench::args::BenchArgs;
+use crate::bench::Bench;
 use crate::bench::proof::victim::VictimArgs;
 use crate::sim::{Simulation, spelling};
 
@@ -33,6 +33,35 @@ impl Cli {
     }
 }
 
+const BENCH_ABOUT: &str = "\
+Run a workload on a real file under a memory budget, beside other systems.
+
+All systems are alive at the same time, each with the same budget, and take turns in short
+slices; every ratio is to the first row of the same round. Every byte read is verified.
+
+Rows with tenants (high-thrash to program-cost) follow one another, each in a pager of its own.
+crash and power-cut are proofs: they kill writers and cut the power of their disk, and fail if a
+byte is missing that a flush had promised.";
+
+const BENCH_HELP: &str = "\
+`lowtide bench WORKLOAD --help` lists the options of a workload.
+
+Examples:
+  lowtide bench ycsb-b --against none
+  lowtide bench ycsb-b --policy mglru,mglru-7.1,lru --device-delay read=2ms,write=10ms
+  lowtide bench ycsb-b --record run.lt.zst && lowtide sim --trace run.lt.zst --mrc
+  lowtide bench replay --trace mix.csv --max 64M
+  lowtide bench mixed --threads 8 --checkpoint 10s
+  lowtide bench random-read --depth 1,8,32 --against fio
+  lowtide bench fill --max 256M
+  lowtide bench high-thrash --threads 1,4,16 --no-readahead
+  lowtide bench high-thrash --bpf examples/bpf/refault_recency.bpf.o
+  lowtide bench program-cost --bpf examples/bpf/noop.bpf.o
+  lowtide bench crash --cycles 1000 --threads 8 --seed 1
+  lowtide bench power-cut --cuts 10000 --seed 1
+
+Exit codes: 0 done, 1 the work failed, 2 bad usage, 130 ended by Ctrl-C, 143 by SIGTERM.";
+
 const SIM_HELP: &str = "\
 `lowtide sim WORKLOAD --help` explains a workload and its options.
 
@@ -57,34 +86,15 @@ Exit codes: 0 done, 1 the work failed, 2 bad usage, 130 ended by Ctrl-C, 143 by 
 pub(crate) enum Command {
     /// Run a workload on a real file under a memory budget, beside other systems
     #[command(
+        subcommand,
         args_override_self = true,
-        long_about = "Run a workload on a real file under a memory budget, beside other \
-            systems.\n\n\
-        All systems are alive at the same time, each with the same budget, and take turns in \
-        short slices; every \
-        ratio is to the first row of the same round. Every byte read is verified.\n\n\
-        Two are no measurements but proofs (crash, power-cut): they kill writers and cut the \
-        power of their disk, and fail if a byte is missing \
-        that a flush had called durable.\n\n\
-        With tenants (high-thrash, noisy-neighbour, tenants, file-anon-mix, program-cost) rows \
-        follow one another, each in a pager of \
-        its own, and there are no other systems; every load looks at one kilobyte of its page, \
-        which is verified.\n\n\
-        Examples:\n  \
-        lowtide bench ycsb-b --against none\n  \
-        lowtide bench fill --max 256M\n  \
-        lowtide bench mixed --threads 8 --checkpoint 10s\n  \
-        lowtide bench ycsb-b --record run.lt.zst && lowtide sim --trace run.lt.zst --mrc --advise \
-        0.01\n  \
-        lowtide bench replay --trace mix.csv --max 64M\n  \
-        lowtide bench ycsb-b --policy mglru,mglru-7.1,lru --device-delay read=2ms,write=10ms\n  \
-        lowtide bench high-thrash --bpf examples/bpf/refault_recency.bpf.o\n  \
-        lowtide bench high-thrash --threads 1,4,16 --no-readahead\n  \
-        lowtide bench crash --cycles 1000 --threads 8 --seed 1\n  \
-        lowtide bench power-cut --cuts 10000 --seed 1\n  \
-        lowtide bench program-cost --bpf examples/bpf/noop.bpf.o"
+        long_about = BENCH_ABOUT,
+        after_long_help = BENCH_HELP,
+        subcommand_value_name = "WORKLOAD",
+        subcommand_help_heading = "Workloads",
+        disable_help_subcommand = true
     )]
-    Bench(Box<BenchArgs>),
+    Bench(Bench),
     /// Run a workload or a trace on a simulated machine, under any reclaim policies
     #[command(
         subcommand,

@@ -30,7 +30,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     lowtide_sys::memory::fit_heap_to_limit();
     let code = match cli::Cli::parse_current().command {
-        cli::Command::Bench(args) => cmd::bench::run(&args),
+        cli::Command::Bench(bench) => cmd::bench::run(&bench),
         cli::Command::Sim(args) => cmd::sim::run(&args),
         cli::Command::List { what, toml } => cmd::list::run(what, toml.as_deref()),
         cli::Command::Doctor => cmd::doctor::run(),

@@ -1,6 +1,6 @@
 //! Names on the command line, with what may have been meant by one that does not exist.
 
-use lowtide::Policy;
+use lowtide::{HighPolicy, Policy};
 use lowtide_workload::nearest;
 
 /// A policy, as in `--policy`.
@@ -11,12 +11,27 @@ pub(crate) fn policy(text: &str) -> Result<Policy, String> {
     text.parse().map_err(|error: lowtide::PolicyError| {
         let end = text.find('+').unwrap_or(text.len());
         let (name, switches) = text.split_at(end);
-        let known: Vec<String> = Policy::builtin().map(|(policy, _)| policy.to_string()).collect();
-        match nearest(&name.to_ascii_lowercase(), known.iter().map(String::as_str)) {
-            Some(near) if near != name => format!("{error}; did you mean `{near}{switches}`?"),
-            _ => error.to_string(),
-        }
+        let known = Policy::builtin().map(|(policy, _)| policy.to_string());
+        error.to_string() + &hint(name, switches, known)
     })
+}
+
+/// A throttle policy of `memory.high`, as in `--high-policy`.
+///
+/// # Errors
+/// What is wrong with the name, and the nearest one.
+pub(crate) fn high_policy(text: &str) -> Result<HighPolicy, String> {
+    let known = HighPolicy::ALL.map(|(policy, _)| policy.to_string());
+    text.parse::<HighPolicy>().map_err(|error| error.to_string() + &hint(text, "", known))
+}
+
+/// `did you mean`, where a known name is near to the given one; `rest` follows the name.
+fn hint(given: &str, rest: &str, known: impl IntoIterator<Item = String>) -> String {
+    let known: Vec<String> = known.into_iter().collect();
+    match nearest(&given.to_ascii_lowercase(), known.iter().map(String::as_str)) {
+        Some(near) if near != given => format!("; did you mean `{near}{rest}`?"),
+        _ => String::new(),
+    }
 }
 
 /// The items of a list, each once, in order; a note for each that stands in it twice.
@@ -54,6 +69,13 @@ mod tests {
         }
         assert!(!policy("mglru+S99").unwrap_err().contains("did you mean"));
         assert!(!policy("postgresql").unwrap_err().contains("did you mean"));
+    }
+
+    #[test]
+    fn a_throttle_policy_has_a_nearest_name_too() {
+        let error = high_policy("stall-det").unwrap_err();
+        assert!(error.contains("did you mean `stall-debt`?"), "{error}");
+        assert!(high_policy("overage").is_ok());
     }
 
     #[test]

@@ -26,7 +26,7 @@ fn refused(args: &[&str], code: i32, words: &[&str]) {
 
 #[test]
 fn names_that_do_not_exist_are_answered_with_those_that_do() {
-    refused(&["bench", "ycbs-b"], 2, &["ycbs-b", "did you mean `ycsb-b`", "random-read", "hit"]);
+    refused(&["bench", "ycbs-b"], 2, &["ycbs-b", "'ycsb-b'"]);
     refused(&["bench", "ycsb-b", "--policy", "fifo"], 2, &["fifo", "mglru-7.1", "lru"]);
     refused(&["bench", "ycsb-b", "--policy", "mglru-S99"], 2, &["S99", "S7"]);
     refused(&["bench", "ycsb-b", "--against", "nmap"], 2, &["nmap", "mmap-random"]);
@@ -37,8 +37,8 @@ fn names_that_do_not_exist_are_answered_with_those_that_do() {
 
 #[test]
 fn sizes_that_are_no_budget_are_refused() {
-    refused(&["bench", "ycsb-b", "--max", "0"], 2, &["--max 0", "256M"]);
-    refused(&["bench", "ycsb-b", "--max", "max"], 2, &["--max max", "256M"]);
+    refused(&["bench", "ycsb-b", "--max", "0"], 2, &["'0' for '--max", "256M"]);
+    refused(&["bench", "ycsb-b", "--max", "max"], 2, &["'max' for '--max", "256M"]);
     refused(&["bench", "ycsb-b", "--max", "4K"], 2, &["4K", "too small", "at least"]);
     refused(&["bench", "ycsb-b", "--max", "lots"], 2, &["lots"]);
     refused(&["bench", "ycsb-b", "--max=-5M"], 2, &["--max", "-5M"]);
@@ -52,7 +52,7 @@ fn sizes_that_are_no_budget_are_refused() {
     refused(&["bench", "ycsb-b", "--seconds", "-1"], 2, &["--seconds"]);
     refused(&["bench", "ycsb-b", "--threads", "0"], 2, &["threads"]);
     refused(&["bench", "ycsb-b", "--ops", "3", "--rounds", "5"], 2, &["3 operations", "--rounds"]);
-    refused(&["bench", "hit", "--size", "0"], 2, &["--size 0"]);
+    refused(&["bench", "hit", "--size", "0"], 2, &["'0' for '--size"]);
 }
 
 #[test]
@@ -118,16 +118,16 @@ fn what_is_named_twice_is_noted_and_has_one_row() {
 
 #[test]
 fn options_in_the_wrong_place_are_refused() {
-    refused(&["bench", "ycsb-b", "--depth", "8"], 2, &["--depth", "random-read"]);
-    refused(&["bench", "ycsb-b", "--size", "1M"], 2, &["--size", "hit"]);
-    refused(&["bench", "scan", "--distribution", "zipf"], 2, &["--distribution", "ycsb"]);
+    refused(&["bench", "ycsb-b", "--depth", "8"], 2, &["--depth", "ycsb-b"]);
+    refused(&["bench", "ycsb-b", "--size", "1M"], 2, &["--size", "ycsb-b"]);
+    refused(&["bench", "scan", "--distribution", "zipf"], 2, &["--distribution", "scan"]);
     refused(&["bench", "replay"], 2, &["--trace"]);
     refused(&["bench", "replay", "--trace", "-"], 2, &["standard input", "--trace FILE"]);
-    refused(&["bench", "hit", "--record", "t.csv"], 2, &["--record", "ycsb"]);
-    refused(&["bench", "ycsb-b", "--format", "csv"], 2, &["--format", "replay"]);
+    refused(&["bench", "hit", "--record", "t.csv"], 2, &["--record", "hit"]);
+    refused(&["bench", "ycsb-b", "--format", "csv"], 2, &["--format", "ycsb-b"]);
     refused(&["bench", "replay", "--format", "cvs"], 2, &["cvs", "oracle-general"]);
     refused(&["bench", "random-read", "--depth", "8", "--against", "mmap"], 2, &["--depth", "fio"]);
-    refused(&["bench", "ycsb-b", "--against", "fio"], 2, &["random-read --depth"]);
+    refused(&["bench", "ycsb-b", "--against", "fio"], 2, &["fio", "mmap-random"]);
     refused(
         &["bench", "ycsb-b", "--json", "/nonexistent/r.json"],
         2,
@@ -168,7 +168,7 @@ fn paths_that_are_no_data_are_refused() {
     fs::write(&foreign, vec![7; 128 << 10]).unwrap();
     let foreign = foreign.to_str().unwrap();
     refused(&["bench", "ycsb-c", "--file", foreign], 2, &[foreign, "does not hold records"]);
-    refused(&["bench", "ycsb-b", "--file", foreign], 2, &["ycsb-b writes", "ycsb-c"]);
+    refused(&["bench", "ycsb-b", "--file", foreign], 2, &["--file", "ycsb-b"]);
     assert_eq!(
         fs::read(foreign).unwrap(),
         vec![7; 128 << 10],

@@ -173,16 +173,16 @@ fn what_cannot_be_meant_is_refused_before_anything_is_made() {
     let slow = ["--device-delay", "write=1ms"];
     refused(&[["bench", "ycsb-b", "--against", "mmap"].as_slice(), &slow].concat(), &["--against"]);
     refused(&[["bench", "fill", "--against", "dd"].as_slice(), &slow].concat(), &["--against"]);
-    refused(&[["bench", "hit"].as_slice(), &slow].concat(), &["--device-delay", "fill"]);
-    refused(&["bench", "fill", "--against", "fio"], &["dd,pwrite,mmap"]);
-    refused(&["bench", "ycsb-b", "--against", "dd"], &["bench fill"]);
+    refused(&[["bench", "hit"].as_slice(), &slow].concat(), &["--device-delay", "hit"]);
+    refused(&["bench", "fill", "--against", "fio"], &["dd, pwrite, mmap"]);
+    refused(&["bench", "ycsb-b", "--against", "dd"], &["mmap-random"]);
     refused(&["bench", "dd-oom", "--against", "dd"], &["--against"]);
-    refused(&["bench", "fill", "--seconds", "5"], &["--seconds", "--rounds"]);
-    refused(&["bench", "ycsb-b", "--checkpoint", "1s"], &["--checkpoint", "mixed"]);
+    refused(&["bench", "fill", "--seconds", "5"], &["--seconds", "fill"]);
+    refused(&["bench", "ycsb-b", "--checkpoint", "1s"], &["--checkpoint", "ycsb-b"]);
     refused(
         &["bench", "mixed", "--checkpoint", "1s", "--seconds", "1"],
         &["checkpoint", "--seconds"],
     );
-    refused(&["bench", "mixed", "--checkpoint", "1us"], &["--checkpoint 1", "10s"]);
-    refused(&["bench", "fil"], &["fill", "dd-oom"]);
+    refused(&["bench", "mixed", "--checkpoint", "1us"], &["'1us' for '--checkpoint", "10s"]);
+    refused(&["bench", "fil"], &["'fill'"]);
 }

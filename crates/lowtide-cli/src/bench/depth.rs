@@ -7,37 +7,30 @@
 //! device did (IOPS): pages that happened to be resident are not in it. fio reads the same file,
 //! with direct I/O, the same block size and the same depth.
 
-use lowtide::Size;
+use lowtide::{Builder, Size};
 use lowtide_sys::probe::Probe;
 use lowtide_workload::Workload;
 
-use super::args::{Against, BenchArgs, Popularity};
+use super::compare::random_read::RandomReadArgs;
 use super::content::Content;
 use super::crew::Until;
 use super::datafile::{DataFile, Purpose};
 use super::error::BenchError;
 use super::json::{Common, WorkloadRow};
 use super::machine::Machine;
-use super::options;
+use super::options::Source;
+use super::options::memory::check_memory;
+use super::options::values::{PAGE_BYTES, scaled};
 use super::peer::fio::Fio;
-use super::plan::{self, PAGE_BYTES, Source};
 use super::play::job::{Job, Script};
+use super::play::popularity::Popularity;
 use super::rounds::{Row, Spread, ratio, take_turns};
 use super::system::{Lowtide, System};
 use super::tally::Slice;
-use super::workload::report;
 use crate::interrupt::Cut;
 use crate::json::Report;
 use crate::{out, progress, table};
 
-/// The budget when nothing is said: small, as it is to be in the way as little as possible.
-const MAX_BYTES: u64 = 64 << 20;
-/// Data as a multiple of the budget when nothing is said.
-const SCALE: f64 = 16.0;
-/// Measured seconds of each system at each depth when nothing is said.
-const SECONDS: f64 = 5.0;
-/// Rounds when nothing is said.
-const ROUNDS: u32 = 5;
 /// Pages of a batch for each read in flight: at the end of a batch the queue runs empty, so it
 /// should be rare.
 const BATCH_PER_DEPTH: u32 = 32;
@@ -48,19 +41,21 @@ const BATCH_MAX: u32 = 2048;
 ///
 /// # Errors
 /// Any [`BenchError`].
-pub(crate) fn run(args: &BenchArgs, depths: &[u32]) -> Result<(), BenchError> {
-    options::refuse_misplaced(args, super::args::Target::Workload(Workload::RandomRead))?;
+pub(crate) fn run(args: &RandomReadArgs) -> Result<(), BenchError> {
     let probe = Probe::ask();
-    let fio = against_fio(args)?;
-    let page_bytes = options::page_option(args)?.unwrap_or(PAGE_BYTES);
-    let max_bytes = options::max_option(args)?.unwrap_or(MAX_BYTES);
-    let seconds = options::seconds_option(args.seconds)?.unwrap_or(SECONDS);
-    let rounds = args.rounds.unwrap_or(ROUNDS);
-    let policy = options::policies(args)[0];
-    plan::check_memory(1, max_bytes, probe.memory_available)?;
-    drop(plan::build_pager(args, policy, max_bytes, page_bytes, None)?);
-    let wanted = options::grain((max_bytes as f64 * options::scale(args, SCALE)?) as u64);
-    let source = Source::of(args)?;
+    let fio = if args.beside_fio()? { find_fio() } else { None };
+    let page_bytes = args.common.page.unwrap_or(PAGE_BYTES);
+    let (max_bytes, seconds, rounds) = (args.max, args.timing.seconds, args.timing.rounds);
+    let policy = args.common.policies.rows()[0];
+    let pager = |depth| {
+        let young = args.young.young_faults;
+        let adjust = |builder: Builder| builder.young_faults(young).depth(depth);
+        args.common.io.pager(policy, max_bytes, page_bytes, adjust)
+    };
+    check_memory(0, 1, max_bytes, probe.memory_available)?;
+    drop(pager(1)?);
+    let wanted = scaled(max_bytes, args.scale);
+    let source = Source::of(&args.common.files, args.file.file.clone())?;
     let (file, content) = match &source {
         Source::User(path, locking) => DataFile::of_user(path, *locking)?,
         Source::Made(depot) => {
@@ -76,14 +71,15 @@ pub(crate) fn run(args: &BenchArgs, depths: &[u32]) -> Result<(), BenchError> {
     let mut all_rows = Vec::new();
     let mut machine = None;
     let systems_per_depth = 1 + u64::from(fio.is_some());
-    let progress = progress::steps("", depths.len() as u64 * u64::from(rounds) * systems_per_depth);
+    let progress =
+        progress::steps("", args.depth.len() as u64 * u64::from(rounds) * systems_per_depth);
     let mut cut = Cut::default();
-    for &depth in depths {
+    for &depth in &args.depth {
         let job = job(args, &file, content, page_bytes, batch(depth, max_bytes, page_bytes));
         let script = job.script(None)?;
-        let pager = plan::build_pager(args, policy, max_bytes, page_bytes, Some(depth))?;
+        let pager = pager(depth)?;
         if machine.is_none() {
-            let asked = Machine::ask(&probe, &file, report(std::slice::from_ref(&pager)))?;
+            let asked = Machine::ask(&probe, &file, &pager)?;
             head(&asked, &file, max_bytes, page_bytes, (seconds, rounds));
             machine = Some(asked);
         }
@@ -120,33 +116,25 @@ pub(crate) fn run(args: &BenchArgs, depths: &[u32]) -> Result<(), BenchError> {
         out::line(format_args!("\n{}", closing.join("\n")));
     }
     if let Some(machine) = &machine {
-        Report::new(machine, json).cut_short(cut.is_cut()).write(args.json.as_deref())?;
+        Report::new(machine, json)
+            .cut_short(cut.is_cut())
+            .write(args.common.output.json.as_deref())?;
     }
     all_rows.iter().try_for_each(Row::verdict)?;
     cut.verdict()
 }
 
-/// fio, if it was asked for and is there. Other peers have no depth.
-fn against_fio(args: &BenchArgs) -> Result<Option<Fio>, BenchError> {
-    let asked = args.against.as_deref().unwrap_or_default();
-    if asked.iter().any(|against| matches!(against, Against::Mmap | Against::MmapRandom)) {
-        return Err(BenchError::usage(
-            "a mapping has no depth",
-            "leave --depth out, or compare with --against fio",
-        ));
-    }
-    if !asked.contains(&Against::Fio) {
-        return Ok(None);
-    }
+/// fio, if it is installed.
+fn find_fio() -> Option<Fio> {
     let fio = Fio::find();
     if fio.is_none() {
         out::note("fio left out: it is not installed (the package is called fio)");
     }
-    Ok(fio)
+    fio
 }
 
 fn systems(
-    args: &BenchArgs,
+    args: &RandomReadArgs,
     file: &DataFile,
     job: &Job,
     script: &Script,
@@ -162,13 +150,19 @@ fn systems(
             job.data_bytes,
             job.page_bytes,
             depth,
-            args.seed,
+            args.seed.seed,
         )));
     }
     Ok(systems)
 }
 
-fn job(args: &BenchArgs, file: &DataFile, content: Content, page_bytes: u64, batch: u32) -> Job {
+fn job(
+    args: &RandomReadArgs,
+    file: &DataFile,
+    content: Content,
+    page_bytes: u64,
+    batch: u32,
+) -> Job {
     Job {
         workload: Workload::RandomRead.name().to_owned(),
         popularity: Popularity::Uniform,
@@ -177,7 +171,7 @@ fn job(args: &BenchArgs, file: &DataFile, content: Content, page_bytes: u64, bat
         page_bytes,
         threads: 1,
         batch,
-        seed: args.seed,
+        seed: args.seed.seed,
         trace: None,
         trace_format: None,
         writes: false,

@@ -80,7 +80,8 @@ pub(crate) enum BenchError {
     },
     /// The device filled up while a data file was written. The unfinished file has been removed.
     #[error(
-        "the disk is full: {} could not be made and its beginning has been removed; free space, or choose another place with --dir",
+        "the disk is full: {} could not be made and its beginning has been removed; free space, or \
+         choose another place with --dir",
         path.display()
     )]
     DiskFull {
@@ -88,7 +89,10 @@ pub(crate) enum BenchError {
         path: PathBuf,
     },
     /// Another run uses the data file.
-    #[error("{} is in use by another lowtide bench; wait for it, or choose another place with --dir", path.display())]
+    #[error(
+        "{} is in use by another lowtide bench; wait for it, or choose another place with --dir",
+        path.display()
+    )]
     Busy {
         /// The file.
         path: PathBuf,
@@ -155,7 +159,11 @@ pub(crate) enum BenchError {
     },
     /// A peer was killed, which the kernel does to a process that cannot live within its budget.
     /// Its row is left out.
-    #[error("{peer} left out: it was killed, most likely by the kernel because {} are too little for it; raise --max", Size::new(*max_bytes))]
+    #[error(
+        "{peer} left out: it was killed, most likely by the kernel because {} are too little for \
+         it; raise --max",
+        Size::new(*max_bytes)
+    )]
     PeerKilled {
         /// Which.
         peer: &'static str,

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-use lowtide::Size;
+use lowtide::{Pager, Size};
 use lowtide_sys::file as facts;
 use lowtide_sys::probe::Probe;
 use serde::Serialize;
@@ -44,12 +44,12 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Asks.
+    /// Asks; all pagers of a run are built like `pager`.
     ///
     /// # Errors
     /// [`BenchError::File`] when the data file does not tell what direct I/O needs.
-    pub(crate) fn ask(probe: &Probe, file: &DataFile, io: String) -> Result<Self, BenchError> {
-        Self::of(probe, file.path(), file.file(), io)
+    pub(crate) fn ask(probe: &Probe, file: &DataFile, pager: &Pager) -> Result<Self, BenchError> {
+        Self::of(probe, file.path(), file.file(), pager)
     }
 
     /// Asks about the device of an open file.
@@ -60,7 +60,7 @@ impl Machine {
         probe: &Probe,
         path: &Path,
         file: &File,
-        io: String,
+        pager: &Pager,
     ) -> Result<Self, BenchError> {
         Ok(Self {
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
@@ -73,7 +73,7 @@ impl Machine {
             file_system: facts::fs_name(path).unwrap_or_else(|_| "unknown".into()),
             direct_align_bytes: align_of(path, file)?,
             read_ahead_kib: read_ahead_kib(file),
-            io,
+            io: report(pager),
         })
     }
 
@@ -142,4 +142,11 @@ fn read_ahead_kib(file: &File) -> Option<u64> {
 
 fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 30)
+}
+
+/// How the runtime does I/O, in its own words.
+fn report(pager: &Pager) -> String {
+    let report = pager.report();
+    let lines = report.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join("; ")
 }

@@ -1,21 +1,26 @@
 //! `lowtide bench`: real files, real memory, a real device, and every byte verified.
 //!
+//! A workload's options, with their defaults, are in the file of the workload; this file is the one
+//! that knows all workloads.
+//!
 //! | file | concept |
 //! |---|---|
-//! | `args`, `options`, `plan` | what can be said; what each option may be; defaults filled in |
+//! | `options` | options that several workloads share |
 //! | `content`, `datafile` | what data files hold; making, locking and keeping them |
-//! | `door`, `play`, `crew` | a thread's way to its data; operations; threads |
+//! | `door`, `play`, `crew` | a thread's access to its data; operations; threads |
 //! | `system`, `peer` | lowtide under a policy; what it is compared with |
 //! | `record` | an extra turn whose accesses become a trace |
 //! | `tally`, `rounds` | what is counted; turns and ratios |
-//! | `workload`, `depth`, `scan`, `hit` | the four kinds of benchmark of one system, from plan to result |
+//! | `compare` | ycsb, mixed, random reads, scans, traces: lowtide beside mappings |
+//! | `depth`, `in_order` | reads at a depth; each way to read a file in order |
+//! | `hit` | hits beside a raw pointer |
 //! | `write` | sequential writing: `fill` beside `dd`, `dd-oom` on a slowed device |
 //! | `slow` | a device that is slower than it is |
-//! | `tenancy` | benchmarks with tenants: limits, laws, programs, protection |
+//! | `tenancy` | benchmarks with tenants: limits, throttle policies, programs, protection |
 //! | `proof` | killed, cut off and lied to, without losing a flushed byte |
 //! | `machine`, `table`, `json`, `error` | what is shown and written |
 
-pub(crate) mod args;
+mod compare;
 mod content;
 mod crew;
 mod datafile;
@@ -23,50 +28,102 @@ mod depth;
 mod door;
 pub(crate) mod error;
 mod hit;
+mod in_order;
 mod json;
 mod machine;
 mod options;
 pub(crate) mod peer;
-mod plan;
 mod play;
 pub(crate) mod proof;
 mod record;
 mod rounds;
-mod scan;
 mod slow;
 mod system;
 mod table;
 mod tally;
-pub(crate) mod tenancy;
-mod workload;
-pub(crate) mod write;
+mod tenancy;
+mod write;
 
+use clap::{Command, Subcommand};
 use lowtide_workload::Workload;
 pub(crate) use rounds::Spread;
 
-use args::{BenchArgs, Target};
+use compare::{mixed, random_read, replay, scan, ycsb};
 use error::BenchError;
+use proof::{crash, cut};
+use tenancy::{cost, equals, mix, noisy, thrash};
+use write::{as_fast, dd_oom};
 
-use crate::{names, out};
+/// What can be measured or proved, in the order in which it is listed.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    #[command(name = "ycsb-a", about = Workload::YcsbA.description())]
+    YcsbA(Box<ycsb::YcsbArgs>),
+    #[command(name = "ycsb-b", about = Workload::YcsbB.description())]
+    YcsbB(Box<ycsb::YcsbArgs>),
+    #[command(name = "ycsb-c", about = Workload::YcsbC.description())]
+    YcsbC(Box<ycsb::YcsbCArgs>),
+    #[command(name = "mixed", about = Workload::Mixed.description())]
+    Mixed(Box<mixed::MixedArgs>),
+    #[command(name = "random-read", about = Workload::RandomRead.description())]
+    RandomRead(Box<random_read::RandomReadArgs>),
+    #[command(name = "scan", about = Workload::Scan.description())]
+    Scan(Box<scan::ScanArgs>),
+    #[command(name = "replay", about = Workload::Replay.description())]
+    Replay(Box<replay::ReplayArgs>),
+    #[command(name = hit::NAME, about = hit::ABOUT)]
+    Hit(Box<hit::HitArgs>),
+    #[command(name = as_fast::NAME, about = as_fast::ABOUT)]
+    Fill(Box<as_fast::FillArgs>),
+    #[command(name = dd_oom::NAME, about = dd_oom::ABOUT)]
+    DdOom(Box<dd_oom::DdOomArgs>),
+    #[command(name = thrash::NAME, about = thrash::ABOUT)]
+    HighThrash(Box<thrash::ThrashArgs>),
+    #[command(name = noisy::NAME, about = noisy::ABOUT)]
+    NoisyNeighbour(Box<noisy::NoisyArgs>),
+    #[command(name = equals::NAME, about = equals::ABOUT)]
+    Tenants(Box<equals::TenantsArgs>),
+    #[command(name = mix::NAME, about = mix::ABOUT)]
+    FileAnonMix(Box<mix::MixArgs>),
+    #[command(name = cost::NAME, about = cost::ABOUT)]
+    ProgramCost(Box<cost::CostArgs>),
+    #[command(name = crash::NAME, about = crash::ABOUT)]
+    Crash(Box<crash::CrashArgs>),
+    #[command(name = cut::NAME, about = cut::ABOUT)]
+    PowerCut(Box<cut::CutArgs>),
+}
 
-/// Runs what was asked for.
+/// Runs what the command line says.
 ///
 /// # Errors
 /// Why there is no result, or none that can be trusted.
-pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
-    crate::json::check_path(args.json.as_deref())?;
-    options::refuse_none_beside_peers(args)?;
-    names::once(args.policy.as_deref().unwrap_or_default(), ToString::to_string, out::note);
-    names::once(args.against.as_deref().unwrap_or_default(), |&peer| peer.name(), out::note);
-    match (args.workload, &args.depth) {
-        (Target::Hit, _) => hit::run(args),
-        (Target::Writing(writing), _) => writing.run(args),
-        (Target::Tenancy(tenancy), _) => tenancy.run(args),
-        (Target::Proof(proof), _) => proof.run(args),
-        (Target::Workload(Workload::RandomRead), Some(depths)) => depth::run(args, depths),
-        (Target::Workload(workload), _) => match &args.op {
-            Some(ops) => scan::run(args, ops),
-            None => workload::run(args, workload),
-        },
+pub(crate) fn run(bench: &Bench) -> Result<(), BenchError> {
+    match bench {
+        Bench::YcsbA(args) => args.run(Workload::YcsbA),
+        Bench::YcsbB(args) => args.run(Workload::YcsbB),
+        Bench::YcsbC(args) => args.run(),
+        Bench::Mixed(args) => args.run(),
+        Bench::RandomRead(args) if args.depth.is_empty() => args.run(),
+        Bench::RandomRead(args) => depth::run(args),
+        Bench::Scan(args) if args.op.is_empty() => args.run(),
+        Bench::Scan(args) => in_order::run(args),
+        Bench::Replay(args) => args.run(),
+        Bench::Hit(args) => hit::run(args),
+        Bench::Fill(args) => args.run(),
+        Bench::DdOom(args) => args.run(),
+        Bench::HighThrash(args) => thrash::run(args),
+        Bench::NoisyNeighbour(args) => noisy::run(args),
+        Bench::Tenants(args) => equals::run(args),
+        Bench::FileAnonMix(args) => mix::run(args),
+        Bench::ProgramCost(args) => cost::run(args),
+        Bench::Crash(args) => crash::run(args),
+        Bench::PowerCut(args) => cut::run(args),
     }
+}
+
+/// The workloads: names, each with a line about it, as `lowtide bench --help` lists them.
+pub(crate) fn workloads() -> Vec<(String, String)> {
+    let all = Bench::augment_subcommands(Command::new("bench"));
+    let about = |of: &Command| of.get_about().map_or_else(String::new, ToString::to_string);
+    all.get_subcommands().map(|of| (of.get_name().to_owned(), about(of))).collect()
 }

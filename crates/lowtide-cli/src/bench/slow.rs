@@ -9,20 +9,13 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lowtide::{Inject, InjectOp, Request, Size, Verdict};
+use lowtide::{Builder, Inject, InjectOp, Request, Size, Verdict};
 use thiserror::Error;
 
-use super::args::{BenchArgs, Target};
-use super::error::BenchError;
-use super::write::Writing;
 use crate::span::Span;
-
-/// How long each write takes in `dd-oom`, as in the published reproducer
-/// (`docs/kernel/fault-and-writeback.md` B12).
-const OOM_DELAY: Duration = Duration::from_secs(1);
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +85,16 @@ impl<T: fmt::Display> fmt::Display for For<T> {
     }
 }
 
+/// A bandwidth: of syncs it makes no sense, as they move nothing.
+pub(crate) fn bandwidth(text: &str) -> Result<For<Size>, String> {
+    let bandwidth: For<Size> = text.parse().map_err(|error: BadFor| error.to_string())?;
+    let value = bandwidth.value;
+    if bandwidth.kind == Kind::Sync || value.is_max() || value.bytes() == 0 {
+        return Err("give bytes a second for reads or writes, such as write=50M".into());
+    }
+    Ok(bandwidth)
+}
+
 /// What a device is slowed by; nothing by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Slowness {
@@ -100,29 +103,19 @@ pub(crate) struct Slowness {
 }
 
 impl Slowness {
-    /// What the options say; if they say nothing, what the workload is about.
-    ///
-    /// # Errors
-    /// [`BenchError::Usage`] for a bandwidth that moves nothing, or of syncs, which move nothing.
-    pub(crate) fn of(args: &BenchArgs) -> Result<Self, BenchError> {
-        let (delays, bandwidths) = (args.device_delay.clone(), args.device_bandwidth.clone());
-        for bandwidth in &bandwidths {
-            if bandwidth.kind == Kind::Sync
-                || bandwidth.value.is_max()
-                || bandwidth.value.bytes() == 0
-            {
-                return Err(BenchError::usage(
-                    format!("--device-bandwidth {bandwidth} is not possible"),
-                    "give bytes a second for reads or writes, such as write=50M",
-                ));
-            }
-        }
-        let slowness = Self { delays, bandwidths };
-        if slowness.is_none() && args.workload == Target::Writing(Writing::DdOom) {
-            let delay = For { kind: Kind::Write, value: Span(OOM_DELAY) };
-            return Ok(Self { delays: vec![delay], ..slowness });
-        }
-        Ok(slowness)
+    /// Delays and bandwidths together.
+    pub(crate) const fn new(delays: Vec<For<Span>>, bandwidths: Vec<For<Size>>) -> Self {
+        Self { delays, bandwidths }
+    }
+
+    /// A pager on a device that is slowed by this.
+    pub(crate) fn on(&self, builder: Builder) -> Builder {
+        if self.is_none() { builder } else { builder.inject(Arc::new(self.device())) }
+    }
+
+    /// In words, if there is anything to say.
+    pub(crate) fn text(&self) -> Option<String> {
+        (!self.is_none()).then(|| self.to_string())
     }
 
     /// Whether the device is as it is.
@@ -131,7 +124,7 @@ impl Slowness {
     }
 
     /// A device that is slowed by this.
-    pub(crate) fn device(&self) -> SlowDevice {
+    fn device(&self) -> SlowDevice {
         let now = Instant::now();
         let mut device = SlowDevice {
             delay: [Duration::ZERO; 3],
@@ -158,7 +151,7 @@ impl fmt::Display for Slowness {
 
 /// A device that takes longer than the real one.
 #[derive(Debug)]
-pub(crate) struct SlowDevice {
+struct SlowDevice {
     /// By kind.
     delay: [Duration; 3],
     /// By kind.

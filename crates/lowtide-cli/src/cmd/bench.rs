@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use crate::bench::args::BenchArgs;
+use crate::bench::Bench;
 use crate::{bench, interrupt, out};
 
 /// Runs the benchmark and turns a failure into one message and an exit code.
-pub(crate) fn run(args: &BenchArgs) -> ExitCode {
-    match interrupt::install().map_err(Into::into).and_then(|()| bench::run(args)) {
+pub(crate) fn run(bench: &Bench) -> ExitCode {
+    match interrupt::install().map_err(Into::into).and_then(|()| bench::run(bench)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             out::note(format_args!("error: {error}"));

@@ -4,16 +4,11 @@ use std::process::ExitCode;
 
 use lowtide::{Policy, Size};
 use lowtide_sim::spec::{DeviceSpec, MachineSpec};
-use lowtide_workload::Workload;
 
-use crate::bench::args::Target;
-use crate::bench::proof::Proof;
-use crate::bench::tenancy::Tenancy;
-use crate::bench::write::Writing;
 use crate::cli::Listing;
 use crate::sim::Simulation;
 use crate::sim::error::SimError;
-use crate::{out, table};
+use crate::{bench, out, table};
 
 /// Prints the list, or one machine as a file.
 pub(crate) fn run(what: Listing, toml: Option<&str>) -> ExitCode {
@@ -29,18 +24,8 @@ pub(crate) fn run(what: Listing, toml: Option<&str>) -> ExitCode {
     }
     match what {
         Listing::Workloads => {
-            for workload in Workload::ALL {
-                out::line(format_args!("{:<16} {}", workload.name(), workload.description()));
-            }
-            out::line(format_args!("{:<16} {}", Target::HIT, Target::HIT_DESCRIPTION));
-            for writing in Writing::ALL {
-                out::line(format_args!("{:<16} {}", writing.name(), writing.description()));
-            }
-            for tenancy in Tenancy::ALL {
-                out::line(format_args!("{:<16} {}", tenancy.name(), tenancy.description()));
-            }
-            for proof in Proof::ALL {
-                out::line(format_args!("{:<16} {}", proof.name(), proof.description()));
+            for (name, about) in bench::workloads() {
+                out::line(format_args!("{name:<16} {about}"));
             }
             out::line("\nfor `lowtide sim`:");
             for command in Simulation::commands().get_subcommands() {

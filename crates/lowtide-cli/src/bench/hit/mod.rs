@@ -19,4 +19,4 @@ mod chase;
 mod pointer;
 mod run;
 
-pub(crate) use run::run;
+pub(crate) use run::{ABOUT, HitArgs, NAME, run};

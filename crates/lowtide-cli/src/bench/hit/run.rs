@@ -3,36 +3,64 @@
 use std::fmt::Display;
 use std::time::Instant;
 
+use clap::Args;
 use lowtide::{Pager, Size};
 use lowtide_sys::probe::Probe;
 use serde::Serialize;
 
 use super::chase::{Definition, Pattern, ViewWords, Words};
 use super::pointer::PointerWords;
-use crate::bench::args::{BenchArgs, Target};
 use crate::bench::content::Content;
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
 use crate::bench::machine::Machine;
-use crate::bench::options;
-use crate::bench::plan::{self, PAGE_BYTES};
+use crate::bench::options::memory::check_memory;
+use crate::bench::options::values::{PAGE_BYTES, grain, size};
+use crate::bench::options::{Files, Io, OnePolicy, Output, Seed, rounds};
 use crate::bench::rounds::Spread;
 use crate::bench::system::open_view;
-use crate::bench::workload::report;
 use crate::interrupt::Cut;
 use crate::json::Report;
 use crate::{interrupt, out, progress, table};
 
-/// What stays in memory when nothing is said: inside and far outside what a processor's translation
-/// cache reaches.
-const SIZES: [u64; 2] = [256 << 20, 2 << 30];
+/// The name.
+pub(crate) const NAME: &str = "hit";
+/// One line about it, for listings.
+pub(crate) const ABOUT: &str =
+    "random 8-byte reads of resident pages, through a View and a raw pointer";
+
 /// Accesses of a slice when nothing is said; a quarter or half of a second.
 const ACCESSES_DEPENDENT: u64 = 1_000_000;
 const ACCESSES_INDEPENDENT: u64 = 8_000_000;
-/// Rounds when nothing is said.
-const ROUNDS: u32 = 7;
 /// Pages that are loaded at a time before the measurement.
 const LOAD_PAGES: u64 = 512;
+
+/// Options of `hit`.
+#[derive(Debug, Args)]
+pub(crate) struct HitArgs {
+    /// Bytes that stay in memory, one pair of rows each
+    // Inside, and far outside, what a processor's translation cache reaches.
+    #[arg(long, value_name = "SIZE,SIZE", value_delimiter = ',', value_parser = size,
+          default_value = "256M,2G", allow_hyphen_values = true)]
+    size: Vec<u64>,
+    /// Reads of each slice [default: 1000000 dependent, 8000000 independent]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
+          allow_negative_numbers = true)]
+    ops: Option<u64>,
+    /// Slices of the measurement; view and pointer take turns
+    #[arg(long, value_name = "N", value_parser = rounds(), default_value_t = 7)]
+    rounds: u32,
+    #[command(flatten)]
+    policy: OnePolicy,
+    #[command(flatten)]
+    seed: Seed,
+    #[command(flatten)]
+    io: Io,
+    #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
+    output: Output,
+}
 
 /// A row of the JSON.
 #[derive(Debug, Serialize)]
@@ -59,22 +87,14 @@ struct HitRow {
 ///
 /// # Errors
 /// Any [`BenchError`].
-pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
-    options::refuse_misplaced(args, Target::Hit)?;
+pub(crate) fn run(args: &HitArgs) -> Result<(), BenchError> {
     let probe = Probe::ask();
-    let page_bytes = PAGE_BYTES;
-    if args.page.is_some_and(|page| page.bytes() != page_bytes) {
-        return Err(BenchError::usage(
-            "hit compares pages of 4K with the pages of a pointer, which have 4K",
-            "leave --page out",
-        ));
-    }
-    let sizes = sizes(args)?;
+    let (page_bytes, policy, rounds) = (PAGE_BYTES, args.policy.policy, args.rounds);
+    let sizes: Vec<u64> = args.size.iter().map(|&size| grain(size)).collect();
     for &size in &sizes {
-        plan::check_memory(2, budget(size), probe.memory_available)?;
+        check_memory(0, 2, budget(size), probe.memory_available)?;
     }
-    let depot = plan::depot(args)?;
-    let rounds = args.rounds.unwrap_or(ROUNDS);
+    let depot = args.files.depot()?;
     let mut rows: Vec<HitRow> = Vec::new();
     let mut machine = None;
     let mut closing = Vec::new();
@@ -82,10 +102,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     let mut cut = Cut::default();
     'sizes: for &size in &sizes {
         let file = depot.prepare(Content::Words, size, 1, Purpose::Lasting)?.remove(0);
-        let policy = options::policies(args)[0];
-        let pager = plan::build_pager(args, policy, budget(size), page_bytes, None)?;
+        let pager = args.io.pager(policy, budget(size), page_bytes, |builder| builder)?;
         if machine.is_none() {
-            let asked = Machine::ask(&probe, &file, report(std::slice::from_ref(&pager)))?;
+            let asked = Machine::ask(&probe, &file, &pager)?;
             head(&asked, &file, page_bytes, rounds);
             machine = Some(asked);
         }
@@ -98,7 +117,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
             progress.set_message(format!("{} {}", Size::new(size), pattern.name()));
             let turns = pair.take_turns(pattern, args, rounds, || progress.inc(1));
             let Some(turns) = cut.take(turns)? else { break 'sizes };
-            rows.extend(turns.rows(pattern, size, page_bytes, &policy.to_string(), args.seed));
+            rows.extend(turns.rows(pattern, size, page_bytes, &policy.to_string(), args.seed.seed));
         }
         let stat = pager.stat();
         closing.push(format!(
@@ -124,7 +143,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         first: format!("the words read {}ly do not add up", row.pattern),
     });
     if let Some(machine) = &machine {
-        Report::new(machine, rows).cut_short(cut.is_cut()).write(args.json.as_deref())?;
+        Report::new(machine, rows).cut_short(cut.is_cut()).write(args.output.json.as_deref())?;
     }
     wrong.map_or_else(|| cut.verdict(), Err)
 }
@@ -133,23 +152,6 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), BenchError> {
 /// miss.
 const fn budget(size: u64) -> u64 {
     size + size / 8 + (16 << 20)
-}
-
-fn sizes(args: &BenchArgs) -> Result<Vec<u64>, BenchError> {
-    let Some(given) = &args.size else { return Ok(SIZES.to_vec()) };
-    given
-        .iter()
-        .map(|size| match size.bytes() {
-            0 => Err(BenchError::usage(
-                "--size 0 has nothing to read",
-                "give a size such as --size 256M",
-            )),
-            _ if size.is_max() => {
-                Err(BenchError::usage("--size max is no size", "give a size such as --size 256M"))
-            }
-            bytes => Ok(options::grain(bytes)),
-        })
-        .collect()
 }
 
 /// The same words twice in memory.
@@ -188,7 +190,7 @@ impl Pair {
     fn take_turns(
         &self,
         pattern: Pattern,
-        args: &BenchArgs,
+        args: &HitArgs,
         rounds: u32,
         mut done: impl FnMut(),
     ) -> Result<Turns, BenchError> {
@@ -204,7 +206,7 @@ impl Pair {
             pointer_errors: 0,
         };
         for round in 0..=u64::from(rounds) {
-            let seed = args.seed.wrapping_add(round);
+            let seed = args.seed.seed.wrapping_add(round);
             let Ok(want) = pattern.walk(&Definition(self.pointer.count()), accesses, seed);
             let (view_sum, view_ns) = timed(&self.view, pattern, accesses, seed)?;
             let (pointer_sum, pointer_ns) = timed(&self.pointer, pattern, accesses, seed)?;
@@ -254,7 +256,7 @@ impl Turns {
             let spread = Spread::of(times.iter().copied());
             let rounds = times.len() as u32;
             HitRow {
-                workload: Target::HIT,
+                workload: NAME,
                 world: "real",
                 system,
                 policy,
@@ -281,7 +283,7 @@ impl Turns {
 }
 
 fn head(machine: &Machine, file: &DataFile, page_bytes: u64, rounds: u32) {
-    out::line(format_args!("{}: {}", Target::HIT, Target::HIT_DESCRIPTION));
+    out::line(format_args!("{}: {}", NAME, ABOUT));
     for line in machine.lines(file) {
         out::line(line);
     }

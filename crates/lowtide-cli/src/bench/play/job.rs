@@ -19,11 +19,11 @@ use super::checkpoint::{CheckpointedPlayer, Checkpointer};
 use super::page::PagePlayer;
 use super::record::RecordPlayer;
 use super::replay::{Recording, ReplayPlayer};
-use crate::bench::args::Popularity;
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::crew::Player;
 use crate::bench::door::Door;
 use crate::bench::error::BenchError;
+use crate::bench::play::popularity::Popularity;
 
 /// Everything that decides the operations.
 #[derive(Clone, Debug, Serialize, Deserialize)]

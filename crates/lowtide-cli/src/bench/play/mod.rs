@@ -8,11 +8,13 @@
 //! | `checkpoint.rs` | `mixed`, which is `record.rs` beside checkpoints | records |
 //! | `replay.rs` | `replay` | blocks |
 //! | `job.rs` | what is to be played, and players for it | |
+//! | `popularity.rs` | which records are used more | |
 //! | `slice.rs` | one slice of it | |
 
 pub(crate) mod checkpoint;
 pub(crate) mod job;
 mod page;
+pub(crate) mod popularity;
 mod record;
 pub(crate) mod replay;
 pub(crate) mod slice;

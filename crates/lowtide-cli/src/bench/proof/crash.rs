@@ -18,6 +18,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use lowtide::{IoEngine, Size};
 use lowtide_sys::file as facts;
 use lowtide_workload::SplitMix64;
@@ -26,26 +27,25 @@ use super::coverage::Coverage;
 use super::files::Files;
 use super::layout::Layout;
 use super::ledger::{Findings, Ledger};
+use super::report::{Common, Setting, Sizes, Tally, conclude};
 use super::script::{Part, Version};
 use super::shape::{Beginning, Shape};
 use super::victim::{Message, VictimArgs};
-use super::{Proof, Setting, Sizes, Tally, conclude};
-use crate::bench::args::BenchArgs;
-use crate::bench::datafile::Depot;
 use crate::bench::error::BenchError;
-use crate::bench::options;
+use crate::bench::options::values::budget;
+use crate::bench::options::{Engine, OnePolicy, threads};
 use crate::progress::{Patient, Unit};
 use crate::table;
 use crate::{interrupt, out};
 
-/// Kills when nothing is said.
-const CYCLES: u64 = 1000;
+/// The name.
+pub(crate) const NAME: &str = "crash";
+/// One line about it, for listings.
+pub(crate) const ABOUT: &str =
+    "writers killed by SIGKILL at random moments: no flushed byte may be lost";
+
 /// A proof of so many kills must have drawn everything.
 const CYCLES_FOR_COVERAGE: u64 = 500;
-/// Threads when nothing is said.
-const THREADS: u32 = 8;
-/// The budget when nothing is said.
-const MAX_BYTES: u64 = 512 << 10;
 /// How long a process writes at most, in microseconds.
 const LIFE_US: u64 = 60_000;
 /// Changes that a thread may have begun in that time, at most.
@@ -57,40 +57,67 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often a wait looks for Ctrl-C.
 const POLL: Duration = Duration::from_millis(50);
 
+/// Options of `crash`.
+#[derive(Debug, Args)]
+pub(crate) struct CrashArgs {
+    /// How often writers are killed
+    #[arg(long, value_name = "N", default_value_t = 1000,
+          value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    cycles: u64,
+    /// Threads of each writer
+    #[arg(long, value_name = "N", value_parser = threads(), default_value_t = 8)]
+    threads: u32,
+    /// Memory budget of a writer
+    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "512K",
+          allow_hyphen_values = true)]
+    max: u64,
+    #[command(flatten)]
+    policy: OnePolicy,
+    /// System calls that lowtide reads and writes with; auto prefers uring
+    #[arg(long, value_enum, default_value = "auto")]
+    io: Engine,
+    #[command(flatten)]
+    common: Common,
+}
+
 /// Runs the proof.
 ///
 /// # Errors
 /// Any [`BenchError`]; [`BenchError::Broken`] for a promise that was not kept.
-pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
-    let Sizes { max_bytes, bytes, threads, layout } = Sizes::of(args, MAX_BYTES, THREADS)?;
-    let depot = Depot::open(args.dir.as_deref(), false, args.locking())?;
+pub(crate) fn run(args: &CrashArgs) -> Result<(), BenchError> {
+    let Sizes { max_bytes, bytes, threads, layout } =
+        Sizes::new(args.max, args.common.scale, args.threads)?;
+    let seed = args.common.seed.seed;
+    let depot = args.common.place.depot()?;
     let scratch = depot.scratch("crash")?;
     let files = Files::beside(scratch.path());
     let path = files.now.as_path();
 
-    let policy = options::policies(args)[0];
+    let policy = args.policy.policy;
     let engine = IoEngine::from(args.io);
     let setting = Setting {
-        proof: Proof::Crash,
+        proof: NAME,
+        cycles: "kills",
+        in_process: false,
         policy: policy.to_string(),
         max_bytes,
         data_bytes: bytes,
         threads,
-        seed: args.seed,
+        seed,
         file_system: facts::fs_name(scratch.path()).unwrap_or_else(|_| "unknown".into()),
         io: engine.to_string(),
     };
-    let cycles = args.cycles.unwrap_or(CYCLES);
+    let cycles = args.cycles;
     out::line(format_args!(
         "crash: {threads} threads write records to {} under a budget of {}, and are killed \
          {cycles} times; seed {}",
         table::memory(bytes),
         Size::new(max_bytes),
-        args.seed
+        seed
     ));
     let began = Instant::now();
     let mut progress = Patient::new("killing", Unit::Steps, cycles);
-    let mut rng = SplitMix64::new(args.seed);
+    let mut rng = SplitMix64::new(seed);
     let mut ledger = Ledger::new(&layout);
     let mut tally = Tally::default();
     let mut coverage = Coverage::default();
@@ -113,7 +140,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
             bytes,
             max: Size::new(max_bytes),
             threads: threads as usize,
-            seed: args.seed,
+            seed,
             cycle,
             policy,
             io: engine,
@@ -136,7 +163,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     drop(progress);
     let seconds = began.elapsed().as_secs_f64();
     out::line(format_args!("{}\n", coverage.drawn_table()));
-    conclude(args, &setting, &tally, seconds, &coverage)?;
+    conclude(&args.common.output, &setting, &tally, seconds, &coverage)?;
     Coverage::must_have(cycles >= CYCLES_FOR_COVERAGE, &coverage.missing_draws())
 }
 

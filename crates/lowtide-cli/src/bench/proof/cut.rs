@@ -1,6 +1,6 @@
 //! `bench power-cut`: pagers whose power is cut.
 //!
-//! Each cycle puts a pager on a disk that fails as the weather says (`lowtide::faults`), lets
+//! Each cycle puts a pager on a disk that fails as a fault plan says (`lowtide::faults`), lets
 //! threads write, read and flush, and cuts the power at a random request. One of the states that
 //! the disk may be in afterwards becomes the file of the next cycle, after it was compared with
 //! what flushes had promised.
@@ -13,34 +13,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use lowtide::faults::FaultyDisk;
 use lowtide::{Error, Inject, IoEngine, OpenError, Pager, Policy, Size, View};
 use lowtide_sys::file as facts;
 use lowtide_workload::SplitMix64;
 
 use super::coverage::Coverage;
+use super::faults::{Sabotage, plan};
 use super::files::Files;
 use super::layout::Layout;
 use super::ledger::Ledger;
+use super::report::{Common, Setting, Sizes, Tally, conclude};
 use super::script::{Part, Version};
 use super::shape::{Beginning, Shape};
 use super::writer::{Step, Writer};
-use super::{Proof, Setting, Sizes, Tally, conclude, weather};
-use crate::bench::args::{BenchArgs, Engine};
-use crate::bench::datafile::Depot;
 use crate::bench::error::BenchError;
-use crate::bench::options;
+use crate::bench::options::values::budget;
+use crate::bench::options::{Engine, Io, Policies, threads};
 use crate::progress::{Patient, Unit};
 use crate::{interrupt, out};
 
-/// Cuts when nothing is said.
-const CUTS: u64 = 10_000;
+/// The name.
+pub(crate) const NAME: &str = "power-cut";
+/// One line about it, for listings.
+pub(crate) const ABOUT: &str =
+    "a disk that fails, hangs and loses power: no flushed byte may be lost";
+
 /// A proof of so many cuts must have reached everything.
 const CUTS_FOR_COVERAGE: u64 = 2000;
-/// Threads when nothing is said.
-const THREADS: u32 = 4;
-/// The budget when nothing is said: the least.
-const MAX_BYTES: u64 = 128 << 10;
 /// The power is cut after so many requests at most.
 const REQUESTS_MAX: u64 = 250;
 /// Steps of a thread in a cycle, at most.
@@ -58,34 +59,62 @@ const STANDSTILL: Duration = Duration::from_millis(80);
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_millis(1);
 
+/// Options of `power-cut`.
+#[derive(Debug, Args)]
+pub(crate) struct CutArgs {
+    /// How often the power is cut
+    #[arg(long, value_name = "N", default_value_t = 10_000,
+          value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
+    cuts: u64,
+    /// Threads that write
+    #[arg(long, value_name = "N", value_parser = threads(), default_value_t = 4)]
+    threads: u32,
+    /// Memory budget: the least that there is
+    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "128K",
+          allow_hyphen_values = true)]
+    max: u64,
+    #[command(flatten)]
+    policies: Policies,
+    #[command(flatten)]
+    io: Io,
+    #[command(flatten)]
+    common: Common,
+    /// Give the runtime a disk that lies, so that the proof must fail
+    #[arg(long, value_enum, hide = true)]
+    sabotage: Option<Sabotage>,
+}
+
 /// Runs the proof.
 ///
 /// # Errors
 /// Any [`BenchError`]; [`BenchError::Broken`] for a promise that was not kept,
 /// [`BenchError::Uncovered`] when something that a long proof should have seen never happened.
-pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
-    let Sizes { max_bytes, bytes, threads, layout } = Sizes::of(args, MAX_BYTES, THREADS)?;
-    let policies = options::policies(args);
-    let depot = Depot::open(args.dir.as_deref(), false, args.locking())?;
+pub(crate) fn run(args: &CutArgs) -> Result<(), BenchError> {
+    let Sizes { max_bytes, bytes, threads, layout } =
+        Sizes::new(args.max, args.common.scale, args.threads)?;
+    let (policies, seed) = (args.policies.rows(), args.common.seed.seed);
+    let depot = args.common.place.depot()?;
     let scratch = depot.scratch("power-cut")?;
     let files = Files::beside(scratch.path());
     let setting = Setting {
-        proof: Proof::PowerCut,
+        proof: NAME,
+        cycles: "power cuts",
+        in_process: true,
         policy: policies.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
         max_bytes,
         data_bytes: bytes,
         threads,
-        seed: args.seed,
+        seed,
         file_system: facts::fs_name(scratch.path()).unwrap_or_else(|_| "unknown".into()),
-        io: format!("{:?}", args.io).to_lowercase(),
+        io: format!("{:?}", args.io.io).to_lowercase(),
     };
-    let cuts = args.cuts.unwrap_or(CUTS);
+    let cuts = args.cuts;
     out::line(format_args!(
         "power-cut: {threads} threads write records to {} of file under a budget of {}; {cuts} \
          cuts; seed {}",
         Size::new(bytes),
         Size::new(max_bytes),
-        args.seed
+        seed
     ));
     let mut proof = Run {
         args,
@@ -100,7 +129,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     };
     let began = Instant::now();
     let mut progress = Patient::new("cutting", Unit::Steps, cuts);
-    let mut rng = SplitMix64::new(args.seed);
+    let mut rng = SplitMix64::new(seed);
     for cycle in 0..cuts {
         interrupt::check(|| format!("cutting the power ({cycle} times so far)"))?;
         progress.set(cycle);
@@ -111,14 +140,14 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     for text in proof.coverage.tables() {
         out::line(format_args!("{text}\n"));
     }
-    conclude(args, &setting, &proof.tally, seconds, &proof.coverage)?;
+    conclude(&args.common.output, &setting, &proof.tally, seconds, &proof.coverage)?;
     let long = cuts >= CUTS_FOR_COVERAGE && args.sabotage.is_none();
     Coverage::must_have(long, &proof.coverage.missing())
 }
 
 /// The proof under way.
 struct Run<'a> {
-    args: &'a BenchArgs,
+    args: &'a CutArgs,
     layout: &'a Layout,
     files: Files,
     policies: Vec<Policy>,
@@ -149,14 +178,14 @@ impl Run<'_> {
             true => self.begin_file(Beginning::draw(&mut rng))?,
             false => None,
         };
-        let disk = FaultyDisk::new(weather::plan(&mut rng, self.args.sabotage)).without_syncs();
+        let disk = FaultyDisk::new(plan(&mut rng, self.args.sabotage)).without_syncs();
         let disk = Arc::new(disk);
         disk.cut_after(1 + rng.below(REQUESTS_MAX));
         let shape = Shape::draw(&mut rng);
         self.coverage.add_shape(&shape);
         let pager = self.pager(cycle, &shape, &disk)?;
         let parts = (0..self.threads).map(|thread| Part {
-            seed: self.args.seed,
+            seed: self.args.common.seed.seed,
             cycle,
             thread,
             threads: self.threads,
@@ -253,7 +282,7 @@ impl Run<'_> {
         shape: &Shape,
         disk: &Arc<FaultyDisk>,
     ) -> Result<Pager, BenchError> {
-        let engine = match self.args.io {
+        let engine = match self.args.io.io {
             Engine::Auto if cycle % 2 == 1 => IoEngine::Psync,
             engine => engine.into(),
         };
@@ -264,7 +293,7 @@ impl Run<'_> {
             .base_page(shape.page)
             .policy(self.policies[cycle as usize % self.policies.len()])
             .io_engine(engine)
-            .direct(self.args.direct.into())
+            .direct(self.args.io.direct.into())
             .background(cycle % 4 != 3)
             .patience(PATIENCE)
             .io_deadline(DEADLINE)

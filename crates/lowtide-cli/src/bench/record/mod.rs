@@ -6,9 +6,9 @@
 //! with and without `--record`.
 //!
 //! ```text
-//! player 0 ─ tap ─┐  lock: what time is it, note it   ┌───────────┐ chunks, at most a few ┌───────────────┐
-//! player 1 ─ tap ─┼───────────────────────────────────▶ notes     ├───────────────────────▶ writer thread ├─▶ FILE
-//! player n ─ tap ─┘                                   └───────────┘                       └───────────────┘
+//! player 0 ─ tap ─┐  lock: read the clock   ┌───────┐  a few chunks   ┌───────────────┐
+//! player 1 ─ tap ─┼─────────────────────────▶ notes ├─────────────────▶ writer thread ├─▶ FILE
+//! player n ─ tap ─┘                         └───────┘                 └───────────────┘
 //! ```
 //!
 //! The time is read under the same lock that puts the note in its place, so the order of the trace

@@ -12,36 +12,74 @@
 //! ratios are distributed: on a machine with others on it, single pairs are far off. Processor time
 //! stands beside, which they change less.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
-use lowtide::{HighPolicy, IoMode, Pager, Programs, Tenant, View};
+use clap::Args;
+use lowtide::{HighPolicy, Programs, Tenant, View};
 use lowtide_sys::usage::CpuTime;
 use lowtide_workload::SplitMix64;
 
 use super::crowd::load;
+use super::host::{apply, check_memory, head, page, tail, whole_windows};
 use super::row::{Column, TenancyRow, number, size};
 use super::thrash::{fill, thrasher};
-use super::{Tenancy, apply, check_memory, head, page_bytes, tail, whole_windows};
-use crate::bench::args::{BenchArgs, Mode};
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::Purpose;
 use crate::bench::error::BenchError;
-use crate::bench::options::{self, max_option, seconds_option};
-use crate::bench::plan;
+use crate::bench::options::values::{PAGE, budget, seconds};
+use crate::bench::options::{Engine, Files, Io, Mode, OnePolicy, Output, Seed, rounds};
 use crate::bench::rounds::Spread;
 use crate::interrupt::{self, Cut};
 use crate::law::Law;
 use crate::progress;
 
-/// `high` when nothing is said.
-const HIGH_BYTES: u64 = 64 << 20;
-/// Seconds of a row when nothing is said, and pairs that they are cut into.
-const SECONDS: f64 = 10.0;
-const PAIRS: u32 = 200;
+/// The name.
+pub(crate) const NAME: &str = "program-cost";
+/// One line about it, for listings.
+pub(crate) const ABOUT: &str = "loads above high with an eBPF program and without it, in turns";
+
 /// Loads by which the length of a slice is found.
 const TRIAL: u64 = 2_000;
 /// By how much a program without an opinion may slow loads down.
 const TOLERANCE: f64 = 0.02;
+
+/// Options of `program-cost`.
+#[derive(Debug, Args)]
+pub(crate) struct CostArgs {
+    /// The program, an object file for eBPF, such as examples/bpf/noop.bpf.o; a row for each
+    #[arg(long, value_name = "FILE", required = true)]
+    bpf: Vec<PathBuf>,
+    /// high of the tenant; its file is a third larger
+    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "64M",
+          allow_hyphen_values = true)]
+    max: u64,
+    /// Measured seconds of each row
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "10",
+          allow_negative_numbers = true)]
+    seconds: f64,
+    /// Pairs of slices, with the program and without it
+    #[arg(long, value_name = "N", value_parser = rounds(), default_value_t = 200)]
+    rounds: u32,
+    #[command(flatten)]
+    policy: OnePolicy,
+    /// lowtide's base page, 1K or more
+    #[arg(long, value_name = "SIZE", value_parser = page, default_value = PAGE,
+          allow_hyphen_values = true)]
+    page: u64,
+    #[command(flatten)]
+    seed: Seed,
+    /// System calls that lowtide reads and writes with; auto prefers uring
+    #[arg(long, value_enum, default_value = "auto")]
+    io: Engine,
+    /// Whether lowtide bypasses the kernel's page cache
+    #[arg(long, value_enum, default_value = "buffered")]
+    direct: Mode,
+    #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
+    output: Output,
+}
 
 /// One slice.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +97,7 @@ fn slice(view: &View, loads: u64, rng: &mut SplitMix64) -> Result<Slice, BenchEr
         let page = place / units;
         misses += u64::from(!view.is_resident(page));
         load(view, page, place % units).map_err(|first| BenchError::Wrong {
-            system: Tenancy::ProgramCost.name().into(),
+            system: NAME.into(),
             errors: 1,
             first,
         })?;
@@ -140,31 +178,15 @@ fn median_ci95(values: impl IntoIterator<Item = f64>) -> Option<[f64; 2]> {
 ///
 /// # Errors
 /// Any [`BenchError`].
-pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
+pub(crate) fn run(args: &CostArgs) -> Result<(), BenchError> {
     let programs = Law::programs(&args.bpf)?;
-    if programs.is_empty() {
-        return Err(BenchError::usage(
-            "program-cost has no program",
-            "name one with --bpf FILE, such as --bpf examples/bpf/noop.bpf.o",
-        ));
-    }
-    let page = page_bytes(args)?;
-    let high = max_option(args)?.unwrap_or(HIGH_BYTES);
-    let seconds = seconds_option(args.seconds)?.unwrap_or(SECONDS);
-    let count = args.rounds.unwrap_or(PAIRS);
-    let data = whole_windows(high / 3 * 4, page);
-    let max = check_memory(data + data / 8 + (16 << 20))?;
-    let policy = options::policies(args)[0];
-    let mode = if args.direct == Mode::Auto { IoMode::Buffered } else { args.direct.into() };
-    let pager = Pager::builder()
-        .max(max)
-        .policy(policy)
-        .base_page(usize::try_from(page).unwrap_or(usize::MAX))
-        .io_engine(args.io.into())
-        .direct(mode)
-        .build()
-        .map_err(|source| BenchError::Setup { max, page_bytes: page, source })?;
-    let depot = plan::depot(args)?;
+    let (high, seconds, count) = (args.max, args.seconds, args.rounds);
+    let (policy, seed) = (args.policy.policy, args.seed.seed);
+    let data = whole_windows(high / 3 * 4, args.page);
+    let max = check_memory(data + data / 8 + (16 << 20))?.bytes();
+    let io = Io { io: args.io, direct: args.direct };
+    let pager = io.pager(policy, max, args.page, |builder| builder)?;
+    let depot = args.files.depot()?;
     let file = depot.prepare(Content::Blocks, data, 1, Purpose::Lasting)?.remove(0);
     let lines = [
         (
@@ -176,16 +198,16 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
             format!(
                 "{seconds:.1} s for each program, in {count} pairs of slices with and without it; \
                  seed {}",
-                args.seed
+                seed
             ),
         ),
     ];
-    let machine = head(Tenancy::ProgramCost, &pager, &file, &lines)?;
+    let machine = head((NAME, ABOUT), &pager, &file, &lines)?;
 
     let (tenant, view) = thrasher(&pager, &file, high)?;
     tenant.set_high_policy(HighPolicy::Overage)?;
     fill(&view, data)?;
-    let mut rng = SplitMix64::new(args.seed);
+    let mut rng = SplitMix64::new(seed);
     let trial = slice(&view, TRIAL, &mut rng)?;
     let each = seconds / f64::from(2 * count);
     let loads = ((each / trial.wall * TRIAL as f64) as u64).max(TRIAL);
@@ -207,13 +229,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         let with: f64 = pairs.iter().map(|(_, with)| with.wall).sum();
         let misses = pairs.iter().map(|(without, with)| without.misses + with.misses).sum();
         let ops = loads * u64::from(count);
-        let row = TenancyRow::lowtide(
-            Tenancy::ProgramCost.name(),
-            &pager,
-            &policy.to_string(),
-            1,
-            args.seed,
-        );
+        let row = TenancyRow::lowtide(NAME, &pager, &policy.to_string(), 1, seed);
         let row = row.counted(&before, &pager.stat(), took).loads(2 * ops, misses);
         closing.push(format!(
             "{}: {:+.2} % of the time of a load, {:+.2} % of its processor time (a program \
@@ -242,7 +258,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     }
     cut.refuse_nothing(rows.is_empty())?;
     progress.finish_and_clear();
-    tail(args, &machine, COLUMNS, rows, &closing, cut)
+    tail(&args.output, &machine, COLUMNS, rows, &closing, cut)
 }
 
 #[cfg(test)]

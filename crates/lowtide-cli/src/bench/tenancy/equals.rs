@@ -18,6 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use lowtide::{OpenOptions, Policy};
 use lowtide_sim::client::tenants::{BUCKETS_S, TenantsConfig};
 use lowtide_sim::published::{Arm, PublishedTenants, published_tenants};
@@ -25,19 +26,24 @@ use lowtide_sim::statistics::Spread;
 use lowtide_workload::SplitMix64;
 
 use super::crowd::{Count, Crowd, load};
+use super::host::{Common, head, tail, whole_windows};
 use super::row::{Column, TenancyRow, micros, number, size, tenths};
-use super::{Tenancy, check_memory, head, page_bytes, tail, whole_windows};
-use crate::bench::args::BenchArgs;
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
-use crate::bench::options::{self, max_option, seconds_option};
-use crate::bench::plan;
+use crate::bench::options::values::{budget, part, seconds};
+use crate::bench::options::{Policies, Seed};
 use crate::bench::tally::Latency;
 use crate::interrupt::Cut;
 use crate::json::LatencyUs;
 use crate::progress;
 use crate::sim::row::{Bucket, Workers};
+
+/// The name.
+pub(crate) const NAME: &str = "tenants";
+/// One line about it, for listings.
+pub(crate) const ABOUT: &str =
+    "64 workers in 32 tenants alike, each sweeping chunks of its own file";
 
 /// Tenants, and workers of each.
 const TENANTS: u64 = 32;
@@ -49,15 +55,35 @@ const CHUNK_BYTES: u64 = 256 << 20;
 const RESIDENT_PERCENT: u64 = 47;
 /// Processors of the published machine.
 const CPUS: f64 = 96.0;
-/// The part of the published size when nothing is said: 256 MiB of data.
-const SCALE: f64 = 1.0 / 1024.0;
-/// Seconds of a row when nothing is said, and the part of them that goes before, uncounted.
-const SECONDS: f64 = 6.0;
+/// The part of the measured time that goes before it, uncounted.
 const WARM: f64 = 0.3;
+
+/// Options of `tenants`.
+#[derive(Debug, Args)]
+pub(crate) struct TenantsArgs {
+    /// Part of the published size: 1/1024 of it is 256 MiB of data
+    #[arg(long, value_name = "F", value_parser = part, default_value = "0.0009765625",
+          allow_negative_numbers = true)]
+    scale: f64,
+    /// Memory budget of all tenants together [default: 47 % of the data]
+    #[arg(long, value_name = "SIZE", value_parser = budget, allow_hyphen_values = true)]
+    max: Option<u64>,
+    /// Measured seconds of each row
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "6",
+          allow_negative_numbers = true)]
+    seconds: f64,
+    #[command(flatten)]
+    policies: Policies,
+    #[command(flatten)]
+    seed: Seed,
+    #[command(flatten)]
+    common: Common,
+}
 
 /// What is run, decided.
 #[derive(Debug)]
-struct Plan {
+struct Alike<'a> {
+    common: &'a Common,
     page: u64,
     scale: f64,
     /// What a second of the published run is here.
@@ -84,42 +110,36 @@ impl Default for Work {
     }
 }
 
-impl Plan {
-    fn new(args: &BenchArgs) -> Result<Self, BenchError> {
-        let page = page_bytes(args)?;
-        let scale = scale(args)?;
-        let chunk = whole_windows((CHUNK_BYTES as f64 * scale) as u64, page);
+impl<'a> Alike<'a> {
+    fn new(args: &'a TenantsArgs) -> Self {
+        let page = args.common.page;
+        let chunk = whole_windows((CHUNK_BYTES as f64 * args.scale) as u64, page);
         let data = CHUNKS * TENANTS * WORKERS * chunk;
         // A chunk has a smallest size.
         let scale = chunk as f64 / CHUNK_BYTES as f64;
         let cpus = thread::available_parallelism().map_or(1.0, |cpus| cpus.get() as f64);
         let time_scale = scale * (CPUS / cpus).max(1.0);
-        let request_ns = TenantsConfig::published(1.0, args.seed).request_ns;
-        Ok(Self {
+        let request_ns = TenantsConfig::published(1.0, args.seed.seed).request_ns;
+        Self {
+            common: &args.common,
             page,
             scale,
             time_scale,
             pause: Duration::from_secs_f64(request_ns as f64 / 1e9 * time_scale),
             chunk,
-            max: max_option(args)?.unwrap_or(data / 100 * RESIDENT_PERCENT),
-            time: Duration::from_secs_f64(seconds_option(args.seconds)?.unwrap_or(SECONDS)),
-            seed: args.seed,
-            policies: options::policies(args),
-        })
+            max: args.max.unwrap_or(data / 100 * RESIDENT_PERCENT),
+            time: Duration::from_secs_f64(args.seconds),
+            seed: args.seed.seed,
+            policies: args.policies.rows(),
+        }
     }
 
     const fn file(&self) -> u64 {
         CHUNKS * self.chunk
     }
 
-    fn row(
-        &self,
-        args: &BenchArgs,
-        policy: Policy,
-        files: &[DataFile],
-    ) -> Result<TenancyRow, BenchError> {
-        let pager =
-            plan::build_pager(args, policy, check_memory(self.max)?.bytes(), self.page, None)?;
+    fn row(&self, policy: Policy, files: &[DataFile]) -> Result<TenancyRow, BenchError> {
+        let pager = self.common.pager(policy, self.max)?;
         let mut views = Vec::new();
         for (number, pair) in files.chunks(WORKERS as usize).enumerate() {
             let tenant = pager.tenant(&format!("tenant-{}", number + 1)).create()?;
@@ -179,13 +199,7 @@ impl Plan {
         let work = work.into_inner().unwrap_or_else(PoisonError::into_inner);
         let total: u64 = requests.iter().sum();
         let threads = (TENANTS * WORKERS) as u32;
-        let row = TenancyRow::lowtide(
-            Tenancy::Tenants.name(),
-            &pager,
-            &policy.to_string(),
-            threads,
-            self.seed,
-        );
+        let row = TenancyRow::lowtide(NAME, &pager, &policy.to_string(), threads, self.seed);
         let row = row.counted(&before, &after, seconds).loads(loads.0, loads.1).spread(requests);
         Ok(TenancyRow {
             max_bytes: Some(self.max),
@@ -197,20 +211,6 @@ impl Plan {
             latency_buckets: Some(Bucket::all(&BUCKETS_S, &work.buckets)),
             ..row
         })
-    }
-}
-
-/// The part of the published size.
-///
-/// # Errors
-/// [`BenchError::Usage`] unless it is one.
-fn scale(args: &BenchArgs) -> Result<f64, BenchError> {
-    match args.scale {
-        Some(scale) if !(scale > 0.0 && scale <= 1.0) => Err(BenchError::usage(
-            format!("--scale {scale} is no part of the published size"),
-            "give a number above 0 and up to 1, such as --scale 0.001",
-        )),
-        scale => Ok(scale.unwrap_or(SCALE)),
     }
 }
 
@@ -276,16 +276,10 @@ const COLUMNS: &[Column] = &[
 ///
 /// # Errors
 /// Any [`BenchError`].
-pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
-    let plan = Plan::new(args)?;
-    let pager = plan::build_pager(
-        args,
-        plan.policies[0],
-        check_memory(plan.max)?.bytes(),
-        plan.page,
-        None,
-    )?;
-    let depot = plan::depot(args)?;
+pub(crate) fn run(args: &TenantsArgs) -> Result<(), BenchError> {
+    let plan = Alike::new(args);
+    let pager = plan.common.pager(plan.policies[0], plan.max)?;
+    let depot = args.common.files.depot()?;
     let files = depot.prepare(
         Content::Blocks,
         plan.file(),
@@ -326,14 +320,14 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
             ),
         ),
     ];
-    let machine = head(Tenancy::Tenants, &pager, &files[0], &lines)?;
+    let machine = head((NAME, ABOUT), &pager, &files[0], &lines)?;
     drop(pager);
     let progress = progress::steps("", plan.policies.len() as u64);
     let mut rows = Vec::new();
     let mut cut = Cut::default();
     for &policy in &plan.policies {
         progress.set_message(policy.to_string());
-        let Some(row) = cut.take(plan.row(args, policy, &files))? else { break };
+        let Some(row) = cut.take(plan.row(policy, &files))? else { break };
         let arms = Arm::of(policy).map(published_tenants).unwrap_or_default();
         let beside: Vec<TenancyRow> = arms.iter().map(|arm| published(&row, arm)).collect();
         rows.push(row);
@@ -355,7 +349,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
          worker: compare fairness, not counts"
             .into(),
     ];
-    tail(args, &machine, COLUMNS, rows, &closing, cut)
+    tail(&args.common.output, &machine, COLUMNS, rows, &closing, cut)
 }
 
 #[cfg(test)]

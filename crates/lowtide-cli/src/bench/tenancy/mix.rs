@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   readers ──► a load of every page of the file, in order ──► pause 120 ms ──► again, for ever
-//!   workers ──► when every reader has been through once: each fills its share of the heap ──► all done: free it ──► pause ──► next round
+//!   workers ──► when every reader has been through once: each fills its share of the heap
+//!           ──► all done: free it ──► pause ──► next round
 //! ```
 //!
 //! The heap is real memory, reserved in the tenant piece by piece before it is written, so it
@@ -16,29 +17,29 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use lowtide::{Error, OpenOptions, Policy, Size, Tenant, View};
 
 use super::crowd::{Count, Crowd};
+use super::host::{Common, check_memory, head, tail, whole_windows};
 use super::row::{Column, TenancyRow, mebibytes, number, size, tenths};
-use super::{Tenancy, check_memory, head, page_bytes, tail, whole_windows};
-use crate::bench::args::BenchArgs;
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
-use crate::bench::options::{self, max_option, seconds_option};
-use crate::bench::plan;
+use crate::bench::options::values::{budget, seconds};
+use crate::bench::options::{Policies, Seed, rounds};
 use crate::interrupt::{self, Cut};
 use crate::progress;
 
-/// The budget when nothing is said: 1/128 of the published one.
-const MAX_BYTES: u64 = 128 << 20;
+/// The name.
+pub(crate) const NAME: &str = "file-anon-mix";
+/// One line about it, for listings.
+pub(crate) const ABOUT: &str =
+    "readers of a file beside workers that allocate and free, 1.375 times the budget";
+
 /// Readers and workers: those of the published run are 96 each, on 96 threads.
 const READERS: usize = 6;
 const WORKERS: usize = 6;
-/// Rounds when nothing is said; the published run has 128.
-const ROUNDS: u32 = 16;
-/// Seconds after which a row ends with the rounds that it has, when nothing is said.
-const SECONDS: f64 = 30.0;
 /// A reader's pause after each pass, and the workers' between rounds.
 const READER_PAUSE: Duration = Duration::from_millis(120);
 const ROUND_PAUSE: Duration = Duration::from_millis(60);
@@ -47,16 +48,35 @@ const PIECE_BYTES: u64 = 64 << 10;
 /// Bytes of a page of the program's own memory.
 const HEAP_PAGE: usize = 4096;
 
+/// Options of `file-anon-mix`.
+#[derive(Debug, Args)]
+pub(crate) struct MixArgs {
+    /// Memory budget of the tenant; the published one is 128 times as large
+    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "128M",
+          allow_hyphen_values = true)]
+    max: u64,
+    /// Rounds of the workers; the published run has 128
+    #[arg(long, value_name = "N", value_parser = rounds(), default_value_t = 16)]
+    rounds: u32,
+    /// Seconds after which a row ends with the rounds that it has
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "30",
+          allow_negative_numbers = true)]
+    seconds: f64,
+    #[command(flatten)]
+    policies: Policies,
+    #[command(flatten)]
+    common: Common,
+}
+
 /// What is run, decided.
 #[derive(Debug)]
-struct Plan {
-    page: u64,
+struct Mix<'a> {
+    common: &'a Common,
     max: u64,
     file: u64,
     anon: u64,
     rounds: u32,
     limit: Duration,
-    seed: u64,
     policies: Vec<Policy>,
 }
 
@@ -70,33 +90,25 @@ struct Scene {
     killed: AtomicBool,
 }
 
-impl Plan {
-    fn new(args: &BenchArgs) -> Result<Self, BenchError> {
-        let page = page_bytes(args)?;
-        let max = max_option(args)?.unwrap_or(MAX_BYTES);
-        Ok(Self {
-            page,
-            max,
-            file: whole_windows(max / 2, page),
-            anon: max / 16 * 14,
-            rounds: args.rounds.unwrap_or(ROUNDS),
-            limit: Duration::from_secs_f64(seconds_option(args.seconds)?.unwrap_or(SECONDS)),
-            seed: args.seed,
-            policies: options::policies(args),
-        })
+impl<'a> Mix<'a> {
+    fn new(args: &'a MixArgs) -> Self {
+        Self {
+            common: &args.common,
+            max: args.max,
+            file: whole_windows(args.max / 2, args.common.page),
+            anon: args.max / 16 * 14,
+            rounds: args.rounds,
+            limit: Duration::from_secs_f64(args.seconds),
+            policies: args.policies.rows(),
+        }
     }
 
     const fn budget(&self) -> u64 {
         self.max + self.max / 8 + (8 << 20)
     }
 
-    fn row(
-        &self,
-        args: &BenchArgs,
-        policy: Policy,
-        file: &DataFile,
-    ) -> Result<TenancyRow, BenchError> {
-        let pager = plan::build_pager(args, policy, self.budget(), self.page, None)?;
+    fn row(&self, policy: Policy, file: &DataFile) -> Result<TenancyRow, BenchError> {
+        let pager = self.common.pager(policy, self.budget())?;
         let tenant = pager.tenant("mix").max(size(self.max)).create()?;
         let view = OpenOptions::new().tenant(&tenant).lock(false).open(&pager, file.path())?;
         let scene = Scene::default();
@@ -140,13 +152,7 @@ impl Plan {
         let (loads, misses) =
             counts.iter().fold((0, 0), |sum, count| (sum.0 + count.ops(), sum.1 + count.misses()));
         let threads = (READERS + WORKERS) as u32;
-        let row = TenancyRow::lowtide(
-            Tenancy::FileAnonMix.name(),
-            &pager,
-            &policy.to_string(),
-            threads,
-            self.seed,
-        );
+        let row = TenancyRow::lowtide(NAME, &pager, &policy.to_string(), threads, Seed::USUAL);
         let mut row = row.counted(&before, &after, seconds).loads(loads, misses);
         row.stat.insert("peak".into(), tenant.peak()?);
         row.stat.insert("failcnt".into(), tenant.events()?.max);
@@ -267,11 +273,11 @@ const COLUMNS: &[Column] = &[
 ///
 /// # Errors
 /// Any [`BenchError`]; running out of the budget is none.
-pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
-    let plan = Plan::new(args)?;
+pub(crate) fn run(args: &MixArgs) -> Result<(), BenchError> {
+    let plan = Mix::new(args);
     check_memory(plan.budget() + plan.anon)?;
-    let pager = plan::build_pager(args, plan.policies[0], plan.budget(), plan.page, None)?;
-    let depot = plan::depot(args)?;
+    let pager = plan.common.pager(plan.policies[0], plan.budget())?;
+    let depot = args.common.files.depot()?;
     let file = depot.prepare(Content::Blocks, plan.file, 1, Purpose::Lasting)?.remove(0);
     file.drop_page_cache()?;
     let lines = [
@@ -295,14 +301,14 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
             ),
         ),
     ];
-    let machine = head(Tenancy::FileAnonMix, &pager, &file, &lines)?;
+    let machine = head((NAME, ABOUT), &pager, &file, &lines)?;
     drop(pager);
     let progress = progress::steps("", plan.policies.len() as u64);
     let mut rows = Vec::new();
     let mut cut = Cut::default();
     for &policy in &plan.policies {
         progress.set_message(policy.to_string());
-        let row = plan.row(args, policy, &file);
+        let row = plan.row(policy, &file);
         let row = interrupt::check(|| "running file-anon-mix".into()).map_err(Into::into).and(row);
         let Some(row) = cut.take(row)? else { break };
         rows.push(row);
@@ -328,5 +334,5 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     if closing.is_empty() {
         closing.push(format!("all finished their {} rounds", plan.rounds));
     }
-    tail(args, &machine, COLUMNS, rows, &closing, cut)
+    tail(&args.common.output, &machine, COLUMNS, rows, &closing, cut)
 }

@@ -15,25 +15,27 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use lowtide::{OpenOptions, Policy};
 use lowtide_workload::{Distribution, SplitMix64};
 
 use super::crowd::{Count, Crowd, load};
+use super::host::{Common, head, tail, whole_windows};
 use super::row::{Column, TenancyRow, number, size};
-use super::{Tenancy, check_memory, head, page_bytes, tail, whole_windows};
-use crate::bench::args::BenchArgs;
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
-use crate::bench::options::{max_option, seconds_option};
-use crate::bench::plan;
+use crate::bench::options::values::{budget, seconds};
+use crate::bench::options::{FewPolicies, Seed};
 use crate::interrupt::Cut;
 use crate::progress;
 
-/// Budget of all when nothing is said.
-const MAX_BYTES: u64 = 72 << 20;
-/// Seconds of a row when nothing is said; as long again goes before them.
-const SECONDS: f64 = 4.0;
+/// The name.
+pub(crate) const NAME: &str = "noisy-neighbour";
+/// One line about it, for listings.
+pub(crate) const ABOUT: &str =
+    "four tenants with working sets beside a scanner, with and without low";
+
 /// Tenants with working sets.
 const TENANTS: u64 = 4;
 /// Loads of a tenant between two pauses of a millisecond: fifty thousand a second at most.
@@ -66,9 +68,29 @@ impl Company {
     }
 }
 
+/// Options of `noisy-neighbour`.
+#[derive(Debug, Args)]
+pub(crate) struct NoisyArgs {
+    /// Memory budget of all tenants together
+    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "72M",
+          allow_hyphen_values = true)]
+    max: u64,
+    /// Measured seconds of each row; as long again goes before them
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "4",
+          allow_negative_numbers = true)]
+    seconds: f64,
+    #[command(flatten)]
+    policies: FewPolicies,
+    #[command(flatten)]
+    seed: Seed,
+    #[command(flatten)]
+    common: Common,
+}
+
 /// What is run, decided.
 #[derive(Debug)]
-struct Plan {
+struct Noisy<'a> {
+    common: &'a Common,
     page: u64,
     max: u64,
     low: u64,
@@ -79,22 +101,21 @@ struct Plan {
     policies: Vec<Policy>,
 }
 
-impl Plan {
-    fn new(args: &BenchArgs) -> Result<Self, BenchError> {
-        let page = page_bytes(args)?;
-        let max = max_option(args)?.unwrap_or(MAX_BYTES);
-        let seconds = seconds_option(args.seconds)?.unwrap_or(SECONDS);
-        Ok(Self {
+impl<'a> Noisy<'a> {
+    fn new(args: &'a NoisyArgs) -> Self {
+        let (page, max) = (args.common.page, args.max);
+        Self {
+            common: &args.common,
             page,
             max,
             // Together a little less than everything: the rest is the scanner's.
             low: max / 144 * 34,
             file: whole_windows(max / 3 * 2, page),
             scan: whole_windows(max.saturating_mul(4), page),
-            time: Duration::from_secs_f64(seconds),
-            seed: args.seed,
-            policies: args.policy.clone().unwrap_or_else(|| vec![Policy::MGLRU]),
-        })
+            time: Duration::from_secs_f64(args.seconds),
+            seed: args.seed.seed,
+            policies: args.policies.rows(),
+        }
     }
 
     const fn budget(&self) -> u64 {
@@ -103,14 +124,12 @@ impl Plan {
 
     fn row(
         &self,
-        args: &BenchArgs,
         policy: Policy,
         company: Company,
         files: &[DataFile],
         scan: &DataFile,
     ) -> Result<TenancyRow, BenchError> {
-        let pager =
-            plan::build_pager(args, policy, check_memory(self.budget())?.bytes(), self.page, None)?;
+        let pager = self.common.pager(policy, self.budget())?;
         let parent = pager.tenant("all").max(size(self.max)).create()?;
         let units = self.page / UNIT_BYTES as u64;
         let mut players = Vec::new();
@@ -174,13 +193,7 @@ impl Plan {
         let accesses = each.iter().map(|(accesses, _)| accesses).sum();
         let misses = each.iter().map(|(_, misses)| misses).sum();
         let threads = TENANTS as u32 + u32::from(company != Company::Alone);
-        let row = TenancyRow::lowtide(
-            Tenancy::NoisyNeighbour.name(),
-            &pager,
-            &policy.to_string(),
-            threads,
-            self.seed,
-        );
+        let row = TenancyRow::lowtide(NAME, &pager, &policy.to_string(), threads, self.seed);
         let row = row.counted(&before, &after, seconds).loads(accesses, misses);
         Ok(TenancyRow {
             max_bytes: Some(self.max),
@@ -212,16 +225,10 @@ const COLUMNS: &[Column] = &[
 ///
 /// # Errors
 /// Any [`BenchError`].
-pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
-    let plan = Plan::new(args)?;
-    let pager = plan::build_pager(
-        args,
-        plan.policies[0],
-        check_memory(plan.budget())?.bytes(),
-        plan.page,
-        None,
-    )?;
-    let depot = plan::depot(args)?;
+pub(crate) fn run(args: &NoisyArgs) -> Result<(), BenchError> {
+    let plan = Noisy::new(args);
+    let pager = plan.common.pager(plan.policies[0], plan.budget())?;
+    let depot = args.common.files.depot()?;
     let files = depot.prepare(Content::Blocks, plan.file, TENANTS as usize, Purpose::Lasting)?;
     let scan = depot.prepare(Content::Blocks, plan.scan, 1, Purpose::Lasting)?.remove(0);
     for file in files.iter().chain([&scan]) {
@@ -248,7 +255,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
             ),
         ),
     ];
-    let machine = head(Tenancy::NoisyNeighbour, &pager, &files[0], &lines)?;
+    let machine = head((NAME, ABOUT), &pager, &files[0], &lines)?;
     drop(pager);
     let progress = progress::steps("", 3 * plan.policies.len() as u64);
     let (mut rows, mut closing) = (Vec::new(), Vec::new());
@@ -257,7 +264,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         let mut alone = None;
         for company in Company::ALL {
             progress.set_message(format!("{policy} {}", company.name()));
-            let Some(row) = cut.take(plan.row(args, policy, company, &files, &scan))? else {
+            let Some(row) = cut.take(plan.row(policy, company, &files, &scan))? else {
                 break 'rows;
             };
             let hits = 1.0 - row.miss_ratio.unwrap_or_default();
@@ -277,5 +284,5 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
     }
     cut.refuse_nothing(rows.is_empty())?;
     progress.finish_and_clear();
-    tail(args, &machine, COLUMNS, rows, &closing, cut)
+    tail(&args.common.output, &machine, COLUMNS, rows, &closing, cut)
 }

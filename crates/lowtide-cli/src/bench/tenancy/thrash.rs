@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   thrashers (tenant: high 150 MiB, no max)         neighbour (tenant: max 8 MiB)
-//!     for ever: load a page of a 200 MiB file,         for ever: load a page of a 256 MiB file, think 1 ms
-//!     chosen uniformly
+//!     for ever: load a page of a 200 MiB file,         for ever: load a page of a 256 MiB file,
+//!     chosen uniformly                                 think 1 ms
 //!                 └────────────── one pager, one device ──────────────┘
 //! ```
 //!
@@ -15,35 +15,39 @@
 //! that way count as accessed, which the kernel's do not. I/O is direct, or the kernel's page cache
 //! would serve what was evicted. Source: `docs/kernel/workloads.md` §10.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lowtide::{OpenOptions, Pager, Policy, Size, Tenant, View};
+use clap::Args;
+use lowtide::{HighPolicy, OpenOptions, Pager, Policy, Size, Tenant, View};
 use lowtide_sim::published::{Arm, SarSample, published_thrash};
 use lowtide_workload::SplitMix64;
 
 use super::crowd::{Count, Crowd, load, load_around};
 use super::device::{Device, DeviceSample};
+use super::host::{Common, apply, head, tail, threads_text, whole_windows};
 use super::row::{Column, NeighbourRow, TenancyRow, micros, number, size, tenths};
-use super::{Tenancy, apply, check_memory, head, page_bytes, tail, threads_text, whole_windows};
-use crate::bench::args::BenchArgs;
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
-use crate::bench::options::{max_option, seconds_option};
-use crate::bench::plan;
+use crate::bench::options::values::{budget, seconds};
+use crate::bench::options::{FewPolicies, Seed, threads};
 use crate::bench::tally::Latency;
 use crate::interrupt::{self, Cut};
 use crate::json::LatencyUs;
 use crate::law::Law;
-use crate::progress;
+use crate::{names, progress};
 
-/// `high` when nothing is said; the file is a third larger.
-pub(super) const HIGH_BYTES: u64 = 150 << 20;
-/// Seconds of a row when nothing is said.
-const SECONDS: f64 = 24.0;
+/// The name.
+pub(crate) const NAME: &str = "high-thrash";
+/// One line about it, for listings.
+pub(crate) const ABOUT: &str =
+    "random loads by a tenant above its high, and a neighbour on its device";
+
+/// `high` of the published run.
+const PUBLISHED_HIGH_BYTES: u64 = 150 << 20;
 /// What the neighbour's file is as a multiple of the thrasher's `high`, and its budget as a part of
 /// that: nearly all of its loads are misses.
 const NEIGHBOUR_FILE: u64 = 2;
@@ -55,9 +59,42 @@ const SETTLING: f64 = 0.25;
 /// Pages asked for at a time while memory is filled.
 const FILL_PAGES: u64 = 256;
 
+/// Options of `high-thrash`.
+#[derive(Debug, Args)]
+pub(crate) struct ThrashArgs {
+    /// high of the tenant; its file is a third larger
+    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "150M",
+          allow_hyphen_values = true)]
+    max: u64,
+    /// Measured seconds of each row, half of them alone; stall debt needs some ten to settle
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "24",
+          allow_negative_numbers = true)]
+    seconds: f64,
+    /// Threads of the tenant, a list for a row of each
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = threads(),
+          default_value = "1")]
+    threads: Vec<u32>,
+    /// What threads pay for being over high: overage, refault-recency or stall-debt [default: all]
+    #[arg(long, value_name = "P,P", value_delimiter = ',', value_parser = names::high_policy)]
+    high_policy: Option<Vec<HighPolicy>>,
+    /// A program that decides what threads pay, an object file for eBPF; one more row for each
+    #[arg(long, value_name = "FILE")]
+    bpf: Vec<PathBuf>,
+    /// Only the rows without read-ahead
+    #[arg(long)]
+    no_readahead: bool,
+    #[command(flatten)]
+    policies: FewPolicies,
+    #[command(flatten)]
+    seed: Seed,
+    #[command(flatten)]
+    common: Common,
+}
+
 /// What is run, decided.
 #[derive(Debug)]
-struct Plan {
+struct Thrash<'a> {
+    common: &'a Common,
     page: u64,
     high: u64,
     data: u64,
@@ -111,30 +148,28 @@ struct Half {
     neighbour_latency: Latency,
 }
 
-impl Plan {
-    fn new(args: &BenchArgs) -> Result<Self, BenchError> {
-        let page = page_bytes(args)?;
-        let high = max_option(args)?.unwrap_or(HIGH_BYTES);
-        let policies = args.policy.clone().unwrap_or_else(|| vec![Policy::MGLRU]);
+impl<'a> Thrash<'a> {
+    fn new(args: &'a ThrashArgs) -> Result<Self, BenchError> {
+        let (page, high) = (args.common.page, args.max);
         let readahead: &[bool] = if args.no_readahead { &[false] } else { &[true, false] };
         let mut cases = Vec::new();
-        for policy in policies {
-            for threads in args.threads_list() {
+        for policy in args.policies.rows() {
+            for &threads in &args.threads {
                 for law in Law::all(args.high_policy.as_deref(), &args.bpf)? {
                     let case = |&readahead| Case { policy, law: law.clone(), readahead, threads };
                     cases.extend(readahead.iter().map(case));
                 }
             }
         }
-        let seconds = seconds_option(args.seconds)?.unwrap_or(SECONDS);
         Ok(Self {
+            common: &args.common,
             page,
             high,
             data: whole_windows(high / 3 * 4, page),
             neighbour_data: whole_windows(high * NEIGHBOUR_FILE, page),
             neighbour_max: (high / NEIGHBOUR_PART).max(64 * page),
-            half: Duration::from_secs_f64(seconds / 2.0),
-            seed: args.seed,
+            half: Duration::from_secs_f64(args.seconds / 2.0),
+            seed: args.seed.seed,
             cases,
         })
     }
@@ -144,8 +179,8 @@ impl Plan {
         self.data + self.neighbour_max + self.data / 8 + (16 << 20)
     }
 
-    fn pager(&self, args: &BenchArgs, policy: Policy) -> Result<Pager, BenchError> {
-        plan::build_pager(args, policy, check_memory(self.budget())?.bytes(), self.page, None)
+    fn pager(&self, policy: Policy) -> Result<Pager, BenchError> {
+        self.common.pager(policy, self.budget())
     }
 
     fn neighbour(&self, pager: &Pager, file: &DataFile) -> Result<View, BenchError> {
@@ -240,8 +275,8 @@ impl Plan {
     }
 
     /// How often the neighbour reads when it has the device for itself.
-    fn quiet(&self, args: &BenchArgs, files: &Files, device: &Device) -> Result<f64, BenchError> {
-        let pager = self.pager(args, self.cases[0].policy)?;
+    fn quiet(&self, files: &Files, device: &Device) -> Result<f64, BenchError> {
+        let pager = self.pager(self.cases[0].policy)?;
         let view = self.neighbour(&pager, &files.neighbour)?;
         let half = self.half(&pager, None, Some(&view), device, Part::Quiet)?;
         Ok(half.neighbour_ops as f64 / half.seconds)
@@ -249,13 +284,12 @@ impl Plan {
 
     fn row(
         &self,
-        args: &BenchArgs,
         case: &Case,
         files: &Files,
         device: &Device,
         quiet: f64,
     ) -> Result<TenancyRow, BenchError> {
-        let pager = self.pager(args, case.policy)?;
+        let pager = self.pager(case.policy)?;
         let (tenant, view) = thrasher(&pager, &files.data, self.high)?;
         let programs = apply(&case.law, &tenant)?;
         fill(&view, self.high)?;
@@ -269,13 +303,8 @@ impl Plan {
         let beside =
             self.half(&pager, Some((&view, case)), Some(&neighbour), device, Part::Beside)?;
 
-        let row = TenancyRow::lowtide(
-            Tenancy::HighThrash.name(),
-            &pager,
-            &case.policy.to_string(),
-            case.threads,
-            self.seed,
-        );
+        let row =
+            TenancyRow::lowtide(NAME, &pager, &case.policy.to_string(), case.threads, self.seed);
         let mut row = row
             .counted(&before, &after, alone.seconds)
             .loads(alone.ops, alone.misses)
@@ -353,7 +382,7 @@ fn published() -> Vec<TenancyRow> {
             util_pct: Some(s.util_pct),
         };
         let row = TenancyRow {
-            workload: Tenancy::HighThrash.name(),
+            workload: NAME,
             world: "real",
             system: "published",
             source: Some("patch"),
@@ -361,7 +390,7 @@ fn published() -> Vec<TenancyRow> {
             page_bytes: 4096,
             threads: 1,
             high_policy: Some(law.to_owned()),
-            high_bytes: Some(HIGH_BYTES),
+            high_bytes: Some(PUBLISHED_HIGH_BYTES),
             readahead: Some(readahead),
             ..TenancyRow::default()
         };
@@ -393,10 +422,10 @@ const COLUMNS: &[Column] = &[
 ///
 /// # Errors
 /// Any [`BenchError`].
-pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
-    let plan = Plan::new(args)?;
-    drop(plan.pager(args, plan.cases[0].policy)?);
-    let depot = plan::depot(args)?;
+pub(crate) fn run(args: &ThrashArgs) -> Result<(), BenchError> {
+    let plan = Thrash::new(args)?;
+    drop(plan.pager(plan.cases[0].policy)?);
+    let depot = args.common.files.depot()?;
     let make = |bytes| {
         depot.prepare(Content::Blocks, bytes, 1, Purpose::Lasting).map(|mut files| files.remove(0))
     };
@@ -405,7 +434,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
         file.drop_page_cache()?;
     }
     let device = Device::of(&files.data);
-    let pager = plan.pager(args, plan.cases[0].policy)?;
+    let pager = plan.pager(plan.cases[0].policy)?;
     let lines = [
         (
             "tenants",
@@ -441,23 +470,23 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
                 plan.half.as_secs_f64(),
                 plan.half.as_secs_f64(),
                 plan.half.as_secs_f64(),
-                args.threads_list().into_iter().map(threads_text).collect::<Vec<_>>().join(", "),
+                args.threads.iter().copied().map(threads_text).collect::<Vec<_>>().join(", "),
                 plan.seed
             ),
         ),
     ];
-    let machine = head(Tenancy::HighThrash, &pager, &files.data, &lines)?;
+    let machine = head((NAME, ABOUT), &pager, &files.data, &lines)?;
     drop(pager);
 
     let progress = progress::steps("", plan.cases.len() as u64 + 1);
     progress.set_message("the neighbour alone");
-    let quiet = plan.quiet(args, &files, &device)?;
+    let quiet = plan.quiet(&files, &device)?;
     progress.inc(1);
     let mut rows = Vec::new();
     let mut cut = Cut::default();
     for case in &plan.cases {
         progress.set_message(format!("{} {}", case.policy, case.law.name()));
-        let Some(row) = cut.take(plan.row(args, case, &files, &device, quiet))? else { break };
+        let Some(row) = cut.take(plan.row(case, &files, &device, quiet))? else { break };
         rows.push(row);
         progress.inc(1);
     }
@@ -472,5 +501,5 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), BenchError> {
          is the kernel's own"
             .into(),
     ];
-    tail(args, &machine, COLUMNS, rows, &closing, cut)
+    tail(&args.common.output, &machine, COLUMNS, rows, &closing, cut)
 }

@@ -1,78 +1,96 @@
-//! `lowtide bench fill` and `dd-oom`: from options to rows.
+//! Rounds, table and JSON of `lowtide bench fill` and `dd-oom`.
 //!
-//! Both write files in turns, interleaved as all benchmarks are. `fill` asks how much of the
+//! Both write files in turns, interleaved as all benchmarks are. `fill` measures how much of the
 //! device's bandwidth a writer gets whose data passes through a budget, so its ratios are to `dd`
-//! with direct I/O, which has no cache between. `dd-oom` asks whether the writer survives on a
-//! device whose writes take a second each (`docs/kernel/fault-and-writeback.md` B12): all memory is
-//! soon dirty or under write-back, and a pass of reclaim finds nothing to free for a long time.
+//! with direct I/O, which has no cache between. `dd-oom` shows whether the writer survives on a
+//! device whose writes take a second each.
 
 use std::rc::Rc;
 
+use clap::Args;
 use lowtide::{Pager, Policy, Size};
 use lowtide_sys::probe::{Availability, Probe};
 
-use super::Writing;
 use super::source::Source;
-use super::systems::{Place, Way, Writer, pieces};
-use crate::bench::args::{Against, BenchArgs};
+use super::systems::{FillPeer, Place, Way, Writer, pieces};
 use crate::bench::crew::Until;
 use crate::bench::datafile::Scratch;
 use crate::bench::error::BenchError;
-use crate::bench::json::{Common, WorkloadRow};
+use crate::bench::json;
+use crate::bench::json::WorkloadRow;
 use crate::bench::machine::Machine;
-use crate::bench::options::{grain, max_option, page_option, policies, scale};
+use crate::bench::options::memory::check_memory;
+use crate::bench::options::values::{PAGE, page, scaled};
+use crate::bench::options::{Io, Output, Policies, ScratchPlace, Seed, YoungFaults};
 use crate::bench::peer::dd::Dd;
 use crate::bench::peer::filler::Filler;
-use crate::bench::plan;
 use crate::bench::rounds::{Row, Spread, ratio, take_turns};
 use crate::bench::slow::Slowness;
 use crate::bench::system::System;
 use crate::bench::table::{kib_per_write, longest_ms, slept_ms};
 use crate::bench::tally::{Latency, Slice};
-use crate::bench::workload::report;
 use crate::interrupt::Cut;
 use crate::json::Report;
 use crate::table::{self, mib, thousands, us};
 use crate::{out, progress};
 
-/// What is run, decided.
-#[derive(Debug)]
-struct Plan {
-    writing: Writing,
-    max_bytes: u64,
-    bytes: u64,
-    page_bytes: u64,
-    rounds: u32,
-    peers: Vec<Against>,
-    slowed: Option<String>,
+/// Options of both.
+#[derive(Debug, Args)]
+pub(super) struct Common {
+    #[command(flatten)]
+    policies: Policies,
+    /// lowtide's base page
+    #[arg(long, value_name = "SIZE", value_parser = page, default_value = PAGE,
+          allow_hyphen_values = true)]
+    page: u64,
+    #[command(flatten)]
+    young: YoungFaults,
+    #[command(flatten)]
+    io: Io,
+    #[command(flatten)]
+    place: ScratchPlace,
+    #[command(flatten)]
+    output: Output,
 }
 
-impl Plan {
-    fn new(writing: Writing, args: &BenchArgs, probe: &Probe) -> Result<Self, BenchError> {
-        let max_bytes = max_option(args)?.unwrap_or(writing.max_bytes());
-        let slowness = Slowness::of(args)?;
-        let plan = Self {
-            writing,
-            max_bytes,
-            bytes: grain((max_bytes as f64 * scale(args, writing.scale())?) as u64),
-            page_bytes: page_option(args)?.unwrap_or(plan::PAGE_BYTES),
-            rounds: args.rounds.unwrap_or(writing.rounds()),
-            peers: peers(args, probe)?,
-            slowed: (!slowness.is_none()).then(|| slowness.to_string()),
-        };
-        let budgets = policies(args).len() + plan.peers.len();
-        plan::check_memory_beside(plan.bytes, budgets, max_bytes, probe.memory_available)?;
-        drop(plan::build_pager(args, policies(args)[0], max_bytes, plan.page_bytes, None)?);
-        Ok(plan)
+/// A benchmark that only writes.
+#[derive(Debug)]
+pub(super) struct Writing<'a> {
+    pub(super) name: &'static str,
+    /// One line about it.
+    pub(super) about: &'static str,
+    pub(super) max_bytes: u64,
+    /// The file as a multiple of the budget.
+    pub(super) scale: f64,
+    pub(super) rounds: u32,
+    pub(super) peers: Vec<FillPeer>,
+    pub(super) slowness: Slowness,
+    pub(super) common: &'a Common,
+}
+
+impl Writing<'_> {
+    /// Bytes of the file.
+    fn bytes(&self) -> u64 {
+        scaled(self.max_bytes, self.scale)
     }
 
-    /// A pager for each policy.
-    fn pagers(&self, args: &BenchArgs) -> Result<Vec<(Pager, Policy)>, BenchError> {
-        let pager = |policy| {
-            let pager = plan::build_pager(args, policy, self.max_bytes, self.page_bytes, None)?;
-            Ok((pager, policy))
-        };
-        policies(args).into_iter().map(pager).collect()
+    fn pager(&self, policy: Policy) -> Result<Pager, BenchError> {
+        let Common { io, young, page, .. } = self.common;
+        io.pager(policy, self.max_bytes, *page, |builder| {
+            self.slowness.on(builder).young_faults(young.young_faults)
+        })
+    }
+
+    /// Leaves out peers that cannot run here.
+    fn leave_out_peers(&mut self, probe: &Probe) {
+        if let Availability::No(why) = &probe.memcg
+            && self.peers.iter().any(|&peer| peer != FillPeer::Dd)
+        {
+            out::note(format_args!(
+                "pwrite and mmap left out, as there is no memory cgroup to limit them: {why}"
+            ));
+            self.peers.retain(|&peer| peer == FillPeer::Dd);
+        }
     }
 
     /// The writers, lowtide's first.
@@ -86,14 +104,14 @@ impl Plan {
             pagers.into_iter().map(|(pager, policy)| Way::Lowtide(pager, policy)).collect();
         for &peer in &self.peers {
             let started = match peer {
-                Against::Dd if !direct => {
+                FillPeer::Dd if !direct => {
                     out::note(
                         "dd left out: there is no direct I/O here, and memory would be compared \
                          with memory",
                     );
                     continue;
                 }
-                Against::Dd => Ok(Dd::find().map_or_else(
+                FillPeer::Dd => Ok(Dd::find().map_or_else(
                     || {
                         out::note(
                             "dd is not installed; `direct` writes the same way from this process",
@@ -102,7 +120,7 @@ impl Plan {
                     },
                     Way::Dd,
                 )),
-                Against::Pwrite => Filler::start("pwrite", false, self.max_bytes)
+                FillPeer::Pwrite => Filler::start("pwrite", false, self.max_bytes)
                     .map(|filler| Way::Cached("pwrite", filler)),
                 _ => Filler::start("mmap", true, self.max_bytes)
                     .map(|filler| Way::Cached("mmap", filler)),
@@ -117,13 +135,13 @@ impl Plan {
     }
 
     fn head(&self, machine: &Machine, scratch: &Scratch) {
-        out::line(format_args!("{}: {}", self.writing.name(), self.writing.description()));
-        for line in machine.lines_of(scratch.path(), self.bytes) {
+        out::line(format_args!("{}: {}", self.name, self.about));
+        for line in machine.lines_of(scratch.path(), self.bytes()) {
             out::line(line);
         }
         out::line(format_args!("budget    {}", Size::new(self.max_bytes)));
-        out::line(format_args!("page      {}", Size::new(self.page_bytes)));
-        if let Some(slowed) = &self.slowed {
+        out::line(format_args!("page      {}", Size::new(self.common.page)));
+        if let Some(slowed) = self.slowness.text() {
             out::line(format_args!("device    {slowed}, beside what it takes itself"));
         }
         out::line(format_args!(
@@ -135,7 +153,7 @@ impl Plan {
     }
 
     fn rate(&self) -> impl Fn(&Slice) -> f64 {
-        let mib = self.bytes as f64 / f64::from(1 << 20);
+        let mib = self.bytes() as f64 / f64::from(1 << 20);
         move |slice| mib / slice.seconds
     }
 
@@ -180,93 +198,67 @@ impl Plan {
         }
         table
     }
-}
 
-/// The peers: those asked for, or all that can run here.
-fn peers(args: &BenchArgs, probe: &Probe) -> Result<Vec<Against>, BenchError> {
-    if plan::refuse_slowed_peers(args)? {
-        return Ok(Vec::new());
-    }
-    let all = || vec![Against::Dd, Against::Pwrite, Against::Mmap];
-    let mut peers = Vec::new();
-    for peer in args.against.clone().unwrap_or_else(all) {
-        if matches!(peer, Against::Fio | Against::MmapRandom) {
-            return Err(BenchError::usage(
-                "fill is compared with dd, pwrite and mmap",
-                "write `lowtide bench fill --against dd,pwrite,mmap`",
-            ));
-        }
-        if peer != Against::None && !peers.contains(&peer) {
-            peers.push(peer);
-        }
-    }
-    if let Availability::No(why) = &probe.memcg
-        && peers.iter().any(|&peer| peer != Against::Dd)
-    {
-        out::note(format_args!(
-            "pwrite and mmap left out, as there is no memory cgroup to limit them: {why}"
+    /// Writes files with all systems, and prints the table.
+    ///
+    /// # Errors
+    /// Any [`BenchError`]; rows that were measured before a write failed are printed and written
+    /// first.
+    pub(super) fn run(mut self, probe: &Probe) -> Result<(), BenchError> {
+        self.leave_out_peers(probe);
+        let (bytes, policies) = (self.bytes(), self.common.policies.rows());
+        let budgets = policies.len() + self.peers.len();
+        check_memory(bytes, budgets, self.max_bytes, probe.memory_available)?;
+        let pagers = policies.into_iter().map(|policy| Ok((self.pager(policy)?, policy)));
+        let pagers = pagers.collect::<Result<Vec<_>, BenchError>>()?;
+        let depot = self.common.place.depot()?;
+        depot.check_free(bytes)?;
+        let place = Rc::new(Place { depot, source: Source::make(bytes)?, bytes });
+        let example = place.depot.scratch("fill")?;
+        let direct = lowtide_sys::file::direct_alignment(example.file())
+            .map_err(|source| BenchError::file("examine", example.path(), source))?;
+        let machine = Machine::of(probe, example.path(), example.file(), &pagers[0].0)?;
+        let mut systems = self.systems(pagers, &place, direct.is_some())?;
+        self.head(&machine, &example);
+        drop(example);
+
+        let progress = progress::steps("", systems.len() as u64 * u64::from(self.rounds));
+        let mut cut = Cut::default();
+        let slice = Until::Ops(pieces(bytes));
+        let rows = take_turns(&mut systems, self.rounds, |_| slice, &progress, &mut cut)?;
+        progress.finish_and_clear();
+
+        let Some(base) =
+            rows.iter().find(|row| ["dd", "direct"].contains(&row.system)).or(rows.first())
+        else {
+            return Ok(());
+        };
+        out::line(self.table(&rows, base));
+        let sum =
+            |count: fn(&Slice) -> u64| rows.iter().map(|row| count(&row.sum())).sum::<u64>() as f64;
+        out::line(format_args!(
+            "\n{} contents verified, {} errors",
+            thousands(sum(|sum| sum.verified)),
+            thousands(sum(|sum| sum.errors))
         ));
-        peers.retain(|&peer| peer == Against::Dd);
+        let common = json::Common {
+            workload: self.name,
+            max_bytes: self.max_bytes,
+            data_bytes: bytes,
+            page_bytes: self.common.page,
+            threads: 1,
+            batch: 1,
+            seed: Seed::USUAL,
+            slowed: self.slowness.text(),
+            checkpoint_seconds: None,
+        };
+        let json = rows.iter().map(|row| {
+            let mib_per_s = Spread::of(row.slices.iter().map(self.rate()));
+            WorkloadRow::new(&common, row, base).filled(mib_per_s, ratio(row, base, self.rate()))
+        });
+        let report = Report::new(&machine, json.collect()).cut_short(cut.is_cut());
+        report.write(self.common.output.json.as_deref())?;
+        rows.iter().try_for_each(Row::verdict)?;
+        cut.verdict()
     }
-    Ok(peers)
-}
-
-/// Writes files with all systems, and prints the table.
-///
-/// # Errors
-/// Any [`BenchError`]; rows that were measured before a write failed are printed and written first.
-pub(super) fn run(writing: Writing, args: &BenchArgs) -> Result<(), BenchError> {
-    let probe = Probe::ask();
-    let plan = Plan::new(writing, args, &probe)?;
-    let depot = plan::depot(args)?;
-    depot.check_free(plan.bytes)?;
-    let place = Rc::new(Place { depot, source: Source::make(plan.bytes)?, bytes: plan.bytes });
-    let example = place.depot.scratch("fill")?;
-    let direct = lowtide_sys::file::direct_alignment(example.file())
-        .map_err(|source| BenchError::file("examine", example.path(), source))?;
-    let pagers = plan.pagers(args)?;
-    let io =
-        pagers.first().map(|(pager, _)| report(std::slice::from_ref(pager))).unwrap_or_default();
-    let mut systems = plan.systems(pagers, &place, direct.is_some())?;
-    let machine = Machine::of(&probe, example.path(), example.file(), io)?;
-    plan.head(&machine, &example);
-    drop(example);
-
-    let progress = progress::steps("", systems.len() as u64 * u64::from(plan.rounds));
-    let mut cut = Cut::default();
-    let slice = Until::Ops(pieces(plan.bytes));
-    let rows = take_turns(&mut systems, plan.rounds, |_| slice, &progress, &mut cut)?;
-    progress.finish_and_clear();
-
-    let Some(base) =
-        rows.iter().find(|row| ["dd", "direct"].contains(&row.system)).or(rows.first())
-    else {
-        return Ok(());
-    };
-    out::line(plan.table(&rows, base));
-    let sum =
-        |count: fn(&Slice) -> u64| rows.iter().map(|row| count(&row.sum())).sum::<u64>() as f64;
-    out::line(format_args!(
-        "\n{} contents verified, {} errors",
-        thousands(sum(|sum| sum.verified)),
-        thousands(sum(|sum| sum.errors))
-    ));
-    let common = Common {
-        workload: writing.name(),
-        max_bytes: plan.max_bytes,
-        data_bytes: plan.bytes,
-        page_bytes: plan.page_bytes,
-        threads: 1,
-        batch: 1,
-        seed: args.seed,
-        slowed: plan.slowed.clone(),
-        checkpoint_seconds: None,
-    };
-    let json = rows.iter().map(|row| {
-        let mib_per_s = Spread::of(row.slices.iter().map(plan.rate()));
-        WorkloadRow::new(&common, row, base).filled(mib_per_s, ratio(row, base, plan.rate()))
-    });
-    Report::new(&machine, json.collect()).cut_short(cut.is_cut()).write(args.json.as_deref())?;
-    rows.iter().try_for_each(Row::verdict)?;
-    cut.verdict()
 }

@@ -8,6 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use lowtide::{Error, OpenOptions, Pager, Policy, View};
 use lowtide_sys::usage::CpuTime;
 
@@ -24,6 +25,18 @@ use crate::bench::tally::{Slice, WriteBack};
 
 /// How often the dirty pages are counted during a turn of lowtide.
 const SAMPLE: Duration = Duration::from_millis(10);
+
+/// What `fill` is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FillPeer {
+    // With direct I/O.
+    Dd,
+    // Through the page cache, in a memory cgroup of the same budget.
+    Pwrite,
+    // Through a mapping, in a memory cgroup of the same budget.
+    Mmap,
+    None,
+}
 
 /// Where files are made, and of what.
 #[derive(Debug)]

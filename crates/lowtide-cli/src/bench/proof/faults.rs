@@ -1,14 +1,31 @@
 //! What the disk does in one cycle, before its power is cut.
 //!
 //! A disk that only fails finds other bugs than one that only comes late, and most bugs need quiet
-//! around them. So each cycle has a weather of its own. Hanging requests cost the deadline of
-//! whoever waits, so there are few.
+//! around them. So each cycle has a fault plan of its own. A hanging request costs the deadline of
+//! the thread that waits for it, so there are few.
 
+use clap::ValueEnum;
 use lowtide::InjectOp::{Extend, Name, Punch, Read, Shrink, Sync, Write};
 use lowtide::faults::{Fault, Plan};
 use lowtide_workload::SplitMix64;
 
-use crate::bench::args::Sabotage;
+/// What a disk can claim to have done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[expect(clippy::enum_variant_names, reason = "they are the values of the option")]
+pub(super) enum Sabotage {
+    /// Some syncs
+    LostSync,
+    /// Some writes
+    LostWrite,
+    /// Cutting files off
+    LostShrink,
+    /// Zeroes between a new end and the next sector
+    LostTail,
+    /// Holes
+    LostPunch,
+    /// Making names durable
+    LostName,
+}
 
 /// The plan of a cycle.
 pub(super) fn plan(rng: &mut SplitMix64, sabotage: Option<Sabotage>) -> Plan {

@@ -13,39 +13,29 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::rc::Rc;
 use std::time::Instant;
 
-use lowtide::{Pager, Size, View};
+use lowtide::{Builder, Pager, Size, View};
 use lowtide_sys::probe::Probe;
 use lowtide_sys::usage::CpuTime;
 use lowtide_workload::Workload;
 
-use super::args::{BenchArgs, ScanOp, Target};
+use super::compare::scan::{ScanArgs, ScanOp};
 use super::content::Content;
 use super::crew::Until;
 use super::datafile::{DataFile, Purpose};
 use super::error::BenchError;
 use super::json::{Common, WorkloadRow};
 use super::machine::Machine;
-use super::options;
+use super::options::Source;
+use super::options::memory::check_memory;
+use super::options::values::{PAGE_BYTES, scaled};
 use super::peer::fio::Fio;
-use super::plan::{self, PAGE_BYTES, Source};
 use super::rounds::{Row, ratio, take_turns};
 use super::system::{System, count, open_view};
 use super::tally::Slice;
-use super::workload::report;
 use crate::interrupt::{self, Cut};
 use crate::json::Report;
 use crate::{out, progress, table};
 
-/// The budget when nothing is said.
-const MAX_BYTES: u64 = 64 << 20;
-/// Data as a multiple of the budget when nothing is said.
-const SCALE: f64 = 8.0;
-/// Measured seconds of each system when nothing is said.
-const SECONDS: f64 = 5.0;
-/// Rounds when nothing is said.
-const ROUNDS: u32 = 5;
-/// Bytes of a request when nothing is said.
-const REQUESTS: [u64; 2] = [64 << 10, 1 << 20];
 /// `O_DIRECT` wants memory and offsets on such a grid at most.
 const GRID: usize = 4096;
 
@@ -149,21 +139,18 @@ impl System for Scan {
 ///
 /// # Errors
 /// Any [`BenchError`].
-pub(crate) fn run(args: &BenchArgs, ops: &[ScanOp]) -> Result<(), BenchError> {
-    options::refuse_misplaced(args, Target::Workload(Workload::Scan))?;
+pub(crate) fn run(args: &ScanArgs) -> Result<(), BenchError> {
     let probe = Probe::ask();
     let fio = Fio::find();
     if fio.is_none() {
         out::note("fio left out: it is not installed (the package is called fio)");
     }
-    let page_bytes = options::page_option(args)?.unwrap_or(PAGE_BYTES);
-    let max_bytes = options::max_option(args)?.unwrap_or(MAX_BYTES);
-    let seconds = options::seconds_option(args.seconds)?.unwrap_or(SECONDS);
-    let rounds = args.rounds.unwrap_or(ROUNDS);
-    let policy = options::policies(args)[0];
-    plan::check_memory(1, max_bytes, probe.memory_available)?;
-    let wanted = options::grain((max_bytes as f64 * options::scale(args, SCALE)?) as u64);
-    let source = Source::of(args)?;
+    let page_bytes = args.common.page.unwrap_or(PAGE_BYTES);
+    let (max_bytes, seconds, rounds) = (args.max, args.timing.seconds, args.timing.rounds);
+    let policy = args.common.policies.rows()[0];
+    check_memory(0, 1, max_bytes, probe.memory_available)?;
+    let wanted = scaled(max_bytes, args.scale);
+    let source = Source::of(&args.common.files, args.file.file.clone())?;
     let file = match &source {
         Source::User(path, locking) => DataFile::of_user(path, *locking)?.0,
         Source::Made(depot) => {
@@ -171,13 +158,8 @@ pub(crate) fn run(args: &BenchArgs, ops: &[ScanOp]) -> Result<(), BenchError> {
         }
     };
     let file = Rc::new(file);
-    let sizes = match &args.io_size {
-        Some(sizes) => sizes.iter().map(|size| size.bytes()).collect(),
-        None => REQUESTS.to_vec(),
-    };
-    if let Some(size) =
-        sizes.iter().find(|&&size| size == 0 || size % page_bytes != 0 || size > file.bytes())
-    {
+    let sizes = &args.io_size;
+    if let Some(size) = sizes.iter().find(|&&size| size % page_bytes != 0 || size > file.bytes()) {
         return Err(BenchError::usage(
             format!("--io-size {} is no whole number of pages of the file", Size::new(*size)),
             "give sizes such as --io-size 64K,1M",
@@ -186,19 +168,22 @@ pub(crate) fn run(args: &BenchArgs, ops: &[ScanOp]) -> Result<(), BenchError> {
 
     let mut printed = table::new(&["request", "system", "MiB/s", "reads", "cpu s", "ratio"], 2);
     let (mut json, mut all_rows) = (Vec::new(), Vec::new());
-    let progress = progress::steps("", (sizes.len() * (ops.len() + 3) * rounds as usize) as u64);
+    let progress =
+        progress::steps("", (sizes.len() * (args.op.len() + 3) * rounds as usize) as u64);
     let (mut cut, mut machine) = (Cut::default(), None);
-    for &request in &sizes {
+    for &request in sizes {
         let bytes = file.bytes() - file.bytes() % request;
         let scan = |way| -> Box<dyn System> {
             let buffer = vec![0; request as usize + GRID];
             Box::new(Scan { file: Rc::clone(&file), way, request, bytes, next: 0, buffer })
         };
         let mut systems: Vec<Box<dyn System>> = Vec::new();
-        for &op in ops {
-            let pager = plan::build_pager(args, policy, max_bytes, page_bytes, None)?;
+        for &op in &args.op {
+            let young = args.young.young_faults;
+            let adjust = |builder: Builder| builder.young_faults(young);
+            let pager = args.common.io.pager(policy, max_bytes, page_bytes, adjust)?;
             if machine.is_none() {
-                machine = Some(Machine::ask(&probe, &file, report(std::slice::from_ref(&pager)))?);
+                machine = Some(Machine::ask(&probe, &file, &pager)?);
             }
             let view = Box::new(open_view(&pager, &file, false)?);
             systems.push(scan(Way::Lowtide(op, pager, view)));
@@ -252,14 +237,16 @@ pub(crate) fn run(args: &BenchArgs, ops: &[ScanOp]) -> Result<(), BenchError> {
     }
     out::line(printed);
     if let Some(machine) = &machine {
-        Report::new(machine, json).cut_short(cut.is_cut()).write(args.json.as_deref())?;
+        Report::new(machine, json)
+            .cut_short(cut.is_cut())
+            .write(args.common.output.json.as_deref())?;
     }
     all_rows.iter().try_for_each(Row::verdict)?;
     cut.verdict()
 }
 
 fn common(
-    args: &BenchArgs,
+    args: &ScanArgs,
     file: &DataFile,
     max_bytes: u64,
     page_bytes: u64,
@@ -272,7 +259,7 @@ fn common(
         page_bytes,
         threads: 1,
         batch: (request / page_bytes) as u32,
-        seed: args.seed,
+        seed: args.seed.seed,
         slowed: None,
         checkpoint_seconds: None,
     }

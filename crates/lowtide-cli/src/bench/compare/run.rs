@@ -1,135 +1,130 @@
-//! `lowtide bench WORKLOAD`: the rows of a workload, from plan to table.
+//! From a comparison to its table and JSON.
 
 use std::sync::Arc;
 
-use lowtide::{Pager, Size};
+use lowtide::Size;
 use lowtide_sys::probe::Probe;
-use lowtide_workload::{Distribution, Workload};
+use lowtide_workload::Distribution;
 
-use super::args::BenchArgs;
-use super::crew::Until;
-use super::datafile::DataFile;
-use super::error::BenchError;
-use super::json::{Common, WorkloadRow};
-use super::machine::Machine;
-use super::peer::mmap::Mmap;
-use super::plan::{self, Plan, Source};
-use super::play::job::Job;
-use super::play::replay::Recording;
-use super::record::Recorder;
-use super::rounds::{Row, ratio, take_turns, warm_up};
-use super::slow::Slowness;
-use super::system::{Lowtide, System};
-use super::table::{of_checkpoints, of_workload, of_write_back};
-use super::tally::Slice;
+use super::plan::Comparison;
+use crate::bench::content::Content;
+use crate::bench::crew::Until;
+use crate::bench::datafile::DataFile;
+use crate::bench::error::BenchError;
+use crate::bench::json::{Common, WorkloadRow};
+use crate::bench::machine::Machine;
+use crate::bench::options::{MmapPeer, Source};
+use crate::bench::peer::mmap::Mmap;
+use crate::bench::play::job::Job;
+use crate::bench::record::Recorder;
+use crate::bench::rounds::{Row, ratio, take_turns, warm_up};
+use crate::bench::system::{Lowtide, System};
+use crate::bench::table::{of_checkpoints, of_workload, of_write_back};
+use crate::bench::tally::Slice;
 use crate::interrupt::Cut;
 use crate::json::Report;
 use crate::{out, progress, table};
 
-/// Runs a workload on all systems and prints the table.
-///
-/// # Errors
-/// Any [`BenchError`]; rows that were measured before an operation failed are printed and written
-/// first.
-pub(crate) fn run(args: &BenchArgs, workload: Workload) -> Result<(), BenchError> {
-    let probe = Probe::ask();
-    let recording = match &args.trace {
-        Some(path) if workload == Workload::Replay => {
-            Some(Arc::new(Recording::read(path, args.format)?))
-        }
-        _ => None,
-    };
-    let mut plan = Plan::new(args, workload, recording.as_deref(), &probe, out::note)?;
-    args.record.as_deref().map(Recorder::check).transpose()?;
-    // Declared in this order so that they go in the opposite one: systems, then files, then their
-    // directory.
-    let source = Source::of(args)?;
-    let (files, places) = plan.files(&source, out::note)?;
-    let (page_bytes, page_note) = plan::choose_page(args, &plan, &files[0])?;
-    let recorder =
-        args.record.as_deref().map(|path| Recorder::create(path, page_bytes)).transpose()?;
-    let job = job(args, &plan, page_bytes);
-    let script = job.script(recording)?;
-    let slowness = Slowness::of(args)?;
-    let slowed = (!slowness.is_none()).then(|| slowness.to_string());
-    let common = common(args, &plan, &job, slowed);
+impl Comparison<'_> {
+    /// Plays the workload on all systems and prints the table.
+    ///
+    /// # Errors
+    /// Any [`BenchError`]; rows that were measured before an operation failed are printed and
+    /// written first.
+    pub(super) fn run(self) -> Result<(), BenchError> {
+        let probe = Probe::ask();
+        let mut plan = self.checked(&probe)?;
+        plan.record.as_deref().map(Recorder::check).transpose()?;
+        // Declared in this order so that they go in the opposite one: systems, then files, then
+        // their directory.
+        let source = Source::of(&plan.common.files, plan.file.clone())?;
+        let (files, places) = plan.files(&source)?;
+        let (page_bytes, page_note) = plan.choose_page(&files[0])?;
+        let record = plan.record.as_deref();
+        let recorder = record.map(|path| Recorder::create(path, page_bytes)).transpose()?;
+        let job = job(&plan, page_bytes);
+        let script = job.script(plan.trace.as_ref().map(|(_, _, trace)| Arc::clone(trace)))?;
+        let common = common(&plan, &job);
 
-    let mut pagers = Vec::with_capacity(plan.policies.len());
-    for &policy in &plan.policies {
-        pagers.push(plan::build_pager(args, policy, plan.max_bytes, page_bytes, None)?);
-    }
-    for file in &files {
-        file.drop_page_cache()?;
-    }
-    let mut systems: Vec<Box<dyn System>> = Vec::new();
-    let mut recorded = None;
-    for ((pager, &policy), &place) in pagers.iter().zip(&plan.policies).zip(&places) {
-        let lowtide = Lowtide::start(pager.clone(), policy, &files[place], &job, &script)?;
-        if recorded.is_none() {
-            recorded = Some((lowtide.door(), lowtide.label()));
+        let mut pagers = Vec::with_capacity(plan.policies.len());
+        for &policy in &plan.policies {
+            pagers.push(plan.pager(policy, page_bytes)?);
         }
-        systems.push(Box::new(lowtide));
-    }
-    for (peer, &place) in plan.peers.iter().zip(&places[plan.policies.len()..]) {
-        match Mmap::start(peer.name, peer.random, &files[place], &job, plan.max_bytes) {
-            Ok(mmap) => systems.push(Box::new(mmap)),
-            Err(killed @ BenchError::PeerKilled { .. }) => out::note(killed),
-            Err(error) => return Err(error),
+        for file in &files {
+            file.drop_page_cache()?;
         }
-    }
+        let mut systems: Vec<Box<dyn System>> = Vec::new();
+        let mut recorded = None;
+        for ((pager, &policy), &place) in pagers.iter().zip(&plan.policies).zip(&places) {
+            let lowtide = Lowtide::start(pager.clone(), policy, &files[place], &job, &script)?;
+            if recorded.is_none() {
+                recorded = Some((lowtide.door(), lowtide.label()));
+            }
+            systems.push(Box::new(lowtide));
+        }
+        for (peer, &place) in plan.peers.iter().zip(&places[plan.policies.len()..]) {
+            let random = *peer == MmapPeer::MmapRandom;
+            match Mmap::start(peer.name(), random, &files[place], &job, plan.max_bytes) {
+                Ok(mmap) => systems.push(Box::new(mmap)),
+                Err(killed @ BenchError::PeerKilled { .. }) => out::note(killed),
+                Err(error) => return Err(error),
+            }
+        }
 
-    let machine = Machine::ask(&probe, &files[0], report(&pagers))?;
-    head(&machine, &files, &plan, &job, &page_note);
-    if let Some(slowed) = &common.slowed {
-        out::line(format_args!("device    {slowed}, beside what it takes itself"));
-    }
-    out::line("");
-    let warmed = workload != Workload::Replay;
-    let steps = systems.len() as u64 * (u64::from(plan.rounds) + u64::from(warmed))
-        + u64::from(recorder.is_some());
-    let progress = progress::steps("", steps);
-    if warmed {
-        warm_up(&mut systems, plan.max_bytes, plan.data_bytes, &progress)?;
-    }
-    let mut cut = Cut::default();
-    let rows =
-        take_turns(&mut systems, plan.rounds, |round| plan.slice(round), &progress, &mut cut)?;
-    // What the rows say is said before anything about the recording, which may still fail.
-    let recording =
-        recorder.filter(|_| !cut.is_cut()).zip(recorded).map(|(recorder, (door, label))| {
-            progress.set_message(format!("recording {label}"));
-            recorder.turn(&label, door, &job, &script, plan.until)
-        });
-    progress.finish_and_clear();
+        let machine = Machine::ask(&probe, &files[0], &pagers[0])?;
+        head(&machine, &files, &plan, &job, &page_note);
+        if let Some(slowed) = &common.slowed {
+            out::line(format_args!("device    {slowed}, beside what it takes itself"));
+        }
+        out::line("");
+        let warmed = plan.trace.is_none();
+        let steps = systems.len() as u64 * (u64::from(plan.rounds) + u64::from(warmed))
+            + u64::from(recorder.is_some());
+        let progress = progress::steps("", steps);
+        if warmed {
+            warm_up(&mut systems, plan.max_bytes, plan.data_bytes, &progress)?;
+        }
+        let mut cut = Cut::default();
+        let rows =
+            take_turns(&mut systems, plan.rounds, |round| plan.slice(round), &progress, &mut cut)?;
+        // What the rows say is said before anything about the recording, which may still fail.
+        let recording =
+            recorder.filter(|_| !cut.is_cut()).zip(recorded).map(|(recorder, (door, label))| {
+                progress.set_message(format!("recording {label}"));
+                recorder.turn(&label, door, &job, &script, plan.until)
+            });
+        progress.finish_and_clear();
 
-    tail(&rows, &job, &source, &files);
-    let json = rows.iter().map(|row| WorkloadRow::new(&common, row, &rows[0])).collect();
-    Report::new(&machine, json).cut_short(cut.is_cut()).write(args.json.as_deref())?;
-    rows.iter().try_for_each(Row::verdict)?;
-    if let Some(recording) = recording {
-        out::line(recording?);
+        tail(&rows, &job, &source, &files);
+        let json = rows.iter().map(|row| WorkloadRow::new(&common, row, &rows[0])).collect();
+        let report = Report::new(&machine, json).cut_short(cut.is_cut());
+        report.write(plan.common.output.json.as_deref())?;
+        rows.iter().try_for_each(Row::verdict)?;
+        if let Some(recording) = recording {
+            out::line(recording?);
+        }
+        cut.verdict()
     }
-    cut.verdict()
 }
 
-fn job(args: &BenchArgs, plan: &Plan, page_bytes: u64) -> Job {
+fn job(plan: &Comparison<'_>, page_bytes: u64) -> Job {
     Job {
         workload: plan.workload.name().to_owned(),
         popularity: plan.popularity,
         content: plan.content,
         data_bytes: plan.data_bytes,
         page_bytes,
-        threads: args.threads(),
-        batch: plan::batch(args, plan.workload, page_bytes),
-        seed: args.seed,
-        trace: args.trace.clone(),
-        trace_format: args.format.map(|format| format.to_string()),
+        threads: plan.threads,
+        batch: plan.batch(page_bytes),
+        seed: plan.seed,
+        trace: plan.trace.as_ref().map(|(path, ..)| path.clone()),
+        trace_format: plan.trace.as_ref().and_then(|(_, format, _)| format.clone()),
         writes: plan.writes,
         checkpoint_seconds: plan.checkpoint.map(|every| every.as_secs_f64()),
     }
 }
 
-fn common(args: &BenchArgs, plan: &Plan, job: &Job, slowed: Option<String>) -> Common {
+fn common(plan: &Comparison<'_>, job: &Job) -> Common {
     Common {
         workload: plan.workload.name(),
         max_bytes: plan.max_bytes,
@@ -137,20 +132,14 @@ fn common(args: &BenchArgs, plan: &Plan, job: &Job, slowed: Option<String>) -> C
         page_bytes: job.page_bytes,
         threads: job.threads,
         batch: job.batch,
-        seed: args.seed,
-        slowed,
+        seed: plan.seed,
+        slowed: plan.slowness.text(),
         checkpoint_seconds: job.checkpoint_seconds,
     }
 }
 
-/// How the runtime does I/O, in its own words. All pagers of a run are built alike.
-pub(crate) fn report(pagers: &[Pager]) -> String {
-    let text = pagers.first().map(Pager::report).unwrap_or_default();
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
-}
-
 /// What the numbers below are numbers of.
-fn head(machine: &Machine, files: &[DataFile], plan: &Plan, job: &Job, page_note: &str) {
+fn head(machine: &Machine, files: &[DataFile], plan: &Comparison<'_>, job: &Job, page_note: &str) {
     out::line(format_args!("{}: {}", plan.workload, plan.workload.description()));
     for line in machine.lines(&files[0]) {
         out::line(line);
@@ -215,11 +204,8 @@ fn tail(rows: &[Row], job: &Job, source: &Source, files: &[DataFile]) {
     let sums: Vec<Slice> = rows.iter().map(Row::sum).collect();
     let total =
         |count: fn(&Slice) -> u64| table::thousands(sums.iter().map(count).sum::<u64>() as f64);
-    let unchecked = if job.content == super::content::Content::Unknown {
-        " (the content is not known)"
-    } else {
-        ""
-    };
+    let unchecked =
+        if job.content == Content::Unknown { " (the content is not known)" } else { "" };
     out::line(format_args!(
         "{} contents verified{unchecked}, {} errors",
         total(|sum| sum.verified),

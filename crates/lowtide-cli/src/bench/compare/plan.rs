@@ -1,0 +1,323 @@
+//! What is compared, decided: impossible combinations are refused before anything is made.
+//!
+//! How many data files a run needs follows from what is cached in front of them. Caches of one file
+//! that do not know of each other must not write to it, so for a workload that writes every system
+//! has a file of its own. When nothing is written, lowtide's pagers share one, but every mmap peer
+//! still has its own: the kernel has one page cache for a file, and a page that one peer brought in
+//! would be free memory for another.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use lowtide::{Pager, Policy, Size};
+use lowtide_sys::probe::{Availability, Probe};
+use lowtide_workload::Workload;
+
+use crate::bench::content::{Content, UNIT_BYTES};
+use crate::bench::crew::{Until, share};
+use crate::bench::datafile::{DataFile, Purpose};
+use crate::bench::error::BenchError;
+use crate::bench::machine::direct_align;
+use crate::bench::options::memory::check_memory;
+use crate::bench::options::values::{GRAIN_BYTES, PAGE_BYTES, page};
+use crate::bench::options::{Files, Io, MmapPeer, Mode, Output, Policies, Seed, Source};
+use crate::bench::play::popularity::Popularity;
+use crate::bench::play::replay::Recording;
+use crate::bench::slow::Slowness;
+use crate::out;
+
+/// What a scan reads at a time by default, in bytes: what the kernel reads ahead by default.
+const SCAN_BYTES: u64 = 128 << 10;
+
+/// Options of all comparisons.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    #[command(flatten)]
+    pub(crate) policies: Policies,
+    /// lowtide's base page [default: 4K; 1K for records if possible]
+    #[arg(long, value_name = "SIZE", value_parser = page, allow_hyphen_values = true)]
+    pub(crate) page: Option<u64>,
+    #[command(flatten)]
+    pub(crate) io: Io,
+    #[command(flatten)]
+    pub(crate) files: Files,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// What is compared. The fields that are not in [`Common`] have usual values, which a workload
+/// replaces.
+#[derive(Debug)]
+pub(crate) struct Comparison<'a> {
+    pub(super) common: &'a Common,
+    pub(super) workload: Workload,
+    /// The budget of each system.
+    pub(super) max_bytes: u64,
+    /// The size of the data.
+    pub(super) data_bytes: u64,
+    /// What the data is made of.
+    pub(super) content: Content,
+    /// Whether the workload writes.
+    pub(super) writes: bool,
+    /// lowtide's rows.
+    pub(super) policies: Vec<Policy>,
+    /// The peers' rows.
+    pub(super) peers: Vec<MmapPeer>,
+    pub(super) rounds: u32,
+    /// What all rounds of a system together are.
+    pub(super) until: Until,
+    pub(super) popularity: Popularity,
+    /// The time from checkpoint to checkpoint, where there are any.
+    pub(super) checkpoint: Option<Duration>,
+    pub(super) threads: u32,
+    pub(super) seed: u64,
+    /// Records or pages at a time, if an option says it.
+    pub(super) batch: Option<u32>,
+    pub(super) young_faults: bool,
+    pub(super) slowness: Slowness,
+    /// A file of the user's own.
+    pub(super) file: Option<PathBuf>,
+    /// Where an extra turn is recorded.
+    pub(super) record: Option<PathBuf>,
+    /// The trace of a replay: its file, the name of its format, and what is in it.
+    pub(super) trace: Option<(PathBuf, Option<String>, Arc<Recording>)>,
+}
+
+impl<'a> Comparison<'a> {
+    /// A comparison with the usual values.
+    pub(super) fn new(
+        workload: Workload,
+        common: &'a Common,
+        (max_bytes, data_bytes): (u64, u64),
+        (rounds, until): (u32, Until),
+    ) -> Self {
+        let letter = workload.ycsb_letter();
+        Self {
+            common,
+            workload,
+            max_bytes,
+            data_bytes,
+            content: if letter.is_some() { Content::Records } else { Content::Blocks },
+            writes: letter.is_some_and(|letter| letter.update_percent() > 0),
+            policies: common.policies.rows(),
+            peers: Vec::new(),
+            rounds,
+            until,
+            popularity: Popularity::Zipf,
+            checkpoint: None,
+            threads: 1,
+            seed: Seed::USUAL,
+            batch: None,
+            young_faults: false,
+            slowness: Slowness::default(),
+            file: None,
+            record: None,
+            trace: None,
+        }
+    }
+
+    /// Refuses what cannot be run, and leaves out peers that cannot run here.
+    ///
+    /// # Errors
+    /// [`BenchError::Usage`], [`BenchError::Setup`], [`BenchError::NoMemory`].
+    pub(super) fn checked(mut self, probe: &Probe) -> Result<Self, BenchError> {
+        let page = self.page();
+        if let Some(page) = page
+            && self.content == Content::Records
+            && self.writes
+            && page < UNIT_BYTES as u64
+        {
+            return Err(BenchError::usage(
+                format!(
+                    "records of 1K cross pages of {page} bytes, so an update could be seen half \
+                     done"
+                ),
+                "choose --page 1K or more, or ycsb-c, which only reads",
+            ));
+        }
+        if let Until::Ops(ops) = self.until
+            && ops < u64::from(self.rounds)
+        {
+            return Err(BenchError::usage(
+                format!("{ops} operations cannot be cut into {} rounds", self.rounds),
+                "ask for fewer with --rounds, or for more with --ops",
+            ));
+        }
+        self.leave_out_peers(probe)?;
+        let systems = self.policies.len() + self.peers.len();
+        check_memory(0, systems, self.max_bytes, probe.memory_available)?;
+        let records = self.content == Content::Records;
+        let smallest_default = if records { UNIT_BYTES as u64 } else { PAGE_BYTES };
+        // Built and dropped, to learn early that it can be had.
+        drop(self.pager(self.policies[0], page.unwrap_or(smallest_default))?);
+        Ok(self)
+    }
+
+    fn leave_out_peers(&mut self, probe: &Probe) -> Result<(), BenchError> {
+        if !self.slowness.is_none() {
+            refuse_slowed(&self.peers)?;
+            out::note("no peers: only lowtide's own requests can be slowed down");
+        }
+        if let Availability::No(why) = &probe.memcg
+            && !self.peers.is_empty()
+        {
+            let names: Vec<_> = self.peers.iter().map(|peer| peer.name()).collect();
+            out::note(format_args!(
+                "{} left out, as there is no memory cgroup to limit them: {why}",
+                names.join(" and ")
+            ));
+            self.peers.clear();
+        }
+        Ok(())
+    }
+
+    /// lowtide's base page, where an option or the trace of a replay says it.
+    fn page(&self) -> Option<u64> {
+        self.common.page.or_else(|| self.page_of_trace())
+    }
+
+    fn page_of_trace(&self) -> Option<u64> {
+        self.trace.as_ref().and_then(|(_, _, recording)| recording.page_bytes())
+    }
+
+    /// A pager as the options describe it.
+    ///
+    /// # Errors
+    /// [`BenchError::Setup`].
+    pub(super) fn pager(&self, policy: Policy, page_bytes: u64) -> Result<Pager, BenchError> {
+        self.common.io.pager(policy, self.max_bytes, page_bytes, |builder| {
+            self.slowness.on(builder).young_faults(self.young_faults)
+        })
+    }
+
+    /// What round `round` of one system is.
+    pub(super) fn slice(&self, round: u32) -> Until {
+        match self.until {
+            Until::Seconds(seconds) => Until::Seconds(seconds / f64::from(self.rounds)),
+            Until::Ops(ops) => Until::Ops(share(ops, u64::from(round), u64::from(self.rounds))),
+        }
+    }
+
+    /// How many records or pages are read at a time.
+    pub(super) fn batch(&self, page_bytes: u64) -> u32 {
+        self.batch.unwrap_or_else(|| match self.workload {
+            Workload::Scan => u32::try_from(SCAN_BYTES / page_bytes).unwrap_or(1).max(1),
+            _ => 1,
+        })
+    }
+
+    /// Finds or makes the data files: one for each system, in the order of the rows. Systems may
+    /// share one, and then its position repeats.
+    ///
+    /// # Errors
+    /// Those of preparing files; [`BenchError::Usage`] for a file of the user's that does not suit.
+    pub(super) fn files(
+        &mut self,
+        source: &Source,
+    ) -> Result<(Vec<DataFile>, Vec<usize>), BenchError> {
+        let depot = match source {
+            Source::Made(depot) => depot,
+            Source::User(path, locking) => {
+                let (file, found) = DataFile::of_user(path, *locking)?;
+                self.suit(path, &file, found)?;
+                for left_out in self.peers.drain(1.min(self.peers.len())..) {
+                    out::note(format_args!(
+                        "{0} left out: two mappings of one file share its page cache; run it \
+                         alone with --against {0}",
+                        left_out.name()
+                    ));
+                }
+                return Ok((vec![file], vec![0; self.policies.len() + self.peers.len()]));
+            }
+        };
+        let lowtides = self.policies.len();
+        let places: Vec<usize> = if self.writes {
+            (0..lowtides + self.peers.len()).collect()
+        } else {
+            std::iter::repeat_n(0, lowtides).chain(1..=self.peers.len()).collect()
+        };
+        let count = places.last().map_or(0, |last| last + 1);
+        // Updated records are records; rewritten blocks are not what the next run expects.
+        let purpose = if self.writes && self.content == Content::Blocks {
+            Purpose::Scratch
+        } else {
+            Purpose::Lasting
+        };
+        Ok((depot.prepare(self.content, self.data_bytes, count, purpose)?, places))
+    }
+
+    /// Takes a file of the user's as the data, if it can be.
+    fn suit(&mut self, path: &Path, file: &DataFile, found: Content) -> Result<(), BenchError> {
+        let name = path.display();
+        if self.content == Content::Records && found != Content::Records {
+            return Err(BenchError::usage(
+                format!("{name} does not hold records"),
+                format!(
+                    "{} needs a file that lowtide bench made; or choose random-read or scan",
+                    self.workload
+                ),
+            ));
+        }
+        if found != self.content {
+            self.content = Content::Unknown;
+        }
+        self.data_bytes = file.bytes() - file.bytes() % GRAIN_BYTES;
+        if self.data_bytes == 0 {
+            return Err(BenchError::usage(
+                format!("{name} has {} bytes", file.bytes()),
+                format!("give a file of at least {}", Size::new(GRAIN_BYTES)),
+            ));
+        }
+        Ok(())
+    }
+
+    /// lowtide's base page and the reason for it, now that the file is known.
+    ///
+    /// # Errors
+    /// [`BenchError::File`].
+    pub(super) fn choose_page(&self, file: &DataFile) -> Result<(u64, String), BenchError> {
+        let asked = self.page();
+        if self.content != Content::Records {
+            let page = asked.unwrap_or(PAGE_BYTES);
+            let note = match self.page_of_trace() {
+                _ if self.trace.is_none() => "pages of the workload".into(),
+                None if self.common.page.is_none() => "the trace does not say; --page may".into(),
+                Some(said) if said != page => format!(
+                    "as --page says; the trace has pages of {}, and each is taken for one",
+                    Size::new(said)
+                ),
+                _ => "pages of the trace".into(),
+            };
+            return Ok((page, note));
+        }
+        let record = UNIT_BYTES as u64;
+        let aligned = direct_align(file)?.is_none_or(|align| align <= record);
+        let buffered = self.common.io.direct == Mode::Buffered;
+        let page = asked.unwrap_or(if aligned || buffered { record } else { PAGE_BYTES });
+        let note = match (page / record, asked) {
+            (0, _) => "half a record each".into(),
+            (1, _) => "one record each".into(),
+            (records, None) => {
+                format!("{records} records each; the device cannot read single records")
+            }
+            (records, Some(_)) => format!("{records} records each, none crosses a page"),
+        };
+        Ok((page, note))
+    }
+}
+
+/// Refuses peers beside a device that is slowed down.
+///
+/// # Errors
+/// [`BenchError::Usage`].
+pub(crate) fn refuse_slowed<P>(peers: &[P]) -> Result<(), BenchError> {
+    if peers.is_empty() {
+        return Ok(());
+    }
+    Err(BenchError::usage(
+        "only lowtide's own requests can be slowed down, so there is nothing to compare with",
+        "leave --against out, or --device-delay and --device-bandwidth",
+    ))
+}

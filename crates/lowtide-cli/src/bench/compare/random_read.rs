@@ -1,0 +1,123 @@
+//! `lowtide bench random-read`: uniform reads of single pages. With `--depth` it is another
+//! measurement with the same name: cold, from one thread, a number of reads in flight (`depth.rs`).
+
+use clap::builder::ArgPredicate::IsPresent;
+use clap::{Args, ValueEnum};
+use lowtide_workload::Workload;
+
+use super::plan::{Common, Comparison};
+use super::ycsb::Record;
+use crate::bench::error::BenchError;
+use crate::bench::options::values::{budget, scale, scaled};
+use crate::bench::options::{
+    MmapPeer, Seed, Slowdown, Timing, UserFile, YoungFaults, chosen, threads,
+};
+
+/// Options of `random-read`.
+#[derive(Debug, Args)]
+pub(crate) struct RandomReadArgs {
+    /// Reads in flight from one thread: measures cold reads under the first policy, one row each
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = threads(),
+          conflicts_with_all =
+              ["ops", "threads", "batch", "record", "device_delay", "device_bandwidth"])]
+    pub(crate) depth: Vec<u32>,
+    /// Memory budget of each system [default: 256M; 64M with --depth]
+    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "256M",
+          default_value_if("depth", IsPresent, "64M"), hide_default_value = true,
+          allow_hyphen_values = true)]
+    pub(crate) max: u64,
+    /// Size of the data as a multiple of the budget [default: 4; 16 with --depth]
+    #[arg(long, value_name = "F", value_parser = scale, default_value = "4",
+          default_value_if("depth", IsPresent, "16"), hide_default_value = true,
+          allow_negative_numbers = true)]
+    pub(crate) scale: f64,
+    #[command(flatten)]
+    pub(crate) timing: Timing,
+    /// Threads of each system
+    #[arg(long, value_name = "N", value_parser = threads(), default_value_t = 1)]
+    threads: u32,
+    /// Pages per call: 1 reads through a guard, more through get_many
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    batch: u32,
+    /// What else runs beside lowtide: fio with --depth, else mappings where a memory cgroup can be
+    /// made [default: mmap,mmap-random; none with --depth]
+    #[arg(long, value_name = "PEER,PEER", value_enum, value_delimiter = ',',
+          default_value = "mmap,mmap-random", hide_default_value = true,
+          default_value_ifs = [("depth", IsPresent, "none"), ("device_delay", IsPresent, "none"),
+                               ("device_bandwidth", IsPresent, "none")])]
+    against: Vec<Peer>,
+    #[command(flatten)]
+    pub(crate) seed: Seed,
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) young: YoungFaults,
+    #[command(flatten)]
+    slowdown: Slowdown,
+    #[command(flatten)]
+    record: Record,
+    #[command(flatten)]
+    pub(crate) file: UserFile,
+}
+
+/// What random reads are compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Peer {
+    Mmap,
+    MmapRandom,
+    // With direct I/O, at a depth.
+    Fio,
+    None,
+}
+
+impl RandomReadArgs {
+    /// Runs the measurement without a depth.
+    ///
+    /// # Errors
+    /// Any [`BenchError`].
+    pub(crate) fn run(&self) -> Result<(), BenchError> {
+        let mut peers = Vec::new();
+        for peer in chosen(&self.against, Peer::None)? {
+            peers.push(match peer {
+                Peer::Mmap => MmapPeer::Mmap,
+                Peer::MmapRandom => MmapPeer::MmapRandom,
+                Peer::Fio | Peer::None => {
+                    return Err(BenchError::usage(
+                        "fio is compared only at a depth",
+                        "write `lowtide bench random-read --depth 1,8,32 --against fio`",
+                    ));
+                }
+            });
+        }
+        let sizes = (self.max, scaled(self.max, self.scale));
+        let times = (self.timing.rounds, self.timing.until());
+        let comparison = Comparison {
+            peers,
+            threads: self.threads,
+            seed: self.seed.seed,
+            batch: Some(self.batch),
+            young_faults: self.young.young_faults,
+            slowness: self.slowdown.slowness(),
+            file: self.file.file.clone(),
+            record: self.record.record.clone(),
+            ..Comparison::new(Workload::RandomRead, &self.common, sizes, times)
+        };
+        comparison.run()
+    }
+
+    /// Whether fio is wanted, at a depth. Other peers have none.
+    ///
+    /// # Errors
+    /// [`BenchError::Usage`] for a mapping.
+    pub(crate) fn beside_fio(&self) -> Result<bool, BenchError> {
+        let peers = chosen(&self.against, Peer::None)?;
+        if peers.iter().any(|peer| *peer != Peer::Fio) {
+            return Err(BenchError::usage(
+                "a mapping has no depth",
+                "leave --depth out, or compare with --against fio",
+            ));
+        }
+        Ok(!peers.is_empty())
+    }
+}

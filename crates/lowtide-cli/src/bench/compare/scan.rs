@@ -1,0 +1,94 @@
+//! `lowtide bench scan`: the whole file from start to end, repeated. With `--op` it is another
+//! measurement with the same name: cold, by each way to read a file in order (`in_order.rs`).
+
+use clap::builder::ArgPredicate::IsPresent;
+use clap::{Args, ValueEnum};
+use lowtide_workload::Workload;
+
+use super::plan::{Common, Comparison};
+use super::ycsb::Record;
+use crate::bench::error::BenchError;
+use crate::bench::options::values::{budget, scale, scaled, size};
+use crate::bench::options::{Mappings, Seed, Slowdown, Timing, UserFile, YoungFaults, threads};
+
+/// Options of `scan`.
+#[derive(Debug, Args)]
+pub(crate) struct ScanArgs {
+    /// Ways to read a file in order, cold, under the first policy, one row each, beside pread and
+    /// fio
+    #[arg(long, value_name = "OP,OP", value_enum, value_delimiter = ',',
+          conflicts_with_all =
+              ["against", "batch", "record", "ops", "threads", "device_delay", "device_bandwidth"])]
+    pub(crate) op: Vec<ScanOp>,
+    /// Bytes of a request, one group of rows each; with --op
+    #[arg(long, value_name = "SIZE,SIZE", value_delimiter = ',', value_parser = size,
+          default_value = "64K,1M", requires = "op")]
+    pub(crate) io_size: Vec<u64>,
+    /// Memory budget of each system [default: 256M; 64M with --op]
+    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "256M",
+          default_value_if("op", IsPresent, "64M"), hide_default_value = true,
+          allow_hyphen_values = true)]
+    pub(crate) max: u64,
+    /// Size of the data as a multiple of the budget [default: 4; 8 with --op]
+    #[arg(long, value_name = "F", value_parser = scale, default_value = "4",
+          default_value_if("op", IsPresent, "8"), hide_default_value = true,
+          allow_negative_numbers = true)]
+    pub(crate) scale: f64,
+    #[command(flatten)]
+    pub(crate) timing: Timing,
+    /// Threads of each system
+    #[arg(long, value_name = "N", value_parser = threads(), default_value_t = 1)]
+    threads: u32,
+    /// Pages per call; 1 reads through a guard [default: 128 KiB]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    batch: Option<u32>,
+    #[command(flatten)]
+    against: Mappings,
+    #[command(flatten)]
+    pub(crate) seed: Seed,
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) young: YoungFaults,
+    #[command(flatten)]
+    slowdown: Slowdown,
+    #[command(flatten)]
+    record: Record,
+    #[command(flatten)]
+    pub(crate) file: UserFile,
+}
+
+/// A way to read a file in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum ScanOp {
+    // Page by page, by guards.
+    Read,
+    // Copies of ranges.
+    ReadAt,
+    // Lists of neighbouring pages.
+    GetMany,
+}
+
+impl ScanArgs {
+    /// Runs the measurement without `--op`.
+    ///
+    /// # Errors
+    /// Any [`BenchError`].
+    pub(crate) fn run(&self) -> Result<(), BenchError> {
+        let sizes = (self.max, scaled(self.max, self.scale));
+        let times = (self.timing.rounds, self.timing.until());
+        let comparison = Comparison {
+            peers: self.against.rows()?,
+            threads: self.threads,
+            seed: self.seed.seed,
+            batch: self.batch,
+            young_faults: self.young.young_faults,
+            slowness: self.slowdown.slowness(),
+            file: self.file.file.clone(),
+            record: self.record.record.clone(),
+            ..Comparison::new(Workload::Scan, &self.common, sizes, times)
+        };
+        comparison.run()
+    }
+}

@@ -1,0 +1,104 @@
+//! `lowtide bench ycsb-a`, `ycsb-b` and `ycsb-c`: records of 1 KiB.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use lowtide_workload::Workload;
+
+use super::plan::{Common, Comparison};
+use crate::bench::error::BenchError;
+use crate::bench::options::values::{budget, scale, scaled};
+use crate::bench::options::{Mappings, Seed, Slowdown, Timing, UserFile, YoungFaults, threads};
+use crate::bench::play::popularity::Popularity;
+
+/// Options of workloads on records.
+#[derive(Debug, Args)]
+pub(crate) struct YcsbArgs {
+    /// Memory budget of each system
+    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "256M",
+          allow_hyphen_values = true)]
+    max: u64,
+    /// Size of the data as a multiple of the budget
+    #[arg(long, value_name = "F", value_parser = scale, default_value = "4",
+          allow_negative_numbers = true)]
+    scale: f64,
+    #[command(flatten)]
+    timing: Timing,
+    /// Threads of each system
+    #[arg(long, value_name = "N", value_parser = threads(), default_value_t = 1)]
+    threads: u32,
+    /// Records per call: 1 reads through a guard, more through get_many
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    batch: u32,
+    /// Popularity of records: ycsb is YCSB's own chooser, which is flatter than zipf
+    #[arg(long, value_name = "D", value_enum, default_value = "zipf")]
+    distribution: Popularity,
+    #[command(flatten)]
+    against: Mappings,
+    #[command(flatten)]
+    seed: Seed,
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    young: YoungFaults,
+    #[command(flatten)]
+    slowdown: Slowdown,
+    #[command(flatten)]
+    record: Record,
+}
+
+/// Options of `ycsb-c`, which only reads.
+#[derive(Debug, Args)]
+pub(crate) struct YcsbCArgs {
+    #[command(flatten)]
+    ycsb: YcsbArgs,
+    #[command(flatten)]
+    file: UserFile,
+}
+
+/// An extra turn that becomes a trace.
+#[derive(Debug, Args)]
+pub(crate) struct Record {
+    /// Record an extra turn, which is not measured, of the first lowtide row to FILE (.csv or .lt,
+    /// and .gz or .zst behind it)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+}
+
+impl YcsbArgs {
+    /// Runs `ycsb-a` or `ycsb-b`.
+    ///
+    /// # Errors
+    /// Any [`BenchError`].
+    pub(crate) fn run(&self, workload: Workload) -> Result<(), BenchError> {
+        self.comparison(workload)?.run()
+    }
+
+    fn comparison(&self, workload: Workload) -> Result<Comparison<'_>, BenchError> {
+        let sizes = (self.max, scaled(self.max, self.scale));
+        let times = (self.timing.rounds, self.timing.until());
+        Ok(Comparison {
+            peers: self.against.rows()?,
+            popularity: self.distribution,
+            threads: self.threads,
+            seed: self.seed.seed,
+            batch: Some(self.batch),
+            young_faults: self.young.young_faults,
+            slowness: self.slowdown.slowness(),
+            record: self.record.record.clone(),
+            ..Comparison::new(workload, &self.common, sizes, times)
+        })
+    }
+}
+
+impl YcsbCArgs {
+    /// Runs `ycsb-c`.
+    ///
+    /// # Errors
+    /// Any [`BenchError`].
+    pub(crate) fn run(&self) -> Result<(), BenchError> {
+        let file = self.file.file.clone();
+        Comparison { file, ..self.ycsb.comparison(Workload::YcsbC)? }.run()
+    }
+}

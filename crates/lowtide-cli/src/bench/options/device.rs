@@ -1,0 +1,109 @@
+//! How lowtide reads and writes its files, and how much slower than its device is.
+
+use clap::{Args, ValueEnum};
+use lowtide::{Builder, IoEngine, IoMode, Pager, Policy, Size};
+
+use crate::bench::error::BenchError;
+use crate::bench::slow::{For, Slowness, bandwidth};
+use crate::span::Span;
+
+/// How lowtide reads and writes.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Io {
+    /// System calls that lowtide reads and writes with; auto prefers uring
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) io: Engine,
+    /// Whether lowtide bypasses the page cache; auto does if it can
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) direct: Mode,
+}
+
+impl Io {
+    /// A pager; `adjust` sets what is special about it.
+    ///
+    /// # Errors
+    /// [`BenchError::Setup`].
+    pub(crate) fn pager(
+        self,
+        policy: Policy,
+        max_bytes: u64,
+        page_bytes: u64,
+        adjust: impl FnOnce(Builder) -> Builder,
+    ) -> Result<Pager, BenchError> {
+        let max = Size::new(max_bytes);
+        let builder = Pager::builder()
+            .max(max)
+            .policy(policy)
+            .base_page(usize::try_from(page_bytes).unwrap_or(usize::MAX))
+            .io_engine(self.io.into())
+            .direct(self.direct.into());
+        adjust(builder).build().map_err(|source| BenchError::Setup { max, page_bytes, source })
+    }
+}
+
+/// The runtime's I/O engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    // io_uring where it is allowed, otherwise positioned reads and writes.
+    Auto,
+    Uring,
+    // Positioned reads and writes.
+    Psync,
+}
+
+impl From<Engine> for IoEngine {
+    fn from(engine: Engine) -> Self {
+        match engine {
+            Engine::Auto => Self::Auto,
+            Engine::Uring => Self::Uring,
+            Engine::Psync => Self::Psync,
+        }
+    }
+}
+
+/// The runtime's I/O modes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    // Direct where the file system allows it, otherwise buffered.
+    Auto,
+    // O_DIRECT.
+    Direct,
+    // Through the page cache.
+    Buffered,
+}
+
+impl From<Mode> for IoMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Auto => Self::Auto,
+            Mode::Direct => Self::Direct,
+            Mode::Buffered => Self::Buffered,
+        }
+    }
+}
+
+/// A device that is slowed down for lowtide.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Slowdown {
+    /// Delay each of lowtide's requests, side by side, as in read=2ms,write=10ms; without peers
+    #[arg(long, value_name = "K=TIME", value_delimiter = ',')]
+    device_delay: Vec<For<Span>>,
+    /// Bytes a second of all of lowtide's reads, or writes, as in write=50M; without peers
+    #[arg(long, value_name = "K=SIZE", value_delimiter = ',', value_parser = bandwidth)]
+    device_bandwidth: Vec<For<Size>>,
+}
+
+impl Slowdown {
+    /// Both together.
+    pub(crate) fn slowness(&self) -> Slowness {
+        Slowness::new(self.device_delay.clone(), self.device_bandwidth.clone())
+    }
+}
+
+/// Whether an access that brings a page in counts as a reference.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct YoungFaults {
+    /// Count the faulting access as a reference, as processors do
+    #[arg(long)]
+    pub(crate) young_faults: bool,
+}

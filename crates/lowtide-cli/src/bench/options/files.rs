@@ -1,0 +1,101 @@
+//! Where the data files are.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::bench::datafile::{Depot, Locking};
+use crate::bench::error::BenchError;
+
+/// Where files are made.
+#[derive(Debug, Args)]
+struct Place {
+    /// Directory of data files [default: lowtide-bench-UID in TMPDIR]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Take no lock on data files, as on file systems without locks
+    #[arg(long)]
+    no_lock: bool,
+}
+
+impl Place {
+    /// Whether data files are locked.
+    const fn locking(&self) -> Locking {
+        if self.no_lock { Locking::Unlocked } else { Locking::Locked }
+    }
+}
+
+/// Where files are made that no later run uses.
+#[derive(Debug, Args)]
+pub(crate) struct ScratchPlace {
+    #[command(flatten)]
+    place: Place,
+    // Accepted and not shown, because it is always so.
+    #[arg(long, hide = true)]
+    no_keep: bool,
+}
+
+impl ScratchPlace {
+    /// The directory.
+    ///
+    /// # Errors
+    /// Those of [`Depot::open`].
+    pub(crate) fn depot(&self) -> Result<Depot, BenchError> {
+        Depot::open(self.place.dir.as_deref(), false, self.place.locking())
+    }
+}
+
+/// Where data files are made, and whether later runs use them.
+#[derive(Debug, Args)]
+pub(crate) struct Files {
+    #[command(flatten)]
+    place: Place,
+    /// Remove the data files at the end; the next run would use them
+    #[arg(long)]
+    no_keep: bool,
+}
+
+impl Files {
+    /// The directory of the files that the bench makes.
+    ///
+    /// # Errors
+    /// Those of [`Depot::open`].
+    pub(crate) fn depot(&self) -> Result<Depot, BenchError> {
+        Depot::open(self.place.dir.as_deref(), !self.no_keep, self.place.locking())
+    }
+
+    /// Whether data files are locked.
+    pub(crate) const fn locking(&self) -> Locking {
+        self.place.locking()
+    }
+}
+
+/// A file of the user's own.
+#[derive(Debug, Args)]
+pub(crate) struct UserFile {
+    /// Read this file instead of making one
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["dir", "scale", "no_keep"])]
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// Where data comes from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// Files that the bench makes and may keep.
+    Made(Depot),
+    /// A file of the user's own, which is only read.
+    User(PathBuf, Locking),
+}
+
+impl Source {
+    /// What the options say.
+    ///
+    /// # Errors
+    /// Those of [`Depot::open`].
+    pub(crate) fn of(files: &Files, user: Option<PathBuf>) -> Result<Self, BenchError> {
+        match user {
+            Some(path) => Ok(Self::User(path, files.locking())),
+            None => files.depot().map(Self::Made),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The rows of a result: policies of lowtide, and what they are compared with.
+
+use clap::builder::ArgPredicate;
+use clap::{Args, ValueEnum};
+use lowtide::Policy;
+
+use crate::bench::error::BenchError;
+use crate::{names, out};
+
+/// lowtide's rows.
+#[derive(Debug, Args)]
+pub(crate) struct Policies {
+    /// Reclaim policies, one row each
+    #[arg(long = "policy", value_name = "P,P", value_delimiter = ',', value_parser = names::policy,
+          default_value = "mglru,mglru-7.1,lru")]
+    policies: Vec<Policy>,
+}
+
+impl Policies {
+    /// Each once; the first is the one that ratios are against.
+    pub(crate) fn rows(&self) -> Vec<Policy> {
+        policy_rows(&self.policies)
+    }
+}
+
+/// lowtide's rows, of a workload about something else than policies.
+#[derive(Debug, Args)]
+pub(crate) struct FewPolicies {
+    /// Reclaim policies of lowtide, one row each
+    #[arg(long = "policy", value_name = "P,P", value_delimiter = ',', value_parser = names::policy,
+          default_value = "mglru")]
+    policies: Vec<Policy>,
+}
+
+impl FewPolicies {
+    /// Each once.
+    pub(crate) fn rows(&self) -> Vec<Policy> {
+        policy_rows(&self.policies)
+    }
+}
+
+/// The policy of a workload that has one.
+#[derive(Debug, Args)]
+pub(crate) struct OnePolicy {
+    /// Reclaim policy of lowtide
+    #[arg(long, value_name = "P", value_parser = names::policy, default_value = "mglru")]
+    pub(crate) policy: Policy,
+}
+
+/// Policies, each once; a note for one that is named twice.
+fn policy_rows(policies: &[Policy]) -> Vec<Policy> {
+    names::once(policies, ToString::to_string, out::note)
+}
+
+/// Mappings to compare with.
+#[derive(Debug, Args)]
+pub(crate) struct Mappings {
+    /// What else runs beside lowtide, where a memory cgroup can be made
+    #[arg(long, value_name = "PEER,PEER", value_enum, value_delimiter = ',',
+          default_value = "mmap,mmap-random",
+          default_value_ifs = [("device_delay", ArgPredicate::IsPresent, "none"),
+                               ("device_bandwidth", ArgPredicate::IsPresent, "none")])]
+    against: Vec<MmapPeer>,
+}
+
+impl Mappings {
+    /// Each once.
+    ///
+    /// # Errors
+    /// Those of [`chosen`].
+    pub(crate) fn rows(&self) -> Result<Vec<MmapPeer>, BenchError> {
+        chosen(&self.against, MmapPeer::None)
+    }
+}
+
+/// A kernel mapping, in a memory cgroup of the same budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MmapPeer {
+    // As a program has it that asks for nothing.
+    Mmap,
+    // With `MADV_RANDOM`.
+    MmapRandom,
+    None,
+}
+
+impl MmapPeer {
+    /// The name of its row.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Mmap => "mmap",
+            Self::MmapRandom => "mmap-random",
+            Self::None => "none",
+        }
+    }
+}
+
+/// The peers of a list, each once and without `none`.
+///
+/// # Errors
+/// [`BenchError::Usage`] for `none` beside peers.
+pub(crate) fn chosen<P: ValueEnum + PartialEq + Copy>(
+    list: &[P],
+    none: P,
+) -> Result<Vec<P>, BenchError> {
+    let name = |peer: &P| {
+        peer.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    };
+    let mut peers = names::once(list, name, out::note);
+    let all = peers.len();
+    peers.retain(|peer| *peer != none);
+    if peers.len() < all && !peers.is_empty() {
+        return Err(BenchError::usage(
+            "--against cannot be none and something",
+            "name peers, or write --against none",
+        ));
+    }
+    Ok(peers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Command, FromArgMatches};
+
+    #[test]
+    fn every_policy_that_lowtide_has_gets_a_row_unless_some_are_named() {
+        let matches = Policies::augment_args(Command::new("bench")).get_matches_from(["bench"]);
+        let all: Vec<Policy> = Policy::builtin().map(|(policy, _)| policy).collect();
+        assert_eq!(Policies::from_arg_matches(&matches).unwrap().rows(), all);
+    }
+
+    #[test]
+    fn none_stands_alone() {
+        use MmapPeer::{Mmap, MmapRandom, None};
+        assert_eq!(chosen(&[None, None], None).unwrap(), []);
+        assert_eq!(chosen(&[MmapRandom, Mmap, Mmap], None).unwrap(), [MmapRandom, Mmap]);
+        assert!(chosen(&[Mmap, None], None).is_err());
+    }
+}

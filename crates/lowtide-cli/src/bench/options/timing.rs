@@ -1,0 +1,54 @@
+//! How long a system is measured.
+
+use clap::Args;
+use clap::builder::RangedI64ValueParser;
+
+use super::values::seconds;
+use crate::bench::crew::Until;
+
+/// Seconds or operations, cut into rounds.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Timing {
+    /// Measured seconds of each system, over all rounds
+    #[arg(long, value_name = "S", value_parser = seconds, default_value = "5",
+          conflicts_with = "ops", allow_negative_numbers = true)]
+    pub(crate) seconds: f64,
+    #[command(flatten)]
+    pub(crate) ops: Operations,
+    /// Slices of the measurement; systems take turns
+    #[arg(long, value_name = "N", value_parser = rounds(), default_value_t = 5)]
+    pub(crate) rounds: u32,
+}
+
+impl Timing {
+    /// What all rounds of a system together are.
+    pub(crate) fn until(&self) -> Until {
+        self.ops.until().unwrap_or(Until::Seconds(self.seconds))
+    }
+}
+
+/// Operations instead of a time.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Operations {
+    /// Measured operations of each system, instead of seconds
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
+          allow_negative_numbers = true)]
+    pub(crate) ops: Option<u64>,
+}
+
+impl Operations {
+    /// What all rounds of a system together are, if operations were given.
+    pub(crate) fn until(self) -> Option<Until> {
+        self.ops.map(Until::Ops)
+    }
+}
+
+/// A number of rounds.
+pub(crate) fn rounds() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=10_000)
+}
+
+/// A number of threads.
+pub(crate) fn threads() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=4096)
+}

@@ -1,0 +1,222 @@
+//! How large a proof is, and its result in words and as JSON.
+
+use clap::Args;
+use lowtide_sys::probe::Probe;
+use serde::Serialize;
+
+use super::coverage;
+use super::layout::Layout;
+use super::ledger::Findings;
+use crate::bench::error::BenchError;
+use crate::bench::options::values::{scale, scaled};
+use crate::bench::options::{Output, ScratchPlace, Seed};
+use crate::json::Report;
+use crate::out;
+use crate::table::thousands;
+
+/// Options of both proofs.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// Size of the file as a multiple of the budget
+    #[arg(long, value_name = "F", value_parser = scale, default_value = "4",
+          allow_negative_numbers = true)]
+    pub(super) scale: f64,
+    #[command(flatten)]
+    pub(super) seed: Seed,
+    #[command(flatten)]
+    pub(super) place: ScratchPlace,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+/// How large a proof is.
+#[derive(Debug)]
+pub(super) struct Sizes {
+    pub(super) max_bytes: u64,
+    /// Of the file.
+    pub(super) bytes: u64,
+    pub(super) threads: u32,
+    pub(super) layout: Layout,
+}
+
+impl Sizes {
+    /// Of a proof with this budget.
+    ///
+    /// # Errors
+    /// [`BenchError::Usage`].
+    pub(super) fn new(max_bytes: u64, scale: f64, threads: u32) -> Result<Self, BenchError> {
+        // A little more than whole pages, so that the end of the file is no whole page.
+        let bytes = scaled(max_bytes, scale) + 1600;
+        let layout = Layout::new(bytes);
+        // All but one share the first half.
+        if layout.tail() < threads as usize {
+            let records = layout.tail();
+            return Err(BenchError::usage(
+                format!(
+                    "{threads} threads have more than the {records} records of half of the file"
+                ),
+                "lower --threads, or raise --max",
+            ));
+        }
+        Ok(Self { max_bytes, bytes, threads, layout })
+    }
+}
+
+/// What is known of the machine.
+#[derive(Debug, Serialize)]
+struct Machine {
+    kernel: String,
+    cpus: usize,
+    cpu_model: String,
+    file_system: String,
+    io: String,
+}
+
+/// A proof's result, as it stands in the JSON.
+#[derive(Debug, Serialize)]
+struct ProofRow {
+    workload: &'static str,
+    world: &'static str,
+    system: &'static str,
+    policy: String,
+    max_bytes: u64,
+    data_bytes: u64,
+    threads: u32,
+    seed: u64,
+    seconds: f64,
+    /// Kills, or cuts of the power.
+    cycles: u64,
+    /// Changes of records; of killed processes, those that a flush had promised.
+    writes: u64,
+    /// Records read and compared before the end; killed processes do not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reads: Option<u64>,
+    /// Flushes that returned well.
+    flushes: u64,
+    /// Operations that ended in an error, which on a failing disk they may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<u64>,
+    /// Bytes compared with what must be there.
+    verified_bytes: u64,
+    lost_bytes: u64,
+    wrong_bytes: u64,
+    /// Records found old in one sector and new in another, which is allowed.
+    torn_records: u64,
+    /// Pieces of records found old in one byte and new in another, which is allowed, too.
+    mixed_pieces: u64,
+    errors: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk: Option<coverage::DiskRow>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    faults: Vec<coverage::FaultRow>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sites: Vec<coverage::SiteRow>,
+    drawn: Vec<coverage::DrawnRow>,
+}
+
+/// What a proof has counted.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) cycles: u64,
+    pub(super) writes: u64,
+    pub(super) reads: u64,
+    pub(super) flushes: u64,
+    pub(super) refused: u64,
+    pub(super) findings: Findings,
+}
+
+/// How a proof was made.
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    pub(super) proof: &'static str,
+    /// How its cycles end, in the plural.
+    pub(super) cycles: &'static str,
+    /// Whether readings and refusals are counted: killed processes do not report them.
+    pub(super) in_process: bool,
+    pub(super) policy: String,
+    pub(super) max_bytes: u64,
+    pub(super) data_bytes: u64,
+    pub(super) threads: u32,
+    pub(super) seed: u64,
+    pub(super) file_system: String,
+    pub(super) io: String,
+}
+
+/// Prints what follows from the counts, and writes the JSON.
+///
+/// # Errors
+/// [`BenchError::Broken`] if a promise was not kept, after the JSON was written; those of writing
+/// it.
+pub(super) fn conclude(
+    output: &Output,
+    setting: &Setting,
+    tally: &Tally,
+    seconds: f64,
+    coverage: &coverage::Coverage,
+) -> Result<(), BenchError> {
+    let probe = Probe::ask();
+    let machine = Machine {
+        kernel: probe.kernel,
+        cpus: probe.cpus,
+        cpu_model: probe.cpu_model,
+        file_system: setting.file_system.clone(),
+        io: setting.io.clone(),
+    };
+    let found = &tally.findings;
+    let row = ProofRow {
+        workload: setting.proof,
+        world: "real",
+        system: "lowtide",
+        policy: setting.policy.clone(),
+        max_bytes: setting.max_bytes,
+        data_bytes: setting.data_bytes,
+        threads: setting.threads,
+        seed: setting.seed,
+        seconds,
+        cycles: tally.cycles,
+        writes: tally.writes,
+        reads: setting.in_process.then_some(tally.reads),
+        flushes: tally.flushes,
+        refused: setting.in_process.then_some(tally.refused),
+        verified_bytes: found.verified,
+        lost_bytes: found.lost,
+        wrong_bytes: found.wrong,
+        torn_records: found.torn,
+        mixed_pieces: found.mixed,
+        errors: found.lost + found.wrong,
+        disk: setting.in_process.then(|| coverage.disk_row()),
+        faults: coverage.fault_rows(),
+        sites: coverage.site_rows(),
+        drawn: coverage.drawn_rows(),
+    };
+    let (cycles, writes, flushes) = (tally.cycles, tally.writes, tally.flushes);
+    let ends = setting.cycles;
+    out::line(if setting.in_process {
+        format!(
+            "{cycles} {ends} in {seconds:.1} s: {writes} changes, {} reads, {flushes} flushes; {} \
+             operations refused",
+            tally.reads, tally.refused
+        )
+    } else {
+        format!("{cycles} {ends} in {seconds:.1} s: {flushes} flushes promised {writes} changes")
+    });
+    out::line(format_args!(
+        "{} bytes verified: {} lost, {} wrong; {} records torn between sectors and {} within, \
+         which is allowed",
+        thousands(found.verified as f64),
+        thousands(found.lost as f64),
+        thousands(found.wrong as f64),
+        found.torn,
+        found.mixed
+    ));
+    Report::new(&machine, vec![row]).seeded(setting.seed).write(output.json.as_deref())?;
+    match &found.first {
+        None => Ok(()),
+        Some(first) => Err(BenchError::Broken {
+            proof: setting.proof,
+            lost: found.lost,
+            wrong: found.wrong,
+            first: first.clone(),
+        }),
+    }
+}

@@ -1,0 +1,122 @@
+//! What workloads with tenants share: options, head and tail of the result, limits.
+
+use clap::Args;
+use lowtide::{Builder, Pager, Policy, Programs, Size, Tenant, TenantPolicyError};
+use lowtide_sys::probe::Probe;
+
+use super::{crowd, row};
+use crate::bench::content::UNIT_BYTES;
+use crate::bench::datafile::DataFile;
+use crate::bench::error::BenchError;
+use crate::bench::machine::Machine;
+use crate::bench::options::memory;
+use crate::bench::options::values::{self, PAGE, grain};
+use crate::bench::options::{Files, Io, Output};
+use crate::interrupt::Cut;
+use crate::json::Report;
+use crate::law::{Law, ProgramError};
+use crate::out;
+
+/// Options of all workloads with tenants.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// lowtide's base page, 1K or more
+    #[arg(long, value_name = "SIZE", value_parser = page, default_value = PAGE,
+          allow_hyphen_values = true)]
+    pub(super) page: u64,
+    #[command(flatten)]
+    pub(super) io: Io,
+    #[command(flatten)]
+    pub(super) files: Files,
+    #[command(flatten)]
+    pub(super) output: Output,
+}
+
+impl Common {
+    /// A pager with a budget that the machine can hold.
+    ///
+    /// # Errors
+    /// [`BenchError::NoMemory`], [`BenchError::Setup`].
+    pub(super) fn pager(&self, policy: Policy, max_bytes: u64) -> Result<Pager, BenchError> {
+        check_memory(max_bytes)?;
+        self.io.pager(policy, max_bytes, self.page, |builder: Builder| builder)
+    }
+}
+
+/// A page that holds what a load looks at.
+pub(super) fn page(text: &str) -> Result<u64, String> {
+    match values::page(text)? {
+        page if page < UNIT_BYTES as u64 => {
+            Err("a load looks at 1K; give a power of two from 1K to 64K".into())
+        }
+        page => Ok(page),
+    }
+}
+
+/// What the numbers below are numbers of: machine, data, and lines of the workload's own. Returns
+/// what is known of the machine.
+pub(super) fn head(
+    (name, about): (&str, &str),
+    pager: &Pager,
+    file: &DataFile,
+    lines: &[(&str, String)],
+) -> Result<Machine, BenchError> {
+    let machine = Machine::ask(&Probe::ask(), file, pager)?;
+    out::line(format_args!("{name}: {about}"));
+    for line in machine.lines(file) {
+        out::line(line);
+    }
+    for (name, text) in lines {
+        out::line(format_args!("{name:<9} {text}"));
+    }
+    out::line("");
+    Ok(machine)
+}
+
+/// The table, what follows from it, and the JSON; of a run that was interrupted, of the rows that
+/// had ended.
+pub(super) fn tail(
+    output: &Output,
+    machine: &Machine,
+    columns: &[row::Column],
+    rows: Vec<row::TenancyRow>,
+    closing: &[String],
+    cut: Cut,
+) -> Result<(), BenchError> {
+    out::line(row::table(columns, &rows));
+    if !closing.is_empty() {
+        out::line(format_args!("\n{}", closing.join("\n")));
+    }
+    Report::new(machine, rows).cut_short(cut.is_cut()).write(output.json.as_deref())?;
+    cut.verdict()
+}
+
+/// `1 thread`, `4 threads`.
+pub(super) fn threads_text(threads: u32) -> String {
+    format!("{threads} thread{}", if threads == 1 { "" } else { "s" })
+}
+
+/// Puts a tenant under a law.
+///
+/// # Errors
+/// [`BenchError::Tenant`], [`BenchError::Program`].
+pub(super) fn apply(law: &Law, tenant: &Tenant) -> Result<Option<Programs>, BenchError> {
+    tenant.set_high_policy(law.builtin())?;
+    let Law::Program { name, object } = law else { return Ok(None) };
+    let programs = tenant.attach(object, name).map_err(|error| match error {
+        TenantPolicyError::Tenant(error) => BenchError::from(error),
+        error => ProgramError { path: name.into(), why: error.to_string() }.into(),
+    })?;
+    Ok(Some(programs))
+}
+
+/// A data size that is a whole number of read-around windows.
+pub(super) fn whole_windows(bytes: u64, page_bytes: u64) -> u64 {
+    grain(bytes.next_multiple_of(crowd::WINDOW_PAGES * page_bytes))
+}
+
+/// Refuses a budget that the machine cannot hold, before anything is made.
+pub(super) fn check_memory(bytes: u64) -> Result<Size, BenchError> {
+    memory::check_memory(0, 1, bytes, Probe::ask().memory_available)?;
+    Ok(Size::new(bytes))
+}
