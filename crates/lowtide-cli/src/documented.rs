@@ -108,7 +108,7 @@ fn help_is_narrow_its_examples_are_understood_and_that_of_a_workload_is_one_scre
         for line in help.lines() {
             assert!(line.chars().count() <= 100, "{name:?}: {line}");
         }
-        let is_workload = name.len() > 2 && name[1] == "sim";
+        let is_workload = name.len() > 2;
         assert!(!is_workload || help.lines().count() <= 50, "{name:?} needs more than a screen");
         for words in command_lines(&help.replace("Example: ", "")) {
             examples += 1;
