@@ -167,7 +167,8 @@ mod tests {
     #[test]
     fn its_json_becomes_a_slice() {
         let text = r#"note: both iodepth >= 1 and synchronous I/O engine
-            {"fio version": "fio-3", "jobs": [{"jobname": "x", "error": 0, "usr_cpu": 10.0, "sys_cpu": 30.0,
+            {"fio version": "fio-3",
+             "jobs": [{"jobname": "x", "error": 0, "usr_cpu": 10.0, "sys_cpu": 30.0,
              "read": {"io_bytes": 8192, "total_ios": 2, "runtime": 500, "iops": 4.0,
                       "lat_ns": {"min": 1, "bins": {"100": 1, "200": 1}}}}]}"#;
         let slice = parse(text).unwrap();
