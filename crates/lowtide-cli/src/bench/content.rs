@@ -2,8 +2,8 @@
 //!
 //! | content | for | made of |
 //! |---|---|---|
-//! | records | `ycsb-*` | records of 1 KiB with key, version, checksum (`lowtide_workload::record`) |
-//! | blocks | `random-read`, `scan`, `replay` | 512 B with number, seed, checksum (`workload::block`) |
+//! | records | `ycsb-*` | records of 1 KiB with key, version, checksum (`workload::record`) |
+//! | blocks | `random-read`, `scan`, `replay` | 512 B: number, seed, checksum (`workload::block`) |
 //! | words | `hit` | 64-bit words, each a function of its place |
 //! | unknown | `--file` of the user's own | anything; nothing can be checked |
 //!
