@@ -276,6 +276,7 @@ fn cover(plan: &Plan, stats: &[MachineStat], crew: &Crew, overseer: &Overseer) -
         met("durability", name, times);
     }
     met("refused", "operations refused memory", crew.counts.refused.get());
+    met("refused", "of which too early (before 7.2)", overseer.premature_oom);
     met("refused", "operations the device failed", crew.counts.failed.get());
     met("checked", "turns", overseer.turns);
     met("checked", "full checks", overseer.checks);
