@@ -132,7 +132,7 @@ impl Pool {
         let tried = state.failed_rounds() >= failed + 2;
         hazard::is_refused()
             || !state.engine.may_become_reclaimable(over)
-            || (tried && state.unwritable(over).is_some())
+            || (tried && !state.engine.has_clean(over) && state.unwritable(over).is_some())
             || held_here(state, over)
     }
 

@@ -490,6 +490,48 @@ fn a_tenant_of_one_page_goes_on_writing() {
     }
 }
 
+/// A part of the budget cannot be written, and guards of another thread are on the rest: these are
+/// dropped some day, so the reader waits for them. For ever, so that an error is a decision.
+#[test]
+fn a_file_that_cannot_be_written_is_no_reason_while_clean_pages_are_pinned() {
+    let dir = Dir::new();
+    let (bad, good) = (make_file(&dir, 8 * PAGE), dir.path().join("good"));
+    std::fs::write(&good, vec![1; 80 * PAGE as usize]).unwrap();
+    let device = Arc::<Device>::default();
+    device.writes_fail.store(EIO, SeqCst);
+    let inject: Arc<dyn Inject> = device.clone();
+    let pager = Pager::builder()
+        .max("256K".parse().unwrap())
+        .patience(Duration::MAX)
+        .inject(inject)
+        .build()
+        .unwrap();
+    let bad = writing().open(&pager, &bad).unwrap();
+    pages_of(&bad, 0..8, 1);
+    let good = OpenOptions::new().read_ahead("0".parse().unwrap()).open(&pager, &good).unwrap();
+    let (pinned, let_go) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let guards: Vec<_> = (0..56).map(|page| good.read(page).unwrap()).collect();
+            pinned.wait();
+            let_go.wait();
+            drop(guards);
+        });
+        pinned.wait();
+        let reader = scope.spawn(|| good.read(70).map(|page| page[0]));
+        // Rounds of writes fail meanwhile, as many as make a file hopeless, and more.
+        let failed = device.writes.load(SeqCst);
+        eventually("rounds of writes", || {
+            reader.is_finished() || device.writes.load(SeqCst) > failed + 10
+        });
+        let_go.wait();
+        assert_eq!(reader.join().unwrap().unwrap(), 1);
+    });
+    device.writes_fail.store(0, SeqCst);
+    drop(bad.flush());
+    bad.flush().unwrap();
+}
+
 /// For ever, so that an error can only come because waiting is known to be in vain.
 #[test]
 fn a_full_disk_is_named_to_the_writer_that_finds_no_room() {

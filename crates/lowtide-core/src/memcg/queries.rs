@@ -6,6 +6,7 @@
 //! Source: `docs/kernel/memcg.md` §4.3, 6.2, 11, 12, 13.
 
 use super::counter::Kind;
+use super::group::Memcg;
 use crate::engine::Engine;
 use crate::stat::{Events, MemcgEvents, MemoryStat};
 use crate::units::{LruType, MemcgId};
@@ -67,13 +68,29 @@ impl Engine {
     /// evicted later. Cost: O(groups below).
     #[must_use]
     pub fn may_become_reclaimable(&mut self, full: MemcgId) -> bool {
+        self.has_unprotected(full, |group| group.resident.iter().sum())
+    }
+
+    /// Whether a group has a file page, itself or below it, that is clean and not under hard
+    /// protection: evictable now, or as soon as it is neither pinned nor being read. Cost: O(groups
+    /// below).
+    #[must_use]
+    pub fn has_clean(&mut self, full: MemcgId) -> bool {
+        self.has_unprotected(full, |group| {
+            let unclean = group.file_dirty + group.file_writeback;
+            group.resident[LruType::File as usize].saturating_sub(unclean)
+        })
+    }
+
+    /// Whether `pages` counts any in a group below `full` that is not under hard protection. True
+    /// for a group that is gone: its parent pays now.
+    fn has_unprotected(&mut self, full: MemcgId, pages: impl Fn(&Memcg) -> u64) -> bool {
         if !self.alive(full) {
             return true;
         }
         let below: Vec<_> = self.memcgs.subtree(full.slot).collect();
         below.into_iter().any(|slot| {
-            let resident: u64 = self.memcgs[slot].resident.iter().sum();
-            resident > 0 && !self.memcgs.protect(full, slot).below_min()
+            pages(&self.memcgs[slot]) > 0 && !self.memcgs.protect(full, slot).below_min()
         })
     }
 
