@@ -21,6 +21,7 @@
 //! What remains: a thread that waits for another's guard does so while *it* has guards. Two threads
 //! that each hold a page and store to the other's wait for each other until the patience ends.
 
+use crate::beneath::Change;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::fault_sites::FaultSite;
@@ -28,6 +29,7 @@ use crate::hazard;
 use crate::nested::is_nested;
 use crate::pool::Pool;
 use crate::space::Space;
+use std::ops::Range;
 use std::time::Duration;
 
 /// The first slice. Most guards are dropped long before it ends.
@@ -36,6 +38,8 @@ const SLICE: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(256);
 /// The shortest pause: as long as a flush needs to look at a page again.
 const PAUSE: Duration = Duration::from_millis(2);
+/// How often writes on their way are looked at.
+const LOOK: Duration = Duration::from_micros(50);
 /// A pause is at least this part of the slice before it.
 const PART: u32 = 4;
 
@@ -102,6 +106,25 @@ impl<'a> Attempts<'a> {
     pub(crate) fn outwaits_owner(&mut self) -> bool {
         let device = *self.device.get_or_insert_with(|| Deadline::after(self.pool.io_deadline));
         !is_nested() && !device.has_passed() && self.has_time()
+    }
+
+    /// Waits until no direct write into the blocks of a range is on its way; none begins until the
+    /// result is dropped.
+    pub(crate) fn alone_beneath(&mut self, bytes: &Range<u64>) -> Result<Change<'a>, Stop> {
+        let space = self.space;
+        let mut announced = None;
+        loop {
+            if announced.is_none() {
+                announced = space.beneath.change(bytes);
+            }
+            match announced.take_if(|change| change.is_alone()) {
+                Some(change) => return Ok(change),
+                None if !self.outwaits_owner() => {
+                    return Err(Stop::InHand(bytes.start >> self.pool.page_shift));
+                }
+                None => std::thread::sleep(LOOK),
+            }
+        }
     }
 
     fn has_time(&mut self) -> bool {

@@ -77,7 +77,7 @@ impl<'a> Length<'a> {
             if len <= space.len() {
                 return Ok(false);
             }
-            self.lengthen(len)?;
+            self.lengthen(len, attempts)?;
             Ok(true)
         })
     }
@@ -93,17 +93,20 @@ impl<'a> Length<'a> {
         self.refresh().map(drop)
     }
 
-    fn lengthen(&self, len: u64) -> Result<(), Error> {
+    fn lengthen(&self, len: u64, attempts: &mut Attempts<'_>) -> Result<(), Stop> {
         let Self { pool, space } = *self;
         if !space.backing.is_regular() {
             let full = io::Error::from_raw_os_error(libc::ENOSPC);
-            return Err(space.grow_error(len, full));
+            return Err(Stop::Failed(space.grow_error(len, full)));
         }
         // What can fail without a trace comes first.
         space.make_room(len)?;
+        // The kernel zeroes what the last block has behind the old end.
+        let end = space.len();
+        let _alone = attempts.alone_beneath(&(end..end + 1))?;
         space.backing.set_len(&pool.backend, len).map_err(|e| space.grow_error(len, e))?;
         space.note_change();
-        space.set_known_len(len)
+        Ok(space.set_known_len(len)?)
     }
 
     /// Makes the file exactly so long.
@@ -125,7 +128,7 @@ impl<'a> Length<'a> {
         self.notice_cut(attempts)?;
         self.notice_growth(attempts)?;
         if len >= space.len() {
-            return if len > space.len() { Ok(self.lengthen(len)?) } else { Ok(()) };
+            return if len > space.len() { self.lengthen(len, attempts) } else { Ok(()) };
         }
         if !space.backing.is_regular() {
             return Err(Stop::Failed(
@@ -156,11 +159,9 @@ impl<'a> Length<'a> {
         let Self { pool, space } = *self;
         let mut owned =
             Owned::take(pool, space, split.start..space.table.pages(), split, true, attempts)?;
-        let cut = {
-            let _no_copy = space.beneath();
-            space.backing.set_len(&pool.backend, len)
-        };
-        cut.map_err(|e| space.grow_error(len, e))?;
+        let alone = attempts.alone_beneath(&(len..u64::MAX))?;
+        space.backing.set_len(&pool.backend, len).map_err(|e| space.grow_error(len, e))?;
+        drop(alone);
         space.note_change();
         space.begins_hole(len);
         space.set_known_len(len)?;
@@ -213,6 +214,7 @@ impl<'a> Length<'a> {
         let dirty = space.table.last_dirty(size >> pool.page_shift);
         let wanted = dirty.map_or(0, |page| len.min((page + 1) << pool.page_shift));
         if wanted > size {
+            let _alone = attempts.alone_beneath(&(size..size + 1))?;
             space
                 .backing
                 .set_len(&pool.backend, wanted)

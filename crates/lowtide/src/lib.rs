@@ -107,6 +107,7 @@ mod attempt;
 mod background;
 mod backing;
 mod bell;
+mod beneath;
 mod charge;
 mod close;
 mod config;

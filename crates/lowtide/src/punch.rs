@@ -50,19 +50,18 @@ pub(crate) fn punch(pool: &Pool, space: &Space, bytes: Range<u64>) -> Result<(),
 /// began.
 fn punch_folios(pool: &Pool, space: &Space, bytes: Range<u64>, end: u64) -> Result<(), Error> {
     let pages = bytes.start >> pool.page_shift..bytes.end >> pool.page_shift;
-    let mut owned = Attempts::new(pool, space).repeat(|attempts| {
-        Owned::take(pool, space, pages.clone(), pages.clone(), true, attempts)
+    let (mut owned, alone) = Attempts::new(pool, space).repeat(|attempts| {
+        let owned = Owned::take(pool, space, pages.clone(), pages.clone(), true, attempts)?;
+        Ok((owned, attempts.alone_beneath(&bytes)?))
     })?;
     if bytes.end > end && space.len() > end {
         // A store has made the file longer, and may have put bytes behind that end. None does
         // so unseen from now on: the length comes first, and the bytes wait for these pages.
-        drop(owned);
+        drop((owned, alone));
         return store_zeroes(pool, space, bytes.start..end);
     }
-    let punched = {
-        let _no_copy = space.beneath();
-        space.backing.punch(&pool.backend, bytes.clone())
-    };
+    let punched = space.backing.punch(&pool.backend, bytes.clone());
+    drop(alone);
     match punched {
         Ok(()) => {
             space.note_change();

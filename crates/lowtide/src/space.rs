@@ -1,6 +1,7 @@
 //! One open file and its translations: what all views of it share.
 
 use crate::backing::{Backing, NewName};
+use crate::beneath::Beneath;
 use crate::error::{Error, OpenError};
 use crate::hazard;
 use crate::io::Backend;
@@ -82,8 +83,8 @@ pub(crate) struct Space {
     reshapers: AtomicU32,
     /// One thread learns or changes the length at a time.
     growing: Mutex<()>,
-    /// Held while bytes of the file are taken away, or copied from the file to itself.
-    beneath: Mutex<()>,
+    /// Direct writes beside what changes the file through the page cache.
+    pub(crate) beneath: Beneath,
     /// From this page on nothing comes in and nothing is written: the file is about to end before
     /// it. Changes under the pool's lock.
     cut_from: AtomicU64,
@@ -136,7 +137,7 @@ impl Space {
             shape: RwLock::new(()),
             reshapers: AtomicU32::new(0),
             growing: Mutex::new(()),
-            beneath: Mutex::new(()),
+            beneath: Beneath::default(),
             cut_from: AtomicU64::new(u64::MAX),
             handles: AtomicU32::new(1),
             closed: AtomicBool::new(false),
@@ -358,12 +359,6 @@ impl Space {
             Err(TryLockError::WouldBlock) if is_nested() => Err(self.nested()),
             Err(TryLockError::WouldBlock) => Ok(crate::sync::lock(&self.growing)),
         }
-    }
-
-    /// To be held while bytes of the file are taken away, so that no thread that has read them
-    /// writes them back (`writeback/rescue.rs`). For system calls only.
-    pub(crate) fn beneath(&self) -> MutexGuard<'_, ()> {
-        crate::sync::lock(&self.beneath)
     }
 
     /// Whether a page must not come in, because it is about to be cut off. To be asked under the

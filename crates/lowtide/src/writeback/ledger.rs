@@ -195,6 +195,12 @@ impl Ledger {
         self.retry.map(|retry| retry.at)
     }
 
+    /// Whether nothing is written now without a request: something failed a moment ago, or a
+    /// round has to write again what a sync may have lost, and waits for writes to end.
+    pub(super) fn rests(&self, now: Instant) -> bool {
+        self.retry_at().is_some_and(|at| at > now) || !self.suspect.is_empty()
+    }
+
     /// Somebody waits for the file's pages: it is tried again after the shortest pause.
     pub(super) fn hasten(&mut self) {
         if let Some(retry) = &mut self.retry {

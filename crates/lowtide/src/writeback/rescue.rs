@@ -27,31 +27,36 @@ pub(super) fn make_suspects_dirty(pool: &Pool, space: &Space) {
     }
 }
 
-/// Sees to all suspect pages: those that are resident are dirty afterwards, the others have
-/// been written again. Only the device's worker may call it, since nobody else may write the
-/// file meanwhile. Blocks for as long as the device does.
+/// Deals with all suspect pages: those that are resident are dirty afterwards, the others have been
+/// written again. Returns whether that is so; if not, writes beside these pages are on their way, or
+/// the file is being changed, and it has to be called again. Only the device's worker may call it,
+/// since no other thread may write the file meanwhile. Blocks for as long as the device does.
 ///
 /// # Errors
 /// The pages that could not be read or written, which stay suspect.
-pub(super) fn rescue(pool: &Pool, space: &Space) -> Result<(), Failure> {
+pub(super) fn rescue(pool: &Pool, space: &Space) -> Result<bool, Failure> {
     make_suspects_dirty(pool, space);
     let suspects = crate::sync::lock(&space.ledger).suspects();
     let longest = (RUN_BYTES >> pool.page_shift).max(1);
     for run in suspects {
         for start in run.clone().step_by(longest as usize) {
             let pages = start..run.end.min(start + longest);
-            read_and_write(pool, space, pages)?;
+            if !read_and_write(pool, space, pages)? {
+                return Ok(false);
+            }
         }
     }
-    Ok(())
+    Ok(true)
 }
 
-fn read_and_write(pool: &Pool, space: &Space, pages: Range<u64>) -> Result<(), Failure> {
-    pool.fault_sites.mark(FaultSite::SyncFailedReadBack);
-    // What is cut off or punched in between would come back.
-    let _nothing_goes = space.beneath();
-    let (path, fd) = (space.path_ref(), space.buffered_fd());
+fn read_and_write(pool: &Pool, space: &Space, pages: Range<u64>) -> Result<bool, Failure> {
     let offset = pages.start << pool.page_shift;
+    // What is cut off or punched in between would come back, and a neighbour's bytes of before its
+    // write would be written after it.
+    let alone = space.beneath.change(&(offset..pages.end << pool.page_shift));
+    let Some(_alone) = alone.filter(|change| change.is_alone()) else { return Ok(false) };
+    pool.fault_sites.mark(FaultSite::SyncFailedReadBack);
+    let (path, fd) = (space.path_ref(), space.buffered_fd());
     let bytes = space.len().min(pages.end << pool.page_shift).saturating_sub(offset);
     let mut copy = vec![0_u8; bytes as usize];
     // Through the page cache, which takes any length. SAFETY: `copy` is this call's own and the
@@ -69,7 +74,7 @@ fn read_and_write(pool: &Pool, space: &Space, pages: Range<u64>) -> Result<(), F
     match result {
         Ok(()) => {
             ledger.written(pages);
-            Ok(())
+            Ok(true)
         }
         Err(error) => {
             tracing::warn!(path = %space.path().display(), ?pages, %error, "pages that a \

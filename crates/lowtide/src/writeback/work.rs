@@ -120,8 +120,7 @@ impl Worker<'_> {
             }
             return true;
         };
-        let resting =
-            crate::sync::lock(&space.ledger).retry_at().is_some_and(|at| at > Instant::now());
+        let resting = crate::sync::lock(&space.ledger).rests(Instant::now());
         let pages = match &mut work.whole {
             _ if resting => 0,
             Some(at) => self.write_from(&space, at, work.pages, None).1,

@@ -61,8 +61,17 @@ struct Run {
     tail: Option<Tail>,
     /// The rest has ended.
     only_tail: bool,
+    /// It is noted with its file ([`Beneath`](crate::beneath::Beneath)).
+    noted: bool,
     /// What goes through the page cache now.
     copy: Vec<u8>,
+}
+
+impl Run {
+    fn bytes(&self, page_shift: u32) -> Range<u64> {
+        let pages = pages_of(&self.folios);
+        pages.start << page_shift..pages.end << page_shift
+    }
 }
 
 /// A request in flight.
@@ -76,6 +85,8 @@ enum InHand {
 /// How far a round is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
+    /// What a failed sync may have lost is written again.
+    Rescue,
     Sweep,
     /// All runs of the file up to this number have to end.
     Drain(u64),
@@ -100,10 +111,19 @@ impl Round {
     fn begin(&mut self, pool: &Pool) {
         self.now = std::mem::take(&mut self.next);
         self.ranges = union(self.now.iter().map(|ticket| ticket.pages.clone()));
-        self.stage = Stage::Sweep;
+        self.stage = Stage::Rescue;
         self.failures = Vec::new();
-        let rescued = rescue(pool, &self.space);
-        self.failures.extend(rescued.err());
+        self.rescue(pool);
+    }
+
+    /// Begins to sweep, if nothing has to be rescued, or that could be done now.
+    fn rescue(&mut self, pool: &Pool) {
+        match rescue(pool, &self.space) {
+            Ok(false) => return,
+            Ok(true) => {}
+            Err(failure) => self.failures.push(failure),
+        }
+        self.stage = Stage::Sweep;
     }
 
     fn finish(&mut self) {
@@ -282,7 +302,7 @@ impl<'p> Worker<'p> {
                     space: Arc::clone(space),
                     now: Vec::new(),
                     next: vec![Arc::clone(ticket)],
-                    stage: Stage::Sweep,
+                    stage: Stage::Rescue,
                     ranges: VecDeque::new(),
                     failures: Vec::new(),
                 };
@@ -363,6 +383,9 @@ impl<'p> Worker<'p> {
 
     /// Begins the next run of a round that sweeps. Returns whether there may be more.
     fn sweep(&mut self, round: &mut Round) -> bool {
+        if round.stage != Stage::Sweep {
+            return false;
+        }
         let Some(range) = round.ranges.front_mut() else { return false };
         let (blocked, _) =
             self.write_from(&round.space, &mut range.start, u64::MAX, Some(range.end));
@@ -373,6 +396,9 @@ impl<'p> Worker<'p> {
     }
 
     fn advance_round(&mut self, round: &mut Round) {
+        if round.stage == Stage::Rescue {
+            return round.rescue(self.pool);
+        }
         if round.stage == Stage::Sweep && round.ranges.is_empty() {
             round.stage = Stage::Drain(self.runs);
         }
@@ -463,6 +489,7 @@ impl<'p> Worker<'p> {
             begun: 0,
             tail: None,
             only_tail: false,
+            noted: false,
             copy: Vec::new(),
         });
     }
@@ -475,8 +502,15 @@ impl<'p> Worker<'p> {
             cut_run(self.pool, &run.folios, run.space.len())
         };
         let offset = pages_of(&run.folios).start << self.pool.page_shift;
-        let run = Run { tail, begun: self.pool.now(), ..run };
+        let mut run = Run { tail, begun: self.pool.now(), ..run };
         if self.begun_runs().any(|other| collide(&run, other, self.pool.page_shift)) {
+            self.waiting.push(run);
+            return;
+        }
+        if !run.noted {
+            run.noted = run.space.beneath.write_begins(&run.bytes(self.pool.page_shift));
+        }
+        if !run.noted {
             self.waiting.push(run);
             return;
         }
@@ -576,11 +610,13 @@ impl<'p> Worker<'p> {
                 if run.tail.is_some() {
                     return self.start_tail(run);
                 }
+                space.beneath.write_ends(&run.bytes(self.pool.page_shift));
                 // Before anybody can find the pages clean.
                 crate::sync::lock(&space.ledger).written(pages);
                 end_run(self.pool, &space, &run.folios, true);
             }
             Err(error) => {
+                space.beneath.write_ends(&run.bytes(self.pool.page_shift));
                 let cut = crate::sync::lock(&space.ledger).worth_cutting() && run.folios.len() > 1;
                 if cut {
                     self.pool.fault_sites.mark(FaultSite::FailedRunSplit);
