@@ -22,8 +22,8 @@ pub(crate) enum Allocated {
     Frame(u32, Option<Stall>),
     /// There is no room for a folio that large: a smaller one may fit.
     TooLarge,
-    /// The space is being closed.
-    NotNow,
+    /// The file has been closed.
+    Closed,
     /// The page is about to be cut off.
     Cut,
     /// [`Error::OutOfBudget`].
@@ -64,7 +64,7 @@ impl Pool {
         };
         match self.place(&mut state, space, new, group) {
             Some((frame, stall)) => Allocated::Frame(frame, stall),
-            None if space.is_closed() => Allocated::NotNow,
+            None if space.is_closed() => Allocated::Closed,
             None if new.order == 0
                 && let Some(refused) = state.resident.refused.take() =>
             {

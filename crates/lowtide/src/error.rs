@@ -68,9 +68,19 @@ pub enum BuildError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// The I/O engine asked for is not available.
-    #[error("{0}")]
-    Io(String),
+    /// io_uring was requested, and this machine refuses it.
+    #[error(
+        "io_uring was requested and cannot be used: {step} failed: {source} ({hint}); use the \
+         engine \"auto\" or \"psync\""
+    )]
+    IoEngine {
+        /// The step that failed.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+        /// What usually causes it.
+        hint: &'static str,
+    },
     /// A background thread cannot be started.
     #[error(
         "cannot start a background thread: {0}; raise the limit on processes, or build without \

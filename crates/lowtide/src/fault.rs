@@ -207,7 +207,11 @@ impl Pool {
                     return Ok(None);
                 }
                 // A single page waits for as long as there is hope.
-                Allocated::TooLarge | Allocated::NotNow => self.shrink_claim(space, page, claim),
+                Allocated::TooLarge => self.shrink_claim(space, page, claim),
+                Allocated::Closed => {
+                    self.abandon(space, claim, &Ok(()));
+                    unreachable!("{space:?} is closed while an operation of one of its views runs");
+                }
                 Allocated::Failed(e) => {
                     self.abandon(space, claim, &Err(e.clone()));
                     return Err(e);
@@ -347,8 +351,8 @@ impl Pool {
         entry: &Entry,
         access: Access,
     ) -> Result<(u32, Held), Error> {
-        let held = hazard::hold(entry.address());
-        if let seen @ EntryState::Resident { frame, .. } = entry.load() {
+        let (seen, held) = entry.hold();
+        if let EntryState::Resident { frame, .. } = seen {
             note_access(self, space, page, seen, access, false);
             return Ok((frame, held));
         }

@@ -239,8 +239,7 @@ impl Pool {
             arena: config.populate.then_some(registered),
             inject: config.inject.clone(),
             sites: Arc::clone(&fault_sites),
-        })
-        .map_err(|e| BuildError::Io(e.to_string()))?;
+        })?;
         let (names, reservations) = (Names::default(), Reservations::default());
         Ok(Self {
             number: POOLS.fetch_add(1, Relaxed),

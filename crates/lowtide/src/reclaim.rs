@@ -19,7 +19,7 @@ use crate::hazard;
 use crate::pool::{Pool, State};
 use crate::readahead::note_evicted;
 use crate::space::Space;
-use crate::translation::{Entry, State as EntryState};
+use crate::translation::{Entry, State as EntryState, Taken};
 use lowtide_core::limits::{LOOK_AROUND_MAX, TABLE_ENTRIES};
 use lowtide_core::{
     AgeJob, Facts, Folio, FolioId, FolioState, MemcgId, Reason, Reclaim, References, Step,
@@ -275,7 +275,7 @@ fn unmap(pool: &Pool, spaces: &[Option<Arc<Space>>], victims: &mut [Victim]) {
     };
     let unlock = |victim: &Victim, count: usize| {
         for (entry, frame) in entries(victim).zip(victim.folio.0..).take(count) {
-            if entry.unlock(frame, false, false) {
+            if entry.unlock(Taken::idle(frame)) {
                 pool.waits.land(entry, &Ok(()));
             }
         }

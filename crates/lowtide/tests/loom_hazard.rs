@@ -13,7 +13,8 @@
 //! each one states the outcomes that it must have had, over all schedules. The one at the end
 //! breaks the protocol on purpose and must panic. These changes to the code were each seen to fail
 //! here: no `light` in `publish`; no `heavy` in `scan`; publishing, or vacating, with relaxed
-//! order; loading the slots with relaxed order; finishing a read with relaxed order.
+//! order; loading the slots with relaxed order; finishing a read with relaxed order. All ways to pin a
+//! page, that of the hit path too, are proven.
 #![cfg(loom)]
 #![allow(dead_code, unreachable_pub, reason = "a proof uses only a part of what it includes")]
 
@@ -33,12 +34,25 @@ use loom::sync::Arc;
 use loom::thread;
 use rounds::Rounds;
 use sync::prove;
-use translation::{Entry, State};
+use translation::{Entry, State, Taken};
 
 /// What the frame holds while it belongs to the page, after it is reused, and after a store.
 const PAGE: u64 = 1;
 const REUSED: u64 = 2;
 const STORED: u64 = 3;
+
+/// The ways in which the crate pins a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// `many.rs`, `writeback/collect.rs`.
+    Pin,
+    /// The hit path, `hits.rs`.
+    PinYoung,
+    /// A read that may become a miss, `fault.rs`.
+    Hold,
+    /// After a wait, `fault.rs`; neighbours that arrived together, `pipeline.rs`.
+    HoldThenLook,
+}
 
 /// A page whose bytes are in a frame of two words, so that a store can be half done.
 struct World {
@@ -55,10 +69,14 @@ unsafe impl Send for World {}
 impl World {
     /// The page is resident and clean.
     fn resident() -> Arc<Self> {
+        Self::with_page(false)
+    }
+
+    fn with_page(young: bool) -> Arc<Self> {
         let world = Self { entry: Entry::default(), frame: UnsafeCell::new([0; 2]) };
         world.entry.try_begin_read(0).unwrap();
         world.fill(PAGE);
-        let _ = world.entry.finish_read(7, false);
+        let _ = world.entry.finish_read(7, young);
         Arc::new(world)
     }
 
@@ -69,8 +87,24 @@ impl World {
 
     /// Reads the page if it can be held, looking twice, as a caller who keeps a guard does.
     fn read(&self) -> Option<u64> {
-        let pinned = self.entry.pin().ok()?;
-        assert_eq!(pinned.frame, 7);
+        self.read_by(Way::Pin)
+    }
+
+    fn read_by(&self, way: Way) -> Option<u64> {
+        let (frame, pinned) = match way {
+            Way::Pin => self.entry.pin().map(|pinned| (pinned.frame, pinned._held)).ok()?,
+            Way::PinYoung => self.entry.pin_young()?,
+            Way::Hold => {
+                let (State::Resident { frame, .. }, held) = self.entry.hold() else { return None };
+                (frame, held)
+            }
+            Way::HoldThenLook => {
+                let held = hazard::hold(self.entry.address());
+                let State::Resident { frame, .. } = self.entry.load() else { return None };
+                (frame, held)
+            }
+        };
+        assert_eq!(frame, 7);
         // SAFETY: Loom checks that nobody is writing.
         let look = || self.frame.with(|frame| unsafe { *frame });
         let [first, second] = look();
@@ -90,7 +124,7 @@ impl World {
     fn evict(&self) -> bool {
         let Ok(frame) = self.entry.try_lock_for_eviction() else { return false };
         if self.is_held() {
-            let _ = self.entry.unlock(frame, false, false);
+            let _ = self.entry.unlock(Taken::idle(frame));
             return false;
         }
         let _ = self.entry.evict(1);
@@ -105,7 +139,7 @@ impl World {
         if free {
             self.fill(STORED);
         }
-        let _ = self.entry.unlock(taken.frame, taken.dirty || free, taken.young);
+        let _ = self.entry.unlock(Taken { dirty: taken.dirty || free, ..taken });
         free
     }
 }
@@ -199,6 +233,50 @@ fn a_reader_sees_a_page_before_or_after_a_store_and_never_between() {
     );
 }
 
+/// The same for every way to pin a page, and with a page that is young, as the hit path needs it.
+#[test]
+fn no_way_to_pin_a_page_sees_a_store_that_is_half_done() {
+    for way in [Way::PinYoung, Way::Hold, Way::HoldThenLook] {
+        let outcomes = prove(None, move || {
+            let world = World::with_page(true);
+            let reader = thread::spawn({
+                let world = world.clone();
+                move || world.read_by(way)
+            });
+            let stored = world.store();
+            let read = reader.join().unwrap();
+            assert_eq!(world.read_by(way), Some(if stored { STORED } else { PAGE }));
+            (stored, read)
+        });
+        let lost = [(false, None), (false, Some(PAGE))];
+        let stored = [(true, None), (true, Some(PAGE)), (true, Some(STORED))];
+        assert_eq!(outcomes, lost.into_iter().chain(stored).collect(), "{way:?}");
+    }
+}
+
+/// The evictor clears the young bit first, as an aging walk does.
+#[test]
+fn an_evictor_spares_what_is_pinned_in_any_way() {
+    for way in [Way::PinYoung, Way::Hold, Way::HoldThenLook] {
+        let outcomes = prove(None, move || {
+            let world = World::with_page(true);
+            let reader = thread::spawn({
+                let world = world.clone();
+                move || {
+                    let read = world.read_by(way);
+                    assert!(matches!(read, None | Some(PAGE)));
+                    read.is_some()
+                }
+            });
+            assert!(world.entry.clear_young());
+            let evicted = world.evict();
+            (evicted, reader.join().unwrap())
+        });
+        let all = [(false, false), (false, true), (true, false), (true, true)];
+        assert_eq!(outcomes, all.into(), "{way:?}");
+    }
+}
+
 impl World {
     /// As [`World::store`], with a scan that others may have a part in.
     fn store_in(&self, rounds: &Rounds<hazard::Slots>) -> bool {
@@ -212,7 +290,7 @@ impl World {
         if free {
             self.fill(STORED);
         }
-        let _ = self.entry.unlock(taken.frame, taken.dirty || free, taken.young);
+        let _ = self.entry.unlock(Taken { dirty: taken.dirty || free, ..taken });
         free
     }
 }

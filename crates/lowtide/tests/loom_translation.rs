@@ -30,7 +30,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use sync::prove;
-use translation::{Entry, State, Table};
+use translation::{Entry, State, Table, Taken};
 
 /// A page, the bytes of its frame, and where its waiters sleep.
 struct World {
@@ -114,7 +114,11 @@ impl World {
             match self.entry.try_lock_for_store() {
                 Ok(taken) => {
                     self.fill(value);
-                    return self.wake(self.entry.unlock(taken.frame, true, true));
+                    return self.wake(self.entry.unlock(Taken {
+                        dirty: true,
+                        young: true,
+                        ..taken
+                    }));
                 }
                 Err(seen @ State::Locked { .. }) => self.wait(seen),
                 Err(state) => panic!("{state:?}"),
@@ -138,7 +142,7 @@ impl World {
                 State::Resident { .. } => {
                     if let Ok(taken) = self.entry.try_lock_for_store() {
                         self.fill(value);
-                        self.wake(self.entry.unlock(taken.frame, true, taken.young));
+                        self.wake(self.entry.unlock(Taken { dirty: true, ..taken }));
                         return false;
                     }
                 }
@@ -292,7 +296,7 @@ fn a_page_is_stored_to_or_evicted_but_no_store_is_evicted() {
         let stored = match world.entry.try_lock_for_store() {
             Ok(taken) => {
                 world.fill(2);
-                world.wake(world.entry.unlock(taken.frame, true, false));
+                world.wake(world.entry.unlock(Taken { dirty: true, young: false, ..taken }));
                 true
             }
             Err(_) => false,
@@ -347,7 +351,7 @@ fn a_store_is_written_by_this_flush_or_left_for_the_next() {
                 match world.entry.try_lock_for_store() {
                     Ok(taken) => {
                         let written = world.look();
-                        world.wake(world.entry.unlock(taken.frame, taken.dirty, taken.young));
+                        world.wake(world.entry.unlock(taken));
                         written
                     }
                     Err(_) => 0,
@@ -459,7 +463,7 @@ impl Folio {
             );
         }
         for (page, taken) in locked {
-            let _ = page.unlock(taken.frame, true, false);
+            let _ = page.unlock(Taken { dirty: true, young: false, ..taken });
         }
     }
 
@@ -563,7 +567,7 @@ fn a_page_whose_write_failed_is_dirty_whatever_a_store_does_with_it() {
             move || {
                 // A guard is on the page: the store gives up.
                 let taken = folio.pages[0].try_lock_for_store().unwrap();
-                let _ = folio.pages[0].unlock(taken.frame, taken.dirty, taken.young);
+                let _ = folio.pages[0].unlock(taken);
                 taken.dirty
             }
         });

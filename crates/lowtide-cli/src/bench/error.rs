@@ -252,7 +252,8 @@ impl BenchError {
             Self::Interrupted(_) | Self::CutShort(_) => interrupt::exit_code(),
             // What this machine lacks is not the command line's fault.
             Self::Setup {
-                source: BuildError::Memory { .. } | BuildError::Io(_) | BuildError::Thread(_),
+                source:
+                    BuildError::Memory { .. } | BuildError::IoEngine { .. } | BuildError::Thread(_),
                 ..
             } => 1,
             Self::Usage { .. }

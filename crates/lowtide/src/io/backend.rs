@@ -28,13 +28,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::choose::{IoEngine, OpenError, Options, hint};
+use super::choose::{IoEngine, Options, hint};
 use super::inject::{Inject, InjectOp, Request, carry_out};
 use super::job::{Job, WriteJob};
 use super::overlap::{Batch, Engine, Writer};
 use super::psync::Psync;
 use super::request::{Read, Write, check_range};
-use super::uring::Uring;
+use super::uring::{Refusal, Uring};
+use crate::error::BuildError;
 use crate::fault_sites::{FaultSite, FaultSites};
 
 /// Moves pages between files and the arena. Shared by all threads of a pager.
@@ -70,9 +71,9 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// [`OpenError::Uring`] when io_uring was demanded and does not work. [`IoEngine::Auto`] never
+    /// [`BuildError::IoEngine`] when io_uring was demanded and does not work. [`IoEngine::Auto`] never
     /// fails.
-    pub(crate) fn open(options: Options) -> Result<Backend, OpenError> {
+    pub(crate) fn open(options: Options) -> Result<Backend, BuildError> {
         let psync = Psync::new(options.depth.max(1) as usize);
         let with_calls = format!("system calls, up to {} threads for batches", psync.threads());
         let (uring, reason) = match options.engine {
@@ -84,7 +85,8 @@ impl Backend {
                 }
                 Err(refusal) if options.engine == IoEngine::Uring => {
                     let hint = hint(&refusal);
-                    return Err(OpenError::Uring { refusal, hint });
+                    let Refusal { step, source } = refusal;
+                    return Err(BuildError::IoEngine { step, source, hint });
                 }
                 Err(refusal) => {
                     let why = hint(&refusal);

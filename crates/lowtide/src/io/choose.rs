@@ -90,23 +90,6 @@ impl Default for Options {
     }
 }
 
-/// Why a backend could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum OpenError {
-    /// io_uring was demanded and is not there.
-    #[error(
-        "io_uring was asked for and cannot be used: {refusal} ({hint}); use the engine \"auto\" \
-         or \"psync\""
-    )]
-    Uring {
-        /// The step that failed.
-        #[source]
-        refusal: Refusal,
-        /// What usually causes it.
-        hint: &'static str,
-    },
-}
-
 /// What usually lies behind a refusal of io_uring, and what can be done about it.
 pub(super) fn hint(refusal: &Refusal) -> &'static str {
     match refusal.source.raw_os_error() {
@@ -126,6 +109,7 @@ pub(super) fn hint(refusal: &Refusal) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::BuildError;
     use std::io;
 
     #[test]
@@ -142,7 +126,8 @@ mod tests {
         let refusal =
             Refusal { step: "io_uring_setup", source: io::Error::from_raw_os_error(libc::EPERM) };
         let hint = hint(&refusal);
-        let text = OpenError::Uring { refusal, hint }.to_string();
+        let Refusal { step, source } = refusal;
+        let text = BuildError::IoEngine { step, source, hint }.to_string();
         assert!(text.contains("io_uring_setup failed"), "{text}");
         assert!(text.contains("kernel.io_uring_disabled"), "{text}");
         assert!(text.contains("\"psync\""), "{text}");

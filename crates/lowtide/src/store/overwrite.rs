@@ -175,7 +175,7 @@ fn outwait_write(
 
 /// Ends a store, or one that could not begin.
 pub(crate) fn unlock(pool: &Pool, space: &Space, page: u64, entry: &Entry, to: Taken) {
-    if entry.unlock(to.frame, to.dirty, to.young) {
+    if entry.unlock(to) {
         pool.waits.land(entry, &Ok(()));
     }
     if to.dirty {

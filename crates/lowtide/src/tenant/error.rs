@@ -53,8 +53,8 @@ pub enum TenantError {
         /// Its path.
         path: String,
     },
-    /// Reclaim is at work in it.
-    #[error("reclaim has pages of the tenant in hand: try again")]
+    /// A reclaim has isolated pages of it.
+    #[error("reclaim has isolated pages of the tenant: try again")]
     Busy,
     /// It would be below itself.
     #[error("a tenant cannot be moved below itself")]

@@ -114,6 +114,13 @@ pub(crate) struct Taken {
     pub(crate) dirty: bool,
 }
 
+impl Taken {
+    /// A page that was neither young nor dirty.
+    pub(crate) const fn idle(frame: u32) -> Self {
+        Self { frame, young: false, dirty: false }
+    }
+}
+
 /// The translation of one page; by default absent, without history. See the parent module.
 #[repr(transparent)]
 #[derive(Debug, Default)]
@@ -142,28 +149,44 @@ impl Entry {
 
     /// Holds the page for reading if it is resident; else says what it is, and holds nothing.
     ///
-    /// This is the hit path: steps 1 to 3 of a reader in [`crate::hazard`], with no
-    /// read-modify-write and no fence instruction.
+    /// No read-modify-write, and no fence instruction.
     ///
     /// # Errors
     /// Absent, busy or locked: the caller must read the page in, or wait.
     #[inline]
     pub(crate) fn pin(&self) -> Result<Pinned, State> {
-        let held = hazard::hold(self.address());
-        let word = self.0.load(Ordering::Acquire);
-        if word & TAG == RESIDENT {
-            Ok(Pinned {
+        match self.pin_if(|word| word & TAG == RESIDENT) {
+            Ok((word, held)) => Ok(Pinned {
                 frame: word & FRAME,
                 young: word & YOUNG != 0,
                 dirty: word & DIRTY != 0,
                 _held: held,
-            })
-        } else {
-            Err(State::decode(word))
+            }),
+            Err(word) => Err(State::decode(word)),
         }
     }
 
-    /// [`pin`](Entry::pin) for the most frequent case, told by one comparison: resident and young.
+    /// Pins the page whatever its state is, and says what it is: for a caller that is about to
+    /// bring it in. Only a resident page is held now; the slot stays for what comes next.
+    #[inline]
+    pub(crate) fn hold(&self) -> (State, Held) {
+        match self.pin_if(|_| true) {
+            Ok((word, held)) => (State::decode(word), held),
+            Err(_) => unreachable!("any word will do"),
+        }
+    }
+
+    /// Steps 1 to 3 of a reader in [`crate::hazard`]: publishes the address, loads the word, and
+    /// keeps the slot if the word will do. Every way to pin a page is this function; it is the one
+    /// that the proofs run.
+    #[inline(always)]
+    fn pin_if(&self, will_do: impl FnOnce(u32) -> bool) -> Result<(u32, Held), u32> {
+        let held = hazard::hold(self.address());
+        let word = self.0.load(Ordering::Acquire);
+        if will_do(word) { Ok((word, held)) } else { Err(word) }
+    }
+
+    /// [`pin`](Entry::pin) for the most frequent case, found by one comparison: resident and young.
     /// Returns the frame; `None` says nothing about what the page is, and holds nothing.
     #[inline(always)]
     pub(crate) fn pin_young(&self) -> Option<(u32, Held)> {
@@ -171,9 +194,8 @@ impl Entry {
             RESIDENT == 0b11 << 30 && YOUNG == 1 << 29,
             "the highest words of all are resident and young"
         );
-        let held = hazard::hold(self.address());
-        let word = self.0.load(Ordering::Acquire);
-        (word >= RESIDENT | YOUNG).then_some((word & FRAME, held))
+        let (word, held) = self.pin_if(|word| word >= RESIDENT | YOUNG).ok()?;
+        Some((word & FRAME, held))
     }
 
     /// ABSENT → BUSY, if the entry is still absent with the shadow that was seen. On success the
@@ -270,7 +292,8 @@ impl Entry {
     /// # Panics
     /// When the entry is not LOCKED.
     #[must_use = "waiters must be woken"]
-    pub(crate) fn unlock(&self, frame: u32, dirty: bool, young: bool) -> bool {
+    pub(crate) fn unlock(&self, to: Taken) -> bool {
+        let Taken { frame, young, dirty } = to;
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             let now = State::decode(word);
@@ -428,7 +451,7 @@ mod tests {
         assert!(!entry.finish_read(frame, false));
         if dirty || young {
             entry.try_lock_for_store().unwrap();
-            assert!(!entry.unlock(frame, dirty, young));
+            assert!(!entry.unlock(Taken { frame, young, dirty }));
         }
         entry
     }
@@ -486,7 +509,7 @@ mod tests {
         assert_eq!(taken, Taken { frame: 3, young: false, dirty: true });
         assert!(!entry.clear_dirty(), "a store is in progress");
         assert!(std::panic::catch_unwind(|| entry.evict(0)).is_err());
-        assert!(!entry.unlock(3, true, false));
+        assert!(!entry.unlock(Taken { dirty: true, ..Taken::idle(3) }));
         assert!(entry.clear_dirty() && !entry.clear_dirty());
         assert_eq!(entry.try_lock_for_eviction(), Ok(3));
     }
@@ -524,7 +547,7 @@ mod tests {
         let seen = entry.load();
         assert!(entry.set_waiters(seen));
         assert_eq!(entry.load(), seen, "a waiter changes nothing else");
-        assert!(entry.unlock(1, true, false));
+        assert!(entry.unlock(Taken { dirty: true, ..Taken::idle(1) }));
         assert_eq!(entry.load(), State::Resident { frame: 1, young: false, dirty: true });
     }
 
@@ -533,7 +556,7 @@ mod tests {
         use std::panic::catch_unwind;
         let resident = || resident(1, false, false);
         assert!(catch_unwind(|| resident().evict(0)).is_err());
-        assert!(catch_unwind(|| resident().unlock(1, false, false)).is_err());
+        assert!(catch_unwind(|| resident().unlock(Taken::idle(1))).is_err());
         assert!(catch_unwind(|| resident().finish_read(1, false)).is_err());
         assert!(catch_unwind(|| Entry::default().abort_read(0)).is_err());
         assert!(catch_unwind(|| Entry::default().discard()).is_err());

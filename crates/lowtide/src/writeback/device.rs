@@ -41,6 +41,14 @@ impl Ticket {
     }
 }
 
+/// Why something is written: how much may be in flight depends on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Urgency {
+    /// A thread waits for it.
+    Waited,
+    Background,
+}
+
 /// What is asked of a flusher.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
@@ -140,14 +148,17 @@ impl Device {
         }
     }
 
-    /// How many bytes of writes may be in flight, for the background or for somebody who waits.
-    pub(super) fn budget(&self, waited: bool, now: u64) -> u64 {
+    /// How many bytes of writes may be in flight.
+    pub(super) fn budget(&self, urgency: Urgency, now: u64) -> u64 {
         let mut budget = crate::sync::lock(&self.budget);
         match self.read_ns.swap(0, Relaxed) {
             0 => {}
             latency => budget.read_done(latency, now),
         }
-        if waited { budget.in_flight_max_waited(now) } else { budget.in_flight_max(now) }
+        match urgency {
+            Urgency::Waited => budget.in_flight_max_waited(now),
+            Urgency::Background => budget.in_flight_max(now),
+        }
     }
 
     /// Bytes have been written, by a request that was begun at that time.

@@ -25,6 +25,14 @@ const SELDOM: Duration = Duration::from_secs(3600);
 /// Pages that a thread writes for itself where there is no flusher.
 const PAGES: u64 = 1024;
 
+/// Why a flusher is awake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wake {
+    /// Another thread woke it, and may have shortened the pause of a file.
+    Rung,
+    Timer,
+}
+
 /// A piece of work: pages to write, wherever they are.
 #[derive(Debug)]
 pub(super) struct Work {
@@ -41,10 +49,9 @@ pub(super) struct Work {
 
 impl Worker<'_> {
     /// Looks at files from time to time: since when are they dirty, is one to be tried again?
-    pub(super) fn look(&mut self, hastened: bool) {
+    pub(super) fn look(&mut self, wake: Wake) {
         let now = Instant::now();
-        // Somebody may have made a file's pause shorter.
-        if now < self.look_at && !(hastened && now >= self.looked + LOOK) {
+        if now < self.look_at && !(wake == Wake::Rung && now >= self.looked + LOOK) {
             return;
         }
         self.looked = now;

@@ -28,10 +28,10 @@
 use super::collect::{
     CACHE_SHIFT, InFlight, RUN_BYTES, Tail, collect, copy_tail, cut_run, end_run, pages_of,
 };
-use super::device::{Device, Ticket};
+use super::device::{Device, Ticket, Urgency};
 use super::ledger::Failure;
 use super::rescue::{make_suspects_dirty, rescue};
-use super::work::Work;
+use super::work::{Wake, Work};
 use crate::deadline::Deadline;
 use crate::fault_sites::FaultSite;
 use crate::io::{Completion, Slice, Write, Writer};
@@ -72,6 +72,15 @@ impl Run {
         let pages = pages_of(&self.folios);
         pages.start << page_shift..pages.end << page_shift
     }
+}
+
+/// What a worker begins to write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Scope {
+    /// What threads wait for.
+    Tickets,
+    /// That, and what is due by itself.
+    All,
 }
 
 /// A request in flight.
@@ -212,7 +221,7 @@ pub(super) fn flusher(pool: &Arc<Pool>, device: &Arc<Device>) {
             // Those who wait are told by `Pool::make_durable`.
             break;
         }
-        worker.look(orders.rung);
+        worker.look(if orders.rung { Wake::Rung } else { Wake::Timer });
         if let Some(deadline) = orders.closing {
             if !std::mem::replace(&mut closing, true) {
                 worker.accept_orphans();
@@ -228,7 +237,7 @@ pub(super) fn flusher(pool: &Arc<Pool>, device: &Arc<Device>) {
                 return worker.abandon();
             }
         }
-        worker.advance(!closing);
+        worker.advance(if closing { Scope::Tickets } else { Scope::All });
         worker.reap(POLL);
     }
 }
@@ -276,9 +285,9 @@ impl<'p> Worker<'p> {
     }
 
     /// Whether another run may be begun.
-    fn has_room(&self, waited: bool) -> bool {
+    fn has_room(&self, urgency: Urgency) -> bool {
         let in_flight = self.writer.bytes_in_flight();
-        in_flight < RUN_BYTES || in_flight < self.device.budget(waited, self.pool.now())
+        in_flight < RUN_BYTES || in_flight < self.device.budget(urgency, self.pool.now())
     }
 
     fn is_done(&self) -> bool {
@@ -321,7 +330,7 @@ impl<'p> Worker<'p> {
     pub(super) fn serve(&mut self, ticket: &Arc<Ticket>) {
         self.accept(ticket);
         while ticket.outcome().is_none() {
-            self.advance(false);
+            self.advance(Scope::Tickets);
             self.reap(POLL);
         }
     }
@@ -330,7 +339,7 @@ impl<'p> Worker<'p> {
     pub(super) fn serve_all(&mut self) {
         self.accept_orphans();
         while !self.is_done() {
-            self.advance(false);
+            self.advance(Scope::Tickets);
             self.reap(POLL);
         }
     }
@@ -338,10 +347,10 @@ impl<'p> Worker<'p> {
     /// Writes a batch of a group's dirty pages, in a thread that has its turn. Returns the pages
     /// written.
     pub(super) fn write_some(mut self, group: MemcgId) -> u64 {
-        self.look(true);
+        self.look(Wake::Rung);
         self.take_work_for(group);
         while self.work.is_some() || !self.is_done() {
-            self.advance(true);
+            self.advance(Scope::All);
             self.work = None;
             self.reap(POLL);
         }
@@ -349,13 +358,19 @@ impl<'p> Worker<'p> {
     }
 
     /// Begins what can be begun.
-    fn advance(&mut self, background: bool) {
+    fn advance(&mut self, scope: Scope) {
         let mut rounds = std::mem::take(&mut self.rounds);
         let mut announce = false;
         // In turns, so that a large file does not keep a small one waiting.
-        while self.has_room(true)
-            && rounds.iter_mut().fold(false, |any, round| self.sweep(round) | any)
-        {}
+        while self.has_room(Urgency::Waited) {
+            let mut more = false;
+            for round in &mut rounds {
+                more |= self.sweep(round);
+            }
+            if !more {
+                break;
+            }
+        }
         for round in &mut rounds {
             self.advance_round(round);
             if round.stage == Stage::Done {
@@ -375,8 +390,8 @@ impl<'p> Worker<'p> {
         if announce {
             self.device.announce();
         }
-        if background {
-            while self.has_room(false) && self.write_for_work() {}
+        if scope == Scope::All {
+            while self.has_room(Urgency::Background) && self.write_for_work() {}
         }
         self.writer.submit();
     }
