@@ -1,4 +1,4 @@
-//! Charging: whoever takes memory finds the group that pays, and waits where waiting can help.
+//! Charging: finding the group that pays for memory, and waiting for room where waiting can help.
 //!
 //! The engine's charge path (`lowtide-core`, `charge.rs`) decides; here its decisions are carried
 //! out. Two kinds of things are paid for: pages of a space, and reservations. Which group pays for
@@ -11,9 +11,9 @@
 //! every page of the group, so the pauses between fruitless tries grow, and a try ends when the
 //! patience does.
 //!
-//! Three things no waiting can change, and they end the charge early: all pages are held by guards
-//! of this very thread; what is dirty cannot be written, try after try, also since the wait began;
-//! the kernel does not tell any more what readers do.
+//! Three conditions end the charge early, because no waiting changes them: guards of this thread
+//! hold all pages; the dirty pages could not be written, try after try, also since the wait began;
+//! the kernel refuses the barrier that shows which pages are being read.
 
 use crate::deadline::Deadline;
 use crate::hazard;

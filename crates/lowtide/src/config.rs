@@ -217,8 +217,9 @@ impl Builder {
 
     /// Keeps the kernel's files (`memory.stat`, `memory.events`, ...) of every tenant up to date
     /// below a directory, as if it were a mounted cgroup hierarchy: once a second if there are
-    /// background threads, and at every [`Pager::export`](crate::Pager::export). The directory is created if need be,
-    /// should be empty, and keeps the last figures when the pager is gone. Errors stop nothing;
+    /// background threads, and at every [`Pager::export`](crate::Pager::export). The directory is
+    /// created if need be, should be empty, and keeps the last figures when the pager is gone.
+    /// Errors stop nothing;
     /// [`Pager::export_error`](crate::Pager::export_error) has the last one.
     pub fn export_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.export_dir = Some(dir.into());

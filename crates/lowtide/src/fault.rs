@@ -28,7 +28,7 @@ use lowtide_core::{Owner, Task};
 use std::io;
 use std::time::Instant;
 
-/// One read in so many is timed: those into every so many-th frame.
+/// One read in `TIMED` is timed: those into every eighth frame.
 const TIMED: u32 = 8;
 
 /// How a page is going to be accessed.
@@ -72,7 +72,7 @@ pub(crate) enum Miss {
     Resident(EntryState, u32),
     /// This thread is to read it.
     Claimed(Claim),
-    /// Somebody else reads, evicts or stores to it: the state that was seen.
+    /// Another thread reads, evicts or stores to it: the state that was seen.
     InHand(EntryState),
 }
 

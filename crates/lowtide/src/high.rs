@@ -1,24 +1,26 @@
-//! Above a limit: whoever charged too much, or made a limit thrash, pays before he takes more.
+//! Above a limit: a thread that exceeded `high`, or refaulted pages that a limit had evicted,
+//! reclaims or sleeps before its next miss.
 //!
-//! The laws are the engine's (`lowtide-core`, `high/`); here they are carried out. A thread has an
-//! *account* with each pool: pages that it charged above `high`, stall that it has not paid for,
-//! and whether it is stalled now.
+//! The engine decides how much (`lowtide-core`, `high/`); this file carries it out. A thread has an
+//! *account* with each pool (`account.rs`): pages that it charged above `high`, stall that it has
+//! not paid for, and whether it is stalled now.
 //!
 //! ```text
 //!   charge ──► over high ──► owe()
-//!   insert ──► came back after a limit had evicted it ──► Stall ──(the read)──► stall_ends()     pressure, debt, advice
-//!   the thread's next miss, before it takes anything ──► settle_high()                            reclaim, then sleep
+//!   insert ──► refault of a page that a limit evicted ──► Stall ──(the read)──► stall_ends()
+//!              stall_ends() books pressure, debt and advice
+//!   the thread's next miss, before it takes anything ──► settle_high(): reclaim, then sleep
 //! ```
 //!
 //! A kernel lets a task pay when it returns to its program. Here the program would have a guard by
-//! then, and whoever stores to that page would wait for the sleeper; so a thread pays at its next
-//! miss, and not while it has guards or reads in flight. Whoever never misses again owes nothing
-//! that matters. A thread that never lets go of a guard does not pay; its pages are evicted all the
-//! same.
+//! then, and a store to that page would wait for the sleeping thread; so a thread pays at its next
+//! miss, and not while it has guards or reads in flight. A thread that never misses again never
+//! pays; that is harmless. A thread that never drops a guard does not pay either; its pages are
+//! evicted all the same.
 //!
 //! **What is seen of stalls.** The time of a read that brings a page back which a tenant's limit
 //! had evicted is a stall, and so is reclaim for a tenant. Reads that overlap in one thread are one
-//! stall, not many. Threads that wait for somebody else's read, and pages that the root's budget
+//! stall, not many. Threads that wait for another thread's read, and pages that the root's budget
 //! evicted, are not followed: that would cost every miss two holds of the lock. Nor does a pager
 //! know what threads do between its calls, so *full* pressure equals *some*.
 //!

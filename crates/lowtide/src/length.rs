@@ -8,16 +8,16 @@
 //! | the end moves | by | what is done |
 //! |---|---|---|
 //! | forward | this pager | nothing: zeroes are right |
-//! | forward | others | what they appended is read into the page, or the folio, in which the file ended |
+//! | forward | others | what they appended is read into the folio in which the file ended |
 //! | back | this pager | pages behind the new end are dropped; the rest of the last one is zeroed |
-//! | back | others | clean pages are dropped; a dirty page stays, and makes the file as long again |
+//! | back | others | clean pages are dropped; a dirty one stays and makes the file as long again |
 //!
 //! **Cutting** is atomic: a thread sees the file as before or as after. Stores wait
 //! ([`Space::reshaping`]); no page behind the new end comes in or is written from now on
 //! ([`Space::cut_from`]); those that are there, and the folio that the new end falls into, are
-//! owned by this thread ([`Owned::take`]) when the file system is asked. If it refuses, all is given
-//! back as it was. So it is if a guard, or the device, keeps a page for too long: locks and marks
-//! of this file are held for one attempt at a time (`attempt.rs`).
+//! owned by this thread ([`Owned::take`]) when the file system cuts the file. If that fails, all is
+//! given back as it was. So it is if a guard, or the device, keeps a page for too long: locks and
+//! marks of this file are held for one attempt at a time (`attempt.rs`).
 //!
 //! Lock order: `reshaping`, `growing`, then the pool's.
 

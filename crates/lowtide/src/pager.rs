@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// assert_eq!(view.read(63)?[0], 1);
 /// println!("{}", pager.stat());                  // lines as in the kernel's memory.stat
 /// drop(view);
-/// pager.close()?;                                // writes what is dirty, and says what it could not
+/// pager.close()?;                                // writes what is dirty; the error names the rest
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]

@@ -152,9 +152,9 @@ pub(crate) struct Pool {
     pub(crate) freed: Bell,
     /// Background reclaim is wanted.
     pub(crate) kswapd: Bell,
-    /// Whoever sleeps for a limit may look again.
+    /// Threads that sleep for a limit may look again.
     pub(crate) throttled: Condvar,
-    /// One thread opens a file, or lets go of one for good, at a time. Taken before the pool's
+    /// One thread opens a file, or closes one for good, at a time. Taken before the pool's
     /// lock.
     pub(crate) opening: Mutex<()>,
     /// Names that this pager gave to files that are closed, and that could not be made durable.
@@ -169,7 +169,7 @@ pub(crate) struct Pool {
     pub(crate) io: IoCounters,
     pub(crate) unused: Unused,
     pub(crate) patience: Duration,
-    /// How long anybody waits for writes.
+    /// How long a thread waits for writes.
     pub(crate) io_deadline: Duration,
     pub(crate) background: bool,
     pub(crate) young_faults: bool,
@@ -281,8 +281,8 @@ impl Pool {
         })
     }
 
-    /// Locks what the pool shares, also when it [is poisoned](Pool::is_poisoned): who changes
-    /// something asks for that.
+    /// Locks what the pool shares, also when it [is poisoned](Pool::is_poisoned): a caller that
+    /// changes something checks that.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         sync::lock(&self.state)
     }

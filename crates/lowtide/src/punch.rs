@@ -1,8 +1,8 @@
 //! Holes: giving parts of a file back to the file system.
 //!
 //! Whole folios are owned, resident or not, while the file system makes the hole beneath them
-//! ([`Owned::take`]); then they are dropped, and the next access finds zeroes on disk. Other threads
-//! that want them wait, so each page is seen as before or as zeroes. What the range covers of the
+//! ([`Owned::take`]); then they are dropped, and the next access finds zeroes on disk. Threads that
+//! want them wait, so each page is seen as before or as zeroes. What the range covers of the
 //! folios at its two ends is stored as zeroes, and so is everything where the file system makes no
 //! holes.
 

@@ -10,7 +10,7 @@
 //! 3. The others are gone: the engine computes what is to be remembered of them, which takes the
 //!    place of their translations, and their frames are free.
 //!
-//! Why that is safe is told in `hazard.rs`. The lock is offered to others between batches, and in
+//! `hazard.rs` shows why that is safe. The lock is offered to others between batches, and in
 //! an aging walk every few microseconds.
 
 use crate::deadline::Deadline;
@@ -29,8 +29,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-/// What the aging walk does under one hold of the lock: so many looks at hints, of two nanoseconds
-/// each.
+/// What the aging walk does under one hold of the lock, in looks at hints of two nanoseconds each.
 const WALK_CHUNK: u64 = 4096;
 /// What a visit of a table of translations counts as.
 const VISIT: u64 = 256;
@@ -38,7 +37,8 @@ const VISIT: u64 = 256;
 /// the guards are waited for instead.
 const PINNED_BATCHES: u32 = 16;
 
-/// Pages that one [`piece`] is to free at most: the lock is held for a few dozen microseconds at a time.
+/// Pages that one [`piece`] is to free at most: the lock is held for a few dozen microseconds at a
+/// time.
 pub(crate) const PIECE: u64 = 256;
 
 /// The translations of all open spaces, as the engine asks about them.
@@ -107,7 +107,7 @@ fn window(page: u64, pages: u64) -> (u64, u64) {
 }
 
 impl Pool {
-    /// Runs an invocation to its end. Returns the lock, which it lets go of in between, and the
+    /// Runs an invocation to its end. Returns the lock, which it releases in between, and the
     /// pages reclaimed.
     pub(crate) fn reclaim<'a>(
         &'a self,

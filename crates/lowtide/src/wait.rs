@@ -1,10 +1,10 @@
-//! Waiting for a page that somebody else reads in, evicts or stores to.
+//! Waiting for a page that another thread reads in, evicts or stores to.
 //!
-//! There is no lock in a translation entry, only a bit that says "somebody waits". A waiter
+//! There is no lock in a translation entry, only a bit that says "a thread waits". A waiter
 //! registers a *flight* for the entry under the lock of the entry's bucket, and sets that bit
-//! there; whoever changes the entry sees the bit in the value that it replaced, takes the flight
-//! out under the same lock and lands it with a result. So a wake-up cannot be lost, an entry that
-//! nobody waits for costs its owner nothing, and an I/O error reaches every thread that waited for
+//! there; the thread that changes the entry sees the bit in the value that it replaced, takes the
+//! flight out under the same lock and lands it with a result. So a wake-up cannot be lost, an entry
+//! without waiters costs its owner nothing, and an I/O error reaches every thread that waited for
 //! the read.
 
 use crate::error::Error;
@@ -28,7 +28,7 @@ struct Bucket {
     landed: Condvar,
 }
 
-/// Everybody who waits for an entry of a pager.
+/// All threads that wait for an entry of a pager.
 #[derive(Debug)]
 pub(crate) struct WaitTable {
     buckets: Box<[Bucket]>,

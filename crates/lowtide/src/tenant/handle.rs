@@ -19,14 +19,14 @@ use std::sync::{Arc, MutexGuard};
 ///
 /// | limit | meaning |
 /// |---|---|
-/// | `max` | usage never exceeds it; what does not fit evicts pages of the tenant, and fails if there are none |
-/// | `high` | above it, whoever charges evicts pages of the tenant before he goes on |
-/// | `low` | what uses less is not evicted for somebody else, as long as there is anything else |
-/// | `min` | what uses less is never evicted for somebody else, even if that fails for it |
+/// | `max` | usage never exceeds it; a charge that does not fit evicts pages of the tenant, or fails |
+/// | `high` | above it, a thread that charges evicts pages of the tenant before it goes on |
+/// | `low` | a tenant below it is not evicted for others, as long as there is anything else |
+/// | `min` | a tenant below it is never evicted for others, even if their operations fail |
 ///
-/// Handles do not keep a tenant alive: it is there until somebody [removes](Tenant::remove) it, or
-/// the pager goes. From then on all handles say [`TenantError::Gone`], for ever: a tenant that is
-/// created later, of whatever name, is never found by an old handle. A pager can create and remove
+/// Handles do not keep a tenant alive: it exists until it is [removed](Tenant::remove) or the pager
+/// goes. From then on all handles return [`TenantError::Gone`], for ever: an old handle never finds
+/// a tenant that is created later, whatever its name. A pager can create and remove
 /// some four thousand million tenants in its life.
 ///
 /// ```
@@ -42,13 +42,13 @@ use std::sync::{Arc, MutexGuard};
 /// let log = OpenOptions::new().create(64 << 20).tenant(&scans).open(&pager, &other)?;
 /// drop(view.read(3)?);
 /// for page in 0..log.pages() {
-///     drop(log.read(page)?);                            // 64 MiB come by, and never take more than 1 MiB
+///     drop(log.read(page)?);                            // 64 MiB, in at most 1 MiB of memory
 /// }
 /// assert!(scans.usage()? <= 1 << 20);
 /// assert!(index.usage()? > 0);
 /// scans.set_max("512K".parse()?)?;                      // while it runs
 /// print!("{}", scans.stat()?);                          // as memory.stat
-/// scans.remove()?;                                      // its pages belong to the root from now on, `log` works on
+/// scans.remove()?;                                      // the root has its pages; `log` works on
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]

@@ -10,7 +10,7 @@ pub struct TenantLimits {
     pub min: Size,
     /// Best-effort protection.
     pub low: Size,
-    /// Above it, whoever charges evicts first.
+    /// Above it, a thread that charges evicts first.
     pub high: Size,
     /// Usage never exceeds it.
     pub max: Size,

@@ -1,5 +1,5 @@
 //! The report of an operation that found no room: what the kernel's log says when a group is out of
-//! memory, and what somebody who has to decide wants to know besides. Source:
+//! memory, and what is needed besides to decide what to do. Source:
 //! `docs/kernel/memcg.md` §11.
 
 use super::TenantLimits;

@@ -1,4 +1,4 @@
-//! Devices, and what is asked of their flushers.
+//! Devices, and what is requested of their flushers.
 //!
 //! Each device that has a file open for writing has a flusher of its own: a thread, from the first
 //! such file until the pager goes. So a device that hangs holds up nobody else's files. Without
@@ -18,7 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Somebody wants pages of a file to be durable.
+/// A request to make pages of a file durable.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     pub(super) space: Arc<Space>,
@@ -49,7 +49,7 @@ pub(super) enum Urgency {
     Background,
 }
 
-/// What is asked of a flusher.
+/// What is requested of a flusher.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     pub(super) tickets: Vec<Arc<Ticket>>,

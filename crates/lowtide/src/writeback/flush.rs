@@ -1,4 +1,4 @@
-//! What a view asks of write-back: flush, and forget.
+//! What a view requests of write-back: flush and discard.
 
 use super::ledger::{Failure, Told};
 use crate::attempt::Attempts;

@@ -1,4 +1,4 @@
-//! What a flusher does without being asked for a certain file.
+//! What a flusher writes on its own, without a request for a certain file.
 //!
 //! The engine says what (`lowtide-core`, `dirty/flusher.rs`): so many pages of a group because too
 //! much is dirty or because reclaim met nothing else, or everything in files that have been dirty

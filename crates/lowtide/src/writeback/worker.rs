@@ -218,7 +218,7 @@ pub(super) fn flusher(pool: &Arc<Pool>, device: &Arc<Device>) {
             worker.accept(ticket);
         }
         if pool.is_poisoned() {
-            // Those who wait are told by `Pool::make_durable`.
+            // `Pool::make_durable` reports it to the threads that wait.
             break;
         }
         worker.look(if orders.rung { Wake::Rung } else { Wake::Timer });
