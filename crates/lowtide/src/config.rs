@@ -119,9 +119,9 @@ impl Builder {
     /// registered with the kernel's rings. Default: no, memory comes with the pages that need it, 2
     /// MiB at a time, and goes back when the root's `max` is lowered.
     ///
-    /// Populated, building fails with [`BuildError::Memory`] where there is too little, misses
-    /// never wait for memory to be cleared, transfers need not pin their frames one by one, and
-    /// nothing is given back before the pager goes. Otherwise a miss for which the system has no
+    /// Populated, building fails with [`BuildError::Memory`](crate::BuildError::Memory) where there
+    /// is too little, misses never wait for memory to be cleared, transfers need not pin their
+    /// frames one by one, and nothing is given back before the pager goes. Otherwise a miss for which the system has no
     /// memory fails with [`Error::NoMemory`](crate::Error::NoMemory) where the kernel can say so (a
     /// memory cgroup at its limit); a machine that is out of memory as a whole kills a process
     /// instead.
