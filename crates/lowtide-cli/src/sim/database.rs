@@ -17,7 +17,7 @@ use super::compare;
 use super::count::Count;
 use super::error::SimError;
 use super::host::Host;
-use super::options::{self, Common, OnMachine, Scale, Timing};
+use super::options::{self, Common, OnMachine, Scale, Timing, threads};
 use super::row::{Row, RowLatency};
 use super::show::{self, Head};
 use super::{columns, jobs};
@@ -75,7 +75,7 @@ pub(crate) struct Options {
     #[arg(
         long,
         value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=65_536),
+        value_parser = threads(),
         default_value_t = 32
     )]
     threads: u32,

@@ -22,7 +22,7 @@ use lowtide_sim::{MachineConfig, MachineError};
 
 use super::error::SimError;
 use super::host::Host;
-use super::options::{self, Common, OnMachine};
+use super::options::{self, Common, OnMachine, seconds, threads};
 use super::row::{DeviceSample, NeighbourRow, Row};
 use super::show::{self, Head};
 use super::{columns, compare, jobs};
@@ -64,7 +64,7 @@ pub(crate) struct Options {
     #[arg(
         long,
         value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=65_536),
+        value_parser = threads(),
         default_value_t = 1
     )]
     threads: u32,
@@ -72,7 +72,7 @@ pub(crate) struct Options {
     #[arg(
         long,
         value_name = "N",
-        value_parser = clap::value_parser!(u64).range(1..=86_400),
+        value_parser = seconds(),
         default_value_t = 30
     )]
     seconds: u64,

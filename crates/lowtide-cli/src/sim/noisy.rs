@@ -14,7 +14,7 @@ use lowtide_sim::{MachineConfig, MachineError};
 
 use super::error::SimError;
 use super::host::Host;
-use super::options::{self, Common, OnMachine};
+use super::options::{self, Common, OnMachine, seconds};
 use super::row::Row;
 use super::show::{self, Head};
 use super::{columns, jobs};
@@ -48,7 +48,7 @@ pub(crate) struct Options {
     #[arg(
         long,
         value_name = "N",
-        value_parser = clap::value_parser!(u64).range(1..=86_400),
+        value_parser = seconds(),
         default_value_t = 10
     )]
     seconds: u64,

@@ -21,7 +21,7 @@ use super::count::Count;
 use super::error::SimError;
 use super::full::{self, Play, Rows, Streams};
 use super::host::Host;
-use super::options::{self, Common, Switch};
+use super::options::{self, Common, Switch, threads};
 use super::row::Row;
 use super::show::{self, Head, PLAIN, PlainMachine};
 use super::stream::{Pages, Pattern, share};
@@ -87,7 +87,7 @@ pub(crate) struct Options {
     #[arg(
         long,
         value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=65_536),
+        value_parser = threads(),
         default_value_t = 1,
         requires = "machine"
     )]

@@ -18,7 +18,7 @@ use lowtide_sim::{Costs, MachineConfig, MachineError};
 use super::clock::Stopwatch;
 use super::error::SimError;
 use super::host::Host;
-use super::options::{self, Common, OnMachine, Scale, Timing};
+use super::options::{self, Common, OnMachine, Scale, Timing, seconds};
 use super::row::{Bucket, Row, RowLatency, Workers};
 use super::show::{self, Head};
 use super::{columns, compare, jobs};
@@ -69,7 +69,7 @@ pub(crate) struct Options {
     #[arg(
         long,
         value_name = "N",
-        value_parser = clap::value_parser!(u64).range(1..=86_400),
+        value_parser = seconds(),
         default_value_t = 600
     )]
     seconds: u64,

@@ -9,7 +9,9 @@ use super::plan::{Common, Comparison};
 use crate::bench::crew::Until;
 use crate::bench::error::BenchError;
 use crate::bench::options::values::{budget, interval, scale, scaled, seconds};
-use crate::bench::options::{Mappings, Operations, Seed, Slowdown, YoungFaults, rounds, threads};
+use crate::bench::options::{
+    Mappings, Operations, Seed, Slowdown, YoungFaults, batch, rounds, threads,
+};
 use crate::bench::play::popularity::Popularity;
 
 /// Checkpoint intervals of a round: one checkpoint, and half an interval in which it may end.
@@ -43,7 +45,7 @@ pub(crate) struct MixedArgs {
     threads: u32,
     /// Records per call: 1 reads through a guard, more through get_many
     #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+          value_parser = batch())]
     batch: u32,
     /// Popularity of records: ycsb is YCSB's own chooser, which is flatter than zipf
     #[arg(long, value_name = "D", value_enum, default_value = "zipf")]

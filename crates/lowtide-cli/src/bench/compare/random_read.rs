@@ -10,7 +10,7 @@ use super::ycsb::Record;
 use crate::bench::error::BenchError;
 use crate::bench::options::values::{budget, scale, scaled};
 use crate::bench::options::{
-    MmapPeer, Seed, Slowdown, Timing, UserFile, YoungFaults, chosen, threads,
+    MmapPeer, Seed, Slowdown, Timing, UserFile, YoungFaults, batch, chosen, threads,
 };
 
 /// Options of `random-read`.
@@ -38,7 +38,7 @@ pub(crate) struct RandomReadArgs {
     threads: u32,
     /// Pages per call: 1 reads through a guard, more through get_many
     #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+          value_parser = batch())]
     batch: u32,
     /// What else runs beside lowtide: fio with --depth, else mappings where a memory cgroup can be
     /// made [default: mmap,mmap-random; none with --depth]

@@ -9,7 +9,9 @@ use super::plan::{Common, Comparison};
 use super::ycsb::Record;
 use crate::bench::error::BenchError;
 use crate::bench::options::values::{budget, scale, scaled, size};
-use crate::bench::options::{Mappings, Seed, Slowdown, Timing, UserFile, YoungFaults, threads};
+use crate::bench::options::{
+    Mappings, Seed, Slowdown, Timing, UserFile, YoungFaults, batch, threads,
+};
 
 /// Options of `scan`.
 #[derive(Debug, Args)]
@@ -40,7 +42,7 @@ pub(crate) struct ScanArgs {
     #[arg(long, value_name = "N", value_parser = threads(), default_value_t = 1)]
     threads: u32,
     /// Pages per call; 1 reads through a guard [default: 128 KiB]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+    #[arg(long, value_name = "N", value_parser = batch())]
     batch: Option<u32>,
     #[command(flatten)]
     against: Mappings,

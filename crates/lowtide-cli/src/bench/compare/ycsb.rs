@@ -8,7 +8,9 @@ use lowtide_workload::Workload;
 use super::plan::{Common, Comparison};
 use crate::bench::error::BenchError;
 use crate::bench::options::values::{budget, scale, scaled};
-use crate::bench::options::{Mappings, Seed, Slowdown, Timing, UserFile, YoungFaults, threads};
+use crate::bench::options::{
+    Mappings, Seed, Slowdown, Timing, UserFile, YoungFaults, batch, threads,
+};
 use crate::bench::play::popularity::Popularity;
 
 /// Options of workloads on records.
@@ -29,7 +31,7 @@ pub(crate) struct YcsbArgs {
     threads: u32,
     /// Records per call: 1 reads through a guard, more through get_many
     #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=1 << 16))]
+          value_parser = batch())]
     batch: u32,
     /// Popularity of records: ycsb is YCSB's own chooser, which is flatter than zipf
     #[arg(long, value_name = "D", value_enum, default_value = "zipf")]

@@ -28,7 +28,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 pub(crate) use device::{Engine, Io, Mode, Slowdown, YoungFaults};
 pub(crate) use files::{Files, ScratchPlace, Source, UserFile};
 pub(crate) use rows::{FewPolicies, Mappings, MmapPeer, OnePolicy, Policies, chosen};
-pub(crate) use timing::{Operations, Timing, rounds, threads};
+pub(crate) use timing::{Operations, Timing, batch, rounds, threads};
 
 use crate::json;
 

@@ -48,6 +48,11 @@ pub(crate) fn rounds() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=10_000)
 }
 
+/// Records or pages of a call.
+pub(crate) fn batch() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=1 << 16)
+}
+
 /// A number of threads.
 pub(crate) fn threads() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=4096)

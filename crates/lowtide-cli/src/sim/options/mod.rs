@@ -7,18 +7,21 @@
 //! |---|---|
 //! | `common` | policies, seed and results, which every simulation of policies has |
 //! | `results` | `--json`, `--timing` |
+//! | `load` | what numbers of threads and seconds may be |
 //! | `machine` | `--machine`, `--scale` |
 //! | `budget` | what `--max` and `--size` may be |
 //! | `swap` | swap of the plain machine |
 
 mod budget;
 mod common;
+mod load;
 mod machine;
 mod results;
 mod swap;
 
 pub(crate) use budget::{data_pages, floor, group_budget, machine_budget, plain_budget};
 pub(crate) use common::Common;
+pub(crate) use load::{seconds, threads};
 pub(crate) use machine::{OnMachine, Scale};
 pub(crate) use results::{Output, Results, Switch, Timing};
 pub(crate) use swap::Swap;

@@ -1,0 +1,13 @@
+//! How many threads a workload has, and for how long it runs.
+
+use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
+
+/// A number of threads.
+pub(crate) fn threads() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=65_536)
+}
+
+/// Virtual seconds: a day at most.
+pub(crate) fn seconds() -> RangedU64ValueParser<u64> {
+    clap::value_parser!(u64).range(1..=86_400)
+}
