@@ -1,12 +1,12 @@
-//! The face of the I/O engines: one page now, many pages overlapped, runs of dirty pages.
+//! The interface of the I/O engines: one page now, many pages overlapped, runs of dirty pages.
 //!
-//! | call | who uses it | where it runs |
+//! | call | used by | where it runs |
 //! |---|---|---|
 //! | [`read_one`](Backend::read_one) | a miss | in the calling thread, which waits |
-//! | [`batch`](Backend::batch) | `get_many`, prefetch, read-ahead | up to [`capacity`](Batch::capacity) at once |
-//! | [`writer`](Backend::writer) | write-back and flush | overlapped; waits end after a time |
+//! | [`batch`](Backend::batch) | `get_many`, prefetch, read-ahead | overlapped, up to a capacity |
+//! | [`writer`](Backend::writer) | write-back and flush | overlapped; waits have a timeout |
 //! | [`write_run`](Backend::write_run) | one run to write | in the calling thread, which waits |
-//! | [`set_len`](Backend::set_len), [`punch`](Backend::punch), [`sync_name`](Backend::sync_name) | a change of the file | in the calling thread, which waits |
+//! | [`set_len`], [`punch`], [`sync_name`] | a change of the file | in the calling thread |
 //!
 //! Every call carries a request to its end: interruptions are repeated, short transfers continued
 //! (the rules are in `job.rs`). An error is the kernel's, unchanged, or one that a test injected.
@@ -17,6 +17,10 @@
 //! quietly take the other engine.
 //!
 //! A backend must not be used in a child made by `fork`: rings and threads belong to the parent.
+//!
+//! [`set_len`]: Backend::set_len
+//! [`punch`]: Backend::punch
+//! [`sync_name`]: Backend::sync_name
 
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::File;
@@ -45,7 +49,7 @@ pub(crate) struct Backend {
     psync: Psync,
     inject: Option<Arc<dyn Inject>>,
     sites: Arc<FaultSites>,
-    /// Requests that the injector was asked about.
+    /// Requests that the injector has seen.
     requests: AtomicU64,
     /// Whether requests were left in flight for ever.
     abandoned: AtomicBool,
@@ -71,13 +75,13 @@ impl Backend {
     ///
     /// # Errors
     ///
-    /// [`BuildError::IoEngine`] when io_uring was demanded and does not work. [`IoEngine::Auto`] never
-    /// fails.
+    /// [`BuildError::IoEngine`] when io_uring was demanded and does not work. [`IoEngine::Auto`]
+    /// never fails.
     pub(crate) fn open(options: Options) -> Result<Backend, BuildError> {
         let psync = Psync::new(options.depth.max(1) as usize);
         let with_calls = format!("system calls, up to {} threads for batches", psync.threads());
         let (uring, reason) = match options.engine {
-            IoEngine::Psync => (None, format!("psync as asked for: {with_calls}")),
+            IoEngine::Psync => (None, format!("psync as requested: {with_calls}")),
             IoEngine::Auto | IoEngine::Uring => match Uring::open(options.depth, options.arena) {
                 Ok(uring) => {
                     let reason = format!("io_uring: {}", uring.describe());
@@ -110,7 +114,7 @@ impl Backend {
         &self.reason
     }
 
-    /// Whoever decides what becomes of requests, in tests.
+    /// What decides about requests, in tests.
     pub(super) fn injector(&self) -> Option<&Arc<dyn Inject>> {
         self.inject.as_ref()
     }
@@ -120,7 +124,7 @@ impl Backend {
         &self.sites
     }
 
-    /// A number for a request that an injector is asked about.
+    /// A number for a request that an injector decides about.
     pub(super) fn next_number(&self) -> u64 {
         self.requests.fetch_add(1, Ordering::Relaxed)
     }
@@ -136,8 +140,8 @@ impl Backend {
     }
 
     /// Reads from the file called `path` in the calling thread and returns the number of bytes.
-    /// Fewer than wanted means that the file ends there; what the rest of the memory holds is not
-    /// said (a direct read fills its last block).
+    /// Fewer than wanted means that the file ends there; the content of the rest of the memory is
+    /// then undefined (a direct read fills its last block).
     ///
     /// # Errors
     ///
@@ -185,8 +189,8 @@ impl Backend {
     /// # Errors
     ///
     /// The kernel's: those of [`read_one`](Backend::read_one), `ENOSPC`, `EDQUOT`, `EFBIG`; and
-    /// [`WriteZero`](io::ErrorKind::WriteZero) when the file takes no bytes and says no reason. Any
-    /// part of the run may have been written; writing it again is right.
+    /// [`WriteZero`](io::ErrorKind::WriteZero) when the file takes no bytes and gives no reason.
+    /// Any part of the run may have been written; writing it again is right.
     pub(crate) fn write_run(&self, write: Write) -> io::Result<()> {
         if self.inject.is_none() {
             check_range(write.offset, write.len())?;
@@ -245,7 +249,7 @@ impl Backend {
         synced.inspect_err(|_| self.sites.mark(FaultSite::NameNotDurable))
     }
 
-    /// Changes a file otherwise than by a transfer.
+    /// Changes a file in another way than by a transfer.
     fn change(
         &self,
         path: &Arc<PathBuf>,

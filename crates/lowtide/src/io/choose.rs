@@ -3,8 +3,8 @@
 //! io_uring is part of every current kernel and still often out of reach: containers forbid it with
 //! a seccomp filter (`EPERM` or `ENOSYS`), distributions with `kernel.io_uring_disabled`, old
 //! kernels lack it. So it is tried when a backend is opened: set up, probed for its operations, and
-//! made to carry out one no-op. Whatever is decided is written down in a sentence that reports and
-//! `lowtide doctor` show.
+//! made to carry out one no-op. The decision is recorded in a sentence that reports and `lowtide
+//! doctor` show.
 
 use std::fmt;
 use std::str::FromStr;
@@ -41,7 +41,7 @@ impl fmt::Display for IoEngine {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no I/O engine is called \"{name}\": use auto, uring or psync")]
 pub struct UnknownIoEngine {
-    /// What was asked for.
+    /// The name that was given.
     pub name: String,
 }
 

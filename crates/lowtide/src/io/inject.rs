@@ -1,21 +1,20 @@
 //! Failing on purpose.
 //!
-//! What a store does when its device fails is a promise like any other (a failed write keeps the
-//! page dirty, a failed read reaches the reader as an error, nothing hangs), and a promise needs a
-//! test. The backend asks an injector before each request and obeys its verdict:
+//! A store promises what it does when its device fails: a failed write keeps the page dirty, a
+//! failed read reaches the reader as an error, nothing hangs. Such promises need tests. The backend
+//! therefore asks an injector for a verdict before each request:
 //!
 //! | verdict | what the request does |
 //! |---|---|
 //! | pass | goes to the kernel |
 //! | fail | ends with the error; the kernel sees nothing of it, and no memory is touched |
-//! | short | its first transfer moves no more than so many bytes; the rest follows as after any short transfer |
-//! | later | starts so much later; requests behind it overtake it |
-//! | pretend | ends well and is not carried out, as with a disk that lies |
+//! | short | its first transfer moves at most n bytes; the rest follows, as after any short one |
+//! | later | starts after a delay; requests behind it overtake it |
+//! | pretend | succeeds and is not carried out, as with a disk that lies |
 //! | hang | starts when the gate is opened, as with a device that has stopped answering |
 //!
-//! A request that waits here is *in flight* for everybody else: whoever waits for it waits, up to
-//! its own deadline, and whoever lets go of it must wait or leak its memory, as if the kernel had
-//! it.
+//! A request that is held up here counts as *in flight*: a thread that waits for it waits until its
+//! own deadline, and a thread that drops it must wait or leak its memory, as if the kernel had it.
 //!
 //! The hook is part of every build, so that what is tested is what is shipped. It costs one
 //! predictable branch a request, and only misses and write-back make requests.
@@ -28,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use super::psync::lock;
 
-/// The kind of request an injector is asked about.
+/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum InjectOp {
@@ -69,7 +68,7 @@ impl InjectOp {
     }
 }
 
-/// What an injector is asked about.
+/// A request that an injector decides about.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// What is to be done.
@@ -80,7 +79,7 @@ pub struct Request<'a> {
     pub offset: u64,
     /// How many bytes.
     pub len: u64,
-    /// Its number, which no other request of the pager has: the same before and after.
+    /// Its number, which no other request of the pager has; `before` and `after` get the same.
     pub number: u64,
 }
 
@@ -93,12 +92,12 @@ pub enum Verdict {
     Pretend,
     /// It fails with this error and is not carried out.
     Fail(io::Error),
-    /// Its first transfer takes so many bytes at most; the rest is asked for again, in the same
+    /// Its first transfer moves at most this many bytes; the rest is requested again, in the same
     /// request. With 0 a write fails with [`WriteZero`](io::ErrorKind::WriteZero), and a read finds
-    /// the end of the file. Direct I/O goes on only from a multiple of the device's logical block.
-    /// What moves no bytes passes.
+    /// the end of the file. Direct I/O continues only from a multiple of the device's logical
+    /// block. A request that moves no bytes passes.
     Short(u64),
-    /// It starts so much later. [`Duration::MAX`] is never.
+    /// It starts after this delay. [`Duration::MAX`] is never.
     Later(Duration),
     /// It starts when the gate is opened.
     Hang(Gate),
@@ -107,14 +106,14 @@ pub enum Verdict {
 /// Decides what becomes of requests. Called from every thread that does I/O, possibly at the same
 /// time.
 pub trait Inject: Send + Sync {
-    /// Says what the request shall do. Called once for each, before the first attempt. It may
+    /// Returns the verdict for a request. Called once for each, before the first attempt. It may
     /// block, to play a device whose queue is full: then it holds up the calling thread and
-    /// everything that it has in flight.
+    /// everything that the thread has in flight.
     fn before(&self, request: &Request<'_>) -> Verdict;
 
-    /// Hears that the request has ended: well, or with an error number (0 for an error that has
-    /// none). Called once for each, after a [`Verdict::Fail`] too; by the thread that waits for the
-    /// request.
+    /// Called when the request has ended: with `Ok`, or with an error number (0 for an error that
+    /// has none). Called once for each, after a [`Verdict::Fail`] too, by the thread that waits for
+    /// the request.
     fn after(&self, request: &Request<'_>, result: Result<(), i32>) {
         let _ = (request, result);
     }
@@ -131,7 +130,7 @@ impl Gate {
         Gate::default()
     }
 
-    /// Lets go whatever waits, and whatever will.
+    /// Releases all requests that wait at the gate, now and later.
     pub fn open(&self) {
         *lock(&self.0.0) = true;
         self.0.1.notify_all();
@@ -158,7 +157,7 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// The number that [`Inject::after`] is told.
+/// The result as [`Inject::after`] gets it.
 pub(super) fn errno<T>(result: &io::Result<T>) -> Result<(), i32> {
     match result {
         Ok(_) => Ok(()),
@@ -201,7 +200,8 @@ impl Start {
     }
 }
 
-/// Asks about a request that cannot overlap with others, and carries it out in the calling thread.
+/// Gets the verdict for a request that cannot overlap with others, and carries it out in the
+/// calling thread.
 pub(super) fn carry_out(
     inject: &dyn Inject,
     request: &Request<'_>,

@@ -2,7 +2,7 @@
 //!
 //! A transfer may be interrupted, refused for the moment, or stop short. The rules are the same for
 //! a system call and for a ring, so they are written once, here, as a small state machine: an
-//! engine makes an *attempt*, tells the job the *outcome*, and is told whether to go on.
+//! engine makes an *attempt* and passes its *outcome* to the job, which returns the next *step*.
 //!
 //! | outcome | a read | a write |
 //! |---|---|---|
@@ -14,19 +14,19 @@
 //! | `EINVAL` when going on off the block grid | done: the file ends here | error |
 //! | another error | error | error |
 //!
-//! The odd one: a direct read stops off the block grid only at the end of a file whose size is no
-//! multiple of the block. Going on from there is then not aligned, which some file systems refuse
-//! before they notice that nothing is left to read.
+//! The `EINVAL` row: a direct read stops off the block grid only at the end of a file whose size is
+//! no multiple of the block. Going on from there is then not aligned, which some file systems
+//! refuse before they notice that nothing is left to read.
 //!
 //! Nothing here cancels a request. The kernel does so by itself when a signal arrives while it
 //! needs another thread for io_uring; then nothing of the request was done.
 //!
-//! A sync has no bytes: it is repeated after `EINTR`, and anything else ends it.
+//! A sync has no bytes: it is repeated after `EINTR`, and any other outcome ends it.
 //!
 //! # Safety
 //!
 //! This file opts in to unsafe code for the four system calls. They get addresses and lengths from
-//! requests, whose makers have promised that the memory is there (see `request.rs`).
+//! requests; the caller that made a request promised that the memory is there (see `request.rs`).
 #![allow(unsafe_code)]
 
 use std::io;
@@ -143,8 +143,8 @@ impl ReadJob {
 impl Job for ReadJob {
     fn attempt(&mut self) -> io::Result<usize> {
         let rest = self.rest();
-        // SAFETY: the maker of the request promised that the memory is writable, nobody else's, and
-        // stays so until this request is complete, which it is not; `rest` lies inside it.
+        // SAFETY: the maker of the request promised that the memory is writable and that no other
+        // thread uses it until this request is complete, which it is not; `rest` lies inside it.
         let count = unsafe {
             libc::pread(rest.fd, rest.ptr.cast(), rest.len as usize, rest.offset as libc::off_t)
         };
@@ -159,7 +159,7 @@ impl Job for ReadJob {
     }
 }
 
-/// What an outcome means that ends a read from `offset` of which so many bytes were moved: the end
+/// What an outcome means that ends a read from `offset` of which `moved` bytes were read: the end
 /// of the file, or an error.
 fn read_ended(offset: u64, moved: u64, outcome: io::Result<usize>) -> Step {
     match outcome {
@@ -203,7 +203,7 @@ impl Run {
     }
 
     /// The next transfer: the file, the offset in it, and the slices. They stay where they are
-    /// until the run is told an outcome or dropped; moving the run does no harm.
+    /// until the run takes an outcome or is dropped; moving the run does no harm.
     fn rest(&mut self) -> (RawFd, u64, &[Slice]) {
         let end = self.slices.len().min(self.first + SLICES_MAX);
         let whole = &self.slices[self.first..end];
@@ -268,8 +268,9 @@ impl Job for ReadRunJob {
         let (fd, offset, slices) = self.rest();
         let (first, count) = (slices.as_ptr(), slices.len());
         // SAFETY: `Slice` is laid out as `iovec`, `count` of them are alive, and the maker of the
-        // request promised that the memory they name is writable and nobody else's until the
-        // request is complete, which it is not. `count` is at most 1024, so the cast is exact.
+        // request promised that the memory they name is writable and that no other thread uses it
+        // until the request is complete, which it is not. `count` is at most 1024, so the cast is
+        // exact.
         let moved =
             unsafe { libc::preadv(fd, first.cast(), count as libc::c_int, offset as libc::off_t) };
         usize::try_from(moved).map_err(|_| io::Error::last_os_error())

@@ -1,10 +1,11 @@
-//! Reads of missed pages and writes of dirty ones: two interchangeable engines behind one face.
+//! Reads of missed pages and writes of dirty ones: two interchangeable engines behind one
+//! interface.
 //!
 //! | file | concept |
 //! |---|---|
-//! | `request` | what is asked for: a read, a run of pages to write, a completion, and who owns the memory |
+//! | `request` | the requests: reads, runs to write, completions, and who owns the memory |
 //! | `job` | one request carried to its end: interruptions, short transfers, the end of the file |
-//! | `backend` | the face the rest of the runtime sees |
+//! | `backend` | the interface that the rest of the runtime uses |
 //! | `overlap` | many requests of one thread: `Batch` for reads, `Writer` for writes and syncs |
 //! | `choose` | which engine is used here, and why |
 //! | `uring` | io_uring: one ring for each thread, the frames registered once and shared |

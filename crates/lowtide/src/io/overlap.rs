@@ -1,14 +1,14 @@
-//! Many requests of one thread at once: on a ring or on a crew of threads, past an injector if
-//! there is one.
+//! Many requests of one thread at once: on a ring or on worker threads, past an injector if there
+//! is one.
 //!
 //! [`Batch`] is for reads, which the thread will wait for anyway. [`Writer`] is for write-back: its
-//! waits end after a time, so that a device that has stopped answering cannot stop the thread that
-//! asked it, and `fdatasync` is a request like any other.
+//! waits have a timeout, so that a device that has stopped answering cannot stop the thread that
+//! uses it, and `fdatasync` is a request like any other.
 //!
 //! ```text
-//!   push ──▶ injector ──pass──▶ engine: ring or crew ──▶ ended ──wait──▶ completions
-//!               │ └──later, hang──▶ held ──due──▶ ▲       ▲
-//!               └──fail───────────────────────────────────┘
+//!   push ──▶ injector ──pass──▶ engine: ring or threads ──▶ ended ──wait──▶ completions
+//!               │ └──later, hang──▶ held ──due──▶ ▲          ▲
+//!               └──fail──────────────────────────────────────┘
 //! ```
 
 use std::io;
@@ -26,7 +26,7 @@ use super::request::{Completion, Read, ReadRun, Write, check_range};
 use super::uring::UringQueue;
 use crate::fault_sites::FaultSite;
 
-/// How often somebody who waits looks at requests that an injector holds up.
+/// How often a waiting thread looks at requests that an injector holds up.
 const HELD_POLL: Duration = Duration::from_millis(1);
 
 /// What carries requests out.
@@ -80,7 +80,7 @@ impl Engine<'_> {
     }
 }
 
-/// A request that an injector knows of.
+/// A request that the injector has seen.
 #[derive(Debug)]
 struct Watched {
     user: u64,
@@ -153,7 +153,7 @@ impl Watch {
         Admitted::Held
     }
 
-    /// Tells the injector of an end. Returns what the caller knows the request by.
+    /// Reports an end to the injector. Returns the number by which the caller knows the request.
     fn ended(&mut self, slot: u64, result: &io::Result<u64>) -> u64 {
         let slot = slot as usize;
         let watched = self.slots[slot].take().expect("a request has its slot until it has ended");
@@ -163,8 +163,8 @@ impl Watch {
     }
 }
 
-/// Requests of one thread that overlap. Dropping it waits for what the kernel has, or an injector
-/// plays to have.
+/// Requests of one thread that overlap. Dropping it waits for those that the kernel has, or that an
+/// injector pretends to have.
 struct Overlap<'b> {
     backend: &'b Backend,
     engine: Engine<'b>,
@@ -221,7 +221,7 @@ impl<'b> Overlap<'b> {
         self.engine.submit();
     }
 
-    /// Hands held requests to the engine whose time has come.
+    /// Hands held requests to the engine when their time has come.
     fn start_due(&mut self) {
         let Some(watch) = &mut self.watch else { return };
         if watch.held.is_empty() {
@@ -295,7 +295,7 @@ fn end(
 impl Drop for Overlap<'_> {
     fn drop(&mut self) {
         if self.watch.is_some() {
-            // An injector hears of every end, and what it holds up is in flight like anything else.
+            // An injector sees every end, and what it holds up is in flight like anything else.
             self.wait(self.in_flight(), None, &mut Vec::new());
         }
     }
@@ -359,9 +359,9 @@ impl<'b> Batch<'b> {
 /// covers what had *ended* before it was pushed, and completions come in any order.
 ///
 /// A request that has started cannot be taken back, since the device may be reading the memory. So
-/// dropping a writer waits for what has started, for as long as it takes, and forgets the rest.
-/// Whoever cannot wait for ever asks [`wait`](Writer::wait) with a timeout first, and in the end
-/// calls [`abandon`](Writer::abandon).
+/// dropping a writer waits for what has started, for as long as it takes, and forgets the rest. A
+/// thread that cannot wait for ever calls [`wait`](Writer::wait) with a timeout first, and in the
+/// end [`abandon`](Writer::abandon).
 #[derive(Debug)]
 pub(crate) struct Writer<'b> {
     overlap: Overlap<'b>,
@@ -419,13 +419,13 @@ impl<'b> Writer<'b> {
         self.overlap.write_bytes
     }
 
-    /// Walks away from a device that does not answer: what is in flight stays in flight, and nobody
-    /// will ever hear of it.
+    /// Gives up a device that does not answer: what is in flight stays in flight, and its end is
+    /// never reported.
     ///
-    /// The ring, or the crew of threads, is leaked. The promise about memory and descriptors never
-    /// ends (see `request.rs`): their owner has to leak them, which [`Backend::is_abandoned`] tells
-    /// it. A thread that has abandoned a ring may never end, because the kernel waits for the
-    /// ring's requests when a thread exits: do not join it.
+    /// The ring, or the worker threads, are leaked. The promise about memory and descriptors never
+    /// ends (see `request.rs`): their owner has to leak them, and learns so from
+    /// [`Backend::is_abandoned`]. A thread that has abandoned a ring may never end, because the
+    /// kernel waits for the ring's requests when a thread exits: do not join it.
     pub(crate) fn abandon(self) {
         if self.overlap.in_flight() > self.overlap.ended.len() {
             self.overlap.backend.note_abandoned();

@@ -5,16 +5,16 @@
 //! several threads:
 //!
 //! ```text
-//!   queue ──push──▶ waiting ──submit──▶ crew's list ──thread: pread──▶ mailbox ──wait──▶ caller
-//!                (beyond capacity)                                  (one per queue)
+//!   queue ──push──▶ waiting ──submit──▶ task list ──thread: pread──▶ mailbox ──wait──▶ caller
+//!                (beyond capacity)                                (one per queue)
 //! ```
 //!
-//! A *crew* is up to `min(depth, 4 × processors)` threads, started when there is work and none is
-//! idle: enough to keep a device busy whose transfers take longer than the system call around them,
-//! few enough not to fight for the processors. All queues of reads share one crew. A queue of
-//! writes has a crew to itself while it exists, because a device that hangs keeps every thread that
-//! it was asked by. Where no thread can be started, a queue runs its requests in the calling
-//! thread, one after the other.
+//! The *workers* of a queue are up to `min(depth, 4 × processors)` threads, started when there is
+//! work and none is idle: enough to keep a device busy whose transfers take longer than the system
+//! call around them, few enough not to fight for the processors. All queues of reads share their
+//! workers. A queue of writes has workers of its own while it exists, because a device that hangs
+//! keeps every thread that made a request to it. Where no thread can be started, a queue runs its
+//! requests in the calling thread, one after the other.
 
 use std::collections::VecDeque;
 use std::io;
@@ -35,16 +35,16 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug)]
 pub(super) struct Psync {
     depth: usize,
-    readers: Crew,
-    /// Crews of queues of writes that are gone.
-    idle: Mutex<Vec<Crew>>,
+    readers: Workers,
+    /// Workers of queues of writes that are gone.
+    idle: Mutex<Vec<Workers>>,
 }
 
 impl Psync {
     /// An engine whose queues keep up to `depth` transfers in flight.
     pub(super) fn new(depth: usize) -> Psync {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        Psync { depth, readers: Crew::new(depth.min(4 * cpus)), idle: Mutex::default() }
+        Psync { depth, readers: Workers::new(depth.min(4 * cpus)), idle: Mutex::default() }
     }
 
     /// How many threads overlap the transfers of a queue.
@@ -52,18 +52,18 @@ impl Psync {
         self.readers.most
     }
 
-    /// A queue that shares its crew with others.
+    /// A queue that shares its workers with others.
     pub(super) fn shared_queue(&self) -> PsyncQueue<'_> {
         self.queue(None)
     }
 
-    /// A queue with a crew of its own.
+    /// A queue with workers of its own.
     pub(super) fn own_queue(&self) -> PsyncQueue<'_> {
         let idle = lock(&self.idle).pop();
-        self.queue(Some(idle.unwrap_or_else(|| Crew::new(self.threads()))))
+        self.queue(Some(idle.unwrap_or_else(|| Workers::new(self.threads()))))
     }
 
-    fn queue(&self, own: Option<Crew>) -> PsyncQueue<'_> {
+    fn queue(&self, own: Option<Workers>) -> PsyncQueue<'_> {
         PsyncQueue {
             psync: self,
             own,
@@ -129,7 +129,7 @@ impl Mailbox {
 
 /// Threads, and the list they take tasks from. Dropping it joins them.
 #[derive(Debug)]
-struct Crew {
+struct Workers {
     list: Arc<List>,
     most: usize,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -169,14 +169,14 @@ impl List {
     }
 }
 
-impl Crew {
-    /// A crew of at most so many, and none yet.
-    fn new(most: usize) -> Crew {
-        Crew { list: Arc::default(), most, threads: Mutex::default() }
+impl Workers {
+    /// At most `most` workers, and none yet.
+    fn new(most: usize) -> Workers {
+        Workers { list: Arc::default(), most, threads: Mutex::default() }
     }
 
-    /// Hands a task to a thread, a new one if none is idle; runs it at once when there is none to
-    /// have.
+    /// Hands a task to a worker, a new one if none is idle; runs it at once when there is no worker
+    /// and none can be started.
     fn give(&self, task: Task) {
         let mut threads = lock(&self.threads);
         let waiting = {
@@ -194,7 +194,7 @@ impl Crew {
                     drop(threads);
                     return task.run();
                 }
-                // Those that there are do it.
+                // The workers that exist will do it.
                 Err(_) => {}
             }
         }
@@ -203,7 +203,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for Workers {
     fn drop(&mut self) {
         lock(&self.list.state).closed = true;
         self.list.changed.notify_all();
@@ -214,34 +214,34 @@ impl Drop for Crew {
     }
 }
 
-/// Requests of one caller, overlapped by a crew.
+/// Requests of one caller, overlapped by worker threads.
 #[derive(Debug)]
 pub(super) struct PsyncQueue<'b> {
     psync: &'b Psync,
-    /// The crew that is only this queue's.
-    own: Option<Crew>,
+    /// The workers that are only this queue's.
+    own: Option<Workers>,
     mailbox: Arc<Mailbox>,
-    /// Pushed, and not yet given to the crew.
+    /// Pushed, and not yet given to the workers.
     waiting: VecDeque<(u64, Work)>,
-    /// Given to the crew, and not yet returned.
+    /// Given to the workers, and not yet returned.
     flying: usize,
     capacity: usize,
 }
 
 impl PsyncQueue<'_> {
-    /// Adds a job. Nobody begins it yet.
+    /// Adds a job. It does not start before [`submit`](PsyncQueue::submit).
     pub(super) fn push(&mut self, user: u64, work: Work) {
         self.waiting.push_back((user, work));
     }
 
-    /// Gives as many jobs to the crew as may be in flight, without waiting.
+    /// Gives as many jobs to the workers as may be in flight, without waiting.
     pub(super) fn submit(&mut self) {
         while self.flying < self.capacity
             && let Some((user, work)) = self.waiting.pop_front()
         {
             self.flying += 1;
-            let crew = self.own.as_ref().unwrap_or(&self.psync.readers);
-            crew.give(Task { work, user, reply: Arc::clone(&self.mailbox) });
+            let workers = self.own.as_ref().unwrap_or(&self.psync.readers);
+            workers.give(Task { work, user, reply: Arc::clone(&self.mailbox) });
         }
     }
 
@@ -282,8 +282,8 @@ impl PsyncQueue<'_> {
 impl Drop for PsyncQueue<'_> {
     fn drop(&mut self) {
         self.mailbox.take(self.flying, None);
-        if let Some(crew) = self.own.take() {
-            lock(&self.psync.idle).push(crew);
+        if let Some(workers) = self.own.take() {
+            lock(&self.psync.idle).push(workers);
         }
     }
 }

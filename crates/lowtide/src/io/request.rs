@@ -1,20 +1,22 @@
-//! What can be asked of a backend, and who owns the memory meanwhile.
+//! The requests that a backend takes, and who owns the memory meanwhile.
 //!
 //! A request names memory by address, because a frame of the arena is not a Rust object: it is a
 //! range that the engine has handed out for this one transfer. The kernel, another thread or a DMA
-//! engine writes to it while the requesting thread does something else, so no borrow could describe
-//! it. The promise that makes the rest of the module safe is therefore given once, where a request
+//! engine writes to it while the requesting thread does other work, so no borrow could describe it.
+//! The promise that makes the rest of the module safe is therefore given once, where a request is
+//! made:
 //! is made:
 //!
 //! * the memory stays mapped, and the descriptor open, from the making of the request until its
 //!   completion has been returned (or, for the calls that wait, until they return);
-//! * for a [`Read`] or a [`ReadRun`], nobody else reads or writes that memory in between;
+//! * for a [`Read`] or a [`ReadRun`], no other code reads or writes that memory in between;
 //! * for a [`Write`], the memory may be read by others. A store to it during the transfer is
-//!   allowed and may or may not reach the file: write-back protects a page before it asks, if that
+//!   allowed and may or may not reach the file: write-back protects a page before the request,
+//!   where that matters.
 //!   matters to it.
 //!
-//! Whoever drops a [`Batch`](super::Batch) or a [`Writer`](super::Writer) early waits for what is
-//! in flight, so the promise ends there at the latest. [`Writer::abandon`](super::Writer::abandon)
+//! Dropping a [`Batch`](super::Batch) or a [`Writer`](super::Writer) early waits for what is in
+//! flight, so the promise ends there at the latest. [`Writer::abandon`](super::Writer::abandon)
 //! does not wait: after it the promise never ends.
 //!
 //! # Safety
@@ -57,7 +59,7 @@ impl Read {
     /// # Safety
     ///
     /// `ptr..ptr + len` is writable memory, and it and `fd` stay so until the completion of this
-    /// request is returned; nobody else touches that memory in between.
+    /// request is returned; no other code touches that memory in between.
     pub(crate) unsafe fn new(fd: RawFd, offset: u64, ptr: *mut u8, len: u32, user: u64) -> Read {
         Read { fd, offset, ptr, len, user }
     }
@@ -120,7 +122,7 @@ impl ReadRun {
     /// # Safety
     ///
     /// Each slice is writable memory, and it and `fd` stay so until the completion of this request
-    /// is returned; nobody else touches that memory in between.
+    /// is returned; no other code touches that memory in between.
     pub(crate) unsafe fn new(fd: RawFd, offset: u64, slices: Vec<Slice>, user: u64) -> ReadRun {
         ReadRun { fd, offset, slices, user }
     }
@@ -172,10 +174,10 @@ impl Write {
 pub(crate) struct Completion {
     /// The `user` of the request.
     pub(crate) user: u64,
-    /// Bytes moved. Of a read fewer than were asked for means that the file ends there. What the
-    /// rest of the memory holds is not said (a direct read fills its last block), nor what any of
-    /// it holds after an error. A write moves all or fails, and then any part of it may have
-    /// reached the file. A sync moves none.
+    /// Bytes moved. A read that returns fewer bytes than requested has met the end of the file. The
+    /// content of the rest of the memory is then undefined (a direct read fills its last block),
+    /// and so is all of it after an error. A write moves all or fails, and then any part of it may
+    /// have reached the file. A sync moves none.
     pub(crate) result: io::Result<u32>,
 }
 

@@ -8,17 +8,17 @@
 //!      └── thread C ── ring, ring ── a miss while its batch is open takes a second ring
 //! ```
 //!
-//! A ring is used by one thread at a time and by one user in it: whoever needs it takes it out of
-//! the thread's drawer and puts it back. So nothing is shared on the way to the device, completions
-//! need no sorting by owner, and a nested use (the callback of a batch that misses) opens another
-//! ring instead of waiting for its own caller.
+//! A ring is used by one thread at a time, for one purpose at a time: a request takes it out of the
+//! thread's cache of rings and puts it back. So nothing is shared on the way to the device,
+//! completions need no sorting by owner, and a nested use (the callback of a batch that misses)
+//! opens another ring instead of waiting for its own caller.
 //!
 //! | file | concept |
 //! |---|---|
 //! | `uring/setup` | which flags and registrations this kernel accepts; making rings |
 //! | `uring/ring` | one ring: enter, reap, and what is left when the kernel refuses |
 //! | `uring/queue` | many jobs on one ring |
-//! | `uring/drawers` | which rings belong to which thread, and when they are closed |
+//! | `uring/cache` | which rings belong to which thread, and when they are closed |
 //!
 //! # What pays, measured
 //!
@@ -28,13 +28,13 @@
 //!
 //! | | `pread` | ring | ring, deferred | ring, deferred, registered |
 //! |---|---|---|---|---|
-//! | 1 thread, one read at a time | 14.0–17.2, 28 µs | 15.2–17.7, 27 µs | 14.8–17.7, 26 µs | 16.7–18.1, 25 µs |
-//! | 32 threads, one read each | 65–77, 7.0 µs | 68–76, 7.8 µs | 68–73, 7.7 µs | 61–73, 8.9 µs |
+//! | 1 thread, one read | 14.0–17.2, 28 µs | 15.2–17.7, 27 µs | 14.8–17.7, 26 µs | 16.7–18.1, 25 µs |
+//! | 32 threads, one read | 65–77, 7.0 µs | 68–76, 7.8 µs | 68–73, 7.7 µs | 61–73, 8.9 µs |
 //! | 1 thread, 32 in flight, wait for 1 | | 56–62, 4.6 µs | 54–60, 6.0 µs | 56–62, 5.4 µs |
 //! | 1 thread, 32 in flight, wait for 8 | | 57–65, 5.3 µs | 61–72, 4.9 µs | **64–78, 3.5 µs** |
 //!
-//! So for a single read the device decides, not the door. In a batch, deferred task work
-//! (`IORING_SETUP_DEFER_TASKRUN`: completions are processed when the thread asks for them, many at
+//! So for a single read the device decides, not the interface. In a batch, deferred task work
+//! (`IORING_SETUP_DEFER_TASKRUN`: completions are processed when the thread requests them, many at
 //! a time) with registered memory is best, *if the caller waits for several completions at once*: a
 //! quarter of the depth is a good number. Opening a ring costs 31 µs, cloning the registration 2
 //! µs, closing 56 µs; registering 256 MiB of huge pages that are already present costs 0.3 ms.
@@ -46,15 +46,15 @@
 //!
 //! An arena that is not populated from the start is not registered, and each transfer pins its
 //! pages: about 1 % of the samples of single misses, 4 % with 32 in flight. Four runs with 32 in
-//! flight, with and without registration, did not tell them apart, so frames are not registered as
-//! they become resident.
+//! flight showed no difference with and without registration, so frames are not registered as they
+//! become resident.
 //!
 //! The ring's own descriptor is not registered (`IORING_REGISTER_RING_FDS`): the task would hold
 //! the ring open until it exits, and with it the pinned arena, after the backend is gone.
 //!
 //! Sources: `io_uring_setup(2)`, `io_uring_enter(2)`, `io_uring_register(2)`.
 
-mod drawers;
+mod cache;
 mod queue;
 mod ring;
 mod setup;
@@ -62,7 +62,7 @@ mod setup;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use self::drawers::{Drawers, Lease};
+use self::cache::{Lease, RingCaches};
 pub(super) use self::queue::Queue as UringQueue;
 pub(super) use self::setup::Refusal;
 use self::setup::Setup;
@@ -74,7 +74,7 @@ use super::request::{Arena, Read};
 #[derive(Debug)]
 pub(super) struct Uring {
     // Dropped first, so that every clone of the registration is gone before the original.
-    drawers: Drawers,
+    caches: RingCaches,
     setup: Setup,
     depth: usize,
     warned: AtomicBool,
@@ -89,7 +89,7 @@ impl Uring {
     pub(super) fn open(depth: u32, arena: Option<Arena>) -> Result<Uring, Refusal> {
         let setup = Setup::probe(depth, arena)?;
         Ok(Uring {
-            drawers: Drawers::new(),
+            caches: RingCaches::new(),
             setup,
             depth: depth.max(1) as usize,
             warned: AtomicBool::new(false),
@@ -102,9 +102,9 @@ impl Uring {
     }
 
     /// Takes a ring of this thread, opening one if there is none. `None` when the system has no
-    /// more rings to give, or the thread is past the end of its thread-local storage.
+    /// more rings to give, or when the thread's local storage is gone because it is exiting.
     fn lease(&self) -> Option<Lease> {
-        match self.drawers.take(|| self.setup.open_ring()) {
+        match self.caches.take(|| self.setup.open_ring()) {
             Ok(lease) => Some(lease),
             Err(error) => {
                 if !self.warned.swap(true, Ordering::Relaxed) {

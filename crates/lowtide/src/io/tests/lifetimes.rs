@@ -207,7 +207,7 @@ fn auto_always_opens_and_says_why() {
         _ => assert!(backend.reason().starts_with("psync, because")),
     }
     let asked = open(IoEngine::Psync).unwrap();
-    assert!(asked.reason().starts_with("psync as asked for"), "{}", asked.reason());
+    assert!(asked.reason().starts_with("psync as requested"), "{}", asked.reason());
 }
 
 #[test]

@@ -80,7 +80,8 @@ pub(super) fn a_run_is_read_into_scattered_memory(engine: IoEngine) {
         batch.push_run(memory.read_run(fd, 0, &to, PAGE, 7));
         let completions = drain(&mut batch);
         assert!(
-            matches!(completions[..], [Completion { user: 7, result: Ok(got) }] if got as usize == len),
+            matches!(completions[..],
+                [Completion { user: 7, result: Ok(got) }] if got as usize == len),
             "{kind}: {completions:?}"
         );
         for (page, &at) in to.iter().enumerate() {
@@ -141,7 +142,7 @@ pub(super) fn waiting_for_none_only_looks(engine: IoEngine) {
         let mut completions = Vec::new();
         batch.wait(0, &mut completions);
         batch.wait(10, &mut completions);
-        assert!(completions.is_empty(), "{kind}: nothing was asked for");
+        assert!(completions.is_empty(), "{kind}: nothing was requested");
         batch.push(memory.read(fd, 0, 0, PAGE, 0));
         while completions.is_empty() {
             batch.wait(0, &mut completions);

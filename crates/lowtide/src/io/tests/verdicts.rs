@@ -11,17 +11,17 @@ use super::super::{Completion, Gate, Inject, InjectOp, IoEngine, Options, Reques
 use super::world::{Disk, Memory, PAGE, anon, content, drain, errno, open_with, sync, write_runs};
 use crate::fault_sites::{FaultSite, FaultSites};
 
-/// What a plan says about a request by its kind and the page it begins at.
+/// The verdict on a request by its kind and the page that it begins at.
 type Plan = Box<dyn Fn(InjectOp, u64) -> Verdict + Send + Sync>;
 
-/// Says what a plan says, and remembers what it was told.
+/// Returns the verdicts of a plan, and records the requests.
 struct Script {
     plan: Plan,
-    told: Mutex<Told>,
+    seen: Mutex<Seen>,
 }
 
 #[derive(Default)]
-struct Told {
+struct Seen {
     begun: u64,
     /// Ends, by kind, page and error number.
     ended: HashMap<(InjectOp, u64, Option<i32>), u64>,
@@ -30,37 +30,37 @@ struct Told {
 
 impl Script {
     fn new(plan: impl Fn(InjectOp, u64) -> Verdict + Send + Sync + 'static) -> Arc<Script> {
-        Arc::new(Script { plan: Box::new(plan), told: Mutex::default() })
+        Arc::new(Script { plan: Box::new(plan), seen: Mutex::default() })
     }
 
     fn ended(&self, op: InjectOp, page: u64, errno: Option<i32>) -> u64 {
-        *self.told.lock().unwrap().ended.get(&(op, page, errno)).unwrap_or(&0)
+        *self.seen.lock().unwrap().ended.get(&(op, page, errno)).unwrap_or(&0)
     }
 
     fn options(self: &Arc<Script>) -> Options {
         Options { inject: Some(self.clone()), ..Options::default() }
     }
 
-    /// That every request which was asked about has ended, and that all were of one file.
+    /// Every request that got a verdict has ended, and all were of one file.
     fn check_pairs(&self) {
-        let told = self.told.lock().unwrap();
-        assert_eq!(told.begun, told.ended.values().sum(), "one end for each beginning");
-        assert!(told.paths.iter().all(|path| *path == *anon()));
+        let seen = self.seen.lock().unwrap();
+        assert_eq!(seen.begun, seen.ended.values().sum(), "one end for each beginning");
+        assert!(seen.paths.iter().all(|path| *path == *anon()));
     }
 }
 
 impl Inject for Script {
     fn before(&self, request: &Request<'_>) -> Verdict {
-        let mut told = self.told.lock().unwrap();
-        told.begun += 1;
-        told.paths.push(request.path.to_owned());
-        drop(told);
+        let mut seen = self.seen.lock().unwrap();
+        seen.begun += 1;
+        seen.paths.push(request.path.to_owned());
+        drop(seen);
         (self.plan)(request.op, request.offset / PAGE as u64)
     }
 
     fn after(&self, request: &Request<'_>, result: Result<(), i32>) {
         let page = request.offset / PAGE as u64;
-        *self.told.lock().unwrap().ended.entry((request.op, page, result.err())).or_default() += 1;
+        *self.seen.lock().unwrap().ended.entry((request.op, page, result.err())).or_default() += 1;
     }
 }
 

@@ -3,7 +3,7 @@
 //! # Safety
 //!
 //! Opts in to unsafe code to allocate, and to make reads. Every [`Memory`] outlives the backend or
-//! the batch that is told about it, and a scenario uses a page for one thing at a time.
+//! the batch that uses it, and a scenario uses a page for one thing at a time.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};

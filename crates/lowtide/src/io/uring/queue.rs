@@ -23,7 +23,7 @@ use std::time::Instant;
 use io_uring::squeue::Entry;
 
 use super::super::job::{Job, Step, Work};
-use super::drawers::Lease;
+use super::cache::Lease;
 use super::ring::Ring;
 
 /// A job and the number its maker knows it by.

@@ -1,7 +1,6 @@
 //! One ring, used by one thread.
 //!
-//! An entry passes through three places, and the difference between them decides who owns its
-//! memory:
+//! An entry passes through three places, and its place determines what owns its memory:
 //!
 //! ```text
 //!   stage ──▶ staged (in the submission queue: the kernel has not looked)
@@ -12,9 +11,9 @@
 //!
 //! `io_uring_enter` can fail while entries are in any of them. A passing refusal (`EAGAIN`,
 //! `EBUSY`) is tried again. Any other makes the ring *broken*, for instance when a seccomp filter
-//! came into force after the ring was opened, or when somebody closed its descriptor. A broken ring
-//! takes nothing new, what is staged will never be looked at and may be done another way, and what
-//! is in the kernel must still be waited for, for as long as it takes: returning would hand memory
+//! came into force after the ring was opened, or when its descriptor was closed. A broken ring
+//! takes nothing new. What is staged will never be looked at and may be done another way. What is
+//! in the kernel must still be waited for, for as long as it takes: returning would hand memory
 //! back that a device is writing to.
 //!
 //! # Safety
@@ -37,7 +36,7 @@ use super::super::request::{Arena, Read, Slice};
 /// How long a broken ring rests between two looks at its completion queue.
 const BROKEN_POLL: Duration = Duration::from_millis(1);
 
-/// The longest timeout that is handed to the kernel at a time; whoever waits longer waits again.
+/// The longest timeout that is passed to the kernel at a time; longer waits are repeated.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// `IORING_ENTER_GETEVENTS` of `io_uring_enter(2)`: process and wait for completions.
@@ -45,7 +44,7 @@ const ENTER_GETEVENTS: u32 = 1;
 
 /// A ring and the count of what is in it.
 pub(super) struct Ring {
-    /// Boxed, because a ring is moved out of its drawer and back for every request.
+    /// Boxed, because a ring is moved out of its cache and back for every request.
     ring: Box<IoUring>,
     /// The range that is registered with this ring, in pieces whose index is their number.
     registered: Option<Arena>,

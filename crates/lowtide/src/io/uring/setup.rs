@@ -5,7 +5,7 @@
 //!
 //! | since | flags | what they save |
 //! |---|---|---|
-//! | 6.1 | `SINGLE_ISSUER`, `DEFER_TASKRUN`, `TASKRUN_FLAG` | completions are processed in bulk, when asked for |
+//! | 6.1 | `SINGLE_ISSUER`, `DEFER_TASKRUN`, `TASKRUN_FLAG` | completions come in bulk, on demand |
 //! | 5.19 | `COOP_TASKRUN`, `TASKRUN_FLAG` | no interrupt of the thread for a completion |
 //! | 5.1 | none | |
 //!

@@ -1,19 +1,20 @@
 //! Which rings belong to which thread, and when they are closed.
 //!
-//! Every thread has one *drawer* for each backend it has used. A ring is taken out for a request or
-//! a batch and put back after it; it never leaves its thread (rings with a single issuer would
-//! refuse). The thread owns its drawers, each backend knows those that were made for it:
+//! Every thread has one *cache* of rings for each backend that it has used. A ring is taken out for
+//! a request or a batch and put back after it; it never leaves its thread (rings with a single
+//! issuer would refuse). The thread owns its caches; each backend knows those that were made for
+//! it:
 //!
 //! ```text
-//!   thread-local list ──Arc──▶ drawer { idle rings } ◀──Weak── backend
+//!   thread-local list ──Arc──▶ cache { idle rings } ◀──Weak── backend
 //! ```
 //!
-//! * The thread ends: its list goes, the drawers go with it, the rings are closed.
-//! * The backend goes while the thread lives: it empties and closes every drawer, so no ring (and
-//!   no registration of the arena) outlives it. The closed drawer, a few words, leaves the list
-//!   when the thread next makes a drawer.
+//! * The thread ends: its list goes, the caches go with it, the rings are closed.
+//! * The backend goes while the thread lives: it empties and closes every cache, so no ring (and no
+//!   registration of the arena) outlives it. The closed cache, a few words, leaves the list when
+//!   the thread next makes a cache.
 //!
-//! The lock in a drawer is contended only in that last case, so taking a ring costs two uncontended
+//! The lock in a cache is contended only in that last case, so taking a ring costs two uncontended
 //! atomic operations on a line that the thread owns.
 
 use std::cell::RefCell;
@@ -29,12 +30,12 @@ use super::ring::Ring;
 const IDLE_MAX: usize = 2;
 
 thread_local! {
-    static MINE: RefCell<Vec<(u64, Arc<Drawer>)>> = const { RefCell::new(Vec::new()) };
+    static MINE: RefCell<Vec<(u64, Arc<RingCache>)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The idle rings of one thread for one backend.
 #[derive(Debug, Default)]
-struct Drawer(Mutex<Content>);
+struct RingCache(Mutex<Content>);
 
 #[derive(Debug, Default)]
 struct Content {
@@ -42,64 +43,64 @@ struct Content {
     closed: bool,
 }
 
-/// All drawers of one backend. Dropping it closes them.
+/// All caches of one backend. Dropping it closes them.
 #[derive(Debug)]
-pub(super) struct Drawers {
-    /// Unique in the process and never used again, so that a stale drawer is not mistaken for a new
+pub(super) struct RingCaches {
+    /// Unique in the process and never used again, so that a stale cache is not mistaken for a new
     /// one.
     id: u64,
-    all: Mutex<Vec<Weak<Drawer>>>,
+    all: Mutex<Vec<Weak<RingCache>>>,
 }
 
-impl Drawers {
-    /// No drawers yet.
-    pub(super) fn new() -> Drawers {
+impl RingCaches {
+    /// No caches yet.
+    pub(super) fn new() -> RingCaches {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Drawers { id: NEXT.fetch_add(1, Ordering::Relaxed), all: Mutex::default() }
+        RingCaches { id: NEXT.fetch_add(1, Ordering::Relaxed), all: Mutex::default() }
     }
 
-    /// Takes an idle ring out of this thread's drawer, or opens one.
+    /// Takes an idle ring out of this thread's cache, or opens one.
     ///
     /// # Errors
     ///
     /// What `open` returns; an error also when the thread is so near its end that its thread-local
     /// storage is gone.
     pub(super) fn take(&self, open: impl FnOnce() -> io::Result<Ring>) -> io::Result<Lease> {
-        let drawer = MINE
+        let cache = MINE
             .try_with(|mine| {
                 let mut mine = mine.borrow_mut();
                 match mine.iter().find(|(id, _)| *id == self.id) {
-                    Some((_, drawer)) => Arc::clone(drawer),
+                    Some((_, cache)) => Arc::clone(cache),
                     None => {
-                        mine.retain(|(_, drawer)| !lock(&drawer.0).closed);
-                        let drawer = self.make();
-                        mine.push((self.id, Arc::clone(&drawer)));
-                        drawer
+                        mine.retain(|(_, cache)| !lock(&cache.0).closed);
+                        let cache = self.make();
+                        mine.push((self.id, Arc::clone(&cache)));
+                        cache
                     }
                 }
             })
             .map_err(io::Error::other)?;
-        let idle = lock(&drawer.0).idle.pop();
+        let idle = lock(&cache.0).idle.pop();
         let ring = match idle {
             Some(ring) => ring,
             None => open()?,
         };
-        Ok(Lease { ring: Some(ring), drawer, not_send: PhantomData })
+        Ok(Lease { ring: Some(ring), cache, not_send: PhantomData })
     }
 
-    fn make(&self) -> Arc<Drawer> {
-        let drawer = Arc::<Drawer>::default();
+    fn make(&self) -> Arc<RingCache> {
+        let cache = Arc::<RingCache>::default();
         let mut all = lock(&self.all);
         all.retain(|known| known.strong_count() > 0);
-        all.push(Arc::downgrade(&drawer));
-        drawer
+        all.push(Arc::downgrade(&cache));
+        cache
     }
 }
 
-impl Drop for Drawers {
+impl Drop for RingCaches {
     fn drop(&mut self) {
-        for drawer in lock(&self.all).drain(..).filter_map(|known| known.upgrade()) {
-            let mut content = lock(&drawer.0);
+        for cache in lock(&self.all).drain(..).filter_map(|known| known.upgrade()) {
+            let mut content = lock(&cache.0);
             content.closed = true;
             content.idle.clear();
         }
@@ -111,7 +112,7 @@ impl Drop for Drawers {
 pub(super) struct Lease {
     /// Present until the drop.
     ring: Option<Ring>,
-    drawer: Arc<Drawer>,
+    cache: Arc<RingCache>,
     /// A ring is entered only by the thread that opened it.
     not_send: PhantomData<*const ()>,
 }
@@ -128,7 +129,7 @@ impl Drop for Lease {
         let Some(ring) = self.ring.take().filter(|ring| ring.is_idle() && !ring.is_broken()) else {
             return;
         };
-        let mut content = lock(&self.drawer.0);
+        let mut content = lock(&self.cache.0);
         if !content.closed && content.idle.len() < IDLE_MAX {
             content.idle.push(ring);
         }
