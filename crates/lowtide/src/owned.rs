@@ -213,8 +213,12 @@ impl Owned<'_> {
                 let count = rest.iter().take_while(|(page, _)| *page < first + pages).count();
                 let (of_folio, behind) = rest.split_at(count);
                 rest = behind;
-                let is_dirty = |hold: &Hold| matches!(hold, Hold::Locked(taken) if taken.dirty);
-                let dirty = of_folio.iter().filter(|(_, hold)| is_dirty(hold)).count() as u64;
+                // A page may have become dirty since it was locked: a sync that failed makes it so
+                // (`writeback/rescue.rs`), under this lock.
+                let is_dirty = |page| {
+                    matches!(space.table.entry(page).load(), EntryState::Locked { dirty: true, .. })
+                };
+                let dirty = of_folio.iter().filter(|(page, _)| is_dirty(*page)).count() as u64;
                 if page != first || count as u64 != pages || !goes(first, dirty > 0) {
                     kept.extend_from_slice(of_folio);
                     continue;

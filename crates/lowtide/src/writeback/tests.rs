@@ -1,8 +1,10 @@
 //! What write-back does at moments that a test cannot reach from outside: between two steps of a
 //! store.
 
-use super::collect::{collect, copy_tail, cut_run, end_run};
+use super::collect::{collect, copy_tail, cut_run, end_run, make_dirty};
+use crate::attempt::Attempts;
 use crate::fault::Access;
+use crate::owned::Owned;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::store::unlock;
@@ -126,6 +128,26 @@ fn a_write_that_fails_while_a_store_has_a_page_locked_waits_for_nobody_and_keeps
         "each is to be written again"
     );
     pool.lock().engine.validate().unwrap();
+}
+
+#[test]
+fn a_page_that_a_failed_sync_makes_dirty_while_it_is_owned_is_not_dropped_as_clean() {
+    let world = World::new(1 << 20);
+    let (pool, space) = (&*world.pool, &*world.space);
+    world.view.write_at(0, &[7; 16 * PAGE]).unwrap();
+    world.view.flush().unwrap();
+    let mut owned = Attempts::new(pool, space)
+        .repeat(|attempts| Owned::take(pool, space, 0..16, 0..0, true, attempts))
+        .unwrap();
+    assert!(make_dirty(pool, space, 3));
+    // As a cut behind both folios does: what is clean goes, the rest stays.
+    assert_eq!(owned.drop_folios(16), 0);
+    drop(owned);
+    assert_eq!(space.table.last_dirty(0), Some(3), "it has to be written again");
+    let before = world.pager.stat().io.write_bytes;
+    world.view.flush().unwrap();
+    assert_eq!(world.pager.stat().io.write_bytes - before, 8 * PAGE as u64);
+    world.pager.validate().unwrap();
 }
 
 #[test]
