@@ -10,7 +10,7 @@
 //! part of the kernel's lruvec lock. A hit does not take it; a miss takes it once before its read,
 //! for a few hundred nanoseconds.
 //!
-//! Lock order: [`Pool::opening`], then the pool's lock, then a wait bucket, a device's desk or a
+//! Lock order: [`Pool::opening`], then the pool's lock, then a wait bucket, a device's queue or a
 //! space's ledger. Nothing is awaited under the pool's lock but its own condition variables.
 
 use crate::backing::{FileKey, NewName};

@@ -7,27 +7,28 @@
 //!
 //! # What a dirty translation means
 //!
-//! Translation and folio say the same, as far as the pool's lock lets anybody see:
+//! Under the pool's lock, translation and folio agree:
 //!
 //! > **Under the pool's lock, a translation that is dirty belongs to a folio that is dirty or being
 //! > written.**
 //!
-//! A page becomes dirty in three places, and each does both under one hold of the lock: a store to
-//! a resident page (`store/overwrite.rs`), while it has the translation locked; a write that failed
-//! and a sync that failed (here). A store to an absent page (`store/fill.rs`) makes the folio dirty
-//! first, while its translations are busy, and each translation when its bytes have arrived.
+//! A page becomes dirty in three places, and each changes both under one acquisition of the lock: a
+//! store to a resident page (`store/overwrite.rs`), while it has the translation locked; a write
+//! that failed and a sync that failed (here). A store to an absent page (`store/fill.rs`) makes the
+//! folio dirty first, while its translations are busy, and each translation when its bytes have
+//! arrived.
 //!
 //! > **A folio's write begins only when none of its translations is busy.**
 //!
 //! A busy page has no bytes yet: of a large folio that is being filled, the first pages are dirty
-//! while the frames of the others still hold what was in them before. Such a folio is passed by,
-//! the note that something is dirty stays, and the next look finds it. A page that a store has
-//! locked is no obstacle. If it is clean, the store has not told the engine yet, and will, after
-//! this hold of the lock. If it is dirty, it stays so and the folio is dirty again at once: what
-//! was stored before is in this write, and what is being stored now follows in another.
+//! while the frames of the others still have their former content. Such a folio is passed by, the
+//! note that something is dirty stays, and the next look finds it. A page that a store has locked
+//! is no obstacle. If it is clean, the store has not reported it to the engine yet, and will when
+//! this thread has released the lock. If it is dirty, it stays so and the folio is dirty again at
+//! once: what was stored before is in this write, and what is being stored now follows in another.
 //!
 //! A dirty translation whose folio is neither dirty nor being written would never be written and
-//! never leave memory. It would be a defect of ours; it is logged and mended where it is met.
+//! never leave memory. That would be a defect of ours; it is logged and repaired where it is met.
 
 use crate::fault_sites::FaultSite;
 use crate::io::Slice;
@@ -93,12 +94,12 @@ impl Found {
     }
 }
 
-/// What came of the folio of a dirty page.
+/// The result for the folio of a dirty page.
 enum Begun {
     Started(InFlight),
     /// Another time: it is still being written. The page behind it.
     StillWritten(u64),
-    /// Another time: it is being filled, or stored to where pages must stand still. The page behind
+    /// Another time: it is being filled, or stored to where pages must not change. The page behind
     /// it.
     StillStored(u64),
 }
@@ -204,8 +205,8 @@ pub(super) fn cut_run(pool: &Pool, run: &[InFlight], len: u64) -> (Vec<Slice>, O
     (slices, tail)
 }
 
-/// Copies the part of a run that goes through the page cache. `None` if a store has a page of
-/// it locked at the moment: the flusher waits for nobody, and asks again.
+/// Copies the part of a run that goes through the page cache. `None` if a store has a page of it
+/// locked at the moment: the flusher does not wait for stores, and tries again.
 pub(super) fn copy_tail(pool: &Pool, space: &Space, tail: &Tail) -> Option<Vec<u8>> {
     let mut copy = vec![0; tail.pieces.iter().map(|(_, bytes)| bytes).sum()];
     let frames = tail
@@ -214,7 +215,7 @@ pub(super) fn copy_tail(pool: &Pool, space: &Space, tail: &Tail) -> Option<Vec<u
         .flat_map(|&(frame, bytes)| (frame..).take(bytes.div_ceil(pool.page_bytes())));
     let pages = tail.offset >> pool.page_shift..;
     for ((page, frame), piece) in pages.zip(frames).zip(copy.chunks_mut(pool.page_bytes())) {
-        // As any reader: no store begins while the page is held.
+        // As any reader: no store begins while the page is pinned.
         let pinned = space.table.entry(page).pin().ok()?;
         assert!(pinned.frame == frame, "page {page} changed its frame while it was being written");
         piece.copy_from_slice(&pool.bytes(frame)[..piece.len()]);
@@ -301,8 +302,9 @@ fn begin(state: &mut State, space: &Space, page: u64, frame: u32) -> Begun {
     let started = state.engine.start_writeback(folio);
     assert!(started, "{folio:?} is dirty and not being written, and its write cannot begin");
     for (entry, page) in entries.zip(first..) {
-        // A store that found the page dirty does not tell the engine. If one has it now, or had it
-        // a moment ago, what it writes may miss this write-back: the folio is dirty again.
+        // A store that found the page dirty does not report it to the engine. If a store has the
+        // page now, or had it a moment ago, its bytes may miss this write-back: the folio is dirty
+        // again.
         if !entry.clear_dirty() && is_dirty(entry) {
             state.engine.set_dirty(folio);
             space.table.hint(page).note_dirty();

@@ -1,12 +1,12 @@
-//! Devices, and what is requested of their flushers.
+//! Devices, and the queue of requests to their flushers.
 //!
 //! Each device that has a file open for writing has a flusher of its own: a thread, from the first
-//! such file until the pager goes. So a device that hangs holds up nobody else's files. Without
-//! background threads there is no flusher, and whoever needs something written does its work, one
-//! thread at a time.
+//! such file until the pager goes. So a device that hangs delays only its own files. Without
+//! background threads there is no flusher, and a thread that needs something written does the
+//! flusher's work, one thread at a time.
 //!
-//! Threads that wait for a file to be durable put *tickets* on the device's *desk*, and ring. What
-//! else there is to do the flusher finds out by itself (`work.rs`) when somebody rings.
+//! Threads that wait for a file to be durable put *tickets* into the device's *queue* and wake the
+//! flusher. It finds all other work by itself (`work.rs`) when it wakes.
 
 use super::ledger::Failure;
 use crate::deadline::Deadline;
@@ -49,9 +49,9 @@ pub(super) enum Urgency {
     Background,
 }
 
-/// What is requested of a flusher.
+/// Requests to a flusher.
 #[derive(Debug, Default)]
-pub(super) struct Desk {
+pub(super) struct Queue {
     pub(super) tickets: Vec<Arc<Ticket>>,
     pub(super) rung: bool,
     /// The pager goes: what is not written by then stays unwritten.
@@ -65,15 +65,15 @@ pub(crate) struct Device {
     /// The kernel's number for it.
     pub(super) key: u64,
     pub(super) id: DeviceId,
-    desk: Mutex<Desk>,
+    queue: Mutex<Queue>,
     /// The flusher has something to do.
     bell: Condvar,
     /// Tickets are finished.
     finished: Condvar,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
-    /// Whoever does the work where there is no thread.
+    /// Held by the thread that does the work where there is no flusher.
     pub(super) turn: Mutex<()>,
-    /// Latency of a read that ended lately, in nanoseconds; 0 if it was taken notice of.
+    /// Latency of a read that ended lately, in nanoseconds; 0 if it has been taken into account.
     read_ns: AtomicU64,
     budget: Mutex<WriteBudget>,
 }
@@ -83,7 +83,7 @@ impl Device {
         Self {
             key,
             id,
-            desk: Mutex::default(),
+            queue: Mutex::default(),
             bell: Condvar::new(),
             finished: Condvar::new(),
             thread: Mutex::default(),
@@ -93,21 +93,21 @@ impl Device {
         }
     }
 
-    /// Takes what is on the desk, or waits for the bell that long.
-    pub(super) fn orders(&self, patience: Duration) -> Desk {
-        let mut desk = crate::sync::lock(&self.desk);
-        if !desk.rung && !patience.is_zero() {
-            (desk, _) =
-                self.bell.wait_timeout(desk, patience).unwrap_or_else(PoisonError::into_inner);
+    /// Takes what is in the queue, or waits up to `timeout` for something to come.
+    pub(super) fn orders(&self, timeout: Duration) -> Queue {
+        let mut queue = crate::sync::lock(&self.queue);
+        if !queue.rung && !timeout.is_zero() {
+            (queue, _) =
+                self.bell.wait_timeout(queue, timeout).unwrap_or_else(PoisonError::into_inner);
         }
-        let left = Desk { closing: desk.closing, ..Desk::default() };
-        std::mem::replace(&mut *desk, left)
+        let left = Queue { closing: queue.closing, ..Queue::default() };
+        std::mem::replace(&mut *queue, left)
     }
 
-    pub(super) fn put(&self, put: impl FnOnce(&mut Desk)) {
-        let mut desk = crate::sync::lock(&self.desk);
-        put(&mut desk);
-        desk.rung = true;
+    pub(super) fn put(&self, put: impl FnOnce(&mut Queue)) {
+        let mut queue = crate::sync::lock(&self.queue);
+        put(&mut queue);
+        queue.rung = true;
         self.bell.notify_one();
     }
 
@@ -116,32 +116,32 @@ impl Device {
         self.put(|_| ());
     }
 
-    /// Has a file written that nobody has open and nobody waits for.
+    /// Requests the write of a file that is not open and that no thread waits for.
     pub(crate) fn write_orphan(&self, space: &Arc<Space>) {
-        self.put(|desk| desk.tickets.push(Ticket::new(space, 0..u64::MAX)));
+        self.put(|queue| queue.tickets.push(Ticket::new(space, 0..u64::MAX)));
     }
 
-    /// Tells those who wait that tickets have been finished.
+    /// Wakes the threads that wait for tickets, since some have been finished.
     pub(super) fn announce(&self) {
-        let _desk = crate::sync::lock(&self.desk);
+        let _queue = crate::sync::lock(&self.queue);
         self.finished.notify_all();
     }
 
-    /// Says that the flusher's thread is about to end.
+    /// Reports that the flusher's thread is about to end.
     pub(super) fn say_ended(&self) {
-        crate::sync::lock(&self.desk).ended = true;
+        crate::sync::lock(&self.queue).ended = true;
         self.finished.notify_all();
     }
 
-    /// Waits until something is true of the desk; false if that did not come in time.
-    pub(super) fn wait(&self, deadline: Deadline, mut done: impl FnMut(&Desk) -> bool) -> bool {
-        let mut desk = crate::sync::lock(&self.desk);
+    /// Waits until a condition of the queue is true; false if that did not come in time.
+    pub(super) fn wait(&self, deadline: Deadline, mut done: impl FnMut(&Queue) -> bool) -> bool {
+        let mut queue = crate::sync::lock(&self.queue);
         loop {
-            if done(&desk) {
+            if done(&queue) {
                 return true;
             }
             let in_time;
-            (desk, in_time) = deadline.wait(&self.finished, desk);
+            (queue, in_time) = deadline.wait(&self.finished, queue);
             if !in_time {
                 return false;
             }
@@ -168,7 +168,7 @@ impl Device {
         budget.write_took(now.saturating_sub(begun));
     }
 
-    /// A read from this device took so long.
+    /// A read from this device had this latency.
     pub(crate) fn note_read(&self, latency: Duration) {
         self.read_ns.store(latency.as_nanos() as u64, Relaxed);
     }

@@ -1,6 +1,6 @@
 //! What a view requests of write-back: flush and discard.
 
-use super::ledger::{Failure, Told};
+use super::ledger::{Failure, Report};
 use crate::attempt::Attempts;
 use crate::error::Error;
 use crate::owned::Owned;
@@ -11,8 +11,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Makes durable what was stored to pages before the call, and tells the handle whose cursor it
-/// is of incidents since it last asked.
+/// Makes durable what was stored to pages before the call, and reports incidents that the handle
+/// with this cursor has not seen.
 pub(crate) fn flush(
     pool: &Pool,
     space: &Arc<Space>,
@@ -20,10 +20,12 @@ pub(crate) fn flush(
     cursor: &AtomicU64,
 ) -> Result<(), Error> {
     let outcome = pool.make_durable(space, pages)?;
-    let told = space.tell(cursor);
-    match (outcome, told) {
-        (Err(failure), told) => Err(write_error(space, failure, told.map_or(0, |t| t.incidents))),
-        (Ok(()), Some(Told { incidents, last })) => Err(write_error(space, last, incidents)),
+    let report = space.report(cursor);
+    match (outcome, report) {
+        (Err(failure), report) => {
+            Err(write_error(space, failure, report.map_or(0, |r| r.incidents)))
+        }
+        (Ok(()), Some(Report { incidents, last })) => Err(write_error(space, last, incidents)),
         (Ok(()), None) => Ok(()),
     }
 }
@@ -102,7 +104,7 @@ fn folio_around(pool: &Pool, space: &Space, page: u64) -> Option<Range<u64>> {
     }
 }
 
-/// What came of discarding a page.
+/// The result of discarding a page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Discarded {
     /// It was not in memory.
@@ -115,13 +117,13 @@ pub(crate) enum Discarded {
 }
 
 impl Space {
-    /// What a handle has not been told yet; moves its cursor.
-    fn tell(&self, cursor: &AtomicU64) -> Option<Told> {
+    /// The incidents that a handle has not seen yet; moves its cursor.
+    fn report(&self, cursor: &AtomicU64) -> Option<Report> {
         let mut ledger = crate::sync::lock(&self.ledger);
         let mut at = cursor.load(Relaxed);
-        let told = ledger.tell(&mut at);
+        let report = ledger.report(&mut at);
         cursor.store(at, Relaxed);
-        told
+        report
     }
 }
 

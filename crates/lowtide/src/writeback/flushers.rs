@@ -46,7 +46,7 @@ impl Pool {
             }
         };
         state.engine.set_device_of_space(space.id, device.id);
-        // Nobody else sets it: the lock is held.
+        // No other thread sets it: the lock is held.
         drop(space.device.set(device));
         Ok(())
     }
@@ -66,9 +66,9 @@ impl Pool {
         if !self.background {
             self.do_work(device, |worker| worker.serve(&ticket));
         } else {
-            device.put(|desk| desk.tickets.push(Arc::clone(&ticket)));
+            device.put(|queue| queue.tickets.push(Arc::clone(&ticket)));
             let deadline = Deadline::after(self.io_deadline);
-            if !device.wait(deadline, |desk| desk.ended || ticket.outcome().is_some()) {
+            if !device.wait(deadline, |queue| queue.ended || ticket.outcome().is_some()) {
                 self.fault_sites.mark(FaultSite::DeadlinePassed);
                 let seconds = self.io_deadline.as_secs_f64();
                 return Err(Error::Timeout {
@@ -88,7 +88,7 @@ impl Pool {
         Ok(outcome)
     }
 
-    /// Does work of a device in this thread, when nobody else does any.
+    /// Does work of a device in this thread, when no other thread does any.
     fn do_work<R>(&self, device: &Arc<Device>, work: impl FnOnce(&mut Worker<'_>) -> R) -> R {
         let _turn = crate::sync::lock(&device.turn);
         work(&mut Worker::new(self, device))
@@ -100,13 +100,13 @@ impl Pool {
         Worker::new(self, device).write_some(group)
     }
 
-    /// Ends the flushers: each writes what is left of files that nobody has open, for as long as
-    /// the deadline allows.
+    /// Ends the flushers: each writes what is left of files that are not open, for as long as the
+    /// deadline allows.
     pub(crate) fn end_flushers(&self) {
         let devices = self.devices.all();
         let deadline = Deadline::after(self.io_deadline);
         for device in &devices {
-            device.put(|desk| desk.closing = Some(deadline));
+            device.put(|queue| queue.closing = Some(deadline));
         }
         for device in &devices {
             match crate::sync::lock(&device.thread).take() {
@@ -114,7 +114,7 @@ impl Pool {
                 Some(thread) => {
                     // A thread that hangs is left behind; it keeps what it uses.
                     let ended =
-                        device.wait(deadline.later(Duration::from_secs(1)), |desk| desk.ended);
+                        device.wait(deadline.later(Duration::from_secs(1)), |queue| queue.ended);
                     if ended && !self.backend.is_abandoned() {
                         drop(thread.join());
                     }

@@ -1,4 +1,4 @@
-//! What write-back knows about one file: what is durable, what failed, who was told.
+//! What write-back knows about one file: what is durable, what failed, which handles know of it.
 //!
 //! A page that was written is not durable yet: that takes a sync that began after the write had
 //! ended. So written pages are *unsynced* until then. A sync that fails says nothing about which of
@@ -14,14 +14,14 @@
 //!     └───────────────┴──────────── suspect ◀──────┘
 //! ```
 //!
-//! **Incidents.** Handles are not told of each failed write but of each *incident*: it begins with
-//! the first failure of a file in which everything is well, and ends when nothing of it is failed
-//! or suspect. Each handle has a cursor into the count of incidents, so it is told of each once,
-//! and one that nobody was told of is told to whoever opens the file next
+//! **Incidents.** Handles do not get each failed write but each *incident*: it begins with the
+//! first failure of a file in which everything is well, and ends when nothing of it is failed or
+//! suspect. Each handle has a cursor into the count of incidents, so it gets each once; an incident
+//! that no handle has seen is reported to the handle that opens the file next
 //! (`docs/kernel/fault-and-writeback.md` §B11).
 //!
 //! **Retries.** After a failure the file is left alone for a while: 100 ms, then twice as long each
-//! time, 5 s at most. Only a flush does not wait for that; and while somebody waits for room that
+//! time, 5 s at most. Only a flush does not wait for that; and while a thread waits for room that
 //! dirty pages take, the pauses stay short.
 
 use super::page_set::PageSet;
@@ -65,12 +65,12 @@ struct Retry {
     pause: Duration,
 }
 
-/// What handles are told of.
+/// What handles get to see.
 #[derive(Debug, Default)]
 struct Incidents {
     count: u64,
     under_way: bool,
-    told: bool,
+    reported: bool,
     last: Option<Failure>,
 }
 
@@ -81,9 +81,9 @@ pub(crate) struct Failure {
     pub(crate) source: Arc<io::Error>,
 }
 
-/// What a handle is told: the last incident, and how many there were.
+/// What a handle gets: the last incident, and how many there were.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct Report {
     pub(crate) incidents: u64,
     pub(crate) last: Failure,
 }
@@ -159,7 +159,7 @@ impl Ledger {
         self.failed.insert(pages);
     }
 
-    /// Whoever uses the file does not want these pages' contents any more.
+    /// The user of the file does not want these pages' contents any more.
     pub(crate) fn discarded(&mut self, pages: Range<u64>) {
         for set in [&mut self.failed, &mut self.suspect] {
             set.remove(pages.clone());
@@ -201,8 +201,8 @@ impl Ledger {
         self.retry_at().is_some_and(|at| at > now) || !self.suspect.is_empty()
     }
 
-    /// Somebody waits for the file's pages: it is tried again after the shortest pause.
-    pub(super) fn hasten(&mut self) {
+    /// A thread waits for the file's pages: it is tried again after the shortest pause.
+    pub(super) fn retry_soon(&mut self) {
         if let Some(retry) = &mut self.retry {
             retry.at -= retry.pause - RETRY_PAUSES.0;
             retry.pause = RETRY_PAUSES.0;
@@ -222,7 +222,7 @@ impl Ledger {
         if !incidents.under_way {
             incidents.count += 1;
             incidents.under_way = true;
-            incidents.told = false;
+            incidents.reported = false;
             incidents.last = Some(failure);
         } else if let Some(last) = &mut incidents.last {
             last.pages =
@@ -241,18 +241,18 @@ impl Ledger {
 
     /// The cursor of a handle that is made now.
     pub(crate) fn cursor(&self) -> u64 {
-        let untold = self.incidents.count > 0 && !self.incidents.told;
-        self.incidents.count - u64::from(untold)
+        let unreported = self.incidents.count > 0 && !self.incidents.reported;
+        self.incidents.count - u64::from(unreported)
     }
 
-    /// What happened since a cursor stood where it stands; moves it.
-    pub(crate) fn tell(&mut self, cursor: &mut u64) -> Option<Told> {
+    /// What happened since the cursor was last moved; moves it.
+    pub(crate) fn report(&mut self, cursor: &mut u64) -> Option<Report> {
         let behind = self.incidents.count - std::mem::replace(cursor, self.incidents.count);
         if behind == 0 {
             return None;
         }
-        self.incidents.told = true;
-        Some(Told { incidents: behind, last: self.incidents.last.clone()? })
+        self.incidents.reported = true;
+        Some(Report { incidents: behind, last: self.incidents.last.clone()? })
     }
 }
 
@@ -265,23 +265,23 @@ mod tests {
     }
 
     #[test]
-    fn an_incident_is_told_once_to_each_cursor_and_to_a_later_one_only_if_nobody_heard_of_it() {
+    fn an_incident_is_reported_once_to_each_cursor_and_to_a_later_one_only_if_no_other_got_it() {
         let (mut ledger, now) = (Ledger::default(), Instant::now());
         let (mut one, mut two) = (ledger.cursor(), ledger.cursor());
         ledger.write_failed(failure(3..5), now);
         ledger.write_failed(failure(9..10), now);
         let mut late = ledger.cursor();
-        let told = ledger.tell(&mut late).unwrap();
-        assert_eq!((told.incidents, told.last.pages), (1, 3..10));
-        assert!(ledger.tell(&mut one).is_some() && ledger.tell(&mut one).is_none());
-        assert_eq!(ledger.tell(&mut ledger.cursor()).map(drop), None, "somebody has been told");
+        let report = ledger.report(&mut late).unwrap();
+        assert_eq!((report.incidents, report.last.pages), (1, 3..10));
+        assert!(ledger.report(&mut one).is_some() && ledger.report(&mut one).is_none());
+        assert_eq!(ledger.report(&mut ledger.cursor()).map(drop), None, "it has been reported");
         ledger.written(3..4);
         ledger.write_failed(failure(3..4), now);
-        assert!(ledger.tell(&mut one).is_none(), "it is the same incident until all is written");
+        assert!(ledger.report(&mut one).is_none(), "it is the same incident until all is written");
         ledger.written(0..10);
         ledger.write_failed(failure(7..8), now);
-        assert!(ledger.tell(&mut one).is_some(), "another");
-        assert_eq!(ledger.tell(&mut two).unwrap().incidents, 2);
+        assert!(ledger.report(&mut one).is_some(), "another");
+        assert_eq!(ledger.report(&mut two).unwrap().incidents, 2);
         ledger.discarded(7..8);
         assert!(ledger.retry_at().is_none() && ledger.failed_pages() == 0);
     }
@@ -303,7 +303,7 @@ mod tests {
         ledger.written(20..21);
         assert!(ledger.needs_sync() && !ledger.is_settled());
         let mut cursor = 0;
-        assert_eq!(ledger.tell(&mut cursor).unwrap().last.pages, 10..21);
+        assert_eq!(ledger.report(&mut cursor).unwrap().last.pages, 10..21);
         ledger.sync_begins();
         ledger.synced();
         assert!(ledger.is_settled());
@@ -321,8 +321,8 @@ mod tests {
             now = ledger.retry_at().unwrap();
         }
         ledger.write_failed(failure(0..1), now);
-        ledger.hasten();
-        assert_eq!(ledger.retry_at(), Some(now + RETRY_PAUSES.0), "somebody waits");
+        ledger.retry_soon();
+        assert_eq!(ledger.retry_at(), Some(now + RETRY_PAUSES.0), "a thread waits");
         ledger.written(0..3);
         assert_eq!(ledger.retry_at(), None);
         ledger.write_failed(failure(0..1), now);

@@ -1,7 +1,8 @@
-//! A set of pages of one file: a bit for each page, in words for 512 neighbours where there is one.
+//! A set of pages of one file: a bit for each page, in blocks of 512 neighbours that exist where a
+//! member does.
 //!
-//! Cost: 64 bytes and a node of a tree for each table of 512 pages that has members; O(log tables)
-//! and O(pages / 64) an operation.
+//! Cost: 64 bytes and a node of a tree for each block that has members; O(log blocks) and O(pages /
+//! 64) an operation.
 
 use lowtide_core::limits::TABLE_ENTRIES;
 use std::collections::BTreeMap;

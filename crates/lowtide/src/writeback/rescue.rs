@@ -1,10 +1,10 @@
 //! After a failed sync: writing again what may not have arrived.
 //!
-//! The kernel reports a write that failed behind its back once, at the next sync, and forgets which
-//! pages it was; a second sync may succeed without them. What was written since the last good sync
-//! therefore has to be written again. A page that is in memory becomes dirty again, at once, so
-//! that it cannot be evicted. One that has left memory is read and written back as it is, before
-//! the next sync: its bytes are wherever the failed sync left them, and nobody has others.
+//! The kernel reports a failed write of its own once, at the next sync, and forgets which pages it
+//! was; a second sync may succeed without them. Everything that was written since the last good
+//! sync therefore has to be written again. A page that is in memory becomes dirty again, at once,
+//! so that it cannot be evicted. One that has left memory is read and written back as it is, before
+//! the next sync: its bytes are wherever the failed sync left them, and there is no other copy.
 
 use super::collect::{RUN_BYTES, make_dirty};
 use super::ledger::Failure;
@@ -27,10 +27,10 @@ pub(super) fn make_suspects_dirty(pool: &Pool, space: &Space) {
     }
 }
 
-/// Deals with all suspect pages: those that are resident are dirty afterwards, the others have been
-/// written again. Returns whether that is so; if not, writes beside these pages are on their way, or
-/// the file is being changed, and it has to be called again. Only the device's worker may call it,
-/// since no other thread may write the file meanwhile. Blocks for as long as the device does.
+/// Handles all suspect pages: those that are resident become dirty, the others are written again.
+/// Returns whether all were; if not, writes next to these pages are on their way, or the file is
+/// being changed, and it has to be called again. Only the device's worker may call it, since no
+/// other thread may write the file meanwhile. Blocks for as long as the device does.
 ///
 /// # Errors
 /// The pages that could not be read or written, which stay suspect.
@@ -51,8 +51,8 @@ pub(super) fn rescue(pool: &Pool, space: &Space) -> Result<bool, Failure> {
 
 fn read_and_write(pool: &Pool, space: &Space, pages: Range<u64>) -> Result<bool, Failure> {
     let offset = pages.start << pool.page_shift;
-    // What is cut off or punched in between would come back, and a neighbour's bytes of before its
-    // write would be written after it.
+    // Otherwise what is cut off or punched in between would come back, and a neighbour's bytes from
+    // before its write would be written after it.
     let alone = space.beneath.change(&(offset..pages.end << pool.page_shift));
     let Some(_alone) = alone.filter(|change| change.is_alone()) else { return Ok(false) };
     pool.fault_sites.mark(FaultSite::SyncFailedReadBack);

@@ -1,5 +1,4 @@
-//! What write-back does at moments that a test cannot reach from outside: between two steps of a
-//! store.
+//! Write-back at moments that a test cannot reach from outside: between two steps of a store.
 
 use super::collect::{collect, copy_tail, cut_run, end_run, make_dirty};
 use crate::attempt::Attempts;
@@ -46,7 +45,7 @@ impl World {
         std::fs::read(self.path()).unwrap()
     }
 
-    /// What must not be: a dirty page in a clean folio.
+    /// Makes what must not be: a dirty page in a clean folio.
     fn forget_that_the_folio_is_dirty(&self) {
         let mut state = self.pool.lock();
         let frames = 0..self.pool.frames;
@@ -120,7 +119,7 @@ fn a_write_that_fails_while_a_store_has_a_page_locked_waits_for_nobody_and_keeps
     let taken = entry.try_lock_for_store().unwrap();
     assert!(!taken.dirty, "its write has begun");
     end_run(pool, space, &run, false);
-    // The store gives up: somebody reads the page.
+    // The store gives up: another thread reads the page.
     unlock(pool, space, 5, entry, taken);
     assert_eq!(space.table.last_dirty(0), Some(7));
     assert!(

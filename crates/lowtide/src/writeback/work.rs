@@ -1,13 +1,14 @@
 //! What a flusher writes on its own, without a request for a certain file.
 //!
-//! The engine says what (`lowtide-core`, `dirty/flusher.rs`): so many pages of a group because too
-//! much is dirty or because reclaim met nothing else, or everything in files that have been dirty
-//! for long. Here it is found. Files take turns, a run each, and each goes on where it stopped the
-//! last time; one in which something has failed lately is left alone.
+//! The engine decides what (`lowtide-core`, `dirty/flusher.rs`): a number of pages of a group,
+//! because too much is dirty or because reclaim met nothing else, or everything in files that have
+//! been dirty for long. This file finds those pages. Files take turns, a run each, and each goes on
+//! where it stopped the last time; one in which something has failed lately is left alone.
 //!
-//! **Age.** Nobody notes when a page becomes dirty. From time to time the flusher looks which files
-//! have dirty pages, and a file's age is the time since it was first seen so. So a page is written
-//! at the latest after the age at which it is old, and two intervals between looks.
+//! **Age.** The time at which a page becomes dirty is not recorded. From time to time the flusher
+//! looks which files have dirty pages, and a file's age is the time since it was first seen so. So
+//! a page is written at the latest after the age at which it is old, and two intervals between
+//! looks.
 
 use super::device::Ticket;
 use super::worker::Worker;
@@ -39,7 +40,7 @@ pub(super) struct Work {
     files: Vec<Arc<Space>>,
     /// The file whose turn it is.
     turn: usize,
-    /// So many pages at most.
+    /// The most pages to write.
     pages: u64,
     /// Pages begun in this lap through the files.
     lap: u64,
@@ -86,7 +87,7 @@ impl Worker<'_> {
         Duration::from_nanos(if left > 0 { left } else { state.engine.dirty_timers().interval_ns })
     }
 
-    /// Takes tickets for files that nobody has open.
+    /// Takes tickets for files that are not open.
     pub(super) fn accept_orphans(&mut self) {
         for space in self.files(MemcgId::ROOT) {
             if space.is_orphan() && !self.serves(&space) {
@@ -173,8 +174,8 @@ impl Worker<'_> {
             let work = state.engine.flusher_work(self.device.id, self.pool.now());
             let running = work.is_some() || self.in_flight() > 0;
             if running != self.running {
-                // Under the same hold: who makes pages dirty after this look sees that he has to
-                // ring.
+                // Under the same acquisition of the lock: a thread that makes pages dirty after
+                // this look sees that it has to wake the flusher.
                 state.engine.set_writing(self.device.id, running);
                 self.running = running;
             }
@@ -201,8 +202,8 @@ impl Worker<'_> {
 }
 
 impl Pool {
-    /// Tells the flushers that a group's dirty pages stand in the way. Where there are none nothing
-    /// happens.
+    /// Reports to the flushers that a group's dirty pages keep reclaim from going on. No-op where
+    /// there are none.
     pub(crate) fn ask_to_flush(&self, state: &mut State, group: MemcgId) {
         if self.background {
             let asked = state.engine.ask_to_flush(group);
@@ -212,8 +213,8 @@ impl Pool {
         }
     }
 
-    /// Sees to it that dirty pages of a group become clean: asks the flushers, or, without
-    /// background threads, writes some in this thread. Returns the pages written here.
+    /// Ensures that dirty pages of a group become clean: wakes the flushers, or, without background
+    /// threads, writes some in this thread. Returns the pages written here.
     pub(crate) fn write_back_below(&self, group: MemcgId) -> u64 {
         if self.background {
             self.ask_to_flush(&mut self.lock(), group);
@@ -226,7 +227,7 @@ impl Pool {
     /// clean: files in which something has failed are tried again soon.
     pub(crate) fn write_back_urgently(&self, group: MemcgId) -> u64 {
         for space in self.lock().spaces.iter().flatten() {
-            crate::sync::lock(&space.ledger).hasten();
+            crate::sync::lock(&space.ledger).retry_soon();
         }
         let written = self.write_back_below(group);
         for device in self.devices.all() {

@@ -1,8 +1,8 @@
-//! Whoever writes a device's dirty pages: the flusher's thread, or a thread that has its turn where
-//! there is none.
+//! Writes a device's dirty pages, from the flusher's thread or, where there is none, from the
+//! thread that needs them written.
 //!
 //! A worker keeps many writes in flight and never waits for one of them longer than [`POLL`]: it
-//! begins runs while others are with the device, and deals with ends as they come. So a request
+//! begins runs while others are with the device, and handles completions as they come. So a request
 //! that hangs delays only what needs its end.
 //!
 //! # Rounds
@@ -11,19 +11,19 @@
 //! all tickets of a round share its writes and its sync:
 //!
 //! ```text
-//!   sweep: begin to write what is dirty ──▶ drain: wait for all writes begun so far ──▶ sync, if needed ──▶ outcome
+//! sweep: begin to write what is dirty ──▶ drain: wait for those writes ──▶ sync, if needed
 //! ```
 //!
-//! The sweep looks at each page once, so those who go on storing cannot make it endless; at a page
-//! that is dirty *and* being written it waits for that write. A run that fails is cut in halves,
-//! which are tried again, until what cannot be written stands alone: a bad block does not keep its
-//! neighbours dirty.
+//! The sweep looks at each page once, so threads that go on storing cannot make it endless; at a
+//! page that is dirty *and* being written it waits for that write. A run that fails is cut in
+//! halves, which are tried again, until each page that cannot be written stands alone: a bad block
+//! does not keep its neighbours dirty.
 //!
 //! # Without tickets
 //!
-//! When no round wants room in flight, the worker does what `work.rs` says: more is dirty than
-//! should be, something has been dirty for long, reclaim asks. It writes each file from where it
-//! stopped the last time, and goes from file to file.
+//! When no round needs the room in flight, the worker does what `work.rs` decides: too much is
+//! dirty, something has been dirty for long, or reclaim needs clean pages. It writes each file from
+//! where it stopped the last time, and goes from file to file.
 
 use super::collect::{
     CACHE_SHIFT, InFlight, RUN_BYTES, Tail, collect, copy_tail, cut_run, end_run, pages_of,
@@ -45,7 +45,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Longest wait for a request, so that what is asked for meanwhile is noticed.
+/// Longest wait for a request, so that what is requested meanwhile is noticed.
 const POLL: Duration = Duration::from_millis(2);
 
 /// Contiguous pages on their way to the file.
@@ -74,7 +74,7 @@ impl Run {
     }
 }
 
-/// What a worker begins to write.
+/// What a worker may begin to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Scope {
     /// What threads wait for.
@@ -91,7 +91,7 @@ enum InHand {
     Sync(Arc<Space>, Option<u64>),
 }
 
-/// How far a round is.
+/// The stage of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     /// What a failed sync may have lost is written again.
@@ -198,8 +198,8 @@ pub(super) struct Worker<'p> {
     pub(super) work: Option<Work>,
     /// Which of the device's files is written next without a ticket.
     pub(super) turn: usize,
-    /// There is work without tickets, as the engine knows: whoever makes pages dirty meanwhile need
-    /// not ring.
+    /// The engine knows that there is work without tickets: a thread that makes pages dirty
+    /// meanwhile need not wake the flusher.
     pub(super) running: bool,
     /// When files are looked at next: for something to try again, and for their age.
     pub(super) look_at: Instant,
@@ -209,11 +209,11 @@ pub(super) struct Worker<'p> {
 
 /// The life of a flusher's thread.
 pub(super) fn flusher(pool: &Arc<Pool>, device: &Arc<Device>) {
-    let _told = EndIsTold(device);
+    let _report = EndReport(device);
     let mut worker = Worker::new(pool, device);
     let mut closing = false;
     loop {
-        let orders = device.orders(if closing { Duration::ZERO } else { worker.patience() });
+        let orders = device.orders(if closing { Duration::ZERO } else { worker.timeout() });
         for ticket in &orders.tickets {
             worker.accept(ticket);
         }
@@ -242,10 +242,10 @@ pub(super) fn flusher(pool: &Arc<Pool>, device: &Arc<Device>) {
     }
 }
 
-/// Says that the flusher's thread ends, however it does.
-struct EndIsTold<'d>(&'d Device);
+/// Reports that the flusher's thread ends, however it does.
+struct EndReport<'d>(&'d Device);
 
-impl Drop for EndIsTold<'_> {
+impl Drop for EndReport<'_> {
     fn drop(&mut self) {
         self.0.say_ended();
     }
@@ -272,8 +272,8 @@ impl<'p> Worker<'p> {
         }
     }
 
-    /// How long the flusher may sleep if nobody rings.
-    fn patience(&self) -> Duration {
+    /// How long the flusher may sleep if it is not woken.
+    fn timeout(&self) -> Duration {
         if !self.is_done() || self.running {
             return Duration::ZERO;
         }
@@ -294,14 +294,14 @@ impl<'p> Worker<'p> {
         self.rounds.is_empty() && self.in_flight() == 0
     }
 
-    /// Walks away from what is in flight.
+    /// Gives up what is in flight.
     fn abandon(self) {
         let Self { writer, in_hand, waiting, .. } = self;
         std::mem::forget((in_hand, waiting));
         writer.abandon();
     }
 
-    /// Takes a ticket: for the next round of its file.
+    /// Accepts a ticket: for the next round of its file.
     pub(super) fn accept(&mut self, ticket: &Arc<Ticket>) {
         let space = &ticket.space;
         match self.rounds.iter_mut().find(|round| Arc::ptr_eq(&round.space, space)) {
@@ -335,7 +335,7 @@ impl<'p> Worker<'p> {
         }
     }
 
-    /// Writes what is left of files that nobody has open, in a thread that has its turn.
+    /// Writes what is left of files that are not open, in a thread that has its turn.
     pub(super) fn serve_all(&mut self) {
         self.accept_orphans();
         while !self.is_done() {
@@ -425,8 +425,8 @@ impl<'p> Worker<'p> {
     }
 
     /// Begins to write dirty pages from `at` on: one run's worth, and each page up to `each`, if
-    /// that is given. Returns whether the first page left is in other hands, and the number of
-    /// pages.
+    /// that is given. Returns whether the first page left is busy in another thread, and the number
+    /// of pages.
     pub(super) fn write_from(
         &mut self,
         space: &Arc<Space>,
@@ -436,7 +436,7 @@ impl<'p> Worker<'p> {
     ) -> (bool, u64) {
         let most = most.min(RUN_BYTES >> self.pool.page_shift).max(1);
         // Before anything becomes clean: until the runs are counted this stands for them, so that
-        // nobody takes the file for clean in between (`Pool::is_clean`).
+        // no thread takes the file for clean in between (`Pool::is_clean`).
         space.run_begins();
         let found = collect(self.pool, space, at, each.unwrap_or(u64::MAX), most, each.is_some());
         let (blocked, pages) = (found.blocked, found.pages);
@@ -567,8 +567,8 @@ impl<'p> Worker<'p> {
         self.writer.push(write);
     }
 
-    /// Waits a moment for requests to end, and deals with those that have.
-    fn reap(&mut self, patience: Duration) {
+    /// Waits a moment for requests to end, and handles those that have.
+    fn reap(&mut self, timeout: Duration) {
         if self.in_flight() == self.waiting.len() {
             if !self.is_done() {
                 // A store has a page locked that is to be written, or is filling a folio.
@@ -578,12 +578,12 @@ impl<'p> Worker<'p> {
         }
         let mut ended = std::mem::take(&mut self.ended);
         if self.pool.background {
-            self.writer.wait(1, Some(patience), &mut ended);
+            self.writer.wait(1, Some(timeout), &mut ended);
         } else {
             // What happens depends on nothing but the calls, not on which request the device serves
             // first.
             let requests = self.in_hand.len() - self.free.len();
-            self.writer.wait(requests - ended.len(), Some(patience), &mut ended);
+            self.writer.wait(requests - ended.len(), Some(timeout), &mut ended);
             if ended.len() < requests {
                 self.ended = ended;
                 return;
@@ -626,7 +626,7 @@ impl<'p> Worker<'p> {
                     return self.start_tail(run);
                 }
                 space.beneath.write_ends(&run.bytes(self.pool.page_shift));
-                // Before anybody can find the pages clean.
+                // Before any thread can find the pages clean.
                 crate::sync::lock(&space.ledger).written(pages);
                 end_run(self.pool, &space, &run.folios, true);
             }
@@ -687,7 +687,7 @@ impl<'p> Worker<'p> {
         }
     }
 
-    /// The last round of a file has ended. If nobody has it open and nothing is left to do, it
+    /// The last round of a file has ended. If the file is not open and nothing is left to do, it
     /// goes.
     fn round_ended(&self, space: &Arc<Space>) {
         if space.is_orphan() && self.pool.is_clean(space) {
