@@ -261,7 +261,7 @@ impl Pool {
                              is dropped"
                         );
                         if e.discard() {
-                            self.waits.land(e, &Ok(()));
+                            self.waits.complete(e, &Ok(()));
                         }
                     }
                     state.free_folio(id, folio.order());

@@ -173,7 +173,8 @@ impl Pool {
     /// Gives up a claim: the translations are as before, and those who wait get the result.
     pub(crate) fn abandon(&self, space: &Space, claim: &Claim, result: &Result<(), Error>) {
         if result.is_ok() {
-            return claim.each(space, Entry::abort_read, |entry| self.waits.land(entry, result));
+            return claim
+                .each(space, Entry::abort_read, |entry| self.waits.complete(entry, result));
         }
         // Another thread may begin the next read at once; who waits for that one gets its result
         // and not this one.
@@ -225,7 +226,7 @@ impl Pool {
         let kept = space.table.get(page).map(Entry::address);
         let others =
             |entry: &Entry, shadow| Some(entry.address()) != kept && entry.abort_read(shadow);
-        claim.each(space, others, |entry| self.waits.land(entry, &Ok(())));
+        claim.each(space, others, |entry| self.waits.complete(entry, &Ok(())));
         *claim = Claim { page, order: 0, shadow: claim.shadow, shadows: Vec::new() };
     }
 
@@ -281,7 +282,7 @@ impl Pool {
             Ok(()) => {
                 for (entry, frame) in space.entries(claim.page, claim.order).zip(frame..) {
                     if entry.finish_read(frame, young) {
-                        self.waits.land(entry, &Ok(()));
+                        self.waits.complete(entry, &Ok(()));
                     }
                 }
                 if young {

@@ -9,7 +9,7 @@
 //! ```text
 //!   order 2  │       0       │       4       │ 8: the end of the arena cuts it off
 //!   order 1  │   0   │   2   │   4   │   6   │   8   │
-//!   order 0  │ 0 │ 1 │ 2 │ 3 │ 4 │ 5 │ 6 │ 7 │ 8 │ 9 │        N = 10: blocks 0..8 and 8..10 at first
+//! order 0  │ 0 │ 1 │ 2 │ 3 │ 4 │ 5 │ 6 │ 7 │ 8 │ 9 │    N = 10: blocks 0..8, 8..10 at first
 //! ```
 //!
 //! The free blocks of one order are a *tree of bitmaps*: a bit for each block, and above each word
@@ -24,8 +24,8 @@
 //! stack of at most [`STACK_MAX`] of them. A frame that is pushed and popped again never touches
 //! the tree, and its bytes and its line of metadata are the ones most recently used. Frames on the
 //! stack are free but not merged. They are merged when the stack is full (half of it) and when an
-//! order is asked for that the tree does not have (all of it), so nothing is ever refused that
-//! merging could give.
+//! order is requested that the tree does not have (all of it), so no request is refused that
+//! merging could satisfy.
 //!
 //! # Cost
 //!
@@ -233,7 +233,7 @@ impl Frames {
         self.orders[order].set(block);
     }
 
-    /// Debug builds know of every frame whether it is free.
+    /// Debug builds know whether each frame is free.
     #[cfg(debug_assertions)]
     fn mark(&mut self, frame: u32, order: u8, free: bool) {
         for frame in frame..frame.saturating_add(1 << order).min(self.frames) {

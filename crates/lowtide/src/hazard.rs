@@ -1,5 +1,4 @@
-//! Hazard slots: how a reader keeps a frame without writing to anything that another reader
-//! touches.
+//! Hazard slots: how a reader pins a frame without writing to anything that another reader touches.
 //!
 //! # Theory
 //!
@@ -7,8 +6,8 @@
 //! but it costs an atomic read-modify-write on a line that is rarely in the cache: more than the
 //! whole rest of a hit. So the announcement is turned round. Each thread has a few *slots* of its
 //! own, in a line that it always has in its cache, and writes there *which* page it reads: the
-//! address of the page's translation entry. Whoever wants to take frames away looks into all slots
-//! of all threads, once for a whole batch of pages.
+//! address of the page's translation entry. A thread that is about to take frames away looks into
+//! all slots of all threads, once for a whole batch of pages.
 //!
 //! ```text
 //!   reader                                    evictor, for a batch of pages
@@ -30,15 +29,16 @@
 //! why step 1 is a *release* store too: the later value may be the announcement of the thread's
 //! next page.)
 //!
-//! *Progress.* Nobody waits for anybody. A reader that finds LOCKED has lost a race once; an
+//! *Progress.* No thread waits for another. A reader that finds LOCKED has lost a race once; an
 //! evictor that finds a slot skips that page.
 //!
-//! *Again.* A thread that holds a page may hold it once more while another waits for it to let go,
-//! or each would wait for the other: see [`held_before`].
+//! *Again.* A thread that has a page pinned may pin it once more while another waits for it to
+//! unpin the page, or each would wait for the other: see [`held_before`].
 //!
-//! *Refusal.* A sandbox that is installed while the program runs may forbid the fence. What readers
-//! do cannot be known then, so every page counts as held: nothing is evicted or stored to any more,
-//! whatever tries fails with an error that says why, and reading what is resident goes on.
+//! *Refusal.* A sandbox that is installed while the program runs may forbid the fence. It is then
+//! unknown what readers do, so every page counts as pinned: nothing is evicted or stored to any
+//! more, operations that need it fail with an error that gives the reason, and reading what is
+//! resident goes on.
 //!
 //! # Records
 //!
@@ -51,22 +51,24 @@
 //!
 //! A guard cannot leave its thread, but it can outlive the thread's own record keeping, because
 //! thread-locals are destroyed in no certain order. A record that still has a slot taken at that
-//! moment becomes an *orphan*, and so does the record that a hold takes after it. Nobody publishes
-//! anything more in an orphan, so it may serve a new thread as soon as all of its slots are vacant;
-//! whoever needs a record looks. So dropping a guard is one store. A guard that is forgotten keeps
-//! its page resident for ever and its slot with it, which wastes both and endangers nothing.
+//! moment becomes an *orphan*, and so does the record of a pin that is taken after it. Nothing more
+//! is published in an orphan, so it may serve a new thread as soon as all of its slots are vacant;
+//! a thread that needs a record checks that. So dropping a guard is one store. A guard that is
+//! forgotten keeps its page resident for ever and its slot with it, which wastes both and endangers
+//! nothing.
 //!
 //! # Cost
 //!
 //! [`hold`] and the drop of its guard: one thread-local load, one load and two stores in a line
 //! that only this thread writes, and no fence. Registering a thread: one lock, once. [`scan`]: one
 //! system call, and one cache line for each thread. [`look`]: the cache lines. Where many threads
-//! store, [`scan_shared`] makes one scan serve all who asked before it began.
+//! store, [`scan_shared`] makes one scan serve all threads that need one and arrived before it
+//! began.
 
 use crate::sampling::{Countdown, countdown};
 #[cfg_attr(
     loom,
-    allow(unused_imports, reason = "the proofs include this file, and have nobody to tell")
+    allow(unused_imports, reason = "the proofs include this file, and log nothing")
 )]
 pub(crate) use crate::sync::is_refused;
 use crate::sync::{
@@ -86,7 +88,7 @@ const SLOTS: usize = if cfg!(loom) { 2 } else { 8 };
 #[repr(C, align(128))]
 struct Record {
     /// Addresses of the entries that the owner reads; 0 is vacant. Written by the owner, read by
-    /// everybody.
+    /// all threads.
     slots: [AtomicUsize; SLOTS],
     /// The next record of the same thread, round to the first. Owner only.
     next: Cell<Option<&'static Record>>,
@@ -113,10 +115,10 @@ static REGISTRY: Global<Registry> = Global::new(|| {
     GlobalMutex::new(Registry { all: Vec::new(), idle: Vec::new(), orphans: Vec::new() })
 });
 
-/// What a thread's hits need. In one thread-local: finding another one costs more than what is done
-/// there.
+/// What a thread's hits need. All in one thread-local: finding another one costs more than the work
+/// that is done there.
 struct Local {
-    /// A record of this thread whose first slot may be vacant, if the thread has one and holds need
+    /// A record of this thread whose first slot may be vacant, if the thread has one and pins need
     /// no fence.
     record: Cell<Option<&'static Record>>,
     hits: Countdown,
@@ -144,8 +146,8 @@ pub(crate) struct Held {
 /// Announces that this thread is about to read behind the entry at `address`, which is not 0.
 ///
 /// Load the entry *after* this, with acquire order. If it says RESIDENT, its frame stays what it is
-/// until the guard is dropped. If it says anything else, drop the guard: nothing is held. There is
-/// no limit to the number of guards, and no failure; from the ninth of one thread on they cost
+/// until the guard is dropped. If it says anything else, drop the guard: nothing is pinned. There
+/// is no limit to the number of guards, and no failure; from the ninth of one thread on they cost
 /// more.
 #[inline]
 pub(crate) fn hold(address: usize) -> Held {
@@ -161,15 +163,14 @@ pub(crate) fn hold(address: usize) -> Held {
     hold_in_another_slot(address)
 }
 
-/// Counts a fast hit of this thread. False if it has to go the long way, to [`is_sample`], to be
-/// counted.
+/// Counts a fast hit of this thread. False if it has to be counted the slow way, by [`is_sample`].
 #[inline(always)]
 #[allow(dead_code, reason = "the proofs include this file")]
 pub(crate) fn counts_down() -> bool {
     LOCAL.with(|local| local.hits.fast_hit())
 }
 
-/// Counts a hit of this thread that is not a fast one, and says whether it is one of those that
+/// Counts a hit of this thread that is not a fast one, and returns whether it is one of those that
 /// [stand for all](crate::sampling).
 #[inline]
 #[allow(dead_code, reason = "the proofs include this file")]
@@ -177,7 +178,7 @@ pub(crate) fn is_sample() -> bool {
     LOCAL.with(|local| local.hits.hit())
 }
 
-/// The first hold of a thread, and those that find the first slot of the record in use taken.
+/// The first pin of a thread, and those that find the first slot of the record in use taken.
 #[cold]
 #[inline(never)]
 fn hold_in_another_slot(address: usize) -> Held {
@@ -228,16 +229,16 @@ impl Slots {
 /// Reads all slots of all threads, as they were at some moment after the call began.
 ///
 /// Issues the heavy fence itself: an entry that was made LOCKED before the call, and whose address
-/// is not in the result, is read by nobody who took it for RESIDENT. The calling thread's own
+/// is not in the result, is read by no thread that took it for RESIDENT. The calling thread's own
 /// guards are included. Cost: see the file's header; `slots` is reused to avoid an allocation.
 pub(crate) fn scan(slots: &mut Slots) {
     slots.unknown = !heavy();
     look(slots);
 }
 
-/// As [`scan`], but shared by all threads that ask while another scan runs: for stores, of which
-/// there may be as many as there are threads. Reclaim has a scan of its own, so that it waits for
-/// nobody under the pool's lock.
+/// As [`scan`], but shared by all threads that need one while another scan runs: for stores, of
+/// which there may be as many as there are threads. Reclaim has a scan of its own, so that it waits
+/// for no other thread under the pool's lock.
 #[cfg(not(loom))]
 pub(crate) fn scan_shared() -> std::sync::Arc<Slots> {
     static SCANS: std::sync::LazyLock<crate::rounds::Rounds<Slots>> =
@@ -287,8 +288,8 @@ pub(crate) fn held_by_this_thread(address: usize) -> bool {
 }
 
 /// Whether a guard of the calling thread held the entry already when `again` was taken. If so
-/// `again` holds it, too, whatever the entry says: its frame stays, and nobody writes to it, until
-/// both are dropped.
+/// `again` holds it, too, whatever the entry says: its frame stays, and its bytes do not change,
+/// until both are dropped.
 ///
 /// A thread that has the entry LOCKED waits for the first guard, which it sees in every walk over
 /// the slots. A walk that is under way may have passed the slot of `again` before it was taken, and
@@ -327,7 +328,7 @@ pub(crate) fn each_of_this_thread(mut each: impl FnMut(usize)) {
     }
 }
 
-/// Whether the calling thread has any guard: somebody may be waiting for it.
+/// Whether the calling thread has any guard: another thread may be waiting for it.
 ///
 /// Guards that have outlived the thread's record keeping (see *Records*) are not found.
 #[must_use]
@@ -349,7 +350,7 @@ fn own_records() -> impl Iterator<Item = &'static Record> {
     })
 }
 
-/// An idle record, an orphan whose guards are gone, or a new one.
+/// An idle record, an orphan without guards, or a new one.
 fn take_record() -> &'static Record {
     let mut registry = REGISTRY.lock();
     if let Some(record) = registry.idle.pop() {
@@ -407,7 +408,7 @@ impl Drop for AtExit {
         if is_torn_down() {
             return;
         }
-        // Holds that come later find no record and no `AT_EXIT`, and make do with orphans.
+        // Pins that come later find no record and no `AT_EXIT`, and make do with orphans.
         let _ = LOCAL.try_with(|local| local.record.set(None));
         // Opening the ring behind one record makes it a list that ends with that record.
         let mut next = self.0.take().and_then(|record| record.next.take());
@@ -425,7 +426,7 @@ mod tests {
     use std::thread;
 
     /// Whether any thread holds `address`. Other tests of the process run at the same time, so a
-    /// test asks only about addresses of its own.
+    /// test looks only for addresses of its own.
     fn seen(address: usize) -> bool {
         let mut slots = Slots::default();
         scan(&mut slots);

@@ -1,11 +1,11 @@
-//! The hit path, and nothing else.
+//! The hit path, and only that.
 //!
-//! A hit overlaps with the hits around it as far as they fit into the processor's window, so what
-//! counts is the number of instructions rather than any single one. Everything that a hit needs is
+//! A hit overlaps with the hits around it as far as they fit into the processor's window, so the
+//! number of instructions counts rather than any single one. Everything that a hit needs is
 //! therefore copied into the view, one load away: where the translations are, how many there are,
 //! where the frames are, how large a page is. One comparison tells a hit from everything else:
-//! resident *and* young; whatever it is otherwise (even a first access since the last aging) goes
-//! the long way. So does one hit of a thousand, to be counted (`sampling.rs`).
+//! resident *and* young. A page in any other state (even at its first access since the last aging)
+//! takes the slow path. So does one hit of a thousand, to be counted (`sampling.rs`).
 //!
 //! # Safety
 //!
@@ -21,7 +21,7 @@ use std::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
-/// What a view knows for its hits.
+/// The addresses and sizes that a view's hits need.
 #[derive(Debug)]
 pub(crate) struct Hits {
     entries: *const Entry,
@@ -31,7 +31,7 @@ pub(crate) struct Hits {
     page_bytes: usize,
 }
 
-// SAFETY: the addresses are shared, read-only facts. What is behind them is atomic (entries), or
+// SAFETY: the addresses are shared and read-only. What is behind them is atomic (entries), or
 // reached only under the protocol of `hazard.rs` (frames), by any thread.
 unsafe impl Send for Hits {}
 // SAFETY: as for `Send`.
@@ -47,8 +47,8 @@ impl Hits {
         }
     }
 
-    /// Learns how many translations there are now. Writes only where there is something new:
-    /// threads that share the view read this line at each hit.
+    /// Learns how many translations there are now. Writes only if there are more: threads that
+    /// share the view read this line at each hit.
     pub(crate) fn learn(&self, space: &Space) {
         let pages = space.table.pages();
         if pages > self.pages.load(Relaxed) {
@@ -62,15 +62,15 @@ impl Hits {
         self.page_bytes
     }
 
-    /// The bytes of a page that is resident and young, held; `None` for all others, and for a hit
-    /// that is to be counted for all: nothing is held then.
+    /// The bytes of a page that is resident and young, pinned; `None` for all others, and for a hit
+    /// that is to be counted for all: nothing is pinned then.
     #[inline(always)]
     pub(crate) fn find(&self, page: u64) -> Option<(*const u8, Held)> {
         if page >= self.pages.load(Acquire) {
             return None;
         }
-        // SAFETY: the table had at least so many entries when `pages` was learned, and it only
-        // grows and never moves.
+        // SAFETY: the table had at least `pages` entries when that was learned, and it only grows
+        // and never moves.
         let entry = unsafe { self.entries.add(page as usize) };
         // SAFETY: an entry is an atomic in memory that stays mapped while the view lives.
         let (frame, held) = unsafe { &*entry }.pin_young()?;

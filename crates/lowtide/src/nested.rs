@@ -1,9 +1,9 @@
 //! Threads that must not wait for other threads.
 //!
-//! Inside a callback of `get_many` a thread has a page in its hands that the caller cannot let go,
-//! and perhaps reads in flight that nobody else can end. Another thread may wait for either. So
-//! what such a thread cannot have at once is refused with [`Error::Nested`]: a wait for a thread
-//! that waits for this one would never end.
+//! Inside a callback of `get_many` a thread has a page that the caller cannot release, and perhaps
+//! reads in flight that no other thread can end. Another thread may wait for either. So what such a
+//! thread cannot have at once is refused with [`Error::Nested`]: a wait for a thread that waits for
+//! this one would never end.
 //!
 //! [`Error::Nested`]: crate::Error::Nested
 

@@ -226,7 +226,7 @@ impl Owned<'_> {
                 for (page, _) in of_folio {
                     let entry = space.table.entry(*page);
                     if entry.discard() {
-                        pool.waits.land(entry, &Ok(()));
+                        pool.waits.complete(entry, &Ok(()));
                     }
                 }
                 state.free_folio(id, folio.order());
@@ -297,7 +297,7 @@ impl Drop for Owned<'_> {
                 Hold::Locked(taken) => unlock(self.pool, self.space, page, entry, taken),
                 Hold::Busy(shadow) => {
                     if entry.abort_read(shadow) {
-                        self.pool.waits.land(entry, &Ok(()));
+                        self.pool.waits.complete(entry, &Ok(()));
                     }
                 }
             }

@@ -164,7 +164,7 @@ impl Pool {
                         let space = space.expect("a folio's space is open");
                         for entry in space.entries(gone.owner.page, gone.order) {
                             if entry.evict(gone.shadow.to_bits()) {
-                                self.waits.land(entry, &Ok(()));
+                                self.waits.complete(entry, &Ok(()));
                             }
                         }
                         note_evicted(self, space, gone.folio.0..gone.folio.0 + (1 << gone.order));
@@ -276,7 +276,7 @@ fn unmap(pool: &Pool, spaces: &[Option<Arc<Space>>], victims: &mut [Victim]) {
     let unlock = |victim: &Victim, count: usize| {
         for (entry, frame) in entries(victim).zip(victim.folio.0..).take(count) {
             if entry.unlock(Taken::idle(frame)) {
-                pool.waits.land(entry, &Ok(()));
+                pool.waits.complete(entry, &Ok(()));
             }
         }
     };

@@ -1,17 +1,17 @@
-//! Which files need pages that stand still while they are written.
+//! Which files need stable pages: pages that do not change while they are written.
 //!
 //! A device reads a page from memory while the page is under write-back, and a store may change it
 //! meanwhile. Mostly that does no harm: the page is dirty again and is written once more. It does
-//! where somebody computes something from the bytes on their way: a file system that keeps
-//! checksums of its data, or a device that does. What is computed is of other bytes than what
-//! arrives, and until the page has been written again the block cannot be read, with all that was
-//! flushed there long ago. The kernel's own page cache lets stores wait in that case (*stable
+//! harm where something is computed from the bytes on their way: by a file system that keeps
+//! checksums of its data, or by a device that does. The checksum is then of other bytes than those
+//! that arrive, and until the page has been written again the block cannot be read, with all that
+//! was flushed there long ago. The kernel's own page cache makes stores wait in that case (*stable
 //! pages*), and so does write-back here: a store to a page that is being written waits until the
 //! write has ended, and a write does not begin while a store has the page.
 //!
 //! It is decided once, when the file is first opened for writing: by the option
 //! [`OpenOptions::stable_writes`](crate::OpenOptions::stable_writes), or by the file system, or by
-//! what the device's queue says.
+//! the queue of the device.
 
 use rustix::fs::fstatfs;
 use std::fs::File;
@@ -20,7 +20,7 @@ use std::fs::File;
 const CHECKSUMS: [(u32, &str); 3] =
     [(0x9123_683e, "btrfs"), (0x2fc1_2fc1, "ZFS"), (0xca45_1a4e, "bcachefs")];
 
-/// Why a file needs stable pages; `None` if it does not, as far as can be learned. `device` is the
+/// Why a file needs stable pages; `None` if it does not, as far as can be known. `device` is the
 /// number of the device with its data.
 ///
 /// Cost: one system call, and one to three small files.
@@ -30,14 +30,14 @@ pub(crate) fn needed_by(file: &File, device: u64) -> Option<String> {
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         // The second is of a partition, whose queue is its disk's.
         let block = format!("/sys/dev/block/{major}:{minor}");
-        let asks = [
+        let sources = [
             format!("{block}/queue/stable_writes"),
             format!("{block}/../queue/stable_writes"),
             format!("/sys/class/bdi/{major}:{minor}/stable_pages_required"),
         ];
         let says_so =
             |path: &String| std::fs::read_to_string(path).is_ok_and(|text| text.trim() == "1");
-        asks.iter().any(says_so).then(|| "the device asks for them".to_owned())
+        sources.iter().any(says_so).then(|| "the device requires them".to_owned())
     })
 }
 

@@ -1,11 +1,11 @@
 //! Waiting for a page that another thread reads in, evicts or stores to.
 //!
-//! There is no lock in a translation entry, only a bit that says "a thread waits". A waiter
-//! registers a *flight* for the entry under the lock of the entry's bucket, and sets that bit
-//! there; the thread that changes the entry sees the bit in the value that it replaced, takes the
-//! flight out under the same lock and lands it with a result. So a wake-up cannot be lost, an entry
-//! without waiters costs its owner nothing, and an I/O error reaches every thread that waited for
-//! the read.
+//! There is no lock in a translation entry, only a bit that says "a thread waits". A thread that
+//! waits registers a *waiter* for the entry under the lock of the entry's bucket, and sets that bit
+//! there. The thread that changes the entry sees the bit in the value that it replaced, takes the
+//! waiter out under the same lock and completes it with a result. So a wake-up cannot be lost, an
+//! entry without waiters costs its owner nothing, and an I/O error reaches every thread that waited
+//! for the read.
 
 use crate::error::Error;
 use crate::sync::{Condvar, Mutex};
@@ -14,18 +14,18 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 const BUCKETS: usize = 64;
-/// Time between two questions whether waiting makes sense.
+/// Time between two checks whether waiting still makes sense.
 const LOOK: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Default)]
-struct Flight {
+struct Waiter {
     result: OnceLock<Result<(), Error>>,
 }
 
 #[derive(Debug, Default)]
 struct Bucket {
-    flights: Mutex<Vec<(usize, Arc<Flight>)>>,
-    landed: Condvar,
+    waiters: Mutex<Vec<(usize, Arc<Waiter>)>>,
+    completed: Condvar,
 }
 
 /// All threads that wait for an entry of a pager.
@@ -49,7 +49,7 @@ impl WaitTable {
     /// depends on that state.
     ///
     /// # Errors
-    /// The error of the read that was waited for; that of `check`, which is asked from time to
+    /// The error of the read that was waited for; that of `check`, which is called from time to
     /// time.
     pub(crate) fn wait(
         &self,
@@ -59,40 +59,40 @@ impl WaitTable {
     ) -> Result<(), Error> {
         check()?;
         let bucket = self.bucket(entry);
-        let mut flights = crate::sync::lock(&bucket.flights);
+        let mut waiters = crate::sync::lock(&bucket.waiters);
         if !entry.set_waiters(seen) {
             return Ok(());
         }
         let addr = entry.address();
-        let flight = match flights.iter().find(|(a, _)| *a == addr) {
-            Some((_, flight)) => Arc::clone(flight),
+        let waiter = match waiters.iter().find(|(a, _)| *a == addr) {
+            Some((_, waiter)) => Arc::clone(waiter),
             None => {
-                let flight = Arc::new(Flight::default());
-                flights.push((addr, Arc::clone(&flight)));
-                flight
+                let waiter = Arc::new(Waiter::default());
+                waiters.push((addr, Arc::clone(&waiter)));
+                waiter
             }
         };
         loop {
-            if let Some(result) = flight.result.get() {
+            if let Some(result) = waiter.result.get() {
                 return result.clone();
             }
-            (flights, _) = bucket
-                .landed
-                .wait_timeout(flights, LOOK)
+            (waiters, _) = bucket
+                .completed
+                .wait_timeout(waiters, LOOK)
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
             check()?;
         }
     }
 
-    /// Wakes all who wait for an entry. Call after the entry was changed from a value with the
-    /// waiters bit. A thread that began to wait for the entry's next owner in between is woken,
+    /// Wakes all threads that wait for an entry. Call after the entry was changed from a value with
+    /// the waiters bit. A thread that began to wait for the entry's next owner in between is woken,
     /// too, and has to look again: so the result must be `Ok`.
-    pub(crate) fn land(&self, entry: &Entry, result: &Result<(), Error>) {
+    pub(crate) fn complete(&self, entry: &Entry, result: &Result<(), Error>) {
         self.end(entry, || true, result);
     }
 
-    /// Ends an owned state of an entry and wakes those who waited for that, and nobody else.
-    /// `change` says whether there are any.
+    /// Ends an owned state of an entry and wakes the threads that waited for that, and no others.
+    /// `change` returns whether there are any.
     pub(crate) fn end(
         &self,
         entry: &Entry,
@@ -100,14 +100,14 @@ impl WaitTable {
         result: &Result<(), Error>,
     ) {
         let bucket = self.bucket(entry);
-        let mut flights = crate::sync::lock(&bucket.flights);
+        let mut waiters = crate::sync::lock(&bucket.waiters);
         if change()
-            && let Some(at) = flights.iter().position(|(a, _)| *a == entry.address())
+            && let Some(at) = waiters.iter().position(|(a, _)| *a == entry.address())
         {
-            let (_, flight) = flights.swap_remove(at);
-            let first = flight.result.set(result.clone()).is_ok();
-            assert!(first, "two results for those who waited for one read");
-            bucket.landed.notify_all();
+            let (_, waiter) = waiters.swap_remove(at);
+            let first = waiter.result.set(result.clone()).is_ok();
+            assert!(first, "two results for the threads that waited for one read");
+            bucket.completed.notify_all();
         }
     }
 }

@@ -109,7 +109,7 @@ impl Batch<'_, '_> {
         part.done = true;
         let entry = self.space.table.entry(part.page);
         if entry.finish_store(frame) {
-            self.pool.waits.land(entry, &Ok(()));
+            self.pool.waits.complete(entry, &Ok(()));
         }
         self.space.table.hint(part.page).note_dirty();
     }

@@ -176,7 +176,7 @@ fn outwait_write(
 /// Ends a store, or one that could not begin.
 pub(crate) fn unlock(pool: &Pool, space: &Space, page: u64, entry: &Entry, to: Taken) {
     if entry.unlock(to) {
-        pool.waits.land(entry, &Ok(()));
+        pool.waits.complete(entry, &Ok(()));
     }
     if to.dirty {
         space.table.hint(page).note_dirty();

@@ -9,7 +9,7 @@ const ABSENT: u32 = 0b00 << 30;
 const BUSY: u32 = 0b01 << 30;
 const LOCKED: u32 = 0b10 << 30;
 const RESIDENT: u32 = 0b11 << 30;
-/// In BUSY and LOCKED: somebody sleeps until the owner is done.
+/// In BUSY and LOCKED: a thread sleeps until the owner is done.
 const WAITERS: u32 = 1 << 29;
 /// In RESIDENT: read since the bit was last cleared.
 const YOUNG: u32 = 1 << 29;
@@ -24,7 +24,7 @@ pub(crate) const SHADOWS_MAX: u32 = 1 << 30;
 
 const _: () = assert!(lowtide_core::Shadow::BITS == SHADOWS_MAX.trailing_zeros());
 
-/// A translation, decoded. Who waits is left out: it concerns only whoever ends the state.
+/// A translation, decoded. Waiters are left out: they concern only the thread that ends the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     /// Not in memory.
@@ -81,7 +81,7 @@ impl State {
     }
 }
 
-/// A page that is held: its frame stays what it is while this lives. It does not leave its thread.
+/// A pinned page: its frame stays what it is while this lives. It does not leave its thread.
 #[must_use = "the page is held only while the guard lives"]
 pub(crate) struct Pinned {
     /// Number of the frame.
@@ -147,7 +147,7 @@ impl Entry {
         State::decode(self.0.load(Ordering::SeqCst))
     }
 
-    /// Holds the page for reading if it is resident; else says what it is, and holds nothing.
+    /// Pins the page for reading if it is resident; otherwise returns its state, and pins nothing.
     ///
     /// No read-modify-write, and no fence instruction.
     ///
@@ -166,8 +166,8 @@ impl Entry {
         }
     }
 
-    /// Pins the page whatever its state is, and says what it is: for a caller that is about to
-    /// bring it in. Only a resident page is held now; the slot stays for what comes next.
+    /// Pins the page whatever its state is, and returns the state: for a caller that is about to
+    /// bring it in. Only a resident page is pinned now; the slot stays for what comes next.
     #[inline]
     pub(crate) fn hold(&self) -> (State, Held) {
         match self.pin_if(|_| true) {
@@ -187,7 +187,7 @@ impl Entry {
     }
 
     /// [`pin`](Entry::pin) for the most frequent case, found by one comparison: resident and young.
-    /// Returns the frame; `None` says nothing about what the page is, and holds nothing.
+    /// Returns the frame; `None` says nothing about the state of the page, and pins nothing.
     #[inline(always)]
     pub(crate) fn pin_young(&self) -> Option<(u32, Held)> {
         const _: () = assert!(
@@ -199,7 +199,7 @@ impl Entry {
     }
 
     /// ABSENT → BUSY, if the entry is still absent with the shadow that was seen. On success the
-    /// caller owns the entry, and the shadow is its to remember.
+    /// caller owns the entry and has to remember the shadow.
     ///
     /// # Errors
     /// The state that is there instead; it may be absent with another shadow.
@@ -214,7 +214,7 @@ impl Entry {
     /// BUSY → RESIDENT, clean. Releases the bytes of the frame. If `young`,
     /// [`Hint::note_young`](super::Hint::note_young) is due.
     ///
-    /// Returns whether somebody waits.
+    /// Returns whether a thread waits.
     ///
     /// # Panics
     /// When the entry is not BUSY.
@@ -226,7 +226,7 @@ impl Entry {
     /// BUSY → RESIDENT, dirty: the whole page was stored, and nothing of it was read. Releases the
     /// bytes of the frame. [`Hint::note_dirty`](super::Hint::note_dirty) is due.
     ///
-    /// Returns whether somebody waits.
+    /// Returns whether a thread waits.
     ///
     /// # Panics
     /// When the entry is not BUSY.
@@ -237,7 +237,7 @@ impl Entry {
 
     /// BUSY → ABSENT: the page could not be read. Puts the shadow back.
     ///
-    /// Returns whether somebody waits.
+    /// Returns whether a thread waits.
     ///
     /// # Panics
     /// When the entry is not BUSY.
@@ -248,7 +248,7 @@ impl Entry {
 
     /// RESIDENT → LOCKED, if the page is neither YOUNG nor DIRTY. Returns the frame.
     ///
-    /// Readers may still be reading the frame: only a [`hazard::scan`] after this tells.
+    /// Readers may still be reading the frame: only a [`hazard::scan`] after this finds them.
     ///
     /// # Errors
     /// The state that forbids it.
@@ -257,7 +257,7 @@ impl Entry {
     }
 
     /// RESIDENT → LOCKED, whatever its bits are, and acquires its bytes. The store must wait until
-    /// a [`hazard::scan`] after this finds no reader, and a thread that holds the page itself must
+    /// a [`hazard::scan`] after this finds no reader, and a thread that has the page pinned must
     /// not try.
     ///
     /// # Errors
@@ -312,7 +312,7 @@ impl Entry {
         }
     }
 
-    /// Sets DIRTY in a page that is in memory, whoever owns it: RESIDENT stays RESIDENT, and LOCKED
+    /// Sets DIRTY in a page that is in memory, owned or not: RESIDENT stays RESIDENT, and LOCKED
     /// stays LOCKED and is unlocked dirty. [`Hint::note_dirty`](super::Hint::note_dirty) is due.
     ///
     /// The caller keeps evictors away, which rely on what they locked staying clean. Returns false,
@@ -334,7 +334,7 @@ impl Entry {
         false
     }
 
-    /// LOCKED → ABSENT. The frame is the caller's from now on. Returns whether somebody waits.
+    /// LOCKED → ABSENT. The frame is the caller's from now on. Returns whether a thread waits.
     ///
     /// # Panics
     /// When the entry is not LOCKED, or is dirty: its bytes would be lost.
@@ -350,7 +350,7 @@ impl Entry {
     /// LOCKED → ABSENT without history, dirty or not: the page ceases to exist, as after a
     /// truncation.
     ///
-    /// Returns whether somebody waits.
+    /// Returns whether a thread waits.
     ///
     /// # Panics
     /// When the entry is not LOCKED.
@@ -386,14 +386,14 @@ impl Entry {
                 .is_ok()
     }
 
-    /// Clears YOUNG and says whether it was set: the walk's test. False for a page that is not
+    /// Clears YOUNG and returns whether it was set: the walk's test. False for a page that is not
     /// resident.
     pub(crate) fn clear_young(&self) -> bool {
         self.clear(YOUNG)
     }
 
-    /// Clears DIRTY and says whether it was set, acquiring the bytes of the stores that set it. The
-    /// caller must then write the page, and after a failure set the bit again
+    /// Clears DIRTY and returns whether it was set, acquiring the bytes of the stores that set it.
+    /// The caller must then write the page, and after a failure set the bit again
     /// ([`Entry::set_dirty`]). False for a page that is LOCKED or not resident.
     pub(crate) fn clear_dirty(&self) -> bool {
         self.clear(DIRTY)

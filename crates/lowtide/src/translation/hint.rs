@@ -4,11 +4,12 @@
 //! all. So each table of [`TABLE_ENTRIES`](lowtide_core::limits::TABLE_ENTRIES) neighbours has a
 //! byte that says whether some entry of it *may* be YOUNG, and whether some *may* be DIRTY.
 //!
-//! Whoever sets a bit in an entry notes it here *afterwards*; a walk takes the note *first*, and
-//! then looks at the entries:
+//! A thread that sets a bit in an entry notes it here *afterwards*; a walk takes the note *first*,
+//! and then looks at the entries:
 //!
 //! ```text
-//!   setter: entry |= YOUNG; if hint is clear { hint |= YOUNG }      walker: hint &= !YOUNG; look at all entries
+//!   setter: entry |= YOUNG; if hint is clear { hint |= YOUNG }
+//!   walker: hint &= !YOUNG; look at all entries
 //! ```
 //!
 //! A bit may be missed by the walk that runs at this moment, but it is never hidden from all walks
@@ -50,12 +51,14 @@ impl Hint {
         self.note(DIRTY);
     }
 
-    /// Clears the note and says whether it was there: if so, the caller must look at every entry.
+    /// Clears the note and returns whether it was there: if so, the caller must look at every
+    /// entry.
     pub(crate) fn take_young(&self) -> bool {
         self.take(YOUNG)
     }
 
-    /// Clears the note and says whether it was there: if so, the caller must look at every entry.
+    /// Clears the note and returns whether it was there: if so, the caller must look at every
+    /// entry.
     pub(crate) fn take_dirty(&self) -> bool {
         self.take(DIRTY)
     }
@@ -72,8 +75,8 @@ impl Hint {
         self.note(USED);
     }
 
-    /// Whether a page of this table ever had a frame. To be asked by who has had the pool's lock
-    /// since the last may have come.
+    /// Whether a page of this table ever had a frame. Only for a caller that has had the pool's
+    /// lock since the last page may have come.
     #[allow(dead_code, reason = "the proofs include this file")]
     pub(crate) fn was_used(&self) -> bool {
         self.0.load(Ordering::Relaxed) & USED != 0

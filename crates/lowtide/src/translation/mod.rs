@@ -5,7 +5,7 @@
 //! ```text
 //!             31 30   29        28      27 … 0
 //!   ABSENT     0 0  │ shadow: what is remembered of the evicted page, or 0 │
-//!   BUSY       0 1  │ WAITERS │   0   │  0     │   somebody reads the page in, or stores all of it
+//! BUSY       0 1  │ WAITERS │   0   │  0     │   a thread reads the page in, or stores all of it
 //!   LOCKED     1 0  │ WAITERS │ DIRTY │ frame  │   resident, but one thread has taken it
 //!   RESIDENT   1 1  │ YOUNG   │ DIRTY │ frame  │   its bytes are in the frame
 //! ```
@@ -13,7 +13,7 @@
 //! Memory of zeroes is a table of absent pages without history, so a fresh table costs nothing to
 //! make.
 //!
-//! # Who may do what
+//! # Transitions
 //!
 //! ```text
 //!                                            finish_read
@@ -25,23 +25,23 @@
 //!     └───────────────────── evict, discard ─────────────────── LOCKED
 //! ```
 //!
-//! BUSY and LOCKED have an owner: the one thread whose compare-and-swap led there. It alone leads
-//! the entry out again, and that cannot fail. Others may only add WAITERS, and DIRTY to LOCKED.
-//! RESIDENT and ABSENT have no owner, so they are left by compare-and-swap, which fails if the word
-//! is not exactly what was seen. The methods that leave an owned state panic when the entry is not
-//! in it: that is a defect of the caller, after which frames would be shared by two pages.
+//! BUSY and LOCKED have an owner: the one thread whose compare-and-swap made that state. Only the
+//! owner ends it, and that cannot fail. Others may only add WAITERS, and DIRTY to LOCKED. RESIDENT
+//! and ABSENT have no owner, so they are left by compare-and-swap, which fails if the word is not
+//! exactly what was seen. The methods that leave an owned state panic when the entry is not in it:
+//! that is a defect of the caller, after which frames would be shared by two pages.
 //!
 //! * A reader takes a frame number from RESIDENT only while it has the entry in a hazard slot:
 //!   [`Entry::pin`].
-//! * An evictor locks, asks [`crate::hazard::scan`] for readers, and then evicts or unlocks.
-//! * A store locks, waits until `scan` finds no reader, writes, and unlocks with DIRTY. So
-//!   references that readers have are never written behind.
+//! * An evictor locks, looks for readers with [`crate::hazard::scan`], and then evicts or unlocks.
+//! * A store locks, waits until `scan` finds no reader, writes, and unlocks with DIRTY. So the
+//!   bytes behind readers' references never change.
 //! * A page whose write to the file failed becomes DIRTY again where it is ([`Entry::set_dirty`]),
-//!   even while a store has it LOCKED: nobody waits for that store, and it cannot unlock the page
-//!   clean.
+//!   even while a store has it LOCKED: the caller does not wait for that store, which cannot unlock
+//!   the page clean.
 //! * A store of a whole page that is absent takes the place of its read: `try_begin_read`, write,
-//!   `finish_store`. Nobody can be reading, because there is no frame yet that a reader could have
-//!   seen.
+//!   `finish_store`. No thread can be reading, because there is no frame yet that a reader could
+//!   have seen.
 //! * A page that is DIRTY or YOUNG is never locked for eviction, and so never evicted: the check
 //!   and the lock are one compare-and-swap.
 //!

@@ -3,8 +3,8 @@
 //! # Layout
 //!
 //! ```text
-//!   entries: │ page 0 │ page 1 │ …            committed │ reserved: addresses only │     4 B a page
-//!   hints:   │ table 0 │ table 1 │ …          committed │ reserved                 │     1 B a table of 512 pages
+//!   entries: │ page 0 │ page 1 │ …    committed │ reserved: addresses only │  4 B a page
+//!   hints:   │ table 0 │ table 1 │ …  committed │ reserved                 │  1 B for 512 pages
 //! ```
 //!
 //! Hazard slots name a page by the address of its entry, so entries never move: the table reserves
@@ -13,14 +13,14 @@
 //! absent page without history.
 //!
 //! A look-up touches one word anywhere in a table that may be larger than what 4 KiB pages let a
-//! processor reach without a walk of its page tables, so huge pages are asked for; where the kernel
-//! grants none, only speed is lost.
+//! processor reach without a walk of its page tables, so the table requests huge pages; where the
+//! kernel grants none, only speed is lost.
 //!
 //! # Safety
 //!
-//! The file makes references to entries and hints in memory that it obtained from [`Mapping`]. They
-//! are sound because every such reference borrows the table, lies below the page count, and the
-//! count is raised only after the memory was committed.
+//! The file makes references to entries and hints in memory that it obtained from
+//! `lowtide_sys::Mapping`. They are sound because every such reference borrows the table, lies
+//! below the page count, and the count is raised only after the memory was committed.
 
 use super::entry::{Entry, State};
 use super::hint::Hint;
@@ -46,8 +46,8 @@ impl Table {
     /// Cost: some system calls, whatever the size.
     ///
     /// # Errors
-    /// `InvalidInput` for more pages than the address space can describe; otherwise what `mmap(2)`
-    /// and `mprotect(2)` say.
+    /// `InvalidInput` for more pages than the address space can describe; otherwise the errors of
+    /// `mmap(2)` and `mprotect(2)`.
     pub(crate) fn new(pages: u64, reserved: u64) -> io::Result<Self> {
         let reserved = reserved.max(pages).max(1);
         let table = Self {
@@ -60,8 +60,7 @@ impl Table {
         Ok(table)
     }
 
-    /// Raises the number of pages to `pages`; does nothing if there are as many. The new ones are
-    /// absent.
+    /// Raises the number of pages to `pages`; no-op if there are as many. The new ones are absent.
     ///
     /// Threads may use the table meanwhile, and grow it.
     ///
@@ -206,7 +205,7 @@ impl Table {
 
     /// Sets YOUNG in the entry of `page`, which was seen as `seen`, and notes it in the hint.
     /// Returns whether it did: not if the bit was set already, or if the entry has changed since,
-    /// which a reader need not care about.
+    /// which a reader may ignore.
     ///
     /// # Panics
     /// Beyond the last page.
@@ -251,7 +250,7 @@ mod storage {
         of: PhantomData<[T]>,
     }
 
-    /// Bytes of so many elements.
+    /// Bytes of `count` elements.
     fn bytes<T>(count: u64) -> io::Result<usize> {
         usize::try_from(count).ok().and_then(|count| count.checked_mul(size_of::<T>())).ok_or_else(
             || {
