@@ -1,17 +1,18 @@
-//! Operations that own pages while they wait: attempts that end, and are begun again.
+//! Operations that own pages while they wait: attempts that end, and are repeated.
 //!
 //! A store, a discard and a change of length own translations while they wait for the guards on
 //! them, so that no new guards are taken meanwhile. The thread that has such a guard may want one
 //! of these pages itself before it drops the guard: it reads another page of the folio, or flushes,
-//! or stores behind the page that it holds. Each would wait for the other.
+//! or stores behind the page that it has pinned. Each would wait for the other.
 //!
 //! So nothing is owned for long. An *attempt* takes all that an operation needs, and waits for a
 //! *slice* of time. If that is not enough, it gives everything back as it was: translations, the
-//! mark that a file is about to be cut, the locks of the file's length and shape. Those who waited
-//! for any of it are woken and have a pause to go on, and the next attempt begins with nothing.
+//! mark that a file is about to be cut, the locks of the file's length and shape. The threads that
+//! waited for any of it are woken and have a pause to go on, and the next attempt begins with
+//! nothing.
 //!
 //! ```text
-//!   own ── slice ── give back, pause ── own ──── slice ──── give back, pause ── own ──────── slice …
+//! own ── slice ── give back, pause ── own ──── slice ──── give back, pause ── own ─────── slice …
 //! ```
 //!
 //! Slices become longer: guards that are dropped after a while, but overlap, are outwaited by one
@@ -19,7 +20,7 @@
 //! its deadline for the device, for pages that are being read or written.
 //!
 //! What remains: a thread that waits for another's guard does so while *it* has guards. Two threads
-//! that each hold a page and store to the other's wait for each other until the patience ends.
+//! that each pin a page and store to the other's wait for each other until the patience ends.
 
 use crate::beneath::Change;
 use crate::deadline::Deadline;
@@ -34,7 +35,7 @@ use std::time::Duration;
 
 /// The first slice. Most guards are dropped long before it ends.
 const SLICE: Duration = Duration::from_millis(1);
-/// The longest one: a thread that holds a page and wants others waits for so long for each.
+/// The longest one: a thread that pins a page and wants others waits this long for each.
 const LONGEST: Duration = Duration::from_millis(256);
 /// The shortest pause: as long as a flush needs to look at a page again.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -131,7 +132,7 @@ impl<'a> Attempts<'a> {
         !self.ends.get_or_insert_with(|| Deadline::after(self.slice)).has_passed()
     }
 
-    /// An attempt has ended, and this thread owns nothing: lets others go on before the next.
+    /// An attempt has ended, and this thread owns nothing: lets others go on before the next one.
     ///
     /// # Errors
     /// There is no time, or no hope, for another.

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The thread that turns the translation from absent to busy owns the miss. It takes a frame (which
-//! may reclaim), tells the engine, reads in its own thread without any lock, and publishes the
-//! frame. A failed read puts back what the translation was before.
+//! may reclaim), inserts the page into the engine, reads in its own thread without any lock, and
+//! publishes the frame. A failed read restores the translation as it was.
 //!
 //! A waiter keeps its hazard slot on the translation while it waits, so the page cannot be taken
 //! before it was used.
@@ -28,7 +28,7 @@ use lowtide_core::{Owner, Task};
 use std::io;
 use std::time::Instant;
 
-/// One read in `TIMED` is timed: those into every eighth frame.
+/// One read in `TIMED` is timed: reads into every eighth frame.
 const TIMED: u32 = 8;
 
 /// How a page is going to be accessed.
@@ -38,7 +38,7 @@ pub(crate) enum Access {
     Mapped,
     /// By copying: as through a descriptor. Counts.
     Descriptor,
-    /// By storing to a part of it through a descriptor: it is read first, for no reader.
+    /// By storing to a part of it through a descriptor: it is read first, for the store alone.
     Patched,
     /// By storing to all of it through a descriptor: nothing is read.
     Replaced,
@@ -60,13 +60,13 @@ impl Access {
 pub(crate) struct Claim {
     pub(crate) page: u64,
     pub(crate) order: u8,
-    /// What the translations held before: the shadow of the page that was missed, then of all pages
-    /// of a large folio.
+    /// The former values of the translations: the shadow of the page that was missed, then of all
+    /// pages of a large folio.
     shadow: u32,
     shadows: Vec<u32>,
 }
 
-/// A page that was asked for is not resident, and this is what to do about it.
+/// A requested page is not resident, and this is what to do about it.
 pub(crate) enum Miss {
     /// It came in meanwhile: its state, and the frame.
     Resident(EntryState, u32),
@@ -87,19 +87,19 @@ impl Claim {
         self.page + (1 << self.order) - 1
     }
 
-    /// Changes the claimed translations; `landed` is called for those that somebody waits for.
+    /// Changes the claimed translations; `has_waiters` is called for those that threads wait for.
     fn each<'s>(
         &self,
         space: &'s Space,
         change: impl Fn(&Entry, u32) -> bool,
-        mut landed: impl FnMut(&'s Entry),
+        mut has_waiters: impl FnMut(&'s Entry),
     ) {
         let single = [self.shadow];
         let shadows = if self.order == 0 { &single[..] } else { &self.shadows };
         for (page, &shadow) in (self.page..).zip(shadows) {
             let entry = space.table.entry(page);
             if change(entry, shadow) {
-                landed(entry);
+                has_waiters(entry);
             }
         }
     }
@@ -170,14 +170,14 @@ impl Pool {
         Some(part)
     }
 
-    /// Gives up a claim: the translations are as before, and those who wait get the result.
+    /// Gives up a claim: the translations are as before, and the waiters get the result.
     pub(crate) fn abandon(&self, space: &Space, claim: &Claim, result: &Result<(), Error>) {
         if result.is_ok() {
             return claim
                 .each(space, Entry::abort_read, |entry| self.waits.complete(entry, result));
         }
-        // Another thread may begin the next read at once; who waits for that one gets its result
-        // and not this one.
+        // Another thread may begin the next read at once; a waiter of that read gets its result and
+        // not this one.
         let end = |entry: &Entry, shadow| {
             self.waits.end(entry, || entry.abort_read(shadow), result);
             false
@@ -260,9 +260,8 @@ impl Pool {
 
     /// Ends a claim with the outcome of its read.
     ///
-    /// # Errors
-    /// The read's, which everybody who waits gets too; or [`Error::OutOfRange`] where the file has
-    /// become shorter.
+    /// The read's, which all waiters get too; or [`Error::OutOfRange`] where the file has become
+    /// shorter.
     pub(crate) fn resolve(
         &self,
         space: &Space,
@@ -333,7 +332,7 @@ impl Pool {
         space.table.get(page).ok_or_else(|| space.out_of_range(page))
     }
 
-    /// Makes a page resident and holds it.
+    /// Makes a page resident and pins it.
     pub(crate) fn hold_page(
         &self,
         space: &Space,
@@ -344,7 +343,7 @@ impl Pool {
         self.hold_entry(space, page, entry, access)
     }
 
-    /// Makes the page of a translation resident and holds it.
+    /// Makes the page of a translation resident and pins it.
     pub(crate) fn hold_entry(
         &self,
         space: &Space,
@@ -369,7 +368,7 @@ impl Pool {
     }
 
     /// Makes a page resident and returns its frame. `held` is a slot on its translation, set before
-    /// this is called; the slot returned keeps the frame.
+    /// this is called; the slot returned pins the frame.
     ///
     /// Cost: at least one read of the device, unless another thread has just brought the page in.
     pub(crate) fn fault(
@@ -388,15 +387,15 @@ impl Pool {
             held = hazard::hold(entry.address());
         }
         self.check()?;
-        // The access that brings a page in is told to the engine by the fault; the young bit is for
-        // later ones.
-        let mut told = false;
+        // The fault itself reports the access that brings a page in to the engine; the young bit is
+        // for later ones.
+        let mut reported = false;
         let mut waited = false;
         loop {
             match self.claim(space, page, entry) {
-                // The slot was set before this look at the translation, so what it says holds.
+                // The slot was set before this look at the translation, so what it says is valid.
                 Miss::Resident(seen, frame) => {
-                    if told {
+                    if reported {
                         count_read(self, access, true);
                     } else {
                         note_access(self, space, page, seen, access, waited);
@@ -427,20 +426,20 @@ impl Pool {
                     let resolved = self.resolve(space, &claim, frame, outcome, young);
                     self.stall_ends(stall, (self.page_bytes() as u64) << claim.order);
                     resolved?;
-                    told = true;
+                    reported = true;
                 }
                 Miss::InHand(seen) => {
                     if let EntryState::Locked { frame, .. } = seen
                         && hazard::held_before(&held)
                     {
-                        // A store, or a discard, waits for this thread's first guard, and will for
-                        // this one: to wait for it in turn would be for ever. Until then the frame
-                        // is the page's and its bytes stay as they are.
+                        // A store, or a discard, waits for this thread's first guard, and will wait
+                        // for this one: to wait for it in turn would be for ever. Until then the
+                        // frame is the page's and its bytes stay as they are.
                         count_read(self, access, false);
                         return Ok((frame, held));
                     }
                     if is_nested() {
-                        // What this thread waits for may be among what it reads itself.
+                        // This thread may wait for something that it reads itself.
                         return Err(Error::Nested { path: space.path(), page });
                     }
                     if seen == EntryState::Busy {
@@ -483,7 +482,7 @@ mod tests {
         let space = pool.lock().spaces.iter().flatten().next().unwrap().clone();
 
         let (end, waited) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (tell, told) = std::sync::mpsc::channel();
+        let (send, woken) = std::sync::mpsc::channel();
         let waiter = {
             let (pool, space) = (Arc::clone(&pool), Arc::clone(&space));
             let (end, waited) = (Arc::clone(&end), Arc::clone(&waited));
@@ -495,7 +494,7 @@ mod tests {
                         waited.fetch_add(1, SeqCst);
                     }
                 }
-                tell.send(()).unwrap();
+                send.send(()).unwrap();
             })
         };
         let begun = Instant::now();
@@ -505,7 +504,7 @@ mod tests {
         }
         end.store(true, SeqCst);
         // Without a wake-up it sleeps for ever.
-        told.recv_timeout(Duration::from_secs(20)).expect("the waiter was woken");
+        woken.recv_timeout(Duration::from_secs(20)).expect("the waiter was woken");
         waiter.join().unwrap();
         assert!(waited.load(SeqCst) > 0);
     }
@@ -556,7 +555,7 @@ mod tests {
         assert_eq!(view.read(0).unwrap()[7], 2);
     }
 
-    /// A thread holds page 0 and waits for page 9, which the call reads whose callback stores to
+    /// A thread pins page 0 and waits for page 9, which the call reads whose callback stores to
     /// page 0.
     #[test]
     fn a_store_in_a_callback_to_a_page_that_others_hold_is_an_error_and_no_deadlock() {

@@ -3,8 +3,9 @@
 //!
 //! One thread keeps several claims (`pipeline.rs`). Two rules keep that from ever becoming a
 //! deadlock: a thread that owns claims never waits for another thread's page or for a frame before
-//! it has resolved its own; and a page that is in other hands is put off until everything in flight
-//! has been resolved. Pages that were put off are served before many more are read, or what has
+//! it has resolved its own; and a page that is busy in another thread is deferred until everything
+//! in flight has been resolved. Deferred pages are served before many more are read, or the pages
+//! that have come in would be evicted before they are used.
 //! come in would be evicted before it is used.
 
 use crate::error::Error;
@@ -19,33 +20,33 @@ use lowtide_core::Task;
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 
-/// Pages that may be put off at a time.
-const PUT_OFF_MAX: usize = 64;
+/// Pages that may be deferred at a time.
+const DEFERRED_MAX: usize = 64;
 
 thread_local! {
-    /// Translation of the page that this thread read last through a descriptor: reads of one page
-    /// in a row count once.
+    /// Translation of the page that this thread read last through a descriptor: several reads of
+    /// one page in a row count once.
     static LAST_READ: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Who called, and the pages that it has yet to be shown one by one.
+/// The caller's closure, and the pages that it has yet to get one by one.
 struct Caller<F> {
     each: F,
-    put_off: Vec<(usize, u64)>,
+    deferred: Vec<(usize, u64)>,
 }
 
 impl<F: FnMut(usize, u64, u32)> Caller<F> {
-    /// Shows a page that is held, or puts it off if it is in other hands.
+    /// Shows a page that is pinned, or defers it if it is busy in another thread.
     fn show(&mut self, index: usize, page: u64, frame: Option<u32>) {
         match frame {
             Some(frame) => (self.each)(index, page, frame),
-            None => self.put_off.push((index, page)),
+            None => self.deferred.push((index, page)),
         }
     }
 
-    /// Shows the pages that were put off, waiting for each. The thread owns no claims.
+    /// Shows the deferred pages, waiting for each. The thread owns no claims.
     fn serve(&mut self, pool: &Pool, space: &Space, access: Access) -> Result<(), Error> {
-        for (index, page) in std::mem::take(&mut self.put_off) {
+        for (index, page) in std::mem::take(&mut self.deferred) {
             let (frame, _held) = pool.hold_page(space, page, access)?;
             (self.each)(index, page, frame);
         }
@@ -54,7 +55,7 @@ impl<F: FnMut(usize, u64, u32)> Caller<F> {
 }
 
 impl Pool {
-    /// Brings in pages, and shows each to `each` while it is held: its position, its number, its
+    /// Brings in pages, and shows each to `each` while it is pinned: its position, its number, its
     /// frame. Pages may repeat; the order is that of arrival.
     pub(crate) fn read_many(
         &self,
@@ -67,22 +68,22 @@ impl Pool {
         if self.owes() {
             self.settle_high()?;
         }
-        let mut caller = Caller { each, put_off: Vec::new() };
+        let mut caller = Caller { each, deferred: Vec::new() };
         let mut pages = pages.into_iter().enumerate();
-        // Asked for once and not to be had then, the next one last.
+        // Tried once and not available then, the next one last.
         let mut again: Vec<(usize, u64)> = Vec::new();
         let mut pipeline: Option<Pipeline<'_>> = None;
         loop {
             let next = again.pop().or_else(|| pages.next());
             let refused = pipeline.as_ref().is_some_and(Pipeline::has_refused);
-            if next.is_none() || refused || caller.put_off.len() >= PUT_OFF_MAX {
+            if next.is_none() || refused || caller.deferred.len() >= DEFERRED_MAX {
                 again.extend(next);
                 if let Some(pipe) = pipeline.take() {
                     let (refused, stuck) =
                         pipe.into_refused(|index, page, frame| caller.show(index, page, frame))?;
                     again.extend(refused);
                     if stuck {
-                        caller.put_off.extend(again.pop());
+                        caller.deferred.extend(again.pop());
                     }
                 }
                 caller.serve(self, space, access)?;
@@ -107,7 +108,7 @@ impl Pool {
                 }
                 Miss::InHand(_)
                     if pipeline.as_mut().is_some_and(|pipe| pipe.extend(index, page)) => {}
-                Miss::Resident(..) | Miss::InHand(_) => caller.put_off.push((index, page)),
+                Miss::Resident(..) | Miss::InHand(_) => caller.deferred.push((index, page)),
             }
         }
         // A call may have brought in much.
@@ -156,8 +157,8 @@ impl Pool {
         self.read_many(space, first..=last, Access::Descriptor, |_, page, frame| copy(page, frame))
     }
 
-    /// Brings absent pages in without using them, as far as there is [room](Pool::room_ahead): they
-    /// are placed as read ahead, not as accessed.
+    /// Brings absent pages in without using them, as far as there is
+    /// [room](room_ahead): they are placed as read ahead, not as accessed.
     pub(crate) fn read_ahead(
         &self,
         space: &Space,
@@ -180,7 +181,7 @@ impl Pool {
             }
         }
         let finished = pipe.into_refused(|_, _, _| ());
-        // Whoever reads ahead does so for many: it evicts, and does not sleep.
+        // A thread that reads ahead does so for many: it evicts, and does not sleep.
         finished.map(drop).and(self.settle(Pay::Reclaim))
     }
 }

@@ -6,10 +6,10 @@
 //! gives them back as they were.
 //!
 //! It is all or nothing: a thread that owns several translations never waits for another's. If a
-//! page is in other hands, or is being written, everything is given back, and the thread looks
-//! again after a pause. Guards are waited for while the pages are owned, since no new ones can be
-//! taken; but not for long at a time, since a holder may need these pages to drop its guard
-//! (`attempt.rs`).
+//! page is busy in another thread, or is being written, everything is given back, and the thread
+//! looks again after a pause. Guards are waited for while the pages are owned, since no new ones
+//! can be taken; but not for long at a time, since the holder of a guard may need these pages to
+//! drop it (`attempt.rs`).
 
 use crate::attempt::{Attempts, Stop};
 use crate::error::Error;
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Folios that are dropped under one hold of the pool's lock.
+/// Folios that are dropped under one acquisition of the pool's lock.
 const DROPPED_AT_ONCE: usize = 64;
 
 /// How a page is owned.
@@ -277,7 +277,7 @@ impl Owned<'_> {
         Ok(())
     }
 
-    /// Pages from this one on are no longer of the file: they were not accessed.
+    /// The pages from this one on are no longer in the file: they were not accessed.
     pub(crate) fn forget_accesses(&mut self, from: u64) {
         for (page, hold) in &mut self.pages {
             if let Hold::Locked(taken) = hold

@@ -2,21 +2,23 @@
 //! flight.
 //!
 //! ```text
-//!   claim ──add──► open run ──launch──► frames, one request ──► in flight ──reap──► landing ──► resident, shown
-//!                     │                    └── no room: given up, `refused`          └── failed: each piece by itself
-//!                     └── grows while the next claim is its neighbour
+//!   claim ──add──► open run ──launch──► frames, one request ──► in flight ──reap──► arrived
+//!                    │ ▲ next claim        │ no room                                  │
+//!                    └─┘ is a neighbour    ▼                                          ▼
+//!                                       given up, `refused`     resident and shown; after a
+//!                                                               failure: each piece by itself
 //! ```
 //!
 //! A device needs about as long for a hundred neighbouring pages as for a few, so joining them is
 //! worth more than any depth. A *run* is one request for pages that follow each other in the file.
 //! Each of its *pieces* is one folio, as if it had been read alone: joining changes how bytes
-//! travel and nothing that a policy sees. Frames of a run are taken under one hold of the pool's
-//! lock and put into ascending order, so that neighbours in the file are often neighbours in
+//! travel and nothing that a policy sees. Frames of a run are taken under one acquisition of the
+//! pool's lock and put into ascending order, so that neighbours in the file are often neighbours in
 //! memory; what is contiguous there is one element of the request, and a run of one element is a
 //! plain read into registered memory.
 //!
-//! A run that fails is read again piece by piece, because a bad block concerns the page that it is
-//! in.
+//! A run that fails is read again piece by piece, because a bad block affects only the page that it
+//! is in.
 //!
 //! The thread owns every claim from [`Pipeline::add`] on. While it does, it never waits for
 //! anything but its own reads: not for pages of other threads, not for frames.
@@ -39,10 +41,10 @@ use std::io;
 const RUN_BYTES: usize = 512 << 10;
 /// Bytes that one call has in flight. More does not keep any device busier.
 const FLIGHT_BYTES: usize = 16 << 20;
-/// So many bytes that are not submitted are worth a system call.
+/// This many bytes that are not submitted are worth a system call.
 const SUBMIT_BYTES: u64 = 128 << 10;
 
-/// Pages that the caller asked for: `count` neighbours, with as many neighbouring positions in its
+/// Pages that the caller wants: `count` neighbours, with as many neighbouring positions in its
 /// list.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
@@ -114,7 +116,7 @@ impl<'p> Pipeline<'p> {
         }
     }
 
-    /// Takes a claim, and sees that it is read. May wait for reads in flight, and show what they
+    /// Takes a claim, and ensures that it is read. May wait for reads in flight, and show what they
     /// brought to `each`: position, page, and frame, or no frame if a store has taken the page
     /// already.
     ///
@@ -148,13 +150,13 @@ impl<'p> Pipeline<'p> {
         extends
     }
 
-    /// Whether pages could not be had without waiting.
+    /// Whether pages were not available without waiting.
     pub(crate) fn has_refused(&self) -> bool {
         !self.refused.is_empty()
     }
 
-    /// Ends everything, and returns what could not be had, the first page last; and whether only
-    /// waiting can help.
+    /// Ends everything, and returns the pages that were not available, the first page last; and
+    /// whether only waiting can help.
     ///
     /// # Errors
     /// The first of a read that failed.
@@ -275,7 +277,7 @@ impl<'p> Pipeline<'p> {
     }
 
     /// Waits for at least `min` reads and resolves all that have ended, showing the pages while
-    /// they are held.
+    /// they are pinned.
     fn reap(
         &mut self,
         min: usize,
@@ -296,7 +298,7 @@ impl<'p> Pipeline<'p> {
         first_error
     }
 
-    /// Says what each piece of a run has got, or asks for each by itself if the run failed.
+    /// Reports to each piece of a run what it has got, or reads each by itself if the run failed.
     fn arrived(&mut self, mut run: Vec<Piece>, result: io::Result<u32>) {
         match result {
             Err(_) if run.len() > 1 => {
@@ -329,8 +331,8 @@ impl<'p> Pipeline<'p> {
         let young = pool.young_faults && self.access == Access::Mapped;
         let mut first_error = Ok(());
         while let Some((piece, got)) = self.landing.pop() {
-            // Held before it is published, so that it is still there when the caller looks. One
-            // page of a folio holds all of it.
+            // Pinned before it is published, so that it is still there when the caller looks. One
+            // page of a folio pins all of it.
             let held = hazard::hold(space.table.entry(piece.wanted.page).address());
             let frames = piece.frame..piece.frame + piece.claim.pages() as u32;
             if self.access == Access::Ahead {
@@ -344,8 +346,8 @@ impl<'p> Pipeline<'p> {
                         let entry = space.table.entry(page);
                         let own =
                             (page != piece.wanted.page).then(|| hazard::hold(entry.address()));
-                        // A store may have come first; then the page is put off like any other in
-                        // hand.
+                        // A store may have come first; then the page is deferred like any other
+                        // that is busy in another thread.
                         let frame = match entry.load() {
                             EntryState::Resident { frame, .. } => {
                                 count_read(pool, self.access, true);

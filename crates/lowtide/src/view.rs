@@ -1,4 +1,4 @@
-//! The View door: reading and writing the pages of a file under a budget.
+//! The View API: reading and writing the pages of a file under a budget.
 //!
 //! The hit path is [`View::read`]: find the translation (an index into a dense array), publish its
 //! address in a slot of this thread, load it; if it is resident, its frame number is the address of
@@ -54,9 +54,9 @@ impl Drop for Open {
 
 /// An open file, page by page. Cheap to clone and to share between threads.
 ///
-/// A clone is a handle of its own in one respect: each learns of a failed write once, from its own
-/// [`flush`](View::flush). When the last clone is dropped, dirty pages are written, but an error
-/// has no caller left to go to: call `flush` before.
+/// A clone is a handle of its own in one respect: each gets the error of a failed write once, from
+/// its own [`flush`](View::flush). When the last clone is dropped, dirty pages are written, but no
+/// caller is left to get an error: call `flush` before.
 ///
 /// ```
 /// use lowtide::{OpenOptions, Pager};
@@ -120,13 +120,13 @@ impl Clone for View {
 
 impl View {
     pub(crate) fn new(open: Open, writes: bool, sync: bool, window: u64) -> Self {
-        let told = crate::sync::lock(&open.space.ledger).cursor();
+        let cursor = crate::sync::lock(&open.space.ledger).cursor();
         Self {
             hits: Hits::new(&open.space, &open.pager.inner.pool),
             ahead: ReadAhead::new(window),
             space: Arc::clone(&open.space),
             pool: Arc::clone(&open.pager.inner.pool),
-            errors_seen: AtomicU64::new(told),
+            errors_seen: AtomicU64::new(cursor),
             open: Arc::new(open),
             writes,
             sync,
@@ -163,9 +163,9 @@ impl View {
         self.space.backing.is_direct()
     }
 
-    /// Whether a page is in memory at this moment, as `mincore` says. Asking is no access, and the
-    /// answer may be old when it arrives. A page that is being read, or that does not exist, is not
-    /// there.
+    /// Whether a page is in memory at this moment, as `mincore` says. This call is no access, and
+    /// its result may be outdated when it returns. A page that is being read, or that does not
+    /// exist, is not resident.
     ///
     /// Cost: one load.
     #[must_use]
@@ -186,10 +186,10 @@ impl View {
         Length::of(&self.pool, &self.space).refresh()
     }
 
-    /// Holds a page for reading. The access counts as one through a mapping.
+    /// Pins a page for reading. The access counts as one through a mapping.
     ///
-    /// Cost: a few nanoseconds if the page is resident; else one read of the device, which other
-    /// threads that want the page share, and perhaps the reclaim of a few pages.
+    /// Cost: a few nanoseconds if the page is resident; otherwise one read of the device, which
+    /// other threads that want the page share, and perhaps the reclaim of a few pages.
     ///
     /// # Errors
     /// [`Error::OutOfRange`], [`Error::Read`], [`Error::OutOfBudget`]; [`Error::Nested`] inside a
@@ -213,7 +213,7 @@ impl View {
     }
 
     /// Copies bytes from the file, from any offset, as `pread` does for a range that must exist.
-    /// Each page counts as accessed through a descriptor. Nothing can be read anywhere.
+    /// Each page counts as accessed through a descriptor. An empty range can be read at any offset.
     ///
     /// Cost: the copy, and about 200 ns; for pages that are not resident, reads of the device.
     /// Absent neighbours are read together, in transfers of up to 512 KiB, several of which are in
@@ -276,8 +276,8 @@ impl View {
         Ok(vec)
     }
 
-    /// Copies what there is of a range into `buf`, as `pread` does: fewer bytes than `buf` holds if
-    /// the file ends before, none behind its end. Returns how many.
+    /// Copies what exists of a range into `buf`, as `pread` does: fewer bytes than `buf` holds if
+    /// the file ends before, none behind its end. Returns the number of bytes.
     ///
     /// # Errors
     /// As [`read`](View::read), without [`Error::OutOfRange`].
@@ -332,7 +332,7 @@ impl View {
         if self.sync { self.flush_range(offset..end) } else { Ok(()) }
     }
 
-    /// Makes the file so long at least, and lets this thread store to it until the result is
+    /// Makes the file at least this long, and lets this thread store to it until the result is
     /// dropped.
     fn room_for(&self, end: u64) -> Result<RwLockReadGuard<'_, ()>, Error> {
         loop {
@@ -350,13 +350,13 @@ impl View {
         }
     }
 
-    /// Makes the file exactly so many bytes long. What it grows by reads as zeroes. What it is cut
-    /// by is gone, from memory and from the file: if it grows again, the gap reads as zeroes. Other
+    /// Makes the file exactly `bytes` long. What it grows by reads as zeroes. What is cut off is
+    /// gone, from memory and from the file: if it grows again, the gap reads as zeroes. Other
     /// threads see the file as it was or as it is; stores wait meanwhile. Durable after
     /// [`flush`](View::flush).
     ///
-    /// Guards on pages that go, and on the one that the new end falls into, are waited for as by a
-    /// store. A large folio counts as one page. So a guard shows the bytes that it was made with
+    /// Like a store, this waits for guards on pages that go, and on the one that the new end falls
+    /// into. A large folio counts as one page. So a guard shows the bytes that it was made with
     /// until it is dropped.
     ///
     /// Cost: a system call; to cut, a look at each translation behind the new end, too.
@@ -403,7 +403,8 @@ impl View {
     /// ```
     /// # let dir = tempfile::tempdir()?;
     /// # let pager = lowtide::Pager::builder().max("4M".parse()?).build()?;
-    /// let view = lowtide::OpenOptions::new().create(1 << 20).open(&pager, dir.path().join("heap"))?;
+    /// let path = dir.path().join("heap");
+    /// let view = lowtide::OpenOptions::new().create(1 << 20).open(&pager, path)?;
     /// view.write_at(0, &[7; 1 << 20])?;
     /// view.punch(100..1 << 19)?;
     /// assert_eq!(view.read_to_vec(98..102)?, [7, 7, 0, 0]);
@@ -427,15 +428,15 @@ impl View {
     /// Pages that follow each other in the list and in the file, and are absent, are read together,
     /// in transfers of up to 512 KiB: a sorted list is cheaper than a shuffled one.
     ///
-    /// `each` must not ask this pager for what another thread has at the moment, to read or to
-    /// store: such a call fails with [`Error::Nested`] at once.
+    /// Inside `each`, a read or store of a page of this pager that is busy in another thread fails
+    /// with [`Error::Nested`] at once.
     ///
     /// # Errors
     /// As [`read`](View::read), for the first page that fails. Some pages have been shown then.
     pub fn get_many(&self, pages: &[u64], mut each: impl FnMut(usize, &[u8])) -> Result<(), Error> {
         if pages.iter().max().is_some_and(|last| *last >= self.pages()) {
-            // Before reads are in flight, which forbid to wait for the page in which the file
-            // ended.
+            // Before reads are in flight: a thread that has some must not wait for the page in
+            // which the file ended.
             Length::of(&self.pool, &self.space).look_behind_end()?;
         }
         if let [first, .., last] = *pages
@@ -450,9 +451,10 @@ impl View {
         })
     }
 
-    /// Says that pages will be wanted soon. They are read in the background, without waiting and as
-    /// far as there is room: what is free, and an eighth of the tenant's clean pages, which make
-    /// room. Nothing is promised, and errors are left to those who read the pages.
+    /// Announces that pages will be wanted soon. They are read in the background, without waiting
+    /// and as far as there is room: what is free, and an eighth of the tenant's clean pages, which
+    /// are evicted for it. Nothing is promised, and errors are left to the threads that read the
+    /// pages.
     ///
     /// Not needed for pages that are read in order
     /// ([`OpenOptions::read_ahead`](crate::OpenOptions::read_ahead)).
@@ -464,27 +466,27 @@ impl View {
     }
 
     /// Writes what is dirty, and returns when everything that was written before the call, through
-    /// whatever view of the file, is durable: bytes, the file's size, and the name of a file that
-    /// [`OpenOptions::create`](crate::OpenOptions::create) has made. Of a view that only reads it
-    /// does nothing.
+    /// any view of the file, is durable: bytes, the file's size, and the name of a file that
+    /// [`OpenOptions::create`](crate::OpenOptions::create) has made. No-op on a read-only view.
     ///
     /// Threads that flush at the same time share their syncs. Cost where nothing was written: a
     /// message to the flusher and back.
     ///
     /// # Errors
-    /// [`Error::Write`] if something could not be written, or if the file was in trouble since this
-    /// handle last asked, even if all is well by now: each handle is told of each incident once.
-    /// Pages that could not be written stay dirty and are tried again, by the next flush at once.
-    /// [`Error::Timeout`] after [`Builder::io_deadline`](crate::Builder::io_deadline).
+    /// [`Error::Write`] if something could not be written, or if a write of the file failed since
+    /// this handle last got such an error, even if all is well by now: each handle gets each
+    /// incident once. Pages that could not be written stay dirty and are tried again, by the next
+    /// flush at once. [`Error::Timeout`] after
+    /// [`Builder::io_deadline`](crate::Builder::io_deadline).
     /// [`Error::Name`] if all is durable but the name of a file that this pager made. A file
     /// that has no name any more is flushed like any other.
     pub fn flush(&self) -> Result<(), Error> {
         self.flush_pages(0..u64::MAX)
     }
 
-    /// As [`flush`](View::flush), for callers that know `fdatasync(2)`: the bytes, and what is
-    /// needed to read them, which is the length, the holes and a new name. `flush` makes no more
-    /// than that durable, either: times and permissions follow when the kernel likes.
+    /// As [`flush`](View::flush), for callers that know `fdatasync(2)`: makes the bytes durable,
+    /// and what is needed to read them, which is the length, the holes and a new name. `flush` does
+    /// no more than that, either: the kernel writes times and permissions when it likes.
     ///
     /// # Errors
     /// As `flush`.
@@ -497,7 +499,7 @@ impl View {
     ///
     /// # Errors
     /// As `flush`. The handle is dropped all the same. What could not be written stays in the pager
-    /// and is tried again; whoever opens the file next finds it.
+    /// and is tried again; the next open of the file finds it.
     pub fn close(self) -> Result<(), Error> {
         let flushed = self.flush();
         if matches!(flushed, Err(Error::Timeout { .. })) && Arc::strong_count(&self.open) == 1 {
@@ -515,7 +517,7 @@ impl View {
     ///
     /// # Errors
     /// As `flush`; pages outside of the range that cannot be written are no error, but incidents
-    /// are told as always.
+    /// are reported as always.
     pub fn flush_range(&self, bytes: Range<u64>) -> Result<(), Error> {
         if bytes.is_empty() {
             return Ok(());
@@ -531,7 +533,7 @@ impl View {
         writeback::flush(&self.pool, &self.space, pages, &self.errors_seen)
     }
 
-    /// Forgets what pages hold in memory: what was stored there and is not written is lost, and the
+    /// Drops what pages hold in memory: what was stored there and is not written is lost, and the
     /// next access reads the file. For pages that [cannot be written](Error::Write), or that are
     /// not wanted any more. Returns the number of dirty pages that were dropped.
     ///

@@ -1,18 +1,18 @@
-//! Writers that are faster than their device.
+//! Dirty throttling: writers that are faster than their device.
 //!
-//! Who may make how much dirty is the engine's to say (`lowtide-core`, `dirty/`); here writers tell
-//! it what they did, and do what it says. A thread has a [`Dirtier`] with each pool: the pages that
-//! it made dirty and has not answered for. From time to time it has to answer, which may mean a
-//! pause, of 200 ms at most.
+//! The engine decides how much each thread may make dirty (`lowtide-core`, `dirty/`); here writers
+//! report what they did, and do what it decides. A thread has a [`Dirtier`] with each pool: the
+//! pages that it made dirty and has not answered for. From time to time it has to answer, which may
+//! mean a pause, of 200 ms at most.
 //!
 //! ```text
-//!   a batch was stored ──► dirtied()     under the lock that the batch took anyway
-//!     it is time to answer ──► balance_dirty()     the thread owns nothing: wake the flusher, pause, look again
+//!   a batch was stored ──► dirtied()       under the lock that the batch took anyway
+//!     time to answer   ──► balance_dirty() without locks: wake the flusher, pause, look again
 //! ```
 //!
 //! A thread that has guards, or reads in flight, does not pause, because others may wait for it; it
-//! answers after the next batch that finds it free. Without background threads nobody else would
-//! write while a writer pauses: it writes instead.
+//! answers after the next batch that finds it free. Without background threads no other thread
+//! would write while a writer pauses: it writes instead.
 //!
 //! **How far the limit may be exceeded.** A batch is no longer than what the thread may still make
 //! dirty before it has to answer, so each thread is at most that far above the limit
@@ -21,8 +21,8 @@
 //!
 //! **A device that takes nothing.** At the limit a thread looks again after each pause, but not for
 //! longer than the pager's patience. Then it goes on, and does not wait at the limit again before
-//! something has been written; nor does it for a file that cannot be written, try after try. So
-//! writes to a dead device pause once, and fail with `OutOfBudget` when the budget is full.
+//! something has been written; nor does it wait for a file that fails at every try. So writes to a
+//! dead device pause once, and fail with `OutOfBudget` when the budget is full.
 //!
 //! Source: `docs/kernel/fault-and-writeback.md` B4, B5.
 
@@ -45,7 +45,7 @@ struct Mine {
     /// [`Pool::number`].
     pool: u64,
     dirtier: Dirtier,
-    /// It has lost its patience: so much had been written by then.
+    /// Set when the wait timed out: the pages that had been written by then.
     gave_up: Option<u64>,
     left: Arc<DirtiersLeft>,
 }

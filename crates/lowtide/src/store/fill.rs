@@ -1,13 +1,13 @@
 //! Storing to pages that are absent, without reading them.
 //!
 //! The translation is claimed as for a read (absent → busy, `fault.rs`), and is this thread's
-//! alone. The frame is charged, taken and told to the engine as for a read, dirty at once: whoever
-//! finds a dirty translation must find a dirty folio. Until the translation leads to it nobody
-//! writes it back, because write-back goes by translations, and nobody evicts it, because reclaim
+//! alone. The frame is charged, taken and inserted into the engine as for a read, dirty at once,
+//! because a dirty translation must have a dirty folio. Until the translation leads to it the frame
+//! is not written back, because write-back goes by translations, and not evicted, because reclaim
 //! leaves alone what is not resident.
 //!
 //! The page may have been evicted a moment ago, so its shadow counts as it does for a read: the
-//! refault is real, only nobody waits for it. It is no major fault.
+//! refault is real, only no thread waits for it. It is no major fault.
 
 use super::balance;
 use super::{Batch, Part, copy};
@@ -54,8 +54,8 @@ impl Batch<'_, '_> {
                     filled.push(Filled { index, order: claim.order, frame });
                     index += 1 << claim.order;
                 }
-                // There is no room without reclaim, and nothing is waited for while several pages
-                // are busy.
+                // There is no room without reclaim, and the thread must not wait while several
+                // pages are busy.
                 None => break,
             }
         }
@@ -83,7 +83,7 @@ impl Batch<'_, '_> {
     ) -> Result<bool, Error> {
         let (pool, space) = (self.pool, self.space);
         if entry.try_begin_read(shadow).is_err() {
-            // Somebody was faster: look again.
+            // Another thread was faster: look again.
             return Ok(true);
         }
         let mut claim = Claim::of_one(self.parts[index].page, shadow);
@@ -92,7 +92,7 @@ impl Batch<'_, '_> {
             return Ok(false);
         }
         let page = claim.page;
-        // Nobody waits for the contents: a stall has no time to begin.
+        // No thread waits for the contents: a stall has no time to begin.
         let Some((frame, _)) = pool.frames_for(space, page, &mut claim, Access::Replaced)? else {
             return Ok(true);
         };
@@ -115,8 +115,8 @@ impl Batch<'_, '_> {
     }
 }
 
-/// Whether a store leaves nothing of what its page holds in the file. To be asked while the
-/// translation is busy by this thread.
+/// Whether a store leaves nothing of what its page holds in the file. Valid only while this thread
+/// has the translation busy.
 fn replaces(pool: &Pool, space: &Space, part: &Part<'_>) -> bool {
     let end = (part.page << pool.page_shift) + (part.at + part.bytes.len()) as u64;
     let from_the_start =

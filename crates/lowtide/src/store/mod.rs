@@ -1,29 +1,30 @@
 //! Writing to pages.
 //!
-//! A store must not change bytes that somebody reads through a guard, and should not read bytes
-//! that it replaces. So there are two ways:
+//! A store must not change bytes that another thread reads through a guard, and should not read
+//! bytes that it replaces. So there are two paths:
 //!
 //! ```text
-//!   absent, and all of it replaced   ──► busy ──► a frame, the bytes, the engine told ──► resident, dirty      fill.rs
-//!   resident                         ──► locked ──► nobody reads it ──► the bytes, the engine told ──► resident, dirty   overwrite.rs
+//!   absent, all of it replaced ──► busy ──► frame, bytes, engine ──────► resident, dirty   fill.rs
+//!   resident ──► locked ──► wait for readers ──► bytes, engine ──► resident, dirty    overwrite.rs
 //! ```
 //!
-//! Nobody can have a guard on an absent page, so the first way needs no look at the slots of
-//! readers. The second locks the translation (new readers wait), looks with one `membarrier` whose
-//! slots are on the page, and waits for those guards to be dropped; then the page is its own until
-//! it unlocks it. A guard therefore shows one consistent state of its page for as long as it lives,
+//! No thread can have a guard on an absent page, so the first path needs no look at the slots of
+//! readers. The second locks the translation (new readers wait), finds with one `membarrier` whose
+//! slots are on the page, and waits for those guards to be dropped; then it owns the page until it
+//! unlocks it. A guard therefore shows one consistent state of its page for as long as it lives,
 //! and a write to one page is atomic against guards. Writers of one page exclude each other in the
 //! same way.
 //!
 //! # Batches
 //!
-//! Of a long write, up to [`BATCH`] neighbouring pages go together: one hold of the pool's lock for
-//! all that were absent, one `membarrier` and one hold for all that were resident. A batch only
-//! *tries*: what it cannot have at once (another thread has the page, a guard is on it, there is no
-//! room for it, it must be read first) it leaves alone, ends what it owns, and deals with the first
-//! such page by itself, in attempts that end (`attempt.rs`). So no store waits while it owns
-//! translations of several pages, and two writers of the same pages cannot block each other. After
-//! a batch the thread owns nothing: that is when it answers for what it made dirty (`balance.rs`).
+//! A long write takes up to [`BATCH`] neighbouring pages together: one acquisition of the pool's
+//! lock for all that were absent, one `membarrier` and one acquisition for all that were resident.
+//! A batch only *tries*: it leaves alone what it cannot have at once (another thread has the page,
+//! a guard is on it, there is no room for it, it must be read first), ends what it owns, and stores
+//! to the first such page by itself, in attempts that end (`attempt.rs`). So no store waits while
+//! it owns translations of several pages, and two writers of the same pages cannot block each
+//! other. After a batch the thread owns nothing: that is when it answers for what it made dirty
+//! (`balance.rs`).
 //!
 //! # What needs no read
 //!
@@ -122,13 +123,13 @@ impl Batch<'_, '_> {
         }
     }
 
-    /// Stores to one page, and waits for whatever stands in the way. The thread owns nothing else
+    /// Stores to one page, and waits for whatever prevents it. The thread owns nothing else
     /// meanwhile.
     fn store_alone(&mut self, index: usize) -> Result<(), Error> {
         let (pool, space) = (self.pool, self.space);
         let page = self.parts[index].page;
-        // The file is long enough while this thread stores to it, and translations only become
-        // more.
+        // The file is long enough while this thread stores to it, and the number of translations
+        // only grows.
         let entry = space.table.entry(page);
         if hazard::held_by_this_thread(entry.address()) {
             return Err(Error::HeldHere { path: space.path(), page });
@@ -139,19 +140,18 @@ impl Batch<'_, '_> {
             match entry.load() {
                 EntryState::Absent { shadow } => {
                     if !self.fill_alone(index, entry, shadow)? {
-                        // Only a part of it is replaced: it must be read. Reclaim may be faster
-                        // than the next look, but not for ever.
+                        // Only a part of it is replaced: it must be read. Reclaim may evict it
+                        // before the next look, but not for ever.
                         drop(pool.hold_entry(space, page, entry, Access::Patched)?);
                     }
                 }
                 EntryState::Resident { .. } => self.overwrite_alone(index, entry, &mut attempts)?,
                 seen @ (EntryState::Busy | EntryState::Locked { .. }) => {
                     if is_nested() {
-                        // What this thread waits for may be among what it reads itself.
+                        // This thread may wait for something that it reads itself.
                         return Err(Error::Nested { path: space.path(), page });
                     }
-                    // Whether somebody else could read the page is not for a store to say: it looks
-                    // again.
+                    // A read error of another thread is no error of this store: it looks again.
                     drop(pool.wait(entry, seen));
                 }
             }
@@ -174,9 +174,9 @@ fn copy(pool: &Pool, frame: u32, part: &Part<'_>, zeroed: bool) {
     }
     // SAFETY: the frame belongs to this thread: its translation is busy by this thread, so no
     // reader ever saw the frame in it; or locked by this thread, and no slot was on it after that
-    // was visible to all threads. So nobody reads or writes it until the translation is landed or
-    // unlocked. The range lies within the frame, and `bytes` is not in the arena mutably, since
-    // nobody has a mutable view of it.
+    // was visible to all threads. So no other thread reads or writes it until the translation is
+    // published or unlocked. The range lies within the frame, and `bytes` is not in the arena
+    // mutably, since there are no mutable views of it.
     #[expect(unsafe_code, reason = "frames are shared memory behind a protocol")]
     unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), target.wrapping_add(part.at), bytes.len());

@@ -1,9 +1,9 @@
 //! Storing to pages that are resident.
 //!
-//! Locked translations, one look at the slots of all readers, then the bytes. The engine is told,
-//! and the translation made dirty, under one hold of the pool's lock and while the translation is
-//! locked: who has that lock and sees a dirty translation finds a dirty folio, or one that is being
-//! written.
+//! Locked translations, one look at the slots of all readers, then the bytes. The engine is
+//! updated, and the translation made dirty, under one acquisition of the pool's lock and while the
+//! translation is locked: a thread that has that lock and sees a dirty translation finds a dirty
+//! folio, or one that is being written.
 
 use super::balance;
 use super::{Batch, copy};
@@ -26,7 +26,7 @@ const LOOK_PAUSE: Duration = Duration::from_micros(50);
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl Batch<'_, '_> {
-    /// Stores to all pages that are resident and that nobody reads at this moment.
+    /// Stores to all pages that are resident and have no reader at this moment.
     pub(super) fn overwrite(&mut self) {
         let (pool, space) = (self.pool, self.space);
         let mut locked: Vec<(usize, Taken)> = Vec::new();
@@ -44,7 +44,7 @@ impl Batch<'_, '_> {
             let entry = space.table.entry(page);
             let read = slots.hold(&(entry.address()..=entry.address()));
             if read {
-                // Its turn comes when this thread owns nothing else.
+                // It is stored to when this thread owns nothing else.
                 unlock(pool, space, page, entry, taken);
             }
             !read
@@ -63,8 +63,8 @@ impl Batch<'_, '_> {
         self.overwrite_locked(&locked);
     }
 
-    /// Stores to one page, if it is resident when it is locked and nobody reads it before this
-    /// attempt ends. Where pages stand still while they are written, waits for its write.
+    /// Stores to one page, if it is resident when it is locked and its readers leave before this
+    /// attempt ends. Where pages must not change while they are written, waits for its write.
     ///
     /// # Errors
     /// [`Error::HeldElsewhere`], [`Error::NoBarrier`], [`Error::Nested`], [`Error::Timeout`]
@@ -93,7 +93,7 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
-    /// Stores to pages that are locked, and that nobody reads.
+    /// Stores to pages that are locked and have no readers.
     fn overwrite_locked(&mut self, locked: &[(usize, Taken)]) {
         let (pool, space) = (self.pool, self.space);
         for &(index, taken) in locked {
@@ -137,8 +137,8 @@ impl Batch<'_, '_> {
     }
 }
 
-/// Whether the folio of a page is under write-back. The page is locked or resident under this hold
-/// of the lock.
+/// Whether the folio of a page is under write-back. The page is locked or resident while the lock
+/// is held.
 fn is_written(state: &State, space: &Space, page: u64, frame: u32) -> bool {
     let folio = state.engine.folio(state.folio_of(space, page, frame));
     folio.is_some_and(|folio| folio.flags().contains(Flags::WRITEBACK))
@@ -194,8 +194,8 @@ pub(crate) fn outwait_readers(entry: &Entry, attempts: &mut Attempts<'_>) -> boo
     if !slots.hold(&address) {
         return true;
     }
-    // One barrier is enough: it fixed who has the page, and only they can hold it again while the
-    // entry is locked.
+    // One barrier is enough: it fixed the set of readers, and only they can pin the page again
+    // while the entry is locked.
     let mut slots = Slots::clone(&slots);
     for tries in 0_u32.. {
         if hazard::is_refused() {
