@@ -1,18 +1,18 @@
 //! The descriptors of a file, and the lock on it.
 //!
 //! A file is reached through up to four descriptors: past the page cache and through it, for
-//! reading and, from the first open for writing on, for writing too. What reads use never changes,
-//! so a miss looks nothing up.
+//! reading and, from the first open for writing on, for writing too. The descriptors for reads
+//! never change, so a miss looks nothing up.
 //!
 //! **The lock** is `flock(2)` on the whole file: shared while the pager only reads it, exclusive
-//! from the first open for writing on. It is advice: it keeps other pagers away that ask for it
-//! too, and nobody else. Two of them with the same file would each write pages that the other has
-//! in memory in another version. A file system without locks is used without.
+//! from the first open for writing on. It is advisory: it keeps only pagers away that take it too.
+//! Two of them with the same file would each write pages that the other has in memory in another
+//! version. A file system without locks is used without.
 //!
 //! The kernel ends what a killed process had in flight after the process is gone. A late write must
-//! not meet whoever is started in its place. So the lock is on the descriptor that pages are
-//! written through: a request keeps its descriptor open, and an open descriptor keeps its lock,
-//! until the last write has ended. And a lock that is held is asked for again for a moment: its
+//! not meet the process that is started in its place. So the lock is on the descriptor that pages
+//! are written through: a request keeps its descriptor open, and an open descriptor keeps its lock,
+//! until the last write has ended. And if the lock is held, the open tries again for a moment: the
 //! owner may be dead.
 
 use crate::config::IoMode;
@@ -33,11 +33,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// time.
 const ATTEMPTS: u32 = 64;
 
-/// What makes two opens the same file, whatever its names are.
+/// The identity of a file, whatever its names are.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct FileKey {
-    /// The device whose contents the file is: its own, for a block device, else that of its file
-    /// system.
+    /// The device whose content the file is: its own, for a block device, otherwise that of its
+    /// file system.
     pub(crate) device: u64,
     /// `None` for the device itself.
     inode: Option<u64>,
@@ -51,7 +51,7 @@ pub(crate) enum Create {
     New,
 }
 
-/// What an open wants of its descriptors.
+/// The kind of descriptors that an open wants.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) write: bool,
@@ -148,7 +148,7 @@ impl Descriptors {
         let io = |source| OpenError::Io { path: path.to_owned(), source };
         let buffered = match file::reopen(&given, wanted.access()) {
             Ok(file) => file,
-            // As it is, if it will do.
+            // Use it as it is, if it will do.
             Err(refused) => {
                 let flags = rustix::fs::fcntl_getfl(&given).map_err(|e| io(e.into()))?;
                 let mode = flags & OFlags::RWMODE;
@@ -183,7 +183,7 @@ impl Descriptors {
         let key = FileKey::of(&buffered).map_err(io)?;
         let page_bytes = wanted.page_bytes;
         let (direct, why) = match wanted.mode {
-            IoMode::Buffered => (None, "buffered as asked for".to_owned()),
+            IoMode::Buffered => (None, "buffered as requested".to_owned()),
             IoMode::Auto | IoMode::Direct => {
                 match open_direct(path, &buffered, wanted.access(), page_bytes) {
                     Ok((file, _)) if !FileKey::of(&file).is_ok_and(|other| other == key) => {
@@ -206,7 +206,7 @@ impl Descriptors {
         Ok(Some(Self { direct, buffered, kind, key, writes: wanted.write, created, why }))
     }
 
-    /// Asks for the lock once.
+    /// Tries once to take the lock.
     pub(crate) fn try_lock(&self, path: &Path, exclusive: bool) -> Held {
         let (operation, held) = if exclusive {
             (FlockOperation::NonBlockingLockExclusive, Held::Exclusive)
@@ -224,7 +224,7 @@ impl Descriptors {
         }
     }
 
-    /// What tells whether others have changed the file: its size, and when it changed.
+    /// Shows whether others have changed the file: its size, and when it changed.
     fn stamp(&self) -> Option<Stamp> {
         let facts = self.buffered.metadata().ok()?;
         let size = facts.size().cast_signed();
@@ -263,8 +263,8 @@ fn os_error(error: file::OpenError) -> io::Error {
     }
 }
 
-/// Opens the file past the page cache: the same one, whatever has its name by now; without `/proc`,
-/// whichever has its name.
+/// Opens the file past the page cache: the same one, even if its name is another file's by now;
+/// without `/proc`, the one that has its name.
 fn open_direct(
     path: &Path,
     buffered: &File,
@@ -291,7 +291,7 @@ fn open_direct(
     reopened.map(|f| (f, align)).map_err(|e| e.to_string())
 }
 
-/// What is held of a file's lock.
+/// The state of a file's lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Held {
     /// Nothing: the lock is not wanted, or the file system has none.
@@ -306,17 +306,17 @@ pub(crate) enum Held {
 #[derive(Debug)]
 pub(crate) struct Backing {
     path: Arc<PathBuf>,
-    /// What reads go through.
+    /// The descriptors for reads.
     first: Descriptors,
-    /// What writes go through, where `first` cannot write.
+    /// The descriptors for writes, where `first` cannot write.
     later: OnceLock<Descriptors>,
     held: Mutex<Held>,
-    /// What the file was like when it was opened first.
+    /// Size and times of the file when it was opened first.
     stamp: Option<Stamp>,
 }
 
 impl Backing {
-    /// A file, of whose lock `held` is held on these descriptors.
+    /// A file, whose lock is held on these descriptors as `held` says.
     pub(crate) fn new(path: &Path, first: Descriptors, held: Held) -> Self {
         let (path, stamp) = (Arc::new(path.to_owned()), first.stamp());
         Self { path, first, later: OnceLock::new(), held: Mutex::new(held), stamp }
@@ -330,7 +330,7 @@ impl Backing {
         self.first.key
     }
 
-    /// Whether the file may be written to: whether somebody opened it so.
+    /// Whether the file may be written to: whether it was opened so.
     pub(crate) fn is_writable(&self) -> bool {
         self.first.writes || self.later.get().is_some()
     }
@@ -382,7 +382,7 @@ impl Backing {
         file::size(&self.first.buffered)
     }
 
-    /// Makes the file so long.
+    /// Makes the file `len` bytes long.
     pub(crate) fn set_len(&self, backend: &Backend, len: u64) -> io::Result<()> {
         backend.set_len(&self.path, self.buffered(), len)
     }
@@ -409,8 +409,8 @@ impl Backing {
 
     /// Takes the lock for writing, unless it is held; with descriptors that can write and that are
     /// about to become this file's, on those. A lock for reading is given back before, because it
-    /// would stand in the way: another process may come first, write, and leave. If the file is not
-    /// what it was when it was opened, `changed` is called. Calls must not overlap.
+    /// would prevent this one: another process may come first, write, and leave. If the file has
+    /// changed since it was opened, `changed` is called. Calls must not overlap.
     pub(crate) fn try_lock_exclusive(&self, new: &Descriptors, changed: impl FnOnce()) -> bool {
         let mut held = crate::sync::lock(&self.held);
         if *held == Held::Exclusive {
@@ -435,7 +435,7 @@ impl Backing {
         taken
     }
 
-    /// Gives the lock back: whoever opens the file next has descriptors of his own.
+    /// Gives the lock back: the next open of the file has descriptors of its own.
     pub(crate) fn unlock(&self) {
         let mut held = crate::sync::lock(&self.held);
         let file = match std::mem::replace(&mut *held, Held::Nothing) {

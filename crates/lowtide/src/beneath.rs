@@ -1,16 +1,16 @@
 //! Direct writes beside changes that pass through the kernel's page cache.
 //!
-//! Pages are written past the page cache, and some things are not: cutting a file off, lengthening
-//! it or punching it makes the kernel zero the rest of a block in the cache, and what a failed sync
-//! may have lost is copied through it (`writeback/rescue.rs`). When both happen at a time to one
-//! block of the cache, the block in the cache has bytes from before the direct write, is dirty, and
-//! is written later: over what the direct write has written. The kernel notices some of these
-//! collisions and reports them as an error of the file; it never prevents them
-//! (`open(2)`, `O_DIRECT`).
+//! Pages are written past the page cache, but some changes go through it: cutting a file off,
+//! lengthening it or punching it makes the kernel zero the rest of a block in the cache, and what a
+//! failed sync may have lost is copied through it (`writeback/rescue.rs`). When both happen at a
+//! time to one block of the cache, the block in the cache has bytes from before the direct write,
+//! is dirty, and is written later: over what the direct write has written. The kernel notices some
+//! of these collisions and reports them as an error of the file; it never prevents them (`open(2)`,
+//! `O_DIRECT`).
 //!
 //! So they exclude each other, block by block. A change announces its range; from then on no write
 //! into its blocks begins, and when those on their way have ended, the change is alone. A change
-//! never waits here: the caller decides for how long to look again.
+//! never waits here: the caller decides how long to try again.
 
 use crate::sync::lock;
 use std::ops::Range;

@@ -8,8 +8,8 @@
 //! is locked as a store would lock it, taken out of the engine, and discarded.
 //!
 //! A page that read-ahead is bringing in is waited for, but not longer than the pager waits for a
-//! device. If the device hangs, the file's records stay until the read has ended; its reader drops
-//! them then.
+//! device. If the device hangs, the file's records stay until the read has ended; the reading
+//! thread drops them then.
 //!
 //! A guard that was forgotten (`mem::forget`) keeps its page, its frame and the file's translations
 //! for ever, even when the pager is gone: its slot names a translation by its address, which must
@@ -27,8 +27,7 @@ use lowtide_core::Flags;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Looks at pages that are held, in one closing, before those who hold them are taken for forgotten
-/// guards.
+/// Looks at pinned pages, in one closing, before the pins are taken for forgotten guards.
 const LOOKS: u32 = 100;
 /// Time between two such looks.
 const PAUSE: Duration = Duration::from_micros(100);
@@ -54,8 +53,8 @@ struct StillDirty {
 }
 
 impl Drop for Pool {
-    /// A slot that is taken now is a forgotten guard's. Its file stays, or the address that it
-    /// names would become that of another translation, for which everybody would wait.
+    /// A slot that is taken now is a forgotten guard's. Its file stays, or the address in the slot
+    /// would become that of another translation, for which every store would wait.
     fn drop(&mut self) {
         let mut slots = hazard::Slots::default();
         hazard::look(&mut slots);
@@ -69,9 +68,9 @@ impl Drop for Pool {
 }
 
 impl Pool {
-    /// The last view of a file is gone: writes what is dirty, and lets go of the file. If it cannot
-    /// be written, or not within the deadline, it stays: whoever opens it finds it as it is, and
-    /// its writing goes on.
+    /// The last view of a file is gone: writes what is dirty, and closes the file. If it cannot be
+    /// written, or not within the deadline, it stays: the next open finds it as it is, and its
+    /// writing goes on.
     pub(crate) fn close_space(&self, space: &Arc<Space>) {
         if space.is_writable() {
             let path = space.path_ref().display();
@@ -93,27 +92,27 @@ impl Pool {
         self.forget_if_orphan(space, Deadline::after(self.io_deadline));
     }
 
-    /// Whether nothing of a file that nobody has open waits to be written.
+    /// Whether a file that is not open has nothing that waits to be written.
     pub(crate) fn is_clean(&self, space: &Space) -> bool {
         // In the order in which a write ends, seen from behind: it is counted before its pages
-        // become clean, and what came of it is in the ledger, and in the pages if it failed, before
-        // it is counted no more.
+        // become clean, and its outcome is in the ledger, and in the pages if it failed, before it
+        // is counted no more.
         let dirty = space.table.last_dirty(0).is_some();
         let quiet = !dirty && !space.has_runs();
-        // What happened to a file that has no flusher was never promised: its opening failed.
+        // Changes of a file that has no flusher were never promised: its opening failed.
         let changed = space.new_changes().is_some() && space.device.get().is_some();
         quiet && !changed && crate::sync::lock(&space.ledger).is_settled()
     }
 
-    /// Closes a clean file that nobody has open, and gives its frames back. Waits until the
-    /// deadline for pages that are being read. Cost: a look at each translation of the tables that
-    /// were ever used, and at one byte of the others.
+    /// Closes a clean file that is not open, and gives its frames back. Waits until the deadline
+    /// for pages that are being read. Cost: a look at each translation of the tables that were ever
+    /// used, and at one byte of the others.
     pub(crate) fn forget_if_orphan(&self, space: &Arc<Space>, deadline: Deadline) {
         {
             let _no_open = crate::sync::lock(&self.opening);
             let stays = self.is_poisoned() || !space.is_orphan() || space.is_closed();
             if stays || !self.is_clean(space) {
-                // Somebody opened it meanwhile.
+                // It was opened meanwhile.
                 return;
             }
             // Read-ahead brings no more pages in; those that are there already, or on their way,
@@ -128,8 +127,8 @@ impl Pool {
         self.forget(space, deadline);
     }
 
-    /// Drops the pages of a closed file, and its records when none is left. Whoever ends the last
-    /// read of the file calls this again.
+    /// Drops the pages of a closed file, and its records when none is left. The thread that ends
+    /// the last read of the file calls this again.
     pub(crate) fn forget(&self, space: &Arc<Space>, deadline: Deadline) {
         let mut slots = hazard::Slots::default();
         hazard::scan(&mut slots);
@@ -146,7 +145,12 @@ impl Pool {
             }
         }
         if tally.in_flight > 0 {
-            tracing::warn!(path = %space.path_ref().display(), pages = tally.in_flight, "a closed file is still being read, and its device does not answer");
+            let (path, pages) = (space.path_ref().display(), tally.in_flight);
+            tracing::warn!(
+                %path,
+                pages,
+                "a closed file is still being read, and its device does not answer"
+            );
             return;
         }
         if tally.forgotten > 0 {
@@ -223,8 +227,8 @@ impl Pool {
                 }
                 EntryState::Resident { frame, .. } => {
                     let mut state = self.lock();
-                    if !matches!(entry.load(), EntryState::Resident { frame: again, .. } if again == frame)
-                    {
+                    let now = entry.load();
+                    if !matches!(now, EntryState::Resident { frame: same, .. } if same == frame) {
                         continue;
                     }
                     let id = state.folio_of(space, page, frame);
@@ -241,7 +245,7 @@ impl Pool {
                     }
                     if entries.clone().any(|e| tally.slots.hold(&(e.address()..=e.address()))) {
                         if tally.looks > 0 {
-                            // Whoever reads ahead holds a page for the moment in which it arrives.
+                            // Read-ahead pins a page for the moment in which it arrives.
                             drop(state);
                             std::thread::sleep(PAUSE);
                             tally.looks -= 1;
@@ -251,13 +255,13 @@ impl Pool {
                         tally.forgotten += 1;
                         return Ok(());
                     }
-                    // Under the pool's lock nobody else locks translations of this file: no views
-                    // are left.
+                    // Under the pool's lock no other thread locks translations of this file: no
+                    // views are left.
                     for e in entries {
                         let taken = e.try_lock_for_store();
                         assert!(
                             matches!(taken, Ok(Taken { dirty: false, .. })),
-                            "a page of a file that nobody has open is {taken:?} while its folio \
+                            "a page of a file that is not open is {taken:?} while its folio \
                              is dropped"
                         );
                         if e.discard() {

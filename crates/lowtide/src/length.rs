@@ -65,7 +65,7 @@ impl<'a> Length<'a> {
         if is_nested() { Ok(space.len()) } else { self.refresh() }
     }
 
-    /// Makes the file at least so long. Returns whether it was shorter.
+    /// Makes the file at least `len` bytes long. Returns whether it was shorter.
     pub(crate) fn extend_to(&self, len: u64) -> Result<bool, Error> {
         let Self { pool, space } = *self;
         if space.backing.size().is_ok_and(|size| size < space.len()) {
@@ -99,7 +99,7 @@ impl<'a> Length<'a> {
             let full = io::Error::from_raw_os_error(libc::ENOSPC);
             return Err(Stop::Failed(space.grow_error(len, full)));
         }
-        // What can fail without a trace comes first.
+        // Steps that can fail without a trace come first.
         space.make_room(len)?;
         // The kernel zeroes what the last block has behind the old end.
         let end = space.len();
@@ -109,7 +109,7 @@ impl<'a> Length<'a> {
         Ok(space.set_known_len(len)?)
     }
 
-    /// Makes the file exactly so long.
+    /// Makes the file exactly `len` bytes long.
     pub(crate) fn set(&self, len: u64) -> Result<(), Error> {
         let Self { pool, space } = *self;
         if is_nested() {
@@ -173,7 +173,7 @@ impl<'a> Length<'a> {
         Ok(())
     }
 
-    /// If others have made the file longer: what they appended to pages that are in memory is read.
+    /// Reads what others have appended to pages that are in memory.
     fn notice_growth(&self, attempts: &mut Attempts<'_>) -> Result<(), Stop> {
         let Self { pool, space } = *self;
         let (size, len) = (space.backing.size().map_err(|e| space.read_error(0, e))?, space.len());

@@ -1,15 +1,15 @@
 //! Opening files. A file is one [`Space`] of a pager, however often it is opened.
 //!
 //! All views of a file share its pages, so each sees at once what another wrote. They also share
-//! who pays and how large folios are: the first open decides. There is one exception: while nobody
-//! may write the file, an open for another tenant or with other folios gets a space of its own, so
-//! that readers of one file can have separate budgets. What cannot change needs not be coherent.
-//! Such copies stand in the way of an open for writing.
+//! the tenant that pays and the size of folios: the first open decides. There is one exception:
+//! while no view may write the file, an open for another tenant or with other folios gets a space
+//! of its own, so that readers of one file can have separate budgets. Read-only copies need no
+//! coherence. While one exists the file cannot be opened for writing.
 //!
 //! Opening and the last steps of closing exclude each other ([`Pool::opening`]), for moments only:
-//! the lock of the file is asked for again and again, from the beginning, so that whatever has
-//! happened in between is seen. An open of a file that is being closed either takes it over, or
-//! finds it gone.
+//! while the lock of the file is held elsewhere, the open is repeated from the beginning, so that
+//! it sees whatever has happened in between. An open of a file that is being closed either takes it
+//! over, or finds it gone.
 
 use crate::backing::{Backing, Create, Descriptors, Held, Wanted};
 use crate::deadline::Deadline;
@@ -44,7 +44,8 @@ const GROWTH: Size = Size::new(1 << 40);
 /// let index = pager.tenant("index").low("2M".parse()?).create()?;
 ///
 /// // A new file of 16 MiB, in folios of 8 pages, its memory paid for by one tenant.
-/// let table = OpenOptions::new().create(16 << 20).folio_order(3).tenant(&index).open(&pager, table)?;
+/// let options = OpenOptions::new().create(16 << 20).folio_order(3).tenant(&index);
+/// let table = options.open(&pager, table)?;
 /// assert_eq!(table.len(), 16 << 20);
 ///
 /// // A log: every write is durable when `write_at` returns.
@@ -103,8 +104,8 @@ impl OpenOptions {
         self
     }
 
-    /// Creates the file if it is not there, and makes it at least `bytes` long; implies writing. An
-    /// existing longer file keeps its length. The first flush makes its name durable, too.
+    /// Creates the file if it does not exist, and makes it at least `bytes` long; implies writing.
+    /// An existing longer file keeps its length. The first flush makes its name durable, too.
     #[must_use]
     pub fn create(mut self, bytes: u64) -> Self {
         self.create = Some(bytes);
@@ -112,8 +113,8 @@ impl OpenOptions {
         self
     }
 
-    /// Creates the file, `bytes` long; implies writing. It must not be there: the open fails with
-    /// [`AlreadyExists`](std::io::ErrorKind::AlreadyExists) then, and of several that race one
+    /// Creates the file, `bytes` long; implies writing. If it exists the open fails with
+    /// [`AlreadyExists`](std::io::ErrorKind::AlreadyExists), and of several opens that race one
     /// succeeds.
     #[must_use]
     pub fn create_new(mut self, bytes: u64) -> Self {
@@ -132,8 +133,8 @@ impl OpenOptions {
     }
 
     /// Charges the view's pages to a tenant. Without one they are charged to the root, which only
-    /// the pager's own budget limits. Views of one file share its pages, and whoever opened it
-    /// first pays, unless all of them only read: then each tenant has pages of its own.
+    /// the pager's own budget limits. Views of one file share its pages, and the tenant of the
+    /// first open pays, unless all of them only read: then each tenant has pages of its own.
     #[must_use]
     pub fn tenant(mut self, tenant: &Tenant) -> Self {
         self.tenant = Some(tenant.clone());
@@ -141,18 +142,18 @@ impl OpenOptions {
     }
 
     /// Whether to take the advisory lock on the file (`flock(2)`; default: yes): shared for
-    /// reading, exclusive once the pager has it open for writing. Of two pagers or processes that
-    /// use one file and that write, each would undo what the other wrote.
+    /// reading, exclusive once the pager has it open for writing. Without it, two pagers or
+    /// processes that write one file would each undo what the other wrote.
     #[must_use]
     pub fn lock(mut self, lock: bool) -> Self {
         self.lock = lock;
         self
     }
 
-    /// For how long a lock that is held elsewhere is asked for (default: 10 s). The kernel keeps
-    /// the lock of a process that was killed until the last of its writes has ended, which on a
-    /// busy disk takes seconds: a program that is started again should not fail because of that.
-    /// Zero asks once.
+    /// How long to retry when the lock is held elsewhere (default: 10 s). The kernel keeps the lock
+    /// of a process that was killed until the last of its writes has ended, which on a busy disk
+    /// takes seconds: a program that is started again should not fail because of that. With zero
+    /// there is one attempt.
     #[must_use]
     pub fn lock_patience(mut self, patience: Duration) -> Self {
         self.lock_patience = patience;
@@ -161,19 +162,18 @@ impl OpenOptions {
 
     /// Whether each [`write_at`](View::write_at) through this view returns only when its bytes are
     /// durable, as if [`flush_range`](View::flush_range) followed (default: no). As with `O_SYNC`,
-    /// it is for what is written: [`set_len`](View::set_len) and
-    /// [`punch`](View::punch) are durable after the next flush, or the next `write_at` through
-    /// such a view.
+    /// this is about written bytes: [`set_len`](View::set_len) and [`punch`](View::punch) are
+    /// durable after the next flush, or the next `write_at` through such a view.
     #[must_use]
     pub fn sync(mut self, sync: bool) -> Self {
         self.sync = sync;
         self
     }
 
-    /// How far the file may grow while it is open, beyond its size when it is opened, or what
-    /// [`create`](Self::create) makes of that (default: 1 TiB). For each page that it may have,
+    /// How far the file may grow while it is open, beyond its size when it is opened, or the size
+    /// that [`create`](Self::create) gives it (default: 1 TiB). For each page that it may have,
     /// four bytes of addresses are set aside; memory is taken for pages that it has. A file that is
-    /// open already keeps what it was opened with.
+    /// open already keeps the limit that it was opened with.
     #[must_use]
     pub fn growth(mut self, growth: Size) -> Self {
         self.growth = growth;
@@ -181,13 +181,13 @@ impl OpenOptions {
     }
 
     /// Whether a store to a page that is being written to the file waits until the write has ended,
-    /// so that the device reads bytes that stand still. Default: where the file system keeps
-    /// checksums of its data (btrfs, ZFS, bcachefs) or the device's queue says that it needs it
-    /// (`stable_writes`). Elsewhere it costs such stores the time of a write, and what it brings is
-    /// that a sector that was being written when power failed is of one version.
+    /// so that the device reads bytes that do not change. Default: where the file system keeps
+    /// checksums of its data (btrfs, ZFS, bcachefs) or the device's queue requires it
+    /// (`stable_writes`). Elsewhere it costs such stores the time of a write, and its only benefit
+    /// is that a sector that was being written when power failed is of one version.
     ///
-    /// The first open for writing decides for the file; [`Pager::report`] says what was decided,
-    /// and why.
+    /// The first open for writing decides for the file; [`Pager::report`] shows the decision and
+    /// its reason.
     #[must_use]
     pub fn stable_writes(mut self, stable: bool) -> Self {
         self.stable = Some(stable);
@@ -230,16 +230,16 @@ impl OpenOptions {
 
     /// Opens the file of a descriptor: a [`File`](std::fs::File), a temporary one that has no name,
     /// or one that another process passed. The file is opened once more, so the descriptor's
-    /// position, flags and locks are its own affair: a `flock` on it keeps this pager out, too. It
-    /// is closed.
+    /// position, flags and locks stay separate: a `flock` on it keeps this pager out, too. The
+    /// descriptor is closed.
     ///
-    /// The descriptor says which file, and these options say what for: a descriptor that only
-    /// reads, or only writes, is as good as any, if this process may open the file so. Give away no
-    /// more than you want to be used: with [`write(true)`](Self::write) a file is written whose
-    /// descriptor was opened for reading. Where there is no `/proc` the descriptor is used as it
-    /// is, and the open fails if it was opened for less.
+    /// The descriptor only determines the file, and these options how it is used: a descriptor that
+    /// only reads, or only writes, is as good as any, if this process may open the file so. Give
+    /// away no more than you want to be used: with [`write(true)`](Self::write) a file is written
+    /// whose descriptor was opened for reading. Where there is no `/proc` the descriptor is used as
+    /// it is, and the open fails if it was opened for less.
     ///
-    /// [`create`](Self::create) makes the file as long as that; it is there already.
+    /// [`create`](Self::create) makes the file that long; it exists already.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -320,7 +320,7 @@ impl OpenOptions {
     ) -> Result<Arc<Space>, OpenError> {
         let deadline = Deadline::after(self.lock_patience);
         let mut new = Some(descriptors);
-        let mut told = false;
+        let mut reported = false;
         loop {
             if let Some(space) = self.try_space(pool, path, group, &mut new)? {
                 return Ok(space);
@@ -331,8 +331,9 @@ impl OpenOptions {
                     patience: self.lock_patience,
                 });
             }
-            if !std::mem::replace(&mut told, true) {
-                tracing::info!(path = %path.display(), "the file is locked elsewhere; its lock is waited for");
+            if !std::mem::replace(&mut reported, true) {
+                let path = path.display();
+                tracing::info!(%path, "the file is locked elsewhere; waiting for its lock");
             }
             std::thread::sleep(LOCK_PAUSE);
         }
@@ -357,7 +358,7 @@ impl OpenOptions {
         }
         let Some(descriptors) = new.take() else { return Ok(None) };
         if let Some(space) = self.find(&state, path, group, &descriptors)? {
-            // Nobody closes it while `opening` is held.
+            // No thread closes it while `opening` is held.
             drop(state);
             let locked = match (self.lock, self.write) {
                 (false, _) => true,

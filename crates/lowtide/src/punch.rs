@@ -2,8 +2,8 @@
 //!
 //! Whole folios are owned, resident or not, while the file system makes the hole beneath them
 //! ([`Owned::take`]); then they are dropped, and the next access finds zeroes on disk. Threads that
-//! want them wait, so each page is seen as before or as zeroes. What the range covers of the
-//! folios at its two ends is stored as zeroes, and so is everything where the file system makes no
+//! want them wait, so each page is seen as before or as zeroes. The parts of the range in the
+//! folios at its two ends are stored as zeroes, and so is everything where the file system makes no
 //! holes.
 
 use crate::attempt::Attempts;
@@ -17,8 +17,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Pages that are owned at a time: all of them or none, so many of them would seldom be free beside
-/// threads that read.
+/// Pages that are owned at a time: all of them or none, and more would seldom be free at once
+/// beside threads that read.
 const AT_ONCE: u64 = 64;
 /// Zeroes that are stored at a time.
 const ZEROES: usize = 1 << 20;

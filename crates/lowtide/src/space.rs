@@ -1,4 +1,4 @@
-//! One open file and its translations: what all views of it share.
+//! One open file and its translations: the state that all views of it share.
 
 use crate::backing::{Backing, NewName};
 use crate::beneath::Beneath;
@@ -27,7 +27,7 @@ pub(crate) const PAGES_MAX: u64 = Owner::PAGES_MAX - (1 << lowtide_core::limits:
 /// Files that may be open at a time.
 pub(crate) const SPACES_MAX: u32 = Owner::SPACES_MAX;
 
-/// Time between two looks whether stores have ended, or may begin.
+/// Time between two checks whether stores have ended, or may begin.
 const SHAPE_PAUSE: Duration = Duration::from_micros(50);
 
 /// Cuts a byte range into pages: the page, the offset within it, and the part of the caller's
@@ -65,7 +65,7 @@ pub(crate) struct Space {
     hole_from: AtomicU64,
     /// What write-back knows about the file.
     pub(crate) ledger: Mutex<Ledger>,
-    /// Who writes it; set when it becomes writable.
+    /// The device whose flusher writes it; set when it becomes writable.
     pub(crate) device: OnceLock<Arc<Device>>,
     /// Runs of its pages that are on their way.
     in_flight: AtomicU32,
@@ -73,11 +73,12 @@ pub(crate) struct Space {
     pub(crate) ahead_wasted: AtomicU64,
     /// Changes of its length, and holes made in it.
     changes: AtomicU64,
-    /// So many of them are durable.
+    /// How many of the changes are durable.
     durable_changes: AtomicU64,
     /// Translations that there is room for.
     reserved: u64,
-    /// Shared by stores; alone has it who cuts pages out of the file. Taken before everything else.
+    /// Shared by stores; a thread that cuts pages out of the file has it alone. Taken before
+    /// everything else.
     shape: RwLock<()>,
     /// Threads that wait to have it alone.
     reshapers: AtomicU32,
@@ -96,7 +97,7 @@ pub(crate) struct Space {
     new_name: Mutex<Option<NewName>>,
     /// Others may have changed the file.
     changed: AtomicBool,
-    /// Why pages stand still while they are written, if they do. Set when it becomes writable.
+    /// Why pages must not change while they are written, if so. Set when it becomes writable.
     stable: OnceLock<Option<String>>,
 }
 
@@ -157,7 +158,7 @@ impl Space {
 
     /// Bytes of the file when it was last looked at.
     pub(crate) fn len(&self) -> u64 {
-        // Who sees the length sees the translations that were made for it.
+        // A thread that sees the length sees the translations that were made for it.
         self.len.load(Acquire)
     }
 
@@ -188,8 +189,7 @@ impl Space {
         self.table.slice(page..page + (1 << order)).iter()
     }
 
-    /// Whether nobody has the file open. Final only while [`Pool::opening`](crate::pool::Pool) is
-    /// held.
+    /// Whether the file is not open. Final only while [`Pool::opening`](crate::pool::Pool) is held.
     pub(crate) fn is_orphan(&self) -> bool {
         self.handles.load(SeqCst) == 0
     }
@@ -199,14 +199,14 @@ impl Space {
         self.changes.fetch_add(1, SeqCst);
     }
 
-    /// How many changes there were, if not all of them are durable: what [`Space::are_durable`] is
-    /// told after a sync.
+    /// How many changes there were, if not all of them are durable: the argument of
+    /// [`Space::are_durable`] after a sync.
     pub(crate) fn new_changes(&self) -> Option<u64> {
         let changes = self.changes.load(SeqCst);
         (changes > self.durable_changes.load(SeqCst)).then_some(changes)
     }
 
-    /// So many changes are durable: a sync has ended well that began when there were as many.
+    /// That many changes are durable: a sync has succeeded that began when there were as many.
     pub(crate) fn are_durable(&self, changes: u64) {
         self.durable_changes.fetch_max(changes, SeqCst);
     }
@@ -216,7 +216,7 @@ impl Space {
         *crate::sync::lock(&self.new_name) = Some(name);
     }
 
-    /// The name of the file, if it may not be durable: whoever opens the file next is to have it.
+    /// The name of the file, if it may not be durable: the next open of the file is to have it.
     pub(crate) fn take_new_name(&self) -> Option<NewName> {
         crate::sync::lock(&self.new_name).take()
     }
@@ -237,12 +237,12 @@ impl Space {
         self.changed.store(true, SeqCst);
     }
 
-    /// Whether others may have changed the file since this was last asked.
+    /// Whether others may have changed the file since the last call.
     pub(crate) fn takes_notice_of_others(&self) -> bool {
         self.changed.swap(false, SeqCst)
     }
 
-    /// Says that the last view is gone.
+    /// Marks that the last view is gone.
     pub(crate) fn close(&self) {
         assert!(self.is_orphan(), "{} is dropped while it is open", self.path_ref().display());
         self.closed.store(true, Relaxed);
@@ -253,7 +253,7 @@ impl Space {
         self.in_flight.fetch_add(1, SeqCst);
     }
 
-    /// Counts a run less: what came of it is in the ledger and in the pages.
+    /// Counts a run less: its outcome is in the ledger and in the pages.
     pub(crate) fn run_ends(&self) {
         let before = self.in_flight.fetch_sub(1, SeqCst);
         assert!(before > 0, "more runs of {} have ended than begun", self.path_ref().display());
@@ -264,13 +264,12 @@ impl Space {
         self.in_flight.load(SeqCst) > 0
     }
 
-    /// Takes back that the last view is gone: the file could not be let go. Under the pool's lock.
+    /// Takes back that the last view is gone: the file could not be closed. Under the pool's lock.
     pub(crate) fn stays(&self) {
         self.closed.store(false, Relaxed);
     }
 
-    /// Whether the last view is gone. To be asked under the pool's lock by whoever brings a page
-    /// in.
+    /// Whether the last view is gone. For threads that bring a page in, under the pool's lock.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }
@@ -298,8 +297,8 @@ impl Space {
         Error::Read { path: self.path(), page, source: Arc::new(source) }
     }
 
-    /// Lets this thread store to pages: none is cut out of the file meanwhile. A thread lets those
-    /// go first that want to cut, unless it has a guard: a store may be waiting for that guard, and
+    /// Lets this thread store to pages: none is cut out of the file meanwhile. A thread gives way
+    /// to those that want to cut, unless it has a guard: a store may be waiting for that guard, and
     /// the cut waits for the store.
     ///
     /// `None` if that would take a wait that may be for this thread: it has reads of its own in
@@ -312,7 +311,7 @@ impl Space {
                 Err(TryLockError::WouldBlock) => None,
             };
         }
-        // Almost always there is none: a line that nobody writes.
+        // Almost always there is none: a line that is not written.
         while self.reshapers.load(SeqCst) > 0 && !hazard::this_thread_holds() {
             std::thread::sleep(SHAPE_PAUSE);
         }
@@ -320,7 +319,7 @@ impl Space {
     }
 
     /// Waits for stores to end, and keeps others from beginning. It does not wait in the lock
-    /// itself, where it would stand in the way of stores by threads that have guards.
+    /// itself, where it would block stores by threads that have guards.
     ///
     /// # Errors
     /// [`Error::Nested`]
@@ -348,7 +347,7 @@ impl Space {
         drop(self.shape.read().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// To be held while the length is learned or changed.
+    /// Locks the length, to learn or to change it.
     ///
     /// # Errors
     /// [`Error::Nested`]
@@ -361,17 +360,17 @@ impl Space {
         }
     }
 
-    /// Whether a page must not come in, because it is about to be cut off. To be asked under the
-    /// pool's lock.
+    /// Whether a page must not come in, because it is about to be cut off. Called under the pool's
+    /// lock.
     pub(crate) fn is_cut(&self, page: u64) -> bool {
         page >= self.cut_from.load(Relaxed)
     }
 
-    /// Says from which page on the file is about to be cut off; `u64::MAX` for not. Under the
+    /// Sets the page from which on the file is about to be cut off; `u64::MAX` for none. Under the
     /// pool's lock.
     pub(crate) fn cut_from(&self, page: u64) {
         let before = self.cut_from.swap(page, Relaxed);
-        // One thread cuts at a time, and takes back what it said.
+        // One thread cuts at a time, and resets the mark.
         assert!(
             (before == u64::MAX) != (page == u64::MAX),
             "{} is cut from page {page} on while it is cut from {before} on",
@@ -379,23 +378,22 @@ impl Space {
         );
     }
 
-    /// What somebody else has added to the file need not be a hole.
+    /// What another process has added to the file need not be a hole.
     pub(crate) fn found_len(&self, len: u64) {
         if len > self.len() {
             self.hole_from.fetch_max(len.div_ceil(1 << self.page_shift), Relaxed);
         }
     }
 
-    /// Whether the file has only zeroes in a page, because nobody ever stored to it or to a page
-    /// behind it since this pager extended the file. To be asked by whoever has the page's
-    /// translation busy.
+    /// Whether the file has only zeroes in a page, because neither it nor a page behind it was
+    /// stored to since this pager extended the file. The caller has the page's translation busy.
     pub(crate) fn is_hole(&self, page: u64) -> bool {
         page >= self.hole_from.load(Relaxed)
     }
 
-    /// Pages up to this one are about to be stored to. To be said before their translations tell.
+    /// Pages up to this one are about to be stored to. Called before their translations show it.
     pub(crate) fn ends_hole(&self, page: u64) {
-        // Almost always it is known already: a line that nobody writes.
+        // Almost always it is known already: a line that is not written.
         if self.is_hole(page) {
             self.hole_from.fetch_max(page + 1, Relaxed);
         }
@@ -406,7 +404,7 @@ impl Space {
         self.hole_from.fetch_min(len.div_ceil(1 << self.page_shift), Relaxed);
     }
 
-    /// Makes the file so long, in memory: the translations that it needs, then its length.
+    /// Sets the length in memory: makes the translations that it needs, then changes it.
     pub(crate) fn set_known_len(&self, len: u64) -> Result<(), Error> {
         self.make_room(len)?;
         assert!(
@@ -446,16 +444,16 @@ impl Space {
         self.backing.buffered().as_raw_fd()
     }
 
-    /// Decides whether pages stand still while they are written, as asked for or as the file needs
-    /// it. The first to decide does so for good.
+    /// Decides whether pages must not change while they are written, as requested or as the file
+    /// needs it. The first decision is final.
     pub(crate) fn decide_stable(&self, wanted: Option<bool>) {
         self.stable.get_or_init(|| match wanted {
-            Some(wanted) => wanted.then(|| "as asked for".to_owned()),
+            Some(wanted) => wanted.then(|| "as requested".to_owned()),
             None => crate::stable::needed_by(self.backing.buffered(), self.backing.key().device),
         });
     }
 
-    /// Whether pages stand still while they are written (`stable.rs`).
+    /// Whether pages must not change while they are written (`stable.rs`).
     pub(crate) fn is_stable(&self) -> bool {
         matches!(self.stable.get(), Some(Some(_)))
     }

@@ -6,7 +6,7 @@
 //! [loom](https://docs.rs/loom), which runs a small program under *every* schedule and every stale
 //! value that the memory model allows (`--cfg loom`; the proofs are in `tests/loom_*.rs`). Those
 //! two take their atomics, cells and globals from here, and from nowhere else. The rest of the
-//! crate holds locks of the standard library in both builds, so that it compiles, unproved, beside
+//! crate has locks of the standard library in both builds, so that it compiles, unproved, beside
 //! the proofs.
 //!
 //! # Asymmetric fences
@@ -22,7 +22,7 @@
 //! ```text
 //!   fast side:     store slot ─── light ─── load entry
 //!                            ▲               ▲
-//!   the instant:       (a) after the store   (b) before the load        (a), (b) or both are always true
+//!   the instant:       (a) after the store   (b) before the load     (a), (b) or both hold always
 //!                          slow side sees it     fast side sees the slow side's store
 //! ```
 //!
@@ -46,8 +46,7 @@ mod real {
     pub(crate) use std::cell::Cell;
     pub(crate) use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-    /// The slow side's fence. False if the kernel refuses it: then nothing is known of what readers
-    /// do.
+    /// The slow side's fence. False if the kernel refuses it: then it is unknown what readers do.
     pub(crate) fn heavy() -> bool {
         lowtide_sys::membarrier::heavy().is_ok()
     }
@@ -57,7 +56,7 @@ mod real {
         lowtide_sys::membarrier::register() == lowtide_sys::membarrier::Mode::Asymmetric
     }
 
-    /// [`light`] for who knows that [`is_asymmetric`] holds: nothing but a bar to the compiler.
+    /// [`light`] for callers that know that [`is_asymmetric`] holds: only a compiler fence.
     #[inline(always)]
     pub(crate) fn light_if_asymmetric() {
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
@@ -114,7 +113,7 @@ mod modelled {
     /// same location. A thread that loads a word and then swaps it has itself made the last access,
     /// which hides that another thread loaded the word before: the schedule in which that load
     /// comes later would never run. So each access here first stores to a second location. All
-    /// accesses to that one are stores, and so none hides another; and as nobody ever loads it, it
+    /// accesses to that one are stores, and so none hides another; and as it is never loaded, it
     /// orders nothing in the memory model.
     macro_rules! explored_atomic {
         ($name:ident: $value:ty) => {

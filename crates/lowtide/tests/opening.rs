@@ -160,7 +160,7 @@ fn a_lock_is_asked_for_as_long_as_wanted_while_other_files_are_opened() {
         "{error}"
     );
     assert!(error.to_string().contains("died"), "{error}");
-    assert!(begun.elapsed() < Duration::from_millis(400), "it was asked for once");
+    assert!(begun.elapsed() < Duration::from_millis(400), "one attempt");
     std::thread::scope(|scope| {
         let patient = writing().lock_patience(Duration::MAX);
         let (pager, path) = (&pager, &path);

@@ -70,7 +70,7 @@ fn a_store_waits_for_the_write_of_its_page_where_that_was_asked_for() {
             Pager::builder().max("1M".parse().unwrap()).inject(device.clone()).build().unwrap();
         let options = OpenOptions::new().write(true).folio_order(order).stable_writes(stable);
         let view = options.open(&pager, &path).unwrap();
-        assert_eq!(pager.report().contains("(as asked for)"), stable, "{}", pager.report());
+        assert_eq!(pager.report().contains("(as requested)"), stable, "{}", pager.report());
         view.write_at(0, &[1; 4 * PAGE as usize]).unwrap();
         device.close();
         let stored = AtomicBool::new(false);
