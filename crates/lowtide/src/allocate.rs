@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   charge (charge.rs) ──► take_frames ──► place_in: the engine knows the folio
-//!     └─ full                └─ none free, or no memory behind them: the charge is given back
+//!     └─ full                └─ no frame, or no memory behind it: the charge is given back
 //! ```
 
 use crate::account::Stall;
@@ -15,7 +15,7 @@ use crate::translation::State as EntryState;
 use lowtide_core::{FolioId, LruType, MemcgId, Owner, Task};
 use std::sync::Arc;
 
-/// What came of an allocation.
+/// The result of an allocation.
 #[derive(Debug)]
 pub(crate) enum Allocated {
     /// The first frame, and the stall that begins, if the page had been evicted for a limit.
@@ -30,7 +30,7 @@ pub(crate) enum Allocated {
     Failed(Error),
 }
 
-/// A frame that was taken, charged, but belongs to no folio yet, or to one whose page is being
+/// A frame that was taken and charged, but belongs to no folio yet, or to one whose page is being
 /// read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewFolio {
@@ -38,7 +38,7 @@ pub(crate) struct NewFolio {
     pub(crate) order: u8,
     pub(crate) shadow: u32,
     pub(crate) task: Task,
-    /// All of it is about to be stored to: it is dirty from the start, and nobody waits for its
+    /// All of it is about to be stored to: it is dirty from the start, and no thread waits for its
     /// contents.
     pub(crate) replaced: bool,
 }
@@ -75,8 +75,9 @@ impl Pool {
         }
     }
 
-    /// Takes frames for a folio that has just been charged to `group`, and tells the engine. If the
-    /// space is being closed, or there is no contiguous room, the charge is given back.
+    /// Takes frames for a folio that has just been charged to `group`, and inserts it into the
+    /// engine. If the space is being closed, or there is no contiguous room, the charge is given
+    /// back.
     pub(crate) fn place(
         &self,
         state: &mut State,
@@ -93,8 +94,8 @@ impl Pool {
         Some((frame, self.place_in(state, new, group, frame)))
     }
 
-    /// Tells the engine of a folio in frames that were taken and charged to `group`. Returns the
-    /// stall that begins.
+    /// Inserts a folio into the engine, in frames that were taken and charged to `group`. Returns
+    /// the stall that begins.
     pub(crate) fn place_in(
         &self,
         state: &mut State,

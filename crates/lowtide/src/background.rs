@@ -1,9 +1,9 @@
-//! The threads of a pager: one reclaims ahead of need, one reads ahead when somebody asks, and one
-//! exports the files of tenants, if that was asked for. Those that write dirty pages are with the
+//! The threads of a pager: one reclaims ahead of need, one reads ahead on request, and one exports
+//! the files of tenants, if that is enabled. The threads that write dirty pages are with the
 //! devices (`writeback/device.rs`).
 //!
-//! None of them decides anything: the reclaimer runs the engine's invocations until the free frames
-//! stand at the high watermark.
+//! None of them makes decisions: the reclaimer runs the engine's invocations until the free frames
+//! reach the high watermark.
 
 use crate::deadline::Deadline;
 use crate::error::BuildError;
@@ -143,7 +143,7 @@ fn kswapd(pool: &Pool) {
     }
 }
 
-/// Reclaims what programs ask for by themselves. Cost: O(programs).
+/// Reclaims what programs request by themselves. Cost: O(programs).
 fn serve_programs<'a>(pool: &'a Pool, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
     let now = pool.now();
     let attached: Vec<MemcgId> = state.programs.keys().copied().collect();

@@ -1,15 +1,14 @@
-//! A condition of the pool's lock that costs nothing while nobody waits for it.
+//! A condition of the pool's lock that costs nothing while no thread waits for it.
 //!
 //! The standard condition variable makes a system call for each notification, waiters or not. Some
 //! of ours are notified for every miss or every batch of victims, and almost always no thread
-//! waits. So those that wait are counted: a thread counts itself under the lock before it waits,
-//! and takes itself off the count when it has the lock again. Ringing while the count is zero costs
-//! a load.
+//! waits. So waiters are counted: a thread counts itself under the lock before it waits, and takes
+//! itself off the count when it has the lock again. Ringing while the count is zero costs a load.
 //!
 //! *No ring is lost.* A ring follows a change that was made under the lock. A thread that took the
 //! lock after that change has seen it; one that took the lock before has counted itself before the
-//! change could be made. A note that the first ring takes away would not do: a ring for an earlier
-//! change could take it between a thread's look and its sleep, and the next would find none.
+//! change could be made. A flag that the first ring clears would not do: a ring for an earlier
+//! change could clear it between a thread's look and its sleep, and the next ring would find none.
 
 use crate::sync::{Condvar, MutexGuard};
 use std::sync::PoisonError;
@@ -25,8 +24,8 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// Waits until the bell is rung, or so long. `guard` is of the lock under which the bell is
-    /// rung, or after the release of which.
+    /// Waits until the bell is rung, or until the timeout. `guard` is of the lock under which the
+    /// bell is rung, or after the release of which.
     pub(crate) fn wait<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -40,8 +39,8 @@ impl Bell {
         guard
     }
 
-    /// Wakes all who wait. To be called after a change under the lock; the lock need not be held
-    /// any more. Cost: a load, if nobody waits.
+    /// Wakes all waiters. Called after a change under the lock; the lock may have been released.
+    /// Cost: a load, if no thread waits.
     pub(crate) fn ring(&self) {
         if self.is_awaited() {
             self.heard.notify_all();

@@ -1,19 +1,19 @@
 //! Charging: finding the group that pays for memory, and waiting for room where waiting can help.
 //!
 //! The engine's charge path (`lowtide-core`, `charge.rs`) decides; here its decisions are carried
-//! out. Two kinds of things are paid for: pages of a space, and reservations. Which group pays for
-//! a thing is looked up under the lock each time, because a tenant may be removed while its charge
-//! reclaims: then its parent pays.
+//! out. Two kinds of things are charged: pages of a space, and reservations. The group that pays
+//! for a thing is looked up under the lock each time, because a tenant may be removed while its
+//! charge reclaims: then its parent pays.
 //!
 //! **Waiting.** A charge that finds nothing to evict is tried again until the pager's patience
 //! ends, as long as something in the full group may become evictable: guards are dropped and writes
-//! end. Dirty pages below the full group are written by the thread that waits. A try may look at
-//! every page of the group, so the pauses between fruitless tries grow, and a try ends when the
-//! patience does.
+//! end. The thread that waits writes dirty pages below the full group itself. An attempt may look
+//! at every page of the group, so the pauses between fruitless attempts grow, and an attempt ends
+//! when the patience does.
 //!
 //! Three conditions end the charge early, because no waiting changes them: guards of this thread
-//! hold all pages; the dirty pages could not be written, try after try, also since the wait began;
-//! the kernel refuses the barrier that shows which pages are being read.
+//! pin all pages; the dirty pages could not be written, at several attempts, also since the wait
+//! began; the kernel refuses the barrier that shows which pages are being read.
 
 use crate::deadline::Deadline;
 use crate::hazard;
@@ -31,8 +31,8 @@ const DOUBLINGS: u32 = 6;
 /// Fruitless tries in a row that need no pause: reclaim takes a few before it has aged what it may
 /// evict.
 const FREE_TRIES: u32 = 4;
-/// Guards of a thread from which on it is worth asking, before anything is tried, whether they hold
-/// all there is.
+/// Guards of a thread from which on it is worth checking, before anything is tried, whether they
+/// pin all pages there are.
 const MANY_GUARDS: usize = 64;
 
 impl State {
@@ -48,9 +48,9 @@ impl State {
 }
 
 impl Pool {
-    /// Charges pages to the group that pays. Returns that group; its charge is of this hold of the
-    /// lock. Reclaims when a group is full, and waits if nothing can be reclaimed, but not longer
-    /// than the pool's patience; with `wait` false not at all.
+    /// Charges pages to the group that pays. Returns that group; the charge is valid until the lock
+    /// is released. Reclaims when a group is full, and waits if nothing can be reclaimed, but not
+    /// longer than the pool's patience; with `wait` false not at all.
     pub(crate) fn charge<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -64,7 +64,7 @@ impl Pool {
         loop {
             let group = if self.is_poisoned() { None } else { state.group_of(payer) };
             let Some(group) = group else {
-                // Reading ahead in a file that was closed meanwhile.
+                // Read-ahead in a file that was closed meanwhile.
                 return (state, Err(Full { over: MemcgId::ROOT, payer: MemcgId::ROOT }));
             };
             let mut charge = Charge::patient(group, pages);
@@ -114,7 +114,7 @@ impl Pool {
                 // Its parent pays.
                 continue;
             }
-            // Everything is held, in flight, dirty or being written. Others will give up some of
+            // Everything is pinned, in flight, dirty or being written. Others will give up some of
             // it.
             let until = *deadline.get_or_insert_with(|| Deadline::after(self.patience));
             let failed = *failed_before.get_or_insert_with(|| state.failed_rounds());
@@ -136,8 +136,8 @@ impl Pool {
             || held_here(state, over)
     }
 
-    /// Lets go of the lock until something may have become evictable in a group, for a moment that
-    /// is longer after more fruitless `tries`.
+    /// Releases the lock until something may have become evictable in a group, for a moment that is
+    /// longer after more fruitless `tries`.
     pub(crate) fn await_room<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,

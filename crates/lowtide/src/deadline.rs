@@ -1,8 +1,8 @@
 //! The moment at which an operation gives up.
 //!
-//! A caller says how long to wait as a [`Duration`], and may say [`Duration::MAX`], which means for
-//! ever. No clock can name a moment that far away, so a deadline is a moment or *never*, and
-//! everything that waits asks the deadline instead of adding to [`Instant::now`].
+//! A caller gives the time to wait as a [`Duration`], and may give [`Duration::MAX`], which means
+//! for ever. No clock can name a moment that far away, so a deadline is a moment or *never*, and
+//! all waiting code uses the deadline instead of adding to [`Instant::now`].
 
 use crate::sync::{Condvar, MutexGuard};
 use std::sync::PoisonError;

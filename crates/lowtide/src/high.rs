@@ -18,11 +18,11 @@
 //! pays; that is harmless. A thread that never drops a guard does not pay either; its pages are
 //! evicted all the same.
 //!
-//! **What is seen of stalls.** The time of a read that brings a page back which a tenant's limit
-//! had evicted is a stall, and so is reclaim for a tenant. Reads that overlap in one thread are one
-//! stall, not many. Threads that wait for another thread's read, and pages that the root's budget
-//! evicted, are not followed: that would cost every miss two holds of the lock. Nor does a pager
-//! know what threads do between its calls, so *full* pressure equals *some*.
+//! **Which stalls are counted.** A stall is the time of a read that brings back a page which a
+//! tenant's limit had evicted, and the time of reclaim for a tenant. Reads that overlap in one
+//! thread are one stall, not many. Threads that wait for another thread's read, and pages that the
+//! root's budget evicted, are not followed: that would cost every miss two acquisitions of the
+//! lock. Nor does a pager know what threads do between its calls, so *full* pressure equals *some*.
 //!
 //! Source: `docs/kernel/memcg.md` §6, 7, 8, 14.
 
@@ -40,11 +40,11 @@ use lowtide_core::{MemcgId, Task};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Ticks a second, for penalties that count in ticks: those of the kernels on which they were
+/// Ticks a second, for penalties that count in ticks: the value of the kernels on which they were
 /// published.
 const HZ: u64 = 1000;
 
-/// What is paid of a debt.
+/// How a debt is paid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pay {
     All,
@@ -65,8 +65,8 @@ impl Pool {
         });
     }
 
-    /// A page that is about to be read came back. Returns what is to be given to
-    /// [`Pool::stall_ends`] when it is there, if that matters to any limit.
+    /// A page that is about to be read came back. Returns what to pass to [`Pool::stall_ends`] when
+    /// it is there, if that matters to any limit.
     pub(crate) fn stall_begins(
         &self,
         state: &mut State,
@@ -74,7 +74,7 @@ impl Pool {
         group: MemcgId,
         refaulted: Option<Refaulted>,
     ) -> Option<Stall> {
-        // The patch's penalty looks at every refault, the other laws at those that a limit has
+        // The refault-recency policy looks at every refault, the others at those that a limit has
         // caused.
         let all = state.engine.high_policy(group) == HighPolicy::RefaultRecency;
         let refaulted = refaulted.filter(|refaulted| all || refaulted.is_for_a_limit())?;
@@ -87,7 +87,7 @@ impl Pool {
         Some(Stall { refaulted, payer, began })
     }
 
-    /// A page came back of which nothing had to be read: books that it came back. Nobody waited.
+    /// A page came back without a read: counts the refault. No thread waited.
     pub(crate) fn refault_without_wait(
         &self,
         state: &mut State,
@@ -138,11 +138,11 @@ impl Pool {
         Account::any_owed(self.number)
     }
 
-    /// Pays what this thread owes to this pool. To be called without any lock; with guards or reads
-    /// in flight nothing happens, and the debt stays.
+    /// Pays what this thread owes to this pool. Called without any lock; with guards or reads in
+    /// flight it is a no-op, and the debt stays.
     ///
     /// # Errors
-    /// [`Error::OverLimit`] instead of a sleep, for tenants that asked for it.
+    /// [`Error::OverLimit`] instead of a sleep, for tenants with that option.
     #[cold]
     pub(crate) fn settle_high(&self) -> Result<(), Error> {
         self.settle(Pay::All)

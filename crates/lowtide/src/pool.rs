@@ -42,7 +42,7 @@ const FRAMES_MAX: u64 = crate::translation::FRAMES_MAX as u64;
 /// Below this budget there is no background reclaim: the watermarks would be a visible part of it.
 const BACKGROUND_MIN_FRAMES: u64 = 2048;
 
-/// What threads that ended had not answered for. Others will.
+/// What ended threads had not answered for. Others will.
 pub(crate) type DirtiersLeft = Mutex<Vec<Dirtier>>;
 
 /// What the pool's lock protects.
@@ -55,13 +55,13 @@ pub(crate) struct State {
     pub(crate) spaces: Vec<Option<Arc<Space>>>,
     /// The numbers of the spaces of each file.
     files: HashMap<FileKey, Vec<SpaceId>>,
-    /// What tenants are called.
+    /// The names of tenants.
     pub(crate) names: Names,
-    /// Who pays for the program's own memory.
+    /// The tenants that pay for the program's own memory.
     pub(crate) reservations: Reservations,
-    /// What tenants that do not want to be throttled want instead.
+    /// What is done instead for tenants that must not be throttled.
     pub(crate) on_stall: HashMap<MemcgId, OnStall>,
-    /// Programs that decide about tenants' limits, for what they ask for by themselves.
+    /// Programs that decide about tenants' limits, for the reclaim that they request by themselves.
     pub(crate) programs: HashMap<MemcgId, Programs>,
 }
 
@@ -100,8 +100,8 @@ impl State {
         numbers.iter().filter_map(|id| self.spaces[id.0 as usize].as_ref())
     }
 
-    /// The folio of a page that is in memory, resident or locked by a store. The caller has looked at
-    /// its translation under this hold of the pool's lock, so the two belong together.
+    /// The folio of a page that is in memory, resident or locked by a store. The caller has looked
+    /// at its translation since it took the pool's lock, so the two belong together.
     ///
     /// # Panics
     /// When they do not: then two pages share a frame.
@@ -131,7 +131,7 @@ impl State {
             "{id:?} is given up while {owner:?} leads to it"
         );
         let removed = self.engine.remove(id);
-        // Isolation never outlasts a hold of the lock (see `reclaim.rs`), so no other
+        // Isolation never outlasts an acquisition of the lock (see `reclaim.rs`), so no other
         // thread can have it.
         assert!(removed, "{id:?} is isolated outside of the pool's lock");
         self.frames.free(id.0, order);
@@ -192,7 +192,10 @@ pub(crate) struct Watermarks {
 
 /// Whether a translation leads to a frame.
 fn leads_to(seen: EntryState, to: u32) -> bool {
-    matches!(seen, EntryState::Resident { frame, .. } | EntryState::Locked { frame, .. } if frame == to)
+    match seen {
+        EntryState::Resident { frame, .. } | EntryState::Locked { frame, .. } => frame == to,
+        EntryState::Absent { .. } | EntryState::Busy => false,
+    }
 }
 
 impl Pool {
@@ -324,11 +327,11 @@ impl Pool {
         self.arena.as_ptr().wrapping_add(frame as usize * self.page_bytes)
     }
 
-    /// The bytes of a frame that the caller holds, by a slot or because it is in no translation
-    /// yet.
+    /// The bytes of a frame that the caller has pinned, by a slot or because it is in no
+    /// translation yet.
     pub(crate) fn bytes(&self, frame: u32) -> &[u8] {
         // SAFETY: every caller has a hazard slot on the frame's translation for as long as it uses
-        // the slice (see `Page`), so nobody writes to it.
+        // the slice (see `Page`), so no thread writes to it.
         #[expect(unsafe_code, reason = "this is where a frame becomes a slice")]
         unsafe {
             std::slice::from_raw_parts(self.frame_ptr(frame), self.page_bytes())
@@ -342,7 +345,7 @@ impl Pool {
         Watermarks { low, high: 2 * low }
     }
 
-    /// Takes frames that are free, and makes sure that there is memory behind them.
+    /// Takes free frames, and ensures that there is memory behind them.
     pub(crate) fn take_frames(&self, state: &mut State, order: u8) -> Option<u32> {
         let frame = state.frames.alloc(order)?;
         let generous = state.engine.max(MemcgId::ROOT) >= u64::from(self.frames);
@@ -372,10 +375,10 @@ impl Pool {
         }
     }
 
-    /// Tells the background threads to end.
+    /// Makes the background threads end.
     pub(crate) fn close(&self) {
         self.closing.store(true, Relaxed);
-        // Under the lock, so that nobody is between looking at the flag and waiting.
+        // Under the lock, so that no thread is between looking at the flag and waiting.
         let _state = self.lock();
         self.kswapd.ring();
         self.throttled.notify_all();

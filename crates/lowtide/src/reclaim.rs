@@ -1,4 +1,4 @@
-//! Driving reclaim on real memory: answering the engine's questions and carrying out its steps.
+//! Reclaim on real memory: answers the engine's questions and carries out its steps.
 //!
 //! A batch of victims goes through three moves, all under the pool's lock, so isolation is never
 //! visible to others:
@@ -29,19 +29,19 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-/// What the aging walk does under one hold of the lock, in looks at hints of two nanoseconds each.
+/// What the aging walk does per acquisition of the lock, in looks at hints of two nanoseconds each.
 const WALK_CHUNK: u64 = 4096;
 /// What a visit of a table of translations counts as.
 const VISIT: u64 = 256;
-/// Batches in a row of which guards hold every page, after which an invocation has nothing to find:
-/// the guards are waited for instead.
+/// Batches in a row, all of whose pages are pinned, after which an invocation gives up: it waits
+/// for the guards instead.
 const PINNED_BATCHES: u32 = 16;
 
 /// Pages that one [`piece`] is to free at most: the lock is held for a few dozen microseconds at a
 /// time.
 pub(crate) const PIECE: u64 = 256;
 
-/// The translations of all open spaces, as the engine asks about them.
+/// The translations of all open spaces, as the engine looks at them.
 pub(crate) struct Translations<'a> {
     pub(crate) spaces: &'a [Option<Arc<Space>>],
 }
@@ -267,7 +267,7 @@ fn walk_table(state: &mut State, space: &Space, table: u64, key: TableKey, job: 
     job.table_done(&mut state.engine, key, young, entries.len() as u64);
 }
 
-/// Decides which victims nobody uses, and leaves exactly their translations locked.
+/// Decides which victims are not in use, and leaves exactly their translations locked.
 fn unmap(pool: &Pool, spaces: &[Option<Arc<Space>>], victims: &mut [Victim]) {
     let entries = |v: &Victim| {
         let space = spaces[v.owner.space.0 as usize].as_deref().expect("a folio's space is open");

@@ -4,10 +4,11 @@
 //! when the budget is lowered. The smallest unit is a page of the system, or a frame if that is
 //! larger. While the budget is what the pager was built with, a whole block of 2 MiB is populated
 //! at its first use, so that the kernel can back it by one huge page; hits are as fast as if all of
-//! it had been there from the start. Under a lowered budget only what is needed is.
+//! it had been there from the start. Under a lowered budget only the frames that are needed are
+//! populated.
 //!
-//! **Running out.** Memory is asked for with `MADV_POPULATE_WRITE` before a frame is given out.
-//! Where the kernel can say no (a memory cgroup at its limit, broken memory), the operation fails
+//! **Running out.** Memory is requested with `MADV_POPULATE_WRITE` before a frame is given out.
+//! Where the kernel can refuse (a memory cgroup at its limit, broken memory), the operation fails
 //! with [`Error::NoMemory`](crate::Error::NoMemory). Where it does not (a machine that is out of
 //! memory as a whole), its out-of-memory killer chooses a process, as for any other memory.
 //!
@@ -21,7 +22,7 @@ use lowtide_sys::memory::{HUGE_PAGE_BYTES, Mapping, page_size};
 use std::io;
 use std::ops::Range;
 
-/// Free blocks that are given back under one hold of the pool's lock.
+/// Free blocks that are given back per acquisition of the pool's lock.
 const PIECE: usize = 256;
 
 /// See the module documentation.
@@ -37,7 +38,7 @@ pub(crate) struct Resident {
     units: usize,
     /// Memory is never given back.
     pinned: bool,
-    /// The kernel's last refusal, for whoever finds no frame.
+    /// The kernel's last refusal, for a thread that finds no frame.
     pub(crate) refused: Option<io::Error>,
 }
 
@@ -89,10 +90,10 @@ impl Resident {
         start / self.unit..(start + (self.frame_bytes << order)).div_ceil(self.unit)
     }
 
-    /// Makes sure that frames have memory; `generous`: their neighbours may have some, too.
+    /// Ensures that frames have memory; `generous`: their neighbours may have some, too.
     ///
     /// # Errors
-    /// What the kernel says; the frames must not be used then.
+    /// The kernel's error; the frames must not be used then.
     #[inline]
     pub(crate) fn back(
         &mut self,
