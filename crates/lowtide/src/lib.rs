@@ -96,7 +96,6 @@
 //! | `length`, `punch`, `owned` | where a file ends; holes; owning many pages at once |
 //! | `space`, `backing`, `stable`, `io` | open files, their descriptors; I/O engines |
 //! | `poison`, `fault_sites` | after a panic of the engine; counters of failing devices |
-//! | `faults` | a disk that fails, hangs and loses power, for tests |
 //! | `sync`, `bell`, `deadline` | atomics and locks; a cheap condition variable; time limits |
 #![deny(unsafe_code)]
 
@@ -116,8 +115,6 @@ mod errno;
 mod error;
 mod fault;
 mod fault_sites;
-#[doc(hidden)]
-pub mod faults;
 mod frames;
 mod guard;
 pub mod guide;

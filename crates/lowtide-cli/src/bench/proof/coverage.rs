@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use lowtide::faults::{Cut, Fault, FaultyDisk};
 use lowtide::{FaultSite, InjectOp, Pager};
+use lowtide_proof::disk::{Cut, Fault, FaultyDisk};
+use lowtide_proof::script::Change;
+use lowtide_proof::shape::{Beginning, Shape};
 use serde::Serialize;
 
-use super::script::Change;
-use super::shape::{Beginning, Shape};
 use crate::bench::error::BenchError;
 use crate::table;
 

@@ -20,16 +20,16 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use lowtide::{IoEngine, Size};
+use lowtide_proof::layout::Layout;
+use lowtide_proof::ledger::{Findings, Ledger};
+use lowtide_proof::script::{Part, Version};
+use lowtide_proof::shape::{Beginning, Shape};
 use lowtide_sys::file as facts;
 use lowtide_workload::SplitMix64;
 
 use super::coverage::Coverage;
 use super::files::Files;
-use super::layout::Layout;
-use super::ledger::{Findings, Ledger};
 use super::report::{Common, Setting, Sizes, Tally, conclude};
-use super::script::{Part, Version};
-use super::shape::{Beginning, Shape};
 use super::victim::{Message, VictimArgs};
 use crate::bench::error::BenchError;
 use crate::bench::options::values::budget;

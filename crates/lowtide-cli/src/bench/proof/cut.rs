@@ -1,6 +1,6 @@
 //! `bench power-cut`: pagers whose power is cut.
 //!
-//! Each cycle puts a pager on a disk that fails as a fault plan says (`lowtide::faults`), lets
+//! Each cycle puts a pager on a disk that fails as a fault plan says (`lowtide_proof::disk`), lets
 //! threads write, read and flush, and cuts the power at a random request. One of the states that
 //! the disk may be in afterwards becomes the file of the next cycle, after it was compared with
 //! what flushes had promised.
@@ -14,20 +14,20 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use lowtide::faults::FaultyDisk;
 use lowtide::{Error, Inject, IoEngine, OpenError, Pager, Policy, Size, View};
+use lowtide_proof::disk::FaultyDisk;
+use lowtide_proof::layout::Layout;
+use lowtide_proof::ledger::Ledger;
+use lowtide_proof::script::{Part, Version};
+use lowtide_proof::shape::{Beginning, Shape};
+use lowtide_proof::writer::{Step, Writer};
 use lowtide_sys::file as facts;
 use lowtide_workload::SplitMix64;
 
 use super::coverage::Coverage;
 use super::faults::{Sabotage, plan};
 use super::files::Files;
-use super::layout::Layout;
-use super::ledger::Ledger;
 use super::report::{Common, Setting, Sizes, Tally, conclude};
-use super::script::{Part, Version};
-use super::shape::{Beginning, Shape};
-use super::writer::{Step, Writer};
 use crate::bench::error::BenchError;
 use crate::bench::options::values::budget;
 use crate::bench::options::{Engine, Io, Policies, threads};
@@ -208,7 +208,7 @@ impl Run<'_> {
         self.coverage.add_pager(&pager);
         drop(pager);
         self.coverage.add_disk(&disk);
-        let broken = |error: lowtide::faults::PowerError| BenchError::Peer {
+        let broken = |error: lowtide_proof::disk::PowerError| BenchError::Peer {
             peer: "power-cut",
             what: error.to_string(),
         };

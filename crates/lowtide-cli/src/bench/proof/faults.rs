@@ -6,7 +6,7 @@
 
 use clap::ValueEnum;
 use lowtide::InjectOp::{Extend, Name, Punch, Read, Shrink, Sync, Write};
-use lowtide::faults::{Fault, Plan};
+use lowtide_proof::disk::{Fault, Plan};
 use lowtide_workload::SplitMix64;
 
 /// What a disk can claim to have done.

@@ -1,12 +1,12 @@
 //! How large a proof is, and its result in words and as JSON.
 
 use clap::Args;
+use lowtide_proof::layout::Layout;
+use lowtide_proof::ledger::Findings;
 use lowtide_sys::probe::Probe;
 use serde::Serialize;
 
 use super::coverage;
-use super::layout::Layout;
-use super::ledger::Findings;
 use crate::bench::error::BenchError;
 use crate::bench::options::values::{scale, scaled};
 use crate::bench::options::{Output, ScratchPlace, Seed};

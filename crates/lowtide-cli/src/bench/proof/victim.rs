@@ -10,12 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use clap::Args;
 use lowtide::{IoEngine, Pager, Policy, Size};
-
-use super::layout::Layout;
-use super::ledger::Ledger;
-use super::script::Part;
-use super::shape::Shape;
-use super::writer::{Step, Writer};
+use lowtide_proof::layout::Layout;
+use lowtide_proof::ledger::Ledger;
+use lowtide_proof::script::Part;
+use lowtide_proof::shape::Shape;
+use lowtide_proof::writer::{Step, Writer};
 
 /// Steps of each thread before the file is closed and opened again.
 const STEPS_BEFORE_REOPENING: u64 = 60;

@@ -26,7 +26,7 @@ const LENGTHS: [u64; 10] = [192, 448, 960, 64, 1472, 5056, 320, 2048, 4096, 3686
 
 /// Where the records of a file lie.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
+pub struct Layout {
     slots: Vec<Range<u64>>,
     /// The first piece of each slot, and the number of pieces behind them.
     firsts: Vec<usize>,
@@ -34,7 +34,7 @@ pub(super) struct Layout {
 
 impl Layout {
     /// Records over `bytes` bytes (a multiple of 64).
-    pub(super) fn new(bytes: u64) -> Self {
+    pub fn new(bytes: u64) -> Self {
         let (mut slots, mut firsts, mut at) = (Vec::new(), vec![0], 0);
         for length in LENGTHS.into_iter().cycle() {
             if at >= bytes {
@@ -49,35 +49,32 @@ impl Layout {
     }
 
     /// How many records.
-    pub(super) fn slots(&self) -> usize {
+    pub fn slots(&self) -> usize {
         self.slots.len()
     }
 
     /// The first record of the second half.
-    pub(super) fn tail(&self) -> usize {
+    pub fn tail(&self) -> usize {
         self.slots() / 2
     }
 
     /// How many pieces.
-    pub(super) fn pieces(&self) -> usize {
+    pub fn pieces(&self) -> usize {
         self.firsts.last().copied().unwrap_or(0)
     }
 
     /// Where a record lies.
-    pub(super) fn slot(&self, slot: usize) -> Range<u64> {
+    pub fn slot(&self, slot: usize) -> Range<u64> {
         self.slots[slot].clone()
     }
 
     /// A record's pieces: their numbers and places.
-    pub(super) fn pieces_of(
-        &self,
-        slot: usize,
-    ) -> impl Iterator<Item = (usize, Range<u64>)> + use<'_> {
+    pub fn pieces_of(&self, slot: usize) -> impl Iterator<Item = (usize, Range<u64>)> + use<'_> {
         (self.firsts[slot]..).zip(pieces_of(&self.slots[slot]))
     }
 
     /// The bytes of a piece of a record; zeroes for number 0.
-    pub(super) fn piece(&self, slot: usize, piece: usize, number: u64) -> Vec<u8> {
+    pub fn piece(&self, slot: usize, piece: usize, number: u64) -> Vec<u8> {
         let place = self.pieces_of(slot).find_map(|(of, place)| (of == piece).then_some(place));
         let words = place.map_or(0, |place| (place.end - place.start) / 8);
         let content = |word| if number == 0 { 0 } else { content(piece, number, word) };
@@ -85,7 +82,7 @@ impl Layout {
     }
 
     /// A record's bytes.
-    pub(super) fn record(&self, slot: usize, number: u64) -> Vec<u8> {
+    pub fn record(&self, slot: usize, number: u64) -> Vec<u8> {
         let length = self.slots[slot].end - self.slots[slot].start;
         let mut bytes = Vec::with_capacity(length as usize);
         for (piece, place) in self.pieces_of(slot) {
@@ -116,7 +113,7 @@ fn content(piece: usize, number: u64, word: u64) -> u64 {
 
 /// The number of the record that a piece is from, or `None` for bytes that were never written
 /// there.
-pub(super) fn number_of(piece: usize, bytes: &[u8]) -> Option<u64> {
+pub fn number_of(piece: usize, bytes: &[u8]) -> Option<u64> {
     let mut words = bytes.chunks_exact(8).map(|word| {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(word);

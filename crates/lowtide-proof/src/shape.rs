@@ -24,20 +24,20 @@ const FOLIOS_MIN: u64 = 8;
 
 /// See the module documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub struct Shape {
     /// Bytes of a base page.
-    pub(super) page: usize,
+    pub page: usize,
     /// Folios have two to the power of so many pages.
-    pub(super) order: u8,
+    pub order: u8,
     /// Whether half of the threads use a view that was opened by itself.
-    pub(super) two_views: bool,
+    pub two_views: bool,
     /// Whether the file is closed and opened again half-way.
-    pub(super) reopens: bool,
+    pub reopens: bool,
 }
 
 impl Shape {
     /// Draws one.
-    pub(super) fn draw(rng: &mut SplitMix64) -> Self {
+    pub fn draw(rng: &mut SplitMix64) -> Self {
         // The page that everybody uses is drawn most.
         let page =
             if rng.below(3) == 0 { 4096 } else { PAGES[rng.below(PAGES.len() as u64) as usize] };
@@ -52,7 +52,7 @@ impl Shape {
     }
 
     /// The budget of a pager: as wanted, if that is possible.
-    pub(super) fn budget(&self, wanted: u64) -> u64 {
+    pub fn budget(&self, wanted: u64) -> u64 {
         let (page, folio) = (self.page as u64, (self.page as u64) << self.order);
         wanted.max(PAGES_MIN * page).max(FOLIOS_MIN * folio)
     }
@@ -62,7 +62,7 @@ impl Shape {
     ///
     /// # Errors
     /// Those of opening.
-    pub(super) fn open(
+    pub fn open(
         &self,
         pager: &Pager,
         path: &Path,
@@ -76,7 +76,7 @@ impl Shape {
     }
 
     /// The rows of the coverage table that it fills.
-    pub(super) fn rows(&self) -> Vec<String> {
+    pub fn rows(&self) -> Vec<String> {
         let mut rows = vec![
             format!("pages of {} bytes", self.page),
             format!("folios of order {}", self.order),
@@ -87,7 +87,7 @@ impl Shape {
     }
 
     /// All rows that a long proof must have filled.
-    pub(super) fn all_rows() -> impl Iterator<Item = String> {
+    pub fn all_rows() -> impl Iterator<Item = String> {
         let pages = PAGES.into_iter().map(|page| format!("pages of {page} bytes"));
         let orders = (0..ORDERS).map(|order| format!("folios of order {order}"));
         let others = ["two views", "closed and opened half-way"].map(str::to_owned);
@@ -97,7 +97,7 @@ impl Shape {
 
 /// How a file begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Beginning {
+pub enum Beginning {
     /// Half as long as it will be.
     Half,
     /// As long as it will be, and all of it a hole.
@@ -110,16 +110,15 @@ pub(super) enum Beginning {
 
 impl Beginning {
     /// The rows of the coverage table.
-    pub(super) const ROWS: [&'static str; 2] =
-        ["files that began sparse", "files that the pager made"];
+    pub const ROWS: [&'static str; 2] = ["files that began sparse", "files that the pager made"];
 
     /// Draws one.
-    pub(super) fn draw(rng: &mut SplitMix64) -> Self {
+    pub fn draw(rng: &mut SplitMix64) -> Self {
         [Self::Half, Self::Sparse, Self::New, Self::NewSparse][rng.below(4) as usize]
     }
 
     /// The rows that it fills.
-    pub(super) fn rows(self) -> impl Iterator<Item = &'static str> {
+    pub fn rows(self) -> impl Iterator<Item = &'static str> {
         let sparse = matches!(self, Self::Sparse | Self::NewSparse);
         [sparse, self.is_new()]
             .into_iter()
@@ -136,7 +135,7 @@ impl Beginning {
     ///
     /// # Errors
     /// Those of the file system.
-    pub(super) fn make(self, path: &Path, half: u64, bytes: u64) -> io::Result<Option<u64>> {
+    pub fn make(self, path: &Path, half: u64, bytes: u64) -> io::Result<Option<u64>> {
         let make = |bytes| File::create(path).and_then(|file| file.set_len(bytes)).map(|()| None);
         match self {
             Self::Half => make(half),

@@ -40,9 +40,10 @@
 //! data and could be lost like it. That is not played: who cuts or punches at other places than
 //! whole blocks, and goes on after a failed sync, has these bytes from the kernel's page cache.
 
-use super::plan::Rng;
 use std::collections::BTreeMap;
 use std::ops::Range;
+
+use lowtide_workload::SplitMix64;
 
 /// Bytes that a disk has written all or none of, once a write has ended.
 pub(super) const SECTOR: usize = 512;
@@ -180,7 +181,7 @@ impl Log {
     }
 
     /// Turns what the file holds into what a cut at some time may leave, and forgets the log.
-    pub(super) fn cut(&mut self, image: &mut Vec<u8>, rng: &mut Rng, at: u64) -> Cut {
+    pub(super) fn cut(&mut self, image: &mut Vec<u8>, rng: &mut SplitMix64, at: u64) -> Cut {
         let mut cut = Cut { undecided: self.sectors.len() as u64, ..Cut::default() };
         // The extremes are where programs break, and chance would hardly find them: nothing was
         // kept, everything was.
@@ -244,7 +245,7 @@ impl Log {
 }
 
 /// Puts some of the bytes back that a sector held before. Returns whether others are still new.
-fn mix(now: &mut [u8], before: &[u8; SECTOR], rng: &mut Rng) -> bool {
+fn mix(now: &mut [u8], before: &[u8; SECTOR], rng: &mut SplitMix64) -> bool {
     let old = before[..now.len()].to_vec();
     let new = now.to_vec();
     if rng.below(2) == 0 {
@@ -276,7 +277,7 @@ mod tests {
             .map(|seed| {
                 let (mut log, now) = make();
                 let mut image: Vec<u8> = now.bytes().flat_map(|letter| [letter; SECTOR]).collect();
-                log.cut(&mut image, &mut Rng(seed), QUIET);
+                log.cut(&mut image, &mut SplitMix64::new(seed), QUIET);
                 image.chunks(SECTOR).map(|sector| char::from(sector[0])).collect()
             })
             .collect();
@@ -424,7 +425,7 @@ mod tests {
         log.end(1, 2);
         log.synced(3);
         before[100..].fill(0);
-        log.cut(&mut before, &mut Rng(1), QUIET);
+        log.cut(&mut before, &mut SplitMix64::new(1), QUIET);
         assert!(before.iter().all(|byte| *byte == b'a'));
     }
 
@@ -435,7 +436,7 @@ mod tests {
             log.begin_write(S..S + 100, &[b'a'; 50], 1);
             log.end(1, 2);
             let mut image = vec![b'b'; SECTOR + 100];
-            (log.cut(&mut image, &mut Rng(seed), QUIET).dropped > 0).then_some(image)
+            (log.cut(&mut image, &mut SplitMix64::new(seed), QUIET).dropped > 0).then_some(image)
         });
         let image = dropped.expect("some seed drops the write");
         assert_eq!(image.len(), SECTOR + 100);
@@ -450,7 +451,7 @@ mod tests {
             log.begin_write(0..S, &[b'a'; SECTOR], 1);
             log.end(1, 9);
             let mut image = vec![b'b'; SECTOR];
-            let cut = log.cut(&mut image, &mut Rng(seed), 5);
+            let cut = log.cut(&mut image, &mut SplitMix64::new(seed), 5);
             assert!(image.iter().all(|byte| [b'a', b'b'].contains(byte)));
             let is_mixed = image.contains(&b'a') && image.contains(&b'b');
             assert_eq!(is_mixed, cut.mixed == 1);

@@ -5,7 +5,8 @@
 //! faults in that order. Which thread's request comes when is up to the scheduler, so a run of
 //! several threads is not repeated to the letter.
 
-use crate::io::InjectOp;
+use lowtide::InjectOp;
+use lowtide_workload::SplitMix64;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -74,9 +75,8 @@ impl Fault {
                 Self::Late,
                 Self::Hang,
             ],
-            InjectOp::Sync | InjectOp::Extend | InjectOp::Shrink | InjectOp::Name => {
-                &[Self::Eio, Self::Enospc, Self::Edquot, Self::Erofs, Self::Late, Self::Hang]
-            }
+            // Syncs, lengths and names.
+            _ => &[Self::Eio, Self::Enospc, Self::Edquot, Self::Erofs, Self::Late, Self::Hang],
         }
     }
 
@@ -118,19 +118,30 @@ impl fmt::Display for Fault {
 }
 
 /// Which requests suffer what. An empty plan is a good disk.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     rules: Vec<(InjectOp, u64, Fault)>,
     random: Vec<(InjectOp, u64)>,
-    rng: Rng,
+    rng: SplitMix64,
     asked: HashMap<InjectOp, u64>,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Plan {
     /// A good disk.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            rules: Vec::new(),
+            random: Vec::new(),
+            rng: SplitMix64::new(0),
+            asked: HashMap::new(),
+        }
     }
 
     /// Each `n`-th operation of a kind suffers a fault (`n` of 0: none does). The first rule that
@@ -152,7 +163,7 @@ impl Plan {
     /// The seed of all that is random.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
-        self.rng = Rng(seed);
+        self.rng = SplitMix64::new(seed);
         self
     }
 
@@ -174,26 +185,8 @@ impl Plan {
     }
 
     /// The plan's source of randomness.
-    pub(super) fn rng(&mut self) -> &mut Rng {
+    pub(super) fn rng(&mut self) -> &mut SplitMix64 {
         &mut self.rng
-    }
-}
-
-/// SplitMix64: a counter and a mix of its bits. Enough to choose faults with.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Rng(pub(super) u64);
-
-impl Rng {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `n`, or 0.
-    pub(super) fn below(&mut self, n: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
 }
 

@@ -10,9 +10,10 @@
 //!
 //! The files must be used through one disk and nobody else, from their first write on.
 
-use super::plan::{Fault, Plan, Rng};
+use super::plan::{Fault, Plan};
 use super::undo::{Cut, Log, SECTOR};
-use crate::io::{Gate, Inject, InjectOp, Request, Verdict};
+use lowtide::{Gate, Inject, InjectOp, Request, Verdict};
+use lowtide_workload::SplitMix64;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -223,7 +224,7 @@ impl FaultyDisk {
                 self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         }
         let mut image = std::fs::read(path).map_err(failed("read", path))?;
-        let (at, mut rng) = (state.cut_at, Rng(seed));
+        let (at, mut rng) = (state.cut_at, SplitMix64::new(seed));
         let mut cut = match state.files.remove(path) {
             Some(mut file) => file.log.cut(&mut image, &mut rng, at),
             None => Cut::default(),

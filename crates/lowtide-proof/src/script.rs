@@ -15,14 +15,14 @@ use std::ops::Range;
 use lowtide_workload::SplitMix64;
 use lowtide_workload::prng::mix64;
 
-use super::layout::Layout;
+use crate::layout::Layout;
 
 /// Records that are punched or discarded at a time, at most.
 const RANGE_MAX: u64 = 12;
 
 /// Something that a thread does to its slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub enum Change {
     /// A record is written.
     Write(usize),
     /// Zeroes where records were.
@@ -35,11 +35,10 @@ pub(super) enum Change {
 
 impl Change {
     /// The rows of the coverage table that count them.
-    pub(super) const ROWS: [&'static str; 3] =
-        ["ranges punched", "files shrunk", "ranges discarded"];
+    pub const ROWS: [&'static str; 3] = ["ranges punched", "files shrunk", "ranges discarded"];
 
     /// The records that it is about.
-    pub(super) fn slots(&self, layout: &Layout) -> Range<usize> {
+    pub fn slots(&self, layout: &Layout) -> Range<usize> {
         match self {
             Self::Write(slot) => *slot..slot + 1,
             Self::Punch(slots) | Self::Discard(slots) => slots.clone(),
@@ -48,7 +47,7 @@ impl Change {
     }
 
     /// The row of the coverage table that counts it.
-    pub(super) const fn row(&self) -> Option<&'static str> {
+    pub const fn row(&self) -> Option<&'static str> {
         match self {
             Self::Write(_) => None,
             Self::Punch(_) => Some(Self::ROWS[0]),
@@ -58,7 +57,7 @@ impl Change {
     }
 
     /// What it makes of its records; `None` if they are then as they were at some time.
-    pub(super) const fn makes(&self, number: u64) -> Option<Version> {
+    pub const fn makes(&self, number: u64) -> Option<Version> {
         match self {
             Self::Write(_) => Some(Version { number, zeroes: false }),
             Self::Punch(_) | Self::Cut(_) => Some(Version { number, zeroes: true }),
@@ -69,16 +68,16 @@ impl Change {
 
 /// What a change made of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Version {
+pub struct Version {
     /// The number of the change; 0 for what was there before all of them.
-    pub(super) number: u64,
+    pub number: u64,
     /// Zeroes, and not a record of that number.
-    pub(super) zeroes: bool,
+    pub zeroes: bool,
 }
 
 impl Version {
     /// What was never written.
-    pub(super) const NEVER: Self = Self { number: 0, zeroes: true };
+    pub const NEVER: Self = Self { number: 0, zeroes: true };
 }
 
 impl fmt::Display for Version {
@@ -90,30 +89,30 @@ impl fmt::Display for Version {
 
 /// Which thread of which cycle.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub struct Part {
     /// The seed of the proof.
-    pub(super) seed: u64,
+    pub seed: u64,
     /// The cycle.
-    pub(super) cycle: u64,
+    pub cycle: u64,
     /// The thread.
-    pub(super) thread: usize,
+    pub thread: usize,
     /// How many threads there are.
-    pub(super) threads: usize,
+    pub threads: usize,
 }
 
 impl Part {
     /// The thread that a slot belongs to.
-    pub(super) fn thread_of(layout: &Layout, slot: usize, threads: usize) -> usize {
+    pub fn thread_of(layout: &Layout, slot: usize, threads: usize) -> usize {
         if threads == 1 || slot >= layout.tail() { 0 } else { 1 + slot % (threads - 1) }
     }
 
     /// The number of the `n`-th change (from 1 on). Later cycles have larger ones.
-    pub(super) const fn number(self, n: u64) -> u64 {
+    pub const fn number(self, n: u64) -> u64 {
         (self.cycle + 1) << 32 | n
     }
 
     /// One of the slots of this thread.
-    pub(super) fn own_slot(self, layout: &Layout, rng: &mut SplitMix64) -> usize {
+    pub fn own_slot(self, layout: &Layout, rng: &mut SplitMix64) -> usize {
         let (first, step, end) = match self.thread {
             0 if self.threads == 1 => (0, 1, layout.slots()),
             0 => (layout.tail(), 1, layout.slots()),
@@ -123,7 +122,7 @@ impl Part {
     }
 
     /// The `n`-th change.
-    pub(super) fn change(self, layout: &Layout, n: u64) -> Change {
+    pub fn change(self, layout: &Layout, n: u64) -> Change {
         let stream = mix64(self.seed ^ mix64(self.number(n)) ^ (self.thread as u64) << 56);
         let mut rng = SplitMix64::new(stream);
         let slot = self.own_slot(layout, &mut rng);
@@ -144,7 +143,7 @@ impl Part {
     }
 
     /// By slot: what the first so many changes made of it, in order.
-    pub(super) fn history(self, layout: &Layout, until: u64) -> Vec<Vec<Version>> {
+    pub fn history(self, layout: &Layout, until: u64) -> Vec<Vec<Version>> {
         let mut history = vec![Vec::new(); layout.slots()];
         for n in 1..=until {
             let change = self.change(layout, n);
@@ -155,7 +154,7 @@ impl Part {
     }
 
     /// Whether a record of this number can have been begun in a slot by this part.
-    pub(super) fn begun(self, layout: &Layout, slot: usize, number: u64) -> bool {
+    pub fn begun(self, layout: &Layout, slot: usize, number: u64) -> bool {
         let n = number & 0xFFFF_FFFF;
         number >> 32 == self.cycle + 1 && n > 0 && self.change(layout, n) == Change::Write(slot)
     }

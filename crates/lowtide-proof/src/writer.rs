@@ -4,13 +4,13 @@ use lowtide::{Error, View};
 use lowtide_workload::SplitMix64;
 use lowtide_workload::prng::mix64;
 
-use super::layout::{Layout, number_of};
-use super::ledger::Ledger;
-use super::script::{Change, Part, Version};
+use crate::layout::{Layout, number_of};
+use crate::ledger::Ledger;
+use crate::script::{Change, Part, Version};
 
 /// What came of a step.
 #[derive(Debug)]
-pub(super) enum Step {
+pub enum Step {
     /// A change was made.
     Changed(Change),
     /// Records were read and right.
@@ -27,7 +27,7 @@ pub(super) enum Step {
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(super) struct Writer<'a> {
+pub struct Writer<'a> {
     layout: &'a Layout,
     part: Part,
     rng: SplitMix64,
@@ -55,7 +55,7 @@ struct Known {
 
 impl<'a> Writer<'a> {
     /// A writer that has not written.
-    pub(super) fn new(layout: &'a Layout, part: Part) -> Self {
+    pub fn new(layout: &'a Layout, part: Part) -> Self {
         let stream = part.seed ^ mix64(part.number(0)) ^ part.thread as u64;
         Self {
             layout,
@@ -68,13 +68,13 @@ impl<'a> Writer<'a> {
     }
 
     /// Changes begun.
-    pub(super) fn begun(&self) -> u64 {
+    pub fn begun(&self) -> u64 {
         self.n
     }
 
     /// Does something through a view. What must be there before the first change of the cycle,
     /// `before` says.
-    pub(super) fn step(&mut self, view: &View, before: &Ledger) -> Step {
+    pub fn step(&mut self, view: &View, before: &Ledger) -> Step {
         match self.rng.below(64) {
             0..44 => self.change(view),
             44..58 => self.read(view, before),
@@ -84,7 +84,7 @@ impl<'a> Writer<'a> {
     }
 
     /// What flushes have promised, by slot.
-    pub(super) fn promises(&self) -> impl Iterator<Item = (usize, Version)> + '_ {
+    pub fn promises(&self) -> impl Iterator<Item = (usize, Version)> + '_ {
         let promised = self.known.iter().map(|known| known.promised);
         promised.enumerate().filter(|(_, version)| version.number > 0)
     }

@@ -12,29 +12,29 @@
 
 use std::collections::HashMap;
 
-use super::layout::{Layout, number_of};
-use super::script::Version;
+use crate::layout::{Layout, number_of};
+use crate::script::Version;
 
 /// What comparing has found.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Findings {
+pub struct Findings {
     /// Bytes compared.
-    pub(super) verified: u64,
+    pub verified: u64,
     /// Bytes older than promised.
-    pub(super) lost: u64,
+    pub lost: u64,
     /// Bytes that were never written there.
-    pub(super) wrong: u64,
+    pub wrong: u64,
     /// Records that are old in one sector and new in another.
-    pub(super) torn: u64,
+    pub torn: u64,
     /// Pieces that are old in one byte and new in another.
-    pub(super) mixed: u64,
+    pub mixed: u64,
     /// The first loss or wrong byte, in words.
-    pub(super) first: Option<String>,
+    pub first: Option<String>,
 }
 
 impl Findings {
     /// Adds others, found later.
-    pub(super) fn add(&mut self, later: Self) {
+    pub fn add(&mut self, later: Self) {
         self.verified += later.verified;
         self.lost += later.lost;
         self.wrong += later.wrong;
@@ -44,7 +44,7 @@ impl Findings {
     }
 
     /// Notes something wrong that was seen otherwise than by comparing a file.
-    pub(super) fn note_wrong(&mut self, bytes: u64, what: String) {
+    pub fn note_wrong(&mut self, bytes: u64, what: String) {
         self.wrong += bytes;
         self.first.get_or_insert(what);
     }
@@ -52,7 +52,7 @@ impl Findings {
 
 /// The oldest version that each piece may be.
 #[derive(Clone, Debug)]
-pub(super) struct Ledger {
+pub struct Ledger {
     promised: Vec<Version>,
     /// Pieces that were found as mixtures.
     mixtures: HashMap<usize, Vec<u8>>,
@@ -60,22 +60,22 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// Of a file of zeros.
-    pub(super) fn new(layout: &Layout) -> Self {
+    pub fn new(layout: &Layout) -> Self {
         Self { promised: vec![Version::NEVER; layout.pieces()], mixtures: HashMap::new() }
     }
 
     /// The oldest version that a piece may be.
-    pub(super) fn promised(&self, piece: usize) -> Version {
+    pub fn promised(&self, piece: usize) -> Version {
         self.promised[piece]
     }
 
     /// What a piece was found to be, if it was no whole record.
-    pub(super) fn mixture(&self, piece: usize) -> Option<&[u8]> {
+    pub fn mixture(&self, piece: usize) -> Option<&[u8]> {
         self.mixtures.get(&piece).map(Vec::as_slice)
     }
 
     /// A flush has promised a version of a record.
-    pub(super) fn promise(&mut self, layout: &Layout, slot: usize, version: Version) {
+    pub fn promise(&mut self, layout: &Layout, slot: usize, version: Version) {
         for (piece, _) in layout.pieces_of(slot) {
             if version.number > self.promised[piece].number {
                 self.promised[piece] = version;
@@ -85,7 +85,7 @@ impl Ledger {
     }
 
     /// Takes a file for what it is: it was compared by another process.
-    pub(super) fn adopt(&mut self, layout: &Layout, file: &[u8]) {
+    pub fn adopt(&mut self, layout: &Layout, file: &[u8]) {
         for slot in 0..layout.slots() {
             for (piece, place) in layout.pieces_of(slot) {
                 let bytes = held(file, &place);
@@ -126,7 +126,7 @@ impl Ledger {
     /// Compares a file with what must be in it; `begun` says whether a record of that number was
     /// ever begun in a slot, `all_begun` which versions were. What is found is what must be found
     /// the next time.
-    pub(super) fn settle(
+    pub fn settle(
         &mut self,
         layout: &Layout,
         file: &[u8],

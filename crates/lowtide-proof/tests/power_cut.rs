@@ -1,16 +1,19 @@
 //! What a flush has called durable is there after a cut of the power, and a disk that lies is found
 //! out.
 
-mod common;
-
-use common::Dir;
-use lowtide::faults::{Fault, FaultyDisk, Plan};
 use lowtide::{Inject, InjectOp, OpenOptions, Pager, View};
+use lowtide_proof::disk::{Fault, FaultyDisk, Plan};
 use std::path::Path;
 use std::sync::Arc;
 
 const PAGE: u64 = 4096;
 const PAGES: u64 = 96;
+
+/// A folder on a file system that takes direct I/O, removed on drop.
+fn dir() -> tempfile::TempDir {
+    // The build folder is on a disk, the system's temporary folder may be in memory.
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder can be made")
+}
 
 fn pager(disk: &Arc<FaultyDisk>) -> Pager {
     let inject: Arc<dyn Inject> = disk.clone();
@@ -53,7 +56,7 @@ fn left_behind(dir: &Path, plan: Plan, seed: u64) -> Vec<u8> {
 
 #[test]
 fn what_was_flushed_survives_and_what_was_not_may_be_lost_torn_and_out_of_order() {
-    let dir = Dir::new();
+    let dir = dir();
     let (mut lost, mut torn) = (0, 0);
     for seed in 0..10 {
         let sectors = left_behind(dir.path(), Plan::new(), seed);
@@ -70,7 +73,7 @@ fn what_was_flushed_survives_and_what_was_not_may_be_lost_torn_and_out_of_order(
 
 #[test]
 fn failing_and_short_writes_lose_nothing_that_was_flushed() {
-    let dir = Dir::new();
+    let dir = dir();
     for fault in Fault::of(InjectOp::Write).iter().filter(|fault| **fault != Fault::Hang) {
         let sectors = left_behind(dir.path(), Plan::new().every(InjectOp::Write, 2, *fault), 3);
         assert!(sectors.iter().all(|byte| [b'a', b'b'].contains(byte)), "{fault}");
@@ -79,7 +82,7 @@ fn failing_and_short_writes_lose_nothing_that_was_flushed() {
 
 #[test]
 fn a_lost_sync_and_a_lost_write_are_found() {
-    let dir = Dir::new();
+    let dir = dir();
     for op in [InjectOp::Sync, InjectOp::Write] {
         let found = (0..10).any(|seed| {
             let sectors = left_behind(dir.path(), Plan::new().every(op, 1, Fault::Lie), seed);
@@ -119,7 +122,7 @@ const LETTERS: usize = 4 * PAGE as usize / 512;
 
 #[test]
 fn what_was_cut_off_or_punched_is_gone_after_a_flush_and_may_come_back_before() {
-    let dir = Dir::new();
+    let dir = dir();
     let cut = |view: &View| view.set_len(PAGE).unwrap();
     let again = |view: &View| {
         view.set_len(PAGE).unwrap();
@@ -143,7 +146,7 @@ fn what_was_cut_off_or_punched_is_gone_after_a_flush_and_may_come_back_before() 
 
 #[test]
 fn a_lost_cut_a_lost_hole_a_tail_and_a_lost_name_are_found() {
-    let dir = Dir::new();
+    let dir = dir();
     let cut = |view: &View| view.set_len(PAGE).unwrap();
     let lied = |op| Plan::new().every(op, 1, Fault::Lie);
     assert_ne!(changed(dir.path(), &lied(InjectOp::Shrink), cut, true), ["a".repeat(8)]);

@@ -1,0 +1,36 @@
+//! Proofs that no byte is lost which a flush has called durable.
+//!
+//! The proofs do not trust the runtime: they know from their own records what must be in a file,
+//! and they play the disk. The runtime knows nothing of them; it only asks an
+//! [`Inject`](lowtide::Inject) before each request.
+//!
+//! | file | concept |
+//! |---|---|
+//! | [`disk`] | a disk that fails, hangs and loses power, and what that may leave |
+//! | [`layout`] | records of all sizes, and the pieces that a disk writes whole |
+//! | [`ledger`] | what must be in the file, and comparing it with what is there |
+//! | [`script`] | what the threads of a cycle change, from its seed alone |
+//! | [`shape`] | which pages, folios and views a cycle draws |
+//! | [`writer`] | a thread that changes, reads, flushes, and knows what it was promised |
+//!
+//! The cycles themselves are in the command, `lowtide bench power-cut` and `lowtide bench crash`:
+//! the second kills processes of the command, and both report progress and print tables.
+//!
+//! # What is promised, and what is checked
+//!
+//! When a flush returns well, every byte whose `write_at` had returned before it began is on the
+//! disk. What was written later may be there or not, whole or in part, and in any mixture of bytes:
+//! nothing keeps a program from storing to a page that is being written, and a device from stopping
+//! anywhere. So a record may be old in one byte and new in another after a crash. Each sector's
+//! *piece* of a record says whose it is and how new, and has bytes that only it has. A piece is
+//! *lost* when it is older than what was promised, and *wrong* when it has a byte that is neither
+//! of the promised record nor of one that was begun later. Where records are punched or cut off,
+//! zeroes take the place of a record.
+#![forbid(unsafe_code)]
+
+pub mod disk;
+pub mod layout;
+pub mod ledger;
+pub mod script;
+pub mod shape;
+pub mod writer;
