@@ -1,7 +1,7 @@
 //! A view in the places where the standard library wants a file.
 //!
-//! [`FileExt`] for code that reads at offsets, [`Cursor`] for code that reads and writes one byte
-//! after the other, a descriptor for what lowtide does not do itself. All errors are
+//! [`FileExt`] for code that reads at offsets, [`Cursor`] for code that reads and writes
+//! sequentially, a descriptor for what lowtide does not do itself. All errors are
 //! [`lowtide::Error`](crate::Error)s within an [`io::Error`].
 
 use crate::view::View;
@@ -9,15 +9,15 @@ use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
-/// Bytes that a cursor reads at once for those who look into its buffer.
+/// Bytes that a cursor reads at once for callers that look into its buffer.
 const BUFFER: usize = 64 << 10;
 
 /// A position in a view, to read and write from: [`Read`], [`Write`], [`Seek`] and [`BufRead`].
 ///
-/// Reads end at the end of the file; writes behind it make the file longer. Nothing that is written
-/// is kept back: what one cursor writes all views of the file read, and [`View::flush`] makes it
+/// Reads end at the end of the file; writes behind it make the file longer. Writes are not
+/// buffered: all views of the file read at once what a cursor writes, and [`View::flush`] makes it
 /// durable ([`Write::flush`] has nothing to do). Only [`BufRead`] copies ahead, up to 64 KiB, and
-/// what is stored there by others meanwhile is not seen.
+/// does not see what is stored there by others meanwhile.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -112,7 +112,7 @@ impl Seek for Cursor<'_> {
             SeekFrom::Current(by) => self.position.checked_add_signed(by),
             SeekFrom::End(by) => self.view.refresh_len()?.checked_add_signed(by),
         };
-        // What `lseek` says of a position before the beginning.
+        // The error of `lseek` for a position before the beginning.
         self.go_to(position.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?);
         Ok(self.position)
     }
@@ -131,9 +131,9 @@ impl FileExt for View {
     }
 }
 
-/// The descriptor that lowtide uses through the page cache: to ask about the file, to lock ranges
-/// of it, to advise the kernel. What is written through it lowtide does not see in pages that it
-/// has in memory.
+/// The descriptor that lowtide uses through the page cache: to query the file, to lock ranges of
+/// it, to advise the kernel. What is written through it does not reach pages that lowtide has in
+/// memory.
 impl AsFd for View {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.buffered().as_fd()

@@ -73,7 +73,7 @@ impl Threads {
     /// Reads a range ahead: in the background, or, without background threads, at once.
     pub(crate) fn read_ahead(&self, space: &Arc<Space>, pages: Range<u64>) {
         if self.pool.background {
-            self.readers.ask(&self.pool, space, pages);
+            self.readers.request(&self.pool, space, pages);
         } else {
             // A page that cannot be read ahead will say so when it is wanted.
             drop(self.pool.read_ahead(space, pages));

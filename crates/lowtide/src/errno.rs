@@ -1,12 +1,12 @@
 //! What an error is in the terms of the standard library.
 //!
-//! Storage engines speak [`io::Error`], look at its [kind](io::Error::kind), and show its text. So
-//! each error has a kind, and becomes an [`io::Error`] by `?`. An [`io::Error`] holds either an
+//! Storage engines work with [`io::Error`], look at its [kind](io::Error::kind), and show its text.
+//! So each error has a kind, and becomes an [`io::Error`] by `?`. An [`io::Error`] holds either an
 //! error number or an error with a text of its own; here it holds the error itself, since the text
-//! names the file. Where the standard library has no kind for what the kernel said (`EIO`,
-//! `EMFILE`, `ENFILE`, ...), a program could not tell such an error from any other, so there it
-//! holds the number: [`io::Error::raw_os_error`] has it, and the text does not name the file. Of
-//! the others the number is a look away:
+//! names the file. Where the standard library has no kind for the kernel's error (`EIO`, `EMFILE`,
+//! `ENFILE`, ...), a program could not tell such an error from any other, so there it holds the
+//! number: [`io::Error::raw_os_error`] has it, and the text does not name the file. The number of
+//! the others is one call away:
 //!
 //! ```
 //! # fn view() -> Result<lowtide::View, Box<dyn std::error::Error>> {
@@ -24,7 +24,7 @@
 //! assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
 //! let inner = error.get_ref().and_then(|e| e.downcast_ref::<lowtide::Error>()).unwrap();
 //! assert!(matches!(inner, lowtide::Error::OutOfRange { offset: 4096, bytes: 8, .. }));
-//! assert_eq!(inner.raw_os_error(), None); // the kernel was not asked
+//! assert_eq!(inner.raw_os_error(), None); // not an error of the kernel
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -32,7 +32,7 @@ use crate::error::{CloseError, Error, OpenError};
 use std::io::{self, ErrorKind};
 
 impl Error {
-    /// The kind that a system call with this outcome would have. What the kernel said keeps its
+    /// The kind that a system call with this outcome would have. An error of the kernel keeps its
     /// kind.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -55,8 +55,8 @@ impl Error {
         }
     }
 
-    /// The kernel's error number, if the kernel refused something; of an error of lowtide's own the
-    /// number that a system call would give, if there is one that means the same.
+    /// The kernel's error number, if the kernel refused something; for an error of lowtide's own
+    /// the number that a system call would give, if one means the same.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
@@ -78,7 +78,7 @@ impl Error {
 }
 
 impl OpenError {
-    /// The kind that `open(2)` with this outcome would have. What the kernel said keeps its kind.
+    /// The kind that `open(2)` with this outcome would have. An error of the kernel keeps its kind.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -133,8 +133,8 @@ fn with_kind_or_number(
 }
 
 impl From<Error> for io::Error {
-    /// Keeps the error: [`io::Error::get_ref`] has it. If there is no [kind](Error::kind) for what
-    /// the kernel said, keeps the number instead.
+    /// Keeps the error: [`io::Error::get_ref`] has it. If there is no [kind](Error::kind) for the
+    /// kernel's error, keeps the number instead.
     fn from(error: Error) -> io::Error {
         with_kind_or_number(error.kind(), error.raw_os_error(), error)
     }
@@ -142,7 +142,7 @@ impl From<Error> for io::Error {
 
 impl From<OpenError> for io::Error {
     /// Keeps the error: [`io::Error::get_ref`] has it. If there is no [kind](OpenError::kind) for
-    /// what the kernel said, keeps the number instead.
+    /// the kernel's error, keeps the number instead.
     fn from(error: OpenError) -> io::Error {
         with_kind_or_number(error.kind(), error.raw_os_error(), error)
     }
@@ -150,7 +150,7 @@ impl From<OpenError> for io::Error {
 
 impl From<CloseError> for io::Error {
     /// Of the kind of the first file's error. Keeps the error: [`io::Error::get_ref`] has it. If
-    /// there is no kind for what the kernel said, keeps the number instead.
+    /// there is no kind for the kernel's error, keeps the number instead.
     fn from(error: CloseError) -> io::Error {
         let first = error.files.first().map(|file| &file.source);
         let kind = first.map_or(ErrorKind::Other, Error::kind);

@@ -1,4 +1,4 @@
-//! What can go wrong, in terms of what the caller asked for.
+//! What can go wrong, in terms of the caller's request.
 //!
 //! One enum for building a pager ([`BuildError`]), one for opening a file ([`OpenError`]), one for
 //! everything done with an open view ([`Error`]). Each message says what, where and what to do. An
@@ -22,7 +22,7 @@ pub enum BuildError {
     /// The page size is not one that the engine can count in.
     #[error("a page of {bytes} bytes is not possible: choose a power of two from 512 to 65536")]
     PageSize {
-        /// The size asked for.
+        /// The requested size.
         bytes: usize,
     },
     /// The budget is below what one batch of reclaim needs.
@@ -31,7 +31,7 @@ pub enum BuildError {
          {min_bytes} bytes are needed"
     )]
     BudgetTooSmall {
-        /// The budget asked for.
+        /// The requested budget.
         max_bytes: u64,
         /// The page size.
         page_bytes: usize,
@@ -44,7 +44,7 @@ pub enum BuildError {
          larger page, or at most {limit_bytes} bytes"
     )]
     BudgetTooLarge {
-        /// The budget asked for.
+        /// The requested budget.
         max_bytes: u64,
         /// The page size.
         page_bytes: usize,
@@ -57,15 +57,15 @@ pub enum BuildError {
     /// The timers for dirty data make no sense.
     #[error("impossible timers for dirty data: {0}")]
     DirtyTimers(#[from] DirtyTimersError),
-    /// The memory for the frames cannot be had.
+    /// The memory for the frames is not available.
     #[error(
         "cannot reserve {bytes} bytes of memory for the page frames: {source}; choose a smaller \
          budget"
     )]
     Memory {
-        /// How much was asked for.
+        /// The requested bytes.
         bytes: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// io_uring was requested, and this machine refuses it.
@@ -76,7 +76,7 @@ pub enum BuildError {
     IoEngine {
         /// The step that failed.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
         /// What usually causes it.
         hint: &'static str,
@@ -115,7 +115,7 @@ pub enum OpenError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// It is not something with pages.
@@ -126,7 +126,7 @@ pub enum OpenError {
         /// What it is.
         kind: String,
     },
-    /// Direct I/O was demanded and cannot be had.
+    /// Direct I/O was demanded and is not possible.
     #[error(
         "{path} takes no direct I/O with pages of {page_bytes} bytes ({why}): choose automatic or \
          buffered I/O, or a larger page"
@@ -139,7 +139,7 @@ pub enum OpenError {
         /// The reason.
         why: String,
     },
-    /// Somebody else uses the file in a way that excludes this one.
+    /// Another pager or process uses the file in a way that excludes this open.
     #[error(
         "{path} was locked for {:.1} s: another process or another pager uses it, or one that has \
          just died still has writes in flight; close it there, wait longer \
@@ -149,7 +149,7 @@ pub enum OpenError {
     Locked {
         /// The file.
         path: PathBuf,
-        /// How long the lock was asked for.
+        /// How long this open waited for the lock.
         patience: Duration,
     },
     /// The file is to be written while several tenants read it, each with pages of its own.
@@ -172,10 +172,10 @@ pub enum OpenError {
     Thread {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The tenant that is to pay for the pages cannot.
+    /// The tenant that is to pay for the pages is not available.
     #[error("cannot open {path} for a tenant: {source}")]
     Tenant {
         /// The file.
@@ -185,7 +185,9 @@ pub enum OpenError {
     },
     /// The pager met a defect of its own, as [`Error::Poisoned`].
     #[error(
-        "cannot open {path}: the pager met a defect of its own (a thread panicked in the middle of a change) and does nothing more: what was flushed is in the files; drop it, and build another"
+        "cannot open {path}: the pager met a defect of its own (a thread panicked in the middle of \
+         a change) and does nothing more: what was flushed is in the files; drop it, and build \
+         another"
     )]
     Poisoned {
         /// The file.
@@ -197,7 +199,7 @@ pub enum OpenError {
          of the budget ({limit} bytes here)"
     )]
     FolioOrder {
-        /// Bytes of the folio asked for.
+        /// Bytes of the requested folio.
         bytes: u64,
         /// The largest possible one.
         limit: u64,
@@ -223,14 +225,14 @@ pub enum OpenError {
         /// How many files a pager can have open.
         limit: u32,
     },
-    /// The file was created, or is there, but cannot be made as long as asked for.
+    /// The file was created, or exists, but cannot be made as long as requested.
     #[error("cannot make {path} {bytes} bytes long: {}", reason(source))]
     Grow {
         /// The file.
         path: PathBuf,
-        /// The length asked for.
+        /// The requested length.
         bytes: u64,
-        /// What stands in the way.
+        /// The reason.
         source: Error,
     },
     /// There is no memory for the translations of its pages.
@@ -238,7 +240,7 @@ pub enum OpenError {
     Translation {
         /// The file.
         path: PathBuf,
-        /// What the kernel said about the memory for translations.
+        /// The kernel's error about the memory for translations.
         source: io::Error,
     },
 }
@@ -272,11 +274,11 @@ pub enum Error {
         path: Arc<PathBuf>,
         /// First page of the read.
         page: u64,
-        /// What the device said.
+        /// The device's error.
         source: Arc<io::Error>,
     },
-    /// Writing the file, or making it durable, failed since this handle last asked. The pages stay
-    /// dirty and are tried again.
+    /// Writing the file, or making it durable, failed since this handle last got such an error. The
+    /// pages stay dirty and are tried again.
     #[error(
         "cannot write pages {}..{} of {path}: {source}; they stay in memory and are tried again \
          until they are written or discarded{}",
@@ -287,10 +289,10 @@ pub enum Error {
         path: Arc<PathBuf>,
         /// From the first to the last page concerned; those between need not be.
         pages: Range<u64>,
-        /// How many times the file has gone from well to failing since this handle was told last: 0
-        /// if it is still the trouble that it knows of.
+        /// How many times the file has gone from well to failing since this handle last got an
+        /// error: 0 if it is still the same incident.
         incidents: u64,
-        /// What the device said.
+        /// The device's error.
         source: Arc<io::Error>,
     },
     /// A device did not answer in time.
@@ -315,7 +317,7 @@ pub enum Error {
     Name {
         /// The file.
         path: Arc<PathBuf>,
-        /// What the directory's file system said.
+        /// The error of the directory's file system.
         source: Arc<io::Error>,
     },
     /// The file system refuses to make a hole. What lies before the range, of what was to be
@@ -331,7 +333,7 @@ pub enum Error {
         path: Arc<PathBuf>,
         /// The part that the file system refused, in bytes.
         bytes: Range<u64>,
-        /// What the file system said.
+        /// The file system's error.
         source: Arc<io::Error>,
     },
     /// The range is beyond the end of the file, or ends there.
@@ -341,7 +343,7 @@ pub enum Error {
         path: Arc<PathBuf>,
         /// Where the range begins, in bytes.
         offset: u64,
-        /// Bytes of the range; of a page that was asked for, bytes of a page.
+        /// Bytes of the range; for a requested page, bytes of a page.
         bytes: u64,
         /// Bytes of the file when it was last looked at.
         len: u64,
@@ -350,7 +352,8 @@ pub enum Error {
     /// fails from then on, except reads of pages that are resident. Files are as they were last
     /// written.
     #[error(
-        "the pager met a defect of its own (a thread panicked in the middle of a change) and does nothing more: what was flushed is in the files; drop it, and build another"
+        "the pager met a defect of its own (a thread panicked in the middle of a change) and does \
+         nothing more: what was flushed is in the files; drop it, and build another"
     )]
     Poisoned,
     /// The file was opened for reading only.
@@ -366,7 +369,7 @@ pub enum Error {
         /// What the full tenant looked like. Its `Display` is what a kernel's log says.
         report: Arc<OomReport>,
     },
-    /// The tenant is over a limit, and asked not to be throttled but to be told.
+    /// The tenant is over a limit, and its threads get this error instead of a sleep.
     #[error(
         "tenant {tenant} is over its limit and would have to wait {:.3} s: raise its limits, use \
          less, or let it be throttled", *ns as f64 / 1e9
@@ -390,11 +393,11 @@ pub enum Error {
         /// The page.
         page: u64,
     },
-    /// A callback of `get_many` wanted a page in other hands: the same call may be reading it, or
+    /// A callback of `get_many` wanted a page that is busy: the same call may be reading it, or
     /// another thread has it and may be waiting for a page that the call is reading.
     #[error(
-        "page {page} of {path} is in other hands, and a callback of `get_many` that wants it must \
-         not wait: copy what the callback needs and ask, or store, afterwards"
+        "page {page} of {path} is busy in another thread, and a callback of `get_many` that wants \
+         it must not wait: copy what the callback needs, and read or store the page afterwards"
     )]
     Nested {
         /// The file.
@@ -416,9 +419,9 @@ pub enum Error {
         seconds: u64,
     },
     /// The kernel refuses `membarrier(2)`, which it allowed when the pager was built: a sandbox
-    /// (seccomp) was installed since. What readers do cannot be known without it, so nothing is
-    /// evicted and nothing is stored to pages in memory; what is resident can be read, and what is
-    /// dirty is written.
+    /// (seccomp) was installed since. Without it the pages that readers use are unknown, so nothing
+    /// is evicted and nothing is stored to pages in memory; what is resident can be read, and what
+    /// is dirty is written.
     #[error(
         "the kernel refuses membarrier(2), which it allowed when the pager was built, so no page \
          can be evicted or stored to: allow the call in the sandbox, or install the sandbox \
@@ -432,24 +435,24 @@ pub enum Error {
          lower the budget with `set_max`, or give the process more memory"
     )]
     NoMemory {
-        /// What the kernel said.
+        /// The kernel's error.
         source: Arc<io::Error>,
     },
-    /// The file cannot be made so long or so short: the file system refuses, or the view has no
-    /// room for as many pages ([`OpenOptions::growth`](crate::OpenOptions::growth)). File and view
-    /// are as they were.
+    /// The file cannot get this length: the file system refuses, or the view has no room for as
+    /// many pages ([`OpenOptions::growth`](crate::OpenOptions::growth)). File and view are as they
+    /// were.
     #[error("cannot change the length of {path} to {len} bytes: {source}")]
     Grow {
         /// The file.
         path: Arc<PathBuf>,
-        /// The size asked for.
+        /// The requested length.
         len: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         source: Arc<io::Error>,
     },
 }
 
-/// Why a file does not grow, without the words that say that it does not.
+/// Why a file does not grow, without the part of the message that says that it does not.
 fn reason(error: &Error) -> String {
     match error {
         Error::Grow { source, .. } => source.to_string(),
@@ -491,7 +494,7 @@ pub struct CloseError {
     pub files: Vec<Unwritten>,
 }
 
-/// Why pages are not written: without what an open view says of its pages' future.
+/// Why pages are not written, without the advice for open views.
 fn cause(error: &Error) -> String {
     match error {
         Error::Write { source, .. } => format!("{source}{}", advice(source)),

@@ -1,4 +1,4 @@
-//! Where the runtime deals with a fault, and how often it has.
+//! Where the runtime handles a fault, and how often it has.
 //!
 //! A test that makes a device fail proves something only about the code that ran because of it.
 //! Each place that exists for a fault is therefore a *site* with a counter, and the proof (`lowtide
@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! sites {
     ($($(#[doc = $doc:literal])+ $site:ident)*) => {
-        /// A place in the runtime that exists because devices fail, are slow, or are asked for too
-        /// much.
+        /// A place in the runtime that exists because devices fail, are slow, or get too much work.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum FaultSite {
@@ -38,7 +37,7 @@ sites! {
     ShortReadContinued
     /// A transfer of a write stopped short, and another went on behind it.
     ShortWriteContinued
-    /// A read failed, and everybody who wanted the page got the error.
+    /// A read failed, and all threads that wanted the page got the error.
     ReadFailed
     /// A write failed, and its pages stayed dirty.
     WriteFailedKeptDirty
@@ -52,13 +51,13 @@ sites! {
     SyncFailedRewritten
     /// Pages that had left memory by then were read back and written again.
     SyncFailedReadBack
-    /// A flush was covered by a sync that another thread had asked for.
+    /// A flush was covered by a sync that another thread had requested.
     SyncShared
     /// The file could not be made longer.
     ExtendFailed
     /// The file could not be made shorter, and is as it was.
     ShrinkFailed
-    /// A hole could not be made, and the caller was told which bytes are as they were.
+    /// A hole could not be made, and the error named the bytes that are as they were.
     PunchFailed
     /// The file system makes no holes: zeroes were stored.
     PunchStoredZeroes
@@ -68,11 +67,11 @@ sites! {
     TailThroughPageCache
     /// A page was stored to while it was being written, and was dirty again at once.
     DirtyAgainWhileWritten
-    /// Somebody waited for a device longer than the deadline, and was told.
+    /// A thread waited for a device longer than the deadline, and got an error.
     DeadlinePassed
     /// The last view of a file was closed with pages that could not be written: they wait.
     CloseWithDirtyPages
-    /// Reclaim met nothing but dirty pages, and asked for them to be written.
+    /// Reclaim met only dirty pages, and requested their write-back.
     ReclaimWokeFlushers
     /// Reclaim slept, because what it could have taken was dirty or being written.
     ReclaimThrottled

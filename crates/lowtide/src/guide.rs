@@ -5,18 +5,18 @@
 //!
 //! # How large a budget
 //!
-//! The budget ([`Builder::max`]) is the memory for pages of files, and nothing else. Beside it a
+//! The budget ([`Builder::max`]) is the memory for pages of files, and nothing else. On top of it a
 //! pager takes about 30 bytes for each page of the budget and 4 bytes for each page of each open
 //! file; [`Pager::stat`] reports both. Give it what you would let the page cache have: pages that
-//! lowtide holds are read with direct I/O where the file system has it, and are not in the page
-//! cache, too.
+//! lowtide has in memory are read with direct I/O where the file system has it, and are not in the
+//! page cache as well.
 //!
-//! * *Enough*: measure. Record a run (`lowtide bench … --record FILE`) and ask for a miss-ratio
+//! * *Enough*: measure. Record a run (`lowtide bench … --record FILE`) and compute a miss-ratio
 //!   curve (`lowtide sim trace FILE --mrc --advise 0.01`), or look at a running program:
-//!   [`Tenant::advice`] says with how much a tenant would have stopped waiting, and
-//!   [`Stat::hit_ratio`] which share of the reads found their page in memory. Pages that were read
-//!   ahead are no hits: a scan has a ratio of zero, however fast it is. To watch it, keep the last
-//!   snapshot:
+//!   [`Tenant::advice`] is the budget with which a tenant would have stopped waiting, and
+//!   [`Stat::hit_ratio`] the share of the reads that found their page in memory. Pages that were
+//!   read ahead are no hits: a scan has a ratio of zero, however fast it is. To watch it, keep the
+//!   last snapshot:
 //!
 //! ```
 //! # let file = tempfile::NamedTempFile::new()?;
@@ -35,13 +35,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! * *At least*: 32 pages, and more than all threads hold in guards at once, plus what they store
-//!   to. What is dirty, held by a guard, or [reserved](Tenant::reserve) cannot be evicted. An
+//! * *At least*: 32 pages, and more than all threads pin by guards at once, plus what they store
+//!   to. What is dirty, pinned by a guard, or [reserved](Tenant::reserve) cannot be evicted. An
 //!   operation that finds no room waits for [`Builder::patience`] and fails with
-//!   [`Error::OutOfBudget`], whose report says who has the memory.
+//!   [`Error::OutOfBudget`], whose report names the tenants that have the memory.
 //! * *At most*: memory that the system has. Memory is taken as pages come, 2 MiB at a time, and
 //!   given back when [`set_max`](Tenant::set_max) lowers the root's budget; `resident_bytes` of
-//!   [`Stat`] says how much there is. A budget beyond the machine's memory is not refused: in a
+//!   [`Stat`] is what is taken now. A budget beyond the machine's memory is not refused: in a
 //!   memory cgroup that is full a miss fails with [`Error::NoMemory`], but a machine that is out of
 //!   memory kills a process. [`Builder::populate`] takes all of it at the start and fails there
 //!   instead.
@@ -59,16 +59,16 @@
 //! clones are cheap. A hit takes no lock and writes to nothing that other threads read. Give each
 //! thread a clone of the view. Many threads that miss the same page cause one read.
 //!
-//! A guard ([`Page`]) belongs to the thread that took it. While it lives its page stays as it is,
+//! A guard ([`Page`]) belongs to the thread that took it. While it lives its page does not change,
 //! so a store to that page waits, and fails with [`Error::HeldElsewhere`] after the patience, or at
-//! once with [`Error::HeldHere`] if the guard is the thread's own. Hold guards for as long as you
+//! once with [`Error::HeldHere`] if the guard is the thread's own. Keep guards for as long as you
 //! read; do not wait for other work with one.
 //!
 //! In the same way a guard delays [`View::discard`], [`View::punch`] and [`View::set_len`] where
-//! they concern its page, or the folio that the page is in. The thread that has it may read any
-//! other page meanwhile, flush, and store to pages that nobody holds. But two threads that each
-//! hold a page and store to the other's page wait for each other until the patience ends; so do one
-//! that holds a page and calls `set_len`, and one that stores to that page.
+//! they affect its page, or the folio that the page is in. The thread that has it may read any
+//! other page meanwhile, flush, and store to pages without guards. But two threads that each pin a
+//! page and store to the other's page wait for each other until the patience ends; so do one that
+//! pins a page and calls `set_len`, and one that stores to that page.
 //!
 //! # Async
 //!
@@ -77,7 +77,11 @@
 //!
 //! ```
 //! # // Stands for tokio::task::spawn_blocking, which takes the same closure.
-//! # fn spawn_blocking<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> std::thread::JoinHandle<T> { std::thread::spawn(f) }
+//! # use std::thread::JoinHandle;
+//! # fn spawn_blocking<T, F>(f: F) -> JoinHandle<T>
+//! # where F: FnOnce() -> T + Send + 'static, T: Send + 'static {
+//! #     std::thread::spawn(f)
+//! # }
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
 //! # let pager = lowtide::Pager::builder().max("1M".parse()?).build()?;
@@ -95,8 +99,8 @@
 //!
 //! One blocking task for many pages ([`View::get_many`]) keeps many reads in flight and is cheaper
 //! than many tasks for one page each. A guard is not `Send`, so a future that holds one across an
-//! `.await` cannot be spawned on a multi-threaded executor: the compiler says so. On an executor of
-//! one thread it compiles, and must not be done: the page stays held for as long as the future
+//! `.await` cannot be spawned on a multi-threaded executor: the compiler rejects it. On an executor
+//! of one thread it compiles, and must not be done: the page stays pinned for as long as the future
 //! sleeps, and stores to it time out.
 //!
 //! # fork
@@ -116,11 +120,11 @@
 //!
 //! # Sandboxes
 //!
-//! Install seccomp filters before the first pager is built. What is forbidden then is noticed and
-//! done in another way: without io_uring transfers are system calls, without `membarrier` each hit
-//! costs a fence. What is forbidden *later* cannot be replaced: without `membarrier` nothing can be
-//! evicted or stored to any more, and operations fail with [`Error::NoBarrier`]. `lowtide doctor`
-//! prints what a machine allows.
+//! Install seccomp filters before the first pager is built. The pager notices what is forbidden
+//! then, and does it in another way: without io_uring transfers are system calls, without
+//! `membarrier` each hit costs a fence. It cannot replace what is forbidden *later*: without
+//! `membarrier` nothing can be evicted or stored to any more, and operations fail with
+//! [`Error::NoBarrier`]. `lowtide doctor` prints what a machine allows.
 #![allow(unused_imports, reason = "for the links")]
 
 use crate::{Builder, Error, OpenOptions, Page, Pager, Reservation, Stat, Tenant, View};

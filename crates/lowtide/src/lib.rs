@@ -33,19 +33,26 @@
 //!
 //! | after | bytes that were flushed | other bytes that were stored |
 //! |---|---|---|
-//! | [`View::flush`], [`View::sync_data`] or [`View::close`] returned `Ok` | there, even if power fails | stored before the call: there. Stored during it: perhaps |
-//! | [`View::flush_range`] returned `Ok` | there | in the range: as with `flush`; elsewhere: perhaps |
-//! | [`View::write_at`] of a view opened with [`OpenOptions::sync`] returned `Ok` | there | its own: there |
-//! | the last [`View`] of a file is dropped | there | written and synced before drop returns; if the device fails or takes longer than the deadline, they stay in memory and are tried again until the pager goes |
-//! | [`Pager::close`], or the last pager and view dropped | there | written and synced, or named by the error (dropped: by the log) and lost |
-//! | a panic in the caller's closure that unwinds | there | as after the drops that it leads to; the pages are whole |
-//! | a panic that aborts, SIGTERM without a handler, SIGKILL, `exit` without drops | there | written some seconds ago: in the device's or the kernel's hands, and safe unless power fails; others: lost; of pages that were being written: any mixture |
+//! | [`View::flush`], [`View::sync_data`] or [`View::close`] returned `Ok` | there, always | note 1 |
+//! | [`View::flush_range`] returned `Ok` | there | in the range: note 1; elsewhere: perhaps |
+//! | [`View::write_at`] with [`OpenOptions::sync`] returned `Ok` | there | its own: there |
+//! | the last [`View`] of a file is dropped | there | note 2 |
+//! | [`Pager::close`], or the last pager and view dropped | there | note 3 |
+//! | a panic in the caller's closure that unwinds | there | as after the drops; whole pages |
+//! | a panic that aborts, SIGTERM without a handler, SIGKILL, `exit` without drops | there | note 4 |
 //! | power is cut | there, but see below | any mixture |
 //!
+//! 1. Stored before the call: there, even if power fails. Stored during it: perhaps.
+//! 2. Written and synced before drop returns. If the device fails, or takes longer than the
+//!    deadline, they stay in memory and are tried again until the pager goes.
+//! 3. Written and synced, or lost and named by the error (dropped: by the log).
+//! 4. Written some seconds ago: the device or the kernel has them, and they are safe unless power
+//!    fails. Others: lost. Pages that were being written: any mixture.
+//!
 //! **Any mixture** means: each byte of a page that was being written at that moment, or since the
-//! last flush, is as it was in some version of the page since then, and nothing is said about which
-//! bytes are of which version. A store may change a page while the device reads it, so even a
-//! sector may be a part of one version and a part of another; where stores wait for that
+//! last flush, is as it was in some version of the page since then, and it is undefined which bytes
+//! are of which version. A store may change a page while the device reads it, so even a sector may
+//! be a part of one version and a part of another; where stores wait for the write
 //! ([`OpenOptions::stable_writes`]) each sector is of one version. Bytes that were flushed and not
 //! stored to since are in all versions, so they are there. Bytes that were flushed and have been
 //! stored to since are as they were flushed, or as they were stored later.
@@ -64,15 +71,15 @@
 //! A call for many pages reads absent neighbours together, up to 512 KiB in one transfer, and has
 //! several transfers in flight. So one `read_at` of 1 MiB at a random place is many times faster
 //! than 256 of 4 KiB, and `get_many` of a sorted list is faster than of the same list in another
-//! order. [`View::prefetch`] is for what a program knows and no stream shows. Whether read-ahead is
-//! worth its reads is in [`Stat::io`](Stat): pages read ahead, used, and wasted.
+//! order. [`View::prefetch`] is for accesses that a program knows of and no stream shows. Whether
+//! read-ahead is worth its reads is in [`Stat::io`](Stat): pages read ahead, used, and wasted.
 //!
 //! ## When writing fails
 //!
 //! A page whose write failed stays dirty, and is tried again with growing pauses until it is
-//! written or [discarded](View::discard). It takes a part of the budget meanwhile, and that is all
-//! it takes. Every handle that writes is told of each incident once. A flush that could not make
-//! its own range durable never returns `Ok`.
+//! written or [discarded](View::discard). Meanwhile it takes a part of the budget, and has no other
+//! effect. Every handle that writes gets each incident once. A flush that could not make its own
+//! range durable never returns `Ok`.
 //!
 //! ## Inside
 //!

@@ -27,7 +27,7 @@ pub(crate) fn out_of_budget(state: &mut State, full: Full, pages: u64, page_shif
 }
 
 impl State {
-    /// A file of a group, or of one below it, that cannot be written: try after try fails. With the
+    /// A file of a group, or of one below it, that fails at every attempt to write it. With the
     /// last failure.
     pub(crate) fn unwritable(&self, over: MemcgId) -> Option<(Arc<PathBuf>, Failure)> {
         self.spaces.iter().flatten().find_map(|space| {
@@ -37,7 +37,7 @@ impl State {
         })
     }
 
-    /// Pages of a group, and of those below it, that guards of this thread hold. Cost: O(guards of
+    /// Pages of a group, and of those below it, that guards of this thread pin. Cost: O(guards of
     /// this thread).
     pub(crate) fn held_here(&self, over: MemcgId) -> u64 {
         let mut folios = HashMap::new();
@@ -109,11 +109,11 @@ impl State {
     }
 }
 
-/// Whether guards of this thread hold all that a group has in memory: waiting for them would be for
+/// Whether guards of this thread pin all that a group has in memory: waiting for them would be for
 /// ever.
 pub(crate) fn held_here(state: &State, over: MemcgId) -> bool {
     let stat = state.engine.stat(over);
-    // Each guard holds one folio.
+    // Each guard pins one folio.
     let largest = state.spaces.iter().flatten().map(|space| space.order).max().unwrap_or(0);
     let resident = stat.file + stat.anon;
     let at_most = (hazard::guards_at_most() as u64) << largest;

@@ -57,7 +57,7 @@ impl Builder {
     /// Reserves the memory and starts the background threads.
     ///
     /// # Errors
-    /// [`BuildError`] says which choice is impossible, or what the kernel refused.
+    /// [`BuildError`] names the choice that is impossible, or what the kernel refused.
     pub fn build(self) -> Result<Pager, BuildError> {
         let pool = Arc::new(Pool::new(&self)?);
         let exporter = self.export_dir.map(Exporter::new);
@@ -75,13 +75,13 @@ impl Pager {
     /// Opens a file for reading, in folios of one base page.
     ///
     /// # Errors
-    /// [`OpenError`] says what is wrong with the file.
+    /// [`OpenError`] gives what is wrong with the file.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<View, OpenError> {
         OpenOptions::new().open(self, path)
     }
 
-    /// Writes and syncs everything, and says what could not be. Views that are still open work on;
-    /// the memory is given back when they are gone, too.
+    /// Writes and syncs everything, and reports what could not be written. Views that are still
+    /// open keep working; the memory is given back when they are gone, too.
     ///
     /// Without this the same happens when the last handle is dropped, and what could not be written
     /// is only logged.
@@ -98,8 +98,8 @@ impl Pager {
         self.inner.pool.page_bytes()
     }
 
-    /// Dirty data of all files. Takes the pool's lock for a moment, and is cheap enough to be asked
-    /// a hundred times a second. All zeroes after a defect of the pager
+    /// Dirty data of all files. Takes the pool's lock for a moment, and is cheap enough for a
+    /// hundred calls a second. All zeroes after a defect of the pager
     /// ([`Error::Poisoned`](crate::Error::Poisoned)).
     #[must_use]
     pub fn dirty(&self) -> DirtyStat {
@@ -180,7 +180,7 @@ impl Pager {
     }
 
     /// Checks every invariant of the engine and of the frames. Cost: a look at every frame; for
-    /// tests and for runs that ask for it.
+    /// tests and for runs with such an option.
     ///
     /// # Errors
     /// A sentence that names the first invariant that does not hold.
@@ -204,10 +204,10 @@ impl Pager {
     }
 
     /// Brings the directory of [`Builder::export_dir`](crate::Builder::export_dir) up to date now.
-    /// Without one nothing happens.
+    /// No-op without one.
     ///
     /// # Errors
-    /// [`ExportError`] names the first file that could not be written. The others have been, and
+    /// [`ExportError`] names the first file that could not be written. All others have been, and
     /// nothing else is affected.
     pub fn export(&self) -> Result<(), ExportError> {
         let Inner { pool, threads } = &*self.inner;
@@ -220,8 +220,7 @@ impl Pager {
         self.inner.threads.exporter()?.last_error()
     }
 
-    /// How often each place was reached that deals with failing devices, for tests of failing
-    /// devices.
+    /// How often each place that handles failing devices was reached, for tests of failing devices.
     #[must_use]
     pub fn fault_sites(&self) -> Vec<(FaultSite, u64)> {
         self.inner.pool.fault_sites.counts()

@@ -2,8 +2,8 @@
 //!
 //! A panic while a thread has the pool's lock leaves the engine, the frames and the translations in
 //! the middle of a change. To go on with that could give one frame to two pages, or write a page
-//! into another's place. So the pool is *poisoned* from then on: whatever would change what the
-//! lock protects fails with [`Error::Poisoned`](crate::Error::Poisoned) instead.
+//! into another's place. So the pool is *poisoned* from then on: every operation that would change
+//! what the lock protects fails with [`Error::Poisoned`](crate::Error::Poisoned) instead.
 //!
 //! The mark is the standard library's own, on the mutex, so nothing has to be done at the moment of
 //! the panic. Every operation checks for it before it begins (`Pool::check`), and the few places
@@ -30,9 +30,9 @@ mod tests {
 
     /// Runs what must come to an end.
     fn bounded<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
-        let (tell, told) = channel();
-        std::thread::spawn(move || tell.send(work()));
-        told.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|e| panic!("{what}: {e}"))
+        let (send, done) = channel();
+        std::thread::spawn(move || send.send(work()));
+        done.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|e| panic!("{what}: {e}"))
     }
 
     #[test]
@@ -52,7 +52,7 @@ mod tests {
             view.write_at(0, &[9; 4096]).unwrap();
             drop((view.read(0).unwrap(), view.read(0).unwrap()));
 
-            // A thread waits for a page whose owner never comes back.
+            // A thread waits for a page that its owner never ends.
             let pool = Arc::clone(&pager.inner.pool);
             let space = pool.lock().spaces.iter().flatten().next().unwrap().clone();
             space.table.entry(40).try_begin_read(0).unwrap();
@@ -112,7 +112,7 @@ mod tests {
                 let export = pager.export().unwrap_err();
                 assert!(export.to_string().contains("defect"), "{export}");
                 assert!(pager.export_error().is_some());
-                assert!(!tenant.is_gone(), "nobody has removed it");
+                assert!(!tenant.is_gone(), "it was not removed");
                 reservation.shrink("64K".parse().unwrap());
                 drop(reservation);
                 pager.publish();

@@ -1,13 +1,13 @@
 //! Read-ahead: noticing that a file is read in order, and reading what comes next before it is
-//! asked for.
+//! requested.
 //!
 //! # Streams
 //!
-//! A view remembers a few *streams*: places where it was asked for pages that were not there. A
-//! miss that goes on where a stream has stopped is a step of it; any other miss begins a new stream
-//! in the place of the one that was used least recently. The second step in a row starts
-//! read-ahead. Misses at random places take two such steps practically never, so random access
-//! reads nothing ahead, and the hit path knows nothing of all this.
+//! A view remembers a few *streams*: places of requests for pages that were not in memory. A miss
+//! that goes on where a stream has stopped is a step of it; any other miss begins a new stream in
+//! the place of the one that was used least recently. The second step in a row starts read-ahead.
+//! Misses at random places take two such steps practically never, so random access reads nothing
+//! ahead, and the hit path has no part in this.
 //!
 //! # Windows
 //!
@@ -21,7 +21,7 @@
 //! requested, so that a whole window is on its way while the reader uses the one before. Sizes are
 //! those of the kernel: the first is twice or four times the request, each next one twice or four
 //! times the last, up to the limit. A mark is a number in the view. It is compared only where an
-//! access takes the slow way anyway, and the first access to a page that was read ahead does,
+//! access takes the slow path anyway, and the first access to a page that was read ahead does,
 //! because the page is not young.
 //!
 //! # Usefulness
@@ -32,9 +32,9 @@
 //! stops, and tries again after a thousand pages.
 //!
 //! The first access to a page that was read ahead counts for it as much as the access that brings a
-//! page in: it is told to nobody. So a policy takes a page that was read once for such a page,
-//! whether it was read ahead or not, and a scan does not push out what is used again and again. How
-//! much may be read ahead when memory is full says [`room_ahead`].
+//! page in: it is not reported to the policy. So a policy sees a page that was read once in the
+//! same way, whether it was read ahead or not, and a scan does not push out pages that are used
+//! again and again. [`room_ahead`] is how much may be read ahead when memory is full.
 
 use crate::fault::Access;
 use crate::payer::Payer;
@@ -64,11 +64,11 @@ const NONE: u64 = u64::MAX;
 /// One place where a file is read in order.
 #[derive(Clone, Debug, Default)]
 struct Stream {
-    /// The page after the last one that was asked for.
+    /// The page after the last one that was requested.
     next: u64,
     /// Misses in a row that went on where the last one stopped.
     steps: u32,
-    /// What was read ahead and may still be in use: the last window and the one before.
+    /// The pages that were read ahead and may still be in use: the last window and the one before.
     ahead: Range<u64>,
     /// Pages of the last window.
     size: u64,
@@ -82,12 +82,12 @@ struct Stream {
     used: u64,
 }
 
-/// What one view knows about the order in which it is read.
+/// The order in which one view is read, as far as it is known.
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
     /// Largest window, in pages; 0 is off.
     max: u64,
-    /// For each stream, the page whose first access asks for the next window.
+    /// For each stream, the page whose first access requests the next window.
     marks: [AtomicU64; STREAMS],
     streams: Mutex<Streams>,
 }
@@ -98,7 +98,7 @@ struct Streams {
     clock: u64,
 }
 
-/// The first window of a stream whose requests have so many pages.
+/// The first window of a stream whose requests have `request` pages.
 fn first_window(request: u64, max: u64) -> u64 {
     let pages = request.next_power_of_two();
     let window = match pages {
@@ -109,7 +109,7 @@ fn first_window(request: u64, max: u64) -> u64 {
     window.min(max)
 }
 
-/// The window after one of so many pages.
+/// The window after one of `size` pages.
 fn next_window(size: u64, max: u64) -> u64 {
     match size {
         n if n < max / 16 => 4 * n,
@@ -119,7 +119,7 @@ fn next_window(size: u64, max: u64) -> u64 {
 }
 
 impl ReadAhead {
-    /// With windows of at most so many pages.
+    /// With windows of at most `max` pages.
     pub(crate) fn new(max: u64) -> Self {
         let max = if max < WINDOW_MIN { 0 } else { max };
         Self { max, marks: [const { AtomicU64::new(NONE) }; STREAMS], streams: Mutex::default() }
@@ -134,8 +134,8 @@ impl ReadAhead {
         self.max == 0
     }
 
-    /// Pages of a request are touched that are there or on their way. Returns what is to be read
-    /// ahead now. Cost: a few loads, unless a mark is among the pages.
+    /// A request touches pages that are resident or on their way. Returns the range to read ahead
+    /// now. Cost: a few loads, unless a mark is among the pages.
     #[inline]
     pub(crate) fn touched(
         &self,
@@ -166,7 +166,7 @@ impl ReadAhead {
         self.next(index, stream, request, pool, space)
     }
 
-    /// The page `at` of a request is not there. Returns what is to be read ahead now, which begins
+    /// The page `at` of a request is absent. Returns the range to read ahead now, which begins
     /// behind the request.
     pub(crate) fn missed(
         &self,
@@ -200,7 +200,7 @@ impl ReadAhead {
             (stream.limit, stream.size) = (self.max, 0);
         }
         if stream.ahead.contains(&at) {
-            // It was asked for and is not there, for want of room: the next window is half of this
+            // It was requested and is not there, for want of room: the next window is half of this
             // one.
             stream.size /= 4;
         }
@@ -260,9 +260,9 @@ impl Streams {
     }
 }
 
-/// Pages of a window that may be asked for of a view with such a choice (`None`: the default).
+/// Pages of a window in a view with this option (`None`: the default).
 pub(crate) fn window_pages(pool: &Pool, wanted: Option<u64>) -> u64 {
-    // Without background threads the reader itself would wait for what it did not ask for.
+    // Without background threads the reader itself would wait for pages that it did not request.
     let default = if pool.background { WINDOW_BYTES } else { 0 };
     wanted.unwrap_or(default) >> pool.page_shift
 }
@@ -286,8 +286,8 @@ pub(crate) fn room_ahead(pool: &Pool, space: &Space) -> u64 {
     free + stat.file.saturating_sub(stat.file_dirty + stat.file_writeback) / 8
 }
 
-/// Notes an access to a page that is resident and held, in the state that was seen; `waited`
-/// for a read of another thread.
+/// Notes an access to a page that is resident and pinned, in the state that was seen; `waited` for
+/// a read of another thread.
 #[inline]
 pub(crate) fn note_access(
     pool: &Pool,

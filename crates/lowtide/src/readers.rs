@@ -1,10 +1,10 @@
 //! The threads that read ahead.
 //!
-//! A request for read-ahead is a hint: it may be dropped, and it must not hold anything else up. A
+//! A request for read-ahead is a hint: it may be dropped, and it must not delay anything else. A
 //! thread that reads ahead waits for the device, perhaps for ever. So there are several, started
-//! when there is work and none is idle; of one file at most [`FILE_THREADS`] requests are carried
-//! out at a time and of one device at most [`DEVICE_THREADS`], so that a device that hangs keeps
-//! those threads and no others. What waits behind them is dropped when it becomes too much.
+//! when there is work and none is idle. At most [`FILE_THREADS`] requests of one file are carried
+//! out at a time, and at most [`DEVICE_THREADS`] of one device, so that a device that hangs keeps
+//! those threads and no others. If too many requests wait behind them, new ones are dropped.
 
 use crate::deadline::Deadline;
 use crate::pool::Pool;
@@ -41,7 +41,7 @@ impl Request {
 }
 
 #[derive(Debug, Default)]
-struct Desk {
+struct Queue {
     waiting: VecDeque<Request>,
     /// The file and the device of each request that is being carried out.
     running: Vec<(SpaceId, u64)>,
@@ -50,7 +50,7 @@ struct Desk {
     closing: bool,
 }
 
-impl Desk {
+impl Queue {
     fn may_run(&self, (space, device): (SpaceId, u64)) -> bool {
         self.running.iter().filter(|(id, _)| *id == space).count() < FILE_THREADS
             && self.running.iter().filter(|(_, on)| *on == device).count() < DEVICE_THREADS
@@ -68,26 +68,26 @@ impl Desk {
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Readers {
-    shared: Arc<(Mutex<Desk>, Condvar)>,
+    shared: Arc<(Mutex<Queue>, Condvar)>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Readers {
-    /// Has a range read ahead, or drops the hint.
-    pub(crate) fn ask(&self, pool: &Arc<Pool>, space: &Arc<Space>, pages: Range<u64>) {
-        let (desk, work) = &*self.shared;
+    /// Requests that a range is read ahead, or drops the hint.
+    pub(crate) fn request(&self, pool: &Arc<Pool>, space: &Arc<Space>, pages: Range<u64>) {
+        let (queue, work) = &*self.shared;
         let request = Request { space: Arc::clone(space), pages };
         {
-            let mut desk = crate::sync::lock(desk);
+            let mut queue = crate::sync::lock(queue);
             let of_file =
-                desk.waiting.iter().filter(|waiting| waiting.space.id == space.id).count();
-            if of_file >= FILE_QUEUE || desk.waiting.len() >= QUEUE || desk.closing {
+                queue.waiting.iter().filter(|waiting| waiting.space.id == space.id).count();
+            if of_file >= FILE_QUEUE || queue.waiting.len() >= QUEUE || queue.closing {
                 return;
             }
-            let needs_thread = desk.idle <= desk.waiting.len() && desk.may_run(request.key());
-            desk.waiting.push_back(request);
+            let needs_thread = queue.idle <= queue.waiting.len() && queue.may_run(request.key());
+            queue.waiting.push_back(request);
             if !needs_thread {
-                drop(desk);
+                drop(queue);
                 work.notify_one();
                 return;
             }
@@ -96,34 +96,34 @@ impl Readers {
         if threads.len() < THREADS {
             let (pool, shared) = (Arc::clone(pool), Arc::clone(&self.shared));
             let thread = std::thread::Builder::new().name("lowtide-ahead".to_owned());
-            // Where no thread can be started, those that there are do it, or none does.
+            // Where no thread can be started, the existing ones do it, or none does.
             threads.extend(thread.spawn(move || serve(&pool, &shared)).ok());
         }
     }
 
-    /// Drops what waits, and tells the threads to end. Returns them.
+    /// Drops waiting requests, and makes the threads end. Returns them.
     pub(crate) fn close(&self) -> Vec<JoinHandle<()>> {
-        let (desk, work) = &*self.shared;
-        let mut desk = crate::sync::lock(desk);
-        desk.closing = true;
-        let dropped = std::mem::take(&mut desk.waiting);
-        drop(desk);
+        let (queue, work) = &*self.shared;
+        let mut queue = crate::sync::lock(queue);
+        queue.closing = true;
+        let dropped = std::mem::take(&mut queue.waiting);
+        drop(queue);
         drop(dropped);
         work.notify_all();
         std::mem::take(&mut crate::sync::lock(&self.threads))
     }
 }
 
-fn serve(pool: &Pool, (desk, work): &(Mutex<Desk>, Condvar)) {
-    let mut desk_now = crate::sync::lock(desk);
-    while !desk_now.closing {
-        let Some(Request { space, pages }) = desk_now.take() else {
-            desk_now.idle += 1;
-            desk_now = work.wait(desk_now).unwrap_or_else(PoisonError::into_inner);
-            desk_now.idle -= 1;
+fn serve(pool: &Pool, (queue, work): &(Mutex<Queue>, Condvar)) {
+    let mut queue_now = crate::sync::lock(queue);
+    while !queue_now.closing {
+        let Some(Request { space, pages }) = queue_now.take() else {
+            queue_now.idle += 1;
+            queue_now = work.wait(queue_now).unwrap_or_else(PoisonError::into_inner);
+            queue_now.idle -= 1;
             continue;
         };
-        drop(desk_now);
+        drop(queue_now);
         let id = space.id;
         // A page that cannot be read ahead will say so when it is wanted.
         drop(pool.read_ahead(&space, pages));
@@ -132,9 +132,9 @@ fn serve(pool: &Pool, (desk, work): &(Mutex<Desk>, Condvar)) {
             pool.forget(&space, Deadline::after(Duration::ZERO));
         }
         drop(space);
-        desk_now = crate::sync::lock(desk);
-        if let Some(at) = desk_now.running.iter().position(|(running, _)| *running == id) {
-            desk_now.running.swap_remove(at);
+        queue_now = crate::sync::lock(queue);
+        if let Some(at) = queue_now.running.iter().position(|(running, _)| *running == id) {
+            queue_now.running.swap_remove(at);
         }
     }
 }

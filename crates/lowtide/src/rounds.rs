@@ -1,20 +1,20 @@
-//! Work that serves everybody who asked before it began.
+//! Work whose result serves all threads that requested it before it began.
 //!
 //! A store that meets a resident page has to know what all readers do, which takes a barrier that
 //! interrupts every processor of the process, and which the kernel gives to one thread of the
-//! machine at a time. Where many threads store at once, one barrier can serve all who arrived
-//! before it began, as one sync of a disk serves all who wrote before it. So the work is done in
-//! *rounds*:
+//! machine at a time. Where many threads store at once, one barrier can serve all that arrived
+//! before it began, as one sync of a disk serves all threads that wrote before it. So the work is
+//! done in *rounds*:
 //!
 //! ```text
 //!   round k   ├──────────────┤
-//!   A asks      ├─ waits ─────┼── runs round k + 1 ──┤
-//!   B asks            ├─ waits ┼── waits ─────────────┤ takes the result of round k + 1
+//!   A joins     ├─ waits ─────┼── runs round k + 1 ──┤
+//!   B joins           ├─ waits ┼── waits ─────────────┤ takes the result of round k + 1
 //! ```
 //!
-//! A thread that asks while a round runs cannot use it, because it began too early. It waits for
-//! the next one, which one of those who wait runs for all. A thread that finds no round running
-//! runs one at once. So nobody waits for longer than one round that is not its own.
+//! A thread that joins while a round runs cannot use it, because it began too early. It waits for
+//! the next one, which one of the waiters runs for all. A thread that finds no round running runs
+//! one at once. So no thread waits for longer than one round that is not its own.
 
 #![cfg_attr(loom, allow(dead_code, reason = "only the proofs use it then"))]
 
@@ -83,18 +83,18 @@ mod tests {
     #[test]
     fn those_who_ask_while_a_round_runs_share_the_next_one() {
         const THREADS: u64 = 8;
-        let (rounds, runs, asked) = (Rounds::new(), AtomicU64::new(0), AtomicU64::new(0));
+        let (rounds, runs, joined) = (Rounds::new(), AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             let first = rounds.join(|| {
                 for _ in 0..THREADS {
                     scope.spawn(|| {
-                        asked.fetch_add(1, SeqCst);
+                        joined.fetch_add(1, SeqCst);
                         let seen = rounds.join(|| runs.fetch_add(1, SeqCst) + 1);
                         assert!(*seen > 0, "the round that was running began too early");
                     });
                 }
                 // All are waiting before the first round ends.
-                while asked.load(SeqCst) < THREADS
+                while joined.load(SeqCst) < THREADS
                     || rounds.turn.lock().unwrap().waiting < THREADS as u32
                 {
                     std::thread::yield_now();

@@ -1,25 +1,25 @@
-//! How hits are counted without a cost: one of 1024 hits of a thread is a sample, and stands for
-//! all of them.
+//! How hits are counted at no cost: one of 1024 hits of a thread is a sample, and stands for all of
+//! them.
 //!
 //! A hit must not write to a line that other threads write, and looking for a counter of its own
-//! would be a good part of what a hit costs. So each thread counts down, in a cell beside what the
+//! would be a good part of the cost of a hit. So each thread counts down, in a cell beside what the
 //! hit path reads anyway: an instruction, and a branch that is predicted. Only a sample goes to the
-//! pager's counter, and it goes there by the long way that misses go, so that the fast path has no
-//! call for it.
+//! pager's counter, and it goes there by the slow path of misses, so that the fast path has no call
+//! for it.
 //!
 //! The hits of a thread, of whatever pagers, are cut into blocks of [`SAMPLE`]; in each block one
 //! hit, drawn with equal probability, is the sample. So
 //!
 //! * each hit is a sample with the same probability, whatever came before it: the estimate is exact
-//!   in expectation, also for threads that end early, and for programs that ask several pagers in
-//!   turn;
+//! in expectation, also for threads that end early, and for programs that use several pagers in
+//! turn;
 //! * a thread's hits in all pagers together are estimated with an error below one sample at any
-//!   time, and those of a phase in which it asks one pager only, below two.
+//!   time, and those of a phase in which it uses one pager only, below two.
 //!
 //! ```text
 //!   block        |·······s··········|··s···············|·············s····|
-//!   countdown    └──────┘└─────────────┘└─────────────────────────────┘       left: hits before the next sample
-//!                         └─────────┘   └──────────────┘                     rest: of them in the block of the last
+//!   countdown    └──────┘└─────────────┘└─────────────────────────────┘  left: until the sample
+//!                         └─────────┘   └──────────────┘    rest: in the block of the last sample
 //! ```
 
 use crate::sync::Cell;
@@ -54,7 +54,7 @@ impl Countdown {
         Self { left, rest }
     }
 
-    /// Counts a hit of the fast path. False if it may be a sample: it has to go the long way, to
+    /// Counts a hit of the fast path. False if it may be a sample: it has to take the slow path, to
     /// [`hit`](Countdown::hit).
     #[inline(always)]
     pub(crate) fn fast_hit(&self) -> bool {
@@ -63,7 +63,7 @@ impl Countdown {
         left >= 0
     }
 
-    /// Counts a hit, unless `fast_hit` just has, and says whether it is the sample of its block.
+    /// Counts a hit, unless `fast_hit` just has, and returns whether it is the sample of its block.
     #[inline]
     pub(crate) fn hit(&self) -> bool {
         if self.left.get() >= 0 {
@@ -103,7 +103,7 @@ fn random() -> u32 {
 mod tests {
     use super::*;
 
-    /// A hit, by the fast way as far as that goes, or by the other one only.
+    /// A hit, by the fast path as far as that goes, or by the other one only.
     fn is_sample(countdown: &Countdown, fast: bool) -> bool {
         !(fast && countdown.fast_hit()) && countdown.hit()
     }

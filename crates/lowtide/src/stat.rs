@@ -42,8 +42,8 @@ impl IoCounters {
         self.hits.load(Relaxed)
     }
 
-    /// The first accesses to pages that were read ahead are misses, too: the device was asked for
-    /// them.
+    /// The first accesses to pages that were read ahead are misses, too: their reads went to the
+    /// device.
     pub(crate) fn misses(&self) -> u64 {
         self.misses.load(Relaxed) + self.ahead_used.load(Relaxed)
     }
@@ -90,23 +90,23 @@ pub struct IoStat {
     pub ahead_wasted: u64,
     /// Nanoseconds that threads slept because a tenant was over a limit, all threads together.
     pub throttled_ns: u64,
-    /// How often reclaim found so much dirty that it woke the flushers.
+    /// How often reclaim found too much dirty and woke the flushers.
     pub flusher_wakes: u64,
 }
 
 /// Dirty data of a pager or a tenant, and of what is below it: how much there is, how much there
-/// may be, and what its writers were made to wait.
+/// may be, and how long its writers had to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirtyStat {
     /// Bytes that wait to be written.
     pub dirty_bytes: u64,
     /// Bytes that are being written.
     pub writeback_bytes: u64,
-    /// Above so many dirty bytes they are written in the background.
+    /// Above this many dirty bytes they are written in the background.
     pub background_bytes: u64,
-    /// Up to so many bytes, dirty and being written, no writer waits.
+    /// Up to this many bytes, dirty and being written, no writer waits.
     pub freerun_bytes: u64,
-    /// At so many bytes, dirty and being written, every writer waits.
+    /// At this many bytes, dirty and being written, every writer waits.
     pub hard_bytes: u64,
     /// Pauses that writers had to make.
     pub pauses: u64,
@@ -140,14 +140,14 @@ impl DirtyStat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// The pager met a defect of its own ([`Error::Poisoned`](crate::Error::Poisoned)), and does
-    /// nothing more. `memory`, `dirty`, `unwritten_bytes` and `frame_metadata_bytes` are not known
+    /// nothing more. `memory`, `dirty`, `unwritten_bytes` and `frame_metadata_bytes` are unknown
     /// then, and zero.
     pub poisoned: bool,
     /// The engine's view of the budget.
     pub memory: MemoryStat,
     /// Transfers.
     pub io: IoStat,
-    /// Dirty data, and what writers waited because of it.
+    /// Dirty data, and how long writers waited because of it.
     pub dirty: DirtyStat,
     /// Bytes of page frames: the budget.
     pub budget_bytes: u64,
@@ -172,8 +172,8 @@ pub struct Stat {
     /// error grows with the root of its hits: 3 % of a million at most. The errors have a mean of
     /// zero.
     pub hits: u64,
-    /// Reads of a page that waited for the device, or for which the device had been read ahead.
-    /// Exact. Stores count in neither.
+    /// Reads of a page that waited for the device, or that read-ahead had started. Exact. Stores
+    /// count in neither.
     pub misses: u64,
 }
 

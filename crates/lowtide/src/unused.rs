@@ -15,7 +15,7 @@ impl Unused {
         self.0[frame as usize / 64].fetch_or(1 << (frame % 64), Relaxed);
     }
 
-    /// Clears the bit of a frame, and says whether it was set. Cost: one load, unless it was.
+    /// Clears the bit of a frame, and returns whether it was set. Cost: one load, unless it was.
     #[inline]
     pub(crate) fn take(&self, frame: u32) -> bool {
         let (word, bit) = (&self.0[frame as usize / 64], 1 << (frame % 64));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// Collects the settings of a new [`Tenant`]: by default neither limited nor protected.
 ///
-/// Settings that contradict each other are taken as they are, as the kernel does: what is protected
+/// Settings that contradict each other are taken as they are, as in the kernel: what is protected
 /// from others by a `min` above `max` is still evicted for its own `max`.
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until `create`"]
@@ -23,19 +23,19 @@ impl TenantBuilder {
         Self { parent, name: name.to_owned(), limits: TenantLimits::default(), dirty: None }
     }
 
-    /// Hard protection: never evicted for somebody else while it uses no more.
+    /// Hard protection: never evicted for others while it uses no more.
     pub const fn min(mut self, min: Size) -> Self {
         self.limits.min = min;
         self
     }
 
-    /// Best-effort protection: evicted for somebody else only if there is nothing else.
+    /// Best-effort protection: evicted for others only if there is nothing else.
     pub const fn low(mut self, low: Size) -> Self {
         self.limits.low = low;
         self
     }
 
-    /// Above it, whoever charges evicts pages of the tenant before he goes on.
+    /// Above it, a thread that charges evicts pages of the tenant before it goes on.
     pub const fn high(mut self, high: Size) -> Self {
         self.limits.high = high;
         self
@@ -53,8 +53,8 @@ impl TenantBuilder {
         self
     }
 
-    /// How much of its memory may be dirty; what it writes is then written back, and its writers
-    /// slowed down, for itself alone. Default: the pager's shares
+    /// How much of its memory may be dirty; its dirty pages are then written back, and its writers
+    /// slowed down, on their own. Default: the pager's shares
     /// ([`Builder::dirty_limits`](crate::Builder::dirty_limits)) of the tenant's memory.
     pub const fn dirty_limits(mut self, limits: DirtyLimits) -> Self {
         self.dirty = Some(limits);

@@ -1,10 +1,9 @@
-//! What may be done with a tenant while others use it: limits, reclaim on request, moving,
-//! renaming, removing.
+//! Changes of a tenant that is in use: limits, reclaim on request, moving, renaming, removing.
 //!
 //! Setting a limit is immediate: every charge from then on sees it. What is above it is evicted by
-//! whoever set it, in bounded pieces between which others run, until usage has come down, nothing
-//! comes any more, somebody else has changed the limit, or the pager's patience ends. Source:
-//! `docs/kernel/memcg.md` §4.3, 4.4, 9.
+//! the thread that set it, in bounded pieces between which others run, until usage has come down,
+//! nothing can be evicted any more, another thread has changed the limit, or the pager's patience
+//! ends. Source: `docs/kernel/memcg.md` §4.3, 4.4, 9.
 
 use super::limits::pages;
 use super::names;
@@ -92,8 +91,8 @@ impl Tenant {
     }
 
     /// Sets the budget, and evicts what is above it. Returns whether usage has come down to it:
-    /// pages that are held, dirty or reserved may stand in the way. Then usage can only fall until
-    /// it has come down, and every charge meanwhile evicts or fails.
+    /// pages that are pinned, dirty or reserved may prevent that. Then usage can only fall until it
+    /// has come down, and every charge meanwhile evicts or fails.
     ///
     /// The budget of the root can be between 32 pages and what the pager was built with. Memory
     /// that it does not allow any more goes back to the system, but not that of a pager that was
@@ -154,9 +153,9 @@ impl Tenant {
     }
 
     /// Evicts pages of the tenant and those below ahead of need: `memory.reclaim`. Returns the
-    /// bytes that came free, which are fewer than asked for if nothing more could be found, and can
-    /// be a few pages more. What other threads bring in meanwhile is not waited for: the call ends
-    /// when it has freed as much as was charged when it began.
+    /// bytes that were freed: fewer than requested if nothing more could be found, or a few pages
+    /// more. What other threads bring in meanwhile does not prolong the call: it ends when it has
+    /// freed as much as was charged when it began.
     ///
     /// # Errors
     /// [`TenantError::Gone`].

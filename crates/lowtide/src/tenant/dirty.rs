@@ -6,7 +6,7 @@ use lowtide_core::DirtyLimits;
 
 impl Tenant {
     /// Limits its dirty data, and that of those below it, from now on. Nothing is written at once:
-    /// its writers and the flusher see the new limits when they look next. For the root these are
+    /// its writers and the flusher use the new limits at their next check. For the root these are
     /// the limits of the whole pager, and the shares of tenants without limits of their own.
     ///
     /// # Errors
@@ -24,7 +24,8 @@ impl Tenant {
         Ok(self.lock()?.engine.dirty_limits(self.id))
     }
 
-    /// How much of it and those below it is dirty, how much may be, and what its writers waited.
+    /// How much of it and those below it is dirty, how much may be, and how long its writers
+    /// waited.
     /// Cost: O(tenants below).
     ///
     /// # Errors

@@ -3,14 +3,14 @@
 
 use lowtide_core::{ConfigError, DirtyLimitsError, GroupError};
 
-/// Something that cannot be done with a tenant. Nothing has changed then.
+/// An operation on a tenant that failed. Nothing has changed then.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TenantError {
     /// The name cannot be one step of a path.
     #[error("{name:?} cannot name a tenant, because it {problem}: choose another name")]
     Name {
-        /// The name asked for.
+        /// The requested name.
         name: String,
         /// What is wrong with it.
         problem: &'static str,
@@ -29,7 +29,8 @@ pub enum TenantError {
     Gone,
     /// The pager met a defect of its own.
     #[error(
-        "the pager met a defect of its own (a thread panicked in the middle of a change) and does nothing more: what was flushed is in the files; drop it, and build another"
+        "the pager met a defect of its own (a thread panicked in the middle of a change) and does \
+         nothing more: what was flushed is in the files; drop it, and build another"
     )]
     Poisoned,
     /// There is no room for another one.
@@ -76,7 +77,7 @@ pub enum TenantError {
          least {min_bytes} are needed, and no more than it was built with"
     )]
     RootBudget {
-        /// The budget asked for.
+        /// The requested budget.
         bytes: u64,
         /// What the pager was built with.
         built_bytes: u64,
@@ -92,7 +93,7 @@ pub enum TenantError {
 }
 
 impl TenantError {
-    /// The engine's refusal, in bytes and paths. `path` is asked for where the message needs it.
+    /// The engine's refusal, in bytes and paths. `path` is called where the message needs it.
     pub(super) fn from_group(
         error: GroupError,
         page_shift: u32,

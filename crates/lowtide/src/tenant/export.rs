@@ -4,15 +4,15 @@
 //! A round visits every tenant, takes its texts under the pool's lock (one tenant at a time), and
 //! writes those that have changed since the last round. A file is written under another name and
 //! renamed, so that readers see an old text or a new one and never half of one. Directories of
-//! tenants that are gone, were renamed or moved are removed, if nobody has put anything else there.
+//! tenants that are gone, were renamed or moved are removed, unless they have other files in them.
 //!
-//! What goes wrong (a full disk, a missing permission) stops neither the pager nor the rest of the
-//! round. It is kept until a round goes well, and what failed is tried again in the next one.
+//! An error (a full disk, a missing permission) stops neither the pager nor the rest of the round.
+//! It is kept until a round succeeds, and what failed is tried again in the next one.
 //!
-//! Names of directories are names of tenants, with everything strange as `%` and two hexadecimal
-//! digits a byte: what is neither a letter nor a digit nor one of `-_.,+=@:` and blank, a dot in
-//! front, and the first letter of what looks like one of the files. A name that would be too long
-//! for a file system is cut, and a hash of all of it appended.
+//! Names of directories are names of tenants. `%` and two hexadecimal digits stand for each byte
+//! that could confuse a file system: what is neither a letter nor a digit nor one of `-_.,+=@:` and
+//! blank, a dot in front, and the first letter of what looks like one of the files. A name that
+//! would be too long for a file system is cut, and a hash of all of it appended.
 
 use super::files::TenantFile;
 use crate::pool::Pool;
@@ -45,7 +45,7 @@ pub struct ExportError {
     pub action: &'static str,
     /// The first file or directory concerned.
     pub path: PathBuf,
-    /// What the kernel said.
+    /// The kernel's error.
     pub source: Arc<io::Error>,
     /// How many more failed.
     pub others: u64,
@@ -111,7 +111,7 @@ impl Exporter {
         crate::sync::lock(&self.last).clone()
     }
 
-    /// Rounds until the pager closes: what the background thread does.
+    /// Rounds until the pager closes: the work of the background thread.
     pub(crate) fn run(&self, pool: &Pool) {
         while !self.closing.load(Relaxed) {
             if let Err(error) = self.round(pool) {
@@ -232,7 +232,7 @@ fn replace(dir: &Path, path: &Path, text: &str) -> io::Result<()> {
     let temporary = dir.join(TEMPORARY);
     let write = || fs::write(&temporary, text);
     let written = match write() {
-        // Somebody has removed the directory.
+        // The directory was removed.
         Err(e) if e.kind() == ErrorKind::NotFound => fs::create_dir_all(dir).and_then(|()| write()),
         written => written,
     };

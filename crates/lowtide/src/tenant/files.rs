@@ -1,8 +1,8 @@
 //! The kernel's files: the texts that a memory cgroup of the second version has, byte by byte.
 //!
-//! Sizes are in bytes and end with a newline; no limit is the word `max`. `memory.stat` and
-//! `memory.events` are the engine's to print (`lowtide-core`, `text.rs`). Source:
-//! `docs/kernel/memcg.md` §4.1, 12, 13, 14.4.
+//! Sizes are in bytes and end with a newline; no limit is the word `max`. The engine prints
+//! `memory.stat` and `memory.events` (`lowtide-core`, `text.rs`). Source: `docs/kernel/memcg.md`
+//! §4.1, 12, 13, 14.4.
 
 use super::{Tenant, TenantError};
 use crate::pool::State;

@@ -19,15 +19,15 @@ use std::sync::{Arc, MutexGuard};
 ///
 /// | limit | meaning |
 /// |---|---|
-/// | `max` | usage never exceeds it; a charge that does not fit evicts pages of the tenant, or fails |
+/// | `max` | usage never exceeds it; a charge without room evicts pages of the tenant, or fails |
 /// | `high` | above it, a thread that charges evicts pages of the tenant before it goes on |
 /// | `low` | a tenant below it is not evicted for others, as long as there is anything else |
 /// | `min` | a tenant below it is never evicted for others, even if their operations fail |
 ///
 /// Handles do not keep a tenant alive: it exists until it is [removed](Tenant::remove) or the pager
 /// goes. From then on all handles return [`TenantError::Gone`], for ever: an old handle never finds
-/// a tenant that is created later, whatever its name. A pager can create and remove
-/// some four thousand million tenants in its life.
+/// a tenant that is created later, whatever its name. A pager can create and remove some four
+/// thousand million tenants in its life.
 ///
 /// ```
 /// use lowtide::{OpenOptions, Pager};
@@ -108,7 +108,7 @@ impl Tenant {
         TenantBuilder::new(self.clone(), name)
     }
 
-    /// Opens a file for reading whose pages this tenant pays for.
+    /// Opens a file for reading, and charges its pages to this tenant.
     ///
     /// # Errors
     /// [`OpenError`] says what is wrong with the file, or that the tenant is gone.

@@ -72,7 +72,7 @@ impl TenantLimits {
     }
 }
 
-/// What a thread does that would have to sleep because a tenant is over a limit.
+/// How a thread reacts if it would have to sleep because a tenant is over a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnStall {
     /// It sleeps, 2 s at most at a time, before it brings in the next page; not while it has

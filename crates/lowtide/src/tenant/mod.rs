@@ -1,9 +1,9 @@
 //! Tenants: budgets within the budget of a pager.
 //!
 //! A [`Tenant`] is a node of a tree; the root is the pager. Pages of a view are charged to one
-//! tenant and, through it, to all of its ancestors, and a limit anywhere on that way holds at every
-//! instant. Tenants are the engine's groups (`lowtide-core`, `memcg/`) under names; everything that
-//! decides is there. Source: `docs/kernel/memcg.md` §1-5, 9, 11-13.
+//! tenant and, through it, to all of its ancestors, and a limit anywhere on that path holds at
+//! every instant. Tenants are the engine's groups (`lowtide-core`, `memcg/`) under names; the
+//! engine makes all decisions. Source: `docs/kernel/memcg.md` §1-5, 9, 11-13.
 //!
 //! | file | concept |
 //! |---|---|
@@ -12,10 +12,10 @@
 //! | `builder.rs` | making one |
 //! | `control.rs` | limits while it runs, proactive reclaim, moving, renaming, removing |
 //! | `dirty.rs` | limits of dirty data |
-//! | `policy.rs` | what happens above a limit: laws, programs, advice |
+//! | `policy.rs` | what happens above a limit: throttle policies, programs, advice |
 //! | `reserve.rs`, `reservations.rs` | memory of the program's own |
 //! | `names.rs` | names and paths |
-//! | `report.rs` | what is said when there is no room |
+//! | `report.rs` | the report when there is no room |
 //! | `files.rs`, `export.rs` | the kernel's files: texts, and a directory that has them |
 //! | `error.rs` | what can go wrong |
 

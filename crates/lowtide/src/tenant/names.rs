@@ -1,4 +1,4 @@
-//! What tenants are called: the engine knows groups by number only.
+//! The names of tenants: the engine knows groups by number only.
 
 use super::TenantError;
 use lowtide_core::{Engine, MemcgId};

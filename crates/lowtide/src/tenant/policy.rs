@@ -1,10 +1,10 @@
-//! What happens above a limit: the law that says how long threads sleep, programs that decide
+//! What happens above a limit: the policy that decides how long threads sleep, programs that decide
 //! instead, and advice.
 //!
-//! A program is an eBPF object (`lowtide-bpf`, its header `lowtide_bpf.h` says what it sees). It is
-//! checked when it is attached, runs in a virtual machine that can reach nothing but its maps, and
-//! its answers are clamped: it can make threads wait, up to 2 s at a time, and say who is spared
-//! first. It cannot make a charge fail. What a program asks to be reclaimed in advance is reclaimed
+//! A program is an eBPF object (its header `lowtide_bpf.h` in `lowtide-bpf` shows what it sees). It
+//! is checked when it is attached, runs in a virtual machine that can reach only its maps, and its
+//! answers are clamped: it can make threads wait, up to 2 s at a time, and choose which tenants are
+//! spared first. It cannot make a charge fail. Reclaim that a program requests in advance is done
 //! every two seconds. Source: `docs/kernel/memcg.md` §7, 8, 15.
 
 use super::{OnStall, Tenant, TenantError};
@@ -37,7 +37,7 @@ impl Tenant {
         Ok(())
     }
 
-    /// Sets what a thread does that would have to sleep. Default: it sleeps.
+    /// Sets how a thread reacts that would have to sleep. Default: it sleeps.
     ///
     /// # Errors
     /// [`TenantError::Gone`], [`TenantError::Root`].
@@ -47,10 +47,9 @@ impl Tenant {
         Ok(())
     }
 
-    /// Lets a program decide about this tenant and those below it that have none of their own. It
-    /// takes the place of the one that was attached before, at once for whoever charges next. The
-    /// handle that is returned shares the program's state: what it counts, its maps, whether it was
-    /// switched off and why.
+    /// Lets a program decide for this tenant and those below it that have none of their own. It
+    /// replaces the one that was attached before, from the next charge on. The returned handle
+    /// shares the program's state: its counters, its maps, whether it was switched off and why.
     ///
     /// # Errors
     /// [`PolicyError::Load`] with the section, the instruction and the reason; the program before
@@ -73,9 +72,9 @@ impl Tenant {
         Ok(state.engine.set_hooks(self.id, None).is_some())
     }
 
-    /// How much time is lost waiting for memory; `Display` is the text of `memory.pressure`. What
-    /// is seen of it: reclaim for this tenant and those below, and reads of pages that a limit of
-    /// theirs had evicted.
+    /// How much time is lost waiting for memory; `Display` is the text of `memory.pressure`. It
+    /// counts reclaim for this tenant and those below, and reads of pages that a limit of theirs
+    /// had evicted.
     ///
     /// # Errors
     /// [`TenantError::Gone`].
@@ -84,8 +83,8 @@ impl Tenant {
         Ok(self.lock()?.engine.pressure(self.id, now))
     }
 
-    /// The budget in bytes with which nine tenths of the waiting for evicted pages would not have
-    /// been, over the last minutes; what the tenant uses, if nobody waited. An upper estimate.
+    /// The budget in bytes with which nine tenths of the waiting for evicted pages over the last
+    /// minutes would have been avoided; the tenant's usage, if no thread waited. An upper estimate.
     ///
     /// # Errors
     /// [`TenantError::Gone`].

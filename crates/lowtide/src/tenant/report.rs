@@ -1,6 +1,5 @@
-//! The report of an operation that found no room: what the kernel's log says when a group is out of
-//! memory, and what is needed besides to decide what to do. Source:
-//! `docs/kernel/memcg.md` §11.
+//! The report of an operation that found no room: the text that the kernel logs when a group is out
+//! of memory, and what is needed besides to decide what to do. Source: `docs/kernel/memcg.md` §11.
 
 use super::TenantLimits;
 use crate::error::advice;
@@ -9,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::{fmt, io};
 
-/// What the kernel prints for a limit that there is not, in KiB.
+/// The kernel's text for a missing limit, in KiB.
 const NO_LIMIT_KIB: u64 = (i64::MAX as u64 >> 12) << 2;
 
 /// Why there was no room: the tenant that is full, as it was when the operation gave up.
@@ -24,7 +23,7 @@ pub struct OomReport {
     pub tenant: String,
     /// Path of the tenant that was to pay.
     pub payer: String,
-    /// Bytes that were asked for.
+    /// Bytes that were requested.
     pub asked_bytes: u64,
     /// Bytes charged to the full tenant, those below it included.
     pub usage_bytes: u64,
@@ -45,7 +44,8 @@ pub struct OomReport {
     pub consumers: Vec<Consumer>,
     /// How many there are.
     pub consumers_total: usize,
-    /// Bytes of pages that guards of the thread hold whose operation failed: it waits for itself.
+    /// Bytes of pages that are pinned by guards of the thread whose operation failed: it waits for
+    /// itself.
     pub held_here_bytes: u64,
     /// A file whose pages take room because they cannot be written.
     pub unwritable: Option<Unwritable>,
@@ -57,7 +57,7 @@ pub struct OomReport {
 pub struct Unwritable {
     /// The file.
     pub path: Arc<PathBuf>,
-    /// What the device or the file system said last.
+    /// The last error of the device or the file system.
     pub source: Arc<io::Error>,
 }
 
@@ -91,7 +91,7 @@ impl OomReport {
         (self.stat.file_dirty + self.stat.file_writeback) * self.stat.page_bytes
     }
 
-    /// One sentence: who is full, of what, and what to do.
+    /// One sentence: which tenant is full, of what, and what to do.
     #[must_use]
     pub fn summary(&self) -> String {
         let reserved = self.stat.reserved * self.stat.page_bytes;

@@ -2,7 +2,7 @@
 
 use lowtide_core::MemcgId;
 
-/// Who pays for each reservation, and how much.
+/// The payer of each reservation, and its pages.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
     places: Vec<Option<Place>>,
