@@ -11,8 +11,8 @@
 //! hit, drawn with equal probability, is the sample. So
 //!
 //! * each hit is a sample with the same probability, whatever came before it: the estimate is exact
-//! in expectation, also for threads that end early, and for programs that use several pagers in
-//! turn;
+//!   in expectation, also for threads that end early, and for programs that use several pagers in
+//!   turn;
 //! * a thread's hits in all pagers together are estimated with an error below one sample at any
 //!   time, and those of a phase in which it uses one pager only, below two.
 //!
