@@ -165,11 +165,11 @@ impl<'a> Length<'a> {
         space.note_change();
         space.begins_hole(len);
         space.set_known_len(len)?;
+        // The absent ones, too: none of them comes in before the cut is over.
+        crate::sync::lock(&space.ledger).discarded(kept..u64::MAX);
         owned.drop_folios(kept);
         owned.zero_from(len);
         owned.forget_accesses(kept);
-        drop(owned);
-        crate::sync::lock(&space.ledger).discarded(kept..u64::MAX);
         Ok(())
     }
 

@@ -174,20 +174,18 @@ impl Owned<'_> {
         Ok(())
     }
 
-    /// Drops the folios that begin at `from` or behind it, dirty or not, and those before it that
-    /// are clean. They are absent afterwards, without history. Returns how many pages were dirty.
-    pub(crate) fn drop_folios(&mut self, from: u64) -> u64 {
-        self.drop_where(|first, dirty| first >= from || !dirty)
-    }
-
     /// Drops the folios that are clean.
     pub(crate) fn drop_clean(&mut self) {
-        self.drop_where(|_, dirty| !dirty);
+        self.drop_folios(u64::MAX);
     }
 
-    /// Drops the folios for which `goes` says so, given the first page and whether a page of it is
-    /// dirty. Returns how many pages were dirty.
-    fn drop_where(&mut self, goes: impl Fn(u64, bool) -> bool) -> u64 {
+    /// Drops the folios that begin at `from` or behind it, dirty or not, and those before it that
+    /// are clean. They are absent afterwards, without history. Returns how many pages were dirty.
+    ///
+    /// The ledger forgets the failed writes of pages from `from` on while they are still owned:
+    /// what another thread stores to them afterwards is not what was dropped.
+    pub(crate) fn drop_folios(&mut self, from: u64) -> u64 {
+        let forgotten = |pages: Range<u64>| crate::sync::lock(&self.space.ledger).discarded(pages);
         let (pool, space) = (self.pool, self.space);
         let (mut kept, mut dropped_dirty) = (Vec::new(), 0);
         let mut rest = &self.pages[..];
@@ -200,6 +198,9 @@ impl Owned<'_> {
             for _ in 0..DROPPED_AT_ONCE {
                 let Some(&(page, hold)) = rest.first() else { break };
                 let Hold::Locked(taken) = hold else {
+                    if page >= from {
+                        forgotten(page..page + 1);
+                    }
                     kept.push((page, hold));
                     rest = &rest[1..];
                     continue;
@@ -219,9 +220,13 @@ impl Owned<'_> {
                     matches!(space.table.entry(page).load(), EntryState::Locked { dirty: true, .. })
                 };
                 let dirty = of_folio.iter().filter(|(page, _)| is_dirty(*page)).count() as u64;
-                if page != first || count as u64 != pages || !goes(first, dirty > 0) {
+                let stays = first < from && dirty > 0;
+                if page != first || count as u64 != pages || stays {
                     kept.extend_from_slice(of_folio);
                     continue;
+                }
+                if first >= from {
+                    forgotten(first..first + pages);
                 }
                 for (page, _) in of_folio {
                     let entry = space.table.entry(*page);

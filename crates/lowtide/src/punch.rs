@@ -66,8 +66,6 @@ fn punch_folios(pool: &Pool, space: &Space, bytes: Range<u64>, end: u64) -> Resu
         Ok(()) => {
             space.note_change();
             owned.drop_folios(0);
-            drop(owned);
-            crate::sync::lock(&space.ledger).discarded(pages);
             Ok(())
         }
         Err(e) if makes_no_holes(&e) => {

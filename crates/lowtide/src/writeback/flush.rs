@@ -33,26 +33,17 @@ pub(crate) fn flush(
 /// Drops what pages hold that the file does not: they are absent afterwards. A large folio that
 /// is not wholly in the range stays. Returns the number of dirty pages that were dropped.
 pub(crate) fn discard(pool: &Pool, space: &Space, pages: Range<u64>) -> Result<u64, Error> {
-    let (mut dropped, mut page, mut from) = (0, pages.start, pages.start);
-    let forgotten = |pages: Range<u64>| crate::sync::lock(&space.ledger).discarded(pages);
+    let (mut dropped, mut page) = (0, pages.start);
     while page < pages.end.min(space.table.pages()) {
-        match discard_folio(pool, space, page, &pages) {
-            Ok(Discarded::Absent) => page += 1,
-            Ok(Discarded::Gone { end, dirty }) => {
+        match discard_folio(pool, space, page, &pages)? {
+            Discarded::Absent => page += 1,
+            Discarded::Gone { end, dirty } => {
                 dropped += dirty;
                 page = end;
             }
-            Ok(Discarded::Kept(of_folio)) => {
-                forgotten(from..of_folio.start.max(from));
-                (page, from) = (of_folio.end, of_folio.end);
-            }
-            Err(e) => {
-                forgotten(from..page);
-                return Err(e);
-            }
+            Discarded::Kept(of_folio) => page = of_folio.end,
         }
     }
-    forgotten(from..pages.end.max(from));
     Ok(dropped)
 }
 
@@ -89,11 +80,15 @@ fn discard_folio(
 }
 
 /// The pages of the folio that a page is in; of a page that is being read only itself. `None`
-/// if it is absent.
+/// if it is absent: then the ledger forgets it, before anything new is stored to it.
 fn folio_around(pool: &Pool, space: &Space, page: u64) -> Option<Range<u64>> {
     let state = pool.lock();
     match space.table.entry(page).load() {
-        EntryState::Absent { .. } => None,
+        EntryState::Absent { .. } => {
+            // A page gets its frame under the pool's lock.
+            crate::sync::lock(&space.ledger).discarded(page..page + 1);
+            None
+        }
         EntryState::Busy => Some(page..page + 1),
         // It stays there: evicting and discarding take the lock.
         EntryState::Resident { frame, .. } | EntryState::Locked { frame, .. } => {

@@ -7,10 +7,13 @@ use crate::owned::Owned;
 use crate::pool::Pool;
 use crate::space::Space;
 use crate::store::unlock;
+use crate::translation::State as EntryState;
 use crate::{OpenOptions, Pager, View};
 use lowtide_core::{FolioId, Task};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 const PAGE: usize = 4096;
 
@@ -43,6 +46,18 @@ impl World {
 
     fn file(&self) -> Vec<u8> {
         std::fs::read(self.path()).unwrap()
+    }
+
+    /// These pages were written, and the sync after that failed.
+    fn sync_fails(&self, pages: Range<u64>) {
+        let mut ledger = crate::sync::lock(&self.space.ledger);
+        ledger.written(pages);
+        ledger.sync_begins();
+        ledger.sync_failure(Arc::new(std::io::Error::from_raw_os_error(5)), Instant::now());
+    }
+
+    fn failed_pages(&self) -> u64 {
+        crate::sync::lock(&self.space.ledger).failed_pages()
     }
 
     /// Makes what must not be: a dirty page in a clean folio.
@@ -147,6 +162,47 @@ fn a_page_that_a_failed_sync_makes_dirty_while_it_is_owned_is_not_dropped_as_cle
     world.view.flush().unwrap();
     assert_eq!(world.pager.stat().io.write_bytes - before, 8 * PAGE as u64);
     world.pager.validate().unwrap();
+}
+
+#[test]
+fn the_failed_writes_of_dropped_pages_are_forgotten_while_the_pages_are_owned() {
+    let world = World::new(1 << 20);
+    let (pool, space) = (&*world.pool, &*world.space);
+    world.view.write_at(0, &[7; 8 * PAGE]).unwrap();
+    world.view.flush().unwrap();
+    world.sync_fails(0..16);
+    let mut owned = Attempts::new(pool, space)
+        .repeat(|attempts| Owned::take(pool, space, 0..16, 0..16, true, attempts))
+        .unwrap();
+    // As a punch does: half of the pages are in memory, and the other half is absent.
+    owned.drop_folios(0);
+    assert_eq!(world.failed_pages(), 0);
+    drop(owned);
+    world.sync_fails(3..4);
+    assert_eq!(world.failed_pages(), 1);
+}
+
+#[test]
+fn what_is_stored_behind_the_back_of_a_discard_is_not_forgotten_with_what_it_drops() {
+    let world = World::new(1 << 20);
+    world.view.write_at(0, &[7; 8 * PAGE]).unwrap();
+    world.view.write_at(16 * PAGE as u64, &[7; 8 * PAGE]).unwrap();
+    world.view.flush().unwrap();
+    let guard = world.view.read(16).unwrap();
+    std::thread::scope(|scope| {
+        let discard = scope.spawn(|| world.view.discard(0..24));
+        // It has dropped the first folio, found the second absent, and waits for the guard.
+        while !matches!(world.space.table.entry(16).load(), EntryState::Locked { .. }) {
+            assert!(!discard.is_finished(), "a discard waits for guards");
+            std::thread::yield_now();
+        }
+        // What other threads have stored to both since.
+        world.sync_fails(0..1);
+        world.sync_fails(8..9);
+        drop(guard);
+        assert_eq!(discard.join().unwrap().unwrap(), 0);
+    });
+    assert_eq!(world.failed_pages(), 2, "a sync that failed may have lost both");
 }
 
 #[test]
