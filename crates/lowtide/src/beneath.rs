@@ -1,23 +1,32 @@
-//! Direct writes beside changes that pass through the kernel's page cache.
+//! Direct writes beside what passes through the kernel's page cache.
 //!
-//! Pages are written past the page cache, but some changes go through it: cutting a file off,
-//! lengthening it or punching it makes the kernel zero the rest of a block in the cache, and what a
-//! failed sync may have lost is copied through it (`writeback/rescue.rs`). When both happen at a
-//! time to one block of the cache, the block in the cache has bytes from before the direct write,
-//! is dirty, and is written later: over what the direct write has written. The kernel notices some
-//! of these collisions and reports them as an error of the file; it never prevents them (`open(2)`,
-//! `O_DIRECT`).
+//! Pages are written past the page cache, and some things are not. The end of a file that is no
+//! whole block is written through it. Cutting a file off, lengthening it or punching it makes the
+//! kernel zero the rest of a block in it. What a failed sync may have lost is copied through it
+//! (`writeback/rescue.rs`). When a direct write and one of these meet in one block of the cache,
+//! the block in the cache has bytes from before the direct write, is dirty, and is written later:
+//! over what the direct write has written. The kernel notices some of these collisions and reports
+//! them as an error of the file; it never prevents them (`open(2)`, `O_DIRECT`).
 //!
-//! So they exclude each other, block by block. A change announces its range; from then on no write
-//! into its blocks begins, and when those on their way have ended, the change is alone. A change
-//! never waits here: the caller decides how long to try again.
+//! So they exclude each other, block by block:
+//!
+//! | in one block | a direct write | a cached write | a change |
+//! |---|---|---|---|
+//! | **a direct write** | together | one at a time | one at a time |
+//! | **a cached write** | one at a time | together | one at a time |
+//! | **a change** | one at a time | one at a time | one at a time |
+//!
+//! A write that may not begin is tried again by its caller. A change announces its range; from then
+//! on no write into its blocks begins, and when those on their way have ended, the change is alone.
+//! A change never waits here: the caller decides how long to try again. There is one change at a
+//! time, wherever it is.
 
 use crate::sync::lock;
 use std::ops::Range;
 use std::sync::Mutex;
 
 /// Bytes of a block of the page cache.
-const BLOCK: u64 = 4096;
+pub(crate) const BLOCK: u64 = 4096;
 
 /// What is on its way to one file.
 #[derive(Debug, Default)]
@@ -25,37 +34,69 @@ pub(crate) struct Beneath(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Blocks of direct writes on their way; a few dozen at most.
-    writing: Vec<Range<u64>>,
+    /// Writes on their way; a few dozen at most.
+    writing: Vec<Blocks>,
     /// Blocks of the change that is announced.
     changing: Option<Range<u64>>,
 }
 
+/// The blocks of a write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Blocks {
+    /// What is written past the page cache.
+    direct: Range<u64>,
+    /// What is written through it, before or after the direct part or without one.
+    cached: Range<u64>,
+}
+
+/// A write that has begun, to be given back when it ends.
+#[derive(Debug)]
+#[must_use = "the write has begun, and must end"]
+pub(crate) struct OnItsWay(Blocks);
+
 /// The blocks that a range of bytes touches.
 fn blocks(bytes: &Range<u64>) -> Range<u64> {
-    bytes.start / BLOCK..bytes.end.div_ceil(BLOCK)
+    if bytes.is_empty() { 0..0 } else { bytes.start / BLOCK..bytes.end.div_ceil(BLOCK) }
 }
 
 fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
+impl Blocks {
+    fn touch(&self, blocks: &Range<u64>) -> bool {
+        overlap(&self.direct, blocks) || overlap(&self.cached, blocks)
+    }
+
+    fn collide(&self, other: &Self) -> bool {
+        overlap(&self.direct, &other.cached) || overlap(&self.cached, &other.direct)
+    }
+}
+
 impl Beneath {
-    /// Notes a write that begins, unless a change of its blocks is announced. Returns whether it
-    /// may begin.
-    pub(crate) fn write_begins(&self, bytes: &Range<u64>) -> bool {
-        let (mut state, blocks) = (lock(&self.0), blocks(bytes));
-        let free = state.changing.as_ref().is_none_or(|changing| !overlap(changing, &blocks));
-        if free {
-            state.writing.push(blocks);
+    /// Notes a write that begins: `direct` is written past the page cache, `cached` through it.
+    /// `None` if it may not begin now: it would collide with another write, or with the change that
+    /// is announced.
+    pub(crate) fn write_begins(
+        &self,
+        direct: &Range<u64>,
+        cached: &Range<u64>,
+    ) -> Option<OnItsWay> {
+        let write = Blocks { direct: blocks(direct), cached: blocks(cached) };
+        let mut state = lock(&self.0);
+        let collides = state.changing.as_ref().is_some_and(|changing| write.touch(changing))
+            || state.writing.iter().any(|other| other.collide(&write));
+        if collides {
+            return None;
         }
-        free
+        state.writing.push(write.clone());
+        Some(OnItsWay(write))
     }
 
     /// Such a write has ended.
-    pub(crate) fn write_ends(&self, bytes: &Range<u64>) {
-        let (mut state, blocks) = (lock(&self.0), blocks(bytes));
-        let at = state.writing.iter().position(|write| *write == blocks);
+    pub(crate) fn write_ends(&self, OnItsWay(write): OnItsWay) {
+        let mut state = lock(&self.0);
+        let at = state.writing.iter().position(|other| *other == write);
         state.writing.swap_remove(at.expect("only a write that has begun ends"));
     }
 
@@ -79,7 +120,12 @@ impl Change<'_> {
     pub(crate) fn is_alone(&self) -> bool {
         let state = lock(&self.0.0);
         let changing = state.changing.as_ref();
-        !state.writing.iter().any(|write| changing.is_some_and(|blocks| overlap(blocks, write)))
+        !state.writing.iter().any(|write| changing.is_some_and(|blocks| write.touch(blocks)))
+    }
+
+    /// Whether it is a change of exactly the blocks of a range.
+    pub(crate) fn is_of(&self, bytes: &Range<u64>) -> bool {
+        lock(&self.0.0).changing == Some(blocks(bytes))
     }
 }
 
@@ -93,22 +139,67 @@ impl Drop for Change<'_> {
 mod tests {
     use super::*;
 
+    const NOTHING: Range<u64> = 0..0;
+
     #[test]
     fn writes_and_changes_of_one_block_exclude_each_other() {
         let beneath = Beneath::default();
-        assert!(beneath.write_begins(&(0..1024)) && beneath.write_begins(&(8192..9000)));
+        let first = beneath.write_begins(&(0..1024), &NOTHING).unwrap();
+        let second = beneath.write_begins(&NOTHING, &(8192..9000)).unwrap();
         let change = beneath.change(&(3000..3001)).unwrap();
         assert!(!change.is_alone(), "of the same block");
-        assert!(!beneath.write_begins(&(4000..5000)), "no more of them begin");
-        assert!(beneath.write_begins(&(4096..8192)), "others do");
+        assert!(beneath.write_begins(&(4000..5000), &NOTHING).is_none(), "no more of them begin");
+        assert!(beneath.write_begins(&NOTHING, &(4000..5000)).is_none(), "in whatever way");
+        let third = beneath.write_begins(&(4096..8192), &NOTHING).expect("others do");
         assert!(beneath.change(&(1 << 20..u64::MAX)).is_none(), "one change at a time");
-        beneath.write_ends(&(0..1024));
+        beneath.write_ends(first);
         assert!(change.is_alone());
         drop(change);
         let change = beneath.change(&(9000..u64::MAX)).unwrap();
+        assert!(change.is_of(&(8192..u64::MAX)) && !change.is_of(&(9000..9001)));
         assert!(!change.is_alone());
-        beneath.write_ends(&(8192..9000));
+        beneath.write_ends(second);
         assert!(change.is_alone());
-        beneath.write_ends(&(4096..8192));
+        beneath.write_ends(third);
+    }
+
+    #[test]
+    fn a_direct_write_and_a_cached_one_of_one_block_exclude_each_other() {
+        let beneath = Beneath::default();
+        let direct = beneath.write_begins(&(512..1024), &NOTHING).unwrap();
+        let beside = beneath.write_begins(&(1024..1536), &NOTHING).expect("direct writes do not");
+        assert!(beneath.write_begins(&NOTHING, &(2048..2100)).is_none());
+        beneath.write_ends(direct);
+        assert!(beneath.write_begins(&NOTHING, &(2048..2100)).is_none(), "there is another");
+        beneath.write_ends(beside);
+        let cached = beneath.write_begins(&NOTHING, &(2048..2100)).unwrap();
+        assert!(beneath.write_begins(&(512..1024), &NOTHING).is_none());
+        let other = beneath.write_begins(&NOTHING, &(512..600)).expect("cached writes do not");
+        beneath.write_ends(cached);
+        assert!(beneath.write_begins(&(1024..1536), &NOTHING).is_none(), "there is another");
+        beneath.write_ends(other);
+    }
+
+    #[test]
+    fn the_cached_tail_of_a_write_excludes_direct_writes_also_while_the_direct_part_is_written() {
+        let beneath = Beneath::default();
+        let both = beneath.write_begins(&(0..8192), &(8192..9000)).unwrap();
+        assert!(beneath.write_begins(&(9216..9728), &NOTHING).is_none(), "the tail's block");
+        let direct = beneath.write_begins(&(12288..16384), &NOTHING).unwrap();
+        assert!(beneath.write_begins(&(4096..8192), &(8192..8700)).is_some());
+        beneath.write_ends(both);
+        assert!(beneath.write_begins(&(8192..12288), &(12288..12300)).is_none());
+        beneath.write_ends(direct);
+        assert!(
+            beneath.write_begins(&(9216..9728), &NOTHING).is_none(),
+            "one of the two tails is still on its way"
+        );
+    }
+
+    #[test]
+    fn nothing_is_in_no_block() {
+        let beneath = Beneath::default();
+        let _change = beneath.change(&(0..u64::MAX)).unwrap();
+        assert!(beneath.write_begins(&NOTHING, &(700..700)).is_some());
     }
 }

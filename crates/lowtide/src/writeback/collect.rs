@@ -30,6 +30,7 @@
 //! A dirty translation whose folio is neither dirty nor being written would never be written and
 //! never leave memory. That would be a defect of ours; it is logged and repaired where it is met.
 
+use crate::beneath::BLOCK;
 use crate::fault_sites::FaultSite;
 use crate::io::Slice;
 use crate::pool::{Pool, State};
@@ -41,8 +42,6 @@ use std::ops::Range;
 
 /// Longest run: a device gains nothing from longer ones, and reads wait behind them.
 pub(super) const RUN_BYTES: u64 = 1 << 20;
-/// log2 of the bytes of a page of the kernel's cache.
-pub(super) const CACHE_SHIFT: u32 = 12;
 
 /// A folio under writeback.
 #[derive(Clone, Copy, Debug)]
@@ -185,7 +184,7 @@ pub(super) fn collect(
 pub(super) fn cut_run(pool: &Pool, run: &[InFlight], len: u64) -> (Vec<Slice>, Option<Tail>) {
     let mut slices: Vec<Slice> = Vec::with_capacity(run.len());
     let mut tail: Option<Tail> = None;
-    let block = (pool.page_bytes() as u64).max(1 << CACHE_SHIFT);
+    let block = (pool.page_bytes() as u64).max(BLOCK);
     let direct_end = len & !(block - 1);
     for f in run {
         let start = f.page << pool.page_shift;
@@ -274,6 +273,14 @@ pub(super) struct Tail {
     pub(super) offset: u64,
     /// First frames, and how many bytes of them and of those behind them.
     pieces: Vec<(u32, usize)>,
+}
+
+impl Tail {
+    /// Which bytes of the file.
+    pub(super) fn bytes(&self) -> Range<u64> {
+        let bytes: usize = self.pieces.iter().map(|(_, bytes)| bytes).sum();
+        self.offset..self.offset + bytes as u64
+    }
 }
 
 /// Turns the folio of a dirty page from dirty to writeback.

@@ -25,13 +25,12 @@
 //! dirty, something has been dirty for long, or reclaim needs clean pages. It writes each file from
 //! where it stopped the last time, and goes from file to file.
 
-use super::collect::{
-    CACHE_SHIFT, InFlight, RUN_BYTES, Tail, collect, copy_tail, cut_run, end_run, pages_of,
-};
+use super::collect::{InFlight, RUN_BYTES, Tail, collect, copy_tail, cut_run, end_run, pages_of};
 use super::device::{Device, Ticket, Urgency};
 use super::ledger::Failure;
 use super::rescue::{make_suspects_dirty, rescue};
 use super::work::{Wake, Work};
+use crate::beneath::OnItsWay;
 use crate::deadline::Deadline;
 use crate::fault_sites::FaultSite;
 use crate::io::{Completion, Slice, Write, Writer};
@@ -61,17 +60,11 @@ struct Run {
     tail: Option<Tail>,
     /// The rest has ended.
     only_tail: bool,
-    /// It is noted with its file ([`Beneath`](crate::beneath::Beneath)).
-    noted: bool,
+    /// It has begun, and nothing that it would collide with does
+    /// ([`Beneath`](crate::beneath::Beneath)).
+    on_its_way: Option<OnItsWay>,
     /// What goes through the page cache now.
     copy: Vec<u8>,
-}
-
-impl Run {
-    fn bytes(&self, page_shift: u32) -> Range<u64> {
-        let pages = pages_of(&self.folios);
-        pages.start << page_shift..pages.end << page_shift
-    }
 }
 
 /// What a worker may begin to write.
@@ -145,26 +138,6 @@ impl Round {
     }
 }
 
-/// Whether two runs must not be in flight together: one goes through the page cache in part, and
-/// the other past it into the same page of the cache. The kernel could then not drop that page
-/// after the direct write, and would report the collision as an error of the file. Only base pages
-/// smaller than the cache's get so near to each other.
-fn collide(a: &Run, b: &Run, page_shift: u32) -> bool {
-    let buffered = |run: &Run| run.tail.is_some() || !run.copy.is_empty();
-    if page_shift >= CACHE_SHIFT
-        || !(buffered(a) || buffered(b))
-        || !Arc::ptr_eq(&a.space, &b.space)
-    {
-        return false;
-    }
-    let cached = |run: &Run| {
-        let (pages, shift) = (pages_of(&run.folios), CACHE_SHIFT - page_shift);
-        pages.start >> shift..=(pages.end.max(1) - 1) >> shift
-    };
-    let (a, b) = (cached(a), cached(b));
-    a.start() <= b.end() && b.start() <= a.end()
-}
-
 /// Ranges that cover the same pages, in order, without overlap.
 fn union(ranges: impl Iterator<Item = Range<u64>>) -> VecDeque<Range<u64>> {
     let mut sorted: Vec<_> = ranges.filter(|range| !range.is_empty()).collect();
@@ -186,8 +159,7 @@ pub(super) struct Worker<'p> {
     pub(super) device: &'p Arc<Device>,
     writer: Writer<'p>,
     in_hand: Vec<Option<InHand>>,
-    /// Runs that may not overlap with one that is in flight ([`collide`]), or whose end a store has
-    /// locked.
+    /// Runs that would collide with what is on its way, or whose end a store has locked.
     waiting: Vec<Run>,
     free: Vec<usize>,
     rounds: Vec<Round>,
@@ -504,12 +476,12 @@ impl<'p> Worker<'p> {
             begun: 0,
             tail: None,
             only_tail: false,
-            noted: false,
+            on_its_way: None,
             copy: Vec::new(),
         });
     }
 
-    /// Hands a run to the device, or lets it wait for one that it would collide with.
+    /// Hands a run to the device, or lets it wait for what it would collide with.
     fn launch(&mut self, run: Run) {
         let (slices, tail) = if run.only_tail {
             (Vec::new(), run.tail)
@@ -518,16 +490,14 @@ impl<'p> Worker<'p> {
         };
         let offset = pages_of(&run.folios).start << self.pool.page_shift;
         let mut run = Run { tail, begun: self.pool.now(), ..run };
-        if self.begun_runs().any(|other| collide(&run, other, self.pool.page_shift)) {
-            self.waiting.push(run);
-            return;
-        }
-        if !run.noted {
-            run.noted = run.space.beneath.write_begins(&run.bytes(self.pool.page_shift));
-        }
-        if !run.noted {
-            self.waiting.push(run);
-            return;
+        if run.on_its_way.is_none() {
+            let direct: usize = slices.iter().map(Slice::len).sum();
+            let cached = run.tail.as_ref().map_or(0..0, Tail::bytes);
+            let beneath = &run.space.beneath;
+            run.on_its_way = beneath.write_begins(&(offset..offset + direct as u64), &cached);
+            if run.on_its_way.is_none() {
+                return self.waiting.push(run);
+            }
         }
         let space = &Arc::clone(&run.space);
         if run.tail.is_some() && slices.is_empty() {
@@ -617,6 +587,10 @@ impl<'p> Worker<'p> {
     fn run_ended(&mut self, mut run: Run, result: io::Result<u32>) {
         let space = Arc::clone(&run.space);
         let pages = pages_of(&run.folios);
+        if result.is_err() || run.tail.is_none() {
+            let ended = run.on_its_way.take().expect("a run that ends has begun");
+            space.beneath.write_ends(ended);
+        }
         match result {
             Ok(bytes) => {
                 self.pool.io.writes.fetch_add(1, Relaxed);
@@ -625,13 +599,11 @@ impl<'p> Worker<'p> {
                 if run.tail.is_some() {
                     return self.start_tail(run);
                 }
-                space.beneath.write_ends(&run.bytes(self.pool.page_shift));
                 // Before any thread can find the pages clean.
                 crate::sync::lock(&space.ledger).written(pages);
                 end_run(self.pool, &space, &run.folios, true);
             }
             Err(error) => {
-                space.beneath.write_ends(&run.bytes(self.pool.page_shift));
                 let cut = crate::sync::lock(&space.ledger).worth_cutting() && run.folios.len() > 1;
                 if cut {
                     self.pool.fault_sites.mark(FaultSite::FailedRunSplit);
