@@ -19,6 +19,12 @@
 //! that is long enough. The waits as a whole end with the pager's patience, for guards, and with
 //! its deadline for the device, for pages that are being read or written.
 //!
+//! One thing is kept between attempts: the announcement of a change, while it waits for nothing but
+//! writes on their way (`beneath.rs`). No more of them begin meanwhile, so a block that is always
+//! dirty, on a device whose writes take longer than a slice, does not keep the change waiting for
+//! ever. Those writes need nothing that an attempt owns for long. As soon as anything else is in
+//! the way, the announcement is given back, too.
+//!
 //! What remains: a thread that waits for another's guard does so while *it* has guards. Two threads
 //! that each pin a page and store to the other's wait for each other until the patience ends.
 
@@ -51,6 +57,8 @@ pub(crate) enum Stop {
     Guarded(u64),
     /// Another thread has this page, or it is being written.
     InHand(u64),
+    /// Writes of the block with this page are on their way; no more of them begin.
+    Beneath(u64),
     /// There is no point in another attempt.
     Failed(Error),
 }
@@ -73,11 +81,14 @@ pub(crate) struct Attempts<'a> {
     guards: Option<Deadline>,
     /// Until when pages in hand are waited for, once one was met.
     device: Option<Deadline>,
+    /// A change that waits for the writes on their way. It stays announced between two attempts.
+    announced: Option<Change<'a>>,
 }
 
 impl<'a> Attempts<'a> {
     pub(crate) fn new(pool: &'a Pool, space: &'a Space) -> Self {
-        Self { pool, space, slice: SLICE, ends: None, guards: None, device: None }
+        let (ends, guards, device, announced) = (None, None, None, None);
+        Self { pool, space, slice: SLICE, ends, guards, device, announced }
     }
 
     /// Makes attempts until one succeeds.
@@ -105,27 +116,31 @@ impl<'a> Attempts<'a> {
 
     /// Whether this attempt may go on to wait for a page in hand.
     pub(crate) fn outwaits_owner(&mut self) -> bool {
-        let device = *self.device.get_or_insert_with(|| Deadline::after(self.pool.io_deadline));
-        !is_nested() && !device.has_passed() && self.has_time()
+        !is_nested() && !self.device().has_passed() && self.has_time()
     }
 
-    /// Waits until no direct write into the blocks of a range is on its way; none begins until the
-    /// result is dropped.
+    /// Waits until no write into the blocks of a range is on its way; none begins until the result
+    /// is dropped.
     pub(crate) fn alone_beneath(&mut self, bytes: &Range<u64>) -> Result<Change<'a>, Stop> {
-        let space = self.space;
-        let mut announced = None;
-        loop {
-            if announced.is_none() {
-                announced = space.beneath.change(bytes);
+        let (space, page) = (self.space, bytes.start >> self.pool.page_shift);
+        let announced = self.announced.take().filter(|change| change.is_of(bytes));
+        let Some(change) = announced.or_else(|| space.beneath.change(bytes)) else {
+            // That one may be waiting for what this attempt owns.
+            return Err(Stop::InHand(page));
+        };
+        while !change.is_alone() {
+            if !self.outwaits_owner() {
+                self.announced = Some(change);
+                return Err(Stop::Beneath(page));
             }
-            match announced.take_if(|change| change.is_alone()) {
-                Some(change) => return Ok(change),
-                None if !self.outwaits_owner() => {
-                    return Err(Stop::InHand(bytes.start >> self.pool.page_shift));
-                }
-                None => std::thread::sleep(LOOK),
-            }
+            std::thread::sleep(LOOK);
         }
+        Ok(change)
+    }
+
+    /// Until when this operation waits for pages in hand and for writes.
+    fn device(&mut self) -> Deadline {
+        *self.device.get_or_insert_with(|| Deadline::after(self.pool.io_deadline))
     }
 
     fn has_time(&mut self) -> bool {
@@ -137,25 +152,29 @@ impl<'a> Attempts<'a> {
     /// # Errors
     /// There is no time, or no hope, for another.
     pub(crate) fn again(&mut self, stop: Stop) -> Result<(), Error> {
-        let passed = |deadline: Option<Deadline>| deadline.is_some_and(Deadline::has_passed);
-        let path = || self.space.path();
+        if !matches!(stop, Stop::Beneath(_)) {
+            // What is waited for now may itself wait for writes.
+            self.announced = None;
+        }
+        let space = self.space;
+        let path = || space.path();
         match stop {
             Stop::Failed(error) => return Err(error),
             Stop::Guarded(_) if hazard::is_refused() => return Err(Error::NoBarrier),
-            Stop::Guarded(page) | Stop::InHand(page) if is_nested() => {
+            Stop::Guarded(page) | Stop::InHand(page) | Stop::Beneath(page) if is_nested() => {
                 return Err(Error::Nested { path: path(), page });
             }
-            Stop::Guarded(page) if passed(self.guards) => {
+            Stop::Guarded(page) if self.guards.is_some_and(Deadline::has_passed) => {
                 let seconds = self.pool.patience.as_secs();
                 return Err(Error::HeldElsewhere { path: path(), page, seconds });
             }
-            Stop::InHand(_) if passed(self.device) => {
+            Stop::InHand(_) | Stop::Beneath(_) if self.device().has_passed() => {
                 self.pool.fault_sites.mark(FaultSite::DeadlinePassed);
                 let seconds = self.pool.io_deadline.as_secs_f64();
                 let what = "waiting for a page that is being read or written";
                 return Err(Error::Timeout { path: path(), seconds, what });
             }
-            Stop::Guarded(_) | Stop::InHand(_) => {}
+            Stop::Guarded(_) | Stop::InHand(_) | Stop::Beneath(_) => {}
         }
         std::thread::sleep(PAUSE.max(self.slice / PART));
         self.slice = (2 * self.slice).min(LONGEST);

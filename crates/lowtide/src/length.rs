@@ -235,6 +235,35 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
+    fn a_file_becomes_longer_although_its_last_block_is_always_about_to_be_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        std::fs::write(&path, [7; 5000]).unwrap();
+        let pager = Pager::builder().max("1M".parse().unwrap()).build().unwrap();
+        let view = OpenOptions::new().write(true).open(&pager, &path).unwrap();
+        let space = pager.inner.pool.lock().spaces.iter().flatten().next().unwrap().clone();
+        let begins = || space.beneath.write_begins(&(0..0), &(4096..5000));
+        let mut write = begins().unwrap();
+        std::thread::scope(|scope| {
+            let longer = scope.spawn(|| view.set_len(9000));
+            while let Some(next) = begins() {
+                assert!(!longer.is_finished(), "a file becomes longer beside a write of its end");
+                space.beneath.write_ends(std::mem::replace(&mut write, next));
+                std::thread::yield_now();
+            }
+            // Attempts end in this time, and others begin.
+            for _ in 0..500 {
+                assert!(begins().is_none(), "the thread waits for no more than what it met");
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            assert!(!longer.is_finished());
+            space.beneath.write_ends(write);
+            longer.join().unwrap().unwrap();
+        });
+        assert_eq!(view.len(), 9000);
+    }
+
+    #[test]
     fn a_file_that_is_cut_while_what_was_appended_is_read_has_the_old_end() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("data");
