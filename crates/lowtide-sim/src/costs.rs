@@ -1,9 +1,9 @@
-//! What things cost the CPU of the simulated machine: every such number is here, and nowhere else.
+//! The costs of the simulated machine's CPU: every such number is in this file.
 //!
 //! ## The model
 //!
 //! A simulated task takes time in three ways: it computes, it waits (for a device, a lock, a CPU),
-//! and it pays for what the kernel does in its name. This table is the third. Waiting is not in it:
+//! and it pays for the kernel's work on its behalf. This table is the third. Waiting is not in it:
 //! it comes out of the simulation, so a cost is that of the *uncontended* step, and a step that
 //! sleeps has the price of going to sleep and being woken, not of the sleep.
 //!
@@ -28,10 +28,10 @@
 //!
 //! Each number has its source: a section of `docs/kernel/workloads.md` with that page's own word
 //! for it (*measured*, *derived* from published figures, *assumed*), or the word *guess*, which
-//! means the usual order of magnitude of a server at 2.5 GHz and no more. What the guesses must add
-//! up to is known better than each of them: the sums in the tests of this file are the anchors. A
-//! result that changes its sign when a guess is doubled is no result; `[costs]` in a machine's file
-//! changes any of them.
+//! means the usual order of magnitude of a server at 2.5 GHz and no more. The sums of the guesses
+//! are known better than each of them: the tests of this file check the sums. A result that changes
+//! its sign when a guess is doubled is no result; `[costs]` in a machine's file changes any of
+//! them.
 
 use serde::{Deserialize, Serialize};
 
@@ -73,12 +73,12 @@ macro_rules! costs {
                 [$((stringify!($name), self.$name),)*].into_iter()
             }
 
-            /// All costs so many times.
+            /// All costs, multiplied.
             pub(crate) const fn times(&self, times: u64) -> Self {
                 Self { $($name: self.$name * times,)* }
             }
 
-            /// Bringing in a page that is read: taken, charged, made known, part of a command.
+            /// Bringing in a page that is read: allocated, charged, inserted, part of a command.
             pub(crate) const fn read_page(&self) -> u64 {
                 self.alloc_page_ns + self.charge_ns + self.insert_ns + self.io_page_ns
             }
@@ -167,7 +167,7 @@ costs! {
     /// A whole fault that maps up to 16 cached pages, in place of `minor_fault_ns`.
     /// `docs/kernel/workloads.md` §0.4, assumed.
     fault_around_ns: 1_500,
-    /// What a fault that must read pays on top of `minor_fault_ns`: deciding the window, dropping
+    /// What a fault that must read pays on top of `minor_fault_ns`: choosing the window, dropping
     /// the lock, the second attempt. Guess, so that a miss of fio on a ramdisk adds up
     /// (`docs/kernel/workloads.md` §6, derived).
     major_fault_cpu_ns: 1_500,
@@ -177,7 +177,7 @@ costs! {
     clear_page_ns: 350,
     /// Charging one page to its group. Guess.
     charge_ns: 250,
-    /// Making one page known: index or reverse map, and the batch of additions to the LRU. Guess.
+    /// Inserting one page: index or reverse map, and the batch of additions to the LRU. Guess.
     insert_ns: 300,
 
     // Address spaces.
@@ -205,12 +205,12 @@ costs! {
     /// Freeing one page: out of the index, a shadow in its place, uncharged, back to the allocator.
     /// Guess.
     free_page_ns: 500,
-    /// Taking and releasing the lruvec lock once when nobody else wants it. Guess.
+    /// Taking and releasing the lruvec lock once without contention. Guess.
     batch_lock_ns: 200,
-    /// Asking the other CPUs to forget translations, once for a batch, until all have answered.
-    /// Guess.
+    /// Requesting that the other CPUs flush translations, once for a batch, until all have
+    /// answered. Guess.
     tlb_flush_ns: 3_000,
-    /// Being asked so: each CPU that runs the address space. Guess.
+    /// Answering such a request: each CPU that runs the address space. Guess.
     tlb_interrupt_ns: 1_000,
     /// Aging: entering one page table of at most 512 entries. Guess.
     walk_table_ns: 300,

@@ -1,9 +1,9 @@
 //! # The lowtide simulator
 //!
 //! The second driver of `lowtide-core`: the engine that the runtime drives on real memory in real
-//! time is driven here on page tables that are arrays, in time that is a number. The same
-//! decisions, on machines that one does not own; and the same bytes of output for the same seed, on
-//! any machine.
+//! time is driven here on page tables that are arrays, in time that is a number. It makes the same
+//! decisions, on machines that need not be at hand, and gives the same bytes of output for the same
+//! seed on any machine.
 #![forbid(unsafe_code)]
 
 pub mod client;

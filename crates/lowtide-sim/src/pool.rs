@@ -1,7 +1,7 @@
 //! The engine with the memory it manages: the part of a kernel that both machines share.
 //!
-//! A pool knows how a page comes in once it has been charged, how it is mapped, dirtied and
-//! written, and how it goes. It knows nothing of time: the plain machine (`plain/`) does all of
+//! A pool implements how a page comes in once it has been charged, how it is mapped, dirtied and
+//! written, and how it goes. It has no notion of time: the plain machine (`plain/`) does all of
 //! this within one access, the full machine (`machine/`) in steps, with other tasks in between.
 
 use crate::memory::{Cached, Memory, ObjectId, VmaId};
@@ -13,7 +13,7 @@ use lowtide_core::{
 };
 use std::sync::Arc;
 
-/// What unmapping the victims of a batch came to, which is what it costs.
+/// The work of unmapping the victims of a batch, which determines its cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct UnmapWork {
     /// Translations dropped.
@@ -24,7 +24,7 @@ pub(crate) struct UnmapWork {
     pub(crate) zeros: u64,
 }
 
-/// The pool of frames, the engine that says who may have them, and what is in them.
+/// The pool of frames, the engine that decides about them, and their content.
 #[derive(Debug)]
 pub(crate) struct Pool {
     pub(crate) engine: Engine,
@@ -88,7 +88,7 @@ impl Pool {
     }
 
     /// Makes a page resident that has been charged. With `refault`, what is remembered of it
-    /// counts; a page whose contents nobody wants back (it is overwritten as a whole) is no
+    /// counts; a page whose former contents are not needed (it is overwritten as a whole) is no
     /// refault.
     ///
     /// # Panics
@@ -110,8 +110,8 @@ impl Pool {
         (frame, refaulted)
     }
 
-    /// Makes a page resident that was swapped out and has been charged: in the swap cache, mapped
-    /// by nobody.
+    /// Makes a page resident that was swapped out and has been charged: in the swap cache, not
+    /// mapped.
     ///
     /// # Panics
     /// When there is no free frame, or the page is not in swap.
@@ -207,10 +207,10 @@ impl Pool {
         true
     }
 
-    /// Writes a victim of reclaim that goes to swap, if its slot does not hold what it holds, to a
-    /// device that takes it at once: the folio may be freed. Its translations have been dropped,
-    /// and `stored` says whether there was a store through one. Returns whether there was anything
-    /// to write.
+    /// Writes a victim of reclaim that goes to swap, if its slot has other contents, to a device
+    /// that takes it at once: the folio may be freed. Its translations have been dropped, and
+    /// `stored` is whether there was a store through one. Returns whether there was anything to
+    /// write.
     pub(crate) fn begin_swap_out(&mut self, victim: &mut Victim, stored: bool) -> bool {
         if !victim.to_swap {
             return false;
@@ -261,7 +261,7 @@ impl Pool {
         self.frames
     }
 
-    /// Frames that nobody has.
+    /// Free frames.
     pub(crate) const fn free_frames(&self) -> usize {
         self.free.len()
     }

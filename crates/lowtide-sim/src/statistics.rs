@@ -4,7 +4,7 @@
 //! from its parts: the sample standard deviation, a 95 % confidence interval of the mean by
 //! Student's t, and Jain's index of fairness.
 
-/// What a number of workers did. Of no workers everything is 0.
+/// The amounts of a number of workers. Without workers everything is 0.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Spread {
     /// Workers.
@@ -17,8 +17,7 @@ pub struct Spread {
     pub stdev: f64,
     /// Half the width of the 95 % confidence interval of the mean; 0 for a single worker.
     pub ci95: f64,
-    /// (Σx)² / (n·Σx²): 1 when all did the same, 1/n when one did everything. 1 when nobody did
-    /// anything.
+    /// (Σx)² / (n·Σx²): 1 when all did the same, 1/n when one did everything. 1 when all are 0.
     pub jain: f64,
     /// What the worker that did least did.
     pub least: f64,

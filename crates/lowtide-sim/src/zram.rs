@@ -3,9 +3,9 @@
 //! Swap on compressed memory trades many frames for few. A page that went there takes a share of a
 //! frame, the same for every page of a machine (`compressed_percent` of its description); a page of
 //! zeros is only noted and takes nothing (`docs/kernel/workloads.md` §2(b), zero-page map). Pages
-//! that are in swap are those that are nowhere else: a synchronous device takes a page's slot back
-//! as soon as the page is mapped again, so the bytes follow from which pages come and go, and
-//! nothing else has to be told.
+//! that are in swap are nowhere else: a synchronous device takes a page's slot back as soon as the
+//! page is mapped again, so the bytes follow from which pages come and go, and no other event is
+//! needed.
 
 use crate::memory::ObjectId;
 
@@ -21,12 +21,12 @@ pub(crate) struct Zram {
 }
 
 impl Zram {
-    /// Compressed memory in which a page takes so many bytes.
+    /// Compressed memory in which a page takes `page_bytes`.
     pub(crate) const fn new(page_bytes: u64) -> Self {
         Self { page_bytes, zeros: Vec::new(), bytes: 0 }
     }
 
-    /// From now on a heap, none of whose pages is in swap yet, holds nothing but zeros.
+    /// From now on a heap, none of whose pages is in swap yet, has only zeros.
     pub(crate) fn set_zeros(&mut self, heap: ObjectId) {
         let at = heap.0 as usize;
         if at >= self.zeros.len() {

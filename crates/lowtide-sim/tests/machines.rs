@@ -161,7 +161,7 @@ fn a_device_that_does_not_exist_is_refused_with_its_key() {
     says("[device]\nqueue_depth = 0", &["`device.queue_depth = 0`", "never answers", "65536"]);
     says("[device]\nread_bandwidth = 0", &["`device.read_bandwidth = 0`", "ever arrive"]);
     says("[device]\nwrite_bandwidth = '1E'", &["`device.write_bandwidth = \"1E\"`", "16T"]);
-    says("[device]\nread_ns = -5", &["`device.read_ns = -5`", "before it is asked"]);
+    says("[device]\nread_ns = -5", &["`device.read_ns = -5`", "before the request"]);
     says("[device]\nwrite_ns = 1_000_000_000_000", &["`device.write_ns = 1000000000000`", "100 s"]);
     says("[device]\nspread = nan", &["`device.spread = NaN`", "from 0"]);
     says("[device]\nspread = inf", &["`device.spread = inf`"]);

@@ -42,7 +42,7 @@ fn a_writer_goes_as_fast_as_its_device_and_stays_within_its_share() {
     }
 }
 
-/// Bytes written within so many seconds, of pages that nobody else asks to have written.
+/// Bytes written within a number of seconds, of pages whose write is not requested.
 fn written_in(seconds: u64) -> u64 {
     let config = MixedConfig {
         file: 8 << 20,

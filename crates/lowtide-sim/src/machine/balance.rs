@@ -1,10 +1,10 @@
-//! Writers held back: a task that has dirtied enough answers for it, before it goes on.
+//! Dirty throttling: a task that has dirtied enough answers for it, before it goes on.
 //!
-//! How long it sleeps, and who is woken, is what the engine says
-//! ([`Engine::balance_dirty`](lowtide_core::Engine::balance_dirty)); here it is done. A task that
-//! is held back holds no lock and no page. The engine sees group statistics as they were last
-//! published, up to two seconds ago, so that a small group may be full of dirty pages before
-//! anybody is held back (`docs/kernel/fault-and-writeback.md` B3, B12).
+//! The engine decides how long the task sleeps and which flusher is woken
+//! ([`Engine::balance_dirty`](lowtide_core::Engine::balance_dirty)); this file carries it out. A
+//! throttled task holds no lock and no page. The engine sees group statistics as they were last
+//! published, up to two seconds ago, so that a small group may be full of dirty pages before any
+//! task is throttled (`docs/kernel/fault-and-writeback.md` B3, B12).
 
 use super::ctx::Ctx;
 use super::files::FileId;

@@ -9,8 +9,7 @@ use lowtide_core::{ConfigError, MemcgId, Reason, Reclaim};
 const TRIES: u32 = 16;
 
 impl Ctx {
-    /// Sets the budget to so many pages and reclaims until usage is within it. Returns whether it
-    /// is.
+    /// Sets the budget to `pages` and reclaims until usage is within it. Returns whether it is.
     ///
     /// # Errors
     /// [`ConfigError`] when the budget is impossible.
@@ -21,7 +20,7 @@ impl Ctx {
             let reclaim = {
                 let world = self.w();
                 let engine = &world.pool.engine;
-                // Somebody else may have written another limit meanwhile.
+                // Another task may have written another limit meanwhile.
                 let above = engine.usage(MemcgId::ROOT).saturating_sub(engine.max(MemcgId::ROOT));
                 if above == 0 {
                     return Ok(true);

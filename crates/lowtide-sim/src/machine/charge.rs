@@ -1,10 +1,10 @@
 //! Charging a page, and the reclaim that this may take, in the charging task's own time.
 //!
-//! An invocation lets others run only where the engine says that it holds no isolated folios:
-//! before a walk, in a nap, between batches, at its end. What it cost until then is spent there.
-//! Each step that looks at folios takes the lruvec lock for as long as that takes; passes that give
-//! up before they look at any do without it. Who opens a generation at the end of an aging waits
-//! for the lock first: meanwhile others find the walk finished and the generation not there
+//! An invocation lets others run only where the engine has no isolated folios: before a walk, in a
+//! nap, between batches, at its end. What it cost until then is spent there. Each step that looks
+//! at folios takes the lruvec lock for as long as that takes; passes that give up before they look
+//! at any do without it. A task that opens a generation at the end of an aging waits for the lock
+//! first: meanwhile others find the walk finished and the generation not there
 //! (`docs/kernel/reclaim.md` §4.5).
 
 use super::ctx::Ctx;
@@ -113,7 +113,7 @@ impl Ctx {
                 _ => {}
             }
             if opening {
-                // Generations are opened in the order of time, and not by somebody who is ahead of
+                // Generations are opened in the order of time, and not by a task that runs ahead of
                 // it.
                 self.settle().await;
             }
@@ -137,8 +137,8 @@ impl Ctx {
                     + walked.entries * world.costs.walk_entry_ns
                     + walked.young * world.costs.walk_young_ns;
                 if reclaim.age_job().finished() {
-                    // Interrupts are off from here until the generation is open: nobody takes the
-                    // CPU away.
+                    // Interrupts are off from here until the generation is open: the task keeps its
+                    // CPU.
                     world.sched.renew_slice(self.id);
                     cost += world.lruvec_lock.take(
                         world.sched.now,

@@ -1,4 +1,4 @@
-//! What a task holds on to: the world, and who it is in it.
+//! A task's handle on the world: the world, and the task's own number in it.
 //!
 //! Kernel paths are `async` methods of [`Ctx`], so a fault that waits for a lock, then for a
 //! device, then reclaims and sleeps, reads from top to bottom. The world is borrowed between two
@@ -46,8 +46,8 @@ impl Ctx {
         Block { ctx: self, nanos: Some(nanos), parked: false }.await;
     }
 
-    /// Blocks until woken, or for `nanos` at most. Whoever wakes must have been told before; the
-    /// debt must have been paid.
+    /// Blocks until woken, or for `nanos` at most. Before this call, the task has to be where its
+    /// waker will find it, and its debt has to be paid.
     pub(crate) const fn block(&self, nanos: Option<u64>) -> Block<'_> {
         Block { ctx: self, nanos, parked: false }
     }
@@ -74,7 +74,8 @@ impl Future for Spend<'_> {
         let sched = &mut world.sched;
         let pay = !self.parked && sched.spend(self.ctx.id, self.nanos);
         let task = sched.task(self.ctx.id);
-        // Whoever lost its CPU while it paid comes back with the cost of the switch as a new debt.
+        // A task that lost its CPU while it paid comes back with the cost of the switch as a new
+        // debt.
         if pay || (self.until_zero && task.debt > 0) {
             task.parked = Parked::Spending;
             drop(world);

@@ -78,7 +78,7 @@ pub(crate) struct Device {
     busy_until: u64,
     /// Byte after the last command's last.
     head: u64,
-    /// Every command takes so many times as long as usual.
+    /// A factor on the time of every command.
     pub(crate) slow: u64,
     pub(crate) counts: DeviceCounts,
 }
@@ -159,7 +159,7 @@ impl Device {
 pub(crate) struct Writeback {
     pub(super) device: DeviceId,
     pub(super) flusher: Option<TaskId>,
-    /// The flusher sleeps until somebody wakes it.
+    /// The flusher sleeps until it is woken.
     pub(super) asleep: bool,
     pub(super) writes_in_flight: u32,
     pub(super) room_waiters: Vec<TaskId>,
@@ -177,7 +177,7 @@ impl Writeback {
         }
     }
 
-    /// Who writes to it.
+    /// Sets the task that writes to it.
     pub(crate) const fn has_flusher(&mut self, flusher: TaskId) {
         self.flusher = Some(flusher);
     }
@@ -187,7 +187,7 @@ impl Writeback {
         self.writes_in_flight -= 1;
     }
 
-    /// Those who wait for a write command to complete.
+    /// The tasks that wait for a write command to complete.
     pub(crate) fn take_room_waiters(&mut self) -> Vec<TaskId> {
         std::mem::take(&mut self.room_waiters)
     }

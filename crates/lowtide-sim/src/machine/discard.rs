@@ -1,4 +1,4 @@
-//! Pages that leave because somebody says so, and not because memory is scarce.
+//! Pages that leave on request, and not because memory is scarce.
 //!
 //! | | contents | waits for reads and writes of the page |
 //! |---|---|---|
@@ -26,8 +26,7 @@ impl World {
         true
     }
 
-    /// Drops a page of a file if nobody uses or maps it and the device has what is in it. Returns
-    /// whether it did.
+    /// Drops a clean page of a file if it is neither used nor mapped. Returns whether it did.
     fn drop_page(&mut self, object: ObjectId, page: u64) -> bool {
         let Some(frame) = self.pool.frame(object, page) else { return false };
         let busy = self.pool.is_dirty(frame)
@@ -44,7 +43,7 @@ impl World {
 }
 
 impl Ctx {
-    /// Waits until a page that could not be given up is used no more: until it has been read or
+    /// Waits until a page that could not be given up is no longer used: until it has been read or
     /// written.
     async fn wait_unused(&self, file: Option<FileId>, object: ObjectId, page: u64) {
         self.wait_page(object, page).await;

@@ -7,7 +7,7 @@ use thiserror::Error;
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum MachineError {
-    /// The budget cannot be.
+    /// The budget is impossible.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A charge failed after all retries.
@@ -29,7 +29,7 @@ pub enum MachineError {
         /// The machine's name.
         machine: String,
     },
-    /// The device failed a read, as it was told to.
+    /// The device failed a read, by fault injection.
     #[error("the device failed a read after {:.3} s of virtual time", *at_ns as f64 / 1e9)]
     Io {
         /// Virtual time.
@@ -44,7 +44,7 @@ pub enum MachineError {
         /// Virtual time.
         at_ns: u64,
     },
-    /// A write failed, as the device was told to fail, and the sync that tells it found it out.
+    /// A write failed by fault injection, and a sync reported it.
     #[error(
         "a write, or a flush of the device's cache, had failed when a file was synced after {:.3} \
          s of virtual time",
@@ -60,7 +60,7 @@ pub enum MachineError {
         /// Virtual time.
         at_ns: u64,
     },
-    /// What the workload reserves does not fit.
+    /// The workload's reservation does not fit.
     #[error(
         "the workload needs {needed} bytes for itself and the budget is {max} bytes; raise --max"
     )]
@@ -92,7 +92,7 @@ pub enum MachineError {
         /// What was found instead.
         what: String,
     },
-    /// Somebody asked for the run to end.
+    /// The run was asked to stop.
     #[error("interrupted after {:.3} s of virtual time", *at_ns as f64 / 1e9)]
     Interrupted {
         /// Virtual time.

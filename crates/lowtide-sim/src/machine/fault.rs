@@ -1,18 +1,20 @@
 //! Accesses through a mapping.
 //!
 //! ```text
-//!   translation allows it ─────────────────────────────────────────────► young bit, done
-//!   else: fault, under the mapping's own lock
-//!     cached, arrived ──► map it and up to 15 cached neighbours ──► done          (minor)
-//!     on its way ───────► let go of the lock, wait, fault again                   (retry)
-//!                         under the address space's lock
-//!     absent ───────────► start the read, let go, wait, fault again               (major, retry)
-//!     a heap's page ────► as in `swap.rs` ────────────────────────► done          (minor; major
-//!                                                                                  from swap)
+//!   translation allows it ─────────────────────────────────────► young bit, done
+//!   otherwise: fault, under the mapping's own lock
+//!     cached, arrived ─► map it and up to 15 cached neighbours ► done   (minor)
+//!     on its way ──────► release the lock, wait, fault again            (retry)
+//!                        under the address space's lock
+//!     absent ──────────► start the read, release the lock, wait,
+//!                        fault again                                    (major, retry)
+//!     a heap's page ───► as in `swap.rs` ──────────────────────► done   (minor; major
+//!                                                                        from swap)
 //! ```
 //!
 //! The first attempt takes the lock of the mapping alone. If that is held for writing, or if the
-//! fault has to be repeated, the lock of the whole address space is taken for reading. Sources:
+//! fault has to be repeated, the fault takes the lock of the whole address space for reading.
+//! Sources:
 //! `docs/kernel/fault-and-writeback.md` A1-A5, A9.
 
 use super::ctx::Ctx;
@@ -166,9 +168,9 @@ impl Ctx {
     }
 
     /// Accesses pages of a mapping one after the other, as a program does that reads memory from
-    /// start to end. What is mapped is touched many pages at a time, but no more than until the
-    /// task's debt is due: so it comes to the same as single accesses, to the nanosecond, and
-    /// others run in between as often.
+    /// start to end. Mapped pages are touched many at a time, but no more than until the task's
+    /// debt is due: so the result is the same as of single accesses, to the nanosecond, and others
+    /// run in between as often.
     pub(crate) async fn sweep(
         &self,
         id: MappingId,

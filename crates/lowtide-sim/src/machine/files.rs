@@ -1,4 +1,5 @@
-//! Files: where they are on the device, what of them is dirty, and who has them open.
+//! Files: where they are on the device, which of their pages are dirty, and their open
+//! descriptions.
 
 use super::errors::{ErrorCursor, WriteErrors};
 use super::readahead::{MissRule, Readahead};
@@ -13,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct FileId(pub(crate) u32);
 
-/// The number of an open file description: position and read-ahead state that whoever shares it
-/// shares.
+/// The number of an open file description: position and read-ahead state, shared by all that share
+/// the description.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OpenId(pub(crate) u32);
 
@@ -28,16 +29,16 @@ pub(crate) struct File {
     pub(crate) pages: u64,
     /// It ends within its last page.
     pub(crate) partial: bool,
-    /// Its size is being changed, and who waits for the end of that.
+    /// Its size is being changed; tasks may wait for the end of that.
     pub(crate) resizing: bool,
     pub(crate) resize_waiters: Vec<TaskId>,
-    /// Dirty pages that nobody writes yet, in file order.
+    /// Dirty pages that are not being written, in file order.
     pub(crate) dirty: BTreeSet<u64>,
     /// Pages that became dirty again while they were being written.
     pub(crate) redirtied: Vec<u64>,
-    /// How often somebody who wanted to write a page found it being written and dirty again.
+    /// How often a writer of a page found it being written and dirty again.
     pub(crate) deferred: u64,
-    /// Whose writes it has.
+    /// The group whose writes it has.
     pub(crate) owner: MemcgId,
     /// When the first of them became dirty.
     pub(crate) dirtied_at: u64,
@@ -67,8 +68,8 @@ impl File {
         self.read_errors.insert(page, self.read_failures);
     }
 
-    /// Whether a read of a page has failed since there were so many failures: whoever began then
-    /// and finds the page absent reports an error, and whoever begins later tries again.
+    /// Whether a read of a page has failed since `failures` were counted: a task that began then
+    /// and finds the page absent reports an error; a task that begins later tries again.
     pub(crate) fn failed_since(&self, page: u64, failures: u64) -> bool {
         self.read_errors.get(&page).is_some_and(|&last| last > failures)
     }
@@ -79,7 +80,7 @@ impl File {
 pub(crate) struct Open {
     pub(crate) file: FileId,
     pub(crate) readahead: Readahead,
-    /// How far whoever has it has been told of failed writes.
+    /// The failed writes that it has reported.
     pub(crate) errors: ErrorCursor,
 }
 
@@ -87,12 +88,13 @@ pub(crate) struct Open {
 const FILE_DISTANCE: u64 = 1 << 44;
 
 impl World {
-    /// Adds a file of `pages` pages that nobody owns in particular.
+    /// Adds a file of `pages` pages without an owner.
     pub(crate) fn add_file(&mut self, pages: u64) -> FileId {
         self.add_file_of(MemcgId::ROOT, pages)
     }
 
-    /// Adds a file of `pages` pages that a group writes: it is held back for what of it is dirty.
+    /// Adds a file of `pages` pages that a group writes: the group is throttled for its dirty
+    /// pages.
     pub(crate) fn add_file_of(&mut self, owner: MemcgId, pages: u64) -> FileId {
         let Pool { memory, engine, .. } = &mut self.pool;
         let object = memory.add_object(engine, LruType::File, owner);
@@ -135,7 +137,7 @@ impl World {
         self.files[open.file.0 as usize].write_errors.check(&mut open.errors)
     }
 
-    /// Whoever has it open says that accesses are random: nothing is read but what is wanted.
+    /// Sets random access for an open description: only the requested pages are read.
     pub(crate) fn advise_random(&mut self, open: OpenId) {
         self.opens[open.0 as usize].readahead = Readahead::new(0);
     }

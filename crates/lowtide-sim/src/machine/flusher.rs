@@ -1,11 +1,11 @@
-//! The flusher: the task that writes dirty pages when nobody waits for it.
+//! The flusher: the task that writes dirty pages that no task waits for.
 //!
 //! ```text
 //!   woken by a writer over the background limit, by time,
 //!   by reclaim that met nothing but dirty pages
 //!        │
 //!        ▼
-//!   the engine says: so many pages, of this group, older than so much
+//! the engine decides: n pages, of this group, older than an age
 //!        ▲      │
 //!        │      └──► files in the order in which they became dirty, each from where the last
 //!        │           turn ended; a file that is not done waits for its next turn
@@ -28,8 +28,8 @@ const LONGEST_SLEEP_NS: u64 = 5_000_000_000;
 const NOT_YET_NS: u64 = 10_000_000;
 
 impl World {
-    /// Reclaim met nothing but dirty pages: everything dirty now is to be written. A kernel does
-    /// not tell groups apart here.
+    /// Reclaim met only dirty pages: everything dirty now is to be written. A kernel does not tell
+    /// groups apart here.
     pub(crate) fn wake_flusher(&mut self) {
         self.counts.flusher_wakes += 1;
         if !self.pool.engine.ask_to_flush(MemcgId::ROOT).is_empty() {
@@ -45,7 +45,7 @@ impl World {
         }
     }
 
-    /// The file whose turn it is, of those that a piece of work is about.
+    /// The next file, of those that a piece of work is about.
     fn next_file(&self, work: &FlushWork) -> Option<FileId> {
         let wanted = |file: &File| {
             !file.dirty.is_empty()
@@ -104,7 +104,7 @@ impl Ctx {
         }
     }
 
-    /// Sleeps until somebody wakes the flusher, or so long.
+    /// Sleeps until the flusher is woken, or for this time.
     async fn rest(&self, nanos: u64) {
         self.w().writeback.asleep = true;
         self.block(Some(nanos)).await;
@@ -126,8 +126,8 @@ impl Ctx {
         written
     }
 
-    /// Writes about so many dirty pages of a file, from where the last turn ended and round its
-    /// end. Returns how many it was.
+    /// Writes about `most` dirty pages of a file, from where the last turn ended and round its end.
+    /// Returns how many it was.
     async fn write_from_cursor(&self, file: FileId, most: u64) -> u64 {
         let mut written = 0;
         let mut wrapped = false;

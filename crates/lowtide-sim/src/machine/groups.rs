@@ -1,11 +1,11 @@
-//! Groups: which task pays for what, how long it was stalled, and what it pays for being over a
-//! limit.
+//! Groups: which task is charged for what, how long it was stalled, and how it pays for being over
+//! a limit.
 //!
 //! A task charges the group that it is a member of; the pages of a heap belong to the group of its
-//! address space, those of a file to whoever brings them in. What is owed for pages charged above
-//! `high`, or for having waited for pages that a limit had evicted, is paid when the task would
-//! return to its program: at the end of a fault, of a read or write, where it holds no lock. Only
-//! if more than a batch has accumulated it pays at once, as in the kernel.
+//! address space, those of a file to the group of the task that brings them in. The debt for pages
+//! charged above `high`, or for having waited for pages that a limit had evicted, is paid when the
+//! task would return to its program: at the end of a fault, of a read or write, where it holds no
+//! lock. Only
 //!
 //! A stall is the time between the beginning and the end of waiting for a page that came back, and
 //! of direct reclaim; it goes to the pressure of the groups, and, if a limit was the cause, to the
@@ -192,7 +192,7 @@ impl Ctx {
         let member = world.groups.member(self.id);
         let bytes = reads.bytes.max(world.page_bytes);
         // The first reads of a window are served while the last are still being submitted, and the
-        // last when the page that was wanted is there: they cost the others what they cost, whoever
+        // last when the requested page is there: they cost the others the same, whichever task
         // waits for them.
         let stall_ns = reads.until.max(now) - reads.from.map_or(began, |from| from.min(began));
         world.pool.engine.stalled(member.memcg, &refaulted, stall_ns, bytes, &mut member.debt, now);
@@ -215,7 +215,7 @@ impl Ctx {
             let world = &mut *guard;
             let now = world.sched.local(self.id);
             let member = world.groups.member(self.id);
-            // Reads of what nobody waits for, in advance, end with the operation.
+            // Reads in advance, which no task waits for, end with the operation.
             member.reads = Reads::default();
             let over = member.over_high > 0;
             over || world.pool.engine.owes(member.memcg, &member.debt, now) > NOT_WORTH_NS

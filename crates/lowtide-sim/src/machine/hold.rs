@@ -14,27 +14,26 @@ use crate::pool::UnmapWork;
 use lowtide_core::{Reclaim, Task};
 use std::collections::BTreeMap;
 
-/// Who holds what.
+/// The page that each task holds.
 #[derive(Debug, Default)]
 pub(crate) struct Holds(BTreeMap<TaskId, (ObjectId, u64)>);
 
 impl Holds {
-    /// Whether anybody holds a page. Cost: O(holders), of which there are as many as tasks that
-    /// wait for a device.
+    /// Whether any task holds a page. Cost: O(holders), at most the tasks that wait for a device.
     pub(crate) fn is_held(&self, object: ObjectId, page: u64) -> bool {
         self.0.values().any(|held| *held == (object, page))
     }
 }
 
 impl World {
-    /// A task holds a page from now on, and lets go of what it held before.
+    /// A task holds a page from now on, and releases the one that it held before.
     pub(crate) fn hold(&mut self, task: TaskId, object: ObjectId, page: u64) {
         let before = self.holds.0.insert(task, (object, page));
         self.watched_release(before);
     }
 
-    /// Drops the translations of those victims of a reclaim that nobody holds, and compresses those
-    /// that go to swap.
+    /// Drops the translations of those victims of a reclaim that no task holds, and compresses
+    /// those that go to swap.
     pub(crate) fn unmap_victims(&mut self, reclaim: &mut Reclaim, task: Task) -> UnmapWork {
         let holds = &self.holds;
         self.pool.unmap_victims(reclaim, |object, page| holds.is_held(object, page), task)

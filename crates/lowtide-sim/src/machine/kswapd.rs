@@ -11,12 +11,12 @@ use super::sched::TaskId;
 use super::world::World;
 use lowtide_core::{MemcgId, Reason, Reclaim};
 
-/// Fruitless runs after which it gives up until somebody else makes progress.
+/// Fruitless runs after which it gives up until another task makes progress.
 const HOPELESS: u32 = 16;
 /// Nanoseconds it rests when hopeless or out of work, unless woken.
 const REST_NS: u64 = 1_000_000_000;
 
-/// Frames that should be free, and who sees to it.
+/// Watermarks of free frames, and the task that maintains them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Kswapd {
     /// The watermarks in pages, zero with a group limit.

@@ -1,11 +1,11 @@
 //! Locks with contention that can be measured.
 //!
-//! A [`SpinLock`] is held for short times that are known when it is taken, so it is a *timeline*:
-//! whoever comes while it is held spins (spends CPU time) until it is free. Tasks run ahead of the
-//! machine's clock, so one may come to the lock, in virtual time, before another that has been
+//! A [`SpinLock`] is held for short times that are known when it is taken, so it is a *timeline*: a
+//! task that comes while it is held spins (spends CPU time) until it is free. Tasks run ahead of
+//! the machine's clock, so one may come to the lock, in virtual time, before another that has been
 //! there already; it gets the lock if it can be done before that one. An [`RwSem`] is held across
-//! sleeps: who cannot have it blocks, in the order of arrival, and a writer that waits keeps later
-//! readers out, as the kernel's does.
+//! sleeps: a task that cannot have it blocks, in the order of arrival, and a writer that waits
+//! keeps later readers out, as the kernel's does.
 
 use super::ctx::Ctx;
 use super::sched::TaskId;
@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 pub struct Contention {
     /// Times taken.
     pub acquired: u64,
-    /// Times somebody had to wait.
+    /// Times a task had to wait.
     pub contended: u64,
     /// Nanoseconds of waiting, all tasks together.
     pub waited_ns: u64,
@@ -33,8 +33,8 @@ pub(crate) struct SpinLock {
 
 impl SpinLock {
     /// Takes the lock at `now` for `hold` nanoseconds. Returns the nanoseconds from now until it is
-    /// released again: waiting and holding. `past` is a time that nobody will come before. Cost:
-    /// O(times that it is held at from then on), those without a gap counting as one.
+    /// released again: waiting and holding. No task will come before `past`. Cost: O(times that it
+    /// is held at from then on), those without a gap counting as one.
     pub(crate) fn take(&mut self, past: u64, now: u64, hold: u64) -> u64 {
         while self.held.front().is_some_and(|&(_, until)| until <= past) {
             self.held.pop_front();
@@ -100,7 +100,7 @@ impl RwSem {
         }
     }
 
-    /// Takes the lock if nobody has to be waited for.
+    /// Takes the lock if no task has to be waited for.
     pub(crate) fn try_take(&mut self, write: bool) -> bool {
         let free = self.waiting.is_empty() && self.may_enter(write);
         if free {
@@ -111,7 +111,7 @@ impl RwSem {
 }
 
 impl World {
-    /// Releases a semaphore and hands it to those who may have it next.
+    /// Releases a semaphore and hands it to the tasks that may have it next.
     pub(crate) fn release(&mut self, id: RwSemId, write: bool) {
         let sem = &mut self.rwsems[id.0 as usize];
         if write {
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_comes_while_the_lock_is_held_waits() {
+    fn a_task_that_comes_while_the_lock_is_held_waits() {
         let mut lock = SpinLock::default();
         assert_eq!(
             (lock.take(0, 100, 50), lock.take(0, 120, 50), lock.take(0, 120, 10)),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_can_be_done_before_the_next_does_not_wait_for_it() {
+    fn a_task_that_is_done_before_the_next_does_not_wait_for_it() {
         let mut lock = SpinLock::default();
         assert_eq!(lock.take(0, 1000, 50), 50);
         assert_eq!(

@@ -13,10 +13,10 @@
 //! | `discard.rs` | pages given up or dropped on purpose |
 //! | `charge.rs`, `kswapd.rs` | charging and direct reclaim; the background reclaimer |
 //! | `budget.rs` | changing the budget |
-//! | `groups.rs` | who pays, stalls, and what is paid for being over a limit |
+//! | `groups.rs` | charges, stalls, and the payment for being over a limit |
 //! | `watch.rs`, `ended.rs` | an observer that checks; why a run ended early |
 //! | `writeback.rs`, `flusher.rs`, `balance.rs` | writing dirty pages; when; writers held back |
-//! | `sync.rs`, `errors.rs` | making a file durable; telling everybody of writes that failed |
+//! | `sync.rs`, `errors.rs` | making a file durable; reporting failed writes, once to each opener |
 //!
 //! The policy is `lowtide-core`'s; nothing here decides which page goes.
 
@@ -117,7 +117,7 @@ pub struct MachineStat {
     pub lruvec_lock: Contention,
     /// The lock of slots in swap.
     pub swap_lock: Contention,
-    /// Slots in swap, and those of them that nobody uses.
+    /// Slots in swap, and the free ones of them.
     pub swap_pages: u64,
     /// See `swap_pages`.
     pub swap_free_pages: u64,
@@ -233,7 +233,7 @@ impl Machine {
         });
     }
 
-    /// A task that nobody waits for, as a member of a group.
+    /// A task that the run does not wait for, as a member of a group.
     pub(crate) fn background_in<F>(&mut self, memcg: MemcgId, life: impl FnOnce(Ctx) -> F + 'static)
     where
         F: Future<Output = Result<(), MachineError>> + 'static,
@@ -244,7 +244,7 @@ impl Machine {
         });
     }
 
-    /// Adds a task that nobody waits for. Its error ends the run all the same.
+    /// Adds a task that the run does not wait for. Its error ends the run all the same.
     pub(crate) fn background<F>(&mut self, life: impl FnOnce(Ctx) -> F + 'static)
     where
         F: Future<Output = Result<(), MachineError>> + 'static,

@@ -10,7 +10,7 @@ use super::world::World;
 use crate::memory::ObjectId;
 use lowtide_core::FolioId;
 
-/// What was found of a page of which a part is to be kept.
+/// The state of a page of which a part is to be kept.
 #[derive(Debug)]
 pub(super) enum Part {
     /// It is there, until the next await.
@@ -85,7 +85,7 @@ impl Ctx {
                     break;
                 }
                 if world.pool.frame(object, page).is_some() {
-                    // Somebody else brought it in while this task reclaimed.
+                    // Another task brought it in while this one reclaimed.
                     let memcg = world.memcg(self.id);
                     world.pool.engine.uncharge(memcg, 1);
                     continue;

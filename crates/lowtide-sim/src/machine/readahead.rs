@@ -1,5 +1,5 @@
-//! Read-ahead: which pages to read beside the one that is missing, and when to read on before they
-//! are asked for.
+//! Read-ahead: which pages to read beside the missing one, and when to read further pages before
+//! they are requested.
 //!
 //! ```text
 //!   window     start ............ start+size-async ............ start+size
@@ -12,7 +12,7 @@
 
 use lowtide_core::FolioId;
 
-/// Pages from `start`, and where the mark goes, if anywhere.
+/// A window of pages from `start`, and the place of its mark, if it has one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Window {
     pub(crate) start: u64,

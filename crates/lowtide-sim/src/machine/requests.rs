@@ -8,7 +8,7 @@ use super::world::World;
 use lowtide_core::{FolioId, Task};
 use lowtide_workload::prng::mix64;
 
-/// Who is to be told.
+/// What happens at the end of a request.
 #[derive(Debug)]
 enum Purpose {
     /// Pages that have frames and wait for their contents.
@@ -28,11 +28,11 @@ struct Request {
     hung: bool,
 }
 
-/// How much longer a read takes that hangs. Nobody cancels it: in a kernel, a command is cancelled
+/// How much longer a read takes that hangs. No task cancels it: in a kernel, a command is cancelled
 /// after thirty seconds.
 const HANG_NS: u64 = 20_000_000_000;
 
-/// One command in so many fails, at no regular distance, and one read in so many hangs; 0 for none.
+/// One command in n fails, at no regular distance, and one read in n hangs; 0 for none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Fails {
     pub(crate) reads: u64,
@@ -225,8 +225,8 @@ impl World {
                     let event = if failed { PageEvent::ReadFailed } else { PageEvent::Arrived };
                     self.watched_file(event, file, page, frame);
                     if failed {
-                        // Nobody has seen the page: it leaves as it came, and whoever waits finds
-                        // it absent.
+                        // The page was not seen yet: it leaves as it came, and the tasks that wait
+                        // for it find it absent.
                         self.files[file.0 as usize].read_failed(page);
                         let gone = self.pool.discard(object, page);
                         debug_assert!(

@@ -2,16 +2,15 @@
 //!
 //! ```text
 //!   the page that the file ends in, or has ended in, is brought in
-//!     ──► in one step: the size changes, translations behind the end go, and what of that page is
-//!         behind the end becomes zeros
+//!     ──► in one step: the size changes, translations behind the end go, and the rest of that
+//!         page becomes zeros
 //!     ──► pages behind the end go, each when it is neither read nor written
 //! ```
 //!
 //! One task at a time changes the size of a file; a write that would make it larger waits
-//! meanwhile. From the one step on nobody gets at
-//! what is behind the end: a read ends there, and an access through a mapping is an error
-//! ([`MachineError::BeyondEnd`]).
-//! The size itself is durable at once: the file system's log is not simulated.
+//! meanwhile. From the one step on no access reaches what is behind the end: a read ends there, and
+//! an access through a mapping is an error ([`MachineError::BeyondEnd`]). The size itself is
+//! durable at once: the file system's log is not simulated.
 
 use super::ctx::Ctx;
 use super::ended::MachineError;
@@ -137,7 +136,7 @@ impl Ctx {
         owes
     }
 
-    /// Brings a page in and waits until its contents have arrived. Nobody else runs before the
+    /// Brings a page in and waits until its contents have arrived. No other task runs before the
     /// caller has used it.
     async fn bring_in(
         &self,

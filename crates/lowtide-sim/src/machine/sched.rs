@@ -36,7 +36,7 @@ enum State {
     Runnable,
     /// Has a CPU.
     Running,
-    /// Waits for something else.
+    /// Waits for something other than a CPU.
     Blocked,
     Finished,
 }
@@ -46,7 +46,7 @@ enum State {
 pub(crate) enum Parked {
     /// To pay its debt.
     Spending,
-    /// Until somebody wakes it.
+    /// Until it is woken.
     Blocked,
 }
 
@@ -162,7 +162,7 @@ impl Sched {
         }
     }
 
-    /// Makes a blocked task runnable. Anybody else is left alone.
+    /// Makes a blocked task runnable. Tasks that are not blocked are left alone.
     pub(crate) fn wake(&mut self, id: TaskId) {
         let task = self.task(id);
         if task.state == State::Blocked {
@@ -171,8 +171,8 @@ impl Sched {
         }
     }
 
-    /// The next task that has a CPU and is to be polled now, or what else happens next. `None` when
-    /// nothing ever will.
+    /// The next task that has a CPU and is to be polled now, or what happens next instead. `None`
+    /// when nothing ever will.
     pub(crate) fn next(&mut self) -> Option<Happens> {
         loop {
             if let Some(task) = self.dispatch() {

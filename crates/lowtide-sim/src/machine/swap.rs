@@ -9,7 +9,7 @@
 //!   reclaim ─► slots taken ─► unmapped ─► compressed, in the reclaiming task's own time ─► freed
 //! ```
 //!
-//! Nobody waits for a device: compression and decompression are computing, by the task that
+//! No task waits for a device: compression and decompression are computing, by the task that
 //! reclaims and by the task that faults. So there is no writeback of heaps, reclaim never naps for
 //! them, and a page that is mapped again gives its slot up at once
 //! (`docs/kernel/fault-and-writeback.md` A7, C3). A heap of zeros is recognised as such: nothing is
@@ -50,8 +50,8 @@ pub(crate) struct SwapArea {
 }
 
 impl SwapArea {
-    /// Gives an empty pool the swap of a machine. `whole` tells that the budget is all of the
-    /// machine's memory.
+    /// Gives an empty pool the swap of a machine. `whole`: the budget is all of the machine's
+    /// memory.
     ///
     /// # Errors
     /// [`MachineError::SwapDevice`] for swap that is not simulated.
@@ -73,8 +73,7 @@ impl SwapArea {
 }
 
 impl World {
-    /// Says that a heap holds nothing but zeros, whatever is stored to it. To be said before
-    /// anybody touches it.
+    /// Marks a heap that has only zeros, whatever is stored to it. Called before the first access.
     pub(crate) fn set_zeros(&mut self, heap: MappingId) {
         let object = self.mapped_object(heap);
         self.pool.zram.set_zeros(object);
@@ -98,8 +97,7 @@ impl World {
     /// Nanoseconds that unmapping a batch of victims takes a task.
     pub(crate) fn unmap_cost(&mut self, work: UnmapWork, task: TaskId) -> u64 {
         // Slots were taken while the victims were chosen. A lock that is taken at the end of a
-        // batch, which is ahead of everybody else's time, would keep others waiting while it is
-        // free.
+        // batch, which is ahead of the other tasks' time, would keep them waiting while it is free.
         let now = self.sched.local(task);
         let costs = &self.costs;
         let mut cost = work.translations * costs.unmap_ns;
@@ -125,7 +123,7 @@ impl World {
             + self.swap.lock.take(self.sched.now, now, self.costs.swap_slot_ns)
     }
 
-    /// Fills a page that has been charged, unless somebody else has by now. Returns whether it came
+    /// Fills a page that has been charged, unless another task has by now. Returns whether it came
     /// from swap.
     fn fill(&mut self, id: TaskId, object: ObjectId, page: u64) -> bool {
         let cached = self.pool.memory.cached(object, page);

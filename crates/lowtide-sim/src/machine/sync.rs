@@ -1,4 +1,4 @@
-//! Sync: a file is on the medium, or whoever asked is told that it may not be.
+//! Sync: a file is on the medium, or the caller gets an error because it may not be.
 //!
 //! ```text
 //!   write what is dirty ──► wait for every write that has begun ──► flush the device's cache
@@ -9,7 +9,7 @@
 //! A write that has ended is in the device's cache, which loses it with the power. A flush makes
 //! everything durable that had ended when the flush was submitted. Pages whose write failed are
 //! dirty again, so the next sync tries again; a flush that failed is a failure of the file whose
-//! sync asked for it. Source: `docs/kernel/fault-and-writeback.md` B11.
+//! sync requested it. Source: `docs/kernel/fault-and-writeback.md` B11.
 
 use super::ctx::Ctx;
 use super::ended::MachineError;
@@ -70,7 +70,8 @@ impl Ctx {
         }
     }
 
-    /// Waits until everything that the device was told to write, and has written, is on the medium.
+    /// Waits until everything that the device was given to write, and has written, is on the
+    /// medium.
     async fn flush_device(&self, file: FileId) {
         self.settle().await;
         self.w().submit_flush(file, self.id);
@@ -99,13 +100,13 @@ mod tests {
             [world.open(file), world.open(file)]
         };
         let results = Rc::new(RefCell::new(Vec::new()));
-        let told = Rc::clone(&results);
+        let reported = Rc::clone(&results);
         m.client(move |ctx| async move {
             for round in 0..rounds {
                 before(&mut ctx.w(), round);
                 ctx.write(opens[0], 3, 1).await?;
                 let [a, b] = [ctx.sync(opens[0]).await, ctx.sync(opens[1]).await];
-                told.borrow_mut().push([a.is_ok(), b.is_ok()]);
+                reported.borrow_mut().push([a.is_ok(), b.is_ok()]);
             }
             Ok(())
         });
@@ -114,15 +115,16 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_is_told_to_everybody_once_and_written_again() {
-        let told = syncs(3, |world, round| world.requests.fails.writes = u64::from(round == 1));
+    fn a_failed_write_is_reported_to_each_opener_once_and_written_again() {
+        let reported = syncs(3, |world, round| world.requests.fails.writes = u64::from(round == 1));
         // In the second round both syncs write, and both fail.
-        assert_eq!(told, [[true; 2], [false; 2], [false, true]]);
+        assert_eq!(reported, [[true; 2], [false; 2], [false, true]]);
     }
 
     #[test]
     fn a_failed_flush_is_told_like_a_failed_write() {
-        let told = syncs(3, |world, round| world.requests.fails.flushes = u64::from(round == 1));
-        assert_eq!(told, [[true; 2], [false; 2], [false, true]]);
+        let reported =
+            syncs(3, |world, round| world.requests.fails.flushes = u64::from(round == 1));
+        assert_eq!(reported, [[true; 2], [false; 2], [false, true]]);
     }
 }

@@ -1,10 +1,10 @@
-//! An observer of the machine: told what happens to pages, and asked after every turn of the
+//! An observer of the machine: it gets what happens to pages, and looks after every turn of the
 //! machine whether all is well.
 //!
 //! A machine has none by default, and an event then costs the test of a pointer. The observer gets
-//! the world to look at; what it finds wrong it reports with [`World::violated`], which ends the
-//! run. It may also change the world: that is how a planted bug is made (`swarm/sabotage.rs`)
-//! without a line of it in the kernel's paths.
+//! the world to look at, and reports what is wrong with [`World::violated`], which ends the run. It
+//! may also change the world: that is how a planted bug is made (`swarm/sabotage.rs`) without a
+//! line of it in the kernel's paths.
 
 use super::ended::MachineError;
 use super::files::FileId;
@@ -22,15 +22,15 @@ pub(crate) enum PageEvent {
     Arrived,
     /// The device failed to bring them; the page is gone again.
     ReadFailed,
-    /// Somebody read it, either way.
+    /// A task read it, either way.
     Loaded,
-    /// Somebody wrote all of it.
+    /// A task wrote all of it.
     Stored,
-    /// Somebody wrote a part of it, either way; the rest is as it was.
+    /// A task wrote a part of it, either way; the rest is as it was.
     Patched,
     /// What of it is behind the end of its file was filled with zeros.
     TailZeroed,
-    /// Somebody who held it lets go of it.
+    /// A task that held it has released it.
     Released,
     /// Its contents go to the device as they are now.
     WriteBegan,
@@ -70,11 +70,11 @@ pub(crate) trait Watch: Debug {
     fn victims(&mut self, world: &mut World, victims: &[Victim]);
     /// These folios have gone, and their frames are free.
     fn freed(&mut self, world: &mut World, freed: &[Freed]);
-    /// Somebody dropped a page of a file from memory that was clean and in nobody's use.
+    /// A clean page of a file that was not in use was dropped from memory.
     fn dropped(&mut self, world: &mut World, object: ObjectId, page: u64, frame: FolioId);
-    /// Somebody gave a page up; its contents are zeros from now on.
+    /// A page was given up; its contents are zeros from now on.
     fn given_up(&mut self, world: &mut World, object: ObjectId, page: u64);
-    /// A file has so many pages now. What of page `tail` is behind its old end, or its new one, is
+    /// A file has `pages` pages now. The part of page `tail` behind its old end, or its new one, is
     /// to become zeros.
     fn resized(&mut self, world: &mut World, object: ObjectId, pages: u64, tail: Option<u64>);
     /// A task's charge, which began at `since` (nanoseconds), failed after all tries.
@@ -82,16 +82,16 @@ pub(crate) trait Watch: Debug {
 }
 
 impl World {
-    /// Tells the observer something, if there is one.
+    /// Reports something to the observer, if there is one.
     #[inline]
-    pub(crate) fn watched(&mut self, tell: impl FnOnce(&mut dyn Watch, &mut Self)) {
+    pub(crate) fn watched(&mut self, report: impl FnOnce(&mut dyn Watch, &mut Self)) {
         if let Some(mut watch) = self.watch.take() {
-            tell(&mut *watch, self);
+            report(&mut *watch, self);
             self.watch = Some(watch);
         }
     }
 
-    /// Tells the observer what happened to a page of a file.
+    /// Reports to the observer what happened to a page of a file.
     pub(crate) fn watched_file(
         &mut self,
         event: PageEvent,
@@ -103,7 +103,7 @@ impl World {
         self.watched(|watch, world| watch.page(world, event, object, page, frame));
     }
 
-    /// Tells the observer that somebody loaded from, or stored to, a page through its translation.
+    /// Reports to the observer a load from, or a store to, a page through its translation.
     pub(crate) fn watched_touch(&mut self, vma: VmaId, page: u64, store: bool) {
         if self.watch.is_none() {
             return;

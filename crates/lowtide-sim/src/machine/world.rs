@@ -53,9 +53,9 @@ pub struct KernelCounts {
     pub oom_tried_ns: u64,
     /// Faults repeated because the page had to be read.
     pub retry_io_miss: u64,
-    /// Faults repeated because a lock was let go of.
+    /// Faults repeated because a lock was released.
     pub retry_mmap_drop: u64,
-    /// Pages that read-ahead brought in beyond what was asked for.
+    /// Pages that read-ahead brought in beyond those requested.
     pub readahead: u64,
     /// Commands that a device failed.
     pub io_errors: u64,
@@ -63,7 +63,7 @@ pub struct KernelCounts {
     pub write_errors: u64,
     /// Of which flushes of its cache.
     pub flush_errors: u64,
-    /// Reads that hung, as the device was told to let them.
+    /// Reads that hung by fault injection.
     pub hung_reads: u64,
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct World {
     pub(crate) holds: Holds,
     /// The first failure that ends the run.
     pub(crate) failure: Option<MachineError>,
-    /// Who checks, if anybody does.
+    /// The observer, if there is one.
     pub(crate) watch: Option<Box<dyn Watch>>,
 }
 
@@ -143,7 +143,7 @@ impl World {
         self.pool.memory.is_locked(frame)
     }
 
-    /// Wakes everybody who waits for a page.
+    /// Wakes all tasks that wait for a page.
     pub(crate) fn wake_page(&mut self, object: ObjectId, page: u64) {
         for task in self.page_waiters.remove(&(object, page)).unwrap_or_default() {
             self.sched.wake(task);

@@ -1,8 +1,8 @@
 //! Dirty pages: which of them are written together, and waiting until they are.
 //!
-//! Runs of neighbouring pages are written with one command. Sync writes a file and waits. Who
-//! begins to write, and when, is in `flusher.rs`; who is held back is in `balance.rs`; how much may
-//! be dirty is the engine's business.
+//! Runs of neighbouring pages are written with one command. Sync writes a file and waits.
+//! `flusher.rs` begins writes without a request, `balance.rs` throttles writers, and the engine
+//! decides how much may be dirty.
 //!
 //! Source: `docs/kernel/fault-and-writeback.md` B2, B11.
 

@@ -34,7 +34,7 @@ impl Cached {
         self.0
     }
 
-    /// The page was evicted. One of a heap is in swap then, and nowhere else.
+    /// The page was evicted. A page of a heap is in swap then, and nowhere else.
     pub(crate) const fn is_gone(self) -> bool {
         self.0 & (RESIDENT | SHADOW) == SHADOW
     }

@@ -1,5 +1,5 @@
-//! What the simulated kernel knows of pages: the page cache of each object, and the page tables
-//! that map it.
+//! The simulated kernel's records of pages: the page cache of each object, and the page tables that
+//! map it.
 //!
 //! ```text
 //!   object (a file, or a heap)                  address space (a process)
@@ -10,12 +10,12 @@
 //! ```
 //!
 //! The hardware part is the young bit: every access through a mapping sets it, at the entry and at
-//! its table, and nothing but the engine's questions clears it; and the dirty bit, set by every
-//! store. Of a file page the kernel knows before the first store (the translation is not writable
-//! until then); of a heap page it finds the bit when it drops the translation. There is no
-//! translation cache (`docs/kernel/reclaim.md` section C says what one would change: refaults by up
-//! to one percent). [`Facts`](lowtide_core::Facts) are answered in `facts.rs`; the aging walk is in
-//! `walk.rs`.
+//! its table, and only the engine's checks clear it; and the dirty bit, set by every store. For a
+//! file page the kernel learns of the first store before it happens (the translation is not
+//! writable until then); for a heap page it finds the bit when it drops the translation. There is
+//! no translation cache (`docs/kernel/reclaim.md` section C says what one would change: refaults by
+//! up to one percent). [`Facts`](lowtide_core::Facts) are answered in `facts.rs`; the aging walk is
+//! in `walk.rs`.
 
 mod cached;
 mod facts;
@@ -45,7 +45,7 @@ pub(crate) struct VmaId(pub u32);
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) lru_type: LruType,
-    /// Who pays for a heap; pages of files are paid by whoever brings them in.
+    /// The group that pays for a heap; the task that brings a page of a file in pays for that.
     pub(crate) memcg: MemcgId,
     pub(crate) pages: PageMap<Cached>,
     pub(crate) vmas: Vec<VmaId>,
@@ -137,8 +137,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Adds a file or a heap of a group. It has the number of a space of the engine's, which is in
-    /// nobody's way: no task runs in it, so no aging visits it.
+    /// Adds a file or a heap of a group. It has the number of a space of the engine's, which has no
+    /// effect: no task runs in it, so no aging visits it.
     pub(crate) fn add_object(
         &mut self,
         engine: &mut Engine,

@@ -79,8 +79,8 @@ impl<T: Copy> PageMap<T> {
     /// The value of a page, to be written.
     ///
     /// # Panics
-    /// When the page is not below [`PAGES_MAX`]: whoever takes page numbers from outside checks
-    /// them first.
+    /// When the page is not below [`PAGES_MAX`]: a caller that takes page numbers from outside
+    /// checks them first.
     pub(crate) fn entry(&mut self, page: u64) -> &mut T {
         let at = self.position(page).unwrap_or_else(|| self.make(page));
         &mut self.tables[at]

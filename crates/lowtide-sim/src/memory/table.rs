@@ -92,7 +92,7 @@ fn bits(mut word: u64) -> impl Iterator<Item = u64> {
 pub(crate) struct Pte {
     /// It leads to a page.
     pub(crate) present: bool,
-    /// It was used since somebody last asked.
+    /// It was used since this bit was last cleared.
     pub(crate) young: bool,
     /// Stores need no fault.
     pub(crate) writable: bool,
@@ -203,8 +203,8 @@ impl PageTables {
     /// Maps a page, young; an entry that was writable stays so.
     ///
     /// # Panics
-    /// When the page is not below [`PAGES_MAX`]: whoever takes page numbers from outside checks
-    /// them first.
+    /// When the page is not below [`PAGES_MAX`]: a caller that takes page numbers from outside
+    /// checks them first.
     pub(crate) fn map(&mut self, page: u64, writable: bool) {
         let (row, bit) = self.row_made(page);
         row.present |= bit;

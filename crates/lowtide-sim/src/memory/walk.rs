@@ -44,8 +44,7 @@ impl Walk {
         let mut walked = Walked::default();
         while walked.tables + walked.entries < budget {
             let Some(&vma) = self.vmas.last() else {
-                // What has been walked takes its time before anybody learns that there is no other
-                // space.
+                // The walk so far takes its time before a task learns that there is no other space.
                 if walked != Walked::default() {
                     break;
                 }
@@ -92,7 +91,8 @@ fn walk_table(
 ) -> (u64, u64) {
     let key = table_key(id, table);
     let vma = &mut memory.vmas[id.0 as usize];
-    // The hardware sets the bit again with the next access through the table; nobody else reads it.
+    // The hardware sets the bit again with the next access through the table; no other code reads
+    // it.
     vma.young[table as usize] = false;
     if !job.wants(engine, key) {
         return (0, 0);

@@ -1,11 +1,11 @@
 //! Time on the plain machine, and what is on its way to swap.
 //!
-//! Time is virtual nanoseconds: 100 an access, 1 µs a step of reclaim, naps as long as reclaim asks
-//! for. A miss whose contents have to be read sleeps for the latency of the swap device, wherever
-//! it reads. Only an asynchronous swap device notices any of this: its writes end a latency after
-//! they began. Nobody looks between two faults, so accesses that hit advance the clock by being
-//! counted, and writes that have ended meanwhile are settled at the next access that does more than
-//! hit.
+//! Time is virtual nanoseconds: 100 an access, 1 µs a step of reclaim, naps as long as reclaim
+//! requests. A miss whose contents have to be read sleeps for the latency of the swap device,
+//! wherever it reads. Only an asynchronous swap device depends on any of this: its writes end a
+//! latency after they began. Their state does not matter between two faults, so accesses that hit
+//! advance the clock by being counted, and writes that have ended meanwhile are settled at the next
+//! access that does more than hit.
 
 use super::Plain;
 use lowtide_core::{FolioId, Task};
@@ -52,12 +52,12 @@ impl Plain {
         }
     }
 
-    /// A write has begun that takes so long.
+    /// A write has begun that takes this long.
     pub(super) fn write_ends_in(&mut self, latency_ns: u64, frame: FolioId) {
         self.clock.writes.push_back((self.now().saturating_add(latency_ns), frame));
     }
 
-    /// The task is switched out, and comes back after so long.
+    /// The task is switched out, and comes back after this time.
     pub(super) fn sleep(&mut self, nanos: u64) {
         if !self.config.switched_in_walk {
             self.pool.engine.set_idle(self.process, false);

@@ -6,7 +6,7 @@ use crate::memory::ObjectId;
 use lowtide_core::Task;
 use lowtide_workload::SpaceId;
 
-/// One part in so many of the budget may be dirty before the flusher writes (the kernel's
+/// The part of the budget that may be dirty before the flusher writes, as a divisor (the kernel's
 /// background ratio).
 const BACKGROUND: u64 = 10;
 
@@ -41,8 +41,8 @@ impl Plain {
         self.flusher.dirty = dirty;
     }
 
-    /// Writes a page of a file if it is dirty. A heap has nowhere to be written to but swap, and
-    /// nobody else asks for that.
+    /// Writes a page of a file if it is dirty. A heap has nowhere to be written to but swap, and no
+    /// other caller requests that.
     pub(super) fn sync(&mut self, object: ObjectId, page: u64) {
         if self.pool.is_anon(object) {
             return;

@@ -6,13 +6,13 @@
 //!                    │              │                │                                 (minor)
 //!                    │              │                └─yes─► charge ─► swap_in ─► read ─┐ (major)
 //!                    │              └──yes (swap cache)──────────────────► swap_fault ─► map young
-//!                    └──yes──► young; a store sets the dirty bit, and nobody notices
+//!                    └──yes──► young; a store sets the dirty bit, and no code notices
 //! ```
 //!
 //! A translation is writable from the first fault on, also when a load brought the page in. So a
 //! page that is stored to later keeps the slot that its load left it, and the engine learns of the
 //! store when the page is unmapped. A load from a page that was never stored to maps the one page
-//! of zeros, which belongs to nobody and is never reclaimed; the first store to it faults again.
+//! of zeros, which has no owner and is never reclaimed; the first store to it faults again.
 //!
 //! Slots are counted, by the engine. A resident page has one if its folio is in the swap cache; a
 //! page that is gone has one because it went.
@@ -22,7 +22,7 @@ use crate::memory::ObjectId;
 use lowtide_core::{Engine, MemcgId, Reclaim, Swap, Task, Unmapped};
 use lowtide_workload::SpaceId;
 
-/// Tells an engine that is still empty of the swap that it has.
+/// Gives an engine that is still empty the swap of its configuration.
 pub(super) fn give_swap(engine: &mut Engine, config: &PlainConfig) {
     engine.set_swappiness(MemcgId::ROOT, config.swappiness);
     if let Some(swap) = config.swap {

@@ -1,4 +1,4 @@
-//! The plain machine: one CPU, one task, nothing but the accesses themselves.
+//! The plain machine: one CPU, one task, and only the accesses themselves.
 //!
 //! It has no read-ahead and no fault-around, a fault costs nothing and a write ends when it begins,
 //! so its counters mean exactly what the accesses did. That makes it the machine for traces, for

@@ -30,7 +30,7 @@ impl Plain {
         Ok(frame)
     }
 
-    /// Counts a miss that somebody waits for, and publishes group statistics if it is time.
+    /// Counts a miss that a task waits for, and publishes group statistics if it is time.
     pub(super) fn publish_in_time(&mut self) {
         self.until_publish -= 1;
         if self.until_publish == 0 {
@@ -110,7 +110,7 @@ impl Plain {
                     self.counts.naps += 1;
                     self.sleep(nanos);
                 }
-                // There is nobody to let in.
+                // There is no other task to let in.
                 Step::Yield => {}
                 Step::Done => return reclaim.reclaimed(),
             }

@@ -25,8 +25,8 @@ pub struct PublishedTenants {
     pub stdev: Option<f64>,
     /// Jain's index of fairness.
     pub jain: Option<f64>,
-    /// Requests that took 0 to 1 s, 1 to 2, 2 to 4, 4 to 8 and 8 to 16; nothing in the last is not
-    /// always said.
+    /// Requests that took 0 to 1 s, 1 to 2, 2 to 4, 4 to 8 and 8 to 16; a posting may omit the last
+    /// if it is empty.
     pub buckets: Option<[u64; 5]>,
 }
 
@@ -151,7 +151,7 @@ mod tests {
     use super::super::Outcome;
     use super::*;
 
-    /// What a posting says, with a slowest worker that it does not tell of.
+    /// The figures of a posting, with a slowest worker that it does not report.
     fn posted(arm: Arm, posting: &str) -> MeasuredTenants {
         let row = published_tenants(arm).into_iter().find(|row| row.posting == posting).unwrap();
         let (low, high) = row.ci95.unwrap();

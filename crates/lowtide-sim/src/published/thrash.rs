@@ -48,7 +48,7 @@ pub fn published_thrash(arm: Arm, readahead: bool) -> Vec<SarSample> {
     samples
 }
 
-/// What was measured of one law, with or without read-ahead.
+/// What was measured of one throttle policy, with or without read-ahead.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MeasuredThrash {
     /// The device, second by second.

@@ -1,10 +1,10 @@
 //! When a simulation has reproduced the published experiment: sign and size of every effect, as
 //! ratios between arms.
 //!
-//! Ratios, because absolute values depend on a device and a CPU that nobody else has. A gain beyond
-//! the range is no success but a sign that the model exaggerates: it is *suspicious*. One criterion
-//! of that page needs a second run, on a device with a quarter of the bandwidth, where the gain
-//! must be larger; it is not among these. Source: `docs/kernel/workloads.md` §1(d).
+//! Ratios, because absolute values depend on a device and a CPU that others do not have. A gain
+//! beyond the range is no success but a sign that the model exaggerates: it is *suspicious*. One
+//! criterion of that page needs a second run, on a device with a quarter of the bandwidth, where
+//! the gain must be larger; it is not among these. Source: `docs/kernel/workloads.md` §1(d).
 
 /// What was measured of one arm.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -46,7 +46,7 @@ pub struct DeviceSpec {
     pub read_bandwidth: u64,
     /// The same for writes.
     pub write_bandwidth: u64,
-    /// What a command takes longer that does not begin where the last one ended.
+    /// The additional time of a command that does not begin where the last one ended.
     pub seek_ns: u64,
     /// Time to make everything durable that was reported written.
     pub flush_ns: u64,
@@ -109,7 +109,7 @@ impl DeviceSpec {
             // Data sheet, of disks with that read bandwidth.
             write_bandwidth: 1_000 << 20,
             seek_ns: 0,
-            // Guess: there is nothing to flush, but one asks.
+            // Guess: there is nothing to flush, but the request takes a round trip.
             flush_ns: 50_000,
             synchronous: false,
         }
@@ -220,7 +220,7 @@ impl DeviceSpec {
             read_bandwidth: 250_000_000,
             write_bandwidth: 250_000_000,
             seek_ns: 0,
-            // Guess: what was reported written is durable, but one asks.
+            // Guess: what was reported written is durable, but the request takes a round trip.
             flush_ns: 500_000,
             synchronous: false,
         }
@@ -255,7 +255,7 @@ impl DeviceSpec {
     pub(super) fn delay_1s() -> Self {
         Self {
             name: "delay-1s".into(),
-            // §4 [P]: a delay and no rate, so nothing waits for anything else.
+            // §4 [P]: a delay and no rate, so no command waits for another.
             queue_depth: 65_536,
             // §4 [P].
             read_ns: 0,
@@ -300,7 +300,7 @@ impl DeviceSpec {
 mod tests {
     use super::*;
 
-    /// Time of a read of so many bytes at an idle queue, in µs.
+    /// Time of a read of `bytes` at an idle queue, in µs.
     fn idle_read_us(device: &DeviceSpec, bytes: u64) -> u64 {
         (device.read_ns + bytes * 1_000_000_000 / device.read_bandwidth) / 1_000
     }

@@ -1,4 +1,4 @@
-//! What is said about a machine that cannot be had: which key, which value, why, and what to write.
+//! The errors of impossible machines: which key, which value, why, and what to write.
 
 use std::fmt;
 use std::io;
@@ -43,7 +43,7 @@ pub enum SpecError {
         devices = DeviceSpec::names().collect::<Vec<_>>().join(", ")
     )]
     Unknown {
-        /// What was asked for.
+        /// The name that was given.
         given: String,
         /// The machine with the nearest name, if one is near.
         nearest: Option<&'static str>,
@@ -58,7 +58,7 @@ pub enum SpecError {
     Read {
         /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file is no description: it is not TOML, or has a key or a type that none has. The source
@@ -67,7 +67,7 @@ pub enum SpecError {
     Syntax {
         /// The name of the machine or of its file.
         machine: String,
-        /// What the parser said, with line and column.
+        /// The parser's error, with line and column.
         source: Box<toml::de::Error>,
     },
     /// A value that makes no machine.
@@ -78,15 +78,15 @@ pub enum SpecError {
         /// Which, why, and what to write.
         source: BadValue,
     },
-    /// The machine that this runs on does not say what it is.
+    /// The machine that this runs on cannot be described.
     #[error(
         "cannot describe the machine `this`: {what}: {source}; choose a machine by name, or \
          describe it in a file"
     )]
     This {
-        /// What was asked.
+        /// The property that could not be read.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -1,8 +1,8 @@
 //! The grammar of a machine's file, and how it lies over a base.
 //!
-//! Every key is optional here, so that a file says only what is different; what must be said is
-//! decided when the file is laid over its base. All structs refuse unknown keys: a misspelt one
-//! would otherwise be a default in disguise.
+//! Every key is optional here, so that a file contains only what is different; which keys are
+//! required is decided when the file is laid over its base. All structs refuse unknown keys: a
+//! misspelt one would otherwise silently be a default.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -237,7 +237,9 @@ impl NameOr<SwapFile> {
             (Some(given), _) => limits::SWAP_SIZE.need(given)?,
             (None, Some(base)) => base,
             (None, None) => {
-                return Err(limits::SWAP_SIZE.missing("a swap holds so many bytes of pages"));
+                return Err(
+                    limits::SWAP_SIZE.missing("a swap has a size: the bytes of the pages that fit")
+                );
             }
         };
         Ok(Some(SwapSpec { kind, size, compressed_percent }))

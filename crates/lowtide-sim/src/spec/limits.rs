@@ -129,7 +129,7 @@ pub(super) const CPUS: Limit = Limit {
     most: 4096,
     unit: Unit::Count,
     below: "a machine without a CPU runs nothing",
-    above: "no machine of today has so many, and each is simulated",
+    above: "no machine of today has that many, and each is simulated",
 };
 pub(super) const MEMORY: Limit = Limit {
     key: "memory",
@@ -137,7 +137,7 @@ pub(super) const MEMORY: Limit = Limit {
     most: 16 << 40,
     unit: Unit::Bytes,
     below: "a machine needs some memory to run in",
-    above: "every page is simulated, and so many take more memory than the machine that this runs \
+    above: "every page is simulated, and that many take more memory than the machine that this runs \
         on will have",
 };
 pub(super) const PAGE: Limit = Limit {
@@ -193,7 +193,7 @@ pub(super) const SWAP_SIZE: Limit = Limit {
     least: 64 << 10,
     most: 16 << 40,
     unit: Unit::Bytes,
-    below: "that holds no pages to speak of; `swap = \"none\"` is no swap",
+    below: "that has no pages to speak of; `swap = \"none\"` is no swap",
     above: "every slot is simulated",
 };
 pub(super) const COMPRESSED_PERCENT: Limit = Limit {
@@ -210,7 +210,7 @@ pub(super) const QUEUE_DEPTH: Limit = Limit {
     most: 65_536,
     unit: Unit::Count,
     below: "a device that serves no command never answers",
-    above: "no device has so many commands",
+    above: "no device has that many commands",
 };
 pub(super) const READ_BANDWIDTH: Limit = bandwidth("device.read_bandwidth");
 pub(super) const WRITE_BANDWIDTH: Limit = bandwidth("device.write_bandwidth");
@@ -236,8 +236,8 @@ const fn latency(key: &'static str) -> Limit {
         least: 0,
         most: 100_000_000_000,
         unit: Unit::Nanoseconds,
-        below: "no device answers before it is asked",
-        above: "whoever waits longer than 100 s takes the device for dead",
+        below: "no device answers before the request",
+        above: "a device that takes longer than 100 s counts as dead",
     }
 }
 
@@ -367,7 +367,7 @@ fn check_swap(swap: &SwapSpec, machine: &MachineSpec) -> Result<(), BadValue> {
         let reason = match swap.kind {
             SwapKind::Zram => "compressed pages live in memory, and no contents shrink so far",
             SwapKind::Device => {
-                "whoever has more than 64 times the memory out can bring nothing back in time"
+                "with more than 64 times the memory in swap nothing comes back in time"
             }
         };
         return Err(BadValue {

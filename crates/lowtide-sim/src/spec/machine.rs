@@ -1,4 +1,4 @@
-//! A machine, and how one is had by name or from a file.
+//! A machine, from its name or from a file.
 
 use std::fmt;
 use std::fs::File;
@@ -71,7 +71,7 @@ impl SwapSpec {
     /// programs' heaps).
     pub const COMPRESSED_PERCENT: u32 = 33;
 
-    /// Compressed memory for so many bytes of pages.
+    /// Compressed memory for `size` bytes of pages.
     #[must_use]
     pub const fn zram(size: u64) -> Self {
         Self { kind: SwapKind::Zram, size, compressed_percent: Self::COMPRESSED_PERCENT }
@@ -119,12 +119,12 @@ impl MachineSpec {
     /// case, and `_` counts as `-`.
     ///
     /// # Errors
-    /// [`SpecError::This`] when the machine that this runs on is asked for and does not say what it
-    /// is, and [`SpecError::Value`] when it is too large.
+    /// [`SpecError::This`] when the machine that this runs on is requested and cannot be described,
+    /// and [`SpecError::Value`] when it is too large.
     pub fn preset(name: &str) -> Result<Option<Self>, SpecError> {
         let name = name.to_ascii_lowercase().replace('_', "-");
         if name == Self::THIS {
-            return this::ask().and_then(Self::valid).map(Some);
+            return this::query().and_then(Self::valid).map(Some);
         }
         Ok(presets::MACHINES.iter().find(|(known, _)| *known == name).map(|(_, make)| make()))
     }
@@ -170,7 +170,7 @@ impl MachineSpec {
     /// # Errors
     /// [`SpecError::Syntax`] for what is no TOML, keys that do not exist and values of a wrong
     /// type, [`SpecError::Value`] for values that make no machine, and [`SpecError::This`] if it
-    /// starts from the machine that this runs on and that does not say what it is.
+    /// starts from the machine that this runs on and that cannot be described.
     pub fn from_toml(text: &str, name: &str) -> Result<Self, SpecError> {
         let file: MachineFile = toml::from_str(text).map_err(|source| SpecError::Syntax {
             machine: name.to_owned(),
@@ -206,7 +206,7 @@ impl MachineSpec {
         self.memory.saturating_sub(self.kernel) / self.page
     }
 
-    /// A machine of which nothing is known but its size: everything else has its default.
+    /// A machine of which only the size is known: everything else has its default.
     pub(super) fn plain(name: &str, about: &str, cpus: u32, memory: u64) -> Self {
         Self {
             name: name.to_owned(),
@@ -242,14 +242,14 @@ fn unknown_base(given: &str) -> BadValue {
     }
 }
 
-/// Whether somebody who wrote this meant a file.
+/// Whether this text was meant as a file.
 fn looks_like_a_path(path: &Path) -> bool {
     path.components().count() > 1
         || path.extension().is_some_and(|extension| extension == "toml")
         || path.is_absolute()
 }
 
-/// Reads a file that a person wrote: what is longer than a mebibyte is something else.
+/// Reads a file that a person wrote: a file longer than a mebibyte is something else.
 fn read_short(path: &Path) -> io::Result<String> {
     const MOST: u64 = 1 << 20;
     let mut text = String::new();

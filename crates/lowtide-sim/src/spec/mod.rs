@@ -1,7 +1,8 @@
 //! Descriptions of machines: what a simulation runs on.
 //!
-//! A machine is data: so many CPUs, so much memory, a device, perhaps swap, and what things cost.
-//! It has a name among the presets, or a file in TOML that says how it differs from one:
+//! A machine is data: a number of CPUs, an amount of memory, a device, perhaps swap, and the costs
+//! of the kernel's work. It has a name among the presets, or a file in TOML with its differences
+//! from one:
 //!
 //! ```
 //! use lowtide_sim::spec::MachineSpec;
@@ -29,13 +30,13 @@
 //! # Ok::<(), lowtide_sim::spec::SpecError>(())
 //! ```
 //!
-//! Without `base`, `cpus` and `memory` must be said and everything else has the default that
+//! Without `base`, `cpus` and `memory` are required and everything else has the default that
 //! [`MachineSpec`] documents. Sizes are bytes, or text as on the command line; latencies are whole
 //! nanoseconds. A key that is not known, a value that makes no machine and a name that does not
 //! exist are refused with what to write instead.
 //!
-//! A description that can be had here can be simulated: whoever gets a [`MachineSpec`] from one of
-//! its functions need not check it again; who makes or changes one calls [`MachineSpec::validate`].
+//! A [`MachineSpec`] that a function of this module returns can be simulated and need not be
+//! checked again; code that makes or changes one calls [`MachineSpec::validate`].
 //!
 //! | file | concept |
 //! |---|---|
@@ -43,7 +44,7 @@
 //! | `presets`, `this` | the machines by name; the machine that this runs on |
 //! | `file` | the grammar of the file, and how it lies over a base |
 //! | `limits` | what can be simulated |
-//! | `number`, `error` | how numbers are read; what is said when something is wrong |
+//! | `number`, `error` | how numbers are read; the errors |
 
 mod device;
 mod error;

@@ -1,7 +1,7 @@
 //! Numbers in a machine's file.
 //!
-//! They are read wider than they are used: a negative or a gigantic number is a number, and what is
-//! wrong with it is said by the limit of its key, not by the width of a type.
+//! They are read wider than they are used: a negative or a gigantic number is a number, and the
+//! limit of its key gives the error, not the width of a type.
 
 use std::fmt;
 

@@ -2,8 +2,8 @@
 //!
 //! Each figure has its source: a section of `docs/kernel/workloads.md` with that page's mark, or
 //! the word *guess*. What is not written has the default of [`MachineSpec`]. All have the same
-//! [`Costs`](crate::costs::Costs): what is known about the speed of their CPUs is less than what
-//! the guesses there leave open.
+//! [`Costs`](crate::costs::Costs): the speed of their CPUs is known less well than the guesses
+//! there allow for.
 
 use super::device::{DeviceSpec, Preset};
 use super::machine::{MachineSpec, SwapSpec};

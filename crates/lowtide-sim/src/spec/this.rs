@@ -1,7 +1,7 @@
-//! The machine that this runs on, as far as it says itself: CPUs and memory. Its device is not
+//! The machine that this runs on, as far as it can be queried: CPUs and memory. Its device is not
 //! known, and taken to be an NVMe disk.
 //!
-//! This is the one description that is not the same everywhere; results say what was found.
+//! This is the one description that is not the same everywhere; results contain what was found.
 
 use std::{fs, io, thread};
 
@@ -10,12 +10,12 @@ use super::machine::MachineSpec;
 
 const MEMINFO: &str = "/proc/meminfo";
 
-/// Asks: the CPUs that this process may use, and `MemTotal`, which the kernel's own image is no
-/// part of.
+/// Reads the CPUs that this process may use, and `MemTotal`, which does not include the kernel's
+/// own image.
 ///
 /// # Errors
 /// [`SpecError::This`].
-pub(super) fn ask() -> Result<MachineSpec, SpecError> {
+pub(super) fn query() -> Result<MachineSpec, SpecError> {
     let cpus = thread::available_parallelism()
         .map_err(|source| SpecError::This { what: "the number of its CPUs", source })?;
     let memory = fs::read_to_string(MEMINFO)

@@ -142,7 +142,7 @@ fn dirty_pages(world: &mut World) -> Result<(), String> {
             && !file.dirty.contains(&page)
             && !file.redirtied.contains(&page)
         {
-            return Err(format!("page {page} of {object:?} is dirty and nobody will write it"));
+            return Err(format!("page {page} of {object:?} is dirty and will not be written"));
         }
     }
     Ok(())
@@ -176,7 +176,7 @@ fn dirty_figures(world: &mut World) -> Result<(), String> {
     }
     let throttled = engine.throttled(MemcgId::ROOT);
     if throttled.longest_ns > PAUSE_NS {
-        return Err(format!("a writer was told to pause for {} ns", throttled.longest_ns));
+        return Err(format!("a writer had to pause for {} ns", throttled.longest_ns));
     }
     Ok(())
 }
@@ -200,13 +200,13 @@ fn requests(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-/// Whoever waits for a page will be woken: it is locked, so a read is to come.
+/// A task that waits for a page will be woken: the page is locked, so a read is to come.
 fn waiters(world: &mut World) -> Result<(), String> {
     for (&(object, page), tasks) in &world.page_waiters {
         let coming = world.pool.frame(object, page).is_some_and(|frame| world.is_locked(frame));
         if !coming {
             return Err(format!(
-                "{} tasks wait for page {page} of {object:?}, which nobody reads",
+                "{} tasks wait for page {page} of {object:?}, which no task reads",
                 tasks.len()
             ));
         }
@@ -215,7 +215,7 @@ fn waiters(world: &mut World) -> Result<(), String> {
 }
 
 /// Pages of files that a reclaimer could free at once: on a list, clean, not being read, not held,
-/// and not used since anybody last looked.
+/// and with no young translation.
 pub(super) fn evictable(world: &World) -> impl Iterator<Item = FolioId> {
     let memory = &world.pool.memory;
     let free_at_once = move |&(object, page, frame): &(ObjectId, u64, FolioId)| {
@@ -231,7 +231,7 @@ pub(super) fn evictable(world: &World) -> impl Iterator<Item = FolioId> {
     residents(world).filter(free_at_once).map(|(_, _, frame)| frame)
 }
 
-/// Whether a translation of a page has been used since anybody last looked.
+/// Whether a translation of a page has been used since its bit was last cleared.
 pub(super) fn is_young(world: &World, object: ObjectId, page: u64) -> bool {
     let memory = &world.pool.memory;
     let vmas = &memory.objects[object.0 as usize].vmas;

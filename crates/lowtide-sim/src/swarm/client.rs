@@ -1,11 +1,11 @@
 //! The threads of a run: each plays its part of the plan, the faults come with the operations, and
 //! every answer of the machine is checked.
 //!
-//! What the machine may refuse is a charge, when memory is exhausted, a read that the device
-//! failed, and to say that a file is durable. All of these end the operation, not the thread. A
-//! power cut ends the machine: the threads of the next go on with the operations that are left.
+//! The machine may refuse a charge, when memory is exhausted, fail a read because the device did,
+//! and report that a file is not durable. All of these end the operation, not the thread. A power
+//! cut ends the machine: the threads of the next go on with the operations that are left.
 
-use super::overseer::Shared;
+use super::checker::Shared;
 use super::plan::{Fault, Pattern, Plan, ThreadPlan};
 use crate::machine::{
     AddressSpace, Ctx, Fails, FileId, Machine, MachineError, MappingId, OpenId, Size, World,
@@ -23,15 +23,15 @@ const REST_NS: u64 = 1_000_000;
 const REFUSALS: u32 = 3;
 const SLEEP_NS: u64 = 10_000_000;
 
-/// Events of the machine after which no thread begins anything: where memory is too scarce,
+/// Events of the machine after which threads begin nothing more: where memory is too scarce,
 /// everything takes for ever.
 const EVENTS_MAX: u64 = 20_000;
 
 /// What a run's threads share, on one machine after the other.
 #[derive(Debug)]
-pub(super) struct Crew {
+pub(super) struct Clients {
     plan: Plan,
-    overseer: Option<Shared>,
+    checker: Option<Shared>,
     /// Faults to come, the next at the end.
     faults: RefCell<Vec<(u64, Fault)>>,
     begun: Cell<u64>,
@@ -40,7 +40,7 @@ pub(super) struct Crew {
     /// Pages that the budget may have at most, and those that a machine begins with.
     room: Cell<u64>,
     first: Cell<u64>,
-    /// What the device is like.
+    /// A factor on the device's times.
     slow: Cell<u64>,
     fails: Cell<Fails>,
     /// The size of each file, as the last machine left it.
@@ -63,9 +63,9 @@ pub(super) struct Counts {
     pub(super) sizes: Sizes,
     /// Faults carried out.
     pub(super) faults: Cell<u64>,
-    /// Syncs that said that the file is durable.
+    /// Syncs that reported that the file is durable.
     pub(super) syncs: Cell<u64>,
-    /// Syncs that told of a failure.
+    /// Syncs that reported a failure.
     pub(super) failed_syncs: Cell<u64>,
 }
 
@@ -104,14 +104,14 @@ struct Place {
     pages: u64,
 }
 
-impl Crew {
+impl Clients {
     /// The threads of a plan, before they have done anything.
-    pub(super) fn new(plan: &Plan, overseer: Option<Shared>) -> Rc<Self> {
+    pub(super) fn new(plan: &Plan, checker: Option<Shared>) -> Rc<Self> {
         let mut faults = plan.faults.clone();
         faults.reverse();
         Rc::new(Self {
             plan: plan.clone(),
-            overseer,
+            checker,
             faults: RefCell::new(faults),
             begun: Cell::new(0),
             done: plan.threads.iter().map(|_| Cell::new(0)).collect(),
@@ -128,7 +128,7 @@ impl Crew {
 
     /// Sets a machine up and adds the threads, with what they have left to do. The files of every
     /// machine are the same.
-    pub(super) fn muster(self: &Rc<Self>, machine: &mut Machine) {
+    pub(super) fn spawn(self: &Rc<Self>, machine: &mut Machine) {
         let processes = {
             let mut world = machine.world();
             self.prepare(&mut world);
@@ -141,13 +141,13 @@ impl Crew {
         let life = self.machines.replace(self.machines.get() + 1);
         for (number, thread) in self.plan.threads.iter().enumerate() {
             let mut place = processes[number % processes.len()][thread.space];
-            // Read-ahead state is a thread's own, and what it was told of failures.
+            // Read-ahead state is a thread's own, and so are the failures that it has seen.
             if let Some((file, open)) = &mut place.file {
                 *open = self.open(&mut machine.world(), *file);
             }
             let rng = SplitMix64::new(self.plan.seed).fork(number as u64 | life << 32);
-            let crew = Rc::clone(self);
-            machine.client(move |ctx| async move { crew.play(ctx, number, place, rng).await });
+            let clients = Rc::clone(self);
+            machine.client(move |ctx| async move { clients.play(ctx, number, place, rng).await });
         }
     }
 
@@ -184,9 +184,9 @@ impl Crew {
 
     fn open(&self, world: &mut World, file: FileId) -> OpenId {
         let open = world.open(file);
-        if let Some(Shared(overseer)) = &self.overseer {
+        if let Some(Shared(checker)) = &self.checker {
             let object = world.file(file).object;
-            overseer.borrow_mut().promises.opened(open, object);
+            checker.borrow_mut().promises.opened(open, object);
         }
         open
     }
@@ -194,7 +194,7 @@ impl Crew {
     /// Adds a last client to a machine whose others have finished: all goes well again, and
     /// everything is written.
     pub(super) fn finish(self: &Rc<Self>, machine: &mut Machine) {
-        let crew = Rc::clone(self);
+        let clients = Rc::clone(self);
         {
             let mut world = machine.world();
             world.requests.fails = Fails::default();
@@ -205,16 +205,16 @@ impl Crew {
             for file in (0..files as u32).map(FileId) {
                 let (object, open) = {
                     let mut world = ctx.w();
-                    (world.file(file).object, crew.open(&mut world, file))
+                    (world.file(file).object, clients.open(&mut world, file))
                 };
                 // Once more after what was on its way when the device was still failing.
-                crew.sync(&ctx, open, object).await?;
-                crew.sync(&ctx, open, object).await?;
+                clients.sync(&ctx, open, object).await?;
+                clients.sync(&ctx, open, object).await?;
                 let left = ctx.w().file(file).dirty.len();
                 if left > 0 {
                     ctx.w().violated(
                         "sync",
-                        format!("{left} pages of {file:?} are dirty, and nobody writes to it"),
+                        format!("{left} pages of {file:?} are dirty, and no thread writes to it"),
                     );
                 }
             }
@@ -242,31 +242,31 @@ impl Crew {
             more(done);
             self.misfortune(&ctx).await;
             ctx.spend(thread.think_ns).await;
-            let dice = rng.below(1000) as u32;
-            if dice < thread.sleeps {
+            let drawn = rng.below(1000) as u32;
+            if drawn < thread.sleeps {
                 ctx.sleep(SLEEP_NS).await;
                 continue;
             }
             let pages = 1 + rng.below(thread.pages.min(place.pages));
             let first =
                 draw(thread.pattern, place.pages, pages, &mut next, &mut scan_left, &mut rng);
-            if dice < thread.sleeps + thread.syncs {
+            if drawn < thread.sleeps + thread.syncs {
                 if let Some((_, open)) = place.file {
                     self.sync(&ctx, open, place.object).await?;
                 }
                 continue;
             }
-            if dice < thread.sleeps + thread.syncs + thread.frees {
+            if drawn < thread.sleeps + thread.syncs + thread.frees {
                 ctx.give_up(place.mapping, first, pages).await;
                 continue;
             }
-            if dice < thread.sleeps + thread.syncs + thread.frees + thread.drops {
+            if drawn < thread.sleeps + thread.syncs + thread.frees + thread.drops {
                 if place.file.is_some() {
                     ctx.drop_cached(place.object, first, pages).await;
                 }
                 continue;
             }
-            if dice < thread.sleeps + thread.syncs + thread.frees + thread.drops + thread.resizes {
+            if drawn < thread.sleeps + thread.syncs + thread.frees + thread.drops + thread.resizes {
                 if let Some((file, open)) = place.file {
                     let size = Size { pages: 1 + rng.below(place.pages), partial: rng.percent(50) };
                     self.resize(&ctx, file, open, size).await?;
@@ -324,7 +324,7 @@ impl Crew {
             }
             Err(MachineError::Io { .. }) => {
                 more(&self.counts.failed);
-                if self.overseer.is_some() && before == failures() {
+                if self.checker.is_some() && before == failures() {
                     let what = format!(
                         "{kind} of {pages} pages from {first} on: no read of them has failed since"
                     );
@@ -368,27 +368,27 @@ impl Crew {
 
     /// Reads of these pages that have failed so far.
     fn read_failures(&self, object: ObjectId, first: u64, pages: u64) -> u64 {
-        let Some(Shared(overseer)) = &self.overseer else { return 0 };
-        let contents = &overseer.borrow().contents;
+        let Some(Shared(checker)) = &self.checker else { return 0 };
+        let contents = &checker.borrow().contents;
         (first..first + pages).map(|page| contents.truth(object, page).read_failures).sum()
     }
 
     /// Syncs a file. Returns whether it is durable as it was.
     async fn sync(&self, ctx: &Ctx, open: OpenId, object: ObjectId) -> Result<bool, MachineError> {
         let before: Option<Vec<_>> =
-            self.overseer.as_ref().map(|Shared(o)| o.borrow().contents.volatile(object).collect());
+            self.checker.as_ref().map(|Shared(o)| o.borrow().contents.volatile(object).collect());
         let well = match ctx.sync(open).await {
             Ok(()) => true,
             Err(MachineError::WriteBack { .. }) => false,
             Err(error) => return Err(error),
         };
         more(if well { &self.counts.syncs } else { &self.counts.failed_syncs });
-        if let (Some(Shared(overseer)), Some(before)) = (&self.overseer, before) {
-            let mut overseer = overseer.borrow_mut();
-            if let Err(what) = overseer.promises.synced(open, object, well) {
+        if let (Some(Shared(checker)), Some(before)) = (&self.checker, before) {
+            let mut checker = checker.borrow_mut();
+            if let Err(what) = checker.promises.synced(open, object, well) {
                 ctx.w().violated("sync errors", what);
             }
-            if let Err(what) = overseer.contents.synced(object, &before, well) {
+            if let Err(what) = checker.contents.synced(object, &before, well) {
                 ctx.w().violated("sync", what);
             }
         }
@@ -456,10 +456,10 @@ impl Crew {
         }
     }
 
-    /// The budget is so many pages from now on.
+    /// The budget is `pages` pages from now on.
     fn expect_max(&self, pages: u64) {
-        if let Some(Shared(overseer)) = &self.overseer {
-            overseer.borrow_mut().limit = Some(pages);
+        if let Some(Shared(checker)) = &self.checker {
+            checker.borrow_mut().limit = Some(pages);
         }
     }
 }

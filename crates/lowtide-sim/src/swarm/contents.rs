@@ -1,24 +1,24 @@
 //! What is in each page, as a number: the model that finds lost updates.
 //!
 //! ```text
-//!            stored                write began           written
-//!   latest ──────────► frame ──────────────────► writing ───────► device ───────► durable
-//!              ▲                                                    │    flushed  (`medium.rs`)
-//!              └────────────────────── arrived ─────────────────────┘
+//!            stored            write began          written          flushed
+//!   latest ─────────► frame ──────────────► writing ───────► device ────────► durable
+//!              ▲                                               │          (`medium.rs`)
+//!              └──────────────────── arrived ──────────────────┘
 //! ```
 //!
 //! Every store makes a new version, and versions only grow. A store to a part of a page keeps the
 //! rest, so the frame must hold the latest version before it; so must a page whose end is filled
 //! with zeros because its file ends in it. A frame holds a version of one page; the device holds
 //! one of each. A write takes the version that the frame holds when it begins: a store during the
-//! write may or may not reach the device, and a kernel must not rely on it. Whoever reads must see
-//! the latest version, a frame that is freed must hold what the device holds, and giving a page up
-//! is a store of zeros that is everywhere at once, though not durable.
+//! write may or may not reach the device, and a kernel must not rely on it. A reader must see the
+//! latest version, a frame that is freed must hold what the device holds, and giving a page up is a
+//! store of zeros that is everywhere at once, though not durable.
 //!
 //! A sync that ends well *acknowledges* what had been stored before it began: that much every power
 //! cut must leave. What it leaves is the contents of the files that the next machine begins with.
 
-use super::medium::{Medium, Mood};
+use super::medium::{Medium, Survival};
 use crate::machine::{FlushEvent, PageEvent};
 use crate::memory::ObjectId;
 use lowtide_core::FolioId;
@@ -31,7 +31,7 @@ pub(super) struct Truth {
     pub(super) latest: u64,
     /// Version on the device, in its cache at least.
     pub(super) device: u64,
-    /// Version that somebody was told is durable.
+    /// The last version that a sync reported as durable.
     acknowledged: u64,
     /// Version on its way to the device.
     writing: u64,
@@ -51,7 +51,7 @@ struct Held {
     version: u64,
 }
 
-/// What power cuts came to.
+/// The effects of power cuts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Cuts {
     /// How many there were.
@@ -80,7 +80,7 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// A version of a page that nobody has seen.
+    /// A version of a page that is new.
     fn new_version(&mut self, object: ObjectId, page: u64) -> u64 {
         self.versions.push((object, page));
         self.versions.len() as u64
@@ -155,7 +155,7 @@ impl Contents {
                 self.entry(object, page).read_failures += 1;
                 self.hold(frame, None);
             }
-            // What was asked for has been counted as a version already (`resized`).
+            // The requested zeros have been counted as a version already (`resized`).
             PageEvent::TailZeroed => self.hold(frame, holds(truth.latest)),
             PageEvent::Patched if self.held(object, page, frame) != Some(truth.latest) => {
                 let held = self.held(object, page, frame);
@@ -262,7 +262,7 @@ impl Contents {
         pages.filter(move |&(page, truth)| self.medium.durable(object, page) != truth.latest)
     }
 
-    /// A sync of an object ended. `before` is what was volatile when it began; `well`: it told of
+    /// A sync of an object ended. `before` is what was volatile when it began; `well`: it reported
     /// no failure, so all of that is acknowledged.
     ///
     /// # Errors
@@ -297,15 +297,15 @@ impl Contents {
         Ok(())
     }
 
-    /// The power goes, and comes back: what memory held is lost, and of each page of these files,
-    /// something is left. Each file has so many pages; the blocks behind
-    /// them were given back to the file system, so whatever comes there later begins with zeros.
+    /// The power goes, and comes back: what memory held is lost, and something is left of each page
+    /// of these files. Each file has its number of pages; the blocks behind them were given back to
+    /// the file system, so pages that come there later begin with zeros.
     ///
     /// # Errors
     /// What is left though it must not be.
     pub(super) fn cut(&mut self, files: &[(ObjectId, u64)], seed: u64) -> Result<(), String> {
-        let mut dice = SplitMix64::new(seed);
-        let mood = Mood::draw(&mut dice);
+        let mut rng = SplitMix64::new(seed);
+        let survival = Survival::draw(&mut rng);
         let mut cuts = Cuts {
             all: self.cuts.all + 1,
             behind: self.cuts.behind + u64::from(self.medium.is_behind()),
@@ -322,7 +322,7 @@ impl Contents {
                     behind.push((object, page));
                     continue;
                 }
-                let (version, newest) = self.medium.survivor(object, page, mood, &mut dice);
+                let (version, newest) = self.medium.survivor(object, page, survival, &mut rng);
                 let Truth { latest, acknowledged, .. } = *truth;
                 if version < acknowledged {
                     return Err(format!(
@@ -383,7 +383,7 @@ mod tests {
         assert!(
             contents.synced(FILE, &before, true).unwrap_err().contains("durable as of 0 and not 1")
         );
-        assert_eq!(contents.synced(FILE, &before, false), Ok(()), "nobody was told that it is");
+        assert_eq!(contents.synced(FILE, &before, false), Ok(()), "it was not reported as durable");
         contents.flush(FlushEvent::Began, 1);
         contents.flush(FlushEvent::Ended, 1);
         assert_eq!(contents.synced(FILE, &before, true), Ok(()));

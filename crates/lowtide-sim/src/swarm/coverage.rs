@@ -14,7 +14,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Something occurred so many times in a run; a row is made even if it did not.
+    /// Something occurred `times` times in a run; a row is made even for 0.
     pub(super) fn met(&mut self, group: &'static str, name: impl Into<String>, times: u64) {
         let row = self.rows.entry((group, name.into())).or_default();
         row.0 += u64::from(times > 0);
@@ -37,7 +37,7 @@ impl Coverage {
             .map(|((group, name), (runs, times))| (*group, name.as_str(), *runs, *times))
     }
 
-    /// Times that something occurred in all; 0 for what nobody knows.
+    /// Times that something occurred in all; 0 for unknown names.
     #[must_use]
     pub fn times(&self, group: &str, name: &str) -> u64 {
         self.iter().find(|row| (row.0, row.1) == (group, name)).map_or(0, |row| row.3)

@@ -34,7 +34,7 @@ pub(super) struct Medium {
 
 /// How a power cut treats versions that are not durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Mood {
+pub(super) enum Survival {
     /// Nothing of them is there.
     DropsAll,
     /// The newest of each page is there.
@@ -43,10 +43,10 @@ pub(super) enum Mood {
     Random,
 }
 
-impl Mood {
+impl Survival {
     /// Half of all cuts are random.
-    pub(super) fn draw(dice: &mut SplitMix64) -> Self {
-        match dice.below(4) {
+    pub(super) fn draw(rng: &mut SplitMix64) -> Self {
+        match rng.below(4) {
             0 => Self::DropsAll,
             1 => Self::KeepsAll,
             _ => Self::Random,
@@ -106,15 +106,15 @@ impl Medium {
         &self,
         object: ObjectId,
         page: u64,
-        mood: Mood,
-        dice: &mut SplitMix64,
+        survival: Survival,
+        rng: &mut SplitMix64,
     ) -> (u64, Option<bool>) {
         let durable = self.durable(object, page);
         let Some(newer) = self.newer.get(&(object, page)) else { return (durable, None) };
-        let some = match mood {
-            Mood::DropsAll => 0,
-            Mood::KeepsAll => newer.len(),
-            Mood::Random => dice.below(newer.len() as u64 + 1) as usize,
+        let some = match survival {
+            Survival::DropsAll => 0,
+            Survival::KeepsAll => newer.len(),
+            Survival::Random => rng.below(newer.len() as u64 + 1) as usize,
         };
         let version = some.checked_sub(1).map_or(durable, |last| newer[last]);
         (version, Some(some == newer.len()))
@@ -134,13 +134,13 @@ mod tests {
     const FILE: ObjectId = ObjectId(0);
 
     fn survivors(medium: &Medium, page: u64) -> Vec<u64> {
-        let mut dice = SplitMix64::new(1);
+        let mut rng = SplitMix64::new(1);
         let mut seen: Vec<u64> =
-            (0..100).map(|_| medium.survivor(FILE, page, Mood::Random, &mut dice).0).collect();
+            (0..100).map(|_| medium.survivor(FILE, page, Survival::Random, &mut rng).0).collect();
         seen.sort_unstable();
         seen.dedup();
-        let ends = [Mood::DropsAll, Mood::KeepsAll]
-            .map(|mood| medium.survivor(FILE, page, mood, &mut dice).0);
+        let ends = [Survival::DropsAll, Survival::KeepsAll]
+            .map(|survival| medium.survivor(FILE, page, survival, &mut rng).0);
         assert_eq!(ends, [seen[0], seen[seen.len() - 1]]);
         seen
     }

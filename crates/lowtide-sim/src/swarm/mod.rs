@@ -1,23 +1,23 @@
-//! The swarm: many small random machines, each doing something else, all of them watched.
+//! The swarm: many small random machines, each with another plan, all of them checked.
 //!
 //! A seed makes a *plan*: a machine, a policy, threads with their habits, and what goes wrong and
 //! when. The plan is carried out twice. The first time every invariant is checked as it goes, and a
-//! model knows what every page should contain; the second time nobody looks, and the result must be
-//! the same to the last counter. A seed that fails is made into the smallest plan that fails in the
-//! same way, and that plan is one line of text which replays it.
+//! model knows what every page should contain; the second time there are no checks, and the result
+//! must be the same to the last counter. A seed that fails is reduced to the smallest plan that
+//! fails in the same way, and that plan is one line of text which replays it.
 //!
-//! Nothing here knows how the engine decides. What it must never do is known: lose a write, free
-//! what is in use, forget a page that somebody waits for, charge without end, or fail for want of
-//! memory that could be had. To know that the swarm would notice, bugs can be planted
+//! The checks do not depend on how the engine decides. They know what it must never do: lose a
+//! write, free what is in use, forget a page that a task waits for, charge without end, or fail for
+//! want of memory that is available. To show that the swarm would notice, bugs can be planted
 //! (`sabotage.rs`).
 //!
 //! | file | holds |
 //! |---|---|
 //! | `plan.rs`, `text.rs`, `draw.rs` | plans; as text; drawn from a seed |
 //! | `client.rs` | the threads of a run, and the faults |
-//! | `overseer.rs`, `checks.rs` | what must hold: when it is asked; each property |
+//! | `checker.rs`, `checks.rs` | what must hold: when it is checked; each property |
 //! | `contents.rs`, `medium.rs` | models: contents of pages; what a device keeps in a power cut |
-//! | `promises.rs`, `progress.rs` | what syncs must tell; whether a run gets anywhere |
+//! | `promises.rs`, `progress.rs` | what syncs must report; whether a run makes progress |
 //! | `run.rs`, `quiet.rs` | carrying out a plan twice; panics as results |
 //! | `shrink.rs` | making a failing plan small |
 //! | `seeds.rs` | many seeds on several CPUs |
@@ -30,23 +30,21 @@
 //!
 //! A machine has one size of base page, which a plan draws, and every folio is one base page: the
 //! page cache of the simulated machine has no larger ones, so the orders of folios are not drawn
-//! here.
-//! The engine's property tests draw them (`lowtide-core/tests/properties.rs`).
+//! here. The engine's property tests draw them (`lowtide-core/tests/properties.rs`).
 //!
 //! A file ends with a page or in the middle of one. Its size is durable as soon as it is changed:
-//! of
-//! what a power cut leaves, nothing is behind it.
+//! of what a power cut leaves, nothing is behind it.
 //!
 //! Not checked: swap; groups (a plan has one budget); the quality of the policy's choices, which is
 //! `tests/fidelity.rs`'s affair.
 
+mod checker;
 mod checks;
 mod client;
 mod contents;
 mod coverage;
 mod draw;
 mod medium;
-mod overseer;
 mod plan;
 mod progress;
 mod promises;

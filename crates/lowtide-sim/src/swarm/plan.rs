@@ -7,10 +7,10 @@
 //!   faults=90:max:40,120:slow:100,150:cut:3;check=16
 //! ```
 //!
-//! The text has no spaces; it says all there is to say, so a plan that fails is replayed from it
-//! alone, on any machine (`text.rs`). A fault comes when so many operations have begun, all threads
-//! together: so it comes in the middle of things, however slow the device is. Plans are drawn from
-//! seeds in `draw.rs` and made smaller in `shrink.rs`.
+//! The text has no spaces and is complete, so a plan that fails is replayed from it alone, on any
+//! machine (`text.rs`). A fault comes when a number of operations have begun, all threads together:
+//! so it comes in the middle of others, however slow the device is. Plans are drawn from seeds in
+//! `draw.rs` and made smaller in `shrink.rs`.
 
 use super::sabotage::Bug;
 use lowtide_core::limits::MIN_BUDGET;
@@ -41,8 +41,7 @@ pub struct Plan {
     /// The budget is the machine's whole memory, and a background reclaimer keeps some of it free;
     /// otherwise it is a group's limit.
     pub whole: bool,
-    /// Aging walks take so many times as long as they should, as those of a machine with so many
-    /// times the memory would.
+    /// A factor on the time of aging walks, as if the machine had that many times the memory.
     pub walks: u64,
     /// A device preset ([`DeviceSpec::names`](crate::spec::DeviceSpec::names)).
     pub device: &'static str,
@@ -160,17 +159,17 @@ impl ThreadPlan {
 /// Something that goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The budget becomes so many pages, or all the room there is if that is less.
+    /// The budget becomes this many pages, or all the room there is if that is less.
     Max(u64),
-    /// The device takes so many times as long for everything.
+    /// The device takes this many times as long for everything.
     Slow(u64),
-    /// One device command in so many fails; 0 for none.
+    /// One device command in n fails; 0 for none.
     Fail(u64),
     /// The same for writes alone.
     FailWrites(u64),
     /// The same for flushes of the device's cache alone.
     FailFlushes(u64),
-    /// One read in so many hangs for a long time; 0 for none.
+    /// One read in n hangs for a long time; 0 for none.
     Hang(u64),
     /// The power goes. What of all that was on its way is there afterwards is drawn from this seed.
     Cut(u64),

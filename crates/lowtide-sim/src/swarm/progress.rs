@@ -1,9 +1,9 @@
-//! Whether a run gets anywhere.
+//! Whether a run makes progress.
 //!
-//! Virtual time is no measure: a slow disk may take an hour. Turns alone are none either, since
-//! whoever waits for that disk may look for memory all the while. So a run is stuck when many turns
-//! pass without a command to the device, or when the device carries out many commands and nobody
-//! gets at a page in the meantime.
+//! Virtual time is no measure: a slow disk may take an hour. Turns alone are none either, since a
+//! task that waits for that disk may look for memory all the while. So a run is stuck when many
+//! turns pass without a command to the device, or when the device carries out many commands and no
+//! task accesses a page in the meantime.
 
 /// Turns, and commands to the device, that are many: however scarce memory is, a thousand rounds of
 /// reclaim take fewer turns, and a dozen threads wait for fewer commands.
@@ -22,7 +22,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Of a machine that starts after so many turns.
+    /// Of a machine that starts after `turns` turns.
     pub(super) fn since(turns: u64) -> Self {
         Self { then: (turns, 0), turn: turns, ..Self::default() }
     }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_that_help_nobody_are_not() {
+    fn commands_that_help_no_task_are_not() {
         let mut progress = Progress::default();
         let stuck = (1..).find(|&turn| progress.turn(turn, 1, turn / 10).is_err());
         assert_eq!(stuck, Some(TURNS + 1));

@@ -1,27 +1,27 @@
-//! What syncs say: whoever has a file open is told of each failure since the last time, and of
-//! nothing else.
+//! What syncs report: each open description gets each failure since its last report, and nothing
+//! else.
 //!
 //! A second account beside the kernel's (`machine/errors.rs`), kept in another way: the failures of
-//! a file are counted, all of them, and each open description knows how many there were when it was
-//! last told. Of a file that is opened after a failure which nobody was told of, the first sync
-//! must tell it.
+//! a file are counted, all of them, and each open description knows how many there were at its last
+//! report. If a file is opened after a failure that no description has reported, the first sync
+//! must report it.
 
 use crate::machine::OpenId;
 use crate::memory::ObjectId;
 use std::collections::BTreeMap;
 
-/// The failures of a file: all, and those that somebody has been told of.
+/// The failures of a file: all, and those that have been reported.
 #[derive(Clone, Copy, Debug, Default)]
 struct Failures {
     all: u64,
-    told: u64,
+    reported: u64,
 }
 
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Promises {
     failures: BTreeMap<ObjectId, Failures>,
-    /// Failures that each open description need not be told of.
+    /// Failures that each open description need not report.
     known: BTreeMap<u32, u64>,
 }
 
@@ -33,8 +33,8 @@ impl Promises {
 
     /// A file was opened.
     pub(super) fn opened(&mut self, open: OpenId, object: ObjectId) {
-        let told = self.failures.get(&object).map_or(0, |failures| failures.told);
-        self.known.insert(open.0, told);
+        let reported = self.failures.get(&object).map_or(0, |failures| failures.reported);
+        self.known.insert(open.0, reported);
     }
 
     /// A sync through an open description ended.
@@ -51,7 +51,7 @@ impl Promises {
         let known = self.known.entry(open.0).or_default();
         let news = failures.all - *known;
         if !well {
-            (failures.told, *known) = (failures.all, failures.all);
+            (failures.reported, *known) = (failures.all, failures.all);
         }
         match (well, news) {
             (true, 1..) => Err(format!(
@@ -59,7 +59,7 @@ impl Promises {
                  had failed since the last"
             )),
             (false, 0) => Err(format!(
-                "a sync of {object:?} through {open:?} told of a failure, and none had occurred \
+                "a sync of {object:?} through {open:?} reported a failure, and none had occurred \
                  since the last"
             )),
             _ => Ok(()),
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_failure_is_told_to_everybody_and_none_twice() {
+    fn every_failure_is_reported_to_each_opener_and_none_twice() {
         let (file, a, b) = (ObjectId(3), OpenId(0), OpenId(1));
         let mut promises = Promises::default();
         promises.opened(a, file);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn who_opens_a_file_is_told_of_what_nobody_knows() {
+    fn a_new_opener_gets_what_was_not_reported() {
         let (file, a, b) = (ObjectId(3), OpenId(0), OpenId(1));
         let mut promises = Promises::default();
         promises.failed(file);

@@ -1,8 +1,8 @@
 //! Carrying a plan out: once watched, once not, and both must end the same.
 
-use super::client::Crew;
+use super::checker::{Checker, Shared};
+use super::client::Clients;
 use super::coverage::Coverage;
-use super::overseer::{Overseer, Shared};
 use super::plan::{Fault, Plan};
 use super::quiet;
 use crate::costs::Costs;
@@ -74,7 +74,7 @@ fn guarded(plan: &Plan, watched: bool) -> Result<Ended, Violation> {
         .unwrap_or_else(|panic| Err(Violation::new("no panic", panic)))
 }
 
-/// The plan's machine, as the one that the power came back to after so many cuts.
+/// The plan's machine, after a number of power cuts.
 fn machine_config(plan: &Plan, cuts: usize) -> MachineConfig {
     let base = MachineSpec::preset("laptop").ok().flatten().expect("the laptop is built in");
     let device = DeviceSpec::preset(plan.device).expect("a plan's device is a preset");
@@ -112,60 +112,60 @@ fn once(plan: &Plan, watched: bool) -> Result<Ended, Violation> {
         MachineError::Stuck { .. } => Violation::new("liveness", error.to_string()),
         _ => Violation::new("errors", error.to_string()),
     };
-    let overseer = watched.then(|| Shared(Rc::new(RefCell::new(Overseer::new(plan)))));
-    let crew = Crew::new(plan, overseer.clone());
+    let checker = watched.then(|| Shared(Rc::new(RefCell::new(Checker::new(plan)))));
+    let clients = Clients::new(plan, checker.clone());
     let never = AtomicBool::new(false);
     let mut stats = Vec::new();
     let mut sum = 0;
     let mut machine = loop {
         let mut machine = Machine::new(&machine_config(plan, stats.len())).map_err(found)?;
-        if let Some(shared) = &overseer {
+        if let Some(shared) = &checker {
             machine.world().watch = Some(Box::new(shared.clone()));
         }
-        crew.muster(&mut machine);
+        clients.spawn(&mut machine);
         match machine.run(&never, &mut || ()) {
             Ok(()) => break machine,
             Err(MachineError::PowerCut { .. }) => {}
             Err(error) => return Err(found(error)),
         }
-        crew.remember_sizes(&machine.world());
+        clients.remember_sizes(&machine.world());
         let stat = machine.stat();
         sum = fingerprint(sum, &machine.world(), &stat);
         stats.push(stat);
-        if let Some(Shared(overseer)) = &overseer {
-            let files = Crew::files(&machine.world());
-            let left = overseer.borrow_mut().power_cut(&files, crew.cut.get());
+        if let Some(Shared(checker)) = &checker {
+            let files = Clients::files(&machine.world());
+            let left = checker.borrow_mut().power_cut(&files, clients.cut.get());
             left.map_err(|what| Violation::new("power cut", what))?;
         }
     };
     let before_the_end = machine.stat();
-    crew.finish(&mut machine);
+    clients.finish(&mut machine);
     machine.run(&never, &mut || ()).map_err(found)?;
     let last = machine.stat();
     let fingerprint = fingerprint(sum, &machine.world(), &last);
     let mut coverage = Coverage::default();
-    if let Some(Shared(overseer)) = &overseer {
-        let mut overseer = overseer.borrow_mut();
+    if let Some(Shared(checker)) = &checker {
+        let mut checker = checker.borrow_mut();
         let mut world = machine.world();
-        overseer.check(&mut world);
-        everything_is_durable(&mut world, &overseer);
+        checker.check(&mut world);
+        everything_is_durable(&mut world, &checker);
         if let Some(failure) = world.failure.take() {
             return Err(found(failure));
         }
         drop(world);
         stats.push(before_the_end);
-        coverage = cover(plan, &stats, &crew, &overseer);
+        coverage = cover(plan, &stats, &clients, &checker);
         stats.pop();
     }
     stats.push(last);
     Ok(Ended { fingerprint, stats, coverage })
 }
 
-/// After the last sync, with nobody left to write.
-fn everything_is_durable(world: &mut World, overseer: &Overseer) {
+/// After the last sync, when no task writes any more.
+fn everything_is_durable(world: &mut World, checker: &Checker) {
     for number in 0..world.files.len() {
         let object = world.files[number].object;
-        let behind = overseer.contents.volatile(object).next();
+        let behind = checker.contents.volatile(object).next();
         if let Some((page, truth)) = behind {
             world
                 .violated("sync", format!("at the end, page {page} of file {number} is {truth:?}"));
@@ -187,7 +187,7 @@ fn fingerprint(before: u64, world: &World, stat: &MachineStat) -> u64 {
     sum
 }
 
-/// Where two results differ, as far as counters tell.
+/// Where two results differ, as far as counters show.
 fn differences(a: &[MachineStat], b: &[MachineStat]) -> String {
     let (a, b) = (format!("{a:?}"), format!("{b:?}"));
     let parts: Vec<String> = a
@@ -204,7 +204,7 @@ fn differences(a: &[MachineStat], b: &[MachineStat]) -> String {
 type Count = fn(&MachineStat) -> u64;
 
 /// What a run has been through.
-fn cover(plan: &Plan, stats: &[MachineStat], crew: &Crew, overseer: &Overseer) -> Coverage {
+fn cover(plan: &Plan, stats: &[MachineStat], clients: &Clients, checker: &Checker) -> Coverage {
     let of_all = |count: &dyn Fn(&MachineStat) -> u64| stats.iter().map(count).sum::<u64>();
     let mut coverage = Coverage::default();
     let mut met = |group, name: &str, times| coverage.met(group, name, times);
@@ -252,7 +252,7 @@ fn cover(plan: &Plan, stats: &[MachineStat], crew: &Crew, overseer: &Overseer) -
     ] {
         met("fault", name, of as u64);
     }
-    let budgets = &crew.counts.budgets;
+    let budgets = &clients.counts.budgets;
     for (name, times) in [
         ("lowered", budgets.lowered.get()),
         ("lowered, and not met", budgets.unmet.get()),
@@ -261,7 +261,7 @@ fn cover(plan: &Plan, stats: &[MachineStat], crew: &Crew, overseer: &Overseer) -
     ] {
         met("budget", name, times);
     }
-    let (counts, cuts) = (&crew.counts, overseer.contents.cuts);
+    let (counts, cuts) = (&clients.counts, checker.contents.cuts);
     for (name, times) in [
         ("power cuts", cuts.all),
         ("cuts with writes on their way", cuts.behind),
@@ -275,22 +275,22 @@ fn cover(plan: &Plan, stats: &[MachineStat], crew: &Crew, overseer: &Overseer) -
     ] {
         met("durability", name, times);
     }
-    met("refused", "operations refused memory", crew.counts.refused.get());
-    met("refused", "of which too early (before 7.2)", overseer.premature_oom);
-    met("refused", "operations the device failed", crew.counts.failed.get());
-    met("checked", "turns", overseer.turns);
-    met("checked", "full checks", overseer.checks);
+    met("refused", "operations refused memory", clients.counts.refused.get());
+    met("refused", "of which too early (before 7.2)", checker.premature_oom);
+    met("refused", "operations the device failed", clients.counts.failed.get());
+    met("checked", "turns", checker.turns);
+    met("checked", "full checks", checker.checks);
     met("checked", "accesses", of_all(&|stat| stat.kernel.accesses));
-    met("discards", "cached pages dropped", overseer.dropped);
-    let sizes = &crew.counts.sizes;
+    met("discards", "cached pages dropped", checker.dropped);
+    let sizes = &clients.counts.sizes;
     for (name, times) in [
         ("files made shorter", sizes.shorter.get()),
         ("files made longer", sizes.longer.get()),
         ("ends within a page", sizes.partial.get()),
-        ("tails zeroed", overseer.tails),
+        ("tails zeroed", checker.tails),
         ("accesses behind the end", sizes.behind.get()),
-        ("stores to parts of pages", overseer.parts),
-        ("holes", overseer.holes),
+        ("stores to parts of pages", checker.parts),
+        ("holes", checker.holes),
     ] {
         met("sizes", name, times);
     }

@@ -23,7 +23,7 @@ pub enum Bug {
     LoseRedirty,
     /// A failed write counts as a write.
     ForgetFailure,
-    /// A failed write is told to nobody.
+    /// A failed write is never reported.
     ErrorLost,
     /// Sync does not wait for pages that are being written.
     SyncForgetsWriting,
@@ -33,7 +33,7 @@ pub enum Bug {
     LeakCharge,
     /// The translation of an evicted page stays.
     StaleTranslation,
-    /// One of those who wait for a page is not woken.
+    /// One of the tasks that wait for a page is not woken.
     ForgetWaiter,
     /// A budget that was raised stays as it was.
     RaiseIgnored,
@@ -133,7 +133,7 @@ impl Bug {
                 clean(world, frame);
                 world.files[file].dirty.remove(&page);
             }
-            // As if everybody had been told.
+            // As if it had been reported to all.
             (Self::ErrorLost, PageEvent::WriteFailed, Some(file)) => {
                 let File { write_errors, .. } = &mut world.files[file];
                 for open in world.opens.iter_mut().filter(|open| open.file.0 as usize == file) {
@@ -237,7 +237,7 @@ impl fmt::Display for Bug {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no bug `{given}` can be planted: choose one of {}", Bug::ALL.map(Bug::name).join(", "))]
 pub struct UnknownBug {
-    /// What was asked for.
+    /// The name that was given.
     pub given: String,
 }
 

@@ -28,7 +28,7 @@ pub struct SwarmConfig {
 /// A swarm in which nothing was found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SwarmReport {
-    /// Seeds that were run: fewer than asked for if the swarm was stopped.
+    /// Seeds that were run: fewer than requested if the swarm was stopped.
     pub seeds: u64,
     /// What they have been through.
     pub coverage: Coverage,
@@ -109,7 +109,7 @@ pub fn run(
                 }
                 Err(violation) => {
                     end.fetch_min(seed, Relaxed);
-                    let mut failed = failed.lock().expect("nobody panics with the lock");
+                    let mut failed = failed.lock().expect("no thread panics with the lock");
                     if failed.as_ref().is_none_or(|(lowest, ..)| seed < *lowest) {
                         *failed = Some((seed, plan, violation));
                     }
@@ -128,7 +128,7 @@ pub fn run(
             all.coverage.add(&report.coverage);
         }
     });
-    match failed.into_inner().expect("nobody panics with the lock") {
+    match failed.into_inner().expect("no thread panics with the lock") {
         Some((seed, plan, violation)) => {
             Err(Box::new(SwarmFailure::new(Some(seed), plan, violation)))
         }

@@ -1,21 +1,21 @@
-//! The overseer of a run: keeps the model of contents, asks the checks, and ends the run at the
+//! The checker of a run: keeps the model of contents, runs the checks, and ends the run at the
 //! first thing that is wrong.
 //!
 //! | looked at | what |
 //! |---|---|
 //! | every event of a page | contents: no update is lost, nothing is read that was not written |
-//! | every sync | it kept what it said, and told of every failure once |
+//! | every sync | the file is durable if it says so; every failure was reported once |
 //! | every power cut | nothing acknowledged is lost |
 //! | every batch of victims | they are clean, arrived and untouched (I13, I14) |
 //! | every folio freed | the device has what was in it (I14) |
 //! | every turn | usage and dirty pages within limits (I29), sleeps bounded (I24), progress |
-//! | every so many turns | all of `checks.rs`; counters and generations only grow (I2, I33) |
+//! | every n turns | all of `checks.rs`; counters and generations only grow (I2, I33) |
 //! | every charge that fails | that the budget is full, and that nothing could have been evicted |
 //!
 //! The last does not hold for policies without the repairs of 7.2: what they give up too early is
 //! counted. It holds for all others. An aging by one task can still make others give up
-//! (`docs/kernel/reclaim.md` §4.5), but that takes a machine on which a walk outlasts eighteen tries
-//! while nothing is in use: the few thousand pages and threads of a plan are no such machine,
+//! (`docs/kernel/reclaim.md` §4.5), but that takes a machine on which a walk outlasts eighteen
+//! tries while nothing is in use: the few thousand pages and threads of a plan are no such machine,
 //! however slow its walks are. `tests/aging_oom.rs` has one.
 
 use super::checks;
@@ -51,7 +51,7 @@ const fn requests(world: &World) -> u64 {
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(super) struct Overseer {
+pub(super) struct Checker {
     pub(super) contents: Contents,
     pub(super) promises: Promises,
     bug: Option<Bug>,
@@ -68,7 +68,7 @@ pub(super) struct Overseer {
     usage: (u64, u64),
     /// What the budget was set to last.
     pub(super) limit: Option<u64>,
-    /// Cached pages that somebody dropped.
+    /// Cached pages that were dropped.
     pub(super) dropped: u64,
     /// Pages of files that became holes, though not by a new size.
     pub(super) holes: u64,
@@ -82,7 +82,7 @@ pub(super) struct Overseer {
     sequences: Option<Sequences>,
 }
 
-impl Overseer {
+impl Checker {
     pub(super) fn new(plan: &Plan) -> Self {
         Self {
             contents: Contents::default(),
@@ -130,7 +130,7 @@ impl Overseer {
         if let Some(limit) = self.limit.filter(|&limit| limit != max) {
             world.violated("budget", format!("it is {max} pages and was set to {limit}"));
         }
-        // Above the limit nobody is charged, so usage can only fall. What came in before the limit
+        // Above the limit nothing is charged, so usage can only fall. What came in before the limit
         // was lowered in this very turn was below the old one.
         let (before, limit_before) = std::mem::replace(&mut self.usage, (usage, max));
         if usage > max && usage > before && max >= limit_before {
@@ -155,10 +155,11 @@ impl Overseer {
         }
     }
 
-    /// Writers who see exact figures stop at the hard limit. Together they look after a sixteenth
-    /// of it at the latest, and then each after eight pages; so much more may be dirty. A limit
-    /// that fell is the old one for those who filled it: the highest so far counts. (With published
-    /// figures there is no such bound: nobody knows how much is dirty between two publications.)
+    /// Writers that see exact figures stop at the hard limit. Together they look after a sixteenth
+    /// of it at the latest, and then each after eight pages; only that much more may be dirty. For
+    /// the tasks that filled a limit before it fell the old one counts: the highest so far. (With
+    /// published figures there is no such bound: between two publications no task knows how much is
+    /// dirty.)
     fn dirty_limit(&mut self, world: &mut World) {
         const LOOK_OFTEN: u64 = 8;
         let Some(most) = &mut self.most_dirty else { return };
@@ -202,9 +203,9 @@ impl Overseer {
     }
 }
 
-/// The overseer as the machine has it; the run's threads ask it too.
+/// The checker as the machine has it; the run's threads use it too.
 #[derive(Clone, Debug)]
-pub(super) struct Shared(pub(super) Rc<RefCell<Overseer>>);
+pub(super) struct Shared(pub(super) Rc<RefCell<Checker>>);
 
 impl Watch for Shared {
     fn turn(&mut self, world: &mut World) {
