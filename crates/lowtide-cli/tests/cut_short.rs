@@ -80,6 +80,25 @@ fn rounds_that_had_ended_are_shown_and_written_when_a_run_is_interrupted() {
 }
 
 #[test]
+fn a_proof_that_is_interrupted_shows_what_it_has_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().to_str().unwrap();
+    // However slow the machine is: sooner or later the power has been cut when the signal comes.
+    for seconds in [1, 10, 50] {
+        let running = Running::start(&["bench", "power-cut", "--cuts", "999999", "--dir", place]);
+        std::thread::sleep(Duration::from_secs(seconds));
+        running.interrupt();
+        let (code, output, message) = running.end_with_output();
+        if code == Some(130) && output.contains("0 lost, 0 wrong") {
+            assert!(message.contains("what is shown had been measured by then"), "{message}");
+            return;
+        }
+        assert!(!output.contains("verified"), "{code:?} {output} {message}");
+    }
+    panic!("the power was not cut once in 50 seconds");
+}
+
+#[test]
 fn the_next_run_removes_what_a_killed_one_has_left() {
     let dir = tempfile::tempdir().unwrap();
     let mut running = Running::start(&args(dir.path(), &["--no-keep"]));

@@ -153,8 +153,11 @@ impl<'a> Writer<'a> {
             return Step::Read;
         }
         self.buffer.resize((place.end - place.start) as usize, 0);
-        if let Err(error) = view.read_at(place.start, &mut self.buffer) {
-            return Step::Refused(error);
+        match view.read_at(place.start, &mut self.buffer) {
+            Ok(_) => {}
+            // The first thread has cut it off since the length was looked at.
+            Err(Error::OutOfRange { .. }) if !own => return Step::Read,
+            Err(error) => return Step::Refused(error),
         }
         for (piece, at) in self.layout.pieces_of(slot) {
             let bytes =

@@ -34,6 +34,7 @@ use super::victim::{Message, VictimArgs};
 use crate::bench::error::BenchError;
 use crate::bench::options::values::budget;
 use crate::bench::options::{Engine, OnePolicy, threads};
+use crate::interrupt::Cut;
 use crate::progress::{Patient, Unit};
 use crate::table;
 use crate::{interrupt, out};
@@ -122,8 +123,12 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), BenchError> {
     let mut tally = Tally::default();
     let mut coverage = Coverage::default();
     let mut create = None;
+    let mut cut = Cut::default();
     for cycle in 0..cycles {
-        interrupt::check(|| format!("killing writers ({cycle} times so far)"))?;
+        let during = || format!("killing writers ({cycle} times so far)");
+        if cut.take(interrupt::check(during).map_err(BenchError::from))?.is_none() {
+            break;
+        }
         progress.set(cycle);
         if cycle.is_multiple_of(CYCLES_OF_A_FILE) {
             let beginning = Beginning::draw(&mut rng);
@@ -150,7 +155,8 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), BenchError> {
             reopens: shape.reopens,
             create,
         };
-        let said = kill_one(&victim, Duration::from_micros(rng.below(LIFE_US)))?;
+        let life = Duration::from_micros(rng.below(LIFE_US));
+        let Some(said) = cut.take(kill_one(&victim, life))? else { break };
         for (row, times) in promise(&layout, &victim, &said, &mut ledger, &mut tally) {
             coverage.count(row, times);
         }
@@ -160,11 +166,13 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), BenchError> {
         tally.findings.add(found);
         tally.cycles += 1;
     }
+    cut.refuse_nothing(tally.cycles == 0)?;
     drop(progress);
     let seconds = began.elapsed().as_secs_f64();
     out::line(format_args!("{}\n", coverage.drawn_table()));
-    conclude(&args.common.output, &setting, &tally, seconds, &coverage)?;
-    Coverage::must_have(cycles >= CYCLES_FOR_COVERAGE, &coverage.missing_draws())
+    conclude(&args.common.output, &setting, &tally, seconds, &coverage, cut)?;
+    let long = cycles >= CYCLES_FOR_COVERAGE;
+    Coverage::must_have(long, &coverage.missing_draws())
 }
 
 /// A process that ends with whoever holds it, and is waited for.

@@ -31,6 +31,7 @@ use super::report::{Common, Setting, Sizes, Tally, conclude};
 use crate::bench::error::BenchError;
 use crate::bench::options::values::budget;
 use crate::bench::options::{Engine, Io, Policies, threads};
+use crate::interrupt::Cut;
 use crate::progress::{Patient, Unit};
 use crate::{interrupt, out};
 
@@ -130,17 +131,22 @@ pub(crate) fn run(args: &CutArgs) -> Result<(), BenchError> {
     let began = Instant::now();
     let mut progress = Patient::new("cutting", Unit::Steps, cuts);
     let mut rng = SplitMix64::new(seed);
+    let mut cut = Cut::default();
     for cycle in 0..cuts {
-        interrupt::check(|| format!("cutting the power ({cycle} times so far)"))?;
+        let during = || format!("cutting the power ({cycle} times so far)");
+        if cut.take(interrupt::check(during).map_err(BenchError::from))?.is_none() {
+            break;
+        }
         progress.set(cycle);
         proof.cycle(cycle, SplitMix64::new(rng.next_u64()))?;
     }
+    cut.refuse_nothing(proof.tally.cycles == 0)?;
     drop(progress);
     let seconds = began.elapsed().as_secs_f64();
     for text in proof.coverage.tables() {
         out::line(format_args!("{text}\n"));
     }
-    conclude(&args.common.output, &setting, &proof.tally, seconds, &proof.coverage)?;
+    conclude(&args.common.output, &setting, &proof.tally, seconds, &proof.coverage, cut)?;
     let long = cuts >= CUTS_FOR_COVERAGE && args.sabotage.is_none();
     Coverage::must_have(long, &proof.coverage.missing())
 }

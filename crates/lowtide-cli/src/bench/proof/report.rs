@@ -10,6 +10,7 @@ use super::coverage;
 use crate::bench::error::BenchError;
 use crate::bench::options::values::{scale, scaled};
 use crate::bench::options::{Output, ScratchPlace, Seed};
+use crate::interrupt::Cut;
 use crate::json::Report;
 use crate::out;
 use crate::table::thousands;
@@ -142,17 +143,19 @@ pub(super) struct Setting {
     pub(super) io: String,
 }
 
-/// Prints what follows from the counts, and writes the JSON.
+/// Prints what follows from the counts, and writes the JSON; then ends the run, which may have been
+/// interrupted.
 ///
 /// # Errors
 /// [`BenchError::Broken`] if a promise was not kept, after the JSON was written; those of writing
-/// it.
+/// it; the interruption.
 pub(super) fn conclude(
     output: &Output,
     setting: &Setting,
     tally: &Tally,
     seconds: f64,
     coverage: &coverage::Coverage,
+    cut: Cut,
 ) -> Result<(), BenchError> {
     let probe = Probe::ask();
     let machine = Machine {
@@ -209,9 +212,12 @@ pub(super) fn conclude(
         found.torn,
         found.mixed
     ));
-    Report::new(&machine, vec![row]).seeded(setting.seed).write(output.json.as_deref())?;
+    Report::new(&machine, vec![row])
+        .seeded(setting.seed)
+        .cut_short(cut.is_cut())
+        .write(output.json.as_deref())?;
     match &found.first {
-        None => Ok(()),
+        None => cut.verdict(),
         Some(first) => Err(BenchError::Broken {
             proof: setting.proof,
             lost: found.lost,
