@@ -568,3 +568,79 @@ fn a_full_disk_is_named_to_the_writer_that_finds_no_room() {
     view.flush().unwrap();
     pager.validate().unwrap();
 }
+
+/// A device whose first sync fails, and whose writes hang until gates are opened.
+struct FirstSyncFails {
+    first_page: Gate,
+    others: Gate,
+    syncs: AtomicU64,
+    written: Mutex<Vec<Range<u64>>>,
+}
+
+impl Inject for FirstSyncFails {
+    fn before(&self, request: &Request<'_>) -> Verdict {
+        match request.op {
+            InjectOp::Write => {
+                let pages = request.offset / PAGE..(request.offset + request.len).div_ceil(PAGE);
+                let gate = if pages.start == 0 { &self.first_page } else { &self.others };
+                self.written.lock().unwrap().push(pages);
+                Verdict::Hang(gate.clone())
+            }
+            InjectOp::Sync if self.syncs.fetch_add(1, SeqCst) == 0 => {
+                Verdict::Fail(io::Error::from_raw_os_error(EIO))
+            }
+            _ => Verdict::Pass,
+        }
+    }
+}
+
+#[test]
+fn a_write_that_was_under_way_when_a_sync_failed_is_repeated_before_the_next_sync() {
+    let dir = Dir::new();
+    let device = Arc::new(FirstSyncFails {
+        first_page: Gate::new(),
+        others: Gate::new(),
+        syncs: AtomicU64::new(0),
+        written: Mutex::default(),
+    });
+    let inject: Arc<dyn Inject> = device.clone();
+    let pager = Pager::builder()
+        .max("1M".parse().unwrap())
+        // All that is dirty is written at once, also without a flush.
+        .dirty_limits(DirtyLimits {
+            background: DirtyShare::Percent(1),
+            hard: DirtyShare::Percent(90),
+        })
+        .inject(inject)
+        .build()
+        .unwrap();
+    let view =
+        OpenOptions::new().create(20 * PAGE + 100).open(&pager, dir.path().join("data")).unwrap();
+    view.write_at(0, &[1; PAGE as usize]).unwrap();
+    let until = |what: &str, done: &dyn Fn(&[Range<u64>]) -> bool| {
+        let begun = Instant::now();
+        while !done(&device.written.lock().unwrap()) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+            std::thread::yield_now();
+        }
+    };
+    std::thread::scope(|scope| {
+        let flush = scope.spawn(|| view.flush_range(0..PAGE));
+        until("the flush writes its page", &|written| !written.is_empty());
+        // What is written from now on the flush does not wait for.
+        view.write_at(PAGE, &vec![2; 19 * PAGE as usize + 100]).unwrap();
+        until("the flusher writes the rest", &|written| written.iter().any(|w| w.start > 0));
+        device.first_page.open();
+        assert!(matches!(flush.join().unwrap(), Err(Error::Write { .. })));
+    });
+    let before = std::mem::take(&mut *device.written.lock().unwrap());
+    device.others.open();
+    // The error is reported once more, to the view, or not; after that the flush counts.
+    view.flush().or_else(|_| view.flush()).unwrap();
+    let after: BTreeSet<u64> = device.written.lock().unwrap().drain(..).flatten().collect();
+    for pages in before {
+        let repeated = pages.clone().all(|page| after.contains(&page));
+        assert!(repeated, "{pages:?} may be lost, and only {after:?} were written again");
+    }
+    view.close().unwrap();
+}

@@ -46,6 +46,8 @@ pub(crate) struct Ledger {
     failed: PageSet,
     /// A sync failed, and none has succeeded since.
     sync_failed: bool,
+    /// Syncs that have ever failed.
+    failed_syncs: u64,
     incidents: Incidents,
     retry: Option<Retry>,
     failures_in_a_row: u32,
@@ -138,9 +140,16 @@ impl Ledger {
         self.suspect.absorb(&mut self.syncing);
         self.suspect.absorb(&mut self.unsynced);
         self.sync_failed = true;
+        self.failed_syncs += 1;
         let runs = self.suspect.runs();
         let pages = runs.first().map_or(0, |r| r.start)..runs.last().map_or(0, |r| r.end);
         self.fail(Failure { pages, source }, now);
+    }
+
+    /// How often a sync has failed. A write during which this has grown is repeated: parts of it
+    /// may have reached the device before the sync failed.
+    pub(super) const fn failed_syncs(&self) -> u64 {
+        self.failed_syncs
     }
 
     /// Pages that have to be written again although they were written.

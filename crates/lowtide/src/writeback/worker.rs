@@ -63,6 +63,8 @@ struct Run {
     /// It has begun, and nothing that it would collide with does
     /// ([`Beneath`](crate::beneath::Beneath)).
     on_its_way: Option<OnItsWay>,
+    /// Syncs of the file that had failed when it was handed to the device.
+    failed_syncs: u64,
     /// What goes through the page cache now.
     copy: Vec<u8>,
 }
@@ -477,6 +479,7 @@ impl<'p> Worker<'p> {
             tail: None,
             only_tail: false,
             on_its_way: None,
+            failed_syncs: 0,
             copy: Vec::new(),
         });
     }
@@ -498,6 +501,7 @@ impl<'p> Worker<'p> {
             if run.on_its_way.is_none() {
                 return self.waiting.push(run);
             }
+            run.failed_syncs = crate::sync::lock(&run.space.ledger).failed_syncs();
         }
         let space = &Arc::clone(&run.space);
         if run.tail.is_some() && slices.is_empty() {
@@ -599,9 +603,18 @@ impl<'p> Worker<'p> {
                 if run.tail.is_some() {
                     return self.start_tail(run);
                 }
-                // Before any thread can find the pages clean.
-                crate::sync::lock(&space.ledger).written(pages);
-                end_run(self.pool, &space, &run.folios, true);
+                let mut ledger = crate::sync::lock(&space.ledger);
+                if ledger.failed_syncs() > run.failed_syncs {
+                    drop(ledger);
+                    // A part of it may have arrived before the sync failed, and been lost with it.
+                    self.pool.fault_sites.mark(FaultSite::SyncFailedRewritten);
+                    self.start(&space, run.folios, run.number);
+                } else {
+                    // Before any thread can find the pages clean.
+                    ledger.written(pages);
+                    drop(ledger);
+                    end_run(self.pool, &space, &run.folios, true);
+                }
             }
             Err(error) => {
                 let cut = crate::sync::lock(&space.ledger).worth_cutting() && run.folios.len() > 1;
