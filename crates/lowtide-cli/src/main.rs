@@ -28,7 +28,7 @@ mod table;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    lowtide_sys::memory::fit_heap_to_limit();
+    lowtide_host::heap::fit_heap_to_limit();
     let code = match cli::Cli::parse_current().command {
         cli::Command::Bench(bench) => cmd::bench::run(&bench),
         cli::Command::Sim(args) => cmd::sim::run(&args),

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use indicatif::ProgressBar;
 use lowtide::Size;
-use lowtide_sys::file as facts;
+use lowtide_host::file as facts;
 
 use super::content::{Content, UNIT_BYTES};
 use super::error::BenchError;
@@ -68,7 +68,7 @@ impl DataFile {
         {
             return Err(BenchError::Locked { path: path.to_owned() });
         }
-        let bytes = facts::size(&file)
+        let bytes = lowtide_sys::file::size(&file)
             .map_err(|source| BenchError::file("find the size of", path, source))?;
         let mut unit = [0; UNIT_BYTES];
         let content = match file.read_exact_at(&mut unit, 0) {
@@ -420,7 +420,7 @@ fn lock(file: &File, path: &Path, locking: Locking) -> Result<(), BenchError> {
 
 fn sample_is_right(file: &File, content: Content, bytes: u64) -> bool {
     let last = (bytes / UNIT_BYTES as u64).saturating_sub(1);
-    facts::size(file).is_ok_and(|size| size == bytes)
+    lowtide_sys::file::size(file).is_ok_and(|size| size == bytes)
         && (0..SAMPLES).all(|n| {
             let index = (u128::from(last) * u128::from(n) / u128::from(SAMPLES - 1)) as u64;
             let mut unit = [0; UNIT_BYTES];

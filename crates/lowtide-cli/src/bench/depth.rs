@@ -8,7 +8,7 @@
 //! with direct I/O, the same block size and the same depth.
 
 use lowtide::{Builder, Size};
-use lowtide_sys::probe::Probe;
+use lowtide_host::probe::Probe;
 use lowtide_workload::Workload;
 
 use super::compare::random_read::RandomReadArgs;

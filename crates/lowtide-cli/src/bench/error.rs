@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use lowtide::{BuildError, Size};
-use lowtide_sys::memcg::MemcgError;
+use lowtide_host::memcg::MemcgError;
 use lowtide_workload::DistributionError;
 use lowtide_workload::trace::TraceFileError;
 use thiserror::Error;

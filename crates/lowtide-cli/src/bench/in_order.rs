@@ -14,8 +14,8 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use lowtide::{Builder, Pager, Size, View};
-use lowtide_sys::probe::Probe;
-use lowtide_sys::usage::CpuTime;
+use lowtide_host::probe::Probe;
+use lowtide_host::usage::CpuTime;
 use lowtide_workload::Workload;
 
 use super::compare::scan::{ScanArgs, ScanOp};

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use lowtide::{Pager, Size};
-use lowtide_sys::file as facts;
-use lowtide_sys::probe::Probe;
+use lowtide_host::file as facts;
+use lowtide_host::probe::Probe;
 use serde::Serialize;
 
 use super::datafile::DataFile;
@@ -123,7 +123,7 @@ pub(crate) fn direct_align(file: &DataFile) -> Result<Option<u64>, BenchError> {
 }
 
 fn align_of(path: &Path, file: &File) -> Result<Option<u64>, BenchError> {
-    let align = facts::direct_alignment(file)
+    let align = lowtide_sys::file::direct_alignment(file)
         .map_err(|source| BenchError::file("examine", path, source))?;
     Ok(align.map(|align| align.offset.max(align.memory) as u64))
 }

@@ -1,7 +1,7 @@
 //! What takes turns in a benchmark: lowtide under some policy, or a peer.
 
 use lowtide::{OpenOptions, Pager, Policy, Size, Stat, View};
-use lowtide_sys::usage::CpuTime;
+use lowtide_host::usage::CpuTime;
 
 use super::crew::{Crew, Until};
 use super::datafile::DataFile;

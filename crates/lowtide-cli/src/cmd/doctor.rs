@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use lowtide_sys::probe::Probe;
+use lowtide_host::probe::Probe;
 
 use crate::out;
 

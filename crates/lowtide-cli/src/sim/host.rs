@@ -7,7 +7,7 @@
 use std::num::NonZeroUsize;
 use std::thread;
 
-use lowtide_sys::probe::Probe;
+use lowtide_host::probe::Probe;
 
 use super::error::SimError;
 

@@ -62,7 +62,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 
 /// Whether this machine lets us make a memory cgroup. Says so if not.
 pub(crate) fn memcg_or_skip(test: &str) -> bool {
-    let offered = lowtide_sys::memcg::offered();
+    let offered = lowtide_host::memcg::offered();
     if let Err(why) = &offered {
         eprintln!("SKIPPED in part: {test}: {why}");
     }

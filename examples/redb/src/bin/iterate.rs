@@ -12,8 +12,8 @@
 
 use lowtide::{OpenOptions, Pager, Size};
 use lowtide_redb::ViewBackend;
-use lowtide_sys::memcg::Memcg;
-use lowtide_sys::usage::{CpuTime, ProcIo};
+use lowtide_host::memcg::Memcg;
+use lowtide_host::usage::{CpuTime, ProcIo};
 use redb::{Database, ReadableDatabase, TableDefinition};
 use std::error::Error;
 use std::io::{Read, Write};
@@ -107,7 +107,7 @@ fn run(
 ) -> Result<(f64, String), Box<dyn Error>> {
     let file = std::fs::File::open(path)?;
     file.sync_all()?;
-    lowtide_sys::file::drop_page_cache(&file)?;
+    lowtide_host::file::drop_page_cache(&file)?;
     let group = Memcg::create("redb", budget + HEAP)?;
     let mut child = Command::new(std::env::current_exe()?)
         .arg(format!("--{door}"))

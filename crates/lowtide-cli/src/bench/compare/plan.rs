@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use lowtide::{Pager, Policy, Size};
-use lowtide_sys::probe::{Availability, Probe};
+use lowtide_host::probe::{Availability, Probe};
 use lowtide_workload::Workload;
 
 use crate::bench::content::{Content, UNIT_BYTES};

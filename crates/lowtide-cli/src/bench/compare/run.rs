@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lowtide::Size;
-use lowtide_sys::probe::Probe;
+use lowtide_host::probe::Probe;
 use lowtide_workload::Distribution;
 
 use super::plan::Comparison;

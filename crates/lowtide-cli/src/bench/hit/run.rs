@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use clap::Args;
 use lowtide::{Pager, Size};
-use lowtide_sys::probe::Probe;
+use lowtide_host::probe::Probe;
 use serde::Serialize;
 
 use super::chase::{Definition, Pattern, ViewWords, Words};

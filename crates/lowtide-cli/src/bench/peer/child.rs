@@ -8,7 +8,7 @@ use std::io::{self, BufRead, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use lowtide_sys::usage::CpuTime;
+use lowtide_host::usage::CpuTime;
 
 use super::mapping::{MappingDoor, Use};
 use super::protocol::{Reply, Request, receive, send};

@@ -5,7 +5,7 @@
 
 use std::process::Command;
 
-use lowtide_sys::usage::CpuTime;
+use lowtide_host::usage::CpuTime;
 
 use super::program;
 use crate::bench::error::BenchError;

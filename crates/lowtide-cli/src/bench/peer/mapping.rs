@@ -23,7 +23,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use lowtide_sys::memory::{Access, Advice, FileMapping};
+use lowtide_host::mapping::{Access, Advice, FileMapping};
 
 use crate::bench::content::UNIT_BYTES;
 use crate::bench::door::{Door, DoorError};

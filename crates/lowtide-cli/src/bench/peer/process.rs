@@ -1,7 +1,7 @@
 //! The bench's side of a peer that uses the kernel's page cache: a child process, its memory
 //! cgroup, and the conversation with it.
 //!
-//! The order matters (`lowtide_sys::memcg` says why): the child gets ready, is moved into a fresh
+//! The order matters (`lowtide_host::memcg` says why): the child gets ready, is moved into a fresh
 //! group whose limit is the budget, and only then touches its file. So every page of the file is
 //! charged to its budget, and its own code and tables are not, as lowtide's are not. The budget is
 //! the same number of bytes for all.
@@ -14,8 +14,8 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use lowtide_sys::memcg::Memcg;
-use lowtide_sys::usage::ProcIo;
+use lowtide_host::memcg::Memcg;
+use lowtide_host::usage::ProcIo;
 
 use super::protocol::{Reply, Request, receive, send};
 use crate::bench::error::BenchError;

@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use lowtide::{IoEngine, Size};
+use lowtide_host::file as facts;
 use lowtide_proof::layout::Layout;
 use lowtide_proof::ledger::{Findings, Ledger};
 use lowtide_proof::script::{Part, Version};
 use lowtide_proof::shape::{Beginning, Shape};
-use lowtide_sys::file as facts;
 use lowtide_workload::SplitMix64;
 
 use super::coverage::Coverage;

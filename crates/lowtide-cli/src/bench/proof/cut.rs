@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use lowtide::{Error, Inject, IoEngine, OpenError, Pager, Policy, Size, View};
+use lowtide_host::file as facts;
 use lowtide_proof::disk::FaultyDisk;
 use lowtide_proof::layout::Layout;
 use lowtide_proof::ledger::Ledger;
 use lowtide_proof::script::{Part, Version};
 use lowtide_proof::shape::{Beginning, Shape};
 use lowtide_proof::writer::{Step, Writer};
-use lowtide_sys::file as facts;
 use lowtide_workload::SplitMix64;
 
 use super::coverage::Coverage;

@@ -1,9 +1,9 @@
 //! How large a proof is, and its result in words and as JSON.
 
 use clap::Args;
+use lowtide_host::probe::Probe;
 use lowtide_proof::layout::Layout;
 use lowtide_proof::ledger::Findings;
-use lowtide_sys::probe::Probe;
 use serde::Serialize;
 
 use super::coverage;

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use clap::Args;
 use lowtide::{HighPolicy, Programs, Tenant, View};
-use lowtide_sys::usage::CpuTime;
+use lowtide_host::usage::CpuTime;
 use lowtide_workload::SplitMix64;
 
 use super::crowd::load;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use lowtide::{Builder, Pager, Policy, Programs, Size, Tenant, TenantPolicyError};
-use lowtide_sys::probe::Probe;
+use lowtide_host::probe::Probe;
 
 use super::{crowd, row};
 use crate::bench::content::UNIT_BYTES;

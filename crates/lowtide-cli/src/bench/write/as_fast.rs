@@ -2,7 +2,7 @@
 
 use clap::Args;
 use clap::builder::ArgPredicate::IsPresent;
-use lowtide_sys::probe::Probe;
+use lowtide_host::probe::Probe;
 
 use super::run::{Common, Writing};
 use super::systems::FillPeer;

@@ -5,7 +5,7 @@
 use clap::Args;
 use clap::builder::ArgPredicate::IsPresent;
 use lowtide::Size;
-use lowtide_sys::probe::Probe;
+use lowtide_host::probe::Probe;
 
 use super::run::{Common, Writing};
 use crate::bench::error::BenchError;

@@ -110,7 +110,7 @@ impl Fill {
         }
         let name = |source| BenchError::file("read back", &self.path, source);
         let file = File::open(&self.path).map_err(name)?;
-        lowtide_sys::file::drop_page_cache(&file).map_err(name)?;
+        lowtide_host::file::drop_page_cache(&file).map_err(name)?;
         let wrong = |slice: &mut Slice, what: String| {
             slice.errors += 1;
             slice.first_error.get_or_insert(what);

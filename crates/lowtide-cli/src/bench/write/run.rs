@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use clap::Args;
 use lowtide::{Pager, Policy, Size};
-use lowtide_sys::probe::{Availability, Probe};
+use lowtide_host::probe::{Availability, Probe};
 
 use super::source::Source;
 use super::systems::{FillPeer, Place, Way, Writer, pieces};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use lowtide::{Error, OpenOptions, Pager, Policy, View};
-use lowtide_sys::usage::CpuTime;
+use lowtide_host::usage::CpuTime;
 
 use super::fill::{CHUNK_BYTES, Fill};
 use super::source::Source;

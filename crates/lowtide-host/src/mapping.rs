@@ -62,7 +62,7 @@ impl FileMapping {
     /// `InvalidInput` for zero bytes or more than the file has (touching those would be SIGBUS),
     /// `EACCES` when the file was not opened for what `access` needs, else what `mmap(2)` says.
     pub fn map_shared(file: &File, len: usize, access: Access) -> io::Result<FileMapping> {
-        let size = crate::file::size(file)?;
+        let size = lowtide_sys::file::size(file)?;
         if len == 0 || len as u64 > size {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,

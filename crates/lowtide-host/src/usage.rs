@@ -1,5 +1,4 @@
-//! The cost of a piece of work to this process: processor time, page faults, bytes from and to
-//! devices, memory.
+//! The cost of a piece of work to this process: processor time, and bytes from and to devices.
 //!
 //! Every reading is a snapshot of a counter that only grows; take one before and one after, and
 //! subtract (`since`). The reading of a thread covers one worker; that of the process includes the
@@ -70,42 +69,6 @@ impl CpuTime {
     }
 }
 
-/// Page faults.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FaultCounts {
-    /// Served without I/O (`ru_minflt`).
-    pub minor: u64,
-    /// That had to wait for a device (`ru_majflt`).
-    pub major: u64,
-}
-
-impl FaultCounts {
-    /// Of the whole process, ended threads included. One system call.
-    #[must_use]
-    pub fn now_self() -> FaultCounts {
-        FaultCounts::of(&usage(libc::RUSAGE_SELF))
-    }
-
-    /// Of the calling thread. One system call.
-    #[must_use]
-    pub fn now_thread() -> FaultCounts {
-        FaultCounts::of(&usage(libc::RUSAGE_THREAD))
-    }
-
-    fn of(usage: &libc::rusage) -> FaultCounts {
-        FaultCounts { minor: count(usage.ru_minflt), major: count(usage.ru_majflt) }
-    }
-
-    /// The faults since an earlier reading.
-    #[must_use]
-    pub fn since(self, earlier: FaultCounts) -> FaultCounts {
-        FaultCounts {
-            minor: self.minor.saturating_sub(earlier.minor),
-            major: self.major.saturating_sub(earlier.major),
-        }
-    }
-}
-
 /// Bytes moved by devices for a process (`/proc/PID/io`). Reads served by the page cache are not
 /// in it; writes count when a page becomes dirty, or at once when they are direct.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -148,16 +111,6 @@ impl ProcIo {
     }
 }
 
-/// The memory of this process that is resident, in bytes: anonymous, file and shared
-/// (`/proc/self/statm`), or `None` when that cannot be read. The kernel batches the count, so it
-/// can lag by some pages a thread.
-#[must_use]
-pub fn rss_bytes() -> Option<u64> {
-    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
-    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * crate::memory::page_size() as u64)
-}
-
 /// `getrusage(2)`, which cannot fail for the two targets used here.
 fn usage(who: libc::c_int) -> libc::rusage {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
@@ -181,7 +134,6 @@ fn count(value: impl Into<i64>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{HugePages, Mapping, page_size};
 
     #[test]
     fn processor_time_grows_with_work_and_a_thread_counts_only_itself() {
@@ -197,27 +149,6 @@ mod tests {
         let fresh = std::thread::spawn(CpuTime::now_thread).join().unwrap();
         assert!(fresh.total() < CpuTime::now_self().total());
         assert_eq!(before.0.since(CpuTime::now_self()), CpuTime::default());
-    }
-
-    #[test]
-    fn touching_fresh_pages_is_counted_as_faults_and_as_resident_memory() {
-        const PAGES: usize = 4096;
-        let mapping = Mapping::new(PAGES * page_size(), HugePages::Never).unwrap();
-        let before = FaultCounts::now_thread();
-        let rss = rss_bytes().unwrap();
-        for page in 0..PAGES {
-            // SAFETY: The offset lies inside the mapping.
-            let byte = unsafe { mapping.as_ptr().add(page * page_size()) };
-            // SAFETY: The byte is committed, so writable, and known only to this thread.
-            unsafe { byte.write_volatile(1) };
-        }
-        let faults = FaultCounts::now_thread().since(before);
-        assert!(faults.minor >= PAGES as u64, "{faults:?}");
-        assert_eq!(faults.major, 0);
-        assert!(FaultCounts::now_self().minor >= faults.minor);
-        // Other tests give memory back meanwhile and the count lags, so only the order of magnitude
-        // is certain.
-        assert!(rss > 0 && rss_bytes().unwrap() >= (PAGES / 2 * page_size()) as u64);
     }
 
     #[test]

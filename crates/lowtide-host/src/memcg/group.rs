@@ -26,13 +26,13 @@ const REMOVE_WAIT: Duration = Duration::from_millis(5);
 /// A memory cgroup with a limit, removed on drop.
 ///
 /// ```no_run
-/// use lowtide_sys::memcg::Memcg;
+/// use lowtide_host::memcg::Memcg;
 ///
 /// let group = Memcg::create("peer", 1 << 30)?;
 /// let child = std::process::Command::new("sleep").arg("1").spawn().expect("sleep starts");
 /// group.add(child.id())?;
 /// println!("{} of {} bytes", group.usage()?, group.limit()?);
-/// # Ok::<(), lowtide_sys::memcg::MemcgError>(())
+/// # Ok::<(), lowtide_host::memcg::MemcgError>(())
 /// ```
 #[derive(Debug)]
 pub struct Memcg {
@@ -132,7 +132,7 @@ impl Memcg {
     /// [`MemcgError::Io`]: version 1 refuses with `EBUSY` a limit that it cannot reclaim down to.
     /// (Version 2 sets it and kills processes of the group instead.)
     pub fn set_limit(&self, limit_bytes: u64) -> Result<(), MemcgError> {
-        let page = crate::memory::page_size() as u64;
+        let page = lowtide_sys::memory::page_size() as u64;
         let bytes = (limit_bytes - limit_bytes % page).max(page);
         // Both versions take the largest page count for "no limit"; version 1 reads its argument as
         // signed.
@@ -146,7 +146,7 @@ impl Memcg {
     ///
     /// [`MemcgError::Io`] when another process has removed the group.
     pub fn limit(&self) -> Result<u64, MemcgError> {
-        let page = crate::memory::page_size() as u64;
+        let page = lowtide_sys::memory::page_size() as u64;
         let unlimited = i64::MAX.cast_unsigned() / page * page;
         let file = self.limit_file();
         let text = self.read(file)?;
@@ -363,7 +363,7 @@ mod tests {
         group.set_limit(u64::MAX).unwrap();
         assert_eq!(group.limit().unwrap(), u64::MAX);
         group.set_limit(0).unwrap();
-        assert_eq!(group.limit().unwrap(), crate::memory::page_size() as u64);
+        assert_eq!(group.limit().unwrap(), lowtide_sys::memory::page_size() as u64);
     }
 
     #[test]

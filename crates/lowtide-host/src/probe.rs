@@ -17,12 +17,12 @@ use std::fs;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
+use lowtide_sys::membarrier::{self, Mode};
+use lowtide_sys::memory::page_size;
 use rustix::mm::UserfaultfdFlags;
 use rustix::process::Resource;
 
-use crate::membarrier::{self, Mode};
 use crate::memcg;
-use crate::memory::page_size;
 
 /// Whether a feature can be used, with details.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub struct Probe {
     pub userfaultfd: Availability,
     /// Whether this process may make a memory cgroup, and where.
     pub memcg: Availability,
-    /// Whether barriers are asymmetric (see [`crate::membarrier`]).
+    /// Whether barriers are asymmetric (see [`lowtide_sys::membarrier`]).
     pub membarrier: bool,
     /// How many bytes this process may lock (`RLIMIT_MEMLOCK`); `None` is no limit.
     pub memlock_limit: Option<u64>,

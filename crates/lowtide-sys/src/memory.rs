@@ -1,4 +1,4 @@
-//! Private anonymous mappings: the memory of frames and tables.
+//! Memory from the kernel: private anonymous mappings, for frames and tables.
 //!
 //! # Model
 //!
@@ -48,7 +48,14 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use rustix::io::Errno;
 use rustix::mm::{self, MapFlags, MprotectFlags, ProtFlags};
 
-use super::{HUGE_PAGE_BYTES, page_size};
+/// The size of a huge page in bytes (the PMD size of x86-64, and of arm64 with 4 KiB pages).
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// The size in bytes of the pages that the kernel maps. Costs one load after the first call.
+#[must_use]
+pub fn page_size() -> usize {
+    rustix::param::page_size()
+}
 
 /// Which pages should back a [`Mapping`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
