@@ -1,7 +1,8 @@
 //! What the tests of the repository itself need: its files, and the structure of its code.
 //!
 //! The tests are in `tests/`: `references` follows what pages and sources name, `structure` looks
-//! at which file names which, `switches` at where the switches of a policy are read.
+//! at which file names which, `switches` at where the switches of a policy are read, `product` at
+//! what a program links.
 
 mod files;
 mod imports;

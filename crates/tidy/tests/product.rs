@@ -1,0 +1,168 @@
+//! What a program links is the product, and the product contains no instrument: its crates depend
+//! on each other alone, and what they hide from the documentation is listed here.
+
+use lowtide_tidy::{root, texts};
+use std::collections::BTreeMap;
+use std::fs;
+use syn::visit::Visit;
+
+/// What a program links.
+const PRODUCT: [&str; 4] = ["lowtide", "lowtide-bpf", "lowtide-core", "lowtide-sys"];
+
+/// Crates of the repository that each crate uses, tests and examples apart. The command may use
+/// all of them; `lowtide-tidy` looks at files only.
+const USES: [(&str, &[&str]); 9] = [
+    ("lowtide", &["lowtide-bpf", "lowtide-core", "lowtide-sys"]),
+    ("lowtide-bpf", &["lowtide-core"]),
+    ("lowtide-core", &[]),
+    ("lowtide-host", &["lowtide-sys"]),
+    ("lowtide-mrc", &["lowtide-core", "lowtide-sim", "lowtide-workload"]),
+    ("lowtide-proof", &["lowtide", "lowtide-workload"]),
+    ("lowtide-sim", &["lowtide-core", "lowtide-workload"]),
+    ("lowtide-sys", &[]),
+    ("lowtide-workload", &[]),
+];
+
+/// Crates of others that a program links with the product. Each is a decision.
+const FOREIGN: [&str; 10] = [
+    "bitflags",
+    "hashbrown",
+    "io-uring",
+    "libc",
+    "loom", // Only for the proofs of the protocols, behind `cfg(loom)`.
+    "object",
+    "rustix",
+    "thiserror",
+    "tracing",
+    "xxhash-rust",
+];
+
+/// What the product's crates offer and do not document: the hook through which a test makes
+/// requests fail, and the statistics that a test publishes itself.
+const HIDDEN: [&str; 3] = ["config.rs: fn inject", "lib.rs: use io", "pager.rs: fn publish"];
+
+/// Names of a section of a manifest, by the section.
+fn dependencies(manifest: &str) -> BTreeMap<String, Vec<String>> {
+    let mut sections: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut section = String::new();
+    for line in manifest.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']').to_owned();
+        } else if section.ends_with("dependencies") && !line.is_empty() && !line.starts_with('#') {
+            let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
+            sections.entry(section.clone()).or_default().push(name.to_owned());
+        } else if let Some((kind, name)) = section.rsplit_once('.')
+            && kind.ends_with("dependencies")
+        {
+            // `[dependencies.name]`
+            sections.entry(kind.to_owned()).or_default().push(name.to_owned());
+        }
+    }
+    sections
+}
+
+/// Manifests of the crates below `crates/`, by name.
+fn manifests() -> BTreeMap<String, String> {
+    let dirs = fs::read_dir(root().join("crates")).expect("the crates");
+    let all = dirs.map(|dir| {
+        let path = dir.expect("a crate").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        let manifest = fs::read_to_string(path.join("Cargo.toml")).expect("a manifest");
+        (name, manifest)
+    });
+    all.filter(|(name, _)| !["tidy", "lowtide-cli"].contains(&name.as_str())).collect()
+}
+
+#[test]
+fn each_crate_uses_those_below_it_and_the_product_uses_no_instrument() {
+    let manifests = manifests();
+    let known: Vec<&str> = USES.iter().map(|(name, _)| *name).collect();
+    let found: Vec<&str> = manifests.keys().map(String::as_str).collect();
+    assert_eq!(found, known, "a crate has no place in the list");
+    for (name, uses) in USES {
+        let sections = dependencies(&manifests[name]);
+        let linked = sections.iter().filter(|(section, _)| !section.starts_with("dev-"));
+        let mut all: Vec<&str> = linked.flat_map(|(_, names)| names).map(String::as_str).collect();
+        all.sort_unstable();
+        all.dedup();
+        let (ours, others): (Vec<&str>, Vec<&str>) =
+            all.into_iter().partition(|name| name.starts_with("lowtide"));
+        assert_eq!(ours, uses, "{name} uses other crates of the repository than it may");
+        if PRODUCT.contains(&name) {
+            assert!(uses.iter().all(|used| PRODUCT.contains(used)), "{name} is the product");
+            let new: Vec<&str> = others.into_iter().filter(|d| !FOREIGN.contains(d)).collect();
+            assert!(new.is_empty(), "{name} makes programs link {new:?}");
+        }
+    }
+}
+
+/// Items with `#[doc(hidden)]`, by file.
+struct Hidden {
+    file: String,
+    found: Vec<String>,
+}
+
+impl Hidden {
+    fn look(&mut self, attributes: &[syn::Attribute], what: impl FnOnce() -> String) {
+        let hidden = |attribute: &syn::Attribute| {
+            attribute.path().is_ident("doc")
+                && matches!(attribute.meta.require_list(),
+                    Ok(list) if list.tokens.to_string() == "hidden")
+        };
+        if attributes.iter().any(hidden) {
+            self.found.push(format!("{}: {}", self.file, what()));
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Hidden {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        use syn::Item;
+        match item {
+            Item::Mod(item) => self.look(&item.attrs, || format!("mod {}", item.ident)),
+            Item::Fn(item) => self.look(&item.attrs, || format!("fn {}", item.sig.ident)),
+            Item::Struct(item) => self.look(&item.attrs, || format!("struct {}", item.ident)),
+            Item::Enum(item) => self.look(&item.attrs, || format!("enum {}", item.ident)),
+            Item::Trait(item) => self.look(&item.attrs, || format!("trait {}", item.ident)),
+            Item::Use(item) => self.look(&item.attrs, || match &item.tree {
+                syn::UseTree::Path(path) => format!("use {}", path.ident),
+                _ => "use".into(),
+            }),
+            _ => {}
+        }
+        syn::visit::visit_item(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        self.look(&item.attrs, || format!("fn {}", item.sig.ident));
+        syn::visit::visit_impl_item_fn(self, item);
+    }
+}
+
+#[test]
+fn what_the_product_hides_is_listed() {
+    let mut found = Vec::new();
+    for text in texts() {
+        let place = text.path.strip_prefix("crates/").and_then(|path| path.split_once("/src/"));
+        let Some((name, file)) = place.filter(|_| text.kind() == "rs") else { continue };
+        if !PRODUCT.contains(&name) {
+            continue;
+        }
+        let mut hidden = Hidden { file: file.to_owned(), found: Vec::new() };
+        hidden.visit_file(&syn::parse_file(&text.content).expect("Rust"));
+        found.extend(hidden.found);
+    }
+    found.sort_unstable();
+    assert_eq!(found, HIDDEN, "hidden parts of the product");
+}
+
+#[test]
+fn manifests_are_read_as_they_are_written() {
+    let text = "[package]\nname = \"a\"\n[dependencies]\n# why\nlibc.workspace = true\n\
+                syn = { version = \"2\" }\n\n[dependencies.lowtide-proof]\npath = \"..\"\n\
+                [target.'cfg(loom)'.dependencies]\nloom = \"1\"\n[dev-dependencies]\nx = \"1\"\n";
+    let sections = dependencies(text);
+    assert_eq!(sections["dependencies"], ["libc", "syn", "lowtide-proof"]);
+    assert_eq!(sections["target.'cfg(loom)'.dependencies"], ["loom"]);
+    assert_eq!(sections["dev-dependencies"], ["x"]);
+}
