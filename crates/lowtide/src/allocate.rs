@@ -8,7 +8,7 @@
 use crate::account::Stall;
 use crate::error::Error;
 use crate::oom::out_of_budget;
-use crate::payer::Payer;
+use crate::payer::{Full, Payer};
 use crate::pool::{Pool, State};
 use crate::space::Space;
 use crate::translation::State as EntryState;
@@ -26,6 +26,8 @@ pub(crate) enum Allocated {
     Closed,
     /// The page is about to be cut off.
     Cut,
+    /// There is no room, and this thread must not wait for others to make some.
+    Nested,
     /// [`Error::OutOfBudget`].
     Failed(Error),
 }
@@ -58,6 +60,7 @@ impl Pool {
             Ok(group) => group,
             Err(_) if self.is_poisoned() => return Allocated::Failed(Error::Poisoned),
             Err(_) if new.order > 0 => return Allocated::TooLarge,
+            Err(Full { nested: true, .. }) => return Allocated::Nested,
             Err(full) => {
                 return Allocated::Failed(out_of_budget(&mut state, full, pages, self.page_shift));
             }

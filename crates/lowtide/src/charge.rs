@@ -14,9 +14,14 @@
 //! Three conditions end the charge early, because no waiting changes them: guards of this thread
 //! pin all pages; the dirty pages could not be written, at several attempts, also since the wait
 //! began; the kernel refuses the barrier that shows which pages are being read.
+//!
+//! A thread inside a callback of `get_many` waits long enough for a write to end, and no longer. It
+//! pins the page that it is shown, and perhaps has reads in flight. Several such threads may pin all
+//! pages together, and each would wait for the others to return from their callbacks.
 
 use crate::deadline::Deadline;
 use crate::hazard;
+use crate::nested::is_nested;
 use crate::oom::held_here;
 use crate::payer::{Full, Payer};
 use crate::pool::{Pool, State};
@@ -31,6 +36,9 @@ const DOUBLINGS: u32 = 6;
 /// Fruitless tries in a row that need no pause: reclaim takes a few before it has aged what it may
 /// evict.
 const FREE_TRIES: u32 = 4;
+/// Fruitless tries in a row after which a thread that must not wait for others gives up: half a
+/// second, in which a device writes what is dirty.
+const NESTED_TRIES: u32 = FREE_TRIES + 2 * DOUBLINGS;
 /// Guards of a thread from which on it is worth checking, before anything is tried, whether they
 /// pin all pages there are.
 const MANY_GUARDS: usize = 64;
@@ -65,7 +73,8 @@ impl Pool {
             let group = if self.is_poisoned() { None } else { state.group_of(payer) };
             let Some(group) = group else {
                 // Read-ahead in a file that was closed meanwhile.
-                return (state, Err(Full { over: MemcgId::ROOT, payer: MemcgId::ROOT }));
+                let (over, payer) = (MemcgId::ROOT, MemcgId::ROOT);
+                return (state, Err(Full { over, payer, nested: false }));
             };
             let mut charge = Charge::patient(group, pages);
             let mut reclaimed = None;
@@ -84,13 +93,15 @@ impl Pool {
                             && hazard::guards_at_most() >= MANY_GUARDS
                             && held_here(&state, over)
                         {
-                            return (state, Err(Full { over, payer: group }));
+                            return (state, Err(Full { over, payer: group, nested: false }));
                         }
                         if fruitless >= FREE_TRIES && wait {
                             let failed =
                                 *failed_before.get_or_insert_with(|| state.failed_rounds());
-                            if until.has_passed() || self.is_hopeless(&mut state, over, failed) {
-                                return (state, Err(Full { over, payer: group }));
+                            let hopeless = self.is_hopeless(&mut state, over, failed);
+                            let nested = !hopeless && is_nested() && fruitless >= NESTED_TRIES;
+                            if until.has_passed() || hopeless || nested {
+                                return (state, Err(Full { over, payer: group, nested }));
                             }
                             state = self.await_room(state, over, fruitless - FREE_TRIES);
                         }
@@ -118,8 +129,10 @@ impl Pool {
             // it.
             let until = *deadline.get_or_insert_with(|| Deadline::after(self.patience));
             let failed = *failed_before.get_or_insert_with(|| state.failed_rounds());
-            if !wait || until.has_passed() || self.is_hopeless(&mut state, over, failed) {
-                return (state, Err(Full { over, payer: group }));
+            let hopeless = !wait || self.is_hopeless(&mut state, over, failed);
+            let nested = !hopeless && is_nested() && fruitless >= NESTED_TRIES;
+            if until.has_passed() || hopeless || nested {
+                return (state, Err(Full { over, payer: group, nested }));
             }
             state = self.await_room(state, over, fruitless.saturating_sub(FREE_TRIES));
         }

@@ -192,7 +192,7 @@ impl Pool {
     /// there is known when the cut is over ([`Space::await_cut`]).
     ///
     /// # Errors
-    /// [`Error::OutOfBudget`]; the claim is given up then.
+    /// [`Error::OutOfBudget`], [`Error::Nested`]; the claim is given up then.
     pub(crate) fn frames_for(
         &self,
         space: &Space,
@@ -212,6 +212,11 @@ impl Pool {
                 Allocated::Closed => {
                     self.abandon(space, claim, &Ok(()));
                     unreachable!("{space:?} is closed while an operation of one of its views runs");
+                }
+                Allocated::Nested => {
+                    // A thread that waits for this page may wait for room.
+                    self.abandon(space, claim, &Ok(()));
+                    return Err(Error::Nested { path: space.path(), page });
                 }
                 Allocated::Failed(e) => {
                     self.abandon(space, claim, &Err(e.clone()));

@@ -59,7 +59,7 @@ impl State {
     /// Looks at a group that is full. Cost: O(groups below).
     fn oom_report(&self, full: Full, pages: u64, page_shift: u32) -> OomReport {
         let (unwritable, held_here) = (self.unwritable(full.over), self.held_here(full.over));
-        let Full { over: full, payer } = full;
+        let Full { over: full, payer, .. } = full;
         let State { engine, names, .. } = self;
         let bytes = |pages: u64| if pages == u64::MAX { pages } else { pages << page_shift };
         let mut below = vec![full];

@@ -18,4 +18,6 @@ pub(crate) struct Full {
     pub(crate) over: MemcgId,
     /// The group that was to pay.
     pub(crate) payer: MemcgId,
+    /// Waiting could help, but this thread must not wait for others.
+    pub(crate) nested: bool,
 }

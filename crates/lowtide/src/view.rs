@@ -429,7 +429,8 @@ impl View {
     /// in transfers of up to 512 KiB: a sorted list is cheaper than a shuffled one.
     ///
     /// Inside `each`, a read or store of a page of this pager that is busy in another thread fails
-    /// with [`Error::Nested`] at once.
+    /// with [`Error::Nested`] at once. So does one for which there is no room, after half a second
+    /// in which dirty pages are written: several callbacks may pin all pages together.
     ///
     /// # Errors
     /// As [`read`](View::read), for the first page that fails. Some pages have been shown then.

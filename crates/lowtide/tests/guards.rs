@@ -13,6 +13,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 const PAGE: u64 = 4096;
@@ -237,6 +238,38 @@ fn hold(view: &View, page: u64) -> Sender<()> {
     });
     wait_for(&held.1, "the guard");
     release.0
+}
+
+#[test]
+fn callbacks_that_pin_all_pages_together_are_refused_and_do_not_wait_for_each_other() {
+    let dir = Dir::new();
+    let path = common::make_file(&dir, 96 * PAGE);
+    let pager = Pager::builder()
+        .max("256K".parse().unwrap())
+        .patience(Duration::MAX)
+        .io_deadline(Duration::MAX)
+        .build()
+        .unwrap();
+    let view = OpenOptions::new().write(true).folio_order(3).open(&pager, path).unwrap();
+    let (both, told) = (Arc::new(Barrier::new(8)), channel());
+    for page in (0..64).step_by(8) {
+        let (view, both, told) = (view.clone(), Arc::clone(&both), told.0.clone());
+        std::thread::spawn(move || {
+            view.get_many(&[page], |_, _| {
+                // Now each pins an eighth of the budget.
+                both.wait();
+                told.send(view.read(64).map(drop)).unwrap();
+                told.send(view.write_at(65 * PAGE, b"x")).unwrap();
+                both.wait();
+            })
+            .unwrap();
+        });
+    }
+    for _ in 0..16 {
+        let result = wait_for(&told.1, "a callback for whose page there is no room");
+        assert!(matches!(result, Err(Error::Nested { .. })), "{result:?}");
+    }
+    drop(view.read(64).unwrap());
 }
 
 #[test]

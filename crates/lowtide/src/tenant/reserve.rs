@@ -92,7 +92,7 @@ impl Reservation {
         // What cannot fit even into an empty budget evicts nothing.
         let mut levels = std::iter::successors(Some(group), |&at| state.engine.parent(at));
         if let Some(over) = levels.find(|&at| needed > state.engine.max(at)) {
-            let full = Full { over, payer: group };
+            let full = Full { over, payer: group, nested: false };
             return Err(out_of_budget(&mut state, full, needed - had, pool.page_shift));
         }
         let mut pages = had;

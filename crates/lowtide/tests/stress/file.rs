@@ -47,6 +47,9 @@ pub(crate) struct StormFile {
 /// Turns of neighbouring records.
 pub(crate) type Turns<'a> = Vec<(u64, MutexGuard<'a, Turn>)>;
 
+/// A store in a callback, or of a thread that has a guard.
+const INSIDE: &str = "a store that may not wait";
+
 /// What became of an operation that may be refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Came {
@@ -247,7 +250,7 @@ impl StormFile {
         if turns.last().is_none_or(|(last, _)| *last + 1 < wanted.end) {
             return Came::NotNow;
         }
-        self.store_in_turn(view, turns, &wanted, around, "a store")
+        self.store_in_turn(view, turns, &wanted, around, if wait { "a store" } else { INSIDE })
     }
 
     fn store_in_turn(
@@ -283,8 +286,7 @@ impl StormFile {
             Ok(()) => Came::Done,
             Err(error) => {
                 let came = match error {
-                    // In a callback, or with a guard on one of the pages.
-                    Error::Nested { .. } | Error::HeldHere { .. } => Came::Refused,
+                    Error::Nested { .. } | Error::HeldHere { .. } if how == INSIDE => Came::Refused,
                     error => self.refused(&error, how),
                 };
                 for (index, turn) in turns.iter_mut().filter(|(index, _)| wanted.contains(index)) {
