@@ -2,7 +2,7 @@
 //!
 //! | target | what reads the bytes |
 //! |---|---|
-//! | [`traces`] | all formats of traces, told or guessed, plain and compressed |
+//! | [`traces`] | all formats of traces, stated or guessed, plain and compressed |
 //! | [`programs`] | BPF objects: ELF, BTF, maps, the verifier; what is loaded is run |
 //! | [`machines`] | machines of the simulator, in TOML |
 //! | [`words`] | sizes, policies, names of workloads and tenants, plans of the swarm |
@@ -48,7 +48,7 @@ pub fn traces(data: &[u8]) {
             }
         }
     }
-    // Whatever was read can be told.
+    // Whatever was read can be printed.
     let _ = format!("{:?}", records.last());
 }
 
@@ -189,15 +189,18 @@ fn trace_seeds() -> Vec<Vec<u8>> {
         })
         .collect();
     let texts = [
-        "128166372003061629,usr,0,Read,7014609920,24576,41286\n128166372016382155,usr,1,Write,0,512,9\n",
+        "128166372003061629,usr,0,Read,7014609920,24576,41286\n\
+         128166372016382155,usr,1,Write,0,512,9\n",
         " L 04222cac,4\nI  04015d10,3\n S 1ffefffde8,8\n M 04222ca0,8\n",
-        "time,key,key_size,value_size,client,operation,ttl\n0,abc,3,100,1,get,0\n1,def,3,5000,2,set,0\n",
+        "time,key,key_size,value_size,client,operation,ttl\n\
+         0,abc,3,100,1,get,0\n1,def,3,5000,2,set,0\n",
         "cat-1 [000] d..2. 1.000001: mm_filemap_add_to_page_cache: dev 254:1 ino 5 pfn=0x1 \
          ofs=4096 order=0\n",
     ];
     let guessed = Format::ALL.len() as u8;
     let plain = [csv, compact, gzip, zstd, oracle].into_iter();
     let all: Vec<Vec<u8>> = plain.chain(texts.map(|text| text.as_bytes().to_vec())).collect();
-    let told = (0..guessed).zip(all.clone()).map(|(format, bytes)| [vec![format], bytes].concat());
-    all.iter().map(|bytes| [&[guessed][..], bytes].concat()).chain(told).collect()
+    let stated =
+        (0..guessed).zip(all.clone()).map(|(format, bytes)| [vec![format], bytes].concat());
+    all.iter().map(|bytes| [&[guessed][..], bytes].concat()).chain(stated).collect()
 }

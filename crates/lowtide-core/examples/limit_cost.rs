@@ -29,7 +29,7 @@ fn measure(name: &str, mut event: impl FnMut(u64)) {
 }
 
 fn main() {
-    let law = StallDebt::default();
+    let policy = StallDebt::default();
     let refault = Refault {
         level: 1,
         depth: 1,
@@ -41,15 +41,15 @@ fn main() {
     let (mut level, mut task) = (LevelStall::default(), TaskDebt::default());
     measure("a refault is booked", |now| {
         level.note_usage(100, 100, now);
-        book(&law, &mut level, &mut task, black_box(&refault), now);
+        book(&policy, &mut level, &mut task, black_box(&refault), now);
     });
     measure("what a task owes, one level", |now| {
         let now = EVENTS * PACE + now / 1000;
-        black_box(task.owed(&[(1, level.price(&law, now))], now));
+        black_box(task.owed(&[(1, level.price(&policy, now))], now));
     });
     let clear = TaskDebt::default();
     measure("what a task without debts owes", |now| {
-        black_box(clear.owed(&[(1, level.price(&law, now))], now));
+        black_box(clear.owed(&[(1, level.price(&policy, now))], now));
     });
     let mut missing = MissingMemory::default();
     measure("a distance is noted for advice", |now| {

@@ -149,8 +149,8 @@ impl Engine {
     /// Charges pages if there is room for them as things are: from the stock, a batch, or just what
     /// is needed. Returns for how many the task has to pay ([`Next::Charged`]), or `None` if some
     /// group on the way up is full; then nothing is charged, and nothing is counted. For drivers
-    /// that charge many pages under one hold of their lock, and reclaim ([`Charge`]) later, when
-    /// they hold nothing that other threads wait for.
+    /// that charge many pages under one acquisition of their lock, and reclaim ([`Charge`]) later,
+    /// when they hold nothing that other threads wait for.
     ///
     /// # Panics
     /// When the group is gone.

@@ -11,7 +11,7 @@ pub const GENS: usize = MAX_NR_GENS as usize;
 pub const MAX_NR_TIERS: usize = 4;
 /// Folios: size of one eviction batch, and the isolated pages that end one.
 pub const MIN_LRU_BATCH: u64 = 64;
-/// Folios: moves under one hold of the lruvec lock, and promotions of one walk chunk.
+/// Folios: moves per acquisition of the lruvec lock, and promotions of one walk chunk.
 pub const MAX_LRU_BATCH: u64 = 4096;
 /// Pages: goal of one direct reclaim and batch of the classical lists.
 pub const SWAP_CLUSTER_MAX: u64 = 32;

@@ -347,7 +347,7 @@ fn a_page_that_cannot_be_written_stops_its_writer_with_bounded_pauses_until_it_c
 // Old figures.
 
 /// B12: a group in a machine sees itself as it was up to two seconds ago; its writer fills it
-/// before anybody notices. With exact figures it does not.
+/// before any writer notices. With exact figures it does not.
 #[test]
 fn published_figures_let_a_burst_through_and_exact_ones_do_not() {
     for exact in [false, true] {

@@ -28,8 +28,7 @@ impl Facts for Idle {
     }
 }
 
-/// An engine of 256 frames, a group below the root, one below that, and so many pages in the lower
-/// one.
+/// An engine of 256 frames, a group below the root, one below that, and `pages` in the lower one.
 fn tree(policy: Policy, pages: u32) -> (Engine, MemcgId, MemcgId) {
     let config = EngineConfig { frames: 256, max: 256, page_bytes: 4096, policy, cpus: 1 };
     let mut engine = Engine::new(&config).unwrap();

@@ -12,29 +12,29 @@
 //! A third happens in small memories only: all that could be evicted waits in the batch of another
 //! CPU.
 
-mod desk;
+mod harness;
 mod writer;
 
-use desk::{Desk, ROOT};
+use harness::{Harness, ROOT};
 use lowtide_core::{Charge, FolioId, LruType, Next, Policy, Reason, Reclaim, Step, Switches, Task};
 use writer::{OutOfMemory, Writer};
 
 /// A full memory of clean file pages without accesses, in the oldest of three generations; and
 /// a thread that has walked for the next generation and has not yet published it.
-fn slow_ager(policy: Policy) -> (Desk, Reclaim) {
+fn slow_ager(policy: Policy) -> (Harness, Reclaim) {
     const PAGES: u32 = 3968;
-    let mut desk = Desk::new(policy, PAGES);
-    desk.fault(0..PAGES);
-    desk.facts.young.fill(false);
+    let mut harness = Harness::new(policy, PAGES);
+    harness.fault(0..PAGES);
+    harness.facts.young.fill(false);
     for _ in 0..10 {
         let mut reclaim = Reclaim::new(ROOT, 1, Reason::Direct, Task::FAULT);
         let mut step = Step::Yield;
         while step != Step::Done {
-            step = desk.step(&mut reclaim);
-            if step == Step::Walk && desk.depth(PAGES - 1) == Some(3) {
-                let gone: Vec<_> = desk.freed.drain(..).map(|(folio, _)| folio.0).collect();
-                gone.iter().for_each(|&id| desk.fill(id..id + 1));
-                return (desk, reclaim);
+            step = harness.step(&mut reclaim);
+            if step == Step::Walk && harness.depth(PAGES - 1) == Some(3) {
+                let gone: Vec<_> = harness.freed.drain(..).map(|(folio, _)| folio.0).collect();
+                gone.iter().for_each(|&id| harness.fill(id..id + 1));
+                return (harness, reclaim);
             }
         }
     }
@@ -43,15 +43,15 @@ fn slow_ager(policy: Policy) -> (Desk, Reclaim) {
 
 /// Charges one page, reclaiming as often as the charge asks for it. Returns the pages reclaimed,
 /// whether the page was charged, and whether it came to an aging walk.
-fn charge(desk: &mut Desk) -> (u64, bool, bool) {
+fn charge(harness: &mut Harness) -> (u64, bool, bool) {
     let mut charge = Charge::new(ROOT, 1);
     let (mut result, mut total, mut walked) = (None, 0, false);
     loop {
-        match charge.next(&mut desk.engine, Task::FAULT, result) {
+        match charge.next(&mut harness.engine, Task::FAULT, result) {
             Next::Charged { .. } => return (total, true, walked),
             Next::Failed { .. } | Next::Gone => return (total, false, walked),
             Next::Reclaim(mut reclaim) => {
-                walked |= desk.run(&mut reclaim).contains(&Step::Walk);
+                walked |= harness.run(&mut reclaim).contains(&Step::Walk);
                 total += reclaim.reclaimed();
                 result = Some(reclaim.reclaimed());
             }
@@ -70,17 +70,17 @@ fn while_one_thread_ages_the_others_starve_in_7_1_only() {
         (Policy::MGLRU.with(Switches::S8, false), false),
         (Policy::MGLRU, true),
     ] {
-        let (mut desk, mut ager) = slow_ager(policy);
-        let (reclaimed, charged, walked) = charge(&mut desk);
+        let (mut harness, mut ager) = slow_ager(policy);
+        let (reclaimed, charged, walked) = charge(&mut harness);
         assert_eq!(
             (reclaimed > 0, charged),
             (survives, survives),
             "{policy}: {reclaimed} reclaimed"
         );
         assert!(!walked, "{policy}: the walk for this generation is over");
-        // As soon as the ager goes on, everybody finds something.
-        desk.run(&mut ager);
-        assert!(charge(&mut desk).1, "{policy}");
+        // As soon as the ager goes on, all tasks find something.
+        harness.run(&mut ager);
+        assert!(charge(&mut harness).1, "{policy}");
     }
 }
 
@@ -90,19 +90,19 @@ fn while_one_thread_ages_the_others_starve_in_7_1_only() {
 #[test]
 fn a_pass_that_found_nothing_releases_the_lock_and_one_that_did_not_look_never_had_it() {
     for (policy, looks) in [(Policy::MGLRU, true), (Policy::MGLRU_7_1, false)] {
-        let (mut desk, mut ager) = slow_ager(policy);
+        let (mut harness, mut ager) = slow_ager(policy);
         // What is young is kept and leaves the oldest generation: in the end there are two, and
         // nothing can be evicted.
         let (mut reclaim, mut yields) = (Reclaim::new(ROOT, 32, Reason::Direct, Task::FAULT), 0);
         for _ in 0..8 {
-            desk.facts.young.fill(true);
+            harness.facts.young.fill(true);
             reclaim = Reclaim::new(ROOT, 32, Reason::Direct, Task::FAULT);
-            let steps = desk.run(&mut reclaim);
+            let steps = harness.run(&mut reclaim);
             assert!(!steps.contains(&Step::Walk), "{policy}: the walk for this generation is over");
             yields = steps.iter().filter(|&&step| step == Step::Yield).count();
         }
         assert_eq!(reclaim.reclaimed(), 0, "{policy}");
-        assert!(desk.run(&mut ager).contains(&Step::Done), "{policy}");
+        assert!(harness.run(&mut ager).contains(&Step::Done), "{policy}");
         if looks {
             assert!(yields >= 20 && reclaim.isolations() as usize >= yields, "{policy}: {yields}");
         } else {
@@ -156,10 +156,10 @@ fn on_a_device_that_never_ends_a_write_the_charge_fails_in_bounded_time() {
 fn the_batch_of_another_cpu_is_no_hiding_place() {
     let elsewhere = Task { cpu: 1, in_lru_fault: false };
     for policy in [Policy::MGLRU, Policy::MGLRU_7_1, Policy::LRU] {
-        let mut desk = Desk::new(policy, 48);
-        (0..48).for_each(|id| desk.insert(id, 0, LruType::File, None, elsewhere));
-        (0..31).for_each(|id| desk.engine.set_unevictable(FolioId(id), true));
-        assert!((31..48).all(|id| desk.depth(id).is_none()), "these wait to be added");
-        assert!(charge(&mut desk).1, "{policy}");
+        let mut harness = Harness::new(policy, 48);
+        (0..48).for_each(|id| harness.insert(id, 0, LruType::File, None, elsewhere));
+        (0..31).for_each(|id| harness.engine.set_unevictable(FolioId(id), true));
+        assert!((31..48).all(|id| harness.depth(id).is_none()), "these wait to be added");
+        assert!(charge(&mut harness).1, "{policy}");
     }
 }

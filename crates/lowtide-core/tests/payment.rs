@@ -27,7 +27,7 @@ fn over(percent: u64, policy: HighPolicy) -> (Forest, MemcgId) {
     (f, group)
 }
 
-/// Pays for so many pages at a time. Returns the sleeps.
+/// Pays for `pages` pages at a time. Returns the sleeps.
 fn pay(
     f: &mut Forest,
     group: MemcgId,
@@ -171,8 +171,8 @@ fn a_stall_is_owed_at_the_level_whose_limit_evicted_the_page() {
     }
 }
 
-/// §8.4, 8.6: the policy's own measure of a recent refault is not the law's. What was gone for no
-/// more evictions than the level holds pages belongs to the working set.
+/// §8.4, 8.6: the policy's own measure of a recent refault is not that of stall debt. What was gone
+/// for no more evictions than the level holds pages belongs to the working set.
 #[test]
 fn a_page_that_left_lately_is_of_the_working_set_whatever_the_policy_makes_of_it() {
     let mut f = Forest::new(Policy::MGLRU, 1 << 14, 1);

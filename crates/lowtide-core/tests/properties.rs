@@ -572,7 +572,7 @@ impl World {
         self.before = e;
     }
 
-    /// Ends everything that is in progress and lets go of everything that is held; then, with one
+    /// Ends everything that is in progress and releases everything that is held; then, with one
     /// clean evictable folio of file memory in a full budget, a charge must succeed.
     fn settle(&mut self) {
         for slot in 0..2 {

@@ -14,24 +14,24 @@
 //! | no progress | does not exist: a group reclaims itself |
 //! | legacy hierarchy | does not exist: there is one hierarchy |
 
-mod desk;
+mod harness;
 
-use desk::{Desk, ROOT};
+use harness::{Harness, ROOT};
 use lowtide_core::limits::TICK_NS;
 use lowtide_core::{
     Events, Flags, FolioId, LruType, MemcgId, Owner, Reason, Reclaim, Step, Task, ThrottleReason,
 };
 
-/// A desk with 62 pages that are all dirty, and being written if asked.
-fn dirty(policy: &str, writing: bool) -> Desk {
-    let mut desk = Desk::of(policy, 64);
-    desk.fill(0..62);
-    desk.dirty(0..62, writing);
-    desk
+/// A harness with 62 pages that are all dirty, and being written if asked.
+fn dirty(policy: &str, writing: bool) -> Harness {
+    let mut harness = Harness::of(policy, 64);
+    harness.fill(0..62);
+    harness.dirty(0..62, writing);
+    harness
 }
 
-fn run(desk: &mut Desk, target: MemcgId, reason: Reason) -> Vec<Step> {
-    desk.run(&mut Reclaim::new(target, 32, reason, Task::DESCRIPTOR))
+fn run(harness: &mut Harness, target: MemcgId, reason: Reason) -> Vec<Step> {
+    harness.run(&mut Reclaim::new(target, 32, reason, Task::DESCRIPTOR))
 }
 
 fn count(steps: &[Step], which: impl Fn(&Step) -> bool) -> u64 {
@@ -45,11 +45,11 @@ fn naps(events: &Events) -> [u64; 3] {
 #[test]
 fn lru_and_mglru_nap_a_tick_when_all_dirty_is_congested() {
     for policy in ["lru", "mglru"] {
-        let mut desk = dirty(policy, true);
-        let steps = run(&mut desk, ROOT, Reason::Direct);
+        let mut harness = dirty(policy, true);
+        let steps = run(&mut harness, ROOT, Reason::Direct);
         let tick = Step::Throttle(ThrottleReason::Congested, TICK_NS);
         let ticks = count(&steps, |step| *step == tick);
-        let events = desk.events();
+        let events = harness.events();
         assert!(ticks > 0, "{policy}");
         assert_eq!(naps(&events), [ticks, 0, 0], "{policy}: and nothing else is slept for");
         assert_eq!(events.nr_throttled_yield, 0, "{policy}");
@@ -69,14 +69,14 @@ fn lru_and_mglru_nap_a_tick_when_all_dirty_is_congested() {
 fn mglru_7_1_never_naps() {
     for policy in ["mglru-7.1", "mglru-7.1+S10", "mglru-7.1+S10+S11", "mglru-S15"] {
         for reason in [Reason::Direct, Reason::Kswapd, Reason::Proactive] {
-            let mut desk = dirty(policy, true);
-            let steps = run(&mut desk, ROOT, reason);
+            let mut harness = dirty(policy, true);
+            let steps = run(&mut harness, ROOT, reason);
             assert_eq!(
                 count(&steps, |step| matches!(step, Step::Throttle(..))),
                 0,
                 "{policy} {reason:?}"
             );
-            let events = desk.events();
+            let events = harness.events();
             assert_eq!((naps(&events), events.nr_throttled_yield), ([0; 3], 0), "{policy}");
             assert_eq!(
                 (events.nr_shrink_dirty, events.nr_shrink_taken),
@@ -91,17 +91,17 @@ fn mglru_7_1_never_naps() {
 #[test]
 fn congestion_ends_with_the_invocation() {
     for policy in ["lru", "mglru"] {
-        let mut desk = dirty(policy, true);
-        run(&mut desk, ROOT, Reason::Direct);
-        let before = desk.events().nr_throttled_congested;
-        (0..62).for_each(|id| desk.engine.end_writeback(FolioId(id), true, Task::DESCRIPTOR));
-        run(&mut desk, ROOT, Reason::Direct);
+        let mut harness = dirty(policy, true);
+        run(&mut harness, ROOT, Reason::Direct);
+        let before = harness.events().nr_throttled_congested;
+        (0..62).for_each(|id| harness.engine.end_writeback(FolioId(id), true, Task::DESCRIPTOR));
+        run(&mut harness, ROOT, Reason::Direct);
         assert_eq!(
-            desk.events().nr_throttled_congested,
+            harness.events().nr_throttled_congested,
             before,
             "{policy}: nothing is dirty any more"
         );
-        assert!(desk.events().pgsteal >= 32, "{policy}");
+        assert!(harness.events().pgsteal >= 32, "{policy}");
     }
 }
 
@@ -109,13 +109,13 @@ fn congestion_ends_with_the_invocation() {
 fn less_than_half_dirty_only_yields() {
     for policy in ["lru", "mglru"] {
         for (written, napping) in [(40, false), (80, true)] {
-            let mut desk = Desk::of(policy, 128);
-            desk.fill(0..124);
-            desk.dirty(0..written, true);
+            let mut harness = Harness::of(policy, 128);
+            harness.fill(0..124);
+            harness.dirty(0..written, true);
             // The clean ones cannot be had at the moment.
-            desk.facts.locked[written as usize..].fill(true);
-            run(&mut desk, ROOT, Reason::Direct);
-            let events = desk.events();
+            harness.facts.locked[written as usize..].fill(true);
+            run(&mut harness, ROOT, Reason::Direct);
+            let events = harness.events();
             assert_eq!(events.nr_throttled_congested > 0, napping, "{policy}: {events:?}");
             assert_eq!(events.nr_throttled_yield > 0, !napping, "{policy}: {events:?}");
         }
@@ -125,27 +125,35 @@ fn less_than_half_dirty_only_yields() {
 #[test]
 fn the_gate_is_evaluated_for_the_group_that_is_reclaimed() {
     for policy in ["lru", "mglru"] {
-        let mut desk = Desk::of(policy, 512);
+        let mut harness = Harness::of(policy, 512);
         // Plenty of clean memory elsewhere, which is no help to the group.
-        desk.fill(0..310);
-        let group = desk.engine.create_group(ROOT).unwrap();
-        let space = desk.engine.add_space(group);
+        harness.fill(0..310);
+        let group = harness.engine.create_group(ROOT).unwrap();
+        let space = harness.engine.add_space(group);
         for id in 320..382 {
-            desk.engine.try_charge(group, 1).unwrap();
+            harness.engine.try_charge(group, 1).unwrap();
             let owner = Owner { space, page: id.into() };
-            desk.engine.insert(FolioId(id), owner, 0, LruType::File, group, None, Task::DESCRIPTOR);
+            harness.engine.insert(
+                FolioId(id),
+                owner,
+                0,
+                LruType::File,
+                group,
+                None,
+                Task::DESCRIPTOR,
+            );
         }
-        desk.dirty(320..382, true);
-        run(&mut desk, group, Reason::Direct);
-        let events = desk.engine.own_events(group);
+        harness.dirty(320..382, true);
+        run(&mut harness, group, Reason::Direct);
+        let events = harness.engine.own_events(group);
         assert!(events.nr_throttled_congested > 0, "{policy}: {events:?}");
         assert_eq!(
-            desk.engine.own_events(ROOT).nr_throttled_congested,
+            harness.engine.own_events(ROOT).nr_throttled_congested,
             0,
             "{policy}: counted where it was"
         );
         assert_eq!(
-            desk.events().nr_throttled_congested,
+            harness.events().nr_throttled_congested,
             events.nr_throttled_congested,
             "{policy}: summed up"
         );
@@ -157,43 +165,43 @@ fn background_reclaim_waits_for_pages_that_it_marked_and_for_nothing_else() {
     for (policy, waiting) in
         [("lru", true), ("mglru", true), ("mglru-S15", false), ("mglru-7.1", false)]
     {
-        let mut desk = dirty(policy, true);
-        let steps = run(&mut desk, ROOT, Reason::Kswapd);
-        let events = desk.events();
+        let mut harness = dirty(policy, true);
+        let steps = run(&mut harness, ROOT, Reason::Kswapd);
+        let events = harness.events();
         let waits =
             count(&steps, |step| *step == Step::Throttle(ThrottleReason::Writeback, 100_000_000));
         assert_eq!(naps(&events), [0, waits, 0], "{policy}: it never sleeps for congestion");
         assert_eq!((waits > 0, events.nr_shrink_immediate > 0), (waiting, waiting), "{policy}");
         // With a clean page among those that it takes, it has something better to do.
-        let mut desk = Desk::of(policy, 64);
-        desk.fill(0..62);
-        desk.dirty(0..40, true);
-        run(&mut desk, ROOT, Reason::Kswapd);
-        assert!(desk.events().pgsteal > 0, "{policy}");
+        let mut harness = Harness::of(policy, 64);
+        harness.fill(0..62);
+        harness.dirty(0..40, true);
+        run(&mut harness, ROOT, Reason::Kswapd);
+        assert!(harness.events().pgsteal > 0, "{policy}");
     }
 }
 
 #[test]
 fn flushers_are_woken_for_each_batch_that_waits_for_them() {
     for policy in ["lru", "mglru", "mglru-S15", "mglru-7.1"] {
-        let mut desk = dirty(policy, false);
-        let steps = run(&mut desk, ROOT, Reason::Direct);
+        let mut harness = dirty(policy, false);
+        let steps = run(&mut harness, ROOT, Reason::Direct);
         let wakes = count(&steps, |step| *step == Step::WakeFlushers);
         assert!(wakes > 0, "{policy}");
-        assert_eq!(desk.events().nr_wakeup_flushers, wakes, "{policy}");
+        assert_eq!(harness.events().nr_wakeup_flushers, wakes, "{policy}");
         assert_eq!(
-            naps(&desk.events()),
+            naps(&harness.events()),
             [0; 3],
             "{policy}: pages without a write are no congestion"
         );
-        let mut desk = dirty(policy, true);
-        run(&mut desk, ROOT, Reason::Direct);
-        assert_eq!(desk.events().nr_wakeup_flushers, 0, "{policy}: they are at it already");
+        let mut harness = dirty(policy, true);
+        run(&mut harness, ROOT, Reason::Direct);
+        assert_eq!(harness.events().nr_wakeup_flushers, 0, "{policy}: they are at it already");
     }
     let at_end = |policy| {
-        let mut desk = dirty(policy, false);
-        run(&mut desk, ROOT, Reason::Direct);
-        desk.events().nr_wakeup_flushers
+        let mut harness = dirty(policy, false);
+        run(&mut harness, ROOT, Reason::Direct);
+        harness.events().nr_wakeup_flushers
     };
     assert!(
         at_end("mglru") > at_end("mglru-S11"),
@@ -204,21 +212,25 @@ fn flushers_are_woken_for_each_batch_that_waits_for_them() {
 #[test]
 fn the_end_of_a_write_rotates_only_what_reclaim_marked() {
     for policy in ["lru", "mglru", "mglru-7.1"] {
-        let mut desk = Desk::of(policy, 128);
-        desk.fill(0..124);
-        desk.dirty(0..1, true);
-        desk.dirty(100..101, true);
-        desk.reclaim(1);
-        assert!(desk.flags(0).contains(Flags::RECLAIM), "{policy}: met");
-        assert!(!desk.flags(100).contains(Flags::RECLAIM), "{policy}: not met yet");
-        let before = desk.depth(100);
+        let mut harness = Harness::of(policy, 128);
+        harness.fill(0..124);
+        harness.dirty(0..1, true);
+        harness.dirty(100..101, true);
+        harness.reclaim(1);
+        assert!(harness.flags(0).contains(Flags::RECLAIM), "{policy}: met");
+        assert!(!harness.flags(100).contains(Flags::RECLAIM), "{policy}: not met yet");
+        let before = harness.depth(100);
         for id in [0, 100] {
-            desk.engine.end_writeback(FolioId(id), true, Task::DESCRIPTOR);
+            harness.engine.end_writeback(FolioId(id), true, Task::DESCRIPTOR);
         }
-        let gone = desk.freed.len();
-        desk.reclaim(1);
-        assert_eq!(desk.events().pgrotated, 1, "{policy}");
-        assert_eq!(desk.freed[gone].0, FolioId(0), "{policy}: ahead of everything that is clean");
-        assert!(desk.resident(100) && desk.depth(100) == before, "{policy}: where it was");
+        let gone = harness.freed.len();
+        harness.reclaim(1);
+        assert_eq!(harness.events().pgrotated, 1, "{policy}");
+        assert_eq!(
+            harness.freed[gone].0,
+            FolioId(0),
+            "{policy}: ahead of everything that is clean"
+        );
+        assert!(harness.resident(100) && harness.depth(100) == before, "{policy}: where it was");
     }
 }

@@ -28,7 +28,7 @@ fn single_charges_are_taken_in_batches_of_64() {
 }
 
 /// §2.2 step 4 and 10: a batch that does not fit is no reason to reclaim, and stocks are drained
-/// before anybody fails.
+/// before any charge fails.
 #[test]
 fn the_last_pages_of_a_budget_are_charged_one_by_one() {
     let mut f = Forest::new(Policy::MGLRU, 1024, 2);

@@ -142,7 +142,7 @@ impl Part {
         }
     }
 
-    /// By slot: what the first so many changes made of it, in order.
+    /// By slot: what the first n changes made of it, in order.
     pub fn history(self, layout: &Layout, until: u64) -> Vec<Vec<Version>> {
         let mut history = vec![Vec::new(); layout.slots()];
         for n in 1..=until {

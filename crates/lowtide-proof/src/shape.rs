@@ -1,7 +1,7 @@
 //! What a cycle draws besides its disk: pages, folios, views.
 //!
 //! The first of all is drawn from number and seed of the cycle, so that each proof walks through
-//! all of them. The budget is the one that was asked for, or the least that these pages and folios
+//! all of them. The budget is the one that was requested, or the least that these pages and folios
 //! need.
 
 use std::fs::File;
@@ -13,7 +13,7 @@ use lowtide_workload::SplitMix64;
 
 /// Base pages that a pager may have.
 const PAGES: [usize; 8] = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
-/// Folios of so many orders, from 0 on.
+/// Folios of this many orders, from 0 on.
 const ORDERS: u8 = 10;
 /// Bytes of the largest folio.
 const FOLIO_MAX: usize = 2 << 20;
@@ -27,7 +27,7 @@ const FOLIOS_MIN: u64 = 8;
 pub struct Shape {
     /// Bytes of a base page.
     pub page: usize,
-    /// Folios have two to the power of so many pages.
+    /// Folios have two to the power of this many pages.
     pub order: u8,
     /// Whether half of the threads use a view that was opened by itself.
     pub two_views: bool,
@@ -38,7 +38,7 @@ pub struct Shape {
 impl Shape {
     /// Draws one.
     pub fn draw(rng: &mut SplitMix64) -> Self {
-        // The page that everybody uses is drawn most.
+        // The page that all writers use is drawn most.
         let page =
             if rng.below(3) == 0 { 4096 } else { PAGES[rng.below(PAGES.len() as u64) as usize] };
         let largest = (FOLIO_MAX / page).ilog2() as u8;

@@ -15,9 +15,9 @@ pub enum Step {
     Changed(Change),
     /// Records were read and right.
     Read,
-    /// Everything changed before the flush is promised: the first so many changes.
+    /// Everything changed before the flush is promised: the first n changes.
     Flushed(u64),
-    /// So is what was done to one slot, among the first so many changes.
+    /// So is what was done to one slot, among the first n changes.
     FlushedSlot(usize, u64),
     /// The runtime refused: it may, if the disk failed.
     Refused(Error),
@@ -144,7 +144,7 @@ impl<'a> Writer<'a> {
     }
 
     fn read(&mut self, view: &View, before: &Ledger) -> Step {
-        // Mostly one of its own, sometimes anybody's.
+        // Mostly one of its own, sometimes that of another.
         let own = self.rng.below(4) > 0;
         let slot =
             if own { self.own_slot() } else { self.rng.below(self.layout.slots() as u64) as usize };

@@ -32,7 +32,7 @@ fn left_behind(dir: &Path, plan: Plan, seed: u64) -> Vec<u8> {
         view.write_at(page * PAGE, &[b'a'; PAGE as usize]).unwrap();
     }
     if view.flush().is_err() {
-        // Told once; with a good disk everything that failed is written again.
+        // Reported once; with a good disk everything that failed is written again.
         disk.set_plan(Plan::new());
         view.flush().unwrap();
     }

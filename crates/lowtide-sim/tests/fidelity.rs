@@ -6,9 +6,9 @@
 //!
 //! Two things make a comparison of single numbers meaningless. The multi-gen LRU of 7.3 is chaotic
 //! in the size of memory: a fifth of a percent more of it moves refaults by ten percent either way.
-//! And the classical lists depend on the phase of a two-second timer that nobody controls. So a
-//! case is run at several capacities within ±32 pages, each with another phase, and the *median* is
-//! compared with the kernel's (`table/mod.rs`).
+//! And the classical lists depend on the phase of a two-second timer that cannot be controlled. So
+//! a case is run at several capacities within ±32 pages, each with another phase, and the *median*
+//! is compared with the kernel's (`table/mod.rs`).
 //!
 //! A third is whether the task is switched out while an aging walks, so that a second aging right
 //! after it walks as well. `docs/kernel/reclaim.md` §2.5 takes that for the rule, and section C

@@ -203,10 +203,10 @@ fn what_cannot_be_understood_is_named_with_its_line() {
 #[test]
 fn a_name_goes_before_a_file_and_a_path_reaches_the_file() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("desk.toml");
+    let path = dir.path().join("desktop.toml");
     fs::write(&path, "cpus = 3\nmemory = '4G'\n").unwrap();
-    let desk = MachineSpec::load(path.to_str().unwrap()).unwrap();
-    assert_eq!((desk.name.as_str(), desk.cpus), ("desk", 3));
+    let desktop = MachineSpec::load(path.to_str().unwrap()).unwrap();
+    assert_eq!((desktop.name.as_str(), desktop.cpus), ("desktop", 3));
 
     let shadow = dir.path().join("laptop");
     fs::copy(&path, &shadow).unwrap();

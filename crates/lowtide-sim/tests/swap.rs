@@ -147,7 +147,7 @@ fn a_heap_that_is_freed_gives_all_of_its_slots_back() {
     }
 }
 
-/// Swap that nobody needs changes nothing, and neither does its speed.
+/// Swap that is not needed changes nothing, and neither does its speed.
 #[test]
 fn files_alone_count_the_same_with_and_without_swap() {
     for policy in policies() {

@@ -9,7 +9,7 @@ use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 
-/// Opens a file of so many bytes for a tenant.
+/// Opens a file of `bytes` for a tenant.
 fn open(tenant: &Tenant, dir: &Path, bytes: u64) -> Result<View, Box<dyn Error>> {
     let path = dir.join(&*tenant.name()?);
     Ok(OpenOptions::new().create(bytes).tenant(tenant).open(tenant.pager(), path)?)

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Whether reads and writes go past the kernel's page cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IoMode {
-    /// Direct where the file and the page size allow it, else buffered.
+    /// Direct where the file and the page size allow it, otherwise buffered.
     #[default]
     Auto,
     /// Direct, or the file cannot be opened.
@@ -121,10 +121,10 @@ impl Builder {
     ///
     /// Populated, building fails with [`BuildError::Memory`](crate::BuildError::Memory) where there
     /// is too little, misses never wait for memory to be cleared, transfers need not pin their
-    /// frames one by one, and nothing is given back before the pager goes. Otherwise a miss for which the system has no
-    /// memory fails with [`Error::NoMemory`](crate::Error::NoMemory) where the kernel can say so (a
-    /// memory cgroup at its limit); a machine that is out of memory as a whole kills a process
-    /// instead.
+    /// frames one by one, and nothing is given back before the pager goes. Otherwise a miss for
+    /// which the system has no memory fails with [`Error::NoMemory`](crate::Error::NoMemory) where
+    /// the kernel can refuse (a memory cgroup at its limit); a machine that is out of memory as a
+    /// whole kills a process instead.
     pub fn populate(mut self, populate: bool) -> Self {
         self.populate = populate;
         self
@@ -162,8 +162,7 @@ impl Builder {
     }
 
     /// Whether background threads reclaim and write back ahead of need (default). Without them
-    /// everything happens in the calling threads, in an order that depends on nothing but the
-    /// calls.
+    /// everything happens in the calling threads, in an order that depends only on the calls.
     pub fn background(mut self, background: bool) -> Self {
         self.background = background;
         self
@@ -205,15 +204,15 @@ impl Builder {
     /// as the device does. Default: 10 % and 20 %. Tenants without limits of their own have the
     /// same shares of their own memory.
     ///
-    /// One writer may exceed `hard` by the pages that it makes dirty between two looks: 32 when it
+    /// One writer may exceed `hard` by the pages that it makes dirty between two checks: 32 when it
     /// begins, fewer where there is less room.
     pub fn dirty_limits(mut self, limits: DirtyLimits) -> Self {
         self.dirty_limits = limits;
         self
     }
 
-    /// When data is written that is not much, but old. Default: what has been dirty for 30 s,
-    /// looked for every 5 s.
+    /// When old data is written, even if it is not much. Default: what has been dirty for 30 s,
+    /// checked every 5 s.
     pub fn dirty_timers(mut self, timers: DirtyTimers) -> Self {
         self.dirty_timers = timers;
         self
@@ -223,8 +222,7 @@ impl Builder {
     /// below a directory, as if it were a mounted cgroup hierarchy: once a second if there are
     /// background threads, and at every [`Pager::export`](crate::Pager::export). The directory is
     /// created if need be, should be empty, and keeps the last figures when the pager is gone.
-    /// Errors stop nothing;
-    /// [`Pager::export_error`](crate::Pager::export_error) has the last one.
+    /// Errors stop nothing; [`Pager::export_error`](crate::Pager::export_error) has the last one.
     pub fn export_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.export_dir = Some(dir.into());
         self

@@ -33,13 +33,13 @@
 //!
 //! | after | bytes that were flushed | other bytes that were stored |
 //! |---|---|---|
-//! | [`View::flush`], [`View::sync_data`] or [`View::close`] returned `Ok` | there, always | note 1 |
+//! | [`View::flush`], [`View::sync_data`], [`View::close`] returned `Ok` | there, always | note 1 |
 //! | [`View::flush_range`] returned `Ok` | there | in the range: note 1; elsewhere: perhaps |
 //! | [`View::write_at`] with [`OpenOptions::sync`] returned `Ok` | there | its own: there |
 //! | the last [`View`] of a file is dropped | there | note 2 |
 //! | [`Pager::close`], or the last pager and view dropped | there | note 3 |
 //! | a panic in the caller's closure that unwinds | there | as after the drops; whole pages |
-//! | a panic that aborts, SIGTERM without a handler, SIGKILL, `exit` without drops | there | note 4 |
+//! | a panic that aborts, SIGTERM (no handler), SIGKILL, `exit` without drops | there | note 4 |
 //! | power is cut | there, but see below | any mixture |
 //!
 //! 1. Stored before the call: there, even if power fails. Stored during it: perhaps.

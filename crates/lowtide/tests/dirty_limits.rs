@@ -1,5 +1,5 @@
 //! What a user relies on who writes faster than the device: dirty data stays within its limits, for
-//! the pager and for each tenant; writers are slowed down in short pauses; and nobody pays for a
+//! the pager and for each tenant; writers are slowed down in short pauses; and no writer pays for a
 //! neighbour.
 //!
 //! Devices are made slow by an injector. No time decides a test: what is looked at are counters,
@@ -82,8 +82,8 @@ fn write_round(view: &View, from: u64, total: u64, piece: u64) {
     }
 }
 
-/// Runs writers while somebody looks at how much is dirty. Returns the largest excess over the hard
-/// limit and the last look.
+/// Runs writers while another thread looks at how much is dirty. Returns the largest excess over
+/// the hard limit and the last look.
 fn excess(stat: impl Fn() -> DirtyStat + Sync, writers: &[&(dyn Fn() + Sync)]) -> (u64, DirtyStat) {
     let over = AtomicBool::new(false);
     let worst = AtomicU64::new(0);
@@ -209,7 +209,7 @@ fn write_back_of_a_tenant_begins_at_its_own_background_limit() {
         if now.dirty_bytes <= now.background_bytes && pager.stat().io.write_bytes > 0 {
             break;
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "nobody writes: {now:?}");
+        assert!(began.elapsed() < Duration::from_secs(60), "no thread writes: {now:?}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -328,7 +328,7 @@ fn a_thread_with_a_guard_does_not_pause_and_answers_later() {
     let view = OpenOptions::new().write(true).open(&pager, path).unwrap();
     let guard = other.read(3).unwrap();
     write_round(&view, 0, 400, 20);
-    assert_eq!(pager.stat().dirty.pauses, 0, "somebody may be waiting for the guard");
+    assert_eq!(pager.stat().dirty.pauses, 0, "another thread may be waiting for the guard");
     drop(guard);
     write_round(&view, 20, 400, 20);
     assert!(pager.stat().dirty.pauses > 0);

@@ -220,7 +220,7 @@ fn what_happens_to_the_file_underneath_is_not_hidden() {
     fill(&view, 3..4, 6);
     view.flush().unwrap();
     assert!(holds(&path, 3..4, 6));
-    // Removed: it is written all the same, for whoever has it open.
+    // Removed: it is written all the same, for processes that have it open.
     std::fs::remove_file(&path).unwrap();
     fill(&view, 4..5, 7);
     view.flush().unwrap();
@@ -294,7 +294,7 @@ fn flushed_versions(child: &mut Child) -> impl Iterator<Item = u64> + use<> {
     lines.map_while(Result::ok).filter_map(|line| line.strip_prefix("flushed ")?.parse().ok())
 }
 
-/// The life of a child: stores and flushes one version after the other, until somebody kills it.
+/// The life of a child: stores and flushes one version after the other, until it is killed.
 fn store_for_ever(path: &Path) -> ! {
     use std::io::Write as _;
     let pager = pager();

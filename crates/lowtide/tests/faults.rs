@@ -1,4 +1,4 @@
-//! What a failing device does to a user: a typed error for everybody concerned, nothing lost,
+//! What a failing device does to a user: a typed error for all callers concerned, nothing lost,
 //! nothing stuck.
 
 mod common;
@@ -157,7 +157,7 @@ fn a_failed_write_keeps_the_page_dirty_and_is_told_once_to_every_handle() {
         device.writes.store(false, SeqCst);
         assert!(
             matches!(other.flush(), Err(Error::Write { .. })),
-            "the other handle has not been told yet"
+            "the other handle has not got it yet"
         );
         view.flush().unwrap();
         other.flush().unwrap();

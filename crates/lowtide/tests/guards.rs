@@ -86,7 +86,7 @@ impl Scene {
             }
             owned.0.send(found).unwrap();
         });
-        assert!(wait_for(&owned.1, "a look at a page"), "nobody owns page {page}");
+        assert!(wait_for(&owned.1, "a look at a page"), "no thread owns page {page}");
     }
 }
 
@@ -283,9 +283,9 @@ fn a_store_in_any_callback_to_a_page_that_others_hold_is_refused_at_once() {
     let (view, stored) = (scene.view.clone(), channel());
     std::thread::spawn(move || stored.0.send(view.write_at(3 * PAGE, b"x")).unwrap());
     scene.await_owner(3);
-    // In memory; put off, because a store owns it; absent.
+    // In memory; deferred, because a store owns it; absent.
     for page in [2, 3, 9] {
-        let (view, told) = (scene.view.clone(), channel());
+        let (view, (sender, ended)) = (scene.view.clone(), channel());
         std::thread::spawn(move || {
             let mut results = Vec::new();
             let each = |_: usize, _: &[u8]| {
@@ -294,9 +294,9 @@ fn a_store_in_any_callback_to_a_page_that_others_hold_is_refused_at_once() {
                 results.push(view.set_len(PAGE));
             };
             view.get_many(&[page], each).unwrap();
-            told.0.send(results).unwrap();
+            sender.send(results).unwrap();
         });
-        let results = wait_for(&told.1, "a store in a callback");
+        let results = wait_for(&ended, "a store in a callback");
         let nested = |result: &Result<(), Error>| matches!(result, Err(Error::Nested { .. }));
         assert!(results.len() == 3 && results.iter().all(nested), "page {page}: {results:?}");
     }

@@ -10,7 +10,7 @@ const PAGE: u64 = 4096;
 /// Hits that one sample stands for, as documented at `Stat::hits`.
 const SAMPLE: u64 = 1024;
 
-/// A pager with a budget of so many pages.
+/// A pager with a budget of `pages` pages.
 fn pager(pages: u64) -> Pager {
     let builder = Pager::builder().max((pages * PAGE).to_string().parse().unwrap());
     builder.policy("lru".parse().unwrap()).build().unwrap()

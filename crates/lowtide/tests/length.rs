@@ -37,7 +37,7 @@ fn all(view: &View) -> Vec<u8> {
     view.read_to_vec(0..view.len()).unwrap()
 }
 
-/// So many sevens, then zeroes.
+/// Sevens, then zeroes.
 fn then_zeroes(sevens: u64, len: u64) -> Vec<u8> {
     (0..len).map(|at| if at < sevens { 7 } else { 0 }).collect()
 }
@@ -52,8 +52,8 @@ fn what_is_cut_off_reads_as_zeroes_when_the_file_grows_again_in_memory_and_on_di
                     let (pager, path) = (pager(), dir.path().join("data"));
                     let view = sevens(&pager, &path, 20 * PAGE + 77, order);
                     let other = OpenOptions::new().write(true).open(&pager, &path).unwrap();
-                    // Everything is resident, known to the hit path of both views, and dirty if
-                    // asked for.
+                    // Everything is resident, known to the hit path of both views, and dirty in
+                    // half of the cases.
                     for page in 0..view.pages() {
                         drop((view.read(page).unwrap(), other.read(page).unwrap()));
                     }
@@ -107,7 +107,7 @@ fn a_guard_on_a_page_that_goes_keeps_the_file_as_it_is() {
     });
     assert_eq!((view.len(), std::fs::metadata(path).unwrap().len()), (8 * PAGE, 8 * PAGE));
     assert!(guard.iter().all(|b| *b == 7));
-    // One on a page that stays is in nobody's way.
+    // One on a page that stays does not matter.
     view.set_len(6 * PAGE).unwrap();
     drop(guard);
     view.set_len(5 * PAGE + 1).unwrap();

@@ -13,8 +13,8 @@
 //! each one states the outcomes that it must have had, over all schedules. The one at the end
 //! breaks the protocol on purpose and must panic. These changes to the code were each seen to fail
 //! here: no `light` in `publish`; no `heavy` in `scan`; publishing, or vacating, with relaxed
-//! order; loading the slots with relaxed order; finishing a read with relaxed order. Every way to pin
-//! a page is proven, that of the hit path too.
+//! order; loading the slots with relaxed order; finishing a read with relaxed order. Every way to
+//! pin a page is proven, that of the hit path too.
 #![cfg(loom)]
 #![allow(dead_code, unreachable_pub, reason = "a proof uses only a part of what it includes")]
 
@@ -81,7 +81,7 @@ impl World {
     }
 
     fn fill(&self, value: u64) {
-        // SAFETY: Loom checks that nobody else is reading or writing.
+        // SAFETY: Loom checks that no other thread is reading or writing.
         self.frame.with_mut(|frame| unsafe { *frame = [value; 2] });
     }
 
@@ -105,7 +105,7 @@ impl World {
             }
         };
         assert_eq!(frame, 7);
-        // SAFETY: Loom checks that nobody is writing.
+        // SAFETY: Loom checks that no thread is writing.
         let look = || self.frame.with(|frame| unsafe { *frame });
         let [first, second] = look();
         assert_eq!(first, second, "a half done store was seen");
@@ -120,7 +120,7 @@ impl World {
         slots.hold(&(self.entry.address()..=self.entry.address()))
     }
 
-    /// Evicts the page and reuses its frame, if nobody reads it.
+    /// Evicts the page and reuses its frame, if no thread reads it.
     fn evict(&self) -> bool {
         let Ok(frame) = self.entry.try_lock_for_eviction() else { return false };
         if self.is_held() {
@@ -132,7 +132,7 @@ impl World {
         true
     }
 
-    /// Stores to the page, if nobody reads it.
+    /// Stores to the page, if no thread reads it.
     fn store(&self) -> bool {
         let Ok(taken) = self.entry.try_lock_for_store() else { return false };
         let free = !self.is_held();
@@ -166,7 +166,7 @@ fn an_evictor_spares_what_a_reader_holds() {
     assert_eq!(outcomes, [(false, false), (false, true), (true, false), (true, true)].into());
 }
 
-/// The second hold of the reader overwrites the slot that the first one vacated: the evictor may
+/// The second pin of the reader overwrites the slot that the first one vacated: the evictor may
 /// see only the later one.
 #[test]
 fn an_evictor_that_sees_a_later_hold_knows_that_the_earlier_one_is_over() {
@@ -311,7 +311,7 @@ fn stores_that_share_a_scan_spare_what_a_reader_holds() {
         });
         let stored = worlds[0].store_in(&rounds);
         reader.join().unwrap();
-        assert!(other.join().unwrap(), "nobody reads the other page");
+        assert!(other.join().unwrap(), "no thread reads the other page");
         stored
     });
     assert_eq!(outcomes, [false, true].into());
@@ -331,7 +331,7 @@ fn a_page_that_is_held_again_while_a_store_waits_stays_as_it_is() {
                 let other = Entry::default();
                 let filler = hazard::hold(other.address());
                 let Ok(first) = world.entry.pin() else { return None };
-                // SAFETY: Loom checks that nobody is writing.
+                // SAFETY: Loom checks that no thread is writing.
                 let look = || world.frame.with(|frame| unsafe { *frame });
                 let before = look();
                 drop(filler);

@@ -65,12 +65,12 @@ impl World {
     }
 
     fn fill(&self, value: u64) {
-        // SAFETY: Loom checks that nobody else is reading or writing.
+        // SAFETY: Loom checks that no other thread is reading or writing.
         self.frame.with_mut(|frame| unsafe { *frame = value });
     }
 
     fn look(&self) -> u64 {
-        // SAFETY: Loom checks that nobody is writing.
+        // SAFETY: Loom checks that no thread is writing.
         self.frame.with(|frame| unsafe { *frame })
     }
 
@@ -152,7 +152,7 @@ impl World {
     }
 }
 
-/// Whoever reads gets what the file has, or what was stored; the store is not lost, and is known to
+/// A reader gets what the file has, or what was stored; the store is not lost, and is known to
 /// be unwritten.
 #[test]
 fn a_missing_page_is_stored_to_beside_a_reader() {
@@ -360,7 +360,7 @@ fn a_store_is_written_by_this_flush_or_left_for_the_next() {
         });
         world.store(3);
         let written = flusher.join().unwrap();
-        let State::Resident { dirty, .. } = world.entry.load() else { panic!("nobody evicts") };
+        let State::Resident { dirty, .. } = world.entry.load() else { panic!("no thread evicts") };
         assert!(dirty || written == 3, "a store is neither written nor dirty");
         written
     });

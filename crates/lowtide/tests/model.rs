@@ -67,11 +67,16 @@ enum Op {
 }
 
 /// A place, more often than not at the edge of a page.
+/// A place a few billionths beside the beginning of a page.
+fn near(page: u32, off: i32) -> f64 {
+    (f64::from(page) / PAGES + f64::from(off) * 1e-9).max(0.0)
+}
+
 fn place() -> impl Strategy<Value = f64> {
     prop_oneof![
         2 => 0.0..1.0_f64,
         2 => (0..PAGES as u32).prop_map(|page| f64::from(page) / PAGES),
-        1 => (0..PAGES as u32, -3..4).prop_map(|(page, off)| (f64::from(page) / PAGES + f64::from(off) * 1e-9).max(0.0)),
+        1 => (0..PAGES as u32, -3..4).prop_map(|(page, off)| near(page, off)),
     ]
 }
 
@@ -81,7 +86,8 @@ fn length() -> impl Strategy<Value = f64> {
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        6 => (place(), length(), 1..=255_u8).prop_map(|(at, len, byte)| Op::Write { at, len, byte }),
+        6 => (place(), length(), 1..=255_u8)
+            .prop_map(|(at, len, byte)| Op::Write { at, len, byte }),
         4 => (place(), length()).prop_map(|(at, len)| Op::Read { at, len }),
         3 => place().prop_map(|to| Op::SetLen { to }),
         2 => (place(), place()).prop_map(|(from, to)| Op::Punch { from, to }),

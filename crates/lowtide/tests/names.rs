@@ -6,8 +6,7 @@ use common::Dir;
 use lowtide::{OpenOptions, Pager};
 
 #[test]
-fn a_file_with_a_relative_name_is_flushed_after_its_directory_and_the_working_directory_have_changed()
- {
+fn a_file_with_a_relative_name_is_flushed_after_its_and_the_working_directory_have_changed() {
     let dir = Dir::new();
     let (old, elsewhere) = (dir.path().join("old"), dir.path().join("elsewhere"));
     std::fs::create_dir_all(old.join("sub")).unwrap();

@@ -94,7 +94,7 @@ fn a_file_without_a_name_is_opened_written_flushed_and_closed() {
     file.read_exact_at(&mut end, 3 * PAGE).unwrap();
     assert_eq!(&end, b"behind");
     assert_eq!(pager.stat().memory.current, 0);
-    // What appends, appends; a view writes where it is told to.
+    // What appends, appends; a view writes at its offset.
     let path = dir.path().join("log");
     let appending = File::options().append(true).create(true).open(&path).unwrap();
     let view = writing().create(100).open_file(&pager, appending).unwrap();

@@ -1,4 +1,4 @@
-//! Read-ahead: what is read in order is there before it is asked for, and nothing else is read.
+//! Read-ahead: what is read in order is there before it is requested, and nothing else is read.
 
 mod common;
 
@@ -146,7 +146,7 @@ fn read_ahead_is_off_where_it_was_not_wanted() {
     let pager = quiet_pager(&device, "4M");
     let view = pager.open(&path).unwrap();
     (0..256).for_each(|page| read(&view, page));
-    assert_eq!(pager.stat().io.ahead_pages, 0, "without background threads it must be asked for");
+    assert_eq!(pager.stat().io.ahead_pages, 0, "without background threads it must be requested");
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn tenants_that_only_read_have_pages_of_their_own_and_keep_writers_out() {
     let writer = writing().tenant(&b).open(&pager, &path).unwrap();
     writer.write_at(0, b"shared").unwrap();
     assert_eq!(&one.read(0).unwrap()[..6], b"shared");
-    assert_eq!((pages(&a), pages(&b)), (4, 0), "whoever opened it first pays");
+    assert_eq!((pages(&a), pages(&b)), (4, 0), "the first open pays");
 }
 
 #[test]

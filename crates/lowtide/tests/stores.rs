@@ -270,7 +270,7 @@ fn a_guard_of_the_writer_itself_stops_its_page_only() {
     assert!((0..40).all(|page| view.read(page).unwrap()[0] == 2));
 }
 
-/// Fails what it is told to fail.
+/// Fails the chosen operations.
 #[derive(Default)]
 struct Broken {
     reads: AtomicBool,

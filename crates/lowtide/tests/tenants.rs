@@ -16,12 +16,12 @@ fn pages(n: u64) -> Size {
     Size::new(n * PAGE)
 }
 
-/// A pager of so many pages that waits for nobody for long.
+/// A pager of `max` pages that does not wait for long.
 fn pager(max: u64) -> Pager {
     Pager::builder().max(pages(max)).patience(Duration::from_millis(50)).build().unwrap()
 }
 
-/// A file of so many pages with known contents.
+/// A file of `n` pages with known contents.
 fn file(dir: &Dir, name: &str, n: u64) -> PathBuf {
     let path = dir.path().join(name);
     std::fs::write(&path, (0..n * PAGE).map(byte_at).collect::<Vec<_>>()).unwrap();
@@ -208,7 +208,7 @@ fn a_tenant_that_is_removed_leaves_everything_to_its_parent() {
     let pager = pager(512);
     let parent = pager.tenant("parent").create().unwrap();
     let child = parent.child("child").create().unwrap();
-    // Only what is asked for: the test counts pages.
+    // Only what is requested: the test counts pages.
     let view = OpenOptions::new().tenant(&child).read_ahead(pages(0)).open(&pager, &path).unwrap();
     let mut reserved = child.reserve(pages(10)).unwrap();
     touch(&view, 0..50);
@@ -374,9 +374,10 @@ fn limits_are_rounded_down_to_pages_and_the_root_has_only_max() {
     assert_eq!(root.set_high(pages(1)), Err(TenantError::Root));
     assert_eq!(root.remove(), Err(TenantError::Root));
     for bad in [pages(31), pages(65), Size::MAX] {
-        assert!(
-            matches!(root.set_max(bad), Err(TenantError::RootBudget { min_bytes, .. }) if min_bytes == 32 * PAGE)
-        );
+        let Err(TenantError::RootBudget { min_bytes, .. }) = root.set_max(bad) else {
+            panic!("{bad} is no budget of the root");
+        };
+        assert_eq!(min_bytes, 32 * PAGE);
     }
     assert!(root.set_max(pages(40)).unwrap());
     pager.validate().unwrap();

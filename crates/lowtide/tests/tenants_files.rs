@@ -112,7 +112,7 @@ fn memory_stat_has_the_kernels_keys_order_and_units() {
     );
     assert!(
         f["pgmajfault"] >= 300 && f["pgfault"] >= f["pgmajfault"] + 20,
-        "whoever writes to a hole reads nothing"
+        "a writer to a hole reads nothing"
     );
     assert!(f["pgfault"] >= below["pgfault"] + 20);
     assert!(f["pgsteal_proactive"] >= 5 && f["pgsteal_direct"] > 0);
@@ -159,7 +159,7 @@ fn memory_events_counts_below_and_memory_events_local_does_not() {
     assert!(below["max"] > 0 && below["oom"] == 1);
     assert_eq!((local["max"], local["oom"]), (0, 0));
     assert_eq!((all["max"], all["oom"]), (below["max"], 1));
-    assert_eq!(all["oom_kill"], 0, "nobody is killed");
+    assert_eq!(all["oom_kill"], 0, "no process is killed");
     assert_eq!(figures(&text(&pager.root(), TenantFile::Events)), all);
 }
 
@@ -309,7 +309,7 @@ fn a_directory_that_cannot_be_made_is_an_error_and_nothing_else() {
     fs::remove_file(&top).unwrap();
     pager.export().unwrap();
     assert!(top.join("x/t/memory.max").exists());
-    // Somebody clears the directory: what changes is written again.
+    // The directory is cleared: what changes is written again.
     fs::remove_dir_all(&top).unwrap();
     pager.find("t").unwrap().set_max(pages(5)).unwrap();
     pager.export().unwrap();

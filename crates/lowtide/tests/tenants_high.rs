@@ -26,7 +26,7 @@ fn thrasher(dir: &Dir, policy: HighPolicy) -> (Pager, Tenant, View) {
     (pager, tenant, view)
 }
 
-/// Touches random pages until something has happened, and returns that. It is asked for after every
+/// Touches random pages until something has happened, and returns that. It is checked after every
 /// 512 touches, since asking costs more than a touch; and after every error.
 fn thrash<T>(view: &View, mut until: impl FnMut(Result<(), Error>) -> Option<T>) -> T {
     let began = Instant::now();
@@ -78,7 +78,7 @@ fn a_thread_that_thrashes_sleeps_and_the_time_is_pressure() {
 fn advice_asks_for_what_the_tenant_misses_and_for_no_more_than_that_when_nobody_waits() {
     let dir = Dir::new();
     let (pager, tenant, view) = thrasher(&dir, HighPolicy::Overage);
-    assert_eq!(tenant.advice().unwrap(), tenant.usage().unwrap(), "nobody has waited");
+    assert_eq!(tenant.advice().unwrap(), tenant.usage().unwrap(), "no thread has waited");
     let mut touches = 0;
     thrash(&view, |result| {
         result.unwrap();
@@ -103,7 +103,7 @@ fn whoever_asked_for_an_error_gets_one_instead_of_a_sleep() {
     let Error::OverLimit { tenant: path, ns } = &error else { panic!("{error}") };
     assert_eq!(path, "/thrasher");
     assert!((1..=2_000_000_000).contains(ns));
-    assert_eq!(pager.stat().io.throttled_ns, 0, "nobody slept");
+    assert_eq!(pager.stat().io.throttled_ns, 0, "no thread slept");
     assert!(error.to_string().contains("/thrasher"), "{error}");
 }
 
@@ -158,7 +158,7 @@ fn a_program_decides_while_threads_run() {
     assert_eq!(runs(&patch), before, "it is gone");
 }
 
-/// A neighbour in the same pager owes nothing for somebody else's thrashing.
+/// A neighbour in the same pager owes nothing for another tenant's thrashing.
 #[test]
 fn an_innocent_neighbour_never_sleeps() {
     let dir = Dir::new();

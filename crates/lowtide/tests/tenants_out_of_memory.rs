@@ -1,5 +1,5 @@
-//! When there is no room: who is told, what the report says, and that nobody is told as long as one
-//! clean page could go.
+//! When there is no room: which call fails, what the report says, and that none fails as long as
+//! one clean page could go.
 
 mod common;
 
@@ -139,7 +139,7 @@ fn what_can_never_become_evictable_fails_at_once() {
     let view = poor.open(file(&dir, "poor", 10)).unwrap();
     let report = full(&view, 0);
     assert_eq!((report.tenant.as_str(), report.consumers[0].min_bytes), ("/top", 20 * PAGE));
-    assert!(began.elapsed() < Duration::from_secs(30), "nobody waited for what cannot come");
+    assert!(began.elapsed() < Duration::from_secs(30), "no thread waited for what cannot come");
     assert!(kept.set_min(pages(19)).is_ok() && view.read(0).is_ok(), "one page is enough");
 }
 

@@ -221,7 +221,7 @@ impl Storm {
     fn watch(&self, over: &AtomicBool) -> u64 {
         let mut looks = 0;
         while !over.load(SeqCst) {
-            // Under one hold of the lock: usage is at most max, or falls since max was lowered.
+            // Under one lock: usage is at most max, or falls since max was lowered.
             self.pager.validate().unwrap();
             assert!(self.pager.root().usage().unwrap() <= FRAMES * PAGE);
             looks += 1;
@@ -254,7 +254,7 @@ impl Storm {
         self.end();
     }
 
-    /// When all is quiet there is room for everybody, and then everything is given back.
+    /// When all is quiet there is room for all, and then everything is given back.
     fn end(self) {
         for tenant in self.tops.iter().chain(&self.leaves) {
             tenant.set_max(Size::MAX).unwrap();

@@ -190,7 +190,7 @@ fn background_reclaim_keeps_a_part_of_the_budget_free_that_there_is_now() {
         for page in 0..budget {
             drop(view.read(page).unwrap());
         }
-        // What is evicted from now on, nobody asked for.
+        // What is evicted from now on, no thread requested.
         std::thread::sleep(Duration::from_millis(100));
         let resident = pager.stat().memory.file;
         assert!(resident >= budget - 64, "{what}: {resident} of {budget} pages are left");

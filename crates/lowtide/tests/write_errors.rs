@@ -1,5 +1,5 @@
-//! Devices that fail, fill up, or hang while pages are written: nothing is lost, nobody is stuck,
-//! everybody is told.
+//! Devices that fail, fill up, or hang while pages are written: nothing is lost, no thread is
+//! stuck, each handle gets the error.
 
 mod common;
 
@@ -22,7 +22,7 @@ const ENOSPC: i32 = 28;
 const EROFS: i32 = 30;
 const EDQUOT: i32 = 122;
 
-/// A device that fails as it is told to.
+/// A device that fails on request.
 #[derive(Default)]
 struct Device {
     /// Errors of all writes, and of all syncs; 0: none.
@@ -34,7 +34,7 @@ struct Device {
     hangs: Mutex<Option<(&'static str, Gate)>>,
     writes: AtomicU64,
     syncs: AtomicU64,
-    /// Ranges written since somebody looked.
+    /// Ranges written since the last look.
     written: Mutex<Vec<Range<u64>>>,
 }
 
@@ -72,7 +72,7 @@ impl Device {
             .background(background)
             .io_deadline(Duration::from_secs(20))
             .patience(Duration::from_secs(1))
-            // Nothing is written before it is asked for or has to be.
+            // Nothing is written before it is requested or has to be.
             .dirty_limits(DirtyLimits {
                 background: DirtyShare::Percent(90),
                 hard: DirtyShare::Percent(95),
@@ -181,7 +181,7 @@ fn each_handle_is_told_of_each_incident_once_and_a_later_one_of_what_nobody_hear
     let fail_once = |page: u64| {
         device.writes_fail.store(EIO, SeqCst);
         view.write_at(page * PAGE, b"x").unwrap();
-        // Closing writes, and nobody is there to be told.
+        // Closing writes, and no caller is left to get an error.
         drop(view.clone());
         let dropped = writing().open(&pager, &path).unwrap();
         let range = page * PAGE..page * PAGE + 1;
@@ -203,7 +203,7 @@ fn each_handle_is_told_of_each_incident_once_and_a_later_one_of_what_nobody_hear
     late.flush().unwrap();
     assert_eq!(write_error(view.flush()).1, 2);
     view.flush().unwrap();
-    // Nobody asks: the failed write is the flusher's own.
+    // No flush: the failed write is the flusher's own.
     let tiny = pager.tenant("tiny").max("16K".parse().unwrap()).create().unwrap();
     let mine = dir.path().join("mine");
     std::fs::write(&mine, vec![0; 64 << 10]).unwrap();
@@ -211,10 +211,10 @@ fn each_handle_is_told_of_each_incident_once_and_a_later_one_of_what_nobody_hear
     device.writes_fail.store(EIO, SeqCst);
     pages_of(&first, 0..3, 1);
     drop(first);
-    assert!(pager.stat().failed_pages > 0, "they wait for somebody");
+    assert!(pager.stat().failed_pages > 0, "they wait for a flush");
     device.writes_fail.store(0, SeqCst);
     let second = writing().tenant(&tiny).open(&pager, &mine).unwrap();
-    assert_eq!(write_error(second.flush()).1, 1, "nobody was told");
+    assert_eq!(write_error(second.flush()).1, 1, "no handle got it");
     second.flush().unwrap();
 }
 
@@ -273,12 +273,12 @@ fn a_device_that_fails_for_a_while_loses_nothing_and_memory_stays_bounded() {
         .unwrap();
     let view = writing().open(&pager, &path).unwrap();
     let begin = Instant::now();
-    let told: Vec<u64> = std::thread::scope(|scope| {
+    let got: Vec<u64> = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..4_u64)
             .map(|writer| {
                 let (view, device) = (view.clone(), &device);
                 scope.spawn(move || {
-                    let mut told = 0;
+                    let mut got = 0;
                     for step in 0..256 {
                         let page = writer * 256 + step;
                         if page == 60 {
@@ -289,10 +289,10 @@ fn a_device_that_fails_for_a_while_loses_nothing_and_memory_stays_bounded() {
                         }
                         if step % 32 == 31 && device.writes_fail.load(SeqCst) == 0 {
                             // The failure may overtake it.
-                            told += told_by(view.flush());
+                            got += told_by(view.flush());
                         }
                     }
-                    (view, told)
+                    (view, got)
                 })
             })
             .collect();
@@ -304,14 +304,14 @@ fn a_device_that_fails_for_a_while_loses_nothing_and_memory_stays_bounded() {
         device.writes_fail.store(0, SeqCst);
         let done: Vec<_> = writers.into_iter().map(|w| w.join().unwrap()).collect();
         done.into_iter()
-            .map(|(view, told)| {
-                let told = told + told_by(view.flush());
-                view.flush().expect("it was told, and all is well");
-                told
+            .map(|(view, got)| {
+                let got = got + told_by(view.flush());
+                view.flush().expect("it got the error, and all is well");
+                got
             })
             .collect()
     });
-    assert_eq!(told, [1; 4], "each is told of the incident once");
+    assert_eq!(got, [1; 4], "each gets the incident once");
     view.flush().unwrap_err();
     view.flush().unwrap();
     let bytes = std::fs::read(&path).unwrap();
@@ -563,7 +563,7 @@ fn a_full_disk_is_named_to_the_writer_that_finds_no_room() {
     for mib in 0..16 {
         view.write_at(mib << 20, &[8; 1 << 20]).unwrap();
     }
-    // It is told of the incident, once.
+    // It gets the incident, once.
     drop(view.flush());
     view.flush().unwrap();
     pager.validate().unwrap();

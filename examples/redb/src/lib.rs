@@ -18,9 +18,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! redb keeps a cache of its own in front of its backend, a gibibyte unless it is told otherwise.
-//! Give it a few mebibytes ([`redb::Builder::set_cache_size`]) and the rest of the memory to the
-//! pager: a page in both caches is paid for twice.
+//! redb keeps a cache of its own in front of its backend, a gibibyte by default. Give it a few
+//! mebibytes ([`redb::Builder::set_cache_size`]) and the rest of the memory to the pager: a page in
+//! both caches is paid for twice.
 
 use lowtide::View;
 use redb::StorageBackend;

@@ -4,7 +4,7 @@
 //! cargo run --release -- [FILE] [DATA_MIB] [BUDGET_MIB]
 //! ```
 //!
-//! Fills a table, reads rows of which few are asked for often, changes some, and goes through the
+//! Fills a table, reads rows of which few are read often, changes some, and goes through the
 //! whole table. Then it says how often the device was asked, and how often it need not be. Without
 //! FILE the database is a temporary one.
 

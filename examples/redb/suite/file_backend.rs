@@ -42,7 +42,8 @@ impl FileBackend {
     }
 
     pub(crate) fn from_file(file: File) -> Self {
-        let options = OpenOptions::new().lock(false).folio_order(setting("LOWTIDE_SUITE_ORDER", "0"));
+        let order = setting("LOWTIDE_SUITE_ORDER", "0");
+        let options = OpenOptions::new().lock(false).folio_order(order);
         let same = file.try_clone().expect("another descriptor of the file");
         let view = options.write(true).open_file(pager(), same).expect("a view of the file");
         Self { locks: optimized::FileBackend::from_file(file), bytes: ViewBackend::new(view) }
@@ -78,7 +79,11 @@ impl StorageBackend for FileBackend {
         self.locks.try_lock_range(start, end)
     }
 
-    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+    fn try_lock_shared_range(
+        &self,
+        start: Bound<u64>,
+        end: Bound<u64>,
+    ) -> Result<bool, BackendError> {
         self.locks.try_lock_shared_range(start, end)
     }
 

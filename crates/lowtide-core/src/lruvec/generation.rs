@@ -291,7 +291,7 @@ mod tests {
     use crate::testing::filled;
     use crate::units::MemcgId;
 
-    /// I11: the oldest generation of 5000 folios moves up in two holds of the lock.
+    /// I11: the oldest generation of 5000 folios moves up in two acquisitions of the lock.
     #[test]
     fn a_forced_advance_moves_at_most_4096_folios_at_a_time() {
         let mut engine = filled(Policy::MGLRU_7_1, 5000, LruType::File);

@@ -18,7 +18,7 @@ use crate::units::LruType;
 const ROUND: [(LruType, bool); 4] =
     [(LruType::Anon, false), (LruType::Anon, true), (LruType::File, false), (LruType::File, true)];
 
-/// Pages of active lists that are looked at under one hold of a shared lock.
+/// Pages of active lists that are looked at per acquisition of a shared lock.
 const SHARE: u64 = 1024;
 
 /// State of one run through the loop.

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const ROOT: MemcgId = MemcgId::ROOT;
 /// Pages that may be in flight on a device: as many as it writes in 50 ms and twice its latency,
-/// but so many at least.
+/// but at least this many.
 const IN_FLIGHT: u64 = 1024;
 /// Pages of one file that are begun before it is another file's turn.
 const SLICE: u64 = 64;
@@ -82,7 +82,7 @@ impl Disk {
 }
 
 impl Rig {
-    /// Memory of so many pages, without anything in it.
+    /// Memory of `pages` pages, without anything in it.
     pub(crate) fn new(pages: u32, exact: bool) -> Self {
         let config = EngineConfig {
             frames: pages,
@@ -96,7 +96,7 @@ impl Rig {
         Self { engine, now: 0, disks: Vec::new(), writers: Vec::new(), frames_used: 0 }
     }
 
-    /// Adds a device that writes so many pages a second.
+    /// Adds a device that writes `speed` pages a second.
     pub(crate) fn disk(&mut self, speed: u64) -> usize {
         self.disks.push(Disk {
             id: self.engine.add_device(self.now),
@@ -114,7 +114,7 @@ impl Rig {
         self.disks.len() - 1
     }
 
-    /// Adds a writer with a file of so many pages.
+    /// Adds a writer with a file of `pages` pages.
     pub(crate) fn writer(&mut self, group: MemcgId, disk: usize, pages: u32) -> usize {
         let space = self.engine.add_space(group);
         self.engine.set_device_of_space(space, self.disks[disk].id);

@@ -132,7 +132,7 @@ impl Forest {
         Ok(())
     }
 
-    /// Brings so many new pages in.
+    /// Brings `pages` new pages in.
     pub(crate) fn fill(&mut self, group: MemcgId, pages: u64) {
         for _ in 0..pages {
             self.page(group, Task::DESCRIPTOR).expect("there is room, or something to evict");

@@ -7,7 +7,7 @@ use lowtide_core::{LruType, MemcgId, Unmapped, Victim};
 
 impl World {
     /// A load or store to a page of the heap. With bad luck the read from swap fails; with good
-    /// luck the engine is told of a store at once.
+    /// luck the engine learns of a store at once.
     pub(crate) fn heap(&mut self, key: Key, store: bool, luck: bool) {
         if !self.model.resident.contains_key(&key) {
             let swapped = self.model.slots.get(&key).copied();

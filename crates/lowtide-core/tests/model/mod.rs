@@ -31,7 +31,7 @@ pub(crate) struct Resident {
 /// What a slot of swap holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Slot {
-    /// Nothing that anybody may read.
+    /// Nothing that may be read.
     Void,
     /// Contents of a page.
     Holds(u64),

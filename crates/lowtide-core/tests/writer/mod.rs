@@ -24,7 +24,7 @@ const PUBLISH_EVERY: u64 = 10_000;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OutOfMemory;
 
-/// What reclaim was told to do, in numbers of steps.
+/// What the engine made reclaim do, in numbers of steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Steps {
     /// Invocations of reclaim.
@@ -63,7 +63,7 @@ impl Facts for Unmappable {
 pub(crate) struct Writer {
     /// The engine under test.
     pub(crate) engine: Engine,
-    /// What reclaim asked for so far.
+    /// What reclaim requested so far.
     pub(crate) steps: Steps,
     max: u64,
     latency: u64,

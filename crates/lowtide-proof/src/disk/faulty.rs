@@ -8,7 +8,7 @@
 //! A file that is made on this disk ([`FaultyDisk::expect_new`]) has no name after a cut, perhaps,
 //! until a sync of its name has ended well, whatever was done for its contents.
 //!
-//! The files must be used through one disk and nobody else, from their first write on.
+//! The files must be used through one disk only, from their first write on.
 
 use super::plan::{Fault, Plan};
 use super::undo::{Cut, Log, SECTOR};
@@ -164,7 +164,7 @@ impl FaultyDisk {
         self.release();
     }
 
-    /// Cuts the power when so many more requests have begun.
+    /// Cuts the power when this many more requests have begun.
     pub fn cut_after(&self, requests: u64) {
         self.lock().left = Some(requests);
     }
@@ -203,7 +203,7 @@ impl FaultyDisk {
     /// there. The disk forgets the file. Cost: reading and writing it.
     ///
     /// The pager is to be dropped before. What is under way is waited for, half a second at most: a
-    /// pager that has given up on a device leaves requests behind of which nobody will hear. They
+    /// pager that has given up on a device leaves requests behind whose end is never reported. They
     /// may be on the disk or not, like all others that were under way.
     ///
     /// # Errors

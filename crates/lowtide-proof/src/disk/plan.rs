@@ -26,9 +26,9 @@ pub enum Fault {
     Eopnotsupp,
     /// The first transfer moves a part only; of a write perhaps nothing.
     Short,
-    /// It comes later than what was asked for after it.
+    /// It comes later than requests made after it.
     Late,
-    /// It waits until the disk is told to go on.
+    /// It waits until the disk is released.
     Hang,
     /// The disk says that it is done, and has done nothing. No program can bear that: it is what a
     /// proof must notice.

@@ -25,14 +25,18 @@
 //!
 //! They are metadata. The file system keeps a journal of it, and a sync of the file (`fsync(2)`,
 //! `fdatasync(2)`) makes durable what was changed before. Where ext4 and XFS promise different
-//! things, this disk promises what both do, or less:
+//! things, this disk promises what both do, or less. What a cut may leave of a change until a sync,
+//! and why:
 //!
-//! | change | what a cut may leave until a sync | why |
-//! |---|---|---|
-//! | a length | any that the file had since the last sync, and which | each change is a transaction of its own; both commit them later, in order |
-//! | a shorter length is kept | what was cut off is gone, and stays gone when the file grows | both zero the rest of the last block before a longer length is on disk |
-//! | a shorter length is lost | each sector behind it as it was, or as zeroes, or as it was written since | the rest of the last block is zeroed as data, which may come early; ext4 and XFS would not show the others |
-//! | a hole | each sector of it as it was, or as zeroes | a large one takes several transactions; parts of blocks are zeroed as data |
+//! * *a length*: any that the file had since the last sync, because each change is a transaction of
+//!   its own; both commit them later, in order;
+//! * *a shorter length that is kept*: what was cut off is gone, and stays gone when the file grows,
+//!   because both zero the rest of the last block before a longer length is on disk;
+//! * *a shorter length that is lost*: each sector behind it as it was, or as zeroes, or as it was
+//!   written since, because the rest of the last block is zeroed as data, which may come early;
+//!   ext4 and XFS would not show the others;
+//! * *a hole*: each sector of it as it was, or as zeroes, because a large one takes several
+//!   transactions; parts of blocks are zeroed as data.
 //!
 //! Nothing orders metadata against data that was written before or since, nor lengths against
 //! holes. What a sync that failed could not do to metadata a later one can: the journal has it

@@ -137,8 +137,8 @@ pub(super) const MEMORY: Limit = Limit {
     most: 16 << 40,
     unit: Unit::Bytes,
     below: "a machine needs some memory to run in",
-    above: "every page is simulated, and that many take more memory than the machine that this runs \
-        on will have",
+    above: "every page is simulated, and that many take more memory than the machine that this \
+        runs on will have",
 };
 pub(super) const PAGE: Limit = Limit {
     key: "page",

@@ -16,8 +16,8 @@ const TOLERANCE: f64 = 0.05;
 /// cached (section C).
 const TOLERANCE_ACTIVATE: f64 = 0.09;
 
-/// So many pages may be of other files than the one that is played: what the kernel and the program
-/// read for themselves.
+/// This many pages may be of other files than the one that is played: what the kernel and the
+/// program read for themselves.
 const OTHER_PAGES: f64 = 10.0;
 
 /// The kernels by name, and the policy that is the same. The third is 7.2 with one commit taken

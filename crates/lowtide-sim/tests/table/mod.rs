@@ -57,14 +57,15 @@ impl Table {
                         let job = next.fetch_add(1, Relaxed);
                         let Some(&((case, name, policy), i)) = jobs.get(job) else { break };
                         let events = play(case, name, policy, Run::nth(case, i, n));
-                        *results[job].lock().expect("nobody panics with it") = events;
+                        *results[job].lock().expect("no thread panics with it") = events;
                     }
                 });
             }
         });
         let rows = jobs.chunks(n).zip(results.chunks(n)).map(|(jobs, results)| {
             let ((case, kernel, _), _) = jobs[0];
-            let runs = results.iter().map(|e| *e.lock().expect("nobody panics with it")).collect();
+            let runs =
+                results.iter().map(|e| *e.lock().expect("no thread panics with it")).collect();
             Row { case, kernel, runs }
         });
         Self(rows.collect())

@@ -26,12 +26,12 @@
 //! random from 2 GiB, arena of huge pages; five interleaved runs of one second, lowest and highest,
 //! thousands of reads a second and processor time for one read (all threads, kernel included):
 //!
-//! | | `pread` | ring | ring, deferred | ring, deferred, registered |
+//! | threads, reads | `pread` | ring | ring, deferred | ring, deferred, registered |
 //! |---|---|---|---|---|
-//! | 1 thread, one read | 14.0–17.2, 28 µs | 15.2–17.7, 27 µs | 14.8–17.7, 26 µs | 16.7–18.1, 25 µs |
-//! | 32 threads, one read | 65–77, 7.0 µs | 68–76, 7.8 µs | 68–73, 7.7 µs | 61–73, 8.9 µs |
-//! | 1 thread, 32 in flight, wait for 1 | | 56–62, 4.6 µs | 54–60, 6.0 µs | 56–62, 5.4 µs |
-//! | 1 thread, 32 in flight, wait for 8 | | 57–65, 5.3 µs | 61–72, 4.9 µs | **64–78, 3.5 µs** |
+//! | 1, one | 14.0–17.2, 28 µs | 15.2–17.7, 27 µs | 14.8–17.7, 26 µs | 16.7–18.1, 25 µs |
+//! | 32, one each | 65–77, 7.0 µs | 68–76, 7.8 µs | 68–73, 7.7 µs | 61–73, 8.9 µs |
+//! | 1, 32 in flight, wait for 1 | | 56–62, 4.6 µs | 54–60, 6.0 µs | 56–62, 5.4 µs |
+//! | 1, 32 in flight, wait for 8 | | 57–65, 5.3 µs | 61–72, 4.9 µs | **64–78, 3.5 µs** |
 //!
 //! So for a single read the device decides, not the interface. In a batch, deferred task work
 //! (`IORING_SETUP_DEFER_TASKRUN`: completions are processed when the thread requests them, many at

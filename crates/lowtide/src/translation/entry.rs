@@ -536,7 +536,7 @@ mod tests {
     #[test]
     fn waiters_are_reported_once_and_only_by_owned_states() {
         let entry = Entry::default();
-        assert!(!entry.set_waiters(entry.load()), "nobody would wake them");
+        assert!(!entry.set_waiters(entry.load()), "no owner would wake them");
         entry.try_begin_read(0).unwrap();
         assert!(entry.set_waiters(State::Busy) && entry.set_waiters(State::Busy));
         assert_eq!(entry.load(), State::Busy);

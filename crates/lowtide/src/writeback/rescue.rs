@@ -4,9 +4,9 @@
 //! was; a second sync may succeed without them. Everything that was written since the last good
 //! sync therefore has to be written again. A page that is in memory becomes dirty again, at once,
 //! so that it cannot be evicted. One that has left memory is read and written back as it is, before
-//! the next sync: its bytes are wherever the failed sync left them, and there is no other copy. A write
-//! that was under way when the sync failed may have arrived in part before that; it is repeated when
-//! it ends (`worker.rs`).
+//! the next sync: its bytes are wherever the failed sync left them, and there is no other copy. A
+//! write that was under way when the sync failed may have arrived in part before that; it is
+//! repeated when it ends (`worker.rs`).
 
 use super::collect::{RUN_BYTES, make_dirty};
 use super::ledger::Failure;

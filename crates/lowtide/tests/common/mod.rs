@@ -25,7 +25,7 @@ pub(crate) fn byte_at(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
 }
 
-/// Makes a file of so many bytes.
+/// Makes a file of `len` bytes.
 pub(crate) fn make_file(dir: &Dir, bytes: u64) -> PathBuf {
     let path = dir.path().join("data");
     std::fs::write(&path, (0..bytes).map(byte_at).collect::<Vec<_>>())

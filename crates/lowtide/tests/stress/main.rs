@@ -8,10 +8,10 @@
 //! checked. `watch.rs` turns a run that stands still into a failure that says who waits for what,
 //! and counts what was drawn.
 //!
-//! | to do what | how |
+//! | to | run |
 //! |---|---|
 //! | repeat a seed that failed | `LOWTIDE_STRESS_SEED=17 cargo test -p lowtide --test stress` |
-//! | leave operations out, to see what else there is | `LOWTIDE_STRESS_WITHOUT="discard,prefetch" …` |
+//! | leave out operations | `LOWTIDE_STRESS_WITHOUT="discard,prefetch" …` |
 //! | run for long | `LOWTIDE_STRESS_SECONDS=1800 cargo test --release -p lowtide --test stress` |
 //!
 //! Threads are real, so a seed repeats the plan and what each thread does, but not who comes first:

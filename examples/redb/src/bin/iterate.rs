@@ -5,7 +5,7 @@
 //! cargo run --release --bin iterate -- [DIR] [ROUNDS] [DATA_MIB] [BUDGET_MIB] [shuffled]
 //! ```
 //!
-//! Each door is a process of its own in a memory cgroup of the same size, which holds all it has:
+//! Each API is a process of its own in a memory cgroup of the same size, which holds all it has:
 //! for lowtide the budget and the heap, for the file backend the page cache and the heap. Each
 //! begins with nothing of the file in memory. Rows are stored in the order of their keys, or
 //! `shuffled`. The doors take turns, and a ratio is of two runs of one round.
@@ -26,14 +26,14 @@ const ROW_BYTES: u64 = 350;
 /// Beside the budget: redb's cache, the heap, what a process has anyway.
 const HEAP: u64 = 26 << 20;
 /// Doors, and mebibytes of redb's own cache behind each.
-const DOORS: [(&str, usize); 3] = [("lowtide", 4), ("file", 4), ("file", 16)];
+const APIS: [(&str, usize); 3] = [("lowtide", 4), ("file", 4), ("file", 16)];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let [door, path, budget, cache] = &args[..]
-        && door.starts_with("--")
+    if let [api, path, budget, cache] = &args[..]
+        && api.starts_with("--")
     {
-        return child(&door[2..], Path::new(path), budget.parse()?, cache.parse()?);
+        return child(&api[2..], Path::new(path), budget.parse()?, cache.parse()?);
     }
     let mut args = args.into_iter();
     let dir = args.next().map_or_else(std::env::temp_dir, Into::into);
@@ -49,21 +49,21 @@ fn main() -> Result<(), Box<dyn Error>> {
         (budget + HEAP) >> 20
     );
 
-    let mut seconds = [const { Vec::new() }; DOORS.len()];
+    let mut seconds = [const { Vec::new() }; APIS.len()];
     for round in 0..rounds as usize {
-        for turn in 0..DOORS.len() {
-            let door = (round + turn) % DOORS.len();
-            let (name, cache) = DOORS[door];
+        for turn in 0..APIS.len() {
+            let api = (round + turn) % APIS.len();
+            let (name, cache) = APIS[api];
             let (took, line) = run(name, cache, &path, budget)?;
             println!("round {round}: {name}, cache of {cache} MiB: {line}");
-            seconds[door].push(took);
+            seconds[api].push(took);
         }
     }
-    for door in 1..DOORS.len() {
-        let ratios = seconds[door].iter().zip(&seconds[0]).map(|(file, view)| file / view);
+    for api in 1..APIS.len() {
+        let ratios = seconds[api].iter().zip(&seconds[0]).map(|(file, view)| file / view);
         let mut ratios: Vec<f64> = ratios.collect();
         ratios.sort_by(f64::total_cmp);
-        let (name, cache) = DOORS[door];
+        let (name, cache) = APIS[api];
         println!(
             "rows a second, lowtide / {name} with a cache of {cache} MiB: {:.2} ({:.2} to {:.2})",
             ratios[ratios.len() / 2],
@@ -98,19 +98,14 @@ fn fill(path: &Path, rows: u64, shuffled: bool) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// One run of one door, in a group of its own; its seconds, and what it says.
-fn run(
-    door: &str,
-    cache: usize,
-    path: &Path,
-    budget: u64,
-) -> Result<(f64, String), Box<dyn Error>> {
+/// One run of one API, in a group of its own; its seconds, and what it says.
+fn run(api: &str, cache: usize, path: &Path, budget: u64) -> Result<(f64, String), Box<dyn Error>> {
     let file = std::fs::File::open(path)?;
     file.sync_all()?;
     lowtide_host::file::drop_page_cache(&file)?;
     let group = Memcg::create("redb", budget + HEAP)?;
     let mut child = Command::new(std::env::current_exe()?)
-        .arg(format!("--{door}"))
+        .arg(format!("--{api}"))
         .arg(path)
         .args([budget.to_string(), cache.to_string()])
         .env("MALLOC_ARENA_MAX", "2")
@@ -122,16 +117,16 @@ fn run(
     let output = child.wait_with_output()?;
     let text = String::from_utf8(output.stdout)?;
     let (seconds, line) =
-        text.trim().split_once(' ').ok_or_else(|| format!("{door}: {}", output.status))?;
+        text.trim().split_once(' ').ok_or_else(|| format!("{api}: {}", output.status))?;
     Ok((seconds.parse()?, format!("{seconds} s, {line}")))
 }
 
-fn child(door: &str, path: &Path, budget: u64, cache: usize) -> Result<(), Box<dyn Error>> {
+fn child(api: &str, path: &Path, budget: u64, cache: usize) -> Result<(), Box<dyn Error>> {
     // Until the group is ready.
     std::io::stdin().read_exact(&mut [0])?;
     let mut builder = Database::builder();
     builder.set_cache_size(cache << 20);
-    let database = if door == "lowtide" {
+    let database = if api == "lowtide" {
         let pager = Pager::builder().max(Size::new(budget)).build()?;
         let view = OpenOptions::new().write(true).open(&pager, path)?;
         builder.create_with_backend(ViewBackend::new(view))?

@@ -142,12 +142,12 @@ fn the_budget_comes_back_when_reads_are_over() {
 /// MiB a second.
 #[test]
 fn a_long_latency_is_no_small_bandwidth() {
-    for told in [true, false] {
+    for informed in [true, false] {
         let (mut budget, mut in_flight, mut written) = (WriteBudget::new(0), VecDeque::new(), 0);
         for now in (0..20_000).map(|ms| ms * MS) {
             while in_flight.pop_front_if(|done| *done <= now).is_some() {
                 budget.write_done(MIB, now);
-                if told {
+                if informed {
                     budget.write_took(1000 * MS);
                 }
                 written += MIB;
@@ -156,7 +156,7 @@ fn a_long_latency_is_no_small_bandwidth() {
                 in_flight.push_back(now + 1000 * MS);
             }
         }
-        assert_eq!(written > 800 * MIB, told, "{} MiB in 20 s", written / MIB);
+        assert_eq!(written > 800 * MIB, informed, "{} MiB in 20 s", written / MIB);
     }
 }
 

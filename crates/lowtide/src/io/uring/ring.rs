@@ -225,7 +225,7 @@ impl Ring {
     /// Makes one attempt at a read on an idle ring and waits for its outcome. `None` when the
     /// kernel did not take it: the ring is broken, and the memory is the caller's.
     pub(super) fn transfer(&mut self, read: &Read) -> Option<io::Result<usize>> {
-        debug_assert!(self.is_idle(), "a completion of somebody else could arrive");
+        debug_assert!(self.is_idle(), "a completion of another request could arrive");
         if self.broken {
             return None;
         }

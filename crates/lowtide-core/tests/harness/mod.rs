@@ -64,7 +64,7 @@ impl Facts for Sheet {
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct Harness {
     pub(crate) engine: Engine,
     pub(crate) facts: Sheet,
     /// What was freed, in order, with what is remembered of it.
@@ -73,8 +73,8 @@ pub(crate) struct Desk {
     synchronous: bool,
 }
 
-impl Desk {
-    /// An empty desk with room for so many pages.
+impl Harness {
+    /// An empty harness with room for a number of pages.
     pub(crate) fn new(policy: Policy, pages: u32) -> Self {
         let config = EngineConfig {
             frames: pages,
@@ -97,7 +97,7 @@ impl Desk {
         Self { engine, facts, freed: Vec::new(), space, synchronous: false }
     }
 
-    /// A desk for a policy by name.
+    /// A harness for a policy by name.
     pub(crate) fn of(policy: &str, pages: u32) -> Self {
         Self::new(policy.parse().expect("a policy"), pages)
     }
@@ -198,7 +198,7 @@ impl Desk {
         self.flags(id).generation().map(|slot| (max_seq + 4 - slot as u64) % 4 + 1)
     }
 
-    /// Runs a direct reclaim for so many pages to its end.
+    /// Runs a direct reclaim for a number of pages to its end.
     pub(crate) fn reclaim(&mut self, goal: u64) -> Vec<Step> {
         self.run(&mut Reclaim::new(ROOT, goal, Reason::Direct, Task::DESCRIPTOR))
     }
