@@ -13,15 +13,15 @@
 //! are any.
 
 use super::curve::{Curve, Gap, Point};
-use super::deck::{Deck, Outcome};
 use super::next_use::NextUse;
 use super::player::Contender;
+use super::replay::{Outcome, Replay};
 use super::run::{MrcError, Run};
 use super::stack::StackDistances;
 use super::watch::Watch;
 use crate::baseline::Baseline;
 
-/// The bracket's width is good enough when the answer is at least so many times larger.
+/// The bracket's width is good enough when the answer is at least this many times larger.
 const PRECISION: u64 = 100;
 /// Budgets above the footprint that are tried when the footprint itself is not enough, in percent
 /// of it: an engine keeps some pages free and evicts in batches, so it may need more than every
@@ -33,7 +33,7 @@ const BEYOND_PERCENT: [u64; 4] = [110, 125, 150, 200];
 pub struct Advice {
     /// The policy's name.
     pub policy: String,
-    /// The miss ratio that was asked for, from 0 to 1.
+    /// The miss ratio that was requested, from 0 to 1.
     pub target: f64,
     /// The miss ratio of the cold misses alone. No budget gets below it.
     pub floor: f64,
@@ -120,11 +120,11 @@ impl Run<'_> {
             Contender::Baseline(Baseline::Lru) => Some(StackDistances::watched(self.tape, &watch)?),
             _ => None,
         };
-        let deck = Deck { tape: self.tape, next_use: next_use.as_ref(), watch: &watch };
+        let replay = Replay { tape: self.tape, next_use: next_use.as_ref(), watch: &watch };
         let measure = |search: &mut Search, pages: u64| {
             let outcome = match &distances {
-                Some(distances) => Outcome::Measured(deck.point(pages, distances.misses(pages))),
-                None => deck.measure(contender, pages)?,
+                Some(distances) => Outcome::Measured(replay.point(pages, distances.misses(pages))),
+                None => replay.measure(contender, pages)?,
             };
             Ok::<_, MrcError>(search.note(outcome))
         };
@@ -297,7 +297,7 @@ mod tests {
         }
     }
 
-    /// Misses as many of each thousand accesses as it is told.
+    /// Misses a given number of each thousand accesses.
     struct Script {
         misses_per_mille: u64,
         count: u64,

@@ -19,7 +19,7 @@
 //! | `stack.rs` | [`StackDistances`]: strict LRU at all sizes in one pass |
 //! | `player.rs` | [`Player`], [`Contender`]: how other policies, the engine's above all, join in |
 //! | `curve.rs` | [`Curve`], [`spread`]: the result, and which sizes to measure |
-//! | `deck.rs` | one policy at one size: the tape played once |
+//! | `replay.rs` | one policy at one size: the tape played once |
 //! | `run.rs` | [`Run`]: the work as jobs over threads |
 //! | `watch.rs` | [`Progress`], and how a run is stopped |
 //! | `advise.rs` | [`Advice`]: the smallest budget that is good enough |
@@ -33,13 +33,13 @@
 mod advise;
 pub mod baseline;
 mod curve;
-mod deck;
 mod next_use;
 mod numbering;
 mod picture;
 mod plain;
 mod player;
 pub mod plot;
+mod replay;
 mod report;
 mod run;
 mod stack;

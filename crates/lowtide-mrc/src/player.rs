@@ -20,7 +20,7 @@ pub trait Player {
     fn play(&mut self, kind: OpKind, space: SpaceId, page: u64) -> Result<bool, PlayerError>;
 }
 
-/// Makes a player with a budget of so many pages, on the thread that will play it.
+/// Makes a player with a budget of the given pages, on the thread that will play it.
 pub type MakePlayer<'a> = dyn Fn(u64) -> Result<Box<dyn Player>, PlayerError> + Sync + 'a;
 
 /// A policy to measure.

@@ -38,7 +38,7 @@ pub struct Refusal {
 pub struct AdviceRow {
     /// The policy's name.
     pub policy: String,
-    /// The miss ratio asked for.
+    /// The requested miss ratio.
     pub target: f64,
     /// The miss ratio of the cold misses alone.
     pub floor: f64,
@@ -164,7 +164,7 @@ fn significant(value: f64) -> String {
     trimmed(value, decimals)
 }
 
-/// A number with at most so many decimals.
+/// A number with at most `decimals` decimals.
 fn trimmed(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     if text.contains('.') {

@@ -6,9 +6,9 @@
 //! before. A job of the engine takes longest, so those start first.
 
 use super::curve::{Curve, Point};
-use super::deck::{Deck, Outcome};
 use super::next_use::NextUse;
 use super::player::Contender;
+use super::replay::{Outcome, Replay};
 use super::stack::StackDistances;
 use super::tape::Tape;
 use super::watch::{Progress, Watch};
@@ -46,7 +46,7 @@ pub struct Run<'a> {
     pub threads: NonZeroUsize,
     /// Set it to true to end the run soon, with [`MrcError::Cancelled`].
     pub stop: &'a AtomicBool,
-    /// Is told how far the run is, from any thread, a few hundred times a second. It must not
+    /// Called with how far the run is, from any thread, a few hundred times a second. It must not
     /// block.
     pub progress: &'a (dyn Fn(Progress) + Sync),
 }
@@ -92,14 +92,14 @@ impl Run<'_> {
         let passes = jobs.len() as u64 + u64::from(opt);
         let watch = Watch::new(self.stop, self.progress, passes * self.tape.len());
         let next_use = if opt { Some(NextUse::watched(self.tape, &watch)?) } else { None };
-        let deck = Deck { tape: self.tape, next_use: next_use.as_ref(), watch: &watch };
+        let replay = Replay { tape: self.tape, next_use: next_use.as_ref(), watch: &watch };
         let outcomes = share(&watch, &jobs, self.threads, |job| match job.what {
-            What::Size(pages) => Ok(vec![deck.measure(&contenders[job.curve], pages)?]),
+            What::Size(pages) => Ok(vec![replay.measure(&contenders[job.curve], pages)?]),
             What::AllOfStrictLru => {
                 let distances = StackDistances::watched(self.tape, &watch)?;
                 Ok(sizes
                     .iter()
-                    .map(|&pages| Outcome::Measured(deck.point(pages, distances.misses(pages))))
+                    .map(|&pages| Outcome::Measured(replay.point(pages, distances.misses(pages))))
                     .collect())
             }
         })?;
@@ -165,7 +165,7 @@ impl Curve {
     }
 }
 
-/// Does all jobs on so many threads, and returns their results in the order of the jobs.
+/// Does all jobs on `threads` threads, and returns their results in the order of the jobs.
 fn share<J: Sync, T: Send>(
     watch: &Watch<'_>,
     jobs: &[J],

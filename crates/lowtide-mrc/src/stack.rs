@@ -33,7 +33,7 @@ use super::words::Chunk;
 use std::collections::BinaryHeap;
 use std::sync::atomic::AtomicBool;
 
-/// Nobody has the slot, or the page has no slot.
+/// The slot is free, or the page has no slot.
 const NONE: u32 = u32::MAX;
 /// The slot is a hole.
 const HOLE: u32 = u32::MAX - 1;

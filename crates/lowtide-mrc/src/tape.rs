@@ -12,7 +12,7 @@
 //! therefore never hashes; one that needs the place (the engine, for look-around and for file and
 //! anonymous memory) looks it up.
 //!
-//! `sync` and `free` of pages without content (never accessed, or freed since) concern nobody and
+//! `sync` and `free` of pages without content (never accessed, or freed since) have no effect and
 //! are left out. So the number of dense numbers is exactly the number of distinct pages accessed.
 
 use super::numbering::Numbering;

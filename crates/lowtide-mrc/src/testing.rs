@@ -16,7 +16,7 @@ pub(crate) fn tape(ops: &[PageOp]) -> Tape {
     Tape::record(ops.iter().map(|&op| Ok::<_, String>(op)), &Storage::default()).unwrap()
 }
 
-/// A run that tells nobody and cannot be stopped.
+/// A run that reports no progress and cannot be stopped.
 pub(crate) fn quietly(tape: &Tape, threads: usize) -> Run<'_> {
     static NEVER_SET: AtomicBool = AtomicBool::new(false);
     Run { tape, threads: NonZeroUsize::new(threads).unwrap(), stop: &NEVER_SET, progress: &|_| () }

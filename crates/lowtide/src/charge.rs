@@ -16,8 +16,8 @@
 //! began; the kernel refuses the barrier that shows which pages are being read.
 //!
 //! A thread inside a callback of `get_many` waits long enough for a write to end, and no longer. It
-//! pins the page that it is shown, and perhaps has reads in flight. Several such threads may pin all
-//! pages together, and each would wait for the others to return from their callbacks.
+//! pins the page that it is shown, and perhaps has reads in flight. Several such threads may pin
+//! all pages together, and each would wait for the others to return from their callbacks.
 
 use crate::deadline::Deadline;
 use crate::hazard;

@@ -394,11 +394,11 @@ pub enum Error {
         page: u64,
     },
     /// A callback of `get_many` wanted a page that is busy: the same call may be reading it, or
-    /// another thread has it and may be waiting for a page that the call is reading. Or there was no
-    /// room for the page, and other threads may give up theirs only when the call has ended.
+    /// another thread has it and may be waiting for a page that the call is reading. Or there was
+    /// no room for the page, and other threads may give up theirs only when the call has ended.
     #[error(
         "a callback of `get_many` wants page {page} of {path}, and must not wait until other \
-         threads let go of it or make room for it: copy what the callback needs, and read or store \
+         threads release it or make room for it: copy what the callback needs, and read or store \
          the page afterwards"
     )]
     Nested {

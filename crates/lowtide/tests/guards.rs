@@ -251,22 +251,22 @@ fn callbacks_that_pin_all_pages_together_are_refused_and_do_not_wait_for_each_ot
         .build()
         .unwrap();
     let view = OpenOptions::new().write(true).folio_order(3).open(&pager, path).unwrap();
-    let (both, told) = (Arc::new(Barrier::new(8)), channel());
+    let (both, results) = (Arc::new(Barrier::new(8)), channel());
     for page in (0..64).step_by(8) {
-        let (view, both, told) = (view.clone(), Arc::clone(&both), told.0.clone());
+        let (view, both, results) = (view.clone(), Arc::clone(&both), results.0.clone());
         std::thread::spawn(move || {
             view.get_many(&[page], |_, _| {
                 // Now each pins an eighth of the budget.
                 both.wait();
-                told.send(view.read(64).map(drop)).unwrap();
-                told.send(view.write_at(65 * PAGE, b"x")).unwrap();
+                results.send(view.read(64).map(drop)).unwrap();
+                results.send(view.write_at(65 * PAGE, b"x")).unwrap();
                 both.wait();
             })
             .unwrap();
         });
     }
     for _ in 0..16 {
-        let result = wait_for(&told.1, "a callback for whose page there is no room");
+        let result = wait_for(&results.1, "a callback for whose page there is no room");
         assert!(matches!(result, Err(Error::Nested { .. })), "{result:?}");
     }
     drop(view.read(64).unwrap());

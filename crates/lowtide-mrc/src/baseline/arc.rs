@@ -16,7 +16,7 @@
 //! Every second access moves its page to T2, so a scan passes through T1 only.
 //!
 //! The paper's routine assumes a full cache whenever it needs a victim. Here
-//! [`remove`](Cache::remove) may have left room; then nobody is evicted. `p` is a real number, as
+//! [`remove`](Cache::remove) may have left room; then no page is evicted. `p` is a real number, as
 //! in the paper.
 //!
 //! 9 bytes a page; O(1).

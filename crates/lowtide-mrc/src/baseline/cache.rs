@@ -6,8 +6,8 @@ pub const NEVER: u64 = u64::MAX;
 /// A cache of a fixed number of pages with some way to choose its victims.
 ///
 /// Pages are dense numbers, from 0 to below the number given at construction, which is at most
-/// 2^31. Every access admits its page (demand paging: nobody may bypass), at the price of a victim
-/// if the cache is full.
+/// 2^31. Every access admits its page (demand paging: no page may bypass it), at the price of a
+/// victim if the cache is full.
 pub trait Cache {
     /// Accesses `page` and returns whether it was resident before.
     ///

@@ -101,7 +101,7 @@ impl Scale {
             .collect()
     }
 
-    /// Powers of two, of which every so many have a label.
+    /// Powers of two, of which every n-th has a label.
     fn powers(&self) -> Vec<Tick> {
         let (first, last) =
             ((self.min.log2() - 1e-9).ceil() as i32, (self.max.log2() + 1e-9).floor() as i32);

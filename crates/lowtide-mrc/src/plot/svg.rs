@@ -26,7 +26,7 @@ pub(super) struct Svg {
 }
 
 impl Svg {
-    /// A picture of so many pixels on white, with `name` for those who cannot see it.
+    /// A picture of `width` by `height` pixels on white, with `name` for screen readers.
     pub(super) fn new(width: u32, height: u32, name: &str) -> Self {
         let name = escape(name);
         let text = format!(

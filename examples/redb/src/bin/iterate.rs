@@ -8,7 +8,7 @@
 //! Each API is a process of its own in a memory cgroup of the same size, which holds all it has:
 //! for lowtide the budget and the heap, for the file backend the page cache and the heap. Each
 //! begins with nothing of the file in memory. Rows are stored in the order of their keys, or
-//! `shuffled`. The doors take turns, and a ratio is of two runs of one round.
+//! `shuffled`. The APIs take turns, and a ratio is of two runs of one round.
 
 use lowtide::{OpenOptions, Pager, Size};
 use lowtide_redb::ViewBackend;
@@ -25,7 +25,7 @@ const ROWS: TableDefinition<u64, &[u8]> = TableDefinition::new("rows");
 const ROW_BYTES: u64 = 350;
 /// Beside the budget: redb's cache, the heap, what a process has anyway.
 const HEAP: u64 = 26 << 20;
-/// Doors, and mebibytes of redb's own cache behind each.
+/// APIs, and mebibytes of redb's own cache behind each.
 const APIS: [(&str, usize); 3] = [("lowtide", 4), ("file", 4), ("file", 16)];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -17,14 +17,14 @@ pub(super) enum Outcome {
 }
 
 /// A tape with what is needed to play it.
-pub(super) struct Deck<'a> {
+pub(super) struct Replay<'a> {
     pub(super) tape: &'a Tape,
     /// Needed for OPT only.
     pub(super) next_use: Option<&'a NextUse>,
     pub(super) watch: &'a Watch<'a>,
 }
 
-impl Deck<'_> {
+impl Replay<'_> {
     pub(super) const fn point(&self, pages: u64, misses: u64) -> Point {
         Point { pages, accesses: self.tape.accesses(), misses }
     }
