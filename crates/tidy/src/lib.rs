@@ -2,10 +2,12 @@
 //!
 //! The tests are in `tests/`: `references` follows what pages and sources name, `structure` looks
 //! at which file names which, `switches` at where the switches of a policy are read, `product` at
-//! what a program links.
+//! what a program links, `docs` and `sources` at what is hard to read.
 
 mod files;
 mod imports;
+mod prose;
 
 pub use files::{Text, root, texts};
 pub use imports::{Crate, circles, crates};
+pub use prose::{banned, parts, too_wide};

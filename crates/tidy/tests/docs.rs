@@ -1,11 +1,9 @@
 //! The documents can be read: lines fit a terminal, pages are short, words are plain, and the files
 //! and workloads that they name exist; every error is explained.
 
-use lowtide_tidy::{Text, root, texts};
+use lowtide_tidy::{Text, banned, parts, root, texts, too_wide};
 use std::fs;
 
-/// Columns of a line. Tables, fenced blocks and addresses cannot be wrapped.
-const WIDTH_MAX: usize = 100;
 /// Lines of a page.
 const LINES_MAX: usize = 199;
 /// Pages of which a part is cited by number, or that only grow.
@@ -14,46 +12,6 @@ const LONG: [&str; 2] = ["docs/kernel/", "CHANGELOG.md"];
 const QUOTED: [&str; 2] = ["docs/kernel/", "CHANGELOG.md"];
 /// Pages whose list of words or of rules has the words that are banned.
 const OWN_WORDS: [&str; 2] = ["docs/glossary.md", "CONTRIBUTING.md"];
-
-/// Words that stop a reader, each with what to write instead.
-const BANNED: &[(&str, &str)] = &[
-    ("whoever", "name the thread, process or caller"),
-    ("whomever", "name the thread, process or caller"),
-    ("nobody", "no thread, no process, no caller"),
-    ("somebody", "another thread, a caller"),
-    ("anybody", "any thread, any caller"),
-    ("everybody", "all threads, every caller"),
-    ("he", "a thread is `it`"),
-    ("his", "a thread is `it`"),
-    ("told", "reported, or which thread knows"),
-    ("asked for", "requested, needed"),
-    ("so many", "n"),
-    ("let go of", "release, drop"),
-    ("lets go of", "releases, drops"),
-    ("letting go of", "releasing, dropping"),
-    ("sees to", "ensures"),
-    ("see to it", "ensure"),
-    ("holds of", "acquisitions of a lock"),
-    ("hold of", "an acquisition of a lock"),
-    ("in other hands", "busy in another thread"),
-    ("mended", "fixed"),
-    ("door", "API, access path"),
-    ("crew", "thread pool"),
-    ("crowd", "load generator"),
-    ("deck", "replay"),
-    ("weather", "fault plan"),
-    ("dice", "random choices"),
-    ("overseer", "checker"),
-    ("muster", "spawn"),
-    ("desk", "queue"),
-    ("drawer", "cache of rings"),
-    ("depot", "data directory"),
-    ("contender", "system under test"),
-    ("hasten", "retry at once"),
-    ("law", "throttle policy"),
-    ("facts sheet", "the kernel's rules"),
-    ("fact sheet", "the kernel's rules"),
-];
 
 fn documents() -> Vec<Text> {
     let all: Vec<Text> = texts().into_iter().filter(|text| text.kind() == "md").collect();
@@ -93,27 +51,19 @@ fn commands(content: &str) -> Vec<(usize, &str)> {
     lines
 }
 
-/// What is between backticks in a line; with `false`, what is not.
-fn parts(line: &str, code: bool) -> impl Iterator<Item = &str> {
-    line.split('`').enumerate().filter(move |(n, _)| (n % 2 == 1) == code).map(|(_, part)| part)
-}
-
 #[test]
 fn lines_are_no_wider_than_a_terminal() {
     let mut wide = Vec::new();
     for text in documents() {
         for (n, line) in prose(&text.content) {
+            // A table cannot be wrapped, nor can a fenced block.
             let table = line.trim_start().starts_with('|');
-            // An address has no place where it could be broken.
-            let long = |word: &str| word.contains("://") && word.len() > WIDTH_MAX / 2;
-            let address = line.split_whitespace().any(long);
-            let width = line.chars().count();
-            if width > WIDTH_MAX && !table && !address {
+            if let Some(width) = too_wide(line).filter(|_| !table) {
                 wide.push(format!("{}:{n}: {width} columns", text.path));
             }
         }
     }
-    assert!(wide.is_empty(), "more than {WIDTH_MAX} columns:\n{}", wide.join("\n"));
+    assert!(wide.is_empty(), "too many columns:\n{}", wide.join("\n"));
 }
 
 #[test]
@@ -134,37 +84,11 @@ fn words_are_plain() {
         if is_one_of(&text, &QUOTED) || is_one_of(&text, &OWN_WORDS) {
             continue;
         }
-        for (n, line) in phrases(&prose(&text.content)) {
-            for part in parts(&line, false) {
-                for (word, reason) in BANNED {
-                    if has_word(part, word) {
-                        found.push(format!("{}:{n}: `{word}`: {reason}", text.path));
-                    }
-                }
-            }
+        for (n, word, instead) in banned(&prose(&text.content)) {
+            found.push(format!("{}:{n}: `{word}`: {instead}", text.path));
         }
     }
     assert!(found.is_empty(), "words that stop a reader:\n{}", found.join("\n"));
-}
-
-/// The lines, each with the first words of the next: a phrase may be broken between them.
-fn phrases(lines: &[(usize, &str)]) -> Vec<(usize, String)> {
-    let next = lines.iter().skip(1).map(|(_, next)| *next).chain([""]);
-    let both = lines.iter().zip(next).map(|((n, line), next)| {
-        let words: Vec<&str> = next.split_whitespace().take(2).collect();
-        (*n, format!("{} {}", line.trim_end(), words.join(" ")))
-    });
-    both.collect()
-}
-
-/// Whether a text has a word, in any case, on its own.
-fn has_word(text: &str, word: &str) -> bool {
-    let text = text.to_lowercase();
-    text.match_indices(word).any(|(at, _)| {
-        let joins = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
-        let (before, after) = (&text[..at], &text[at + word.len()..]);
-        !before.ends_with(joins) && !after.starts_with(joins)
-    })
 }
 
 /// What the links of a document lead to, where that is a file of the repository.
@@ -305,12 +229,8 @@ fn every_error_of_the_library_is_explained_to_operators() {
 
 #[test]
 fn what_is_looked_for_is_found() {
-    assert!(has_word("Nobody waits", "nobody") && !has_word("indoors", "door"));
-    assert!(!has_word("the", "he") && has_word("what he does", "he"));
     let block = "a\n```sh\nlowtide sim zipf\n```\nb\n```text\nlowtide sim none\n```";
     assert_eq!(prose(block), [(1, "a"), (5, "b")]);
     assert_eq!(commands(block), [(3, "lowtide sim zipf")]);
-    assert_eq!(phrases(&[(1, "they let go"), (2, "of it")])[0].1, "they let go of it");
     assert_eq!(links("[a](traces.md#c) and [d](https://e)"), [(1, "traces.md")]);
-    assert_eq!(parts("a `b` c", true).collect::<Vec<_>>(), ["b"]);
 }

@@ -1,0 +1,140 @@
+//! What makes text hard to read: lines that are too wide, and words that stop a reader.
+
+/// Columns of a line.
+const WIDTH_MAX: usize = 100;
+
+/// Words that stop a reader, each with what to write instead.
+const BANNED: &[(&str, &str)] = &[
+    ("whoever", "name the thread, process or caller"),
+    ("whomever", "name the thread, process or caller"),
+    ("nobody", "no thread, no process, no caller"),
+    ("somebody", "another thread, a caller"),
+    ("anybody", "any thread, any caller"),
+    ("everybody", "all threads, every caller"),
+    ("he", "a thread is `it`"),
+    ("his", "a thread is `it`"),
+    ("told", "reported, or which thread knows"),
+    ("asked for", "requested, needed"),
+    ("so many", "n"),
+    ("let go of", "release, drop"),
+    ("lets go of", "releases, drops"),
+    ("letting go of", "releasing, dropping"),
+    ("sees to", "ensures"),
+    ("see to it", "ensure"),
+    ("holds of", "acquisitions of a lock"),
+    ("hold of", "an acquisition of a lock"),
+    ("in other hands", "busy in another thread"),
+    ("mended", "fixed"),
+    ("door", "API, access path"),
+    ("crew", "thread pool"),
+    ("crowd", "load generator"),
+    ("deck", "replay"),
+    ("weather", "fault plan"),
+    ("dice", "random choices"),
+    ("overseer", "checker"),
+    ("muster", "spawn"),
+    ("desk", "queue"),
+    ("drawer", "cache of rings"),
+    ("depot", "data directory"),
+    ("contender", "system under test"),
+    ("hasten", "retry at once"),
+    ("law", "throttle policy"),
+    ("facts sheet", "the kernel's rules"),
+    ("fact sheet", "the kernel's rules"),
+];
+
+/// The columns of a line, if there are more than a terminal has. An address has no place where it
+/// could be broken.
+#[must_use]
+pub fn too_wide(line: &str) -> Option<usize> {
+    let long = |word: &str| word.contains("://") && word.len() > WIDTH_MAX / 2;
+    let address = line.split_whitespace().any(long);
+    let width = line.chars().count();
+    (width > WIDTH_MAX && !address).then_some(width)
+}
+
+/// The banned words in some lines: the number of each line, the word, and what to write instead.
+/// What is between backticks does not count. A phrase may be broken between two lines.
+#[must_use]
+pub fn banned(lines: &[(usize, &str)]) -> Vec<(usize, &'static str, &'static str)> {
+    let plain: Vec<String> = lines.iter().map(|(_, line)| outside_of_code(line)).collect();
+    let mut found = Vec::new();
+    for (at, line) in plain.iter().enumerate() {
+        let next = plain.get(at + 1).map_or("", String::as_str);
+        for (word, instead) in BANNED {
+            if has_word(line, word) || is_broken(line, next, word) {
+                found.push((lines[at].0, *word, *instead));
+            }
+        }
+    }
+    found
+}
+
+/// What is between backticks in a line; with `false`, what is not.
+pub fn parts(line: &str, code: bool) -> impl Iterator<Item = &str> {
+    line.split('`').enumerate().filter(move |(n, _)| (n % 2 == 1) == code).map(|(_, part)| part)
+}
+
+/// The lowercase words of a line without code, and without the marks of a comment.
+fn outside_of_code(line: &str) -> String {
+    let marks = ["//", "///", "//!"];
+    let text = parts(line, false).collect::<Vec<_>>().join(" ` ").to_lowercase();
+    let words: Vec<&str> = text.split_whitespace().filter(|word| !marks.contains(word)).collect();
+    words.join(" ")
+}
+
+/// Whether a phrase begins in a line and ends in the next.
+fn is_broken(line: &str, next: &str, phrase: &str) -> bool {
+    phrase.match_indices(' ').any(|(at, _)| {
+        let (first, last) = (&phrase[..at], &phrase[at + 1..]);
+        ends_with_word(line, first) && starts_with_word(next, last)
+    })
+}
+
+fn joins(c: char) -> bool {
+    c.is_alphanumeric() || c == '-' || c == '_'
+}
+
+fn ends_with_word(text: &str, word: &str) -> bool {
+    text.strip_suffix(word).is_some_and(|before| !before.ends_with(joins))
+}
+
+fn starts_with_word(text: &str, word: &str) -> bool {
+    text.strip_prefix(word).is_some_and(|after| !after.starts_with(joins))
+}
+
+/// Whether a lowercase text has a word on its own.
+fn has_word(text: &str, word: &str) -> bool {
+    text.match_indices(word)
+        .any(|(at, _)| !text[..at].ends_with(joins) && !text[at + word.len()..].starts_with(joins))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(lines: &[(usize, &str)]) -> Vec<(usize, &'static str)> {
+        banned(lines).into_iter().map(|(n, word, _)| (n, word)).collect()
+    }
+
+    #[test]
+    fn a_word_is_found_on_its_own_and_once() {
+        assert_eq!(words(&[(1, "Nobody waits"), (2, "indoors")]), [(1, "nobody")]);
+        assert_eq!(words(&[(1, "the"), (2, "what he does")]), [(2, "he")]);
+        assert_eq!(words(&[(1, "they let go"), (2, "of it")]), [(1, "let go of")]);
+        assert_eq!(words(&[(7, "    /// So"), (8, "    /// many pages")]), [(7, "so many")]);
+    }
+
+    #[test]
+    fn a_wide_line_with_an_address_may_stay() {
+        let wide = "word ".repeat(21);
+        assert_eq!((too_wide("word"), too_wide(&wide)), (None, Some(105)));
+        assert_eq!(too_wide(&format!("https://{}", "a".repeat(120))), None);
+    }
+
+    #[test]
+    fn code_in_a_comment_is_not_prose() {
+        assert_eq!(words(&[(1, "a `door` and so `many`")]), []);
+        assert_eq!(parts("a `b` c", true).collect::<Vec<_>>(), ["b"]);
+    }
+}
