@@ -38,6 +38,12 @@ pub(crate) enum Law {
     },
 }
 
+impl Default for Law {
+    fn default() -> Self {
+        Self::Builtin(HighPolicy::default())
+    }
+}
+
 impl Law {
     /// The laws asked for: all built-in ones unless said, and every program.
     ///

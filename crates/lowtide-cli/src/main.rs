@@ -2,7 +2,8 @@
 //!
 //! This file only dispatches: [`cli`] says what can be asked, [`cmd`] has one file for each
 //! command, and all work of `lowtide bench` is in [`mod@bench`], that of `lowtide sim` in
-//! [`mod@sim`]. Results go to standard output; errors, notes and progress go to standard error.
+//! [`mod@sim`], that of experiments that both play in [`mod@lab`]. Results go to standard output;
+//! errors, notes and progress go to standard error.
 //!
 //! Exit codes: 0 done, 1 the work failed, 2 the command line cannot be carried out as it is
 //! written; 130 and 143 for a run that Ctrl-C or SIGTERM ended.
@@ -16,6 +17,7 @@ mod cmd;
 mod documented;
 mod interrupt;
 mod json;
+mod lab;
 mod law;
 mod legend;
 mod names;

@@ -157,11 +157,11 @@ fn a_scanner_has_rows_without_and_with_low_beside_the_tenants_alone() {
     for row in &found {
         has_numbers(
             row,
-            &["accesses", "misses", "miss_ratio", "hit_ratio_to_alone", "scanned_per_s"],
+            &["accesses", "misses", "hit_ratio", "hit_ratio_change_pct", "scanned_pages_per_s"],
         );
-        assert_eq!(row["scanned_per_s"] == 0.0, row["company"] == "alone", "{row}");
+        assert_eq!(row["scanned_pages_per_s"] == 0.0, row["company"] == "alone", "{row}");
     }
-    assert_eq!(found[0]["hit_ratio_to_alone"], 1.0);
+    assert_eq!(found[0]["hit_ratio_change_pct"], 0.0);
 }
 
 #[test]

@@ -15,6 +15,7 @@
 //! | [`distribution`] | the choice of the next item: uniform or one of the two skews |
 //! | [`catalog`] | the workloads by name |
 //! | [`ycsb`], [`random`], [`scan`] | the streams behind those names |
+//! | [`script`] | experiments of groups that share memory, for both players |
 //! | [`record`], [`block`], [`layout`] | the bytes of records and pages: every read is verified |
 //! | [`groundtruth`] | the exact sequences that real kernels were measured on |
 //! | [`trace`] | recorded streams: our exchange format, and the formats of other tools |
@@ -32,6 +33,7 @@ pub mod prng;
 pub mod random;
 pub mod record;
 pub mod scan;
+pub mod script;
 pub mod trace;
 pub mod ycsb;
 pub mod zipf;

@@ -21,9 +21,9 @@
 //! | `machine`, `table`, `json`, `error` | what is shown and written |
 
 mod compare;
-mod content;
+pub(crate) mod content;
 mod crew;
-mod datafile;
+pub(crate) mod datafile;
 mod depth;
 mod door;
 pub(crate) mod error;
@@ -31,7 +31,7 @@ mod hit;
 mod in_order;
 mod json;
 mod machine;
-mod options;
+pub(crate) mod options;
 pub(crate) mod peer;
 mod play;
 pub(crate) mod proof;
@@ -41,7 +41,7 @@ mod slow;
 mod system;
 mod table;
 mod tally;
-mod tenancy;
+pub(crate) mod tenancy;
 mod write;
 
 use clap::{Command, Subcommand};
@@ -51,8 +51,12 @@ pub(crate) use rounds::Spread;
 use compare::{mixed, random_read, replay, scan, ycsb};
 use error::BenchError;
 use proof::{crash, cut};
-use tenancy::{cost, equals, mix, noisy, thrash};
+use tenancy::{cost, equals, mix, thrash};
 use write::{as_fast, dd_oom};
+
+use crate::lab::Experiment;
+use crate::lab::noisy::Noisy;
+use crate::lab::real::Real;
 
 /// What can be measured or proved, in the order in which it is listed.
 #[derive(Debug, Subcommand)]
@@ -79,8 +83,8 @@ pub(crate) enum Bench {
     DdOom(Box<dd_oom::DdOomArgs>),
     #[command(name = thrash::NAME, about = thrash::ABOUT)]
     HighThrash(Box<thrash::ThrashArgs>),
-    #[command(name = noisy::NAME, about = noisy::ABOUT)]
-    NoisyNeighbour(Box<noisy::NoisyArgs>),
+    #[command(name = Noisy::NAME, about = Noisy::ABOUT)]
+    NoisyNeighbour(Box<Real<Noisy>>),
     #[command(name = equals::NAME, about = equals::ABOUT)]
     Tenants(Box<equals::TenantsArgs>),
     #[command(name = mix::NAME, about = mix::ABOUT)]
@@ -112,7 +116,7 @@ pub(crate) fn run(bench: &Bench) -> Result<(), BenchError> {
         Bench::Fill(args) => args.run(),
         Bench::DdOom(args) => args.run(),
         Bench::HighThrash(args) => thrash::run(args),
-        Bench::NoisyNeighbour(args) => noisy::run(args),
+        Bench::NoisyNeighbour(args) => args.run(),
         Bench::Tenants(args) => equals::run(args),
         Bench::FileAnonMix(args) => mix::run(args),
         Bench::ProgramCost(args) => cost::run(args),

@@ -70,21 +70,6 @@ pub(crate) const HIGH_THRASH: &[Column] = &[
     }),
 ];
 
-/// Tenants and a scanner.
-pub(crate) const NOISY: &[Column] = &[
-    ("policy", label),
-    ("company", |row| row.company.unwrap_or_default().into()),
-    ("hit %", |row| {
-        row.hit_ratio.map_or_else(String::new, |ratio| format!("{:.2}", 100.0 * ratio))
-    }),
-    ("change %", |row| {
-        row.hit_ratio_change_pct.map_or_else(String::new, |change| format!("{change:+.2}"))
-    }),
-    ("tenants' ops/s", |row| number(row.ops_per_s)),
-    ("scanned pages/s", |row| number(row.scanned_pages_per_s)),
-    ("file refaults", refaults),
-];
-
 /// Operation streams on the plain machine.
 pub(crate) const PLAIN: &[Column] = &[
     ("policy", label),
@@ -224,7 +209,7 @@ pub(crate) fn table(columns: &[Column], rows: &[Row]) -> Table {
 }
 
 /// The policy, or which posting; and whether the row ended in a kill.
-fn label(row: &Row) -> String {
+pub(crate) fn label(row: &Row) -> String {
     match (row.source, row.oom) {
         (Some(posting), _) => format!("  published {posting}"),
         (None, Some(1..)) => format!("{} (out of memory)", row.policy),
@@ -263,7 +248,8 @@ fn miss_percent(row: &Row) -> String {
     row.miss_ratio.map_or_else(String::new, |ratio| format!("{:.2}", 100.0 * ratio))
 }
 
-fn refaults(row: &Row) -> String {
+/// Pages of files that came back.
+pub(crate) fn refaults(row: &Row) -> String {
     thousands(row.count("workingset_refault_file") as f64)
 }
 
@@ -295,7 +281,8 @@ fn share(row: &Row, from_s: u64) -> String {
     row.bucket_share(from_s).map_or_else(String::new, |share| format!("{:.1}", 100.0 * share))
 }
 
-fn number(number: Option<f64>) -> String {
+/// A whole number, if there is one.
+pub(crate) fn number(number: Option<f64>) -> String {
     number.map_or_else(String::new, thousands)
 }
 

@@ -273,7 +273,7 @@ fn samples(result: &ThrashResult) -> Vec<DeviceSample> {
     let sample = |sample: &thrash::Sample| DeviceSample {
         tps: sample.commands as f64,
         read_kib: sample.read_bytes as f64 / 1024.0,
-        util_pct: sample.busy_ns as f64 / 1e7,
+        util_pct: Some(sample.busy_ns as f64 / 1e7),
     };
     result.samples.iter().map(sample).collect()
 }
@@ -308,7 +308,7 @@ fn published() -> Vec<Row> {
                     .map(|s| DeviceSample {
                         tps: s.tps,
                         read_kib: s.read_kib,
-                        util_pct: s.util_pct,
+                        util_pct: Some(s.util_pct),
                     })
                     .collect(),
             ),
@@ -329,7 +329,11 @@ fn verdict(rows: &[Row], policy: Policy) -> Vec<String> {
         let samples = row.samples.iter().flatten();
         Some(MeasuredThrash {
             samples: samples
-                .map(|s| SarSample { tps: s.tps, read_kib: s.read_kib, util_pct: s.util_pct })
+                .map(|s| SarSample {
+                    tps: s.tps,
+                    read_kib: s.read_kib,
+                    util_pct: s.util_pct.unwrap_or(f64::NAN),
+                })
                 .collect(),
             ops_per_s: row.ops_per_s.unwrap_or(f64::NAN),
             neighbour_per_s: row

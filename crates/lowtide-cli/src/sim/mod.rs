@@ -11,7 +11,6 @@
 //! | `dd_oom` | the throttling OOM |
 //! | `fill`, `mixed` | writing a file from start to end; reads beside checkpoints |
 //! | `high_thrash` | a task that thrashes above its limit, and what it pays |
-//! | `noisy` | tenants with working sets, and one that scans |
 //! | `tenants` | programs of equal demand that share a machine |
 //! | `mix` | the aging OOM |
 //! | `pages`, `stream` | streams of single pages |
@@ -22,8 +21,8 @@
 //! | `row`, `columns`, `show`, `error` | what is shown and written |
 
 mod clock;
-mod columns;
-mod compare;
+pub(crate) mod columns;
+pub(crate) mod compare;
 mod count;
 mod database;
 mod dd_oom;
@@ -31,15 +30,14 @@ pub(crate) mod error;
 mod fill;
 mod full;
 mod high_thrash;
-mod host;
-mod jobs;
+pub(crate) mod host;
+pub(crate) mod jobs;
 mod mix;
 mod mixed;
-mod noisy;
-mod options;
+pub(crate) mod options;
 mod pages;
 pub(crate) mod row;
-mod show;
+pub(crate) mod show;
 pub(crate) mod spelling;
 mod stream;
 mod swarm;
@@ -50,6 +48,10 @@ use clap::{Command, Subcommand};
 use error::SimError;
 use lowtide_workload::Letter;
 use stream::Pattern;
+
+use crate::lab::Experiment;
+use crate::lab::noisy::Noisy;
+use crate::lab::simulated::Simulated;
 
 /// What can be simulated. The options of each stand in its file.
 #[derive(Debug, Subcommand)]
@@ -64,8 +66,8 @@ pub(crate) enum Simulation {
     Tenants(tenants::Options),
     #[command(name = high_thrash::NAME, about = high_thrash::ABOUT)]
     HighThrash(high_thrash::Options),
-    #[command(name = noisy::NAME, about = noisy::ABOUT)]
-    NoisyNeighbour(noisy::Options),
+    #[command(name = Noisy::NAME, about = Noisy::ABOUT)]
+    NoisyNeighbour(Simulated<Noisy>),
     #[command(name = mix::NAME, about = mix::ABOUT)]
     FileAnonMix(mix::Options),
     #[command(name = dd_oom::NAME, about = dd_oom::ABOUT)]
@@ -107,7 +109,7 @@ impl Simulation {
             Self::YcsbC(options) => database::run(options, Letter::C),
             Self::Tenants(options) => tenants::run(options),
             Self::HighThrash(options) => high_thrash::run(options),
-            Self::NoisyNeighbour(options) => noisy::run(options),
+            Self::NoisyNeighbour(options) => options.run(),
             Self::FileAnonMix(options) => mix::run(options),
             Self::DdOom(options) => dd_oom::run(options),
             Self::Fill(options) => fill::run(options),

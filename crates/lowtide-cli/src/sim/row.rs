@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lowtide::Stat;
 use lowtide_core::{Events, MemoryStat};
 use lowtide_sim::client::tenants::BUCKETS_S;
 use lowtide_sim::published::{Published, PublishedTenants};
@@ -38,7 +39,8 @@ pub(crate) struct Row {
     pub(crate) source: Option<&'static str>,
     /// The policy.
     pub(crate) policy: String,
-    /// The machine's name.
+    /// The simulated machine's name.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) machine: String,
     /// The budget; absent when it is all of the machine's memory.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,6 +194,22 @@ pub(crate) struct Row {
     /// How the row compares with another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<Ratio>,
+    /// Contents that were checked and found right, on real memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) verified: Option<u64>,
+    /// Where figures of a real device are from: `diskstats:NAME`, which counts all of its users, or
+    /// `lowtide`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) device_source: Option<String>,
+    /// Reads that lowtide itself requested of a real device, per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) own_reads_per_s: Option<f64>,
+    /// KiB that lowtide itself read from it, per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) own_read_kib_per_s: Option<f64>,
+    /// How often a program ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) program_runs: Option<u64>,
     /// Counters.
     pub(crate) stat: Counters,
     /// Processor seconds that the simulation took, of the machine that simulates.
@@ -206,14 +224,29 @@ pub(crate) struct Row {
 }
 
 /// A device in one second, as `sar` shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct DeviceSample {
     /// Commands.
     pub(crate) tps: f64,
     /// KiB read.
     pub(crate) read_kib: f64,
-    /// Busy, in percent.
-    pub(crate) util_pct: f64,
+    /// Busy, in percent; absent where only lowtide's own counters are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) util_pct: Option<f64>,
+}
+
+impl DeviceSample {
+    /// The mean of some; nothing of none.
+    pub(crate) fn mean(samples: &[Self]) -> Self {
+        let n = samples.len().max(1) as f64;
+        let mean = |of: fn(&Self) -> f64| samples.iter().map(of).sum::<f64>() / n;
+        let known = !samples.is_empty() && samples.iter().all(|sample| sample.util_pct.is_some());
+        Self {
+            tps: mean(|sample| sample.tps),
+            read_kib: mean(|sample| sample.read_kib),
+            util_pct: known.then(|| mean(|sample| sample.util_pct.unwrap_or_default())),
+        }
+    }
 }
 
 /// A neighbour on the same device.
@@ -437,6 +470,39 @@ impl Row {
             ..self
         };
         row.with_accesses(since(|stat| stat.kernel.accesses), since(|stat| stat.kernel.major))
+    }
+
+    /// This row with what a pager counted in `seconds` between two readings, and the pages that its
+    /// users accessed, how many of them were missing. All were verified, or the run would have
+    /// failed.
+    pub(crate) fn on_pager(
+        self,
+        before: &Stat,
+        after: &Stat,
+        seconds: f64,
+        (pages, misses): (u64, u64),
+    ) -> Self {
+        let since = |count: fn(&Stat) -> u64| count(after).saturating_sub(count(before));
+        let (read, written) = (since(|stat| stat.io.read_bytes), since(|stat| stat.io.write_bytes));
+        let events = after.memory.events.since(&before.memory.events);
+        let row = Self {
+            seconds: Some(seconds),
+            verified: Some(pages),
+            errors: Some(0),
+            own_reads_per_s: Some(since(|stat| stat.io.reads) as f64 / seconds),
+            own_read_kib_per_s: Some(read as f64 / 1024.0 / seconds),
+            throttled_ms: Some(since(|stat| stat.io.throttled_ns) as f64 / 1e6),
+            stat: counters(&events, &after.memory, read, written),
+            ..self
+        };
+        row.with_accesses(pages, misses)
+    }
+
+    /// This row with what its workload did in the time measured.
+    pub(crate) fn with_ops(self, ops: u64) -> Self {
+        let seconds = self.seconds.filter(|&seconds| seconds > 0.0);
+        let rate = seconds.map_or(0.0, |seconds| ops as f64 / seconds);
+        Self { ops: Some(ops), ops_per_s: Some(rate), ..self }
     }
 
     /// This row with the counters of a group in place of those of the whole machine.

@@ -88,6 +88,26 @@ impl Head {
     }
 }
 
+/// Prints what is above the table of an experiment, unless standard output is for the JSON: lines
+/// with a name each, and how long it runs.
+pub(crate) fn experiment(
+    common: &Common,
+    what: &str,
+    machine: &MachineSpec,
+    lines: &[(&str, String)],
+    run: &str,
+) {
+    if common.results.output() == Output::Json {
+        return;
+    }
+    out::line(what);
+    out::line(format_args!("machine   {}", self::machine(machine)));
+    for (name, text) in lines {
+        out::line(format_args!("{name:<9} {text}"));
+    }
+    out::line(format_args!("run       {run}; seed {}\n", common.seed));
+}
+
 /// A machine in a line.
 pub(crate) fn machine(machine: &MachineSpec) -> String {
     format!(

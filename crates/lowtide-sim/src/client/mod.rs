@@ -6,8 +6,8 @@
 //! | `database.rs` | a document store with a cache of its own, as MongoDB's, under YCSB |
 //! | `dd.rs` | a writer in a group smaller than its file: the throttling OOM, filling of files |
 //! | `mix.rs` | readers of a mapped file beside threads that allocate and free: the aging OOM |
+//! | `script.rs` | threads that play a script: groups with limits that share memory |
 //! | `stream.rs` | threads that play operation streams and traces |
-//! | `noisy.rs` | tenants with working sets, and one that scans, under one budget |
 //! | `thrash.rs` | threads that thrash above `memory.high`, and a neighbour on the same device |
 //! | `tenants.rs` | servers with large buffers and their browsers: tenants of one machine |
 
@@ -16,7 +16,7 @@ pub mod database;
 pub mod dd;
 mod leaves;
 pub mod mix;
-pub mod noisy;
+pub mod script;
 pub mod stream;
 pub mod tenants;
 pub mod thrash;

@@ -20,10 +20,10 @@ use lowtide::{HighPolicy, Programs, Tenant, View};
 use lowtide_host::usage::CpuTime;
 use lowtide_workload::SplitMix64;
 
-use super::crowd::load;
+use super::crowd::{fill, load};
 use super::host::{apply, check_memory, head, page, tail, whole_windows};
 use super::row::{Column, TenancyRow, number, size};
-use super::thrash::{fill, thrasher};
+use super::thrash::thrasher;
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::Purpose;
 use crate::bench::error::BenchError;

@@ -16,42 +16,43 @@ use crate::bench::error::BenchError;
 use crate::interrupt;
 
 /// Pages of a read-around window: 128 KiB, aligned, as the kernel's for a mapping.
-pub(super) const WINDOW_PAGES: u64 = 32;
+pub(crate) const WINDOW_PAGES: u64 = 32;
 /// How often a measurement looks whether it is over or unwanted.
 const TICK: Duration = Duration::from_millis(20);
 
 /// What one thread has done. On a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(super) struct Count {
+pub(crate) struct Count {
     ops: AtomicU64,
     misses: AtomicU64,
 }
 
 impl Count {
-    /// One more operation, and whether its page was missing.
-    pub(super) fn done(&self, missed: bool) {
+    /// One more operation, and how many of its pages were missing.
+    pub(crate) fn done(&self, missed: impl Into<u64>) {
         // Only its own thread writes.
         self.ops.store(self.ops.load(Relaxed) + 1, Relaxed);
-        if missed {
-            self.misses.store(self.misses.load(Relaxed) + 1, Relaxed);
+        let missed = missed.into();
+        if missed > 0 {
+            self.misses.store(self.misses.load(Relaxed) + missed, Relaxed);
         }
     }
 
     /// Operations.
-    pub(super) fn ops(&self) -> u64 {
+    pub(crate) fn ops(&self) -> u64 {
         self.ops.load(Relaxed)
     }
 
-    /// Those whose page was missing.
-    pub(super) fn misses(&self) -> u64 {
+    /// Pages of them that were missing.
+    pub(crate) fn misses(&self) -> u64 {
         self.misses.load(Relaxed)
     }
 }
 
 /// What threads of a run share: whether to go on, and what went wrong first.
 #[derive(Debug, Default)]
-pub(super) struct Crowd {
+pub(crate) struct Crowd {
     stop: AtomicBool,
     errors: AtomicU64,
     first_error: Mutex<Option<String>>,
@@ -59,17 +60,17 @@ pub(super) struct Crowd {
 
 impl Crowd {
     /// Whether threads should end.
-    pub(super) fn stopped(&self) -> bool {
+    pub(crate) fn stopped(&self) -> bool {
         self.stop.load(Relaxed) || interrupt::requested()
     }
 
     /// Tells them to.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stop.store(true, Relaxed);
     }
 
     /// Something failed, and everybody ends.
-    pub(super) fn fail(&self, error: &dyn std::fmt::Display) {
+    pub(crate) fn fail(&self, error: &dyn std::fmt::Display) {
         self.errors.fetch_add(1, Relaxed);
         self.first_error
             .lock()
@@ -79,7 +80,7 @@ impl Crowd {
     }
 
     /// Sleeps for a while or until the crowd has stopped.
-    pub(super) fn pause(&self, time: Duration) {
+    pub(crate) fn pause(&self, time: Duration) {
         let end = Instant::now() + time;
         while !self.stopped() {
             let left = end.saturating_duration_since(Instant::now());
@@ -91,7 +92,7 @@ impl Crowd {
     }
 
     /// Starts a thread that repeats `step` until the crowd has stopped or `step` fails.
-    pub(super) fn spawn<'scope, 'env, E: std::fmt::Display>(
+    pub(crate) fn spawn<'scope, 'env, E: std::fmt::Display>(
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
         mut step: impl FnMut() -> Result<(), E> + Send + 'scope,
@@ -107,7 +108,7 @@ impl Crowd {
 
     /// Lets a time pass, with `tick` after each second of it and at its end. Returns early when
     /// threads have failed.
-    pub(super) fn watch(&self, time: Duration, mut tick: impl FnMut()) {
+    pub(crate) fn watch(&self, time: Duration, mut tick: impl FnMut()) {
         let begin = Instant::now();
         let mut next = Duration::from_secs(1);
         while !self.stopped() {
@@ -131,7 +132,7 @@ impl Crowd {
     ///
     /// # Errors
     /// [`BenchError::Interrupted`], and [`BenchError::Wrong`] for what threads found.
-    pub(super) fn verdict(&self, system: &str) -> Result<(), BenchError> {
+    pub(crate) fn verdict(&self, system: &str) -> Result<(), BenchError> {
         interrupt::check(|| format!("running {system}"))?;
         match self.errors.load(Relaxed) {
             0 => Ok(()),
@@ -149,11 +150,28 @@ impl Crowd {
     }
 }
 
+/// Pages asked for at a time while memory is filled.
+const FILL_PAGES: usize = 256;
+
+/// Brings in the first `bytes` of a file, as fast as the device can.
+///
+/// # Errors
+/// [`BenchError::Runtime`], [`BenchError::Interrupted`].
+pub(crate) fn fill(view: &View, bytes: u64) -> Result<(), BenchError> {
+    let pages: Vec<u64> = (0..(bytes / view.page_size() as u64).min(view.pages())).collect();
+    for chunk in pages.chunks(FILL_PAGES) {
+        interrupt::check(|| "filling memory".into())?;
+        view.get_many(chunk, |_, _| ())
+            .map_err(|source| BenchError::Runtime { action: "fill memory".into(), source })?;
+    }
+    Ok(())
+}
+
 /// Loads a page and verifies a kilobyte of it.
 ///
 /// # Errors
 /// lowtide's, as text, or which bytes are wrong.
-pub(super) fn load(view: &View, page: u64, unit: u64) -> Result<(), String> {
+pub(crate) fn load(view: &View, page: u64, unit: u64) -> Result<(), String> {
     let bytes = view.read(page).map_err(|error| error.to_string())?;
     check(&bytes, page, unit)
 }
@@ -163,7 +181,7 @@ pub(super) fn load(view: &View, page: u64, unit: u64) -> Result<(), String> {
 ///
 /// # Errors
 /// As [`load`].
-pub(super) fn load_around(view: &View, page: u64, unit: u64) -> Result<bool, String> {
+pub(crate) fn load_around(view: &View, page: u64, unit: u64) -> Result<bool, String> {
     if view.is_resident(page) {
         return load(view, page, unit).map(|()| false);
     }
@@ -179,6 +197,24 @@ pub(super) fn load_around(view: &View, page: u64, unit: u64) -> Result<bool, Str
     })
     .map_err(|error| error.to_string())?;
     found.map(|()| true)
+}
+
+/// Reads `pages` pages at once, as far as the file goes, and verifies the first kilobyte of each.
+/// Returns how many were missing.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn load_many(view: &View, first: u64, pages: u64) -> Result<u64, String> {
+    let pages: Vec<u64> = (first..(first + pages).min(view.pages())).collect();
+    let missing = pages.iter().filter(|&&page| !view.is_resident(page)).count();
+    let mut found = Ok(());
+    view.get_many(&pages, |index, bytes| {
+        if found.is_ok() {
+            found = check(bytes, pages[index], 0);
+        }
+    })
+    .map_err(|error| error.to_string())?;
+    found.map(|()| missing as u64)
 }
 
 fn check(bytes: &[u8], page: u64, unit: u64) -> Result<(), String> {

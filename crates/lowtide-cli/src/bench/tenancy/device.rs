@@ -10,35 +10,9 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Instant;
 
 use lowtide::Pager;
-use serde::Serialize;
 
 use crate::bench::datafile::DataFile;
-
-/// A device in one second, as `sar` shows it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub(super) struct DeviceSample {
-    /// Requests.
-    pub(super) tps: f64,
-    /// KiB read.
-    pub(super) read_kib: f64,
-    /// Busy, in percent; absent where only lowtide's own counters are known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) util_pct: Option<f64>,
-}
-
-impl DeviceSample {
-    /// The mean of some; nothing of none.
-    pub(super) fn mean(samples: &[Self]) -> Self {
-        let n = samples.len().max(1) as f64;
-        let mean = |of: fn(&Self) -> f64| samples.iter().map(of).sum::<f64>() / n;
-        let known = !samples.is_empty() && samples.iter().all(|sample| sample.util_pct.is_some());
-        Self {
-            tps: mean(|sample| sample.tps),
-            read_kib: mean(|sample| sample.read_kib),
-            util_pct: known.then(|| mean(|sample| sample.util_pct.unwrap_or_default())),
-        }
-    }
-}
+use crate::sim::row::DeviceSample;
 
 /// Counters at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +25,7 @@ struct Reading {
 
 /// Which counters are looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Device {
+pub(crate) enum Device {
     /// A line of the kernel's table.
     Kernel {
         /// Major and minor number.
@@ -65,7 +39,7 @@ pub(super) enum Device {
 
 impl Device {
     /// The device that a file is on.
-    pub(super) fn of(file: &DataFile) -> Self {
+    pub(crate) fn of(file: &DataFile) -> Self {
         let find = || {
             let device = file.file().metadata().ok()?.dev();
             let number = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -77,10 +51,20 @@ impl Device {
     }
 
     /// The name in results: `diskstats:vda`, or `lowtide`.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self {
             Self::Kernel { name, .. } => format!("diskstats:{name}"),
             Self::Pager => "lowtide".into(),
+        }
+    }
+
+    /// Where its figures are from, in a line.
+    pub(crate) fn about(&self) -> String {
+        match self {
+            Self::Kernel { name, .. } => {
+                format!("{name}, by /proc/diskstats, which counts all of its users")
+            }
+            Self::Pager => "not in /proc/diskstats: its figures are lowtide's own counters".into(),
         }
     }
 
@@ -97,14 +81,14 @@ impl Device {
     }
 
     /// Begins to watch.
-    pub(super) fn watch<'a>(&'a self, pager: &'a Pager) -> Watch<'a> {
+    pub(crate) fn watch<'a>(&'a self, pager: &'a Pager) -> Watch<'a> {
         Watch { device: self, pager, last: self.read(pager), samples: Vec::new() }
     }
 }
 
 /// Samples, one after the other.
 #[derive(Debug)]
-pub(super) struct Watch<'a> {
+pub(crate) struct Watch<'a> {
     device: &'a Device,
     pager: &'a Pager,
     last: Reading,
@@ -113,7 +97,7 @@ pub(super) struct Watch<'a> {
 
 impl Watch<'_> {
     /// Ends a sample and begins the next. Rates are per second, however long it was.
-    pub(super) fn sample(&mut self) {
+    pub(crate) fn sample(&mut self) {
         let now = self.device.read(self.pager);
         let seconds = now.at.duration_since(self.last.at).as_secs_f64();
         if seconds > 0.0 {
@@ -131,7 +115,7 @@ impl Watch<'_> {
     }
 
     /// All samples.
-    pub(super) fn end(self) -> Vec<DeviceSample> {
+    pub(crate) fn end(self) -> Vec<DeviceSample> {
         self.samples
     }
 }

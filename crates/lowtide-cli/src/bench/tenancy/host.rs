@@ -23,13 +23,13 @@ pub(crate) struct Common {
     /// lowtide's base page, 1K or more
     #[arg(long, value_name = "SIZE", value_parser = page, default_value = PAGE,
           allow_hyphen_values = true)]
-    pub(super) page: u64,
+    pub(crate) page: u64,
     #[command(flatten)]
-    pub(super) io: Io,
+    pub(crate) io: Io,
     #[command(flatten)]
-    pub(super) files: Files,
+    pub(crate) files: Files,
     #[command(flatten)]
-    pub(super) output: Output,
+    pub(crate) output: Output,
 }
 
 impl Common {
@@ -37,14 +37,14 @@ impl Common {
     ///
     /// # Errors
     /// [`BenchError::NoMemory`], [`BenchError::Setup`].
-    pub(super) fn pager(&self, policy: Policy, max_bytes: u64) -> Result<Pager, BenchError> {
+    pub(crate) fn pager(&self, policy: Policy, max_bytes: u64) -> Result<Pager, BenchError> {
         check_memory(max_bytes)?;
         self.io.pager(policy, max_bytes, self.page, |builder: Builder| builder)
     }
 }
 
 /// A page that holds what a load looks at.
-pub(super) fn page(text: &str) -> Result<u64, String> {
+pub(crate) fn page(text: &str) -> Result<u64, String> {
     match values::page(text)? {
         page if page < UNIT_BYTES as u64 => {
             Err("a load looks at 1K; give a power of two from 1K to 64K".into())
@@ -55,7 +55,7 @@ pub(super) fn page(text: &str) -> Result<u64, String> {
 
 /// What the numbers below are numbers of: machine, data, and lines of the workload's own. Returns
 /// what is known of the machine.
-pub(super) fn head(
+pub(crate) fn head(
     (name, about): (&str, &str),
     pager: &Pager,
     file: &DataFile,
@@ -92,7 +92,7 @@ pub(super) fn tail(
 }
 
 /// `1 thread`, `4 threads`.
-pub(super) fn threads_text(threads: u32) -> String {
+pub(crate) fn threads_text(threads: u32) -> String {
     format!("{threads} thread{}", if threads == 1 { "" } else { "s" })
 }
 
@@ -100,7 +100,7 @@ pub(super) fn threads_text(threads: u32) -> String {
 ///
 /// # Errors
 /// [`BenchError::Tenant`], [`BenchError::Program`].
-pub(super) fn apply(law: &Law, tenant: &Tenant) -> Result<Option<Programs>, BenchError> {
+pub(crate) fn apply(law: &Law, tenant: &Tenant) -> Result<Option<Programs>, BenchError> {
     tenant.set_high_policy(law.builtin())?;
     let Law::Program { name, object } = law else { return Ok(None) };
     let programs = tenant.attach(object, name).map_err(|error| match error {
@@ -111,12 +111,12 @@ pub(super) fn apply(law: &Law, tenant: &Tenant) -> Result<Option<Programs>, Benc
 }
 
 /// A data size that is a whole number of read-around windows.
-pub(super) fn whole_windows(bytes: u64, page_bytes: u64) -> u64 {
+pub(crate) fn whole_windows(bytes: u64, page_bytes: u64) -> u64 {
     grain(bytes.next_multiple_of(crowd::WINDOW_PAGES * page_bytes))
 }
 
 /// Refuses a budget that the machine cannot hold, before anything is made.
-pub(super) fn check_memory(bytes: u64) -> Result<Size, BenchError> {
+pub(crate) fn check_memory(bytes: u64) -> Result<Size, BenchError> {
     memory::check_memory(0, 1, bytes, Probe::ask().memory_available)?;
     Ok(Size::new(bytes))
 }

@@ -6,7 +6,6 @@
 //! | file | concept |
 //! |---|---|
 //! | `thrash` | a tenant above `high` under each throttle policy, and its neighbour's device |
-//! | `noisy` | tenants with working sets beside a scanner, with and without `low` |
 //! | `equals` | many tenants of equal demand |
 //! | `mix` | a file and a heap in one budget |
 //! | `cost` | what a program costs whose answer changes nothing |
@@ -16,11 +15,10 @@
 //! | `row` | rows in JSON and in tables |
 
 pub(crate) mod cost;
-mod crowd;
-mod device;
+pub(crate) mod crowd;
+pub(crate) mod device;
 pub(crate) mod equals;
-mod host;
+pub(crate) mod host;
 pub(crate) mod mix;
-pub(crate) mod noisy;
 mod row;
 pub(crate) mod thrash;

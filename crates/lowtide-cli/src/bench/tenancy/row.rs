@@ -7,10 +7,9 @@ use lowtide::{Pager, Size, Stat};
 use lowtide_sim::statistics;
 use serde::Serialize;
 
-use super::device::DeviceSample;
 use crate::bench::rounds::Spread;
 use crate::json::LatencyUs;
-use crate::sim::row::{Bucket, Workers};
+use crate::sim::row::{Bucket, DeviceSample, Workers};
 use crate::table::{mib, thousands, us};
 
 /// See the module documentation.
@@ -52,9 +51,6 @@ pub(super) struct TenancyRow {
     /// Whether a miss brings in the window around it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) readahead: Option<bool>,
-    /// Who shares the budget: `alone`, `scanner` or `scanner, low`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) company: Option<&'static str>,
     /// Seconds measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) seconds: Option<f64>,
@@ -82,12 +78,6 @@ pub(super) struct TenancyRow {
     /// The share of those.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) miss_ratio: Option<f64>,
-    /// Share of accesses that found their page, as a multiple of the row that is alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) hit_ratio_to_alone: Option<f64>,
-    /// Pages that a scanner read per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) scanned_per_s: Option<f64>,
     /// Jain's index of fairness between workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) jain: Option<f64>,

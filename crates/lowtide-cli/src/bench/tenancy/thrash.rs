@@ -25,8 +25,8 @@ use lowtide::{HighPolicy, OpenOptions, Pager, Policy, Size, Tenant, View};
 use lowtide_sim::published::{Arm, SarSample, published_thrash};
 use lowtide_workload::SplitMix64;
 
-use super::crowd::{Count, Crowd, load, load_around};
-use super::device::{Device, DeviceSample};
+use super::crowd::{Count, Crowd, fill, load, load_around};
+use super::device::Device;
 use super::host::{Common, apply, head, tail, threads_text, whole_windows};
 use super::row::{Column, NeighbourRow, TenancyRow, micros, number, size, tenths};
 use crate::bench::content::{Content, UNIT_BYTES};
@@ -35,9 +35,10 @@ use crate::bench::error::BenchError;
 use crate::bench::options::values::{budget, seconds};
 use crate::bench::options::{FewPolicies, Seed, threads};
 use crate::bench::tally::Latency;
-use crate::interrupt::{self, Cut};
+use crate::interrupt::Cut;
 use crate::json::LatencyUs;
 use crate::law::Law;
+use crate::sim::row::DeviceSample;
 use crate::{names, progress};
 
 /// The name.
@@ -56,8 +57,6 @@ const NEIGHBOUR_PART: u64 = 16;
 const THINK: Duration = Duration::from_millis(1);
 /// The part of a half in which the law is felt already and nothing is counted.
 const SETTLING: f64 = 0.25;
-/// Pages asked for at a time while memory is filled.
-const FILL_PAGES: u64 = 256;
 
 /// Options of `high-thrash`.
 #[derive(Debug, Args)]
@@ -352,20 +351,6 @@ pub(super) fn thrasher(
     let tenant = pager.tenant("thrasher").high(Size::new(high)).create()?;
     let view = OpenOptions::new().tenant(&tenant).lock(false).open(pager, file.path())?;
     Ok((tenant, view))
-}
-
-/// Brings in the first `bytes` of a file, as fast as the device can.
-///
-/// # Errors
-/// [`BenchError::Runtime`], [`BenchError::Interrupted`].
-pub(super) fn fill(view: &View, bytes: u64) -> Result<(), BenchError> {
-    let pages: Vec<u64> = (0..(bytes / view.page_size() as u64).min(view.pages())).collect();
-    for chunk in pages.chunks(FILL_PAGES as usize) {
-        interrupt::check(|| "filling memory".into())?;
-        view.get_many(chunk, |_, _| ())
-            .map_err(|source| BenchError::Runtime { action: "fill memory".into(), source })?;
-    }
-    Ok(())
 }
 
 /// What was published, a row for each set of samples.

@@ -1,0 +1,140 @@
+//! Experiments that both worlds play: `lowtide bench NAME` on real files and real memory,
+//! `lowtide sim NAME` on a simulated machine.
+//!
+//! ```text
+//!   experiment ──► plays: policy, script, law ──► a player ──► played ──► experiment ──► rows,
+//!   (its options)                             real or simulated                          verdict
+//! ```
+//!
+//! An experiment is one file: its own options, its sizes, its scripts, its rows with their columns,
+//! and what is said below them. It does not know which world it is played in, except for the times
+//! that the world allows.
+//!
+//! | file | concept |
+//! |---|---|
+//! | `noisy` | tenants with working sets beside a scanner, with and without `low` |
+//! | `real` | the player on real memory, and its command line |
+//! | `simulated` | the command line of the player on a simulated machine |
+
+pub(crate) mod noisy;
+pub(crate) mod real;
+pub(crate) mod simulated;
+
+use std::fmt;
+use std::time::Duration;
+
+use clap::Args;
+use lowtide::Policy;
+use lowtide_sim::client::script::Done;
+use lowtide_workload::script::Script;
+
+use crate::bench::options::values::grain;
+use crate::bench::tenancy::crowd::WINDOW_PAGES;
+use crate::law::{Law, ProgramError};
+use crate::sim::columns::Column;
+use crate::sim::row::{DeviceSample, Row};
+
+/// An experiment: the value has the options that are its own.
+pub(crate) trait Experiment: Args + fmt::Debug {
+    /// The name.
+    const NAME: &str;
+    /// One line about it, for listings.
+    const ABOUT: &str;
+    /// What is below the options in its help.
+    const HELP: &str;
+    /// How it is simulated if nothing is said.
+    const SIMULATED: simulated::Defaults;
+    /// Measured seconds on real memory if nothing is said.
+    const REAL_SECONDS: &str;
+    /// The table.
+    const COLUMNS: &[Column];
+
+    /// What is played, in order.
+    ///
+    /// # Errors
+    /// A program that cannot be used.
+    fn plays(&self, setting: &Setting) -> Result<Vec<Play>, ProgramError>;
+
+    /// Lines above the table: a name of up to nine letters, and what stands after it.
+    fn describe(&self, setting: &Setting, plays: &[Play]) -> Vec<(&'static str, String)>;
+
+    /// The rows of what was played. Of a run that was interrupted, some have no result.
+    fn rows(&self, setting: &Setting, plays: &[Play], played: &[Option<Played>]) -> Vec<Row>;
+
+    /// Lines below the table.
+    fn closing(&self, setting: &Setting, rows: &[Row]) -> Vec<String>;
+}
+
+/// What an experiment has to know of the world and of its options.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    /// `real` or `sim`.
+    pub(crate) world: &'static str,
+    /// The simulated machine's name; of the real one more is in the head of the results.
+    pub(crate) machine: String,
+    /// Whether that is the machine on which the experiment is simulated if nothing is said.
+    pub(crate) is_default_machine: bool,
+    /// Bytes of a page.
+    pub(crate) page: u64,
+    /// The policies, each once.
+    pub(crate) policies: Vec<Policy>,
+    /// The seed.
+    pub(crate) seed: u64,
+    /// Time before a measurement.
+    pub(crate) warm: Duration,
+    /// Time of a measurement.
+    pub(crate) run: Duration,
+}
+
+impl Setting {
+    /// A file's size: whole windows of read-around, with pages of any size.
+    pub(crate) fn file(&self, bytes: u64) -> u64 {
+        grain(bytes.next_multiple_of(WINDOW_PAGES * self.page))
+    }
+
+    /// A row of a play, with what its world has counted.
+    pub(crate) fn row(&self, workload: &'static str, play: &Play, played: &Played) -> Row {
+        Row {
+            workload,
+            world: self.world,
+            system: "lowtide",
+            policy: play.policy.to_string(),
+            machine: self.machine.clone(),
+            page_bytes: self.page,
+            seed: Some(self.seed),
+            ..played.row.clone()
+        }
+    }
+}
+
+/// One run of a script.
+#[derive(Clone, Debug)]
+pub(crate) struct Play {
+    /// The policy of reclaim.
+    pub(crate) policy: Policy,
+    /// What is played.
+    pub(crate) script: Script,
+    /// What threads of groups with `high` pay for being over it.
+    pub(crate) law: Law,
+    /// What progress calls it.
+    pub(crate) label: String,
+}
+
+/// What a run measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Played {
+    /// A row with nothing but the counters of the world.
+    pub(crate) row: Row,
+    /// The actors, in the script's order.
+    pub(crate) actors: Vec<Done>,
+    /// Seconds measured.
+    pub(crate) seconds: f64,
+    /// The device, second by second.
+    pub(crate) samples: Vec<DeviceSample>,
+    /// Requests of the device per second.
+    pub(crate) device_tps: f64,
+    /// How long threads slept for being over a limit, all together.
+    pub(crate) slept_ms: f64,
+    /// How often a program ran, where that is known.
+    pub(crate) program_runs: Option<u64>,
+}

@@ -1,0 +1,284 @@
+//! `noisy-neighbour`: what a tenant that scans takes from tenants with working sets, and what `low`
+//! gives back.
+//!
+//! ```text
+//!   parent (max)
+//!    ├── tenant 1..4   loads of its own file, zipf popularity; with protection: low
+//!    └── scanner       reads a file larger than everything from start to end, over and over
+//! ```
+//!
+//! Three rows for each policy: the tenants alone, with the scanner, and with the scanner and `low`.
+//! What is compared is the share of the tenants' loads that found their page. The tenants fit into
+//! the budget without the scanner: 40 MiB each in 176 MiB, of which 38 MiB are protected, so a
+//! little of the budget is always the scanner's. No thread runs at full speed, or the fastest would
+//! decide by its speed alone how much each of them has. Source: `docs/kernel/memcg.md` §5; sizes
+//! and speeds are made up.
+
+use std::time::Duration;
+
+use clap::Args;
+use lowtide::Size;
+use lowtide_sim::client::script::Done;
+use lowtide_workload::script::{Actor, Call, Order, Script};
+
+use super::simulated::Defaults;
+use super::{Experiment, Play, Played, Setting};
+use crate::bench::options::values::budget;
+use crate::law::{Law, ProgramError};
+use crate::sim::columns::{Column, label, number, refaults};
+use crate::sim::row::Row;
+
+/// Tenants with a working set.
+const TENANTS: u32 = 4;
+/// Of 176 parts of the budget: the file of each tenant, its `low`, and the scanner's file.
+const PARTS: u64 = 176;
+const FILE: u64 = 40;
+const LOW: u64 = 38;
+const SCAN: u64 = 1024;
+/// Processor time of a tenant's operation besides its load: fifty thousand loads a second at most.
+const WORK: Duration = Duration::from_micros(20);
+/// Pages that the scanner reads at once, and its pause after each: at most eighty thousand pages a
+/// second.
+const SCAN_PAGES: u64 = 8;
+const SCAN_PAUSE: Duration = Duration::from_micros(100);
+/// Change of the hit ratio up to which it counts as kept, in percent of what it was.
+const KEPT_PCT: f64 = 2.0;
+
+/// Who is there, in the order of the rows.
+const COMPANIES: [&str; 3] = ["alone", "scanner", "scanner, low"];
+
+/// Options of `noisy-neighbour`.
+#[derive(Debug, Args)]
+pub(crate) struct Noisy {
+    /// Memory budget of tenants and scanner; their files are parts or multiples of it
+    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "176M",
+          allow_hyphen_values = true)]
+    max: u64,
+}
+
+impl Noisy {
+    /// So many of 176 parts of the budget.
+    const fn parts(&self, parts: u64) -> u64 {
+        // A budget that is not a whole number of pages loses less than a page by this.
+        self.max / PARTS * parts
+    }
+
+    fn script(&self, setting: &Setting, company: usize) -> Script {
+        let whole_pages = |bytes| bytes / setting.page * setting.page;
+        let low = if company == 2 { whole_pages(self.parts(LOW)) } else { 0 };
+        let tenant = |number: u32| Actor {
+            name: format!("tenant-{}", number + 1),
+            low,
+            high: None,
+            file: setting.file(self.parts(FILE)),
+            threads: 1,
+            order: Order::Zipf,
+            call: Call::Load { around: false },
+            work: WORK,
+            pause: Duration::ZERO,
+            timed: false,
+            stream: number,
+        };
+        let scanner = Actor {
+            name: "scanner".into(),
+            low: 0,
+            file: setting.file(self.parts(SCAN)),
+            order: Order::Sequential,
+            call: Call::Read { pages: SCAN_PAGES },
+            work: Duration::ZERO,
+            pause: SCAN_PAUSE,
+            ..tenant(TENANTS)
+        };
+        let tenants = (0..TENANTS).map(tenant);
+        Script {
+            max: Some(self.max),
+            memory: self.max,
+            actors: tenants.chain((company > 0).then_some(scanner)).collect(),
+            warm: setting.warm,
+            run: setting.run,
+            seed: setting.seed,
+        }
+    }
+
+    fn row(&self, setting: &Setting, (play, played): (&Play, &Played), company: usize) -> Row {
+        let (tenants, scanner) = played.actors.split_at(TENANTS as usize);
+        let pages = scanner.iter().map(Done::calls).sum::<u64>() * SCAN_PAGES;
+        Row {
+            max_bytes: Some(self.max),
+            data_bytes: Some(u64::from(TENANTS) * play.script.actors[0].file),
+            threads: TENANTS,
+            company: Some(COMPANIES[company]),
+            hit_ratio: Some(together(tenants)),
+            tenant_hit_ratios: Some(tenants.iter().map(Done::hit_ratio).collect()),
+            scanned_pages_per_s: Some(pages as f64 / played.seconds),
+            ..setting.row(Self::NAME, play, played)
+        }
+        .with_ops(tenants.iter().map(Done::calls).sum())
+    }
+}
+
+/// The share of the calls of some actors that found their page.
+fn together(actors: &[Done]) -> f64 {
+    let (hits, calls) =
+        actors.iter().fold((0, 0), |sum, done| (sum.0 + done.hits, sum.1 + done.calls()));
+    if calls == 0 { 0.0 } else { hits as f64 / calls as f64 }
+}
+
+impl Experiment for Noisy {
+    const NAME: &str = "noisy-neighbour";
+    const ABOUT: &str = "tenants with working sets beside one that scans, with and without low";
+    const HELP: &str = "\
+Four tenants and a scanner share the budget. Each policy has three rows: the tenants alone, beside
+the scanner, and beside it with low. The change of the hit ratio is to the first row.
+
+Examples:
+  lowtide bench noisy-neighbour --policy mglru,lru
+  lowtide sim noisy-neighbour --policy mglru,lru";
+    const SIMULATED: Defaults = Defaults {
+        machine: "laptop",
+        policies: "mglru,mglru-7.1,lru",
+        seconds: "10",
+        warm: Duration::from_secs(10),
+    };
+    const REAL_SECONDS: &str = "4";
+    const COLUMNS: &[Column] = &[
+        ("policy", label),
+        ("company", |row| row.company.unwrap_or_default().into()),
+        ("hit %", |row| {
+            row.hit_ratio.map_or_else(String::new, |ratio| format!("{:.2}", 100.0 * ratio))
+        }),
+        ("change %", |row| {
+            row.hit_ratio_change_pct.map_or_else(String::new, |change| format!("{change:+.2}"))
+        }),
+        ("tenants' ops/s", |row| number(row.ops_per_s)),
+        ("scanned pages/s", |row| number(row.scanned_pages_per_s)),
+        ("file refaults", refaults),
+    ];
+
+    fn plays(&self, setting: &Setting) -> Result<Vec<Play>, ProgramError> {
+        let play = |policy, company| Play {
+            policy,
+            script: self.script(setting, company),
+            law: Law::default(),
+            label: format!("{policy} {}", COMPANIES[company]),
+        };
+        let companies = 0..COMPANIES.len();
+        let policies = setting.policies.iter();
+        Ok(policies.flat_map(|&p| companies.clone().map(move |c| play(p, c))).collect())
+    }
+
+    fn describe(&self, _: &Setting, plays: &[Play]) -> Vec<(&'static str, String)> {
+        let (tenant, scanner) = (&plays[2].script.actors[0], &plays[2].script.actors[4]);
+        let data = format!(
+            "{TENANTS} tenants with {} each, zipf, low {}; a scanner with {}",
+            Size::new(tenant.file),
+            Size::new(tenant.low),
+            Size::new(scanner.file)
+        );
+        vec![("budget", Size::new(self.max).to_string()), ("tenants", data)]
+    }
+
+    fn rows(&self, setting: &Setting, plays: &[Play], played: &[Option<Played>]) -> Vec<Row> {
+        let mut rows = Vec::new();
+        let each = COMPANIES.len();
+        for (plays, played) in plays.chunks_exact(each).zip(played.chunks_exact(each)) {
+            // Of a run that was interrupted, the policies are shown whose rows have all ended.
+            let Some(played) = played.iter().map(Option::as_ref).collect::<Option<Vec<_>>>() else {
+                continue;
+            };
+            let alone = together(&played[0].actors[..TENANTS as usize]);
+            for (company, pair) in plays.iter().zip(played).enumerate() {
+                let row = self.row(setting, pair, company);
+                let change = |ratio| 100.0 * (ratio / alone - 1.0);
+                rows.push(Row { hit_ratio_change_pct: row.hit_ratio.map(change), ..row });
+            }
+        }
+        rows
+    }
+
+    /// Whether protection kept what the scanner would have taken, a line for each policy.
+    fn closing(&self, _: &Setting, rows: &[Row]) -> Vec<String> {
+        let line = |rows: &[Row]| {
+            let change = |row: &Row| row.hit_ratio_change_pct.unwrap_or(f64::NAN);
+            let kept = if change(&rows[2]).abs() <= KEPT_PCT { "kept" } else { "not kept" };
+            format!(
+                "{}: hit ratio {kept} with low ({:+.2} %, at most {KEPT_PCT} %), {:+.2} % without",
+                rows[0].policy,
+                change(&rows[2]),
+                change(&rows[1])
+            )
+        };
+        rows.chunks_exact(COMPANIES.len()).map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::simulated;
+    use lowtide::Policy;
+    use lowtide_sim::spec::MachineSpec;
+
+    /// A quarter of the size, simulated: the rows of both policies.
+    fn rows(seed: u64) -> Vec<Row> {
+        let spec = MachineSpec {
+            memory: 512 << 20,
+            kernel: 0,
+            ..MachineSpec::load("laptop").expect("a preset")
+        };
+        let setting = Setting {
+            world: "sim",
+            machine: spec.name.clone(),
+            is_default_machine: false,
+            page: spec.page,
+            policies: vec![Policy::MGLRU, Policy::LRU],
+            seed,
+            warm: Duration::from_secs(4),
+            run: Duration::from_secs(2),
+        };
+        let noisy = Noisy { max: 44 << 20 };
+        let plays = noisy.plays(&setting).expect("no programs");
+        let play = |play: &Play| simulated::play(&spec, play).ok();
+        let played: Vec<_> = plays.iter().map(play).collect();
+        noisy.rows(&setting, &plays, &played)
+    }
+
+    #[test]
+    fn protection_keeps_the_hit_ratio_that_a_scanner_takes() {
+        let found = rows(1);
+        assert_eq!(found.len(), 6);
+        for rows in found.chunks_exact(3) {
+            let [alone, scanned, low] = [&rows[0], &rows[1], &rows[2]];
+            assert_eq!(alone.scanned_pages_per_s, Some(0.0));
+            assert!(alone.ops > Some(10_000) && alone.hit_ratio <= Some(1.0));
+            for row in [scanned, low] {
+                assert!(row.scanned_pages_per_s > Some(5_000.0), "the scanner goes on");
+            }
+            assert!(scanned.hit_ratio_change_pct < Some(0.0), "{:?}", scanned.hit_ratio_change_pct);
+            let change = low.hit_ratio_change_pct.unwrap();
+            assert!(change.abs() <= KEPT_PCT, "{}: {change}", low.policy);
+        }
+        let closing = Noisy { max: 0 }.closing(&setting_of_nothing(), &found);
+        assert!(closing.iter().all(|line| line.contains(" kept ")), "{closing:?}");
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_run() {
+        let text = |seed| serde_json::to_string(&rows(seed)).unwrap();
+        assert_eq!(text(5), text(5));
+        assert_ne!(text(5), text(6));
+    }
+
+    fn setting_of_nothing() -> Setting {
+        Setting {
+            world: "sim",
+            machine: String::new(),
+            is_default_machine: false,
+            page: 4096,
+            policies: vec![],
+            seed: 0,
+            warm: Duration::ZERO,
+            run: Duration::ZERO,
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! The player of scripts ([`lowtide_workload::script`]) on a simulated machine, in virtual time.
+//!
+//! Each actor is a group with a process, and each of its threads a task that never ends. One more
+//! task looks at the device once a second, as `sar` does, and ends the run. A hit is a call whose
+//! page is there and has arrived. Threads are not pinned: a task keeps its CPU as long as no other
+//! wants it.
+
+use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, MappingId, OpenId};
+use crate::memory::ObjectId;
+use hdrhistogram::Histogram;
+use lowtide_core::MemcgId;
+use lowtide_core::high::handler::HighPolicy;
+use lowtide_core::hooks::LimitHooks;
+use lowtide_workload::script::{Actor, Call, Choices, Script};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// What threads of groups with `high` pay for being over it.
+#[derive(Debug, Default)]
+pub struct Throttle {
+    /// A law that lowtide has.
+    pub policy: HighPolicy,
+    /// A program beside it.
+    pub hooks: Option<Box<dyn LimitHooks>>,
+}
+
+/// What an actor has done.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// Calls of each thread.
+    pub ops: Vec<u64>,
+    /// Pages of those calls that were in memory.
+    pub hits: u64,
+    /// Nanoseconds of each call, if they were to be kept.
+    pub latency: Histogram<u64>,
+}
+
+impl Done {
+    /// Nothing yet.
+    ///
+    /// # Panics
+    /// Never: the bounds of the histogram are possible.
+    #[must_use]
+    pub fn new(threads: u32) -> Self {
+        Self {
+            ops: vec![0; threads as usize],
+            hits: 0,
+            latency: Histogram::new_with_max(3_600 * SECOND_NS, 3).expect("possible bounds"),
+        }
+    }
+
+    /// Calls of all threads.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.ops.iter().sum()
+    }
+
+    /// The share of calls that found their page.
+    #[must_use]
+    pub fn hit_ratio(&self) -> f64 {
+        if self.calls() == 0 { 0.0 } else { self.hits as f64 / self.calls() as f64 }
+    }
+
+    fn forget(&mut self) {
+        self.ops.fill(0);
+        self.hits = 0;
+        self.latency.reset();
+    }
+}
+
+/// The device in a second, or in what is left of the time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sample {
+    /// Nanoseconds.
+    pub ns: u64,
+    /// Commands.
+    pub commands: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Nanoseconds in which it was busy.
+    pub busy_ns: u64,
+}
+
+/// What a run measured.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// Counters when the measurement began.
+    pub began: MachineStat,
+    /// Counters at the end.
+    pub ended: MachineStat,
+    /// The device, second by second.
+    pub samples: Vec<Sample>,
+    /// The actors, in the script's order.
+    pub actors: Vec<Done>,
+}
+
+impl Played {
+    /// Nanoseconds that tasks slept for being over a limit, all together.
+    #[must_use]
+    pub const fn slept_ns(&self) -> u64 {
+        self.ended.kernel.high_sleep_ns - self.began.kernel.high_sleep_ns
+    }
+}
+
+#[derive(Debug)]
+struct Tally {
+    actors: Vec<Done>,
+    samples: Vec<Sample>,
+    began: Option<MachineStat>,
+}
+
+/// Where a task's pages are.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    object: ObjectId,
+    open: OpenId,
+    mapping: MappingId,
+}
+
+/// Plays a script. `done` counts virtual milliseconds.
+///
+/// # Errors
+/// [`MachineError`].
+///
+/// # Panics
+/// When a file is smaller than a page.
+pub fn play(
+    machine: &MachineConfig,
+    script: &Script,
+    throttle: Throttle,
+    done: &AtomicU64,
+    stop: &AtomicBool,
+) -> Result<Played, MachineError> {
+    let page = machine.spec.page;
+    let mut m = Machine::new(machine)?;
+    let actors = script.actors.iter().map(|actor| Done::new(actor.threads)).collect();
+    let tally = Rc::new(RefCell::new(Tally { actors, samples: Vec::new(), began: None }));
+    let parent = match script.max {
+        Some(max) => {
+            let engine = &mut m.world().pool.engine;
+            let parent = engine.create_group(MemcgId::ROOT).expect("the root has room");
+            engine.set_max(parent, max / page)?;
+            parent
+        }
+        None => MemcgId::ROOT,
+    };
+    let mut hooks = throttle.hooks;
+    for (number, actor) in script.actors.iter().enumerate() {
+        let hooks = if actor.high.is_some() { hooks.take() } else { None };
+        let (group, place) = set_up(&m, parent, actor, page, throttle.policy, hooks);
+        for thread in 0..actor.threads {
+            let choices = script.choices(actor, thread, actor.file.div_ceil(page));
+            let (actor, tally) = (actor.clone(), Rc::clone(&tally));
+            let told = move |hit: bool, took: Option<u64>| {
+                let done = &mut tally.borrow_mut().actors[number];
+                done.ops[thread as usize] += 1;
+                done.hits += u64::from(hit);
+                if let Some(took) = took {
+                    done.latency.saturating_record(took);
+                }
+            };
+            m.background_in(group, move |ctx| perform(ctx, actor, place, choices, told));
+        }
+    }
+    let (warm_ns, run_ns) = (nanos(script.warm), nanos(script.run));
+    let now = Rc::new(RefCell::new(0));
+    let (told, seen) = (Rc::clone(&now), Rc::clone(&tally));
+    m.client(move |ctx| watch(ctx, warm_ns, run_ns, told, seen));
+    m.run(stop, &mut || done.store(*now.borrow(), Relaxed))?;
+    let ended = m.stat();
+    let tally = tally.borrow();
+    Ok(Played {
+        began: tally.began.clone().expect("the measurement has begun before it ended"),
+        ended,
+        samples: tally.samples.clone(),
+        actors: tally.actors.clone(),
+    })
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// An actor's group, with a process that has its file open and mapped.
+fn set_up(
+    m: &Machine,
+    parent: MemcgId,
+    actor: &Actor,
+    page: u64,
+    law: HighPolicy,
+    hooks: Option<Box<dyn LimitHooks>>,
+) -> (MemcgId, Place) {
+    let mut world = m.world();
+    let engine = &mut world.pool.engine;
+    let group = engine.create_group(parent).expect("there is room for a few groups");
+    engine.set_low(group, actor.low / page);
+    if let Some(high) = actor.high {
+        engine.set_high(group, high / page);
+        engine.set_high_policy(group, law);
+        engine.set_hooks(group, hooks);
+    }
+    let process = world.add_address_space(group);
+    let file = world.add_file(actor.file.div_ceil(page));
+    let open = world.open(file);
+    match actor.call {
+        Call::Load { around: true } => world.count_misses_as_before_7(open),
+        Call::Load { around: false } | Call::ReadOnce => world.advise_random(open),
+        Call::Read { .. } => {}
+    }
+    let object = world.file(file).object;
+    (group, Place { object, open, mapping: world.map_file(process, open) })
+}
+
+/// What a thread does for ever. Each call is told: whether it hit, and how long it took.
+async fn perform(
+    ctx: Ctx,
+    actor: Actor,
+    place: Place,
+    mut choices: Choices,
+    told: impl Fn(bool, Option<u64>),
+) -> Result<(), MachineError> {
+    let (work_ns, pause_ns) = (nanos(actor.work), nanos(actor.pause));
+    loop {
+        if work_ns > 0 {
+            ctx.spend(work_ns).await;
+        }
+        let page = choices.choose();
+        let hit = {
+            let world = ctx.w();
+            let frame = world.pool.frame(place.object, page);
+            frame.is_some_and(|frame| !world.is_locked(frame))
+        };
+        let began = ctx.now();
+        match actor.call {
+            Call::Load { .. } => ctx.access(place.mapping, page, 1, false).await?,
+            Call::Read { pages } => ctx.read(place.open, page, pages).await?,
+            Call::ReadOnce => {
+                ctx.read(place.open, page, 1).await?;
+                ctx.w().pool.discard(place.object, page);
+                ctx.settle().await;
+            }
+        }
+        told(hit, actor.timed.then(|| ctx.now() - began));
+        if pause_ns > 0 {
+            ctx.sleep(pause_ns).await;
+        }
+    }
+}
+
+/// Begins the measurement when the machine is warm, looks at the device every second, and ends the
+/// run.
+async fn watch(
+    ctx: Ctx,
+    warm_ns: u64,
+    run_ns: u64,
+    told: Rc<RefCell<u64>>,
+    tally: Rc<RefCell<Tally>>,
+) -> Result<(), MachineError> {
+    while ctx.now() < warm_ns {
+        ctx.sleep((warm_ns - ctx.now()).min(SECOND_NS)).await;
+        *told.borrow_mut() = ctx.now() / 1_000_000;
+    }
+    let began = MachineStat::of(&ctx.w());
+    let mut last = began.device;
+    {
+        let mut tally = tally.borrow_mut();
+        tally.actors.iter_mut().for_each(Done::forget);
+        tally.began = Some(began);
+    }
+    let mut passed = 0;
+    while passed < run_ns {
+        let ns = (run_ns - passed).min(SECOND_NS);
+        passed += ns;
+        let now = ctx.now();
+        ctx.sleep((warm_ns + passed).saturating_sub(now)).await;
+        let device = ctx.w().device.counts;
+        tally.borrow_mut().samples.push(Sample {
+            ns,
+            commands: device.reads + device.writes - last.reads - last.writes,
+            read_bytes: device.read_bytes - last.read_bytes,
+            busy_ns: device.busy_ns - last.busy_ns,
+        });
+        last = device;
+        *told.borrow_mut() = ctx.now() / 1_000_000;
+    }
+    Ok(())
+}
