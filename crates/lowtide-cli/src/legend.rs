@@ -34,9 +34,9 @@ const WORDS: &[(&str, &str)] = &[
         "time of the view's access to the pointer's in the same round: median (smallest..largest)",
     ),
     ("law", "what the tenant pays for being over high (--high-policy)"),
-    ("tps", "requests a second on the device, whoever made them"),
-    ("rkB/s", "KiB a second read from the device, whoever read them"),
-    ("%util", "part of the time in which the device had a request"),
+    ("requests/s", "requests a second on the device, of all of its users"),
+    ("KiB/s", "KiB a second read from the device, by all of its users"),
+    ("device %", "part of the time in which the device had a request"),
     ("own KiB/s", "KiB a second that lowtide itself read"),
     ("slept ms/s", "milliseconds that threads slept for being over high, in each second"),
     (

@@ -226,7 +226,6 @@ fn options_of_a_thrash_that_cannot_be_are_refused() {
     refused(&args(&THRASH, &["--bpf", noise.to_str().unwrap()]), 2, &["noise.o", "ELF", "clang"]);
     refused(&args(&THRASH, &["--bpf", "/nonexistent.o"]), 2, &["/nonexistent.o", "--bpf"]);
     refused(&args(&THRASH, &["--high-policy", "overrage"]), 2, &["overrage", "stall-debt"]);
-    has_no(&THRASH, "--max", "1G");
     has_no(&THRASH, "--swappiness", "200");
     has_no(&THRASH, "--ops", "5");
     has_no(&ZIPF, "--high-policy", "overage");

@@ -50,7 +50,7 @@ fn a_thrash_has_a_row_for_each_law_and_each_number_of_threads_beside_what_was_pu
         "--max",
         "3M",
         "--seconds",
-        "0.4",
+        "0.2",
         "--threads",
         "1,4",
         "--bpf",

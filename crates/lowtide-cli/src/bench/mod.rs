@@ -51,10 +51,11 @@ pub(crate) use rounds::Spread;
 use compare::{mixed, random_read, replay, scan, ycsb};
 use error::BenchError;
 use proof::{crash, cut};
-use tenancy::{cost, equals, mix, thrash};
+use tenancy::{cost, equals, mix};
 use write::{as_fast, dd_oom};
 
 use crate::lab::Experiment;
+use crate::lab::high_thrash::HighThrash;
 use crate::lab::noisy::Noisy;
 use crate::lab::real::Real;
 
@@ -81,8 +82,8 @@ pub(crate) enum Bench {
     Fill(Box<as_fast::FillArgs>),
     #[command(name = dd_oom::NAME, about = dd_oom::ABOUT)]
     DdOom(Box<dd_oom::DdOomArgs>),
-    #[command(name = thrash::NAME, about = thrash::ABOUT)]
-    HighThrash(Box<thrash::ThrashArgs>),
+    #[command(name = HighThrash::NAME, about = HighThrash::ABOUT)]
+    HighThrash(Box<Real<HighThrash>>),
     #[command(name = Noisy::NAME, about = Noisy::ABOUT)]
     NoisyNeighbour(Box<Real<Noisy>>),
     #[command(name = equals::NAME, about = equals::ABOUT)]
@@ -115,7 +116,7 @@ pub(crate) fn run(bench: &Bench) -> Result<(), BenchError> {
         Bench::Hit(args) => hit::run(args),
         Bench::Fill(args) => args.run(),
         Bench::DdOom(args) => args.run(),
-        Bench::HighThrash(args) => thrash::run(args),
+        Bench::HighThrash(args) => args.run(),
         Bench::NoisyNeighbour(args) => args.run(),
         Bench::Tenants(args) => equals::run(args),
         Bench::FileAnonMix(args) => mix::run(args),

@@ -12,10 +12,12 @@
 //!
 //! | file | concept |
 //! |---|---|
+//! | `high_thrash` | threads above `high` under each law, and a neighbour on their device |
 //! | `noisy` | tenants with working sets beside a scanner, with and without `low` |
 //! | `real` | the player on real memory, and its command line |
 //! | `simulated` | the command line of the player on a simulated machine |
 
+pub(crate) mod high_thrash;
 pub(crate) mod noisy;
 pub(crate) mod real;
 pub(crate) mod simulated;

@@ -219,8 +219,8 @@ mod tests {
     use lowtide::Policy;
     use lowtide_sim::spec::MachineSpec;
 
-    /// A quarter of the size, simulated: the rows of both policies.
-    fn rows(seed: u64) -> Vec<Row> {
+    #[test]
+    fn protection_keeps_the_hit_ratio_that_a_scanner_takes() {
         let spec = MachineSpec {
             memory: 512 << 20,
             kernel: 0,
@@ -232,20 +232,15 @@ mod tests {
             is_default_machine: false,
             page: spec.page,
             policies: vec![Policy::MGLRU, Policy::LRU],
-            seed,
+            seed: 1,
             warm: Duration::from_secs(4),
             run: Duration::from_secs(2),
         };
+        // A quarter of the size.
         let noisy = Noisy { max: 44 << 20 };
         let plays = noisy.plays(&setting).expect("no programs");
-        let play = |play: &Play| simulated::play(&spec, play).ok();
-        let played: Vec<_> = plays.iter().map(play).collect();
-        noisy.rows(&setting, &plays, &played)
-    }
-
-    #[test]
-    fn protection_keeps_the_hit_ratio_that_a_scanner_takes() {
-        let found = rows(1);
+        let played: Vec<_> = plays.iter().map(|play| simulated::play(&spec, play).ok()).collect();
+        let found = noisy.rows(&setting, &plays, &played);
         assert_eq!(found.len(), 6);
         for rows in found.chunks_exact(3) {
             let [alone, scanned, low] = [&rows[0], &rows[1], &rows[2]];
@@ -258,27 +253,9 @@ mod tests {
             let change = low.hit_ratio_change_pct.unwrap();
             assert!(change.abs() <= KEPT_PCT, "{}: {change}", low.policy);
         }
-        let closing = Noisy { max: 0 }.closing(&setting_of_nothing(), &found);
+        let closing = noisy.closing(&setting, &found);
         assert!(closing.iter().all(|line| line.contains(" kept ")), "{closing:?}");
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_run() {
-        let text = |seed| serde_json::to_string(&rows(seed)).unwrap();
-        assert_eq!(text(5), text(5));
-        assert_ne!(text(5), text(6));
-    }
-
-    fn setting_of_nothing() -> Setting {
-        Setting {
-            world: "sim",
-            machine: String::new(),
-            is_default_machine: false,
-            page: 4096,
-            policies: vec![],
-            seed: 0,
-            warm: Duration::ZERO,
-            run: Duration::ZERO,
-        }
+        let first = &played[..1];
+        assert!(noisy.rows(&setting, &plays[..3], first).is_empty(), "not all of its rows ended");
     }
 }

@@ -47,29 +47,6 @@ pub(crate) const TENANTS: &[Column] = &[
     ("ratio", |row| ratio(row, |ratio| ratio.ops_per_s)),
 ];
 
-/// A thrash above `memory.high`: published rows stand at the end.
-pub(crate) const HIGH_THRASH: &[Column] = &[
-    ("policy", |row| if row.source.is_some() { "published".into() } else { row.policy.clone() }),
-    ("law", |row| row.high_policy.clone().unwrap_or_default()),
-    ("read-ahead", |row| row.readahead.map_or("", |on| if on { "on" } else { "off" }).into()),
-    ("requests/s", |row| number(row.device_tps)),
-    ("KiB/s", |row| number(row.device_read_kib_per_s)),
-    ("device %", |row| {
-        row.device_util_pct.map_or_else(String::new, |percent| format!("{percent:.1}"))
-    }),
-    ("loads/s", |row| number(row.ops_per_s)),
-    ("loads/MiB", loads_per_mib),
-    ("slept ms/s", slept),
-    ("neighbour/s", |row| {
-        row.neighbour.as_ref().map_or_else(String::new, |n| thousands(n.ops_per_s))
-    }),
-    ("mean µs", |row| row.neighbour.as_ref().map_or_else(String::new, |n| us(n.latency_us.mean))),
-    ("p99", |row| row.neighbour.as_ref().map_or_else(String::new, |n| us(n.latency_us.p99))),
-    ("loads/s beside it", |row| {
-        row.neighbour.as_ref().map_or_else(String::new, |n| thousands(n.thrasher_ops_per_s))
-    }),
-];
-
 /// Operation streams on the plain machine.
 pub(crate) const PLAIN: &[Column] = &[
     ("policy", label),
@@ -217,12 +194,14 @@ pub(crate) fn label(row: &Row) -> String {
     }
 }
 
-fn loads_per_mib(row: &Row) -> String {
+/// Loads for each MiB that the device read.
+pub(crate) fn loads_per_mib(row: &Row) -> String {
     let ratio = row.ops_per_s.zip(row.device_read_kib_per_s).map(|(ops, kib)| ops / (kib / 1024.0));
     ratio.map_or_else(String::new, |ratio| format!("{ratio:.1}"))
 }
 
-fn slept(row: &Row) -> String {
+/// Milliseconds that threads slept, for each second.
+pub(crate) fn slept(row: &Row) -> String {
     let rate = row.throttled_ms.zip(row.seconds).map(|(ms, seconds)| ms / seconds);
     number(rate)
 }

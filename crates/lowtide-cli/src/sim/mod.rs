@@ -10,7 +10,6 @@
 //! | `database`, `compare` | the published experiment; ratios, published rows, the verdict |
 //! | `dd_oom` | the throttling OOM |
 //! | `fill`, `mixed` | writing a file from start to end; reads beside checkpoints |
-//! | `high_thrash` | a task that thrashes above its limit, and what it pays |
 //! | `tenants` | programs of equal demand that share a machine |
 //! | `mix` | the aging OOM |
 //! | `pages`, `stream` | streams of single pages |
@@ -29,7 +28,6 @@ mod dd_oom;
 pub(crate) mod error;
 mod fill;
 mod full;
-mod high_thrash;
 pub(crate) mod host;
 pub(crate) mod jobs;
 mod mix;
@@ -50,6 +48,7 @@ use lowtide_workload::Letter;
 use stream::Pattern;
 
 use crate::lab::Experiment;
+use crate::lab::high_thrash::HighThrash;
 use crate::lab::noisy::Noisy;
 use crate::lab::simulated::Simulated;
 
@@ -64,8 +63,8 @@ pub(crate) enum Simulation {
     YcsbC(database::Options),
     #[command(name = tenants::NAME, about = tenants::ABOUT)]
     Tenants(tenants::Options),
-    #[command(name = high_thrash::NAME, about = high_thrash::ABOUT)]
-    HighThrash(high_thrash::Options),
+    #[command(name = HighThrash::NAME, about = HighThrash::ABOUT)]
+    HighThrash(Simulated<HighThrash>),
     #[command(name = Noisy::NAME, about = Noisy::ABOUT)]
     NoisyNeighbour(Simulated<Noisy>),
     #[command(name = mix::NAME, about = mix::ABOUT)]
@@ -108,7 +107,7 @@ impl Simulation {
             Self::YcsbB(options) => database::run(options, Letter::B),
             Self::YcsbC(options) => database::run(options, Letter::C),
             Self::Tenants(options) => tenants::run(options),
-            Self::HighThrash(options) => high_thrash::run(options),
+            Self::HighThrash(options) => options.run(),
             Self::NoisyNeighbour(options) => options.run(),
             Self::FileAnonMix(options) => mix::run(options),
             Self::DdOom(options) => dd_oom::run(options),

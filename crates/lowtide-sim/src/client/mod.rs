@@ -8,7 +8,6 @@
 //! | `mix.rs` | readers of a mapped file beside threads that allocate and free: the aging OOM |
 //! | `script.rs` | threads that play a script: groups with limits that share memory |
 //! | `stream.rs` | threads that play operation streams and traces |
-//! | `thrash.rs` | threads that thrash above `memory.high`, and a neighbour on the same device |
 //! | `tenants.rs` | servers with large buffers and their browsers: tenants of one machine |
 
 pub mod checkpoints;
@@ -19,4 +18,3 @@ pub mod mix;
 pub mod script;
 pub mod stream;
 pub mod tenants;
-pub mod thrash;

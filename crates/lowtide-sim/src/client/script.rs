@@ -289,3 +289,98 @@ async fn watch(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::MachineSpec;
+    use lowtide_core::Policy;
+    use lowtide_core::hooks::{LimitSnapshot, ThrottleAnswer};
+    use lowtide_workload::script::Order;
+
+    /// A group that wants a third more than its `high`, and a reader that keeps nothing.
+    fn script(seed: u64) -> Script {
+        let thrasher = Actor {
+            name: "thrasher".into(),
+            low: 0,
+            high: Some(15 << 20),
+            file: 20 << 20,
+            threads: 2,
+            order: Order::Uniform,
+            call: Call::Load { around: false },
+            work: Duration::from_nanos(20),
+            pause: Duration::ZERO,
+            timed: false,
+            stream: 0,
+        };
+        let reader = Actor {
+            name: "reader".into(),
+            high: None,
+            threads: 1,
+            call: Call::ReadOnce,
+            pause: Duration::from_millis(1),
+            timed: true,
+            stream: u32::MAX,
+            ..thrasher
+        };
+        Script {
+            max: None,
+            memory: 40 << 20,
+            actors: vec![thrasher, reader],
+            warm: Duration::from_secs(2),
+            run: Duration::from_millis(1_500),
+            seed,
+        }
+    }
+
+    fn played(seed: u64, throttle: Throttle) -> Played {
+        let spec = MachineSpec::load("thrash").expect("a preset");
+        let machine = MachineConfig { spec, policy: Policy::MGLRU, max: None, seed };
+        play(&machine, &script(seed), throttle, &AtomicU64::new(0), &AtomicBool::new(false))
+            .expect("nothing can fail")
+    }
+
+    /// A program that lets every task sleep for 50 ms.
+    #[derive(Debug)]
+    struct Fifty;
+
+    impl LimitHooks for Fifty {
+        fn throttle(&mut self, _: &LimitSnapshot) -> ThrottleAnswer {
+            ThrottleAnswer::Exactly(50_000_000)
+        }
+    }
+
+    #[test]
+    fn a_program_decides_for_the_group_that_has_a_high() {
+        let result =
+            played(1, Throttle { policy: HighPolicy::Overage, hooks: Some(Box::new(Fifty)) });
+        let sleeps = result.ended.kernel.high_sleeps - result.began.kernel.high_sleeps;
+        assert!(sleeps > 10, "{sleeps}");
+        assert_eq!(result.slept_ns(), sleeps * 50_000_000);
+    }
+
+    #[test]
+    fn what_is_counted_is_what_was_done_in_the_measured_time() {
+        let Played { actors, samples, began, ended } = played(1, Throttle::default());
+        let lengths: Vec<u64> = samples.iter().map(|sample| sample.ns).collect();
+        assert_eq!(lengths, [1_000_000_000, 500_000_000]);
+        let commands: u64 = samples.iter().map(|sample| sample.commands).sum();
+        assert_eq!(commands, ended.device.reads - began.device.reads);
+        let [thrasher, reader] = &actors[..] else { panic!("two actors") };
+        assert_eq!((thrasher.ops.len(), thrasher.latency.len()), (2, 0));
+        assert!(thrasher.hits > 0 && thrasher.hits < thrasher.calls());
+        assert_eq!((reader.hits, reader.latency.len()), (0, reader.calls()), "it keeps nothing");
+        assert!(reader.calls() > 100 && reader.calls() < 1_500);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_run() {
+        let run = |seed| {
+            let result = played(seed, Throttle::default());
+            let calls: Vec<_> = result.actors.iter().map(|done| done.ops.clone()).collect();
+            (result.samples, calls, result.ended.events)
+        };
+        assert_eq!(run(5), run(5));
+        assert_ne!(run(5), run(6));
+    }
+}

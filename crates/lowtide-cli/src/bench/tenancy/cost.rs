@@ -16,16 +16,15 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use lowtide::{HighPolicy, Programs, Tenant, View};
+use lowtide::{HighPolicy, OpenOptions, Pager, Programs, Size, Tenant, View};
 use lowtide_host::usage::CpuTime;
 use lowtide_workload::SplitMix64;
 
 use super::crowd::{fill, load};
 use super::host::{apply, check_memory, head, page, tail, whole_windows};
 use super::row::{Column, TenancyRow, number, size};
-use super::thrash::thrasher;
 use crate::bench::content::{Content, UNIT_BYTES};
-use crate::bench::datafile::Purpose;
+use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
 use crate::bench::options::values::{PAGE, budget, seconds};
 use crate::bench::options::{Engine, Files, Io, Mode, OnePolicy, Output, Seed, rounds};
@@ -105,6 +104,13 @@ fn slice(view: &View, loads: u64, rng: &mut SplitMix64) -> Result<Slice, BenchEr
     let wall = begin.elapsed().as_secs_f64();
     interrupt::check(|| "measuring what a program costs".into())?;
     Ok(Slice { wall, cpu: CpuTime::now_self().since(cpu).seconds(), misses })
+}
+
+/// A tenant that may have `high`, and its file.
+fn thrasher(pager: &Pager, file: &DataFile, high: u64) -> Result<(Tenant, View), BenchError> {
+    let tenant = pager.tenant("thrasher").high(Size::new(high)).create()?;
+    let view = OpenOptions::new().tenant(&tenant).lock(false).open(pager, file.path())?;
+    Ok((tenant, view))
 }
 
 /// Slices without (`.0`) and with the program.

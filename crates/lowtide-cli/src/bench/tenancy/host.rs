@@ -91,11 +91,6 @@ pub(super) fn tail(
     cut.verdict()
 }
 
-/// `1 thread`, `4 threads`.
-pub(crate) fn threads_text(threads: u32) -> String {
-    format!("{threads} thread{}", if threads == 1 { "" } else { "s" })
-}
-
 /// Puts a tenant under a law.
 ///
 /// # Errors

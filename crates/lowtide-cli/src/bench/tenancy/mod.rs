@@ -5,7 +5,6 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `thrash` | a tenant above `high` under each throttle policy, and its neighbour's device |
 //! | `equals` | many tenants of equal demand |
 //! | `mix` | a file and a heap in one budget |
 //! | `cost` | what a program costs whose answer changes nothing |
@@ -21,4 +20,3 @@ pub(crate) mod equals;
 pub(crate) mod host;
 pub(crate) mod mix;
 mod row;
-pub(crate) mod thrash;

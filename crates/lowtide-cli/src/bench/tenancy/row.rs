@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::bench::rounds::Spread;
 use crate::json::LatencyUs;
-use crate::sim::row::{Bucket, DeviceSample, Workers};
+use crate::sim::row::{Bucket, Workers};
 use crate::table::{mib, thousands, us};
 
 /// See the module documentation.
@@ -97,34 +97,15 @@ pub(super) struct TenancyRow {
     /// Seconds of a finished round, on average.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) round_seconds: Option<f64>,
-    /// Where figures of the device are from: `diskstats:NAME`, which counts whoever uses it, or
-    /// `lowtide`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) device_source: Option<String>,
-    /// Requests of the device per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) device_tps: Option<f64>,
-    /// KiB read from the device per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) device_read_kib_per_s: Option<f64>,
-    /// The part of the time in which the device was busy.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) device_util_pct: Option<f64>,
     /// Reads that lowtide itself asked for, per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) own_reads_per_s: Option<f64>,
     /// KiB that lowtide itself read, per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) own_read_kib_per_s: Option<f64>,
-    /// The device, second by second.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) samples: Option<Vec<DeviceSample>>,
     /// How long threads slept for being over a limit, all together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) throttled_ms: Option<f64>,
-    /// Who else used the device, in a part of the time of its own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) neighbour: Option<NeighbourRow>,
     /// Of the time of an operation to that without a program, round by round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ratio: Option<Spread>,
@@ -143,19 +124,6 @@ pub(super) struct TenancyRow {
     /// Counters under the kernel's names, in its units.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) stat: BTreeMap<String, u64>,
-}
-
-/// A neighbour on the same device.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct NeighbourRow {
-    /// Its reads per second.
-    pub(super) ops_per_s: f64,
-    /// The same when it has the device for itself.
-    pub(super) alone_ops_per_s: f64,
-    /// Microseconds of a read.
-    pub(super) latency_us: LatencyUs,
-    /// Operations of the row's own workload per second beside it.
-    pub(super) thrasher_ops_per_s: f64,
 }
 
 impl TenancyRow {
@@ -215,18 +183,6 @@ impl TenancyRow {
     pub(super) fn spread(self, requests: Vec<u64>) -> Self {
         let spread = statistics::Spread::of(&requests);
         Self { jain: Some(spread.jain), workers: Some(Workers::of(&spread, requests)), ..self }
-    }
-
-    /// This row with samples of a device.
-    pub(super) fn sampled(self, samples: Vec<DeviceSample>) -> Self {
-        let mean = DeviceSample::mean(&samples);
-        Self {
-            device_tps: Some(mean.tps),
-            device_read_kib_per_s: Some(mean.read_kib),
-            device_util_pct: mean.util_pct,
-            samples: Some(samples),
-            ..self
-        }
     }
 
     /// A counter; 0 if the row has none of that name.

@@ -1,0 +1,441 @@
+//! `high-thrash`: threads that thrash above `high`, under each law of what they pay, with and
+//! without read-ahead; and a neighbour on the same device.
+//!
+//! ```text
+//!   thrashers (group: high 150 MiB, no max)      neighbour (group: no limit)
+//!     for ever: load a uniformly chosen page       for ever: read a page of its own file
+//!     of a file of 200 MiB                         past the cache, think 1 ms
+//!                 └───────────── one device ────────────┘
+//! ```
+//!
+//! Memory is plenty: what is evicted is evicted for the limit, and all of it is wanted again.
+//! Nothing is written. Each row is two runs: the thrasher alone, as it was published, which gives
+//! the figures of the device; and the same beside the neighbour, which gives what stands under
+//! `neighbour`. How the neighbour does without a thrasher is one more run.
+//!
+//! A run goes under its law from its first access, so the time before the measurement must be long
+//! enough for the prices to have settled. Source: `docs/kernel/workloads.md` §10.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use lowtide::{HighPolicy, Policy, Size};
+use lowtide_sim::published::{
+    Arm, MeasuredThrash, SarSample, ThrashArms, published_thrash, thrash_verdict,
+};
+use lowtide_sim::statistics::Spread;
+use lowtide_workload::script::{Actor, Call, Order, Script};
+
+use super::simulated::Defaults;
+use super::{Experiment, Play, Played, Setting};
+use crate::bench::options::threads;
+use crate::bench::options::values::budget;
+use crate::json::LatencyUs;
+use crate::law::{Law, ProgramError};
+use crate::names;
+use crate::sim::columns::{Column, loads_per_mib, number, slept};
+use crate::sim::compare;
+use crate::sim::row::{DeviceSample, NeighbourRow, Row, Workers};
+use crate::table::{thousands, us};
+
+/// Of 150 parts of `high`: the thrasher's file, and the neighbour's.
+const PARTS: u64 = 150;
+const FILE: u64 = 200;
+const NEIGHBOUR_FILE: u64 = 1024;
+/// `high` of the published run.
+const PUBLISHED_HIGH: &str = "150M";
+const PUBLISHED_HIGH_BYTES: u64 = 150 << 20;
+/// Processor time of an iteration besides its load: a random number and a loop. Guess.
+const ITERATION: Duration = Duration::from_nanos(20);
+/// The neighbour's pause after each read. Alone it keeps the published disk an eighth busy.
+const THINK: Duration = Duration::from_millis(1);
+
+/// Options of `high-thrash`.
+#[derive(Debug, Args)]
+pub(crate) struct HighThrash {
+    /// high of the group; its file is a third larger
+    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = PUBLISHED_HIGH,
+          allow_hyphen_values = true)]
+    max: u64,
+    /// Threads of the group, a list for rows of each
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = threads(),
+          default_value = "1")]
+    threads: Vec<u32>,
+    /// What threads pay for being over high: overage, refault-recency or stall-debt [default: all]
+    #[arg(long, value_name = "P,P", value_delimiter = ',', value_parser = names::high_policy)]
+    high_policy: Option<Vec<HighPolicy>>,
+    /// A program that decides what threads pay, an object file for eBPF; one more row for each
+    #[arg(long, value_name = "FILE")]
+    bpf: Vec<PathBuf>,
+    /// Only the rows without read-ahead
+    #[arg(long)]
+    no_readahead: bool,
+}
+
+impl HighThrash {
+    /// The actors of a run: a thrasher, if it has threads, and the neighbour, if it is there.
+    fn actors(&self, setting: &Setting, (threads, around, beside): Run) -> Vec<Actor> {
+        let parts = |parts| setting.file(self.max / PARTS * parts);
+        let thrasher = Actor {
+            name: "thrasher".into(),
+            low: 0,
+            high: Some(self.max),
+            file: parts(FILE),
+            threads,
+            order: Order::Uniform,
+            call: Call::Load { around },
+            work: ITERATION,
+            pause: Duration::ZERO,
+            timed: false,
+            stream: 0,
+        };
+        let neighbour = Actor {
+            name: "neighbour".into(),
+            high: None,
+            file: parts(NEIGHBOUR_FILE),
+            threads: 1,
+            call: Call::ReadOnce,
+            work: Duration::ZERO,
+            pause: THINK,
+            timed: true,
+            // The same however many thrashers there are.
+            stream: u32::MAX,
+            ..thrasher
+        };
+        std::iter::once(thrasher).chain(beside.then_some(neighbour)).collect()
+    }
+
+    fn play(&self, setting: &Setting, policy: Policy, law: &Law, run: Run) -> Play {
+        let actors = self.actors(setting, run);
+        let label = match run {
+            (0, ..) => "the neighbour alone".into(),
+            _ => format!("{policy} {}", law.name()),
+        };
+        let script = Script {
+            max: None,
+            memory: actors[0].file,
+            actors,
+            warm: setting.warm,
+            run: setting.run,
+            seed: setting.seed,
+        };
+        Play { policy, script, law: law.clone(), label }
+    }
+
+    fn row(&self, setting: &Setting, play: &Play, parts: [&Played; 3]) -> Row {
+        let [quiet, alone, beside] = parts;
+        let thrasher = &play.script.actors[0];
+        let rate =
+            |played: &Played, actor: usize| played.actors[actor].calls() as f64 / played.seconds;
+        let workers = Spread::of(&alone.actors[0].ops);
+        let several = thrasher.threads > 1;
+        Row {
+            data_bytes: Some(thrasher.file),
+            threads: thrasher.threads,
+            high_policy: Some(play.law.name()),
+            high_bytes: Some(self.max),
+            readahead: Some(thrasher.call == Call::Load { around: true }),
+            samples: Some(alone.samples.clone()),
+            device_tps: Some(alone.device_tps),
+            throttled_ms: Some(alone.slept_ms),
+            program_runs: alone.program_runs,
+            neighbour: Some(NeighbourRow {
+                ops_per_s: rate(beside, 1),
+                alone_ops_per_s: rate(quiet, 1),
+                latency_us: LatencyUs::from(&beside.actors[1].latency),
+                thrasher_ops_per_s: rate(beside, 0),
+            }),
+            jain: several.then_some(workers.jain),
+            workers: several.then(|| Workers::of(&workers, alone.actors[0].ops.clone())),
+            ..setting.row(Self::NAME, play, alone)
+        }
+        .with_ops(alone.actors[0].calls())
+    }
+
+    /// Whether it is the published experiment, on the published machine.
+    fn is_published(&self, setting: &Setting) -> bool {
+        setting.is_default_machine && self.threads == [1] && self.max == PUBLISHED_HIGH_BYTES
+    }
+}
+
+/// A run: threads of the thrasher, whether a miss reads around, whether the neighbour is there.
+type Run = (u32, bool, bool);
+
+/// What was published, a row for each set of samples.
+fn published(setting: &Setting) -> Vec<Row> {
+    let arms = [
+        (Arm::Before, HighPolicy::Overage, true),
+        (Arm::After, HighPolicy::RefaultRecency, true),
+        (Arm::After, HighPolicy::RefaultRecency, false),
+    ];
+    let row = |(arm, policy, readahead): (Arm, HighPolicy, bool)| {
+        let samples: Vec<DeviceSample> = published_thrash(arm, readahead)
+            .iter()
+            .map(|s| DeviceSample { tps: s.tps, read_kib: s.read_kib, util_pct: Some(s.util_pct) })
+            .collect();
+        let mean = DeviceSample::mean(&samples);
+        Row {
+            workload: HighThrash::NAME,
+            world: "real",
+            system: "published",
+            source: Some("patch"),
+            policy: "not stated".into(),
+            machine: setting.machine.clone(),
+            page_bytes: 4096,
+            threads: 1,
+            high_policy: Some(policy.to_string()),
+            readahead: Some(readahead),
+            device_tps: Some(mean.tps),
+            device_read_kib_per_s: Some(mean.read_kib),
+            device_util_pct: mean.util_pct,
+            samples: Some(samples),
+            ..Row::default()
+        }
+    };
+    arms.map(row).into()
+}
+
+/// The verdict for the rows of a policy.
+fn verdict(rows: &[Row], policy: Policy) -> Vec<String> {
+    let of = |law: HighPolicy, readahead: bool| {
+        let row = rows.iter().find(|row| {
+            row.policy == policy.to_string()
+                && row.high_policy == Some(law.to_string())
+                && row.readahead == Some(readahead)
+        })?;
+        let sample = |s: &DeviceSample| SarSample {
+            tps: s.tps,
+            read_kib: s.read_kib,
+            util_pct: s.util_pct.unwrap_or(f64::NAN),
+        };
+        Some(MeasuredThrash {
+            samples: row.samples.iter().flatten().map(sample).collect(),
+            ops_per_s: row.ops_per_s.unwrap_or(f64::NAN),
+            neighbour_per_s: row.neighbour.as_ref().map_or(f64::NAN, |n| n.ops_per_s),
+        })
+    };
+    let arms = ThrashArms {
+        before: of(HighPolicy::Overage, true),
+        patched: of(HighPolicy::RefaultRecency, true),
+        patched_random: of(HighPolicy::RefaultRecency, false),
+        ours: of(HighPolicy::StallDebt, true),
+        ours_random: of(HighPolicy::StallDebt, false),
+    };
+    let criteria = thrash_verdict(&arms);
+    if criteria.is_empty() {
+        return Vec::new();
+    }
+    let lines = compare::criteria_lines(&criteria).into_iter();
+    let heading = format!("\nwith {policy}:");
+    std::iter::once(heading).chain(lines.map(|line| line.trim_start().to_owned())).collect()
+}
+
+/// A cell about the neighbour.
+fn neighbour(row: &Row, of: fn(&NeighbourRow) -> String) -> String {
+    row.neighbour.as_ref().map_or_else(String::new, of)
+}
+
+impl Experiment for HighThrash {
+    const NAME: &str = "high-thrash";
+    const ABOUT: &str = "random loads by a group above its high, and a neighbour on its device";
+    const HELP: &str = "\
+A group with a high of 150M loads a larger file at random. Each policy has a row for each law of
+--high-policy and each program of --bpf, with and without read-ahead: what the group pays for being
+over its limit, and what a neighbour on the same device gets. A row is two runs. Published samples
+stand beside; in a simulation of their machine, with a verdict. Stall debt needs ten seconds to
+settle.
+
+Examples:
+  lowtide bench high-thrash --threads 1,4,16 --no-readahead
+  lowtide sim high-thrash --policy mglru --bpf examples/bpf/refault_recency.bpf.o";
+    // The machine of the published samples; its kernel is older than the reclaim-loop series.
+    const SIMULATED: Defaults = Defaults {
+        machine: "thrash",
+        policies: "mglru,mglru-7.1",
+        seconds: "30",
+        warm: Duration::from_secs(60),
+    };
+    const REAL_SECONDS: &str = "10";
+    const COLUMNS: &[Column] = &[
+        (
+            "policy",
+            |row| {
+                if row.source.is_some() { "published".into() } else { row.policy.clone() }
+            },
+        ),
+        ("threads", |row| row.threads.to_string()),
+        ("law", |row| row.high_policy.clone().unwrap_or_default()),
+        ("read-ahead", |row| row.readahead.map_or("", |on| if on { "on" } else { "off" }).into()),
+        ("requests/s", |row| number(row.device_tps)),
+        ("KiB/s", |row| number(row.device_read_kib_per_s)),
+        ("device %", |row| {
+            row.device_util_pct.map_or_else(String::new, |percent| format!("{percent:.1}"))
+        }),
+        ("loads/s", |row| number(row.ops_per_s)),
+        ("loads/MiB", loads_per_mib),
+        ("slept ms/s", slept),
+        ("neighbour/s", |row| neighbour(row, |n| thousands(n.ops_per_s))),
+        ("mean µs", |row| neighbour(row, |n| us(n.latency_us.mean))),
+        ("p99", |row| neighbour(row, |n| us(n.latency_us.p99))),
+        ("loads/s beside it", |row| neighbour(row, |n| thousands(n.thrasher_ops_per_s))),
+    ];
+
+    /// The neighbour without a thrasher, and for each row the thrasher alone and beside it.
+    fn plays(&self, setting: &Setting) -> Result<Vec<Play>, ProgramError> {
+        let laws = Law::all(self.high_policy.as_deref(), &self.bpf)?;
+        let readahead: &[bool] = if self.no_readahead { &[false] } else { &[true, false] };
+        let mut plays = Vec::new();
+        for &policy in &setting.policies {
+            for &threads in &self.threads {
+                for law in &laws {
+                    for &around in readahead {
+                        let play = |run| self.play(setting, policy, law, run);
+                        if plays.is_empty() {
+                            plays.push(play((0, around, true)));
+                        }
+                        plays.extend([false, true].map(|beside| play((threads, around, beside))));
+                    }
+                }
+            }
+        }
+        Ok(plays)
+    }
+
+    fn describe(&self, _: &Setting, plays: &[Play]) -> Vec<(&'static str, String)> {
+        let [thrasher, neighbour] = &plays[0].script.actors[..] else { return Vec::new() };
+        let data = format!(
+            "a file of {}, high {}; the neighbour reads a page of {} past the cache and thinks 1 \
+             ms, in runs of its own",
+            Size::new(thrasher.file),
+            Size::new(self.max),
+            Size::new(neighbour.file)
+        );
+        vec![("groups", data)]
+    }
+
+    fn rows(&self, setting: &Setting, plays: &[Play], played: &[Option<Played>]) -> Vec<Row> {
+        // Of a run that was interrupted, the rows are shown whose parts have all ended; the
+        // neighbour alone is a part of each.
+        let Some((Some(quiet), played)) = played.split_first() else { return Vec::new() };
+        let mut rows = Vec::new();
+        for (play, pair) in plays[1..].chunks_exact(2).zip(played.chunks_exact(2)) {
+            if let [Some(alone), Some(beside)] = pair {
+                rows.push(self.row(setting, &play[0], [quiet, alone, beside]));
+            }
+        }
+        if !rows.is_empty() && (setting.world == "real" || self.is_published(setting)) {
+            rows.extend(published(setting));
+        }
+        rows
+    }
+
+    fn closing(&self, setting: &Setting, rows: &[Row]) -> Vec<String> {
+        let Some(neighbour) = rows.first().and_then(|row| row.neighbour.as_ref()) else {
+            return Vec::new();
+        };
+        let mut lines =
+            vec![format!("the neighbour alone: {:.0} reads a second", neighbour.alone_ops_per_s)];
+        if setting.world == "real" {
+            lines.push(
+                "published: a disk that serves 250 MB/s and 0.25 ms a request; the law of its \
+                 first row is the kernel's own"
+                    .into(),
+            );
+        }
+        if self.is_published(setting) {
+            lines.extend(setting.policies.iter().flat_map(|&policy| verdict(rows, policy)));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::simulated;
+    use lowtide_sim::spec::MachineSpec;
+
+    /// A run of the published size on its machine, in seconds.
+    fn played(policy: Policy, law: HighPolicy, run: Run, (warm, measured): (u64, u64)) -> Played {
+        let spec = MachineSpec::load(HighThrash::SIMULATED.machine).expect("a preset");
+        let setting = Setting {
+            world: "sim",
+            machine: spec.name.clone(),
+            is_default_machine: true,
+            page: spec.page,
+            policies: vec![policy],
+            seed: 42,
+            warm: Duration::from_secs(warm),
+            run: Duration::from_secs(measured),
+        };
+        let thrash = HighThrash {
+            max: PUBLISHED_HIGH_BYTES,
+            threads: vec![run.0],
+            high_policy: None,
+            bpf: vec![],
+            no_readahead: false,
+        };
+        let play = thrash.play(&setting, policy, &Law::Builtin(law), run);
+        simulated::play(&spec, &play).expect("nothing can fail")
+    }
+
+    /// Pages that no thread has touched yet are rare by then, and prices have settled.
+    const SHORT: (u64, u64) = (40, 6);
+
+    fn busy_percent(played: &Played) -> f64 {
+        DeviceSample::mean(&played.samples).util_pct.expect("simulated")
+    }
+
+    /// `docs/kernel/workloads.md` §10(d).
+    #[test]
+    fn overage_alone_leaves_the_device_to_the_thrasher() {
+        let [before, after] = [HighPolicy::Overage, HighPolicy::RefaultRecency]
+            .map(|law| played(Policy::MGLRU_7_1, law, (1, true, false), SHORT));
+        assert!(busy_percent(&before) >= 85.0, "{}", busy_percent(&before));
+        assert_eq!(before.slept_ms, 0.0, "it never stays above the limit");
+        assert_eq!(before.samples.len(), 6);
+        let [calls, patched] = [&before, &after].map(|played| played.actors[0].calls());
+        assert!(calls > 6 * 1000 && patched < calls / 10, "it costs the thrasher its progress");
+        let [read, less] =
+            [&before, &after].map(|played| DeviceSample::mean(&played.samples).read_kib);
+        assert!(read >= 20.0 * less, "{read} {less}");
+    }
+
+    /// `docs/kernel/workloads.md` §10(b): the fingerprint.
+    #[test]
+    fn the_patch_without_read_ahead_reads_single_pages_in_whole_batches_of_64() {
+        let patch = HighPolicy::RefaultRecency;
+        let found = played(Policy::MGLRU, patch, (1, false, false), (60, 30)).samples;
+        assert!(found.iter().all(|sample| sample.read_kib == 4.0 * sample.tps));
+        let whole = found.iter().filter(|sample| sample.tps % 64.0 == 0.0).count();
+        assert!(whole >= 20, "{found:?}");
+        let tps = DeviceSample::mean(&found).tps;
+        assert!((400.0..=701.0).contains(&tps), "{tps}");
+    }
+
+    /// The target of the law is a tenth.
+    #[test]
+    fn stall_debt_keeps_the_device_at_a_tenth_with_and_without_read_ahead_and_for_many_threads() {
+        for (readahead, threads) in [(true, 1), (false, 1), (true, 16)] {
+            let run = (threads, readahead, false);
+            let found = played(Policy::MGLRU, HighPolicy::StallDebt, run, (30, 10));
+            let busy = busy_percent(&found);
+            assert!((5.0..=11.0).contains(&busy), "{readahead}, {threads} threads: {busy}");
+            assert_eq!(found.actors[0].ops.len(), threads as usize);
+            assert!(found.actors[0].ops.iter().all(|&calls| calls > 0), "each makes progress");
+        }
+    }
+
+    #[test]
+    fn a_neighbour_has_more_of_the_device_the_less_the_thrasher_has() {
+        let reads = |law, threads, times| {
+            played(Policy::MGLRU, law, (threads, true, true), times).actors[1].calls()
+        };
+        let [overage, ours] =
+            [HighPolicy::Overage, HighPolicy::StallDebt].map(|law| reads(law, 1, SHORT));
+        let alone = reads(HighPolicy::Overage, 0, (1, 6));
+        assert!(overage < ours * 3 / 4, "{overage} {ours}");
+        assert!(ours < alone && ours > alone * 9 / 10, "{ours} {alone}");
+    }
+}
