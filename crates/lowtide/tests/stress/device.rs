@@ -1,6 +1,6 @@
-//! A device with a temper: late, short, failing and hanging requests, as the plan's weather says.
+//! A device with a temper: late, short, failing and hanging requests, as the plan draws.
 
-use super::plan::{Rng, Weather};
+use super::plan::{Behaviour, Rng};
 use lowtide::{Gate, Inject, InjectOp, Request, Verdict};
 use std::io;
 use std::path::PathBuf;
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 struct State {
     rng: Rng,
-    weather: Weather,
+    behaviour: Behaviour,
     /// Closed gates, and when they were closed.
     gates: Vec<(Gate, Instant)>,
     /// Reads of this file hang until the gate is opened.
     hung: Vec<(PathBuf, Gate)>,
-    /// Whether writes and syncs of a file fail, whatever the weather.
+    /// Whether writes and syncs of a file fail, whatever the plan says.
     broken: Vec<PathBuf>,
 }
 
@@ -26,16 +26,16 @@ pub(crate) struct Device(Mutex<State>);
 const HANG: Duration = Duration::from_millis(40);
 
 impl Device {
-    pub(crate) fn new(weather: Weather, seed: u64) -> Self {
+    pub(crate) fn new(behaviour: Behaviour, seed: u64) -> Self {
         let (gates, hung, broken) = (Vec::new(), Vec::new(), Vec::new());
-        Self(Mutex::new(State { rng: Rng(seed), weather, gates, hung, broken }))
+        Self(Mutex::new(State { rng: Rng(seed), behaviour, gates, hung, broken }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets go what has hung for long enough.
+    /// Releases what has hung for long enough.
     pub(crate) fn thaw(&self) {
         self.lock().gates.retain(|(gate, since)| {
             let keep = since.elapsed() < HANG;
@@ -49,7 +49,7 @@ impl Device {
     /// From here on it is a good device.
     pub(crate) fn clear_up(&self) {
         let mut state = self.lock();
-        state.weather = Weather::Fair;
+        state.behaviour = Behaviour::Fair;
         state.gates.drain(..).for_each(|(gate, _)| gate.open());
     }
 
@@ -60,12 +60,12 @@ impl Device {
         gate
     }
 
-    /// Writes to a file fail until they are mended.
+    /// Writes to a file fail until they work again.
     pub(crate) fn break_writes(&self, path: PathBuf) {
         self.lock().broken.push(path);
     }
 
-    pub(crate) fn mend_writes(&self, path: &std::path::Path) {
+    pub(crate) fn repair_writes(&self, path: &std::path::Path) {
         self.lock().broken.retain(|broken| broken != path);
     }
 }
@@ -90,24 +90,24 @@ impl State {
         let eio = || Verdict::Fail(io::Error::from_raw_os_error(5));
         let makes_no_holes = || Verdict::Fail(io::Error::from_raw_os_error(95));
         let full = || Verdict::Fail(io::Error::from_raw_os_error(28));
-        match (self.weather, request.op) {
-            (Weather::Fair, _) => Verdict::Pass,
-            (Weather::Rough, _) if self.rng.one_in(3) => self.rough(request),
-            (Weather::ReadsFail, InjectOp::Read) if self.rng.one_in(20) => eio(),
-            (Weather::WritesFail, InjectOp::Write) if self.rng.one_in(8) => eio(),
-            (Weather::WritesFail, InjectOp::Write) if self.rng.one_in(30) => full(),
-            (Weather::WritesFail, InjectOp::Extend | InjectOp::Shrink) if self.rng.one_in(4) => {
+        match (self.behaviour, request.op) {
+            (Behaviour::Fair, _) => Verdict::Pass,
+            (Behaviour::Rough, _) if self.rng.one_in(3) => self.rough(request),
+            (Behaviour::ReadsFail, InjectOp::Read) if self.rng.one_in(20) => eio(),
+            (Behaviour::WritesFail, InjectOp::Write) if self.rng.one_in(8) => eio(),
+            (Behaviour::WritesFail, InjectOp::Write) if self.rng.one_in(30) => full(),
+            (Behaviour::WritesFail, InjectOp::Extend | InjectOp::Shrink) if self.rng.one_in(4) => {
                 full()
             }
-            (Weather::WritesFail, InjectOp::Punch) if self.rng.one_in(4) => full(),
-            (Weather::SyncsFail, InjectOp::Punch) if self.rng.one_in(2) => makes_no_holes(),
-            (Weather::SyncsFail, InjectOp::Name) if self.rng.one_in(2) => eio(),
-            (Weather::SyncsFail, InjectOp::Sync) if self.rng.one_in(4) => eio(),
-            (Weather::Hangs, InjectOp::Read) if self.rng.one_in(200) => self.hang(),
-            (Weather::Hangs, InjectOp::Write | InjectOp::Sync) if self.rng.one_in(60) => {
+            (Behaviour::WritesFail, InjectOp::Punch) if self.rng.one_in(4) => full(),
+            (Behaviour::SyncsFail, InjectOp::Punch) if self.rng.one_in(2) => makes_no_holes(),
+            (Behaviour::SyncsFail, InjectOp::Name) if self.rng.one_in(2) => eio(),
+            (Behaviour::SyncsFail, InjectOp::Sync) if self.rng.one_in(4) => eio(),
+            (Behaviour::Hangs, InjectOp::Read) if self.rng.one_in(200) => self.hang(),
+            (Behaviour::Hangs, InjectOp::Write | InjectOp::Sync) if self.rng.one_in(60) => {
                 self.hang()
             }
-            (Weather::Foul, _) => match self.rng.below(60) {
+            (Behaviour::Foul, _) => match self.rng.below(60) {
                 0..6 => self.rough(request),
                 6 => eio(),
                 7 if request.op != InjectOp::Read => full(),

@@ -1,8 +1,8 @@
 //! A file of the storm: its views, its shadow, and operations that know what must come of them.
 //!
 //! Turns of records are taken in ascending order, so threads cannot block each other here. A thread
-//! that holds a guard takes turns only if they are free: who has the turn may be waiting for the
-//! guard.
+//! that holds a guard takes turns only if they are free: the owner of the turn may be waiting for
+//! the guard.
 
 use super::plan::{FilePlan, Plan, Rng};
 use super::shadow::{ANY, Record, Turn, content, describe, is_mixture, version_of};
@@ -30,10 +30,10 @@ pub(crate) struct StormFile {
     /// Bytes of a record.
     pub(crate) size: u64,
     pub(crate) order: u8,
-    /// Whoever closes and opens it has it alone.
+    /// A thread that closes and opens it has it alone.
     pub(crate) views: RwLock<Option<Views>>,
     records: Vec<Record>,
-    /// Who changes the length.
+    /// Held by the thread that changes the length.
     length: Mutex<()>,
     /// Bytes when the last change of length had ended.
     len: AtomicU64,
@@ -54,9 +54,9 @@ const INSIDE: &str = "a store that may not wait";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Came {
     Done,
-    /// Somebody else had a turn, or there is nothing to do it to.
+    /// Another thread had a turn, or there is nothing to do it to.
     NotNow,
-    /// An error that the weather explains.
+    /// An error that the device explains.
     Refused,
 }
 
@@ -104,7 +104,7 @@ impl StormFile {
             len: AtomicU64::new(begins * size),
             shortest: AtomicU64::new(begins * size),
             frontier: AtomicU64::new(if of.hole { 0 } else { u64::MAX }),
-            fair: plan.weather.is_fair(),
+            fair: plan.behaviour.is_fair(),
         }
     }
 
@@ -213,7 +213,7 @@ impl StormFile {
         }
     }
 
-    /// Whether the weather explains an error; fails if not.
+    /// Whether the device explains an error; fails if not.
     pub(crate) fn refused(&self, error: &Error, how: &str) -> Came {
         let explained = match error {
             Error::Read { .. }
@@ -228,7 +228,7 @@ impl StormFile {
         Came::Refused
     }
 
-    /// Turns of records. `None` if somebody else has one and `wait` is not set.
+    /// Turns of records. `None` if another thread has one and `wait` is not set.
     pub(crate) fn turns(&self, records: Range<u64>, wait: bool) -> Option<Turns<'_>> {
         let records = records.start..records.end.min(self.records.len() as u64);
         records.map(|index| Some((index, self.records[index as usize].turn(wait)?))).collect()
@@ -520,7 +520,7 @@ impl StormFile {
         flushed
     }
 
-    /// Compares the whole file with the shadow. Nobody may use it meanwhile.
+    /// Compares the whole file with the shadow. No thread may use it meanwhile.
     pub(crate) fn look_at_disk(&self, when: &str) {
         let bytes = std::fs::read(&self.path).expect("the file can be read");
         assert_eq!(bytes.len() as u64, self.len(), "{when}: the length of file {}", self.number);
@@ -535,16 +535,16 @@ impl StormFile {
         }
     }
 
-    /// For the end: writes everything, however often it must be told, and compares. A deadline of
+    /// For the end: writes everything, however many flushes that takes, and compares. A deadline of
     /// some milliseconds may pass many times on a busy disk before a flush comes through.
     pub(crate) fn finish(&self) {
         let views = self.views.read().unwrap_or_else(PoisonError::into_inner);
         let Some(views) = &*views else { return };
         let view = &views.writers[0];
-        let told = (0..2000).map(|_| view.flush()).find(|told| told.is_ok() || self.fair);
+        let flushed = (0..2000).map(|_| view.flush()).find(|flushed| flushed.is_ok() || self.fair);
         assert!(
-            matches!(told, Some(Ok(()))),
-            "the device is well again, and a flush says {told:?}"
+            matches!(flushed, Some(Ok(()))),
+            "the device is well again, and a flush says {flushed:?}"
         );
         self.look_at_disk("after the last flush");
     }

@@ -2,11 +2,11 @@
 //! Nothing is wrong, nothing is lost, nothing stands still.
 //!
 //! One seed draws a whole plan (`plan.rs`): page size, folio orders, budget, policy, engine,
-//! weather of the device, and threads. The threads draw operations by weight (`operations.rs`) and
-//! small scenes with files of their own (`scenes.rs`). Beside each file stands a shadow that knows
-//! what each record may be (`shadow.rs`), so that every byte that is read, by whatever way, is
-//! checked. `watch.rs` turns a run that stands still into a failure that says who waits for what,
-//! and counts what was drawn.
+//! behaviour of the device, and threads. The threads draw operations by weight (`operations.rs`)
+//! and small scenes with files of their own (`scenes.rs`). Beside each file stands a shadow that
+//! knows what each record may be (`shadow.rs`), so that every byte that is read, by whatever way,
+//! is checked. `watch.rs` turns a run that stands still into a failure that says which thread waits
+//! for what, and counts what was drawn.
 //!
 //! | to | run |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! | leave out operations | `LOWTIDE_STRESS_WITHOUT="discard,prefetch" …` |
 //! | run for long | `LOWTIDE_STRESS_SECONDS=1800 cargo test --release -p lowtide --test stress` |
 //!
-//! Threads are real, so a seed repeats the plan and what each thread does, but not who comes first:
-//! repeat it a few times.
+//! Threads are real, so a seed repeats the plan and what each thread does, but not which comes
+//! first: repeat it a few times.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -32,7 +32,7 @@ use device::Device;
 use file::StormFile;
 use lowtide::{Error, FaultSite, Inject, OpenOptions, Pager, Size, Tenant};
 use operations::Hand;
-use plan::{PAGES, Plan, Rng, Weather, mix};
+use plan::{Behaviour, PAGES, Plan, Rng, mix};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub(crate) struct Storm<'a> {
     scenes: AtomicU64,
     /// Guards that were forgotten: their pages stay.
     forgotten: AtomicU64,
-    /// Turns of those who want the same pages.
+    /// Turns of threads that want the same pages.
     chased: AtomicU64,
     /// Operations that are left out.
     without: Vec<&'static str>,
@@ -73,7 +73,7 @@ pub(crate) fn size(bytes: u64) -> Size {
 
 impl<'a> Storm<'a> {
     fn new(plan: &'a Plan, dir: &'a Path, coverage: &'a Coverage) -> Self {
-        let device = Arc::new(Device::new(plan.weather, plan.seed));
+        let device = Arc::new(Device::new(plan.behaviour, plan.seed));
         let inject: Arc<dyn Inject> = device.clone();
         let pager = Pager::builder()
             .max(size(plan.budget * plan.page as u64))
@@ -119,12 +119,12 @@ impl<'a> Storm<'a> {
             let mut views =
                 (0..100).map(|_| file.open(&storm.pager, storm.payer(which), file.order));
             let views = views.find_map(Result::ok).expect("the files can be opened");
-            *file.views.write().expect("nobody has it") = Some(views);
+            *file.views.write().expect("no thread has it") = Some(views);
         }
         storm
     }
 
-    /// Who pays for a file, if it is not the root.
+    /// The tenant that pays for a file, if it is not the root.
     fn payer(&self, which: usize) -> Option<&Tenant> {
         self.plan.files[which].tenant.then_some(&self.tenant)
     }
@@ -137,7 +137,7 @@ impl<'a> Storm<'a> {
     }
 
     fn count_plan(&self) {
-        let Plan { page, engine, mode, policy, weather, files, .. } = self.plan;
+        let Plan { page, engine, mode, policy, behaviour, files, .. } = self.plan;
         for file in files {
             self.coverage.count(&format!("order {}", file.order));
             self.coverage.count(if file.hole {
@@ -150,7 +150,7 @@ impl<'a> Storm<'a> {
         self.coverage.count(&format!("engine {engine}"));
         self.coverage.count(&format!("mode {mode:?}"));
         self.coverage.count(&format!("policy {policy}"));
-        self.coverage.count(weather.name());
+        self.coverage.count(behaviour.name());
         let background = if self.plan.background {
             "with background threads"
         } else {
@@ -225,11 +225,11 @@ fn run(plan: &Plan, coverage: &Coverage, deadline: Option<Instant>) {
     }
     storm.validate();
     for file in &storm.files {
-        drop(file.views.write().expect("nobody has it").take());
+        drop(file.views.write().expect("no thread has it").take());
     }
     storm.pager.validate().unwrap_or_else(|e| panic!("{e}"));
     // A file of a scene that could not be written when it was closed stays until the pager goes.
-    if plan.weather.is_fair() {
+    if plan.behaviour.is_fair() {
         let (left, forgotten) = (storm.pager.stat().memory.current, storm.forgotten.load(SeqCst));
         assert_eq!(left, forgotten, "pages are left when all files are closed");
     }
@@ -271,16 +271,16 @@ fn rows() -> Vec<String> {
         ["policy mglru", "policy mglru-7.1", "policy lru", "engine psync"].map(str::to_owned),
     );
     rows.extend(["mode Auto", "mode Buffered"].map(str::to_owned));
-    let weathers = [
-        Weather::Fair,
-        Weather::Rough,
-        Weather::ReadsFail,
-        Weather::WritesFail,
-        Weather::SyncsFail,
-        Weather::Hangs,
-        Weather::Foul,
+    let all = [
+        Behaviour::Fair,
+        Behaviour::Rough,
+        Behaviour::ReadsFail,
+        Behaviour::WritesFail,
+        Behaviour::SyncsFail,
+        Behaviour::Hangs,
+        Behaviour::Foul,
     ];
-    rows.extend(weathers.map(|weather| weather.name().to_owned()));
+    rows.extend(all.map(|behaviour| behaviour.name().to_owned()));
     rows.extend(FaultSite::ALL.iter().map(|site| format!("site {site}")));
     rows
 }

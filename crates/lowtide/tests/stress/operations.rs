@@ -76,7 +76,7 @@ impl Hand<'_> {
                 match came {
                     Came::Done => self.storm.coverage.count(name),
                     Came::NotNow => {}
-                    Came::Refused => self.storm.coverage.count("refused because of the weather"),
+                    Came::Refused => self.storm.coverage.count("refused because of the device"),
                 }
                 return;
             }
@@ -120,7 +120,7 @@ fn writer<'v>(rng: &mut Rng, views: &'v Views) -> &'v View {
     &views.writers[rng.below(3) as usize]
 }
 
-/// A page that was refused: because of the weather, or because the file has become shorter.
+/// A page that was refused: because of the device, or because the file has become shorter.
 fn read_refused(file: &StormFile, error: &Error) -> Came {
     match error {
         Error::OutOfRange { offset, bytes, .. } if file.was_shorter(offset + bytes) => Came::NotNow,

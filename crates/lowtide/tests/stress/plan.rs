@@ -1,6 +1,6 @@
 //! What one seed draws: a pager, its files, its device and its threads.
 //!
-//! The first seeds walk through the large dimensions in turn (order, base page, weather), so that a
+//! The first seeds walk through the large dimensions in turn (order, base page, device), so that a
 //! short run meets each of them; everything else is drawn.
 
 use lowtide::{IoEngine, IoMode};
@@ -40,7 +40,7 @@ impl Rng {
 
 /// What the device does to requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Weather {
+pub(crate) enum Behaviour {
     /// Nothing.
     Fair,
     /// Requests come late, and in parts.
@@ -57,7 +57,7 @@ pub(crate) enum Weather {
     Foul,
 }
 
-impl Weather {
+impl Behaviour {
     const ALL: [Self; 7] = [
         Self::Fair,
         Self::Rough,
@@ -75,13 +75,13 @@ impl Weather {
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Fair => "weather fair",
-            Self::Rough => "weather rough",
-            Self::ReadsFail => "weather reads fail",
-            Self::WritesFail => "weather writes fail",
-            Self::SyncsFail => "weather syncs fail",
-            Self::Hangs => "weather hangs",
-            Self::Foul => "weather foul",
+            Self::Fair => "device fair",
+            Self::Rough => "device rough",
+            Self::ReadsFail => "device reads fail",
+            Self::WritesFail => "device writes fail",
+            Self::SyncsFail => "device syncs fail",
+            Self::Hangs => "device hangs",
+            Self::Foul => "device foul",
         }
     }
 }
@@ -117,7 +117,7 @@ pub(crate) struct Plan {
     pub(crate) young_faults: bool,
     pub(crate) patience: Duration,
     pub(crate) io_deadline: Duration,
-    pub(crate) weather: Weather,
+    pub(crate) behaviour: Behaviour,
     pub(crate) operations: u64,
 }
 
@@ -155,8 +155,8 @@ impl Plan {
                 tenant: rng.one_in(3),
             });
         }
-        let weather =
-            if seed % 9 == 8 { Weather::Foul } else { Weather::ALL[(seed / 2 % 7) as usize] };
+        let behaviour =
+            if seed % 9 == 8 { Behaviour::Foul } else { Behaviour::ALL[(seed / 2 % 7) as usize] };
         Self {
             seed,
             page,
@@ -170,14 +170,14 @@ impl Plan {
             background: !rng.one_in(5),
             young_faults: rng.one_in(4),
             patience: if rng.one_in(4) { Duration::MAX } else { PATIENCE },
-            io_deadline: match weather {
-                Weather::Hangs | Weather::Foul => Duration::from_millis(20),
+            io_deadline: match behaviour {
+                Behaviour::Hangs | Behaviour::Foul => Duration::from_millis(20),
                 _ if rng.one_in(4) => Duration::MAX,
                 _ => Duration::from_secs(60),
             },
-            weather,
+            behaviour,
             // Retries of what fails have pauses.
-            operations: if weather.is_fair() { operations } else { operations * 2 / 3 },
+            operations: if behaviour.is_fair() { operations } else { operations * 2 / 3 },
         }
     }
 }
@@ -194,7 +194,7 @@ impl fmt::Display for Plan {
             self.engine,
             self.policy,
             self.mode,
-            self.weather.name()
+            self.behaviour.name()
         )?;
         for file in &self.files {
             write!(f, " {}x{}", file.pages >> file.order, 1 << file.order)?;

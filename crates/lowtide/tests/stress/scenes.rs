@@ -26,9 +26,9 @@ impl Hand<'_> {
         self.storm.plan.page
     }
 
-    /// Whether the weather explains an error of a scene.
+    /// Whether the device explains an error of a scene.
     fn explained(&self, error: &Error, how: &str) -> Came {
-        let weather = matches!(
+        let expected = matches!(
             error,
             Error::Read { .. }
                 | Error::Write { .. }
@@ -38,7 +38,7 @@ impl Hand<'_> {
                 | Error::Name { .. }
                 | Error::OutOfBudget { .. }
         );
-        assert!(weather && !self.storm.plan.weather.is_fair(), "{how}: {error}");
+        assert!(expected && !self.storm.plan.behaviour.is_fair(), "{how}: {error}");
         Came::Refused
     }
 }
@@ -189,7 +189,7 @@ pub(crate) fn store_far_away(hand: &mut Hand<'_>) -> Came {
         Ok(()) => Came::Done,
         Err(error) => hand.explained(&error, "an append after a store that failed"),
     };
-    // A sparse file of terabytes is in nobody's interest.
+    // Do not leave a sparse file of terabytes.
     drop(view);
     drop(File::create(&path));
     came
@@ -205,7 +205,7 @@ pub(crate) fn renamed_folder(hand: &mut Hand<'_>) -> Came {
     let view = match made {
         Ok(view) => view,
         Err(error) => {
-            assert!(!hand.storm.plan.weather.is_fair(), "{error}");
+            assert!(!hand.storm.plan.behaviour.is_fair(), "{error}");
             return Came::Refused;
         }
     };
@@ -235,7 +235,7 @@ pub(crate) fn closed_while_a_read_hangs(hand: &mut Hand<'_>) -> Came {
     std::fs::write(&other, vec![4; page]).expect("the file can be written");
     let view = storm.pager.open(&path).expect("the file is there");
     let gate = storm.device.hang_reads(path);
-    // Whatever happens here, what hangs must be let go.
+    // Whatever happens here, what hangs must be released.
     let _opens = Opens(&gate);
     std::thread::scope(|scope| {
         view.prefetch(0..8);
@@ -253,7 +253,7 @@ pub(crate) fn closed_while_a_read_hangs(hand: &mut Hand<'_>) -> Came {
         };
         drop(another);
         gate.open();
-        hand.post.also(", and waits for the close after it was let go");
+        hand.post.also(", and waits for the close after it was released");
         let _ = closing.join();
         came
     })
@@ -268,8 +268,8 @@ impl Drop for Opens<'_> {
     }
 }
 
-/// A guard is forgotten by a thread that ends. Its page stays for ever, and is in nobody's way who
-/// does not change it.
+/// A guard is forgotten by a thread that ends. Its page stays for ever, and does not delay threads
+/// that do not change it.
 pub(crate) fn forgotten_guard(hand: &mut Hand<'_>) -> Came {
     let storm = hand.storm;
     if storm.forgotten.fetch_add(1, SeqCst) >= MOST_FORGOTTEN {
@@ -322,7 +322,7 @@ pub(crate) fn discard_unwritable(hand: &mut Hand<'_>) -> Came {
             view.read(at).map(drop)
         };
         if let Err(error) = done {
-            // The device is made to fail here, so the weather need not explain it.
+            // The device is made to fail here, so the plan need not explain it.
             came = if matches!(error, Error::OutOfBudget { .. }) {
                 Came::Refused
             } else {
@@ -345,6 +345,6 @@ pub(crate) fn discard_unwritable(hand: &mut Hand<'_>) -> Came {
         }
         Err(error) => came = hand.explained(&error, "a discard"),
     }
-    storm.device.mend_writes(&path);
+    storm.device.repair_writes(&path);
     came
 }

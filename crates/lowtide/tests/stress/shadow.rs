@@ -2,12 +2,12 @@
 //!
 //! A file is cut into records that lie within pages. Each change of a record is a *step*; its
 //! *version* is the number of the step that stored it, and 0 is zeroes. A record's bytes follow
-//! from file, place and version. Who changes a record has its *turn*. A reader notes the last step
-//! that had ended before it read and the last that had begun afterwards: the record must be, whole,
-//! what it was after one of the steps between.
+//! from file, place and version. A thread that changes a record has its *turn*. A reader notes the
+//! last step that had ended before it read and the last that had begun afterwards: the record must
+//! be, whole, what it was after one of the steps between.
 //!
-//! After some operations nobody knows which of several versions a record is (a store that failed,
-//! while a discard runs): then the step's version is [`ANY`] until somebody with the turn has
+//! After some operations it is unknown which of several versions a record is (a store that failed,
+//! while a discard runs): then the step's version is [`ANY`] until a thread with the turn has
 //! looked.
 
 use super::plan::mix;
@@ -19,7 +19,7 @@ pub(crate) const ANY: u64 = u64::MAX;
 /// Steps that a record remembers for its readers.
 const MEMORY: u64 = 8;
 
-/// What only the thread whose turn it is knows and changes.
+/// State that only the thread whose turn it is reads and changes.
 #[derive(Debug)]
 pub(crate) struct Turn {
     step: u64,
@@ -58,7 +58,7 @@ impl Record {
         record
     }
 
-    /// Waits for the turn, or takes it only if nobody has it.
+    /// Waits for the turn, or takes it only if it is free.
     pub(crate) fn turn(&self, wait: bool) -> Option<MutexGuard<'_, Turn>> {
         if !wait {
             return self.turn.try_lock().ok();
@@ -116,7 +116,7 @@ impl Record {
         self.durable.fetch_max(step, SeqCst);
     }
 
-    /// Versions that a reader may see who began when `least` had ended; `None` if any.
+    /// Versions that a reader may see that began when `least` had ended; `None` if any.
     pub(crate) fn possible(&self, least: u64) -> Option<Vec<u64>> {
         let most = self.begun.load(SeqCst);
         let steps = least..=most;

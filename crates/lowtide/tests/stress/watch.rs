@@ -83,7 +83,7 @@ impl Watch {
                 since.elapsed()
             ));
         }
-        // The test harness holds back what `eprintln` says, and nobody would print it.
+        // The test harness holds back what `eprintln` says, and it would not be printed.
         let _ = std::io::stderr().write_all(text.as_bytes());
         // What else there is to say may need a lock that is never given back.
         std::thread::scope(|scope| {
