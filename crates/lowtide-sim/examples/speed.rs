@@ -6,8 +6,7 @@
 
 use lowtide_core::Policy;
 use lowtide_sim::{Plain, PlainConfig};
-use lowtide_workload::zipf::ZipfAlias;
-use lowtide_workload::{OpKind, SpaceKind, SplitMix64};
+use lowtide_workload::{Distribution, OpKind, SpaceKind, SplitMix64};
 use std::time::Instant;
 
 fn main() {
@@ -15,23 +14,16 @@ fn main() {
     let accesses = args.next().unwrap_or(20_000_000);
     let pages = args.next().unwrap_or(1 << 18);
     let budget = args.next().unwrap_or(pages / 4);
-    let sampler = ZipfAlias::new(pages as u32, 0.99, 1).expect("there are pages");
+    // Drawn before the clock starts, four bytes an access.
+    let sampler = Distribution::default().sampler(pages, 1).expect("there are pages");
     let mut rng = SplitMix64::new(1);
-    let began = Instant::now();
-    let sum = (0..accesses).fold(0, |sum, _| sampler.draw(&mut rng) ^ sum);
-    println!(
-        "drawing alone: {:.1} ns ({sum:x})",
-        began.elapsed().as_nanos() as f64 / accesses as f64
-    );
+    let sequence: Vec<u32> = (0..accesses).map(|_| sampler.draw(&mut rng) as u32).collect();
     for (policy, _) in Policy::builtin() {
         let mut machine = Plain::new(&PlainConfig::new(policy, budget)).expect("a possible budget");
         let space = machine.add_space(SpaceKind::File, pages);
-        let mut rng = SplitMix64::new(1);
         let began = Instant::now();
-        for _ in 0..accesses {
-            machine
-                .access(OpKind::Load, space, sampler.draw(&mut rng))
-                .expect("clean pages can go");
+        for &page in &sequence {
+            machine.access(OpKind::Load, space, page.into()).expect("clean pages can go");
         }
         let ns = began.elapsed().as_nanos() as f64 / accesses as f64;
         let counts = machine.counts();

@@ -3,18 +3,15 @@
 //! | file | holds | for |
 //! |---|---|---|
 //! | `table.rs` | [`ZipfTable`], [`permutation`] | ground-truth sequences: exact, in integers |
-//! | `alias.rs` | [`ZipfAlias`] | the fastest draw, for simulations: a table, scattered already |
 //! | `gray.rs` | [`Zipfian`], [`zeta`] | any number of items in constant memory and time |
 //! | `bijection.rs` | [`Bijection`] | scattering popular ranks without collisions or a table |
 //! | `scrambled.rs` | [`ScrambledZipfian`] | YCSB's key chooser, collisions included |
 
-mod alias;
 mod bijection;
 mod gray;
 mod scrambled;
 mod table;
 
-pub use alias::ZipfAlias;
 pub use bijection::Bijection;
 pub use gray::{Zipfian, zeta};
 pub use scrambled::{ScrambledZipfian, YCSB_DOMAIN, YCSB_THETA, YCSB_ZETA, fnv64};
