@@ -12,9 +12,13 @@
 //! | [`script`] | what the threads of a cycle change, from its seed alone |
 //! | [`shape`] | which pages, folios and views a cycle draws |
 //! | [`writer`] | a thread that changes, reads, flushes, and knows what it was promised |
+//! | [`schedule`] | what the disk does in one cycle, before its power is cut |
+//! | [`power_cut`] | pagers whose power is cut, and the file that the next one finds |
+//! | [`coverage`] | what was done, which faults happened, and which places were reached |
+//! | [`files`], [`error`] | the files of a proof; what keeps one from going on |
 //!
-//! The cycles themselves are in the command, `lowtide bench power-cut` and `lowtide bench crash`:
-//! the second kills processes of the command, and both report progress and print tables.
+//! `lowtide bench power-cut` plays the cycles of [`power_cut`]. The other proof, `lowtide bench
+//! crash`, is in the command, because the processes that it kills are the command's own.
 //!
 //! # What is promised, and what is checked
 //!
@@ -28,9 +32,14 @@
 //! zeroes take the place of a record.
 #![forbid(unsafe_code)]
 
+pub mod coverage;
 pub mod disk;
+pub mod error;
+pub mod files;
 pub mod layout;
 pub mod ledger;
+pub mod power_cut;
+pub mod schedule;
 pub mod script;
 pub mod shape;
 pub mod writer;

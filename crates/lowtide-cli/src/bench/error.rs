@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use lowtide::{BuildError, Size};
 use lowtide_host::memcg::MemcgError;
+use lowtide_proof::error::ProofError;
 use lowtide_workload::DistributionError;
 use lowtide_workload::trace::TraceFileError;
 use thiserror::Error;
@@ -228,6 +229,20 @@ pub(crate) enum BenchError {
     /// Ctrl-C after some measurements.
     #[error("{0}; peers, memory cgroups and unfinished files are removed")]
     CutShort(#[from] CutShort),
+}
+
+impl From<ProofError> for BenchError {
+    fn from(error: ProofError) -> Self {
+        match error {
+            ProofError::File { action, path, source } => Self::file(action, &path, source),
+            ProofError::Setup { max, page_bytes, source } => {
+                Self::Setup { max, page_bytes, source }
+            }
+            ProofError::Open(error) => Self::Open(error),
+            ProofError::Image(error) => Self::Peer { peer: "power-cut", what: error.to_string() },
+            ProofError::Worker => Self::Worker,
+        }
+    }
 }
 
 impl BenchError {

@@ -21,15 +21,16 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use lowtide::{IoEngine, Size};
 use lowtide_host::file as facts;
+use lowtide_proof::coverage::{Coverage, Tally};
+use lowtide_proof::files::Files;
 use lowtide_proof::layout::Layout;
 use lowtide_proof::ledger::{Findings, Ledger};
 use lowtide_proof::script::{Part, Version};
 use lowtide_proof::shape::{Beginning, Shape};
 use lowtide_workload::SplitMix64;
 
-use super::coverage::Coverage;
-use super::files::Files;
-use super::report::{Common, Setting, Sizes, Tally, conclude};
+use super::coverage::{drawn_table, must_have};
+use super::report::{Common, Setting, Sizes, conclude};
 use super::victim::{Message, VictimArgs};
 use crate::bench::error::BenchError;
 use crate::bench::options::values::budget;
@@ -169,10 +170,10 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), BenchError> {
     cut.refuse_nothing(tally.cycles == 0)?;
     drop(progress);
     let seconds = began.elapsed().as_secs_f64();
-    out::line(format_args!("{}\n", coverage.drawn_table()));
+    out::line(format_args!("{}\n", drawn_table(&coverage)));
     conclude(&args.common.output, &setting, &tally, seconds, &coverage, cut)?;
     let long = cycles >= CYCLES_FOR_COVERAGE;
-    Coverage::must_have(long, &coverage.missing_draws())
+    must_have(long, &coverage.missing_draws())
 }
 
 /// A process that ends with whoever holds it, and is waited for.

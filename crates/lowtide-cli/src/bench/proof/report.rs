@@ -2,8 +2,8 @@
 
 use clap::Args;
 use lowtide_host::probe::Probe;
+use lowtide_proof::coverage::{Coverage, Cuts, Tally};
 use lowtide_proof::layout::Layout;
-use lowtide_proof::ledger::Findings;
 use serde::Serialize;
 
 use super::coverage;
@@ -107,23 +107,12 @@ struct ProofRow {
     mixed_pieces: u64,
     errors: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    disk: Option<coverage::DiskRow>,
+    disk: Option<Cuts>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     faults: Vec<coverage::FaultRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sites: Vec<coverage::SiteRow>,
     drawn: Vec<coverage::DrawnRow>,
-}
-
-/// What a proof has counted.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Tally {
-    pub(super) cycles: u64,
-    pub(super) writes: u64,
-    pub(super) reads: u64,
-    pub(super) flushes: u64,
-    pub(super) refused: u64,
-    pub(super) findings: Findings,
 }
 
 /// How a proof was made.
@@ -154,7 +143,7 @@ pub(super) fn conclude(
     setting: &Setting,
     tally: &Tally,
     seconds: f64,
-    coverage: &coverage::Coverage,
+    covered: &Coverage,
     cut: Cut,
 ) -> Result<(), BenchError> {
     let probe = Probe::ask();
@@ -187,10 +176,10 @@ pub(super) fn conclude(
         torn_records: found.torn,
         mixed_pieces: found.mixed,
         errors: found.lost + found.wrong,
-        disk: setting.in_process.then(|| coverage.disk_row()),
-        faults: coverage.fault_rows(),
-        sites: coverage.site_rows(),
-        drawn: coverage.drawn_rows(),
+        disk: setting.in_process.then(|| covered.cuts.clone()),
+        faults: coverage::fault_rows(covered),
+        sites: coverage::site_rows(covered),
+        drawn: coverage::drawn_rows(covered),
     };
     let (cycles, writes, flushes) = (tally.cycles, tally.writes, tally.flushes);
     let ends = setting.cycles;

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 
 /// The file, and what becomes the next. Removed on drop.
 #[derive(Debug)]
-pub(super) struct Files {
+pub struct Files {
     /// The file.
-    pub(super) now: PathBuf,
+    pub now: PathBuf,
     /// What becomes the next, while it is made.
-    pub(super) next: PathBuf,
+    pub next: PathBuf,
 }
 
 impl Files {
     /// Names beside that of a run's lock.
-    pub(super) fn beside(path: &Path) -> Self {
+    pub fn beside(path: &Path) -> Self {
         Self { now: path.with_extension("disk"), next: path.with_extension("image") }
     }
 }
