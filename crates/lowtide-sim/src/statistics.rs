@@ -26,7 +26,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of what each worker did. O(workers).
+    /// The spread of what each worker did. O(workers).
     #[must_use]
     pub fn of(amounts: &[u64]) -> Self {
         let n = amounts.len() as f64;

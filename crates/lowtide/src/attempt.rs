@@ -12,7 +12,7 @@
 //! nothing.
 //!
 //! ```text
-//! own ── slice ── give back, pause ── own ──── slice ──── give back, pause ── own ─────── slice …
+//!   own ── slice ── give back, pause ── own ──── slice ──── give back, pause ── own ────── slice
 //! ```
 //!
 //! Slices become longer: guards that are dropped after a while, but overlap, are outwaited by one
@@ -77,9 +77,9 @@ pub(crate) struct Attempts<'a> {
     slice: Duration,
     /// When the slice of the attempt ends; it begins with the first wait.
     ends: Option<Deadline>,
-    /// Until when guards are waited for, once one was met.
+    /// The deadline of waits for guards, once one was met.
     guards: Option<Deadline>,
-    /// Until when pages in hand are waited for, once one was met.
+    /// The deadline of waits for busy pages, once one was met.
     device: Option<Deadline>,
     /// A change that waits for the writes on their way. It stays announced between two attempts.
     announced: Option<Change<'a>>,
@@ -94,7 +94,7 @@ impl<'a> Attempts<'a> {
     /// Makes attempts until one succeeds.
     ///
     /// # Errors
-    /// That of an attempt; [`Error::HeldElsewhere`], [`Error::NoBarrier`], [`Error::Nested`] and
+    /// The error of an attempt; [`Error::HeldElsewhere`], [`Error::NoBarrier`], [`Error::Nested`] and
     /// [`Error::Timeout`] as the last attempt's stop says.
     pub(crate) fn repeat<T>(
         mut self,
@@ -114,7 +114,7 @@ impl<'a> Attempts<'a> {
         !is_nested() && !guards.has_passed() && self.has_time()
     }
 
-    /// Whether this attempt may go on to wait for a page in hand.
+    /// Whether this attempt may go on to wait for a busy page.
     pub(crate) fn outwaits_owner(&mut self) -> bool {
         !is_nested() && !self.device().has_passed() && self.has_time()
     }
@@ -138,7 +138,7 @@ impl<'a> Attempts<'a> {
         Ok(change)
     }
 
-    /// Until when this operation waits for pages in hand and for writes.
+    /// The deadline of this operation for busy pages and for writes.
     fn device(&mut self) -> Deadline {
         *self.device.get_or_insert_with(|| Deadline::after(self.pool.io_deadline))
     }

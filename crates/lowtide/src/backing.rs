@@ -352,8 +352,8 @@ impl Backing {
         self.first.page_fd()
     }
 
-    /// The descriptor for writing whole pages. Of a file that is not open for writing it is one
-    /// that refuses.
+    /// The descriptor for writing whole pages; one that refuses if the file is not open for
+    /// writing.
     pub(crate) fn write_fd(&self) -> RawFd {
         self.writer().page_fd()
     }
@@ -397,8 +397,8 @@ impl Backing {
         &self.first.why
     }
 
-    /// Takes the lock for reading, unless one is held. Returns whether it is held, or cannot be had
-    /// of any file here. Calls must not overlap.
+    /// Takes the lock for reading, unless one is held. Returns whether it is held, or the file
+    /// system has no locks. Calls must not overlap.
     pub(crate) fn try_lock_shared(&self) -> bool {
         let mut held = crate::sync::lock(&self.held);
         if matches!(*held, Held::Nothing | Held::Elsewhere) {

@@ -39,7 +39,7 @@ struct Tally {
     slots: hazard::Slots,
     /// Looks that are left.
     looks: u32,
-    /// Until when pages that are being read are waited for.
+    /// The deadline of waits for pages that are being read.
     deadline: Deadline,
     /// Pages that stay because a guard was forgotten.
     forgotten: u64,

@@ -149,7 +149,7 @@ impl From<OpenError> for io::Error {
 }
 
 impl From<CloseError> for io::Error {
-    /// Of the kind of the first file's error. Keeps the error: [`io::Error::get_ref`] has it. If
+    /// Has the kind of the first file's error. Keeps the error: [`io::Error::get_ref`] has it. If
     /// there is no kind for the kernel's error, keeps the number instead.
     fn from(error: CloseError) -> io::Error {
         let first = error.files.first().map(|file| &file.source);

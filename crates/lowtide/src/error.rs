@@ -287,7 +287,7 @@ pub enum Error {
     Write {
         /// The file.
         path: Arc<PathBuf>,
-        /// From the first to the last page concerned; those between need not be.
+        /// The first to the last page that failed; some between may be written.
         pages: Range<u64>,
         /// How many times the file has gone from well to failing since this handle last got an
         /// error: 0 if it is still the same incident.

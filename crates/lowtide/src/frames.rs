@@ -9,7 +9,7 @@
 //! ```text
 //!   order 2  │       0       │       4       │ 8: the end of the arena cuts it off
 //!   order 1  │   0   │   2   │   4   │   6   │   8   │
-//! order 0  │ 0 │ 1 │ 2 │ 3 │ 4 │ 5 │ 6 │ 7 │ 8 │ 9 │    N = 10: blocks 0..8, 8..10 at first
+//!   order 0  │ 0 │ 1 │ 2 │ 3 │ 4 │ 5 │ 6 │ 7 │ 8 │ 9 │    N = 10: blocks 0..8, 8..10 at first
 //! ```
 //!
 //! The free blocks of one order are a *tree of bitmaps*: a bit for each block, and above each word

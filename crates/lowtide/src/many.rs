@@ -6,7 +6,6 @@
 //! it has resolved its own; and a page that is busy in another thread is deferred until everything
 //! in flight has been resolved. Deferred pages are served before many more are read, or the pages
 //! that have come in would be evicted before they are used.
-//! come in would be evicted before it is used.
 
 use crate::error::Error;
 use crate::fault::{Access, Miss};

@@ -309,7 +309,7 @@ impl OpenOptions {
         Ok(View::new(open, self.write, self.sync, window))
     }
 
-    /// The space of the file, with one more handle: one that is there, or a new one. Waits for the
+    /// The space of the file, with one more handle: an existing one, or a new one. Waits for the
     /// file's lock.
     fn space(
         &self,

@@ -51,7 +51,7 @@ enum Blocked {
 pub(crate) struct Owned<'a> {
     pool: &'a Pool,
     space: &'a Space,
-    /// In page order. Of a folio of which one page is here, all are, if the range had whole folios.
+    /// In page order. If the range had whole folios, all pages of a folio are here or none.
     pages: Vec<(u64, Hold)>,
 }
 

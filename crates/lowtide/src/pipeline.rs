@@ -121,7 +121,7 @@ impl<'p> Pipeline<'p> {
     /// already.
     ///
     /// # Errors
-    /// Of a read that has ended meanwhile.
+    /// The error of a read that has ended meanwhile.
     pub(crate) fn add(
         &mut self,
         index: usize,

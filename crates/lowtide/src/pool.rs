@@ -160,7 +160,7 @@ pub(crate) struct Pool {
     /// Names that this pager gave to files that are closed, and that could not be made durable.
     pub(crate) new_names: Mutex<HashMap<FileKey, NewName>>,
     pub(crate) devices: Devices,
-    /// Of threads that made pages dirty and ended.
+    /// The debts of threads that made pages dirty and ended.
     pub(crate) dirtiers_left: Arc<DirtiersLeft>,
     pub(crate) accesses: Arc<AccessCounts>,
     pub(crate) backend: Backend,

@@ -43,7 +43,7 @@ pub(crate) struct Resident {
 }
 
 impl Resident {
-    /// Of an arena that has no memory yet; with `pinned` it has all, for good.
+    /// An arena that has no memory yet; with `pinned` it has all, for good.
     pub(crate) fn new(arena: &Mapping, frame_bytes: usize, pinned: bool) -> Self {
         let (bytes, unit) = (arena.len(), page_size().max(frame_bytes));
         let units = bytes.div_ceil(unit);

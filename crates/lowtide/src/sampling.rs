@@ -72,8 +72,8 @@ impl Countdown {
         self.left.get() < 0 && self.draw()
     }
 
-    /// Draws the sample of the next block. Of the first block it is drawn at the first hit, which
-    /// may be the sample itself.
+    /// Draws the sample of the next block. The sample of the first block is drawn at the first hit,
+    /// which may be the sample itself.
     #[cold]
     fn draw(&self) -> bool {
         let mut is_sample = self.rest.get() != NOT_BEGUN;
@@ -118,7 +118,7 @@ mod tests {
         assert!((0..1000).all(|_| samples(&countdown, SAMPLE) == 1));
     }
 
-    /// Of 102400 threads with ten hits each, as many have a sample as 1000 full blocks: ten
+    /// 102400 threads with ten hits each have as many samples as 1000 full blocks: ten
     /// deviations are allowed.
     #[test]
     fn threads_that_end_before_a_block_does_are_counted_in_expectation() {

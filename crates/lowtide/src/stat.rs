@@ -117,7 +117,7 @@ pub struct DirtyStat {
 }
 
 impl DirtyStat {
-    /// Of a group that is alive.
+    /// The figures of a group that is alive.
     pub(crate) fn of(engine: &Engine, group: MemcgId, page_shift: u32) -> Self {
         let (state, limits) = (engine.dirty_state(group), engine.dirty_thresholds(group));
         let throttled = engine.throttled(group);

@@ -363,7 +363,7 @@ impl View {
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::Grow`]; to cut, [`Error::HeldHere`] and
-    /// [`Error::HeldElsewhere`] when a guard stands in the way, [`Error::Timeout`] when such a
+    /// [`Error::HeldElsewhere`] when a guard prevents it, [`Error::Timeout`] when such a
     /// page is being read or written and the device does not answer; [`Error::Nested`] inside a
     /// callback of [`get_many`](View::get_many). The file is as before then.
     ///
@@ -457,7 +457,7 @@ impl View {
     /// are evicted for it. Nothing is promised, and errors are left to the threads that read the
     /// pages.
     ///
-    /// Not needed for pages that are read in order
+    /// Pages that are read in order do not need it
     /// ([`OpenOptions::read_ahead`](crate::OpenOptions::read_ahead)).
     pub fn prefetch(&self, pages: Range<u64>) {
         let end = pages.end.min(self.pages());
@@ -538,8 +538,8 @@ impl View {
     /// next access reads the file. For pages that [cannot be written](Error::Write), or that are
     /// not wanted any more. Returns the number of dirty pages that were dropped.
     ///
-    /// Of a large folio ([`OpenOptions::folio_order`](crate::OpenOptions::folio_order)) all pages
-    /// must be in the range, or it stays.
+    /// A large folio ([`OpenOptions::folio_order`](crate::OpenOptions::folio_order)) stays unless
+    /// all of its pages are in the range.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::HeldHere`] and [`Error::HeldElsewhere`] when a guard stands in

@@ -5,7 +5,7 @@
 //!   by reclaim that met nothing but dirty pages
 //!        │
 //!        ▼
-//! the engine decides: n pages, of this group, older than an age
+//!   the engine decides: n pages, of this group, older than an age
 //!        ▲      │
 //!        │      └──► files in the order in which they became dirty, each from where the last
 //!        │           turn ended; a file that is not done waits for its next turn

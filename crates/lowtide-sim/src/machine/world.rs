@@ -59,9 +59,9 @@ pub struct KernelCounts {
     pub readahead: u64,
     /// Commands that a device failed.
     pub io_errors: u64,
-    /// Of which writes.
+    /// Write commands among them.
     pub write_errors: u64,
-    /// Of which flushes of its cache.
+    /// Flushes of its cache among them.
     pub flush_errors: u64,
     /// Reads that hung by fault injection.
     pub hung_reads: u64,

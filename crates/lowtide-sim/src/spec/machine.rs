@@ -56,7 +56,7 @@ pub struct MachineSpec {
 /// Where anonymous pages can go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SwapSpec {
-    /// Of which kind.
+    /// The kind.
     pub kind: SwapKind,
     /// Bytes of pages that it holds, before compression: 64 KiB to 16 TiB, and at most 64 times the
     /// memory.

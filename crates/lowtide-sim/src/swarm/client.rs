@@ -74,7 +74,7 @@ pub(super) struct Counts {
 pub(super) struct Sizes {
     pub(super) shorter: Cell<u64>,
     pub(super) longer: Cell<u64>,
-    /// Of both, to an end within a page.
+    /// Changes, of both kinds, to an end within a page.
     pub(super) partial: Cell<u64>,
     /// Operations that ended with an access behind the end.
     pub(super) behind: Cell<u64>,
@@ -84,10 +84,10 @@ pub(super) struct Sizes {
 #[derive(Debug, Default)]
 pub(super) struct Budgets {
     pub(super) lowered: Cell<u64>,
-    /// Of which usage did not come down to.
+    /// Lowered budgets that usage did not come down to.
     pub(super) unmet: Cell<u64>,
     pub(super) raised: Cell<u64>,
-    /// Of which above what the machine began with.
+    /// Raised budgets above what the machine began with.
     pub(super) above_first: Cell<u64>,
 }
 

@@ -73,7 +73,7 @@ pub(super) struct Contents {
     frames: Vec<Option<Held>>,
     /// When something last happened to what is in each frame, in nanoseconds.
     events: Vec<u64>,
-    /// Of which page each version is, the first that of version 1.
+    /// The page of each version, beginning with version 1.
     versions: Vec<(ObjectId, u64)>,
     medium: Medium,
     pub(super) cuts: Cuts,

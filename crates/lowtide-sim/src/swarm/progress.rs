@@ -22,7 +22,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Of a machine that starts after `turns` turns.
+    /// The progress of a machine that starts after `turns` turns.
     pub(super) fn since(turns: u64) -> Self {
         Self { then: (turns, 0), turn: turns, ..Self::default() }
     }

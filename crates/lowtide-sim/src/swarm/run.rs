@@ -41,7 +41,7 @@ impl Violation {
 /// How a run ended.
 #[derive(Debug)]
 struct Ended {
-    /// Of everything that one could see.
+    /// A hash of everything that is observable.
     fingerprint: u64,
     /// One of each machine: one more than there were power cuts.
     stats: Vec<MachineStat>,

@@ -122,7 +122,7 @@ pub(super) struct ReadJob {
 }
 
 impl ReadJob {
-    /// A read of which nothing has been read.
+    /// A read that has not begun.
     pub(super) fn new(read: Read) -> ReadJob {
         ReadJob { read, progress: Progress::default() }
     }
@@ -251,7 +251,7 @@ impl Run {
 pub(super) struct ReadRunJob(Run);
 
 impl ReadRunJob {
-    /// A read of which nothing has been read.
+    /// A read that has not begun.
     pub(super) fn new(read: ReadRun) -> ReadRunJob {
         ReadRunJob(Run::new(read.fd, read.offset, read.slices))
     }
@@ -287,7 +287,7 @@ impl Job for ReadRunJob {
 pub(super) struct WriteJob(Run);
 
 impl WriteJob {
-    /// A write of which nothing has been written.
+    /// A write that has not begun.
     pub(super) fn new(write: Write) -> WriteJob {
         WriteJob(Run::new(write.fd, write.offset, write.slices))
     }

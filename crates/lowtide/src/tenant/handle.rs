@@ -64,7 +64,7 @@ impl Pager {
     }
 
     /// The tenant that is the pager itself: everything is charged to it, and it is never removed.
-    /// Of all limits it has only `max`.
+    /// `max` is its only limit.
     #[must_use]
     pub fn root(&self) -> Tenant {
         Tenant { pager: self.clone(), id: MemcgId::ROOT }

@@ -38,14 +38,13 @@ const USED: u8 = 4;
 pub(crate) struct Hint(AtomicU8);
 
 impl Hint {
-    /// To be called after YOUNG was set in an entry of this table. One load when the note is there
-    /// already.
+    /// Called after YOUNG was set in an entry of this table. One load if it is noted already.
     #[inline]
     pub(crate) fn note_young(&self) {
         self.note(YOUNG);
     }
 
-    /// To be called after DIRTY was set in an entry of this table.
+    /// Called after DIRTY was set in an entry of this table.
     #[inline]
     pub(crate) fn note_dirty(&self) {
         self.note(DIRTY);
@@ -63,12 +62,12 @@ impl Hint {
         self.take(DIRTY)
     }
 
-    /// Whether the note is there.
+    /// Whether DIRTY is noted.
     pub(crate) fn may_be_dirty(&self) -> bool {
         self.0.load(Ordering::Relaxed) & DIRTY != 0
     }
 
-    /// To be called under the pool's lock, when a page of this table gets a frame.
+    /// Called under the pool's lock, when a page of this table gets a frame.
     #[inline]
     #[allow(dead_code, reason = "the proofs include this file")]
     pub(crate) fn note_used(&self) {

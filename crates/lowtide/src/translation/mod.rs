@@ -5,7 +5,7 @@
 //! ```text
 //!             31 30   29        28      27 … 0
 //!   ABSENT     0 0  │ shadow: what is remembered of the evicted page, or 0 │
-//! BUSY       0 1  │ WAITERS │   0   │  0     │   a thread reads the page in, or stores all of it
+//!   BUSY       0 1  │ WAITERS │   0   │  0     │   a thread reads the page in, or stores all of it
 //!   LOCKED     1 0  │ WAITERS │ DIRTY │ frame  │   resident, but one thread has taken it
 //!   RESIDENT   1 1  │ YOUNG   │ DIRTY │ frame  │   its bytes are in the frame
 //! ```

@@ -167,7 +167,7 @@ impl Table {
         }
     }
 
-    /// Tables, by their pages, of which some page ever had a frame. Cost: a look at one byte for
+    /// The tables, by their pages, in which some page ever had a frame. Cost: a look at one byte for
     /// 512 pages.
     #[allow(dead_code, reason = "the proofs include this file")]
     pub(crate) fn used(&self) -> impl Iterator<Item = Range<u64>> {

@@ -79,7 +79,7 @@ fn discard_folio(
     })
 }
 
-/// The pages of the folio that a page is in; of a page that is being read only itself. `None`
+/// The pages of the folio that a page is in; only the page itself while it is being read. `None`
 /// if it is absent: then the ledger forgets it, before anything new is stored to it.
 fn folio_around(pool: &Pool, space: &Space, page: u64) -> Option<Range<u64>> {
     let state = pool.lock();

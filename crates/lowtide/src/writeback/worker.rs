@@ -11,7 +11,7 @@
 //! all tickets of a round share its writes and its sync:
 //!
 //! ```text
-//! sweep: begin to write what is dirty ──▶ drain: wait for those writes ──▶ sync, if needed
+//!   sweep: begin to write what is dirty ──▶ drain: wait for those writes ──▶ sync, if needed
 //! ```
 //!
 //! The sweep looks at each page once, so threads that go on storing cannot make it endless; at a
@@ -82,7 +82,7 @@ enum Scope {
 #[derive(Debug)]
 enum InHand {
     Run(Run),
-    /// Of a file, and the changes of its length and holes that it makes durable.
+    /// A sync of a file, and the changes of its length and holes that it makes durable.
     Sync(Arc<Space>, Option<u64>),
 }
 
