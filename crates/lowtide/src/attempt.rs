@@ -94,8 +94,8 @@ impl<'a> Attempts<'a> {
     /// Makes attempts until one succeeds.
     ///
     /// # Errors
-    /// The error of an attempt; [`Error::HeldElsewhere`], [`Error::NoBarrier`], [`Error::Nested`] and
-    /// [`Error::Timeout`] as the last attempt's stop says.
+    /// The error of an attempt; [`Error::HeldElsewhere`], [`Error::NoBarrier`], [`Error::Nested`]
+    /// and [`Error::Timeout`] as the last attempt's stop says.
     pub(crate) fn repeat<T>(
         mut self,
         mut attempt: impl FnMut(&mut Self) -> Result<T, Stop>,

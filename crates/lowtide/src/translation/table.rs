@@ -167,8 +167,8 @@ impl Table {
         }
     }
 
-    /// The tables, by their pages, in which some page ever had a frame. Cost: a look at one byte for
-    /// 512 pages.
+    /// The tables, by their pages, in which some page ever had a frame. Cost: a look at one byte
+    /// for 512 pages.
     #[allow(dead_code, reason = "the proofs include this file")]
     pub(crate) fn used(&self) -> impl Iterator<Item = Range<u64>> {
         let pages = self.pages();

@@ -78,8 +78,8 @@ impl Worker<'_> {
         }
     }
 
-    /// The time until the engine wants to look for old data, which it does only when the files' ages
-    /// are known.
+    /// The time until the engine wants to look for old data, which it does only when the files'
+    /// ages are known.
     fn until_next_look(&self) -> Duration {
         let state = self.pool.lock();
         let Some(at) = state.engine.next_flush(self.device.id) else { return SELDOM };
