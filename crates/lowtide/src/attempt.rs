@@ -56,7 +56,7 @@ pub(crate) enum Stop {
     /// Another thread has a guard on this page.
     Guarded(u64),
     /// Another thread has this page, or it is being written.
-    InHand(u64),
+    Busy(u64),
     /// Writes of the block with this page are on their way; no more of them begin.
     Beneath(u64),
     /// There is no point in another attempt.
@@ -126,7 +126,7 @@ impl<'a> Attempts<'a> {
         let announced = self.announced.take().filter(|change| change.is_of(bytes));
         let Some(change) = announced.or_else(|| space.beneath.change(bytes)) else {
             // That one may be waiting for what this attempt owns.
-            return Err(Stop::InHand(page));
+            return Err(Stop::Busy(page));
         };
         while !change.is_alone() {
             if !self.outwaits_owner() {
@@ -161,20 +161,20 @@ impl<'a> Attempts<'a> {
         match stop {
             Stop::Failed(error) => return Err(error),
             Stop::Guarded(_) if hazard::is_refused() => return Err(Error::NoBarrier),
-            Stop::Guarded(page) | Stop::InHand(page) | Stop::Beneath(page) if is_nested() => {
+            Stop::Guarded(page) | Stop::Busy(page) | Stop::Beneath(page) if is_nested() => {
                 return Err(Error::Nested { path: path(), page });
             }
             Stop::Guarded(page) if self.guards.is_some_and(Deadline::has_passed) => {
                 let seconds = self.pool.patience.as_secs();
                 return Err(Error::HeldElsewhere { path: path(), page, seconds });
             }
-            Stop::InHand(_) | Stop::Beneath(_) if self.device().has_passed() => {
+            Stop::Busy(_) | Stop::Beneath(_) if self.device().has_passed() => {
                 self.pool.fault_sites.mark(FaultSite::DeadlinePassed);
                 let seconds = self.pool.io_deadline.as_secs_f64();
                 let what = "waiting for a page that is being read or written";
                 return Err(Error::Timeout { path: path(), seconds, what });
             }
-            Stop::Guarded(_) | Stop::InHand(_) | Stop::Beneath(_) => {}
+            Stop::Guarded(_) | Stop::Busy(_) | Stop::Beneath(_) => {}
         }
         std::thread::sleep(PAUSE.max(self.slice / PART));
         self.slice = (2 * self.slice).min(LONGEST);

@@ -73,7 +73,7 @@ pub(crate) enum Miss {
     /// This thread is to read it.
     Claimed(Claim),
     /// Another thread reads, evicts or stores to it: the state that was seen.
-    InHand(EntryState),
+    Busy(EntryState),
 }
 
 impl Claim {
@@ -131,7 +131,7 @@ impl Pool {
         loop {
             match entry.load() {
                 seen @ EntryState::Resident { frame, .. } => return Miss::Resident(seen, frame),
-                seen @ (EntryState::Busy | EntryState::Locked { .. }) => return Miss::InHand(seen),
+                seen @ (EntryState::Busy | EntryState::Locked { .. }) => return Miss::Busy(seen),
                 EntryState::Absent { shadow } => {
                     if space.order > 0
                         && let Some(claim) = self.claim_folio(space, page)
@@ -433,7 +433,7 @@ impl Pool {
                     resolved?;
                     reported = true;
                 }
-                Miss::InHand(seen) => {
+                Miss::Busy(seen) => {
                     if let EntryState::Locked { frame, .. } = seen
                         && hazard::held_before(&held)
                     {

@@ -105,9 +105,9 @@ impl Pool {
                         caller.show(index, page, frame);
                     })?;
                 }
-                Miss::InHand(_)
-                    if pipeline.as_mut().is_some_and(|pipe| pipe.extend(index, page)) => {}
-                Miss::Resident(..) | Miss::InHand(_) => caller.deferred.push((index, page)),
+                Miss::Busy(_) if pipeline.as_mut().is_some_and(|pipe| pipe.extend(index, page)) => {
+                }
+                Miss::Resident(..) | Miss::Busy(_) => caller.deferred.push((index, page)),
             }
         }
         // A call may have brought in much.

@@ -42,7 +42,7 @@ enum Hold {
 #[derive(Debug)]
 enum Blocked {
     /// Another thread has this page, or it is being written.
-    InHand(u64),
+    Busy(u64),
     /// This thread has a guard on a page.
     HeldHere(u64),
 }
@@ -81,10 +81,10 @@ impl<'a> Owned<'a> {
                 Err(Blocked::HeldHere(page)) => {
                     return Err(Stop::Failed(Error::HeldHere { path: space.path(), page }));
                 }
-                Err(Blocked::InHand(page)) if !attempts.outwaits_owner() => {
-                    return Err(Stop::InHand(page));
+                Err(Blocked::Busy(page)) if !attempts.outwaits_owner() => {
+                    return Err(Stop::Busy(page));
                 }
-                Err(Blocked::InHand(_)) => {}
+                Err(Blocked::Busy(_)) => {}
             }
             let state = pool.lock();
             drop(pool.freed.wait(state, PAUSE));
@@ -113,7 +113,7 @@ impl<'a> Owned<'a> {
                         return Err(Blocked::HeldHere(page));
                     }
                     EntryState::Busy | EntryState::Locked { .. } => {
-                        return Err(Blocked::InHand(page));
+                        return Err(Blocked::Busy(page));
                     }
                     EntryState::Resident { .. } => {
                         if let Ok(taken) = entry.try_lock_for_store() {
@@ -127,7 +127,7 @@ impl<'a> Owned<'a> {
         // No write of a folio begins while all of its pages are locked or busy; one may be under
         // way.
         match settled.then(|| owned.being_written()).flatten() {
-            Some(page) => Err(Blocked::InHand(page)),
+            Some(page) => Err(Blocked::Busy(page)),
             None => Ok(owned),
         }
     }
