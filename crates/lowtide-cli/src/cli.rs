@@ -24,6 +24,9 @@ pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// Print each table in one piece, however wide it is
+    #[arg(long, global = true, display_order = 999)]
+    pub(crate) wide: bool,
 }
 
 impl Cli {

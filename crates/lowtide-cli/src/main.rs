@@ -31,7 +31,11 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     lowtide_host::heap::fit_heap_to_limit();
-    let code = match cli::Cli::parse_current().command {
+    let cli = cli::Cli::parse_current();
+    if cli.wide {
+        table::be_wide();
+    }
+    let code = match cli.command {
         cli::Command::Bench(bench) => cmd::bench::run(&bench),
         cli::Command::Sim(args) => cmd::sim::run(&args),
         cli::Command::List { what, toml } => cmd::list::run(what, toml.as_deref()),

@@ -259,7 +259,7 @@ fn a_full_disk_ends_the_recording_after_the_rows_have_been_said() {
     let message = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(message.contains("full.csv") && message.contains("No space left"), "{message}");
-    assert!(text(&output.stdout).contains("20 000 contents verified"), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("20000 contents verified"), "{}", text(&output.stdout));
     assert!(fs::read(&json).is_ok_and(|json| !json.is_empty()));
     assert_eq!(files(dir.path()), ["full.csv"], "nothing but the link is left");
 }
