@@ -137,7 +137,7 @@ impl Pool {
             self.stall_begins(state, payer, group, refaulted)
         };
         if state.engine.margin(MemcgId::ROOT) < self.watermarks(state).low {
-            self.kswapd.ring();
+            self.kswapd.wake_all();
         }
         stall
     }
@@ -150,6 +150,6 @@ impl Pool {
         }
         state.free_folio(FolioId(frame), order);
         drop(state);
-        self.freed.ring();
+        self.freed.wake_all();
     }
 }

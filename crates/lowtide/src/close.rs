@@ -157,7 +157,7 @@ impl Pool {
             return;
         }
         self.lock().remove_space(space);
-        self.freed.ring();
+        self.freed.wake_all();
     }
 
     /// Writes and syncs all files, each device's at the same time.

@@ -62,10 +62,10 @@ mod tests {
 
     #[test]
     fn a_deadline_that_has_passed_is_not_waited_for() {
-        let (lock, bell) = (Mutex::new(()), Condvar::new());
+        let (lock, wakeup) = (Mutex::new(()), Condvar::new());
         let deadline = Deadline::after(Duration::ZERO);
         assert!(deadline.has_passed());
-        let (_guard, in_time) = deadline.wait(&bell, lock.lock().unwrap());
+        let (_guard, in_time) = deadline.wait(&wakeup, lock.lock().unwrap());
         assert!(!in_time);
     }
 }

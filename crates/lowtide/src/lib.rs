@@ -103,7 +103,7 @@
 //! | `length`, `punch`, `owned` | where a file ends; holes; owning many pages at once |
 //! | `space`, `backing`, `stable`, `io` | open files, their descriptors; I/O engines |
 //! | `poison`, `fault_sites` | after a panic of the engine; counters of failing devices |
-//! | `sync`, `bell`, `deadline` | atomics and locks; a cheap condition variable; time limits |
+//! | `sync`, `wakeup`, `deadline` | atomics and locks; a cheap condition variable; time limits |
 #![deny(unsafe_code)]
 
 mod account;
@@ -112,7 +112,6 @@ mod allocate;
 mod attempt;
 mod background;
 mod backing;
-mod bell;
 mod beneath;
 mod charge;
 mod close;
@@ -160,6 +159,7 @@ mod translation;
 mod unused;
 mod view;
 mod wait;
+mod wakeup;
 mod writeback;
 
 pub use adapters::Cursor;

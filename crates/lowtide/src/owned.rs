@@ -238,7 +238,7 @@ impl Owned<'_> {
                 dropped_dirty += dirty;
             }
             drop(state);
-            pool.freed.ring();
+            pool.freed.wake_all();
         }
         self.pages = kept;
         dropped_dirty

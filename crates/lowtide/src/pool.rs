@@ -14,7 +14,6 @@
 //! space's ledger. Nothing is awaited under the pool's lock but its own condition variables.
 
 use crate::backing::{FileKey, NewName};
-use crate::bell::Bell;
 use crate::config::Builder;
 use crate::error::{BuildError, Error};
 use crate::fault_sites::FaultSites;
@@ -28,6 +27,7 @@ use crate::tenant::{Names, OnStall, Reservations};
 use crate::translation::State as EntryState;
 use crate::unused::Unused;
 use crate::wait::WaitTable;
+use crate::wakeup::Wakeup;
 use crate::writeback::Devices;
 use lowtide_bpf::Programs;
 use lowtide_core::{AccessCounts, Dirtier, Engine, EngineConfig, FolioId, MemcgId, SpaceId};
@@ -149,9 +149,9 @@ pub(crate) struct Pool {
     pub(crate) frames: u32,
     state: Mutex<State>,
     /// Frames came free.
-    pub(crate) freed: Bell,
+    pub(crate) freed: Wakeup,
     /// Background reclaim is wanted.
-    pub(crate) kswapd: Bell,
+    pub(crate) kswapd: Wakeup,
     /// Threads that sleep for a limit may look again.
     pub(crate) throttled: Condvar,
     /// One thread opens a file, or closes one for good, at a time. Taken before the pool's
@@ -261,8 +261,8 @@ impl Pool {
                 on_stall: HashMap::new(),
                 programs: HashMap::new(),
             }),
-            freed: Bell::default(),
-            kswapd: Bell::default(),
+            freed: Wakeup::default(),
+            kswapd: Wakeup::default(),
             throttled: Condvar::new(),
             opening: Mutex::new(()),
             new_names: Mutex::default(),
@@ -380,7 +380,7 @@ impl Pool {
         self.closing.store(true, Relaxed);
         // Under the lock, so that no thread is between looking at the flag and waiting.
         let _state = self.lock();
-        self.kswapd.ring();
+        self.kswapd.wake_all();
         self.throttled.notify_all();
     }
 }

@@ -170,7 +170,7 @@ impl Pool {
                         note_evicted(self, space, gone.folio.0..gone.folio.0 + (1 << gone.order));
                         frames.free(gone.folio.0, gone.order);
                     }
-                    self.freed.ring();
+                    self.freed.wake_all();
                 }
                 Step::Walk => state = self.walk(state, reclaim.age_job()),
                 Step::WakeFlushers => {

@@ -60,10 +60,10 @@ pub(crate) struct Exporter {
     /// The result of the last round.
     last: Mutex<Option<ExportError>>,
     /// The pager is closing: the background thread's round ends where it is. Changes under
-    /// `bell_lock`.
+    /// `wakeup_lock`.
     closing: AtomicBool,
-    bell_lock: Mutex<()>,
-    bell: Condvar,
+    wakeup_lock: Mutex<()>,
+    wakeup: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -101,8 +101,8 @@ impl Exporter {
             done: Mutex::default(),
             last: Mutex::default(),
             closing: AtomicBool::new(false),
-            bell_lock: Mutex::default(),
-            bell: Condvar::new(),
+            wakeup_lock: Mutex::default(),
+            wakeup: Condvar::new(),
         }
     }
 
@@ -117,10 +117,12 @@ impl Exporter {
             if let Err(error) = self.round(pool) {
                 tracing::debug!(%error, "export");
             }
-            let lock = crate::sync::lock(&self.bell_lock);
+            let lock = crate::sync::lock(&self.wakeup_lock);
             if !self.closing.load(Relaxed) {
                 drop(
-                    self.bell.wait_timeout(lock, INTERVAL).unwrap_or_else(PoisonError::into_inner),
+                    self.wakeup
+                        .wait_timeout(lock, INTERVAL)
+                        .unwrap_or_else(PoisonError::into_inner),
                 );
             }
         }
@@ -128,9 +130,9 @@ impl Exporter {
 
     /// Ends [`Exporter::run`].
     pub(crate) fn close(&self) {
-        let _lock = crate::sync::lock(&self.bell_lock);
+        let _lock = crate::sync::lock(&self.wakeup_lock);
         self.closing.store(true, Relaxed);
-        self.bell.notify_all();
+        self.wakeup.notify_all();
     }
 
     /// Brings the directory up to date. Cost: O(tenants), and a write for each text that has

@@ -106,7 +106,7 @@ impl Reservation {
                     let error = out_of_budget(&mut state, full, needed - pages, pool.page_shift);
                     give_back(&mut state, self.index, pages - had);
                     drop(state);
-                    pool.freed.ring();
+                    pool.freed.wake_all();
                     return Err(error);
                 }
             }
@@ -115,7 +115,7 @@ impl Reservation {
         }
         self.bytes = total;
         if state.engine.margin(MemcgId::ROOT) < pool.watermarks(&state).low {
-            pool.kswapd.ring();
+            pool.kswapd.wake_all();
         }
         drop(state);
         if pool.owes() { pool.settle_high() } else { Ok(()) }
@@ -133,7 +133,7 @@ impl Reservation {
         let pages = state.reservations.place(self.index).pages;
         give_back(&mut state, self.index, pages.saturating_sub(keep));
         drop(state);
-        pool.freed.ring();
+        pool.freed.wake_all();
     }
 }
 

@@ -243,7 +243,7 @@ pub(super) fn end_run(pool: &Pool, space: &Space, run: &[InFlight], written: boo
         state.engine.end_writeback(f.folio, written, Task::DESCRIPTOR);
     }
     drop(state);
-    pool.freed.ring();
+    pool.freed.wake_all();
 }
 
 /// Makes a page and its folio dirty, if it is in memory. Returns whether it is.

@@ -53,7 +53,7 @@ pub(super) enum Urgency {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pub(super) tickets: Vec<Arc<Ticket>>,
-    pub(super) rung: bool,
+    pub(super) woken: bool,
     /// The pager goes: what is not written by then stays unwritten.
     pub(super) closing: Option<Deadline>,
     pub(super) ended: bool,
@@ -67,7 +67,7 @@ pub(crate) struct Device {
     pub(super) id: DeviceId,
     queue: Mutex<Queue>,
     /// The flusher has something to do.
-    bell: Condvar,
+    wakeup: Condvar,
     /// Tickets are finished.
     finished: Condvar,
     pub(super) thread: Mutex<Option<JoinHandle<()>>>,
@@ -84,7 +84,7 @@ impl Device {
             key,
             id,
             queue: Mutex::default(),
-            bell: Condvar::new(),
+            wakeup: Condvar::new(),
             finished: Condvar::new(),
             thread: Mutex::default(),
             turn: Mutex::default(),
@@ -96,9 +96,9 @@ impl Device {
     /// Takes what is in the queue, or waits up to `timeout` for something to come.
     pub(super) fn orders(&self, timeout: Duration) -> Queue {
         let mut queue = crate::sync::lock(&self.queue);
-        if !queue.rung && !timeout.is_zero() {
+        if !queue.woken && !timeout.is_zero() {
             (queue, _) =
-                self.bell.wait_timeout(queue, timeout).unwrap_or_else(PoisonError::into_inner);
+                self.wakeup.wait_timeout(queue, timeout).unwrap_or_else(PoisonError::into_inner);
         }
         let left = Queue { closing: queue.closing, ..Queue::default() };
         std::mem::replace(&mut *queue, left)
@@ -107,12 +107,12 @@ impl Device {
     pub(super) fn put(&self, put: impl FnOnce(&mut Queue)) {
         let mut queue = crate::sync::lock(&self.queue);
         put(&mut queue);
-        queue.rung = true;
-        self.bell.notify_one();
+        queue.woken = true;
+        self.wakeup.notify_one();
     }
 
     /// Wakes the flusher to look for something to do.
-    pub(crate) fn ring(&self) {
+    pub(crate) fn wake(&self) {
         self.put(|_| ());
     }
 

@@ -30,7 +30,7 @@ const PAGES: u64 = 1024;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wake {
     /// Another thread woke it, and may have shortened the pause of a file.
-    Rung,
+    Woken,
     Timer,
 }
 
@@ -52,7 +52,7 @@ impl Worker<'_> {
     /// Looks at files from time to time: since when are they dirty, is one to be tried again?
     pub(super) fn look(&mut self, wake: Wake) {
         let now = Instant::now();
-        if now < self.look_at && !(wake == Wake::Rung && now >= self.looked + LOOK) {
+        if now < self.look_at && !(wake == Wake::Woken && now >= self.looked + LOOK) {
             return;
         }
         self.looked = now;
@@ -208,7 +208,7 @@ impl Pool {
         if self.background {
             let asked = state.engine.ask_to_flush(group);
             for device in self.devices.all().iter().filter(|device| asked.contains(&device.id)) {
-                device.ring();
+                device.wake();
             }
         }
     }
@@ -231,7 +231,7 @@ impl Pool {
         }
         let written = self.write_back_below(group);
         for device in self.devices.all() {
-            device.ring();
+            device.wake();
         }
         written
     }
@@ -239,7 +239,7 @@ impl Pool {
     /// Wakes the flusher of a file's device, for writers that have made much dirty.
     pub(crate) fn wake_flusher_of(&self, space: &Space) {
         if let Some(device) = space.device.get() {
-            device.ring();
+            device.wake();
         }
     }
 }

@@ -195,7 +195,7 @@ pub(super) fn flusher(pool: &Arc<Pool>, device: &Arc<Device>) {
             // `Pool::make_durable` reports it to the threads that wait.
             break;
         }
-        worker.look(if orders.rung { Wake::Rung } else { Wake::Timer });
+        worker.look(if orders.woken { Wake::Woken } else { Wake::Timer });
         if let Some(deadline) = orders.closing {
             if !std::mem::replace(&mut closing, true) {
                 worker.accept_orphans();
@@ -321,7 +321,7 @@ impl<'p> Worker<'p> {
     /// Writes a batch of a group's dirty pages, in a thread that has its turn. Returns the pages
     /// written.
     pub(super) fn write_some(mut self, group: MemcgId) -> u64 {
-        self.look(Wake::Rung);
+        self.look(Wake::Woken);
         self.take_work_for(group);
         while self.work.is_some() || !self.is_done() {
             self.advance(Scope::All);

@@ -3,12 +3,13 @@
 //! The standard condition variable makes a system call for each notification, waiters or not. Some
 //! of ours are notified for every miss or every batch of victims, and almost always no thread
 //! waits. So waiters are counted: a thread counts itself under the lock before it waits, and takes
-//! itself off the count when it has the lock again. Ringing while the count is zero costs a load.
+//! itself off the count when it has the lock again. A wake-up while the count is zero costs a load.
 //!
-//! *No ring is lost.* A ring follows a change that was made under the lock. A thread that took the
-//! lock after that change has seen it; one that took the lock before has counted itself before the
-//! change could be made. A flag that the first ring clears would not do: a ring for an earlier
-//! change could clear it between a thread's look and its sleep, and the next ring would find none.
+//! *No wake-up is lost.* A wake-up follows a change that was made under the lock. A thread that took
+//! the lock after that change has seen it; one that took the lock before has counted itself before
+//! the change could be made. A flag that the first wake-up clears would not do: a wake-up for an
+//! earlier change could clear it between a thread's look and its sleep, and the next wake-up would
+//! find none.
 
 use crate::sync::{Condvar, MutexGuard};
 use std::sync::PoisonError;
@@ -17,15 +18,15 @@ use std::time::Duration;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
-    heard: Condvar,
+pub(crate) struct Wakeup {
+    woken: Condvar,
     /// Threads that wait. Changes under the lock.
     waiting: AtomicU32,
 }
 
-impl Bell {
-    /// Waits until the bell is rung, or until the timeout. `guard` is of the lock under which the
-    /// bell is rung, or after the release of which.
+impl Wakeup {
+    /// Waits until it is woken, or until the timeout. `guard` is of the lock under which threads are
+    /// woken, or after the release of which.
     pub(crate) fn wait<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -33,7 +34,7 @@ impl Bell {
     ) -> MutexGuard<'a, T> {
         self.waiting.fetch_add(1, Relaxed);
         let (guard, _) =
-            self.heard.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner);
+            self.woken.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner);
         let before = self.waiting.fetch_sub(1, Relaxed);
         assert!(before > 0, "a thread that was not counted has waited");
         guard
@@ -41,9 +42,9 @@ impl Bell {
 
     /// Wakes all waiters. Called after a change under the lock; the lock may have been released.
     /// Cost: a load, if no thread waits.
-    pub(crate) fn ring(&self) {
+    pub(crate) fn wake_all(&self) {
         if self.is_awaited() {
-            self.heard.notify_all();
+            self.woken.notify_all();
         }
     }
 
@@ -59,23 +60,23 @@ mod tests {
     use std::sync::Mutex;
 
     #[test]
-    fn a_thread_that_waits_is_woken_and_no_bell_is_rung_in_vain() {
-        let (lock, bell) = (Mutex::new(false), Bell::default());
-        bell.ring();
-        assert!(!bell.is_awaited());
+    fn a_thread_that_waits_is_woken_and_no_wake_up_is_in_vain() {
+        let (lock, wakeup) = (Mutex::new(false), Wakeup::default());
+        wakeup.wake_all();
+        assert!(!wakeup.is_awaited());
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut done = lock.lock().unwrap();
                 while !*done {
-                    done = bell.wait(done, Duration::from_secs(3600));
+                    done = wakeup.wait(done, Duration::from_secs(3600));
                 }
             });
-            while !bell.is_awaited() {
+            while !wakeup.is_awaited() {
                 std::thread::yield_now();
             }
             *lock.lock().unwrap() = true;
-            bell.ring();
+            wakeup.wake_all();
         });
-        assert!(!bell.is_awaited(), "the next one costs a load");
+        assert!(!wakeup.is_awaited(), "the next one costs a load");
     }
 }
