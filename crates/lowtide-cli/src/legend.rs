@@ -53,8 +53,6 @@ const WORDS: &[(&str, &str)] = &[
     ("least", "requests of the worker that did least"),
     ("Jain", "Jain's index of fairness: 1 if all workers did the same"),
     ("% < 1 s", "of requests, by how long they took in seconds"),
-    ("s a round", "seconds of a round on average"),
-    ("peak MiB", "the most memory that was charged at any moment"),
     ("pgscan", "pages that reclaim looked at, pgsteal those that it took"),
     ("failcnt", "charges that met the limit"),
     ("naps", "sleeps of reclaim because too much was under write-back, and their milliseconds"),

@@ -30,6 +30,24 @@ fn has_numbers(row: &Value, names: &[&str]) {
     }
 }
 
+/// What the simulator does not know of.
+const ONLY_REAL: [&str; 5] =
+    ["verified", "device_source", "own_reads_per_s", "own_read_kib_per_s", "program_runs"];
+
+/// Every field of a row is one that the simulator's rows of the same workload have, by the list
+/// that `json_names.rs` verifies, or one that only real rows can have.
+fn has_the_names_of_the_simulator(row: &Value) {
+    let list = include_str!("json_names.txt");
+    let heading = format!("# {}", row["workload"].as_str().unwrap());
+    let mut sections = list.split("\n\n");
+    let common = sections.next().unwrap();
+    let own = sections.find(|section| section.lines().next() == Some(&heading)).unwrap();
+    for name in row.as_object().unwrap().keys() {
+        let known = common.lines().chain(own.lines()).chain(ONLY_REAL).any(|known| known == name);
+        assert!(known, "`{name}` is not a name of `sim`: {row}");
+    }
+}
+
 fn refused(dir: &Path, args: &[&str], words: &[&str]) {
     let mut all = args.to_vec();
     all.extend(["--dir", dir.to_str().unwrap()]);
@@ -73,6 +91,7 @@ fn a_thrash_has_a_row_for_each_law_and_each_number_of_threads_beside_what_was_pu
     }
     assert_eq!(cases, want);
     for row in &found {
+        has_the_names_of_the_simulator(row);
         has_numbers(
             row,
             &[
@@ -155,6 +174,7 @@ fn a_scanner_has_rows_without_and_with_low_beside_the_tenants_alone() {
     let companies: Vec<&str> = found.iter().map(|row| row["company"].as_str().unwrap()).collect();
     assert_eq!(companies, ["alone", "scanner", "scanner, low"].repeat(2));
     for row in &found {
+        has_the_names_of_the_simulator(row);
         has_numbers(
             row,
             &["accesses", "misses", "hit_ratio", "hit_ratio_change_pct", "scanned_pages_per_s"],

@@ -57,14 +57,9 @@ impl Workload {
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
-            Self::YcsbA => {
-                "50 % reads, 50 % updates of 1 KiB records, zipf popularity: much dirty memory"
-            }
-            Self::YcsbB => {
-                "95 % reads, 5 % updates of 1 KiB records, zipf popularity: the usual read-mostly \
-                 store"
-            }
-            Self::YcsbC => "reads of 1 KiB records, zipf popularity: nothing is ever dirty",
+            Self::YcsbA => "a store of 1 KiB records, zipf popularity: 50 % reads, 50 % updates",
+            Self::YcsbB => "a store of 1 KiB records, zipf popularity: 95 % reads, 5 % updates",
+            Self::YcsbC => "a store of 1 KiB records, zipf popularity: reads only",
             Self::Mixed => "ycsb-b with a checkpoint every ten seconds: what reads notice of it",
             Self::RandomRead => {
                 "uniform reads of single pages: the cost of a miss, where no policy can help"

@@ -42,6 +42,9 @@ pub(crate) struct Common {
 #[derive(Debug, Serialize)]
 pub(crate) struct WorkloadRow {
     workload: &'static str,
+    /// What plays it, where `sim` has another program under the same name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    program: Option<&'static str>,
     world: &'static str,
     system: &'static str,
     policy: Option<String>,
@@ -108,6 +111,7 @@ impl WorkloadRow {
         let ms = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e6);
         Self {
             workload: common.workload,
+            program: common.workload.starts_with("ycsb").then_some("record store"),
             world: "real",
             system: row.system,
             policy: row.policy.clone(),

@@ -24,7 +24,6 @@ use lowtide::{HighPolicy, Policy, Size};
 use lowtide_sim::published::{
     Arm, MeasuredThrash, SarSample, ThrashArms, published_thrash, thrash_verdict,
 };
-use lowtide_sim::statistics::Spread;
 use lowtide_workload::script::{Actor, Call, Order, Script};
 
 use super::simulated::Defaults;
@@ -36,7 +35,7 @@ use crate::law::{Law, ProgramError};
 use crate::names;
 use crate::sim::columns::{Column, loads_per_mib, number, slept};
 use crate::sim::compare;
-use crate::sim::row::{DeviceSample, NeighbourRow, Row, Workers};
+use crate::sim::row::{DeviceSample, NeighbourRow, Row};
 use crate::table::{thousands, us};
 
 /// Of 150 parts of `high`: the thrasher's file, and the neighbour's.
@@ -128,9 +127,7 @@ impl HighThrash {
         let thrasher = &play.script.actors[0];
         let rate =
             |played: &Played, actor: usize| played.actors[actor].calls() as f64 / played.seconds;
-        let workers = Spread::of(&alone.actors[0].ops);
-        let several = thrasher.threads > 1;
-        Row {
+        let row = Row {
             data_bytes: Some(thrasher.file),
             threads: thrasher.threads,
             high_policy: Some(play.law.name()),
@@ -146,11 +143,10 @@ impl HighThrash {
                 latency_us: LatencyUs::from(&beside.actors[1].latency),
                 thrasher_ops_per_s: rate(beside, 0),
             }),
-            jain: several.then_some(workers.jain),
-            workers: several.then(|| Workers::of(&workers, alone.actors[0].ops.clone())),
             ..setting.row(Self::NAME, play, alone)
-        }
-        .with_ops(alone.actors[0].calls())
+        };
+        let row = row.with_ops(alone.actors[0].calls());
+        if thrasher.threads > 1 { row.with_workers(alone.actors[0].ops.clone()) } else { row }
     }
 
     /// Whether it is the published experiment, on the published machine.

@@ -33,10 +33,8 @@ use crate::bench::options::values::seconds;
 use crate::bench::options::{FewPolicies, Seed};
 use crate::bench::tenancy::crowd::{Count, Crowd, fill, load, load_around, load_many};
 use crate::bench::tenancy::device::Device;
-use crate::bench::tenancy::host::{Common, apply, head};
+use crate::bench::tenancy::host::{Common, apply, head, tail};
 use crate::interrupt::Cut;
-use crate::json::Report;
-use crate::out;
 use crate::progress;
 use crate::sim::columns;
 use crate::sim::row::{DeviceSample, Row};
@@ -117,15 +115,9 @@ impl<E: Experiment> Real<E> {
         }
         progress.finish_and_clear();
         let rows = self.own.rows(&setting, &plays, &played);
-        cut.refuse_nothing(rows.is_empty())?;
         let closing = self.own.closing(&setting, &rows);
-        out::line(columns::table(E::COLUMNS, &rows));
-        if !closing.is_empty() {
-            out::line(format_args!("\n{}", closing.join("\n")));
-        }
-        let report = Report::new(&machine, rows).seeded(setting.seed).cut_short(cut.is_cut());
-        report.write(self.common.output.json.as_deref())?;
-        cut.verdict()
+        let table = columns::table(E::COLUMNS, &rows);
+        tail(&self.common.output, &machine, &table, rows, &closing, cut)
     }
 }
 

@@ -37,14 +37,11 @@ pub(crate) const TENANTS: &[Column] = &[
     ("2-4", |row| share(row, 2)),
     ("4-8", |row| share(row, 4)),
     ("8-16", |row| share(row, 8)),
-    ("k swapped in", |row| {
-        if row.source.is_some() {
-            String::new()
-        } else {
-            thousands(row.count("pswpin") as f64 / 1e3)
-        }
+    ("k swapped in", |row| match row.count("pswpin") {
+        0 => String::new(),
+        pages => thousands(pages as f64 / 1e3),
     }),
-    ("ratio", |row| ratio(row, |ratio| ratio.ops_per_s)),
+    ("ratio: ops/s", |row| ratio(row, |ratio| ratio.ops_per_s)),
 ];
 
 /// Operation streams on the plain machine.

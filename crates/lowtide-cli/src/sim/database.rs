@@ -170,6 +170,7 @@ impl Plan {
     fn row(&self, policy: Policy, result: &DatabaseResult) -> Row {
         let row = Row {
             workload: name(self.letter),
+            program: Some("document store"),
             world: "sim",
             system: "lowtide",
             policy: policy.to_string(),

@@ -159,6 +159,7 @@ impl Plan {
         let memory = &result.stat.memory;
         let row = Row {
             workload: NAME,
+            program: Some("mappings and a heap"),
             world: "sim",
             system: "lowtide",
             policy: policy.to_string(),

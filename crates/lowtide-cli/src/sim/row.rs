@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lowtide::Stat;
+use lowtide::{Pager, Policy, Stat};
 use lowtide_core::{Events, MemoryStat};
 use lowtide_sim::client::tenants::BUCKETS_S;
 use lowtide_sim::published::{Published, PublishedTenants};
@@ -27,6 +27,9 @@ pub(crate) type Counters = BTreeMap<&'static str, u64>;
 pub(crate) struct Row {
     /// The workload's name.
     pub(crate) workload: &'static str,
+    /// What plays it, where `bench` and `sim` have different programs under one name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) program: Option<&'static str>,
     /// The trace, as it was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trace: Option<String>,
@@ -106,6 +109,9 @@ pub(crate) struct Row {
     /// Rounds that were finished.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rounds: Option<u32>,
+    /// Seconds of a finished round, on average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) round_seconds: Option<f64>,
     /// The same of a published row, in the posting's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rounds_published: Option<&'static str>,
@@ -287,7 +293,7 @@ pub(crate) struct Workers {
 
 impl Workers {
     /// What a run has measured.
-    pub(crate) fn of(spread: &WorkerSpread, requests: Vec<u64>) -> Self {
+    fn of(spread: &WorkerSpread, requests: Vec<u64>) -> Self {
         Self {
             mean: Some(spread.mean),
             ci95: Some([spread.mean - spread.ci95, spread.mean + spread.ci95]),
@@ -432,6 +438,26 @@ pub(crate) struct Ratio {
 }
 
 impl Row {
+    /// A row of lowtide's on real memory.
+    pub(crate) fn real(
+        workload: &'static str,
+        pager: &Pager,
+        policy: Policy,
+        threads: u32,
+        seed: u64,
+    ) -> Self {
+        Self {
+            workload,
+            world: "real",
+            system: "lowtide",
+            policy: policy.to_string(),
+            page_bytes: pager.page_size() as u64,
+            threads,
+            seed: Some(seed),
+            ..Self::default()
+        }
+    }
+
     /// A counter; 0 if the row has none of that name.
     pub(crate) fn count(&self, name: &str) -> u64 {
         self.stat.get(name).copied().unwrap_or(0)
@@ -496,6 +522,12 @@ impl Row {
             ..self
         };
         row.with_accesses(pages, misses)
+    }
+
+    /// This row with the work of workers that are alike.
+    pub(crate) fn with_workers(self, requests: Vec<u64>) -> Self {
+        let spread = WorkerSpread::of(&requests);
+        Self { jain: Some(spread.jain), workers: Some(Workers::of(&spread, requests)), ..self }
     }
 
     /// This row with what its workload did in the time measured.

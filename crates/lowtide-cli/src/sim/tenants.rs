@@ -12,14 +12,13 @@ use lowtide_sim::client::tenants::{
     self, BUCKETS_S, CONTENDED_SLOT_NS, TenantsConfig, TenantsResult,
 };
 use lowtide_sim::spec::{MachineSpec, SwapSpec};
-use lowtide_sim::statistics::Spread;
 use lowtide_sim::{Costs, MachineConfig, MachineError};
 
 use super::clock::Stopwatch;
 use super::error::SimError;
 use super::host::Host;
 use super::options::{self, Common, OnMachine, Scale, Timing, seconds};
-use super::row::{Bucket, Row, RowLatency, Workers};
+use super::row::{Bucket, Row, RowLatency};
 use super::show::{self, Head};
 use super::{columns, compare, jobs};
 use crate::interrupt::{self, Cut};
@@ -151,9 +150,10 @@ impl Plan {
 
     fn row(&self, policy: Policy, result: &TenantsResult) -> Row {
         let requests: Vec<u64> = result.workers.iter().map(|worker| worker.requests).collect();
-        let spread = Spread::of(&requests);
+        let total = requests.iter().sum();
         let row = Row {
             workload: NAME,
+            program: Some("heaps on swap"),
             world: "sim",
             system: "lowtide",
             policy: policy.to_string(),
@@ -165,14 +165,12 @@ impl Plan {
             seed: Some(self.config.seed),
             scale: Some(self.scale),
             latency_us: Some(RowLatency::Whole(LatencyUs::from(&result.latency))),
-            jain: Some(spread.jain),
-            workers: Some(Workers::of(&spread, requests)),
             latency_buckets: Some(Bucket::all(&BUCKETS_S, &result.buckets)),
             lruvec_lock_ms: Some(result.stat.lruvec_lock.waited_ns as f64 / 1e6),
             swap_lock_ms: Some(result.stat.swap_lock.waited_ns as f64 / 1e6),
             ..Row::default()
         };
-        row.on_machine(None, &result.stat, spread.total as u64)
+        row.with_workers(requests).on_machine(None, &result.stat, total)
     }
 }
 

@@ -19,10 +19,10 @@ use clap::Args;
 use lowtide::{HighPolicy, OpenOptions, Pager, Programs, Size, Tenant, View};
 use lowtide_host::usage::CpuTime;
 use lowtide_workload::SplitMix64;
+use serde::Serialize;
 
 use super::crowd::{fill, load};
 use super::host::{apply, check_memory, head, page, tail, whole_windows};
-use super::row::{Column, TenancyRow, number, size};
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
@@ -32,6 +32,9 @@ use crate::bench::rounds::Spread;
 use crate::interrupt::{self, Cut};
 use crate::law::Law;
 use crate::progress;
+use crate::sim::columns::number;
+use crate::sim::row::Row;
+use crate::table::{self, Table};
 
 /// The name.
 pub(crate) const NAME: &str = "program-cost";
@@ -151,19 +154,51 @@ fn runs_of(programs: &Programs) -> u64 {
     programs.status().iter().map(|hook| hook.runs).sum()
 }
 
-const COLUMNS: &[Column] = &[
-    ("program", |row| row.high_policy.clone().unwrap_or_default()),
-    ("loads", |row| number(row.ops.map(|ops| ops as f64))),
-    ("misses", |row| number(row.misses.map(|misses| misses as f64))),
-    ("runs of it", |row| number(row.program_runs.map(|runs| runs as f64))),
-    ("loads/s with it", |row| number(row.ops_per_s)),
-    ("time with / without", |row| {
-        row.ratio.map_or_else(String::new, |ratio| text(ratio, row.ratio_ci95))
-    }),
-    ("processor time", |row| {
-        row.cpu_ratio.map_or_else(String::new, |ratio| text(ratio, row.cpu_ratio_ci95))
-    }),
+/// A row, with ratios of the time of an operation to that without the program, pair by pair.
+#[derive(Debug, Serialize)]
+struct CostRow {
+    #[serde(flatten)]
+    row: Row,
+    ratio: Spread,
+    /// The 95 % confidence interval of its median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_ci95: Option<[f64; 2]>,
+    /// The same of processor time.
+    cpu_ratio: Spread,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_ratio_ci95: Option<[f64; 2]>,
+}
+
+impl CostRow {
+    fn cells(&self) -> [String; 7] {
+        let count = |count: Option<u64>| number(count.map(|count| count as f64));
+        [
+            self.row.high_policy.clone().unwrap_or_default(),
+            count(self.row.ops),
+            count(self.row.misses),
+            count(self.row.program_runs),
+            number(self.row.ops_per_s),
+            text(self.ratio, self.ratio_ci95),
+            text(self.cpu_ratio, self.cpu_ratio_ci95),
+        ]
+    }
+}
+
+const HEADERS: [&str; 7] = [
+    "program",
+    "loads",
+    "misses",
+    "runs of it",
+    "loads/s with it",
+    "time with / without",
+    "processor time",
 ];
+
+fn table(rows: &[CostRow]) -> Table {
+    let mut table = table::new(&HEADERS, 1);
+    rows.iter().for_each(|row| table.add_row(row.cells()));
+    table
+}
 
 fn text(spread: Spread, ci95: Option<[f64; 2]>) -> String {
     let [low, high] = ci95.unwrap_or([spread.min, spread.max]);
@@ -197,7 +232,11 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), BenchError> {
     let lines = [
         (
             "tenant",
-            format!("high {}, law overage; a file of {}, loaded at random", size(high), size(data)),
+            format!(
+                "high {}, law overage; a file of {}, loaded at random",
+                Size::new(high),
+                Size::new(data)
+            ),
         ),
         (
             "run",
@@ -235,8 +274,12 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), BenchError> {
         let with: f64 = pairs.iter().map(|(_, with)| with.wall).sum();
         let misses = pairs.iter().map(|(without, with)| without.misses + with.misses).sum();
         let ops = loads * u64::from(count);
-        let row = TenancyRow::lowtide(NAME, &pager, &policy.to_string(), 1, seed);
-        let row = row.counted(&before, &pager.stat(), took).loads(2 * ops, misses);
+        let row = Row::real(NAME, &pager, policy, 1, seed).on_pager(
+            &before,
+            &pager.stat(),
+            took,
+            (2 * ops, misses),
+        );
         closing.push(format!(
             "{}: {:+.2} % of the time of a load, {:+.2} % of its processor time (a program \
              without an opinion: at most {:.0} %)",
@@ -245,26 +288,27 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), BenchError> {
             100.0 * (cpu.median - 1.0),
             100.0 * TOLERANCE
         ));
-        rows.push(TenancyRow {
-            data_bytes: Some(data),
-            high_bytes: Some(high),
-            high_policy: Some(law.name()),
-            readahead: Some(false),
-            rounds: Some(count),
-            ops: Some(ops),
-            ops_per_s: Some(ops as f64 / with),
-            ratio: Some(wall),
+        rows.push(CostRow {
+            row: Row {
+                data_bytes: Some(data),
+                high_bytes: Some(high),
+                high_policy: Some(law.name()),
+                readahead: Some(false),
+                rounds: Some(count),
+                ops: Some(ops),
+                ops_per_s: Some(ops as f64 / with),
+                program_runs: Some(runs),
+                ..row
+            },
+            ratio: wall,
             ratio_ci95: median_ci95(ratios(|slice| slice.wall)),
-            cpu_ratio: Some(cpu),
+            cpu_ratio: cpu,
             cpu_ratio_ci95: median_ci95(ratios(|slice| slice.cpu)),
-            program_runs: Some(runs),
-            ..row
         });
         progress.inc(1);
     }
-    cut.refuse_nothing(rows.is_empty())?;
     progress.finish_and_clear();
-    tail(&args.output, &machine, COLUMNS, rows, &closing, cut)
+    tail(&args.output, &machine, &table(&rows), rows, &closing, cut)
 }
 
 #[cfg(test)]

@@ -19,15 +19,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use lowtide::{OpenOptions, Policy};
+use lowtide::{OpenOptions, Policy, Size};
 use lowtide_sim::client::tenants::{BUCKETS_S, TenantsConfig};
-use lowtide_sim::published::{Arm, PublishedTenants, published_tenants};
 use lowtide_sim::statistics::Spread;
 use lowtide_workload::SplitMix64;
 
 use super::crowd::{Count, Crowd, load};
 use super::host::{Common, head, tail, whole_windows};
-use super::row::{Column, TenancyRow, micros, number, size, tenths};
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
@@ -37,7 +35,8 @@ use crate::bench::tally::Latency;
 use crate::interrupt::Cut;
 use crate::json::LatencyUs;
 use crate::progress;
-use crate::sim::row::{Bucket, Workers};
+use crate::sim::row::{Bucket, Row, RowLatency};
+use crate::sim::{columns, compare};
 
 /// The name.
 pub(crate) const NAME: &str = "tenants";
@@ -45,12 +44,6 @@ pub(crate) const NAME: &str = "tenants";
 pub(crate) const ABOUT: &str =
     "64 workers in 32 tenants alike, each sweeping chunks of its own file";
 
-/// Tenants, and workers of each.
-const TENANTS: u64 = 32;
-const WORKERS: u64 = 2;
-/// Chunks of a worker, and bytes of one at full size.
-const CHUNKS: u64 = 16;
-const CHUNK_BYTES: u64 = 256 << 20;
 /// What is resident at full size, in percent.
 const RESIDENT_PERCENT: u64 = 47;
 /// Processors of the published machine.
@@ -84,6 +77,8 @@ pub(crate) struct TenantsArgs {
 #[derive(Debug)]
 struct Alike<'a> {
     common: &'a Common,
+    /// The published experiment at full size.
+    whole: TenantsConfig,
     page: u64,
     scale: f64,
     /// What a second of the published run is here.
@@ -113,19 +108,20 @@ impl Default for Work {
 impl<'a> Alike<'a> {
     fn new(args: &'a TenantsArgs) -> Self {
         let page = args.common.page;
-        let chunk = whole_windows((CHUNK_BYTES as f64 * args.scale) as u64, page);
-        let data = CHUNKS * TENANTS * WORKERS * chunk;
+        let whole = TenantsConfig::published(1.0, args.seed.seed);
+        let chunk = whole_windows((whole.chunk as f64 * args.scale) as u64, page);
+        let data = whole.chunks * u64::from(whole.all_workers()) * chunk;
         // A chunk has a smallest size.
-        let scale = chunk as f64 / CHUNK_BYTES as f64;
+        let scale = chunk as f64 / whole.chunk as f64;
         let cpus = thread::available_parallelism().map_or(1.0, |cpus| cpus.get() as f64);
         let time_scale = scale * (CPUS / cpus).max(1.0);
-        let request_ns = TenantsConfig::published(1.0, args.seed.seed).request_ns;
         Self {
             common: &args.common,
             page,
             scale,
             time_scale,
-            pause: Duration::from_secs_f64(request_ns as f64 / 1e9 * time_scale),
+            pause: Duration::from_secs_f64(whole.request_ns as f64 / 1e9 * time_scale),
+            whole,
             chunk,
             max: args.max.unwrap_or(data / 100 * RESIDENT_PERCENT),
             time: Duration::from_secs_f64(args.seconds),
@@ -135,13 +131,13 @@ impl<'a> Alike<'a> {
     }
 
     const fn file(&self) -> u64 {
-        CHUNKS * self.chunk
+        self.whole.chunks * self.chunk
     }
 
-    fn row(&self, policy: Policy, files: &[DataFile]) -> Result<TenancyRow, BenchError> {
+    fn row(&self, policy: Policy, files: &[DataFile]) -> Result<Row, BenchError> {
         let pager = self.common.pager(policy, self.max)?;
         let mut views = Vec::new();
-        for (number, pair) in files.chunks(WORKERS as usize).enumerate() {
+        for (number, pair) in files.chunks(self.whole.workers as usize).enumerate() {
             let tenant = pager.tenant(&format!("tenant-{}", number + 1)).create()?;
             for file in pair {
                 views.push(
@@ -160,7 +156,7 @@ impl<'a> Alike<'a> {
                 crowd.spawn(scope, move || {
                     let begin = Instant::now();
                     crowd.pause(self.pause);
-                    let first = rng.below(CHUNKS) * pages;
+                    let first = rng.below(self.whole.chunks) * pages;
                     for page in first..first + pages {
                         if crowd.stopped() {
                             return Ok(());
@@ -198,16 +194,17 @@ impl<'a> Alike<'a> {
         crowd.verdict(&policy.to_string())?;
         let work = work.into_inner().unwrap_or_else(PoisonError::into_inner);
         let total: u64 = requests.iter().sum();
-        let threads = (TENANTS * WORKERS) as u32;
-        let row = TenancyRow::lowtide(NAME, &pager, &policy.to_string(), threads, self.seed);
-        let row = row.counted(&before, &after, seconds).loads(loads.0, loads.1).spread(requests);
-        Ok(TenancyRow {
+        let threads = self.whole.all_workers();
+        let row = Row::real(NAME, &pager, policy, threads, self.seed)
+            .on_pager(&before, &after, seconds, loads)
+            .with_ops(total)
+            .with_workers(requests);
+        Ok(Row {
+            program: Some("files"),
             max_bytes: Some(self.max),
-            data_bytes: Some(self.file() * TENANTS * WORKERS),
+            data_bytes: Some(self.file() * u64::from(threads)),
             scale: Some(self.scale),
-            ops: Some(total),
-            ops_per_s: Some(total as f64 / seconds),
-            latency_us: Some(LatencyUs::from(&work.latency)),
+            latency_us: Some(RowLatency::Whole(LatencyUs::from(&work.latency))),
             latency_buckets: Some(Bucket::all(&BUCKETS_S, &work.buckets)),
             ..row
         })
@@ -218,59 +215,6 @@ impl<'a> Alike<'a> {
 fn bucket_of(seconds: f64) -> usize {
     BUCKETS_S.iter().rposition(|&bound| seconds >= bound as f64).unwrap_or(0)
 }
-
-fn published(beside: &TenancyRow, published: &PublishedTenants) -> TenancyRow {
-    TenancyRow {
-        workload: beside.workload,
-        world: "real",
-        system: "published",
-        source: Some(published.posting),
-        policy: beside.policy.clone(),
-        page_bytes: 4096,
-        threads: beside.threads,
-        scale: Some(1.0),
-        ops: published.total,
-        jain: published.jain,
-        workers: Some(Workers::published(published)),
-        latency_buckets: published.buckets.map(|counts| Bucket::all(&BUCKETS_S, &counts)),
-        ..TenancyRow::default()
-    }
-}
-
-fn worker(row: &TenancyRow, of: fn(&Workers) -> Option<f64>) -> String {
-    tenths(row.workers.as_ref().and_then(of))
-}
-
-/// The share of operations in buckets from one bound up to, but not including, another.
-fn share(row: &TenancyRow, from_s: u64, to_s: u64) -> String {
-    let Some(buckets) = &row.latency_buckets else { return String::new() };
-    let all: u64 = buckets.iter().map(|bucket| bucket.ops).sum();
-    let some: u64 = buckets
-        .iter()
-        .filter(|bucket| (from_s..to_s).contains(&bucket.from_s))
-        .map(|bucket| bucket.ops)
-        .sum();
-    tenths((all > 0).then(|| 100.0 * some as f64 / all as f64))
-}
-
-const COLUMNS: &[Column] = &[
-    ("policy", |row| {
-        row.source.map_or_else(|| row.policy.clone(), |posting| format!("  published {posting}"))
-    }),
-    ("requests", |row| number(row.ops.map(|ops| ops as f64))),
-    ("a worker", |row| worker(row, |workers| workers.mean)),
-    ("± 95 %", |row| worker(row, |workers| workers.ci95.map(|[low, high]| (high - low) / 2.0))),
-    ("stdev", |row| worker(row, |workers| workers.stdev)),
-    ("least", |row| worker(row, |workers| workers.least)),
-    ("Jain", |row| row.jain.map_or_else(String::new, |jain| format!("{jain:.4}"))),
-    ("mean µs", |row| micros(row.latency_us.map(|latency| latency.mean))),
-    ("miss %", |row| tenths(row.miss_ratio.map(|miss| 100.0 * miss))),
-    ("% < 1 s", |row| share(row, 0, 1)),
-    ("1-2", |row| share(row, 1, 2)),
-    ("2-4", |row| share(row, 2, 4)),
-    ("4-8", |row| share(row, 4, 8)),
-    ("8-", |row| share(row, 8, u64::MAX)),
-];
 
 /// Measures every policy.
 ///
@@ -283,7 +227,7 @@ pub(crate) fn run(args: &TenantsArgs) -> Result<(), BenchError> {
     let files = depot.prepare(
         Content::Blocks,
         plan.file(),
-        (TENANTS * WORKERS) as usize,
+        plan.whole.all_workers() as usize,
         Purpose::Lasting,
     )?;
     for file in &files {
@@ -293,11 +237,14 @@ pub(crate) fn run(args: &TenantsArgs) -> Result<(), BenchError> {
         (
             "tenants",
             format!(
-                "{TENANTS} without limits, {WORKERS} workers each, a worker with {CHUNKS} chunks \
+                "{} without limits, {} workers each, a worker with {} chunks \
                  of {}: {} in all, in a budget of {}",
-                size(plan.chunk),
-                size(plan.file() * TENANTS * WORKERS),
-                size(plan.max)
+                plan.whole.tenants,
+                plan.whole.workers,
+                plan.whole.chunks,
+                Size::new(plan.chunk),
+                Size::new(plan.file() * u64::from(plan.whole.all_workers())),
+                Size::new(plan.max)
             ),
         ),
         (
@@ -328,14 +275,12 @@ pub(crate) fn run(args: &TenantsArgs) -> Result<(), BenchError> {
     for &policy in &plan.policies {
         progress.set_message(policy.to_string());
         let Some(row) = cut.take(plan.row(policy, &files))? else { break };
-        let arms = Arm::of(policy).map(published_tenants).unwrap_or_default();
-        let beside: Vec<TenancyRow> = arms.iter().map(|arm| published(&row, arm)).collect();
         rows.push(row);
-        rows.extend(beside);
         progress.inc(1);
     }
     cut.refuse_nothing(rows.is_empty())?;
     progress.finish_and_clear();
+    let rows = compare::with_published_tenants(compare::with_ratios(rows));
     let spread = Spread::of(
         &rows[0].workers.as_ref().map(|workers| workers.requests.clone()).unwrap_or_default(),
     );
@@ -349,7 +294,8 @@ pub(crate) fn run(args: &TenantsArgs) -> Result<(), BenchError> {
          worker: compare fairness, not counts"
             .into(),
     ];
-    tail(&args.common.output, &machine, COLUMNS, rows, &closing, cut)
+    let table = columns::table(columns::TENANTS, &rows);
+    tail(&args.common.output, &machine, &table, rows, &closing, cut)
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 use clap::Args;
 use lowtide::{Builder, Pager, Policy, Programs, Size, Tenant, TenantPolicyError};
 use lowtide_host::probe::Probe;
+use serde::Serialize;
 
-use super::{crowd, row};
+use super::crowd;
 use crate::bench::content::UNIT_BYTES;
 use crate::bench::datafile::DataFile;
 use crate::bench::error::BenchError;
@@ -16,6 +17,7 @@ use crate::interrupt::Cut;
 use crate::json::Report;
 use crate::law::{Law, ProgramError};
 use crate::out;
+use crate::table::Table;
 
 /// Options of all workloads with tenants.
 #[derive(Debug, Args)]
@@ -75,15 +77,16 @@ pub(crate) fn head(
 
 /// The table, what follows from it, and the JSON; of a run that was interrupted, of the rows that
 /// had ended.
-pub(super) fn tail(
+pub(crate) fn tail(
     output: &Output,
     machine: &Machine,
-    columns: &[row::Column],
-    rows: Vec<row::TenancyRow>,
+    table: &Table,
+    rows: Vec<impl Serialize>,
     closing: &[String],
-    cut: Cut,
+    mut cut: Cut,
 ) -> Result<(), BenchError> {
-    out::line(row::table(columns, &rows));
+    cut.refuse_nothing(rows.is_empty())?;
+    out::line(table);
     if !closing.is_empty() {
         out::line(format_args!("\n{}", closing.join("\n")));
     }

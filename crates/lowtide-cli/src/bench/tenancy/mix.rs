@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use lowtide::{Error, OpenOptions, Policy, Size, Tenant, View};
+use lowtide_sim::client::mix::MixConfig;
 
 use super::crowd::{Count, Crowd};
 use super::host::{Common, check_memory, head, tail, whole_windows};
-use super::row::{Column, TenancyRow, mebibytes, number, size, tenths};
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
@@ -30,6 +30,8 @@ use crate::bench::options::values::{budget, seconds};
 use crate::bench::options::{Policies, Seed, rounds};
 use crate::interrupt::{self, Cut};
 use crate::progress;
+use crate::sim::columns;
+use crate::sim::row::Row;
 
 /// The name.
 pub(crate) const NAME: &str = "file-anon-mix";
@@ -40,8 +42,10 @@ pub(crate) const ABOUT: &str =
 /// Readers and workers: those of the published run are 96 each, on 96 threads.
 const READERS: usize = 6;
 const WORKERS: usize = 6;
-/// A reader's pause after each pass, and the workers' between rounds.
-const READER_PAUSE: Duration = Duration::from_millis(120);
+/// The published run, whose sizes and readers' pause these are.
+const PUBLISHED: MixConfig = MixConfig::published();
+const READER_PAUSE: Duration = Duration::from_nanos(PUBLISHED.pause_ns);
+/// The workers' pause between rounds.
 const ROUND_PAUSE: Duration = Duration::from_millis(60);
 /// What a worker reserves at a time.
 const PIECE_BYTES: u64 = 64 << 10;
@@ -80,6 +84,11 @@ struct Mix<'a> {
     policies: Vec<Policy>,
 }
 
+/// What a published size is in this budget.
+const fn part(max: u64, published: u64) -> u64 {
+    max / (MixConfig::MAX >> 30) * (published >> 30)
+}
+
 /// What happens between readers, workers and the round's clock.
 #[derive(Debug, Default)]
 struct Scene {
@@ -95,8 +104,8 @@ impl<'a> Mix<'a> {
         Self {
             common: &args.common,
             max: args.max,
-            file: whole_windows(args.max / 2, args.common.page),
-            anon: args.max / 16 * 14,
+            file: whole_windows(part(args.max, PUBLISHED.file), args.common.page),
+            anon: part(args.max, PUBLISHED.anon),
             rounds: args.rounds,
             limit: Duration::from_secs_f64(args.seconds),
             policies: args.policies.rows(),
@@ -107,9 +116,9 @@ impl<'a> Mix<'a> {
         self.max + self.max / 8 + (8 << 20)
     }
 
-    fn row(&self, policy: Policy, file: &DataFile) -> Result<TenancyRow, BenchError> {
+    fn row(&self, policy: Policy, file: &DataFile) -> Result<Row, BenchError> {
         let pager = self.common.pager(policy, self.budget())?;
-        let tenant = pager.tenant("mix").max(size(self.max)).create()?;
+        let tenant = pager.tenant("mix").max(Size::new(self.max)).create()?;
         let view = OpenOptions::new().tenant(&tenant).lock(false).open(&pager, file.path())?;
         let scene = Scene::default();
         let counts: Vec<Count> = (0..READERS).map(|_| Count::default()).collect();
@@ -152,11 +161,12 @@ impl<'a> Mix<'a> {
         let (loads, misses) =
             counts.iter().fold((0, 0), |sum, count| (sum.0 + count.ops(), sum.1 + count.misses()));
         let threads = (READERS + WORKERS) as u32;
-        let row = TenancyRow::lowtide(NAME, &pager, &policy.to_string(), threads, Seed::USUAL);
-        let mut row = row.counted(&before, &after, seconds).loads(loads, misses);
-        row.stat.insert("peak".into(), tenant.peak()?);
-        row.stat.insert("failcnt".into(), tenant.events()?.max);
-        Ok(TenancyRow {
+        let row = Row::real(NAME, &pager, policy, threads, Seed::USUAL);
+        let mut row = row.on_pager(&before, &after, seconds, (loads, misses));
+        row.stat.insert("peak", tenant.peak()?);
+        row.stat.insert("failcnt", tenant.events()?.max);
+        Ok(Row {
+            program: Some("views and reservations"),
             max_bytes: Some(self.max),
             data_bytes: Some(self.file + self.anon),
             oom: Some(u64::from(scene.killed.load(Relaxed))),
@@ -245,30 +255,6 @@ impl Scene {
     }
 }
 
-const COLUMNS: &[Column] = &[
-    ("policy", |row| {
-        if row.oom == Some(0) {
-            row.policy.clone()
-        } else {
-            format!("{} (out of memory)", row.policy)
-        }
-    }),
-    ("rounds", |row| row.rounds.map_or_else(String::new, |rounds| rounds.to_string())),
-    ("seconds", |row| tenths(row.seconds)),
-    ("s a round", |row| {
-        row.round_seconds.map_or_else(String::new, |seconds| format!("{seconds:.3}"))
-    }),
-    ("loads/s", |row| {
-        number(row.accesses.zip(row.seconds).map(|(accesses, seconds)| accesses as f64 / seconds))
-    }),
-    ("miss %", |row| tenths(row.miss_ratio.map(|miss| 100.0 * miss))),
-    ("peak MiB", |row| mebibytes(row.stat.get("peak").copied())),
-    ("pgscan", |row| number(Some(row.count("pgscan") as f64))),
-    ("pgsteal", |row| number(Some(row.count("pgsteal") as f64))),
-    ("file refaults", |row| number(Some(row.count("workingset_refault_file") as f64))),
-    ("own KiB/s", |row| number(row.own_read_kib_per_s)),
-];
-
 /// Measures every policy.
 ///
 /// # Errors
@@ -286,9 +272,9 @@ pub(crate) fn run(args: &MixArgs) -> Result<(), BenchError> {
             format!(
                 "max {}; a file of {} for {READERS} readers, a heap of {} for {WORKERS} workers: \
                  {:.3} times as much",
-                size(plan.max),
-                size(plan.file),
-                size(plan.anon),
+                Size::new(plan.max),
+                Size::new(plan.file),
+                Size::new(plan.anon),
                 (plan.file + plan.anon) as f64 / plan.max as f64
             ),
         ),
@@ -314,9 +300,8 @@ pub(crate) fn run(args: &MixArgs) -> Result<(), BenchError> {
         rows.push(row);
         progress.inc(1);
     }
-    cut.refuse_nothing(rows.is_empty())?;
     progress.finish_and_clear();
-    let unfinished = |row: &&TenancyRow| row.rounds != Some(plan.rounds);
+    let unfinished = |row: &&Row| row.rounds != Some(plan.rounds);
     let mut closing: Vec<String> = rows
         .iter()
         .filter(unfinished)
@@ -334,5 +319,6 @@ pub(crate) fn run(args: &MixArgs) -> Result<(), BenchError> {
     if closing.is_empty() {
         closing.push(format!("all finished their {} rounds", plan.rounds));
     }
-    tail(&args.common.output, &machine, COLUMNS, rows, &closing, cut)
+    let table = columns::table(columns::MIX, &rows);
+    tail(&args.common.output, &machine, &table, rows, &closing, cut)
 }

@@ -11,7 +11,6 @@
 //! | `host` | options of all, head and tail of the result |
 //! | `device` | the device, second by second |
 //! | `crowd` | threads that load pages, and the loads |
-//! | `row` | rows in JSON and in tables |
 
 pub(crate) mod cost;
 pub(crate) mod crowd;
@@ -19,4 +18,3 @@ pub(crate) mod device;
 pub(crate) mod equals;
 pub(crate) mod host;
 pub(crate) mod mix;
-mod row;
