@@ -5,11 +5,11 @@
 //! waits. So waiters are counted: a thread counts itself under the lock before it waits, and takes
 //! itself off the count when it has the lock again. A wake-up while the count is zero costs a load.
 //!
-//! *No wake-up is lost.* A wake-up follows a change that was made under the lock. A thread that took
-//! the lock after that change has seen it; one that took the lock before has counted itself before
-//! the change could be made. A flag that the first wake-up clears would not do: a wake-up for an
-//! earlier change could clear it between a thread's look and its sleep, and the next wake-up would
-//! find none.
+//! *No wake-up is lost.* A wake-up follows a change that was made under the lock. A thread that
+//! took the lock after that change has seen it; one that took the lock before has counted itself
+//! before the change could be made. A flag that the first wake-up clears would not do: a wake-up
+//! for an earlier change could clear it between a thread's look and its sleep, and the next wake-up
+//! would find none.
 
 use crate::sync::{Condvar, MutexGuard};
 use std::sync::PoisonError;
@@ -25,8 +25,8 @@ pub(crate) struct Wakeup {
 }
 
 impl Wakeup {
-    /// Waits until it is woken, or until the timeout. `guard` is of the lock under which threads are
-    /// woken, or after the release of which.
+    /// Waits until it is woken, or until the timeout. `guard` is of the lock under which threads
+    /// are woken, or after the release of which.
     pub(crate) fn wait<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
