@@ -3,8 +3,8 @@
 //! A table that is wider than [`WIDTH`] columns is printed in several parts, below each other: each
 //! repeats the columns that name the rows. With `--wide` it stays in one piece ([`be_wide`]).
 //! Columns are two blanks apart and no cell has two blanks in a row, so `awk -F '  +'` takes them
-//! apart; on a terminal thousands are set apart by a blank, elsewhere they are not, so that a number
-//! is one word.
+//! apart; on a terminal thousands are set apart by a blank, elsewhere they are not, so that a
+//! number is one word.
 
 use std::fmt;
 use std::io::IsTerminal;
