@@ -58,7 +58,7 @@ const WORDS: &[(&str, &str)] = &[
     ("naps", "sleeps of reclaim because too much was under write-back, and their milliseconds"),
     ("nap ms", "milliseconds that reclaim slept because too much was under write-back"),
     ("part of it", "of the device's bandwidth"),
-    ("device", "MiB/s that the simulated device can write"),
+    ("device MiB/s", "what the simulated device can write"),
     ("ratio: ops/s", "to mglru-7.1, or to the first row; read and refaults likewise"),
     ("M accesses/s", "how fast it was simulated, in accesses a second of processor time"),
     ("B/page", "bytes of memory that the simulation took for each page of data"),

@@ -78,7 +78,7 @@ fn there_is_a_manual_page_for_each_command() {
     for (name, word) in [
         ("lowtide.1", "doctor"),
         ("lowtide-sim.1", "ycsb"),
-        ("lowtide-sim-high-thrash.1", "memory.high"),
+        ("lowtide-sim-high-thrash.1", "neighbour"),
         ("lowtide-bench.1", "budget"),
     ] {
         assert!(page(name).unwrap().contains(word), "{name}: {word}");

@@ -118,7 +118,7 @@ pub(crate) const DD_OOM: &[Column] = &[
 pub(crate) const FILL: &[Column] = &[
     ("policy", label),
     ("MiB/s", |row| row.mib_per_s.map_or_else(String::new, |rate| format!("{:.1}", rate.median))),
-    ("device", |row| number(row.device_write_mib_per_s)),
+    ("device MiB/s", |row| number(row.device_write_mib_per_s)),
     ("part of it", |row| {
         let part = row
             .mib_per_s

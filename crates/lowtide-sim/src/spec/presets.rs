@@ -28,7 +28,7 @@ fn xeon_96t() -> MachineSpec {
         // has none).
         ..MachineSpec::plain(
             "xeon-96t",
-            "the published evaluation's server: 48 cores, 2 nodes taken as one pool",
+            "the published evaluation's server: 48 cores",
             96,
             128 << 30,
         )
@@ -80,7 +80,7 @@ fn ramdisk() -> MachineSpec {
         // the reproducer takes as many threads as there are CPUs, and had 96 (concluded from §3).
         ..MachineSpec::plain(
             "ramdisk",
-            "the virtual machine of the aging OOM: files on a ramdisk",
+            "the machine of the aging OOM: files on a ramdisk",
             96,
             62 << 30,
         )
@@ -94,7 +94,7 @@ fn thrash() -> MachineSpec {
         // its tasks use.
         ..MachineSpec::plain(
             "thrash",
-            "the server of the memory.high thrash: a disk of 250 MB/s",
+            "the server of the memory.high thrash: 250 MB/s",
             20,
             4 << 30,
         )
@@ -108,7 +108,7 @@ fn delay_1s() -> MachineSpec {
         // group uses.
         ..MachineSpec::plain(
             "delay-1s",
-            "the machine of the throttling OOM: a disk whose writes end after a second",
+            "the machine of the throttling OOM: writes take 1 s",
             4,
             2 << 30,
         )
