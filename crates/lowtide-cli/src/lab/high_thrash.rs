@@ -33,7 +33,7 @@ use crate::bench::options::values::budget;
 use crate::json::LatencyUs;
 use crate::law::{Law, ProgramError};
 use crate::names;
-use crate::sim::columns::{Column, loads_per_mib, number, slept};
+use crate::sim::columns::{Columns, loads_per_mib, number, slept};
 use crate::sim::compare;
 use crate::sim::row::{DeviceSample, NeighbourRow, Row};
 use crate::table::{thousands, us};
@@ -236,11 +236,11 @@ impl Experiment for HighThrash {
     const NAME: &str = "high-thrash";
     const ABOUT: &str = "random loads by a group above its high, and a neighbour on its device";
     const HELP: &str = "\
-A group with a high of 150M loads a larger file at random. Each policy has a row for each law of
---high-policy and each program of --bpf, with and without read-ahead: what the group pays for being
-over its limit, and what a neighbour on the same device gets. A row is two runs. Published samples
-stand beside; in a simulation of their machine, with a verdict. Stall debt needs ten seconds to
-settle.
+A group with a memory.high of 150M loads a larger file at random. Each policy has a row for each
+law of --high-policy and each program of --bpf, with and without read-ahead: what the group pays for
+being over its limit, and what a neighbour on the same device gets. A row is two runs. Published
+samples stand beside; in a simulation of their machine, with a verdict. Stall debt needs ten seconds
+to settle.
 
 Examples:
   lowtide bench high-thrash --threads 1,4,16 --no-readahead
@@ -253,29 +253,32 @@ Examples:
         warm: Duration::from_secs(60),
     };
     const REAL_SECONDS: &str = "10";
-    const COLUMNS: &[Column] = &[
-        (
-            "policy",
-            |row| {
-                if row.source.is_some() { "published".into() } else { row.policy.clone() }
-            },
-        ),
-        ("threads", |row| row.threads.to_string()),
-        ("law", |row| row.high_policy.clone().unwrap_or_default()),
-        ("read-ahead", |row| row.readahead.map_or("", |on| if on { "on" } else { "off" }).into()),
-        ("requests/s", |row| number(row.device_tps)),
-        ("KiB/s", |row| number(row.device_read_kib_per_s)),
-        ("device %", |row| {
-            row.device_util_pct.map_or_else(String::new, |percent| format!("{percent:.1}"))
-        }),
-        ("loads/s", |row| number(row.ops_per_s)),
-        ("loads/MiB", loads_per_mib),
-        ("slept ms/s", slept),
-        ("neighbour/s", |row| neighbour(row, |n| thousands(n.ops_per_s))),
-        ("mean µs", |row| neighbour(row, |n| us(n.latency_us.mean))),
-        ("p99", |row| neighbour(row, |n| us(n.latency_us.p99))),
-        ("loads/s beside it", |row| neighbour(row, |n| thousands(n.thrasher_ops_per_s))),
-    ];
+    const COLUMNS: Columns =
+        Columns::named(
+            4,
+            &[
+                ("policy", |row| {
+                    if row.source.is_some() { "published".into() } else { row.policy.clone() }
+                }),
+                ("threads", |row| row.threads.to_string()),
+                ("law", |row| row.high_policy.clone().unwrap_or_default()),
+                ("read-ahead", |row| {
+                    row.readahead.map_or("", |on| if on { "on" } else { "off" }).into()
+                }),
+                ("requests/s", |row| number(row.device_tps)),
+                ("KiB/s", |row| number(row.device_read_kib_per_s)),
+                ("device %", |row| {
+                    row.device_util_pct.map_or_else(String::new, |percent| format!("{percent:.1}"))
+                }),
+                ("loads/s", |row| number(row.ops_per_s)),
+                ("loads/MiB", loads_per_mib),
+                ("slept ms/s", slept),
+                ("neighbour/s", |row| neighbour(row, |n| thousands(n.ops_per_s))),
+                ("mean µs", |row| neighbour(row, |n| us(n.latency_us.mean))),
+                ("p99", |row| neighbour(row, |n| us(n.latency_us.p99))),
+                ("loads/s beside it", |row| neighbour(row, |n| thousands(n.thrasher_ops_per_s))),
+            ],
+        );
 
     /// The neighbour without a thrasher, and for each row the thrasher alone and beside it.
     fn plays(&self, setting: &Setting) -> Result<Vec<Play>, ProgramError> {
@@ -433,5 +436,11 @@ mod tests {
         let alone = reads(HighPolicy::Overage, 0, (1, 6));
         assert!(overage < ours * 3 / 4, "{overage} {ours}");
         assert!(ours < alone && ours > alone * 9 / 10, "{ours} {alone}");
+    }
+    #[test]
+    fn each_part_of_the_table_names_its_rows() {
+        let text = crate::sim::columns::table(HighThrash::COLUMNS, &[Row::default()]).to_string();
+        let heads: Vec<_> = text.lines().filter(|line| line.starts_with("policy")).collect();
+        assert!(heads.len() > 1 && heads.iter().all(|head| head.contains("read-ahead")), "{text}");
     }
 }

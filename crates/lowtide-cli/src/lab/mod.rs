@@ -33,7 +33,7 @@ use lowtide_workload::script::Script;
 use crate::bench::options::values::grain;
 use crate::bench::tenancy::crowd::WINDOW_PAGES;
 use crate::law::{Law, ProgramError};
-use crate::sim::columns::Column;
+use crate::sim::columns::Columns;
 use crate::sim::row::{DeviceSample, Row};
 
 /// An experiment: the value has the options that are its own.
@@ -49,7 +49,7 @@ pub(crate) trait Experiment: Args + fmt::Debug {
     /// Measured seconds on real memory if nothing is said.
     const REAL_SECONDS: &str;
     /// The table.
-    const COLUMNS: &[Column];
+    const COLUMNS: Columns;
 
     /// What is played, in order.
     ///

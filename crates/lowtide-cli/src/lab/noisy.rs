@@ -25,7 +25,7 @@ use super::simulated::Defaults;
 use super::{Experiment, Play, Played, Setting};
 use crate::bench::options::values::budget;
 use crate::law::{Law, ProgramError};
-use crate::sim::columns::{Column, label, number, refaults};
+use crate::sim::columns::{Columns, label, number, refaults};
 use crate::sim::row::Row;
 
 /// Tenants with a working set.
@@ -141,19 +141,22 @@ Examples:
         warm: Duration::from_secs(10),
     };
     const REAL_SECONDS: &str = "4";
-    const COLUMNS: &[Column] = &[
-        ("policy", label),
-        ("company", |row| row.company.unwrap_or_default().into()),
-        ("hit %", |row| {
-            row.hit_ratio.map_or_else(String::new, |ratio| format!("{:.2}", 100.0 * ratio))
-        }),
-        ("change %", |row| {
-            row.hit_ratio_change_pct.map_or_else(String::new, |change| format!("{change:+.2}"))
-        }),
-        ("tenants' ops/s", |row| number(row.ops_per_s)),
-        ("scanned pages/s", |row| number(row.scanned_pages_per_s)),
-        ("file refaults", refaults),
-    ];
+    const COLUMNS: Columns = Columns::named(
+        2,
+        &[
+            ("policy", label),
+            ("company", |row| row.company.unwrap_or_default().into()),
+            ("hit %", |row| {
+                row.hit_ratio.map_or_else(String::new, |ratio| format!("{:.2}", 100.0 * ratio))
+            }),
+            ("change %", |row| {
+                row.hit_ratio_change_pct.map_or_else(String::new, |change| format!("{change:+.2}"))
+            }),
+            ("tenants' ops/s", |row| number(row.ops_per_s)),
+            ("scanned pages/s", |row| number(row.scanned_pages_per_s)),
+            ("file refaults", refaults),
+        ],
+    );
 
     fn plays(&self, setting: &Setting) -> Result<Vec<Play>, ProgramError> {
         let play = |policy, company| Play {

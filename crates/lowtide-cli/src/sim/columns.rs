@@ -8,6 +8,27 @@ use crate::table::{self, Table, mib, thousands, us};
 /// A column: its header, and what stands in it.
 pub(crate) type Column = (&'static str, fn(&Row) -> String);
 
+/// The columns of a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Columns {
+    /// How many of the first are text that names a row. Each part of a wide table repeats them.
+    names: usize,
+    all: &'static [Column],
+}
+
+impl Columns {
+    /// Columns of which the first `names` name a row.
+    pub(crate) const fn named(names: usize, all: &'static [Column]) -> Self {
+        Self { names, all }
+    }
+}
+
+impl From<&'static [Column]> for Columns {
+    fn from(all: &'static [Column]) -> Self {
+        Self::named(1, all)
+    }
+}
+
 /// The database: published rows stand below those they belong to.
 pub(crate) const DATABASE: &[Column] = &[
     ("policy", label),
@@ -170,12 +191,13 @@ const TIMING: &[Column] = &[
 ];
 
 /// A table with these columns.
-pub(crate) fn table(columns: &[Column], rows: &[Row]) -> Table {
+pub(crate) fn table(columns: impl Into<Columns>, rows: &[Row]) -> Table {
+    let Columns { names, all } = columns.into();
     let timed = rows.iter().any(|row| row.host_seconds.is_some());
     let columns: Vec<Column> =
-        columns.iter().chain(if timed { TIMING } else { &[] }).copied().collect();
+        all.iter().chain(if timed { TIMING } else { &[] }).copied().collect();
     let headers: Vec<&str> = columns.iter().map(|(header, _)| *header).collect();
-    let mut table = table::new(&headers, 1);
+    let mut table = table::new(&headers, names);
     for row in rows {
         table.add_row(columns.iter().map(|(_, cell)| cell(row)));
     }

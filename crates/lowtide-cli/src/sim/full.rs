@@ -85,7 +85,7 @@ impl Outcome {
         self,
         common: &Common,
         machine: &M,
-        columns: &[Column],
+        columns: &'static [Column],
         closing: &[String],
     ) -> Result<(), SimError> {
         show::results(common, machine, &self.rows, columns, closing, self.cut)?;

@@ -5,7 +5,7 @@ use lowtide::Size;
 use lowtide_sim::spec::MachineSpec;
 use serde::Serialize;
 
-use super::columns::{Column, table};
+use super::columns::{Columns, table};
 use super::error::SimError;
 use super::options::{Common, Output, PAGE_BYTES, floor};
 use super::row::Row;
@@ -135,7 +135,7 @@ pub(crate) fn results<M: Serialize>(
     common: &Common,
     machine: &M,
     rows: &[Row],
-    columns: &[Column],
+    columns: impl Into<Columns>,
     closing: &[String],
     mut cut: Cut,
 ) -> Result<(), SimError> {
