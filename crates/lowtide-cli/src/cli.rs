@@ -1,4 +1,4 @@
-//! What can be asked of the command, in clap's terms.
+//! The command line: commands, help texts and examples, as clap types.
 
 use std::env;
 use std::path::PathBuf;
@@ -17,34 +17,34 @@ use crate::sim::{Simulation, spelling};
     version,
     max_term_width = 100,
     about = "Use data bigger than a memory budget: Linux's page reclaim as a user-space engine",
-    after_help = "Exit codes: 0 done, 1 the work failed, 2 bad usage, 130 ended by Ctrl-C, 143 by \
+    after_help = "Exit codes: 0 success, 1 failure, 2 bad usage, 130 ended by Ctrl-C, 143 by \
         SIGTERM."
 )]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// Print each table in one piece, however wide it is
+    /// Do not split tables that are wider than 100 columns
     #[arg(long, global = true, display_order = 999)]
     pub(crate) wide: bool,
 }
 
 impl Cli {
-    /// The command line of this process, in any spelling that was ever valid.
+    /// Parses the command line of this process. Spellings of older versions are accepted.
     pub(crate) fn parse_current() -> Self {
         Self::parse_from(spelling::current(env::args_os().collect()))
     }
 }
 
 const BENCH_ABOUT: &str = "\
-Run a workload on a real file under a memory budget, beside other systems.
+Run a workload on a real file under a memory budget, and compare lowtide with other systems.
 
-All systems are alive at the same time, each with the same budget, and take turns in short
-slices; every ratio is to the first row of the same round. Every byte read is verified.
+All systems run side by side, each with the same budget, and take turns in short slices. Ratios
+compare a row with the first row of the same round. Every byte read is verified.
 
-Rows with tenants (high-thrash to program-cost) follow one another, each in a pager of its own.
-crash and power-cut are proofs: they kill writers and cut the power of their disk, and fail if a
-byte is missing that a flush had promised.";
+Workloads with tenants (high-thrash to program-cost) run their rows one after another, each in its
+own pager. crash and power-cut are proofs: they kill writers or cut the disk's power, and fail if
+a flushed byte is lost.";
 
 const BENCH_HELP: &str = "\
 `lowtide bench WORKLOAD --help` lists the options of a workload.
@@ -63,18 +63,18 @@ Examples:
   lowtide bench crash --cycles 1000 --threads 8 --seed 1
   lowtide bench power-cut --cuts 10000 --seed 1
 
-Exit codes: 0 done, 1 the work failed, 2 bad usage, 130 ended by Ctrl-C, 143 by SIGTERM.";
+Exit codes: 0 success, 1 failure, 2 bad usage, 130 ended by Ctrl-C, 143 by SIGTERM.";
 
 const SIM_HELP: &str = "\
 `lowtide sim WORKLOAD --help` explains a workload and its options.
 
-The engine is the one that the library runs on real memory; time, CPUs and devices are simulated.
-Each policy has a row. The same seed gives the same results on any machine.
+The simulator runs the same engine as the library; time, CPUs and devices are simulated. Each policy
+has a row. The same seed gives the same results on any machine.
 
 --json prints one object with all rows. Counters under `stat` have the kernel's names; pgpgin and
-pgpgout are in KiB. Times are virtual. Only host_seconds (processor time), accesses_per_s (of one
-core) and bytes_per_page are about the simulation itself and differ between runs; --timing=off
-leaves them out, and then the same seed prints the same bytes.
+pgpgout are in KiB. Times are virtual. Only host_seconds (CPU time), accesses_per_s (per core) and
+bytes_per_page describe the simulator itself and vary between runs; --timing=off omits them, and the
+output is then identical for the same seed.
 
 Examples:
   lowtide sim ycsb-b --scale 0.05 --policy mglru-7.1,mglru-7.1+S10,mglru
@@ -82,12 +82,12 @@ Examples:
   lowtide sim trace t.csv --mrc --advise 0.01
 
 docs/traces.md describes the formats of traces, docs/machines.md the files for --machine.
-Exit codes: 0 done, 1 the work failed, 2 bad usage, 130 ended by Ctrl-C, 143 by SIGTERM.";
+Exit codes: 0 success, 1 failure, 2 bad usage, 130 ended by Ctrl-C, 143 by SIGTERM.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a workload on a real file under a memory budget, beside other systems
+    /// Run a workload on a real file under a memory budget, beside other systems for comparison
     #[command(
         subcommand,
         args_override_self = true,
@@ -98,7 +98,7 @@ pub(crate) enum Command {
         disable_help_subcommand = true
     )]
     Bench(Bench),
-    /// Run a workload or a trace on a simulated machine, under any reclaim policies
+    /// Run a workload or a trace on a simulated machine, under one or more reclaim policies
     #[command(
         subcommand,
         args_override_self = true,
@@ -108,24 +108,24 @@ pub(crate) enum Command {
         after_help = SIM_HELP
     )]
     Sim(Simulation),
-    /// Print what can be chosen by name
+    /// List the names that options accept
     List {
-        /// Of which kind
+        /// The kind of names
         what: Listing,
-        /// Print the machine NAME as a file for `sim --machine`, to be changed [machines]
+        /// With `machines`: print the machine NAME as a TOML file for `sim --machine`
         #[arg(long, value_name = "NAME")]
         toml: Option<String>,
     },
-    /// Explain what this machine offers and what it refuses
+    /// Report which features lowtide can use on this machine, and why others are unavailable
     Doctor,
-    /// Print the completions of a shell, to be loaded by it
+    /// Print a completion script for a shell
     Completions {
-        /// Which shell
+        /// The shell
         shell: Shell,
     },
-    /// Write manual pages, one for each command
+    /// Write a manual page for each command
     Man {
-        /// The directory to write them to, which must exist
+        /// The output directory, which must exist
         dir: PathBuf,
     },
     /// The worker behind `--against mmap`; speaks JSON lines with the bench that started it
@@ -141,8 +141,8 @@ pub(crate) enum Command {
 pub(crate) enum Listing {
     /// Names for `lowtide bench`
     Workloads,
-    /// Names for `--policy`, and the switches that may follow them
+    /// Names for `--policy`, and the switches that can follow them
     Policies,
-    /// Names for `--machine`, and the devices that a machine's file may name
+    /// Names for `--machine`, and the devices that a machine file can name
     Machines,
 }

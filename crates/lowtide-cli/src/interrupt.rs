@@ -27,7 +27,7 @@ static SIGNAL: AtomicI32 = AtomicI32::new(SIGINT);
 #[error("cannot listen for Ctrl-C: {0}")]
 pub(crate) struct HandlerError(#[from] io::Error);
 
-/// A signal asked for the end.
+/// A signal requested the end of the run.
 #[derive(Debug, Error)]
 #[error("interrupted {during}")]
 pub(crate) struct Interrupted {
@@ -37,7 +37,7 @@ pub(crate) struct Interrupted {
 
 /// A run that was interrupted and has shown what it had.
 #[derive(Debug, Error)]
-#[error("{0}; what is shown had been measured by then")]
+#[error("{0}; the results shown were measured before that")]
 pub(crate) struct CutShort(Interrupted);
 
 /// Errors among which is an interruption.
@@ -104,14 +104,14 @@ pub(crate) fn install() -> Result<(), HandlerError> {
         for signal in signals.forever().filter(|&signal| signal != SIGXFSZ) {
             if REQUESTED.load(Ordering::Relaxed) {
                 out::note(
-                    "stopped at once; the next run removes a memory cgroup or an unfinished file \
+                    "stopped at once; the next run removes any memory cgroup or unfinished file \
                      left behind",
                 );
                 std::process::exit(128 + signal);
             }
             SIGNAL.store(signal, Ordering::SeqCst);
             REQUESTED.store(true, Ordering::SeqCst);
-            out::note("stopping and cleaning up (once more to stop at once)");
+            out::note("stopping and cleaning up (interrupt again to stop at once)");
         }
     })?;
     Ok(())

@@ -18,7 +18,7 @@ use thiserror::Error;
 pub(crate) enum ResultsError {
     /// A path that cannot work.
     #[error(
-        "results cannot be written to {}: {why}; give --json a file in a directory that exists",
+        "cannot write results to {}: {why}; give --json a file in an existing directory",
         path.display()
     )]
     Place {
@@ -50,7 +50,7 @@ pub(crate) struct Report<'a, M, R> {
     machine: &'a M,
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
-    /// The run was interrupted, and rows are missing or shorter than asked for.
+    /// The run was interrupted, so rows are missing or shorter than requested.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     interrupted: bool,
     rows: Vec<R>,
@@ -113,7 +113,7 @@ pub(crate) fn check_path(path: Option<&Path>) -> Result<(), ResultsError> {
     })
 }
 
-/// Whether a file could be written at this path, as far as can be told without making it.
+/// Whether a file can be written at this path, as far as known without creating it.
 ///
 /// # Errors
 /// Why not.
@@ -126,7 +126,7 @@ pub(crate) fn writable(path: &Path) -> Result<(), String> {
     if path.is_dir() {
         Err("it is a directory".into())
     } else if !parent.is_dir() {
-        Err(format!("{} is no directory", parent.display()))
+        Err(format!("{} is not a directory", parent.display()))
     } else if path.exists() {
         access(path, Access::WRITE_OK)
     } else {

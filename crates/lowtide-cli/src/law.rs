@@ -1,9 +1,8 @@
-//! What threads pay for being over `high`, as `lowtide bench` and `lowtide sim` compare it: a
-//! built-in law, or a program.
+//! The throttle policies of `high` that `lowtide bench` and `lowtide sim` compare: built in, or an
+//! eBPF program.
 //!
-//! A program is loaded once when the options are read, so that what is wrong with it is said before
-//! anything is made or simulated. Whoever runs it loads it again, one for each run, as programs
-//! keep state in their maps.
+//! A program is loaded once when the options are parsed, so that an error is reported before any
+//! work starts. Each run loads it again, because a program keeps state in its maps.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +10,7 @@ use std::path::{Path, PathBuf};
 use lowtide::{HighPolicy, Programs};
 use thiserror::Error;
 
-/// A program that cannot be used.
+/// An eBPF program that cannot be used.
 #[derive(Debug, Error)]
 #[error(
     "cannot use the program {}: {why}; give --bpf an object file made by clang with --target=bpf",
@@ -24,14 +23,14 @@ pub(crate) struct ProgramError {
     pub(crate) why: String,
 }
 
-/// One law.
+/// One throttle policy.
 #[derive(Clone, Debug)]
 pub(crate) enum Law {
-    /// One that lowtide has.
+    /// A built-in policy.
     Builtin(HighPolicy),
-    /// A program, beside the kernel's law.
+    /// An eBPF program, on top of the kernel's policy.
     Program {
-        /// Its file's name, without what an object file's name ends with.
+        /// The name of its file, without the extension.
         name: String,
         /// The object file.
         object: Vec<u8>,
@@ -45,7 +44,7 @@ impl Default for Law {
 }
 
 impl Law {
-    /// The laws asked for: all built-in ones unless said, and every program.
+    /// The selected policies, by default all built-in ones, and every program.
     ///
     /// # Errors
     /// Those of [`Law::programs`].
@@ -92,7 +91,7 @@ impl Law {
         }
     }
 
-    /// The law that lowtide itself applies: beside a program, the kernel's.
+    /// The policy of lowtide itself; for a program, the kernel's.
     pub(crate) const fn builtin(&self) -> HighPolicy {
         match self {
             Self::Builtin(policy) => *policy,

@@ -1,70 +1,68 @@
-//! What the words above the columns of tables mean, in one place for all tables.
+//! The meaning of column headers, in one place for all tables.
 //!
-//! A table prints the lines for its own words below its rows. Words that say it themselves
-//! (`policy`, `seconds`, `MiB/s`) have none.
+//! A table prints the entries for its own headers below its rows. Headers that explain themselves
+//! (`policy`, `seconds`, `MiB/s`) have no entry.
 
-/// A word above a column, and what stands in it.
+/// A column header, and the meaning of its values.
 const WORDS: &[(&str, &str)] = &[
-    ("ops/s", "operations a second, over all rounds together"),
-    ("mean µs", "of an operation, as are p50, p99 and p99.9: what so many percent did not exceed"),
+    ("ops/s", "operations per second, over all rounds"),
+    ("mean µs", "mean latency of an operation; p50, p99 and p99.9 are percentiles of the latency"),
     ("refaults", "pages that came back after an eviction"),
     ("file refaults", "pages of files that came back after an eviction"),
     ("written", "MiB written to the device"),
-    ("read amp", "bytes read from the device for each byte that was asked for"),
-    ("cpu s", "processor time, in user and kernel mode"),
+    ("read amp", "bytes read from the device for each requested byte"),
+    ("cpu s", "CPU time, in user and kernel mode"),
     (
         "ratio",
-        "to the first row, each round by itself: median (smallest..largest); rounds differ, so it \
-         is not the quotient of the rates beside it",
+        "to the first row of the same round: median (smallest..largest); it can differ from the \
+         quotient of the rates shown",
     ),
     ("writes", "write requests to the device"),
-    ("slept ms", "how long writers were paused because too much was dirty, all together"),
-    ("longest", "milliseconds of the longest such pause"),
-    ("woken by reclaim", "how often reclaim met dirty pages and woke the flusher"),
-    ("rotated", "pages put back for the next pass when their write ended (pgrotated)"),
-    (
-        "immediate",
-        "pages that reclaim met while they were being written (nr_vmscan_immediate_reclaim)",
-    ),
-    ("reads µs during: p50", "of reads while a checkpoint was made; `outside` is of all others"),
-    ("oom", "writes that failed because nothing could be evicted in time"),
-    ("IOPS", "reads a second that the device did"),
+    ("slept ms", "total time that dirty throttling paused writers, in milliseconds"),
+    ("longest", "longest pause of dirty throttling, in milliseconds"),
+    ("woken by reclaim", "times that reclaim found dirty pages and woke the flusher"),
+    ("rotated", "pages moved to the tail when their writeback ended (pgrotated)"),
+    ("immediate", "pages that reclaim found under writeback (nr_vmscan_immediate_reclaim)"),
+    ("reads µs during: p50", "reads during a checkpoint; `outside` is all other reads"),
+    ("oom", "writes that failed because no page could be evicted in time"),
+    ("IOPS", "device reads per second"),
     (
         "view / pointer",
-        "time of the view's access to the pointer's in the same round: median (smallest..largest)",
+        "time of an access through the view, relative to the pointer's in the same round: median \
+         (smallest..largest)",
     ),
-    ("law", "what the tenant pays for being over high (--high-policy)"),
-    ("requests/s", "requests a second on the device, of all of its users"),
-    ("KiB/s", "KiB a second read from the device, by all of its users"),
-    ("device %", "part of the time in which the device had a request"),
-    ("own KiB/s", "KiB a second that lowtide itself read"),
-    ("slept ms/s", "milliseconds that threads slept for being over high, in each second"),
+    ("law", "how threads above high are throttled (--high-policy)"),
+    ("requests/s", "requests per second on the device, from all users"),
+    ("KiB/s", "KiB per second read from the device, by all users"),
+    ("device %", "share of the time in which the device was busy"),
+    ("own KiB/s", "KiB per second read by lowtide itself"),
+    ("slept ms/s", "milliseconds per second that threads above high slept"),
     (
         "neighbour/s",
-        "loads a second of the neighbour on the same device; mean and p99 are its latencies",
+        "loads per second of the neighbour on the same device; mean and p99 are its latencies",
     ),
-    ("loads/s beside it", "loads a second of the thrasher while the neighbour runs"),
+    ("loads/s beside it", "loads per second of the thrasher while the neighbour runs"),
     ("loads/MiB", "loads for each MiB read from the device"),
-    ("company", "who runs beside the tenants"),
-    ("hit %", "loads of the tenants that found their page in memory"),
-    ("change %", "of the hit ratio, to that of the tenants alone"),
-    ("scanned pages/s", "pages a second that the scanner read"),
-    ("a worker", "requests of a worker, on average; ± its 95 % confidence interval"),
-    ("least", "requests of the worker that did least"),
-    ("Jain", "Jain's index of fairness: 1 if all workers did the same"),
-    ("% < 1 s", "of requests, by how long they took in seconds"),
-    ("pgscan", "pages that reclaim looked at, pgsteal those that it took"),
-    ("failcnt", "charges that met the limit"),
-    ("naps", "sleeps of reclaim because too much was under write-back, and their milliseconds"),
-    ("nap ms", "milliseconds that reclaim slept because too much was under write-back"),
-    ("part of it", "of the device's bandwidth"),
-    ("device MiB/s", "what the simulated device can write"),
-    ("ratio: ops/s", "to mglru-7.1, or to the first row; read and refaults likewise"),
-    ("M accesses/s", "how fast it was simulated, in accesses a second of processor time"),
-    ("B/page", "bytes of memory that the simulation took for each page of data"),
+    ("company", "what runs beside the tenants"),
+    ("hit %", "share of the tenants' loads that found their page in memory"),
+    ("change %", "change of the hit ratio, relative to the tenants alone"),
+    ("scanned pages/s", "pages per second read by the scanner"),
+    ("a worker", "mean requests of a worker, ± the 95 % confidence interval"),
+    ("least", "requests of the slowest worker"),
+    ("Jain", "Jain's fairness index: 1 if all workers complete the same number of requests"),
+    ("% < 1 s", "share of requests by latency, in seconds"),
+    ("pgscan", "pages scanned by reclaim; pgsteal: pages reclaimed"),
+    ("failcnt", "charges that hit the limit"),
+    ("naps", "sleeps of reclaim because too many pages were under writeback, and their total time"),
+    ("nap ms", "milliseconds that reclaim slept because too many pages were under writeback"),
+    ("part of it", "share of the device's bandwidth"),
+    ("device MiB/s", "write bandwidth of the simulated device"),
+    ("ratio: ops/s", "ratio to mglru-7.1 or to the first row, as for read and refaults"),
+    ("M accesses/s", "simulation speed: million accesses per second of CPU time"),
+    ("B/page", "simulator memory per page of data, in bytes"),
 ];
 
-/// The words of a table that have a line, with what they mean, in the table's order.
+/// The headers of a table that have an entry, each with its meaning, in the table's order.
 pub(crate) fn of(headers: &[String]) -> impl Iterator<Item = (&str, &'static str)> {
     headers.iter().filter_map(|header| {
         let meaning = WORDS.iter().find(|(word, _)| word == header)?.1;

@@ -1,6 +1,6 @@
 //! The `lowtide` command.
 //!
-//! This file only dispatches: [`cli`] says what can be asked, [`cmd`] has one file for each
+//! This file only dispatches: [`cli`] defines the command line, [`cmd`] has one file for each
 //! command, and all work of `lowtide bench` is in [`mod@bench`], that of `lowtide sim` in
 //! [`mod@sim`], that of experiments that both play in [`mod@lab`]. Results go to standard output;
 //! errors, notes and progress go to standard error.
@@ -48,8 +48,8 @@ fn main() -> ExitCode {
     match out::failure() {
         Some(error) => {
             out::note(format_args!(
-                "error: cannot write the results to standard output: {error}; make room, or send \
-                 it elsewhere"
+                "error: cannot write the results to standard output: {error}; free some space, or \
+                 redirect the output"
             ));
             if code == ExitCode::SUCCESS { ExitCode::FAILURE } else { code }
         }

@@ -1,4 +1,4 @@
-//! Names on the command line, with what may have been meant by one that does not exist.
+//! Names on the command line, with a suggestion for an unknown one.
 
 use lowtide::{HighPolicy, Policy};
 use lowtide_workload::nearest;
@@ -6,7 +6,7 @@ use lowtide_workload::nearest;
 /// A policy, as in `--policy`.
 ///
 /// # Errors
-/// What is wrong with the name, and the nearest one.
+/// The error of the name, with the nearest known one.
 pub(crate) fn policy(text: &str) -> Result<Policy, String> {
     text.parse().map_err(|error: lowtide::PolicyError| {
         let end = text.find('+').unwrap_or(text.len());
@@ -19,13 +19,13 @@ pub(crate) fn policy(text: &str) -> Result<Policy, String> {
 /// A throttle policy of `memory.high`, as in `--high-policy`.
 ///
 /// # Errors
-/// What is wrong with the name, and the nearest one.
+/// The error of the name, with the nearest known one.
 pub(crate) fn high_policy(text: &str) -> Result<HighPolicy, String> {
     let known = HighPolicy::ALL.map(|(policy, _)| policy.to_string());
     text.parse::<HighPolicy>().map_err(|error| error.to_string() + &hint(text, "", known))
 }
 
-/// `did you mean`, where a known name is near to the given one; `rest` follows the name.
+/// `did you mean`, if a known name is close to the given one; `rest` follows the name.
 fn hint(given: &str, rest: &str, known: impl IntoIterator<Item = String>) -> String {
     let known: Vec<String> = known.into_iter().collect();
     match nearest(&given.to_ascii_lowercase(), known.iter().map(String::as_str)) {
@@ -34,7 +34,7 @@ fn hint(given: &str, rest: &str, known: impl IntoIterator<Item = String>) -> Str
     }
 }
 
-/// The items of a list, each once, in order; a note for each that stands in it twice.
+/// The items of a list, each once, in order. Notes each item that occurs more than once.
 pub(crate) fn once<T: PartialEq + Clone>(
     items: &[T],
     name: impl Fn(&T) -> String,
@@ -46,7 +46,7 @@ pub(crate) fn once<T: PartialEq + Clone>(
         if !found.contains(item) {
             found.push(item.clone());
         } else if !twice.contains(item) {
-            note(format!("{} is named more than once and has one row", name(item)));
+            note(format!("{} is named more than once; it has one row", name(item)));
             twice.push(item.clone());
         }
     }
@@ -82,6 +82,6 @@ mod tests {
     fn what_is_named_twice_is_taken_once_and_noted_once() {
         let mut notes = Vec::new();
         assert_eq!(once(&[3, 1, 3, 3], ToString::to_string, |note| notes.push(note)), [3, 1]);
-        assert_eq!(notes, ["3 is named more than once and has one row"]);
+        assert_eq!(notes, ["3 is named more than once; it has one row"]);
     }
 }

@@ -10,9 +10,9 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span(pub(crate) Duration);
 
-/// What is no time.
+/// The text is not a time.
 #[derive(Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no time of less than a day; write a number and ns, us, ms or s, such as 10ms")]
+#[error("`{0}` is not a time below one day; write a number and ns, us, ms or s, such as 10ms")]
 pub(crate) struct BadSpan(String);
 
 impl Span {

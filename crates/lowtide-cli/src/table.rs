@@ -202,7 +202,7 @@ mod tests {
         assert!(text.lines().all(|line| line == line.trim_end()), "{text:?}");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[..3], ["policy  B/page", "mglru        7", ""]);
-        assert!(lines[3].starts_with("  B/page  bytes of memory"), "{text}");
+        assert!(lines[3].starts_with("  B/page  simulator memory"), "{text}");
     }
 
     #[test]

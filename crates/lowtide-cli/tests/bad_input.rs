@@ -88,7 +88,7 @@ fn slips_of_the_pen_are_answered_with_what_was_meant() {
     answered(&["sim", "--trace", "t", "--format", "orcale"], &["did you mean `oracle-general`?"]);
     answered(&["sim", "--trace", "t", "--mrc", "--baseline", "sive"], &["did you mean `sieve`?"]);
     answered(&["sim", "zipf", "--machine", "xenon"], &["did you mean `xeon-96t`?"]);
-    answered(&["sim", "zipf", "--max", "1E"], &["--max 1E", "more than can be simulated"]);
+    answered(&["sim", "zipf", "--max", "1E"], &["--max 1E", "too large to simulate"]);
     answered(&["sim", "--trace", "/nowhere", "--advise", "2"], &["--advise", "from 0 to 1"]);
     answered(&["bench", "scan", "--against", "mmap,none"], &["--against", "none"]);
 }
@@ -110,7 +110,7 @@ fn what_is_named_twice_is_noted_and_has_one_row() {
     let output = run(&small);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(
-        text(&output.stderr).matches("lru is named more than once and has one row").count(),
+        text(&output.stderr).matches("lru is named more than once; it has one row").count(),
         1
     );
     assert_eq!(text(&output.stdout).lines().filter(|line| line.starts_with("lru ")).count(), 1);

@@ -68,7 +68,7 @@ fn rounds_that_had_ended_are_shown_and_written_when_a_run_is_interrupted() {
             continue;
         }
         assert!(message.contains("interrupted while measuring lowtide mglru, round "), "{message}");
-        assert!(message.contains("what is shown had been measured by then"), "{message}");
+        assert!(message.contains("the results shown were measured before that"), "{message}");
         assert!(output.contains("contents verified, 0 errors"), "{output}");
         let results: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
         assert_eq!(results["interrupted"], true);
@@ -90,7 +90,7 @@ fn a_proof_that_is_interrupted_shows_what_it_has_found() {
         running.interrupt();
         let (code, output, message) = running.end_with_output();
         if code == Some(130) && output.contains("0 lost, 0 wrong") {
-            assert!(message.contains("what is shown had been measured by then"), "{message}");
+            assert!(message.contains("the results shown were measured before that"), "{message}");
             return;
         }
         assert!(!output.contains("verified"), "{code:?} {output} {message}");

@@ -791,7 +791,7 @@ fn policies_that_had_ended_are_shown_when_a_simulation_is_interrupted() {
     running.interrupt();
     let (code, output, message) = running.end_with_output();
     assert_eq!(code, Some(130), "{message}");
-    assert!(message.contains("what is shown had been measured by then"), "{message}");
+    assert!(message.contains("the results shown were measured before that"), "{message}");
     assert!(output.contains("mglru-7.1") && output.contains("pages of 4K touched"), "{output}");
     let results: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
     assert_eq!((&results["interrupted"], rows(&results).len()), (&true.into(), 3));
@@ -817,7 +817,7 @@ fn results_that_cannot_be_written_are_errors_and_places_are_checked_first() {
     drop(child.stdout.take());
     assert!(child.wait().unwrap().success());
     refused(&args(&zipf, &["--json", "/"]), 2, &["/: it is a directory", "--json"]);
-    refused(&args(&zipf, &["--json", "/nowhere/r.json"]), 2, &["/nowhere is no directory"]);
+    refused(&args(&zipf, &["--json", "/nowhere/r.json"]), 2, &["/nowhere is not a directory"]);
 }
 
 #[test]

@@ -87,10 +87,7 @@ impl Crew {
         });
         let workers: std::io::Result<_> = workers.collect();
         workers.map(|workers| Self { workers }).map_err(|error| {
-            BenchError::usage(
-                format!("cannot start {count} threads: {error}"),
-                "ask for fewer with --threads",
-            )
+            BenchError::usage(format!("cannot start {count} threads: {error}"), "lower --threads")
         })
     }
 

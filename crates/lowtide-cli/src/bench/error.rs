@@ -1,8 +1,7 @@
-//! Everything that can end a benchmark, and which exit code it means.
+//! Every error that ends a benchmark, and its exit code.
 //!
-//! A message says what failed, where, and what to do. What is wrong with single values (a size, a
-//! policy, a workload name) is already refused by the argument parser, with the message of the type
-//! that would not parse.
+//! A message says what failed, where, and what to do. The argument parser already rejects single
+//! values that do not parse (a size, a policy, a workload name), with the message of their type.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,41 +22,41 @@ use crate::table::memory;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum BenchError {
-    /// Options that are fine alone and impossible together, or beyond what the workload can do.
+    /// Options that are valid alone but not together, or that the workload does not support.
     #[error("{what}; {advice}")]
     Usage {
-        /// What does not go.
+        /// What is wrong.
         what: String,
         /// What to write instead.
         advice: String,
     },
-    /// The runtime refuses budget, page size or policy before anything was started.
+    /// The runtime rejects the budget, the page size or the policy before anything starts.
     #[error("cannot set up lowtide with --max {max} and pages of {page_bytes} bytes: {source}")]
     Setup {
-        /// The budget asked for.
+        /// The requested budget.
         max: Size,
-        /// The page asked for, in bytes.
+        /// The requested page size, in bytes.
         page_bytes: u64,
         /// The runtime's reason, with its advice.
         source: BuildError,
     },
-    /// The workload has nothing to choose from.
+    /// The workload's distribution has no items.
     #[error(transparent)]
     Distribution(#[from] DistributionError),
-    /// The trace cannot be played, or not be recorded.
+    /// The trace cannot be replayed or recorded.
     #[error(transparent)]
     Trace(#[from] TraceFileError),
-    /// A file or directory does not do what was asked.
+    /// An operation on a file or directory failed.
     #[error("cannot {action} {}: {source}{}", path.display(), advice_for(source))]
     File {
         /// What was tried, as a verb.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// A path that is there and is no file to page.
+    /// The path exists, but is not a file that can be paged.
     #[error("{} is {what}; give a regular file or a block device", path.display())]
     NotAFile {
         /// The path.
@@ -65,24 +64,24 @@ pub(crate) enum BenchError {
         /// What it is.
         what: &'static str,
     },
-    /// The data files do not fit.
+    /// The data files do not fit on the disk.
     #[error(
-        "{} has {} free and the data files need {}; free some, choose another place with --dir, \
-         or make them smaller with --scale or --max",
+        "{} has {} free, but the data files need {}; free some space, choose another directory \
+         with --dir, or make the files smaller with --scale or --max",
         path.display(), Size::new(*free), Size::new(*needed)
     )]
     NoSpace {
         /// The directory.
         path: PathBuf,
-        /// Bytes needed in addition to what is there.
+        /// Bytes needed in addition to the files that exist.
         needed: u64,
         /// Bytes free.
         free: u64,
     },
     /// The device filled up while a data file was written. The unfinished file has been removed.
     #[error(
-        "the disk is full: {} could not be made and its beginning has been removed; free space, or \
-         choose another place with --dir",
+        "the disk is full: {} could not be created, and the unfinished file was removed; free \
+         some space, or choose another directory with --dir",
         path.display()
     )]
     DiskFull {
@@ -91,46 +90,47 @@ pub(crate) enum BenchError {
     },
     /// Another run uses the data file.
     #[error(
-        "{} is in use by another lowtide bench; wait for it, or choose another place with --dir",
+        "{} is in use by another lowtide bench; wait until that ends, or choose another directory \
+         with --dir",
         path.display()
     )]
     Busy {
         /// The file.
         path: PathBuf,
     },
-    /// Somebody writes a file of the user's.
+    /// Another program has locked the user's file for writing.
     #[error(
-        "{} is locked by a program that writes it; wait for that, or read it nevertheless with \
-         --no-lock",
+        "{} is locked by a program that writes it; wait until that ends, or read the file anyway \
+         with --no-lock",
         path.display()
     )]
     Locked {
         /// The file.
         path: PathBuf,
     },
-    /// The directory of data files is somebody else's.
-    #[error("{} belongs to another user; choose a place of your own with --dir", path.display())]
+    /// The directory of data files belongs to another user.
+    #[error("{} belongs to another user; choose your own directory with --dir", path.display())]
     Foreign {
         /// The directory.
         path: PathBuf,
     },
-    /// The budgets do not fit into the machine.
+    /// The budgets exceed the machine's available memory.
     #[error(
-        "{systems} systems of {} each need {}, and {} of memory are available; lower --max, or \
-         run fewer at a time with --policy and --against",
+        "{systems} systems of {} each need {}, but only {} of memory is available; lower --max, \
+         or run fewer systems at a time with --policy and --against",
         Size::new(*each), memory(*needed), memory(*available)
     )]
     NoMemory {
-        /// How many systems are alive together.
+        /// Number of systems that run together.
         systems: usize,
-        /// Bytes each of them may use.
+        /// Budget of each, in bytes.
         each: u64,
-        /// Bytes of all together.
+        /// Bytes that all of them need.
         needed: u64,
         /// Bytes available.
         available: u64,
     },
-    /// The runtime failed outside the operations that are counted.
+    /// The runtime failed outside the measured operations.
     #[error("lowtide failed to {action}: {source}")]
     Runtime {
         /// What was tried, as a verb and its object.
@@ -138,19 +138,19 @@ pub(crate) enum BenchError {
         /// The runtime's reason.
         source: lowtide::Error,
     },
-    /// The runtime does not take a data file.
+    /// The runtime cannot open a data file.
     #[error(transparent)]
     Open(#[from] lowtide::OpenError),
-    /// Something cannot be done with a tenant.
+    /// An operation on a tenant failed.
     #[error(transparent)]
     Tenant(#[from] lowtide::TenantError),
-    /// A program cannot be used.
+    /// An eBPF program cannot be used.
     #[error(transparent)]
     Program(#[from] ProgramError),
     /// A memory cgroup stopped working during the run.
     #[error(transparent)]
     Memcg(#[from] MemcgError),
-    /// A peer could not be started, or went away.
+    /// A peer could not be started, or ended unexpectedly.
     #[error("the peer `{peer}` {what}")]
     Peer {
         /// Which.
@@ -158,11 +158,11 @@ pub(crate) enum BenchError {
         /// What happened, and what it may mean.
         what: String,
     },
-    /// A peer was killed, which the kernel does to a process that cannot live within its budget.
+    /// A peer was killed; the kernel kills a process that cannot stay within its budget.
     /// Its row is left out.
     #[error(
-        "{peer} left out: it was killed, most likely by the kernel because {} are too little for \
-         it; raise --max",
+        "{peer} left out: it was killed, most likely by the kernel because {} is too little \
+         memory for it; raise --max",
         Size::new(*max_bytes)
     )]
     PeerKilled {
@@ -184,34 +184,34 @@ pub(crate) enum BenchError {
         /// The first of them.
         first: String,
     },
-    /// What was to be measured in memory was not all in memory.
+    /// The data of `bench hit` was not entirely in memory.
     #[error(
-        "{pages} pages were read from the device during `bench hit`; the budget did not hold the \
-         data"
+        "{pages} pages were read from the device during `bench hit`; the data did not fit in the \
+         budget"
     )]
     NotResident {
         /// How many.
         pages: u64,
     },
-    /// A promise about durability was not kept.
+    /// A durability guarantee was broken.
     #[error(
-        "{proof}: {lost} bytes lost and {wrong} wrong; please report this, with the command; the \
-         first: {first}"
+        "{proof}: {lost} bytes lost and {wrong} wrong; please report this with the command line; \
+         the first: {first}"
     )]
     Broken {
         /// Which proof failed.
         proof: &'static str,
-        /// Bytes that a flush had promised, and that were older.
+        /// Flushed bytes that were older after the failure.
         lost: u64,
         /// Bytes that were never written there.
         wrong: u64,
         /// The first of them.
         first: String,
     },
-    /// A proof has not seen everything that it is about.
+    /// A proof did not reach every case that it must cover.
     #[error(
-        "no byte was lost or wrong, but this never happened: {missing}; run more cuts with \
-         --cuts, or another --seed"
+        "no byte was lost or wrong, but these cases never occurred: {missing}; run more cuts with \
+         --cuts, or choose another --seed"
     )]
     Uncovered {
         /// What.
@@ -255,17 +255,16 @@ impl BenchError {
         }
     }
 
-    /// An option that cannot be carried out.
+    /// An option that cannot be used.
     pub(crate) fn usage(what: impl Into<String>, advice: impl Into<String>) -> Self {
         Self::Usage { what: what.into(), advice: advice.into() }
     }
 
-    /// 2 when the command line itself is at fault, else 1; what the signal says for a run that one
-    /// ended.
+    /// 2 if the command line is wrong, the signal's code if a signal ended the run, otherwise 1.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Interrupted(_) | Self::CutShort(_) => interrupt::exit_code(),
-            // What this machine lacks is not the command line's fault.
+            // The command line is valid; this machine lacks something.
             Self::Setup {
                 source:
                     BuildError::Memory { .. } | BuildError::IoEngine { .. } | BuildError::Thread(_),
@@ -291,14 +290,14 @@ impl Interruptible for BenchError {
     }
 }
 
-/// What to do about the usual I/O errors.
+/// Advice for common I/O errors.
 fn advice_for(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::NotFound => "; check the path",
         io::ErrorKind::PermissionDenied => {
-            "; change its permissions, or choose another place with --dir"
+            "; change its permissions, or choose another directory with --dir"
         }
-        io::ErrorKind::ReadOnlyFilesystem => "; choose another place with --dir",
+        io::ErrorKind::ReadOnlyFilesystem => "; choose another directory with --dir",
         _ => "",
     }
 }

@@ -161,7 +161,7 @@ pub(crate) fn run(args: &ScanArgs) -> Result<(), BenchError> {
     let sizes = &args.io_size;
     if let Some(size) = sizes.iter().find(|&&size| size % page_bytes != 0 || size > file.bytes()) {
         return Err(BenchError::usage(
-            format!("--io-size {} is no whole number of pages of the file", Size::new(*size)),
+            format!("--io-size {} is not a multiple of the file's page size", Size::new(*size)),
             "give sizes such as --io-size 64K,1M",
         ));
     }

@@ -58,7 +58,7 @@ pub(crate) struct For<T> {
 #[derive(Debug, Error)]
 pub(crate) enum BadFor {
     /// The kind.
-    #[error("`{0}` names no kind of request; write read=, write= or sync= before the value")]
+    #[error("`{0}` does not name a kind of request; write read=, write= or sync= before the value")]
     Kind(String),
     /// The value.
     #[error("{0}")]

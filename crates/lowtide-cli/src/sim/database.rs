@@ -123,8 +123,7 @@ impl Plan {
         if let Some(max) = max.filter(|&max| max <= own) {
             return Err(SimError::usage(
                 format!(
-                    "a budget of {} leaves no room for files: the database takes {} for its own \
-                     cache and itself",
+                    "a budget of {} leaves no room for files: the database and its cache take {}",
                     Size::new(max),
                     options::floor(own)
                 ),

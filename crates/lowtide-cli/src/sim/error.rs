@@ -1,7 +1,7 @@
-//! Everything that can end a simulation, and which exit code it means.
+//! Every error that ends a simulation, and its exit code.
 //!
-//! A message says what failed, where, and what to do. What is wrong with single values is already
-//! refused by the argument parser.
+//! A message says what failed, where, and what to do. The argument parser already rejects single
+//! values that do not parse.
 
 use std::io;
 
@@ -18,32 +18,31 @@ use crate::json::ResultsError;
 use crate::law::ProgramError;
 use crate::table::memory;
 
-/// Why a simulation ended without a result, or with one that has gaps.
+/// Why a simulation ended without a result, or with an incomplete one.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum SimError {
-    /// Options that are fine alone and impossible together, or that mean nothing for what is
-    /// simulated.
+    /// Options that are valid alone but not together, or that have no meaning for the workload.
     #[error("{what}; {advice}")]
     Usage {
-        /// What does not go.
+        /// What is wrong.
         what: String,
         /// What to write instead.
         advice: String,
     },
-    /// There is no such machine.
+    /// The machine is unknown, or its description is wrong.
     #[error(transparent)]
     Machine(#[from] SpecError),
-    /// The workload has nothing to choose from.
+    /// The workload's distribution has no items.
     #[error(transparent)]
     Distribution(#[from] DistributionError),
     /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceFileError),
-    /// The machine that this runs on is too small for what is simulated.
+    /// The host has too little memory for the simulation.
     #[error(
-        "simulating that takes about {} of memory and {} are available; lower --max or --size, or \
-         choose fewer policies at a time",
+        "the simulation needs about {} of memory, but only {} is available; lower --max or \
+         --size, or choose fewer policies at a time",
         memory(*needed), memory(*available)
     )]
     HostMemory {
@@ -52,10 +51,10 @@ pub(crate) enum SimError {
         /// Bytes available.
         available: u64,
     },
-    /// The engine refuses the budget.
+    /// The engine rejects the budget.
     #[error("{0}; choose another --max")]
     Budget(#[from] ConfigError),
-    /// An access that the plain machine refuses.
+    /// The plain machine rejects an access.
     #[error(transparent)]
     Play(PlayError),
     /// The simulated machine stopped.
@@ -66,8 +65,7 @@ pub(crate) enum SimError {
         /// Why.
         source: MachineError,
     },
-    /// Rows that ended in a simulated out-of-memory kill. They have been printed as far as they
-    /// went.
+    /// A row ended in a simulated out-of-memory kill. Its results up to then have been printed.
     #[error("{policy}: {what}")]
     OutOfMemory {
         /// The row.
@@ -81,7 +79,7 @@ pub(crate) enum SimError {
     /// The results cannot be written to standard output.
     #[error("cannot write the results to standard output: {0}; name a file with --json FILE")]
     Output(#[source] io::Error),
-    /// The picture cannot be written.
+    /// The plot cannot be written.
     #[error(
         "cannot write the plot to {}: {source}; choose another file with --plot",
         path.display()
@@ -89,16 +87,16 @@ pub(crate) enum SimError {
     Plot {
         /// The file.
         path: std::path::PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A program cannot be used.
+    /// An eBPF program cannot be used.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// A swarm found something.
+    /// A swarm found a failure.
     #[error("{0}")]
     Swarm(String),
-    /// A trace cannot be played many times.
+    /// A trace cannot be packed for repeated replay.
     #[error("{0}")]
     Tape(String),
     /// The signal handler cannot be installed.
@@ -113,12 +111,12 @@ pub(crate) enum SimError {
 }
 
 impl SimError {
-    /// An option that cannot be carried out.
+    /// An option that cannot be used.
     pub(crate) fn usage(what: impl Into<String>, advice: impl Into<String>) -> Self {
         Self::Usage { what: what.into(), advice: advice.into() }
     }
 
-    /// What a simulated machine says of the row of `policy`, while `during`.
+    /// The error of a simulated machine in the row of `policy`; `during` names the work.
     pub(crate) fn of_machine(policy: Policy, source: MachineError, during: &str) -> Self {
         match source {
             MachineError::Config(source) => Self::Budget(source),
@@ -129,12 +127,11 @@ impl SimError {
         }
     }
 
-    /// 2 when the command line itself is at fault, else 1; what the signal says for a run that one
-    /// ended.
+    /// 2 if the command line is wrong, the signal's code if a signal ended the run, otherwise 1.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Interrupted(_) | Self::CutShort(_) => interrupt::exit_code(),
-            // What cannot be read may be there tomorrow.
+            // An unreadable file is an environment error, not a usage error.
             Self::Machine(SpecError::Read { .. } | SpecError::This { .. }) => 1,
             Self::Usage { .. }
             | Self::Machine(_)

@@ -98,7 +98,7 @@ pub(super) fn run(options: &Options) -> Result<(), SimError> {
 fn run_all(options: &Options, seeds: u64) -> Result<(), SimError> {
     let Some(end) = options.seed.checked_add(seeds) else {
         return Err(SimError::usage(
-            format!("there are no {seeds} seeds from {} on", options.seed),
+            format!("there are fewer than {seeds} seeds from {} on", options.seed),
             "choose a smaller --seed",
         ));
     };

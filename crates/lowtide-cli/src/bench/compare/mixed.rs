@@ -82,7 +82,7 @@ impl MixedArgs {
                     seconds / f64::from(self.rounds),
                     self.checkpoint
                 ),
-                "ask for more with --seconds, for fewer with --rounds, or for earlier ones with \
+                "raise --seconds, lower --rounds, or make checkpoints more frequent with \
                  --checkpoint",
             ));
         }

@@ -131,8 +131,8 @@ impl<'a> Comparison<'a> {
         {
             return Err(BenchError::usage(
                 format!(
-                    "records of 1K cross pages of {page} bytes, so an update could be seen half \
-                     done"
+                    "records of 1K cross pages of {page} bytes, so a reader could see a torn \
+                     update"
                 ),
                 "choose --page 1K or more, or ycsb-c, which only reads",
             ));
@@ -141,8 +141,8 @@ impl<'a> Comparison<'a> {
             && ops < u64::from(self.rounds)
         {
             return Err(BenchError::usage(
-                format!("{ops} operations cannot be cut into {} rounds", self.rounds),
-                "ask for fewer with --rounds, or for more with --ops",
+                format!("{ops} operations cannot be divided into {} rounds", self.rounds),
+                "lower --rounds, or raise --ops",
             ));
         }
         self.leave_out_peers(probe)?;
@@ -158,7 +158,7 @@ impl<'a> Comparison<'a> {
     fn leave_out_peers(&mut self, probe: &Probe) -> Result<(), BenchError> {
         if !self.slowness.is_none() {
             refuse_slowed(&self.peers)?;
-            out::note("no peers: only lowtide's own requests can be slowed down");
+            out::note("no peers: delays apply only to lowtide's own requests");
         }
         if let Availability::No(why) = &probe.memcg
             && !self.peers.is_empty()
@@ -317,7 +317,7 @@ pub(crate) fn refuse_slowed<P>(peers: &[P]) -> Result<(), BenchError> {
         return Ok(());
     }
     Err(BenchError::usage(
-        "only lowtide's own requests can be slowed down, so there is nothing to compare with",
-        "leave --against out, or --device-delay and --device-bandwidth",
+        "delays apply only to lowtide's own requests, so a comparison with peers means nothing",
+        "omit --against, or omit --device-delay and --device-bandwidth",
     ))
 }

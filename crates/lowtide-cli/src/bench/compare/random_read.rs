@@ -84,7 +84,7 @@ impl RandomReadArgs {
                 Peer::MmapRandom => MmapPeer::MmapRandom,
                 Peer::Fio | Peer::None => {
                     return Err(BenchError::usage(
-                        "fio is compared only at a depth",
+                        "fio can be compared only with --depth",
                         "write `lowtide bench random-read --depth 1,8,32 --against fio`",
                     ));
                 }
@@ -114,8 +114,8 @@ impl RandomReadArgs {
         let peers = chosen(&self.against, Peer::None)?;
         if peers.iter().any(|peer| *peer != Peer::Fio) {
             return Err(BenchError::usage(
-                "a mapping has no depth",
-                "leave --depth out, or compare with --against fio",
+                "a mapping has no queue depth",
+                "omit --depth, or compare with --against fio",
             ));
         }
         Ok(!peers.is_empty())

@@ -1,4 +1,4 @@
-//! How lowtide reads and writes its files, and how much slower than its device is.
+//! How lowtide reads and writes its files, and artificial delays of its device.
 
 use clap::{Args, ValueEnum};
 use lowtide::{Builder, IoEngine, IoMode, Pager, Policy, Size};
@@ -10,16 +10,16 @@ use crate::span::Span;
 /// How lowtide reads and writes.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Io {
-    /// System calls that lowtide reads and writes with; auto prefers uring
+    /// I/O system calls that lowtide uses; auto prefers io_uring
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) io: Engine,
-    /// Whether lowtide bypasses the page cache; auto does if it can
+    /// Whether lowtide bypasses the kernel's page cache; auto bypasses it where possible
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) direct: Mode,
 }
 
 impl Io {
-    /// A pager; `adjust` sets what is special about it.
+    /// A pager; `adjust` changes its builder further.
     ///
     /// # Errors
     /// [`BenchError::Setup`].
@@ -82,25 +82,25 @@ impl From<Mode> for IoMode {
     }
 }
 
-/// A device that is slowed down for lowtide.
+/// Artificial delays of lowtide's requests.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Slowdown {
-    /// Delay each of lowtide's requests, side by side, as in read=2ms,write=10ms; without peers
+    /// Delay each of lowtide's requests, in parallel, as in read=2ms,write=10ms; excludes peers
     #[arg(long, value_name = "K=TIME", value_delimiter = ',')]
     device_delay: Vec<For<Span>>,
-    /// Bytes a second of all of lowtide's reads, or writes, as in write=50M; without peers
+    /// Limit lowtide's reads or writes to bytes per second, as in write=50M; excludes peers
     #[arg(long, value_name = "K=SIZE", value_delimiter = ',', value_parser = bandwidth)]
     device_bandwidth: Vec<For<Size>>,
 }
 
 impl Slowdown {
-    /// Both together.
+    /// Delays and bandwidths together.
     pub(crate) fn slowness(&self) -> Slowness {
         Slowness::new(self.device_delay.clone(), self.device_bandwidth.clone())
     }
 }
 
-/// Whether an access that brings a page in counts as a reference.
+/// Whether the access that faults a page in counts as a reference.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct YoungFaults {
     /// Count the faulting access as a reference, as processors do

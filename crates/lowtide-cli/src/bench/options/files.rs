@@ -1,4 +1,4 @@
-//! Where the data files are.
+//! The directory of the data files, and a data file of the user's.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use clap::Args;
 use crate::bench::datafile::{Depot, Locking};
 use crate::bench::error::BenchError;
 
-/// Where files are made.
+/// The directory of data files, and whether they are locked.
 #[derive(Debug, Args)]
 struct Place {
     /// Directory of data files [default: lowtide-bench-UID in TMPDIR]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Take no lock on data files, as on file systems without locks
+    /// Do not lock data files; for file systems without locks
     #[arg(long)]
     no_lock: bool,
 }
@@ -25,12 +25,12 @@ impl Place {
     }
 }
 
-/// Where files are made that no later run uses.
+/// The directory of files that no later run uses.
 #[derive(Debug, Args)]
 pub(crate) struct ScratchPlace {
     #[command(flatten)]
     place: Place,
-    // Accepted and not shown, because it is always so.
+    // Accepted but hidden, because it is always the case.
     #[arg(long, hide = true)]
     no_keep: bool,
 }
@@ -45,18 +45,18 @@ impl ScratchPlace {
     }
 }
 
-/// Where data files are made, and whether later runs use them.
+/// The directory of data files, and whether later runs use them.
 #[derive(Debug, Args)]
 pub(crate) struct Files {
     #[command(flatten)]
     place: Place,
-    /// Remove the data files at the end; the next run would use them
+    /// Remove the data files at the end; otherwise the next run reuses them
     #[arg(long)]
     no_keep: bool,
 }
 
 impl Files {
-    /// The directory of the files that the bench makes.
+    /// The directory of the files that the bench creates.
     ///
     /// # Errors
     /// Those of [`Depot::open`].
@@ -73,22 +73,22 @@ impl Files {
 /// A file of the user's own.
 #[derive(Debug, Args)]
 pub(crate) struct UserFile {
-    /// Read this file instead of making one
+    /// Read this file instead of creating one
     #[arg(long, value_name = "PATH", conflicts_with_all = ["dir", "scale", "no_keep"])]
     pub(crate) file: Option<PathBuf>,
 }
 
-/// Where data comes from.
+/// The source of the data.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// Files that the bench makes and may keep.
+    /// Files that the bench creates and may keep.
     Made(Depot),
     /// A file of the user's own, which is only read.
     User(PathBuf, Locking),
 }
 
 impl Source {
-    /// What the options say.
+    /// The source that the options select.
     ///
     /// # Errors
     /// Those of [`Depot::open`].

@@ -1,13 +1,12 @@
-//! Budgets that do not fit into the machine are refused before anything is made.
+//! Rejects budgets that do not fit in memory, before any file is created.
 
 use crate::bench::error::BenchError;
 
-/// Memory beside the budgets that must be available, in bytes: tables, threads, and a reserve for
-/// the rest of the machine.
+/// Bytes that must be available in addition to the budgets: tables, threads, and a reserve for the
+/// rest of the machine.
 const HEADROOM_BYTES: u64 = 64 << 20;
 
-/// Refuses budgets that do not fit into memory together, with `beside` bytes that are needed beside
-/// them.
+/// Rejects budgets that do not fit in memory together, with `beside` further bytes.
 ///
 /// # Errors
 /// [`BenchError::NoMemory`].

@@ -1,15 +1,15 @@
-//! Options that several workloads share, in groups that a workload's arguments are made of.
+//! Groups of options that several workloads share.
 //!
-//! What differs between workloads (how large, how long) is in the file of each workload, with its
-//! default; its parser is in `values`.
+//! Options with different defaults (size, length) are in the file of each workload; their parsers
+//! are in `values`.
 //!
 //! | file | concept |
 //! |---|---|
 //! | `values` | single values: budgets, scales, times, pages |
-//! | `memory` | budgets that do not fit into the machine |
-//! | `files` | where the data files are, and a file of the user's own |
-//! | `rows` | policies and peers, a row each |
-//! | `device` | how lowtide reads and writes, and a device that is slowed down |
+//! | `memory` | budgets that do not fit in memory |
+//! | `files` | the directory of data files, and a data file of the user's |
+//! | `rows` | policies and peers, one row each |
+//! | `device` | lowtide's I/O, and an artificially slow device |
 //! | `timing` | seconds or operations, in rounds |
 
 pub(crate) mod memory;
@@ -32,10 +32,10 @@ pub(crate) use timing::{Operations, Timing, batch, rounds, threads};
 
 use crate::json;
 
-/// Where results go, beside the table.
+/// A file for the results, in addition to the table.
 #[derive(Debug, Args)]
 pub(crate) struct Output {
-    /// Also write the results to this file, as JSON
+    /// Also write the results to this file as JSON
     #[arg(long, value_name = "FILE", value_parser = PathBufValueParser::new().try_map(writable))]
     pub(crate) json: Option<PathBuf>,
 }
@@ -45,7 +45,7 @@ fn writable(path: PathBuf) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// Where random choices begin.
+/// The seed of random choices.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Seed {
     /// Seed of all random choices
@@ -54,6 +54,6 @@ pub(crate) struct Seed {
 }
 
 impl Seed {
-    /// The default, which rows of workloads without random choices have as well.
+    /// The default, also in rows of workloads without random choices.
     pub(crate) const USUAL: u64 = 42;
 }

@@ -1,4 +1,4 @@
-//! The rows of a result: policies of lowtide, and what they are compared with.
+//! The rows of a result: policies of lowtide, and the peers that they are compared with.
 
 use clap::builder::ArgPredicate;
 use clap::{Args, ValueEnum};
@@ -17,13 +17,13 @@ pub(crate) struct Policies {
 }
 
 impl Policies {
-    /// Each once; the first is the one that ratios are against.
+    /// Each policy once; ratios are to the first.
     pub(crate) fn rows(&self) -> Vec<Policy> {
         policy_rows(&self.policies)
     }
 }
 
-/// lowtide's rows, of a workload about something else than policies.
+/// lowtide's rows, for a workload that does not compare policies.
 #[derive(Debug, Args)]
 pub(crate) struct FewPolicies {
     /// Reclaim policies of lowtide, one row each
@@ -33,13 +33,13 @@ pub(crate) struct FewPolicies {
 }
 
 impl FewPolicies {
-    /// Each once.
+    /// Each policy once.
     pub(crate) fn rows(&self) -> Vec<Policy> {
         policy_rows(&self.policies)
     }
 }
 
-/// The policy of a workload that has one.
+/// The policy of a workload that uses only one.
 #[derive(Debug, Args)]
 pub(crate) struct OnePolicy {
     /// Reclaim policy of lowtide
@@ -47,15 +47,15 @@ pub(crate) struct OnePolicy {
     pub(crate) policy: Policy,
 }
 
-/// Policies, each once; a note for one that is named twice.
+/// Policies, each once; notes each policy that is named twice.
 fn policy_rows(policies: &[Policy]) -> Vec<Policy> {
     names::once(policies, ToString::to_string, out::note)
 }
 
-/// Mappings to compare with.
+/// Kernel mappings to compare with.
 #[derive(Debug, Args)]
 pub(crate) struct Mappings {
-    /// What else runs beside lowtide, where a memory cgroup can be made
+    /// Systems to compare with; they need permission to create a memory cgroup
     #[arg(long, value_name = "PEER,PEER", value_enum, value_delimiter = ',',
           default_value = "mmap,mmap-random",
           default_value_ifs = [("device_delay", ArgPredicate::IsPresent, "none"),
@@ -76,7 +76,7 @@ impl Mappings {
 /// A kernel mapping, in a memory cgroup of the same budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MmapPeer {
-    // As a program has it that asks for nothing.
+    // Without any `madvise`.
     Mmap,
     // With `MADV_RANDOM`.
     MmapRandom,
@@ -110,7 +110,7 @@ pub(crate) fn chosen<P: ValueEnum + PartialEq + Copy>(
     peers.retain(|peer| *peer != none);
     if peers.len() < all && !peers.is_empty() {
         return Err(BenchError::usage(
-            "--against cannot be none and something",
+            "--against cannot combine none with peers",
             "name peers, or write --against none",
         ));
     }

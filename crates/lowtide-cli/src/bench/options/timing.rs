@@ -1,4 +1,4 @@
-//! How long a system is measured.
+//! The length of a measurement.
 
 use clap::Args;
 use clap::builder::RangedI64ValueParser;
@@ -6,7 +6,7 @@ use clap::builder::RangedI64ValueParser;
 use super::values::seconds;
 use crate::bench::crew::Until;
 
-/// Seconds or operations, cut into rounds.
+/// Seconds or operations, divided into rounds.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Timing {
     /// Measured seconds of each system, over all rounds
@@ -21,7 +21,7 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    /// What all rounds of a system together are.
+    /// The total length of all rounds of a system.
     pub(crate) fn until(&self) -> Until {
         self.ops.until().unwrap_or(Until::Seconds(self.seconds))
     }
@@ -30,14 +30,14 @@ impl Timing {
 /// Operations instead of a time.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Operations {
-    /// Measured operations of each system, instead of seconds
+    /// Measured operations of each system, instead of a time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..),
           allow_negative_numbers = true)]
     pub(crate) ops: Option<u64>,
 }
 
 impl Operations {
-    /// What all rounds of a system together are, if operations were given.
+    /// The total length of all rounds of a system, if it was given in operations.
     pub(crate) fn until(self) -> Option<Until> {
         self.ops.map(Until::Ops)
     }
@@ -48,7 +48,7 @@ pub(crate) fn rounds() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=10_000)
 }
 
-/// Records or pages of a call.
+/// Records or pages per call.
 pub(crate) fn batch() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=1 << 16)
 }

@@ -22,7 +22,7 @@ fn bytes(text: &str) -> Result<Size, String> {
 pub(crate) fn budget(text: &str) -> Result<u64, String> {
     let max = bytes(text)?;
     if max.is_max() || max.bytes() == 0 {
-        return Err("this is not a budget; give a size that the machine has, such as 256M".into());
+        return Err("this is not a budget; give a size that fits in memory, such as 256M".into());
     }
     Ok(max.bytes())
 }
@@ -31,7 +31,7 @@ pub(crate) fn budget(text: &str) -> Result<u64, String> {
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let size = bytes(text)?;
     if size.is_max() || size.bytes() == 0 {
-        return Err("there is nothing to read; give a size such as 256M".into());
+        return Err("the size is zero; give a size such as 256M".into());
     }
     Ok(size.bytes())
 }

@@ -197,7 +197,7 @@ mod tests {
     fn a_peer_that_died_says_why() {
         let said = |status| obituary("mmap", 1 << 20, ExitStatus::from_raw(status)).to_string();
         assert!(said(SIGBUS).contains("truncated"));
-        assert!(said(SIGKILL).contains("1M are too little") && said(SIGKILL).contains("--max"));
+        assert!(said(SIGKILL).contains("1M is too little") && said(SIGKILL).contains("--max"));
         assert!(said(0x100).contains("exit status: 1"));
     }
 }

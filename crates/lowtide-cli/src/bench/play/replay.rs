@@ -48,14 +48,14 @@ impl Recording {
     pub(crate) fn read(path: &Path, format: Option<Format>) -> Result<Self, BenchError> {
         if path == Path::new("-") {
             return Err(BenchError::usage(
-                "replay reads its trace more than once, which standard input does not allow",
+                "replay reads its trace more than once, and standard input can be read only once",
                 "name a file with --trace FILE",
             ));
         }
         let too_large = |what: String| {
             BenchError::usage(
                 format!("the trace {} {what}", path.display()),
-                "cut it into smaller ones",
+                "split it into smaller traces",
             )
         };
         let mut ops = Vec::new();
@@ -77,7 +77,7 @@ impl Recording {
         if ops.is_empty() {
             return Err(BenchError::usage(
                 format!("the trace {} holds no operations", path.display()),
-                "record some",
+                "record a new trace",
             ));
         }
         let mut pages = 0_u64;

@@ -54,7 +54,7 @@ impl Sizes {
             let records = layout.tail();
             return Err(BenchError::usage(
                 format!(
-                    "{threads} threads have more than the {records} records of half of the file"
+                    "{threads} threads are more than the {records} records in half of the file"
                 ),
                 "lower --threads, or raise --max",
             ));

@@ -58,7 +58,7 @@ impl Log {
         let thread = thread.map_err(|error| {
             BenchError::usage(
                 format!("cannot start a thread that writes the trace: {error}"),
-                "ask for fewer with --threads",
+                "lower --threads",
             )
         })?;
         let notes = Notes { chunk: Vec::with_capacity(CHUNK), noted: 0, chunks: Some(chunks) };

@@ -54,7 +54,7 @@ impl FillArgs {
         let slowness = self.slowdown.slowness();
         if !slowness.is_none() {
             refuse_slowed(&peers)?;
-            out::note("no peers: only lowtide's own requests can be slowed down");
+            out::note("no peers: delays apply only to lowtide's own requests");
         }
         let writing = Writing {
             name: NAME,

@@ -1,5 +1,4 @@
-//! What budgets and sizes of data may be. What cannot be is refused with the option's name and
-//! something to write instead.
+//! Valid budgets and data sizes. An error names the option and suggests a valid value.
 
 use lowtide::Size;
 use lowtide_core::limits::MIN_BUDGET;
@@ -15,7 +14,7 @@ pub(crate) fn plain_budget(max: Option<Size>, page: u64) -> Result<Option<u64>, 
     let Some(max) = max else { return Ok(None) };
     if max.is_max() {
         return Err(SimError::usage(
-            "without a machine there is no memory that --max max could be all of",
+            "--max max means all memory of a machine, and no machine was named",
             "give a size such as --max 256M, or name a machine with --machine",
         ));
     }
@@ -40,14 +39,14 @@ pub(crate) fn machine_budget(
     match max {
         Some(max) if max > memory => Err(SimError::usage(
             format!(
-                "a budget of {} is more than machine `{}` has: {} of its {} are left for programs \
-                 and files",
+                "a budget of {} exceeds the memory of machine `{}`: {} of its {} is available to \
+                 programs and files",
                 Size::new(max),
                 machine.name,
                 floor(memory),
                 Size::new(machine.memory)
             ),
-            "lower --max, write --max max for all of its memory, or choose a larger --machine",
+            "lower --max, use --max max for all of its memory, or choose a larger --machine",
         )),
         max => Ok(max),
     }
@@ -60,7 +59,7 @@ pub(crate) fn machine_budget(
 pub(crate) fn group_budget(max: Size, machine: &MachineSpec) -> Result<u64, SimError> {
     machine_budget(Some(max), machine, None)?.ok_or_else(|| {
         SimError::usage(
-            "--max max is no budget that this workload could fill",
+            "this workload cannot fill a budget of --max max",
             "give the size of its group, such as --max 128M",
         )
     })
@@ -75,7 +74,7 @@ fn pages_of(max: Size, page: u64) -> Result<u64, SimError> {
     if pages > u64::from(u32::MAX) {
         let most = Size::new((1 << 32) * page);
         return Err(SimError::usage(
-            format!("--max {max} is more than can be simulated"),
+            format!("--max {max} is too large to simulate"),
             format!("give less than {most}, such as --max 256M"),
         ));
     }
@@ -111,7 +110,7 @@ pub(crate) fn data_pages(size: Size, page: u64) -> Result<u64, SimError> {
     Ok(pages)
 }
 
-/// Memory for people: to the mebibyte, above a gibibyte to an eighth of one.
+/// Memory, rounded down for display: to a mebibyte, or above a gibibyte to an eighth of one.
 pub(crate) fn floor(bytes: u64) -> Size {
     let grain = match bytes >> 20 {
         0 => 1,

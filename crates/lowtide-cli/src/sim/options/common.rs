@@ -1,4 +1,4 @@
-//! What every simulation of policies has.
+//! Options of every simulation that compares policies.
 
 use clap::Args;
 use lowtide::Policy;
@@ -11,7 +11,7 @@ use crate::sim::error::SimError;
 /// Policies, seed and results.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
-    /// Reclaim policies, one row each, with any switches: mglru-7.1+S10
+    /// Reclaim policies, one row each; switches may follow, as in mglru-7.1+S10
     #[arg(
         long,
         value_name = "P,P",
@@ -20,19 +20,19 @@ pub(crate) struct Common {
         default_value = "mglru,mglru-7.1,lru"
     )]
     policy: Vec<Policy>,
-    /// Seed of everything random
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 42, allow_negative_numbers = true)]
     pub(crate) seed: u64,
-    /// Where results go.
+    /// The destination of results.
     #[command(flatten)]
     pub(crate) results: Results,
 }
 
 impl Common {
-    /// The policies of the rows, each once. Notes those that are named twice.
+    /// The policies of the rows, each once. Notes each policy that is named twice.
     ///
     /// # Errors
-    /// [`SimError::Results`] for a file that results cannot be written to, before any work is done.
+    /// [`SimError::Results`] for a file that cannot be written, before any work starts.
     pub(crate) fn begin(&self) -> Result<Vec<Policy>, SimError> {
         self.results.check()?;
         Ok(once(&self.policy, ToString::to_string, out::note))

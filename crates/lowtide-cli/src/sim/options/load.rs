@@ -1,4 +1,4 @@
-//! How many threads a workload has, and for how long it runs.
+//! The number of threads of a workload, and its running time.
 
 use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
 
@@ -7,7 +7,7 @@ pub(crate) fn threads() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=65_536)
 }
 
-/// Virtual seconds: a day at most.
+/// Virtual seconds, at most a day.
 pub(crate) fn seconds() -> RangedU64ValueParser<u64> {
     clap::value_parser!(u64).range(1..=86_400)
 }

@@ -1,11 +1,11 @@
-//! The machine of workloads that always have one, and how much of an experiment is simulated.
+//! The machine of workloads that always need one, and the scale of an experiment.
 
 use clap::Args;
 use lowtide_sim::spec::MachineSpec;
 
 use crate::sim::error::SimError;
 
-/// The machine. A workload says which one is the default.
+/// The machine. Each workload sets its default.
 #[derive(Debug, Args)]
 pub(crate) struct OnMachine {
     /// Simulated machine: a name (`lowtide list machines`) or a TOML file
@@ -14,7 +14,7 @@ pub(crate) struct OnMachine {
 }
 
 impl OnMachine {
-    /// Its description.
+    /// Loads its description.
     ///
     /// # Errors
     /// [`SimError::Machine`].
@@ -23,10 +23,10 @@ impl OnMachine {
     }
 }
 
-/// How much of a published experiment is simulated. A workload may have another default.
+/// The scale of a published experiment. A workload may set another default.
 #[derive(Debug, Args)]
 pub(crate) struct Scale {
-    /// Size of the experiment, as a part of the published one
+    /// Size of the experiment relative to the published one
     #[arg(
         long,
         value_name = "F",

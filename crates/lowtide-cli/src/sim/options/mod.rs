@@ -1,15 +1,15 @@
-//! Options that several workloads share, and what their values may be.
+//! Options that several workloads share, and their valid values.
 //!
-//! The options of a workload stand in its own file, with its defaults: groups of those here, and
-//! its own. So a workload has no option that it does not use, and its help has no other.
+//! The file of a workload defines its options and their defaults: groups from here, and its own. So
+//! a workload accepts only options that it uses, and its help shows no others.
 //!
 //! | file | group |
 //! |---|---|
-//! | `common` | policies, seed and results, which every simulation of policies has |
+//! | `common` | policies, seed and results, for every simulation that compares policies |
 //! | `results` | `--json`, `--timing` |
-//! | `load` | what numbers of threads and seconds may be |
+//! | `load` | valid numbers of threads and seconds |
 //! | `machine` | `--machine`, `--scale` |
-//! | `budget` | what `--max` and `--size` may be |
+//! | `budget` | valid values of `--max` and `--size` |
 //! | `swap` | swap of the plain machine |
 
 mod budget;

@@ -1,4 +1,4 @@
-//! Where results go, and whether they say how fast the simulation was.
+//! The destination of results, and whether they include the simulation's speed.
 
 use std::path::{Path, PathBuf};
 
@@ -7,15 +7,15 @@ use clap::{Args, ValueEnum};
 use crate::json::check_path;
 use crate::sim::error::SimError;
 
-/// Where results go.
+/// The destination of results, as given.
 #[derive(Debug, Args)]
 pub(crate) struct Results {
-    /// Print the results as JSON instead of a table, or write them to FILE, too
+    /// Print JSON instead of a table; with FILE, print the table and write JSON to FILE
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     json: Option<Option<PathBuf>>,
 }
 
-/// Where results go, decided.
+/// The destination of results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output<'a> {
     /// A table.
@@ -27,7 +27,7 @@ pub(crate) enum Output<'a> {
 }
 
 impl Results {
-    /// Where results go.
+    /// The destination.
     pub(crate) fn output(&self) -> Output<'_> {
         match &self.json {
             None => Output::Table,
@@ -37,7 +37,7 @@ impl Results {
         }
     }
 
-    /// Refuses a file that cannot be written.
+    /// Rejects a file that cannot be written.
     ///
     /// # Errors
     /// [`SimError::Results`].
@@ -49,10 +49,10 @@ impl Results {
     }
 }
 
-/// Whether rows say how fast the simulation was.
+/// Whether rows include the simulation's speed.
 #[derive(Debug, Args)]
 pub(crate) struct Timing {
-    /// Add how fast the simulation was: host_seconds, accesses_per_s, bytes_per_page
+    /// Include the simulation's speed: host_seconds, accesses_per_s, bytes_per_page
     #[arg(
         long,
         value_enum,
@@ -67,7 +67,7 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
-    /// Whether they do.
+    /// Whether rows include it.
     pub(crate) fn is_on(&self) -> bool {
         self.timing == Switch::On
     }

@@ -4,13 +4,13 @@ use clap::{Args, ValueEnum};
 use lowtide::{Policy, Size};
 use lowtide_sim::{PlainConfig, PlainSwap};
 
-/// How heaps are swapped on the plain machine. A machine of `--machine` says so itself.
+/// Swap of heaps on the plain machine. A machine of `--machine` describes its own.
 #[derive(Debug, Args)]
 pub(crate) struct Swap {
-    /// Swap for heaps: a size, 0 for none [default: as much as the heaps want]
+    /// Size of the swap for heaps; 0 for none [default: unlimited]
     #[arg(long, value_name = "SIZE", conflicts_with = "machine")]
     swap: Option<Size>,
-    /// What swap is on: disk (writes end later) or zram (all ends at once)
+    /// Swap device: disk (writes complete later) or zram (requests complete at once)
     #[arg(
         long,
         value_enum,
@@ -20,7 +20,7 @@ pub(crate) struct Swap {
         conflicts_with = "machine"
     )]
     swap_device: SwapDevice,
-    /// How willingly heaps are swapped: 0 to 200; 201 for nothing but heaps
+    /// Preference for swapping heaps: 0 to 200; 201 reclaims only heaps
     #[arg(
         long,
         value_name = "N",
@@ -31,7 +31,7 @@ pub(crate) struct Swap {
     swappiness: u32,
 }
 
-/// What swap is on.
+/// The swap device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum SwapDevice {
     /// A disk.
@@ -43,7 +43,7 @@ enum SwapDevice {
 impl Swap {
     /// The plain machine of a policy with a budget, on pages of `page` bytes.
     pub(crate) fn plain_config(&self, policy: Policy, pages: u64, page: u64) -> PlainConfig {
-        // Never more than half full, which would change what swap is for.
+        // Never more than half full: a fuller swap would change the behaviour of reclaim.
         const PLENTY: u64 = 1 << 31;
         let slots = self.swap.map_or(PLENTY, |swap| (swap.bytes() / page).min(PLENTY));
         let swap = match self.swap_device {

@@ -337,11 +337,11 @@ fn check_plot(path: &Path) -> Result<(), SimError> {
     let known = is_svg(path)
         || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"));
     let possible =
-        if known { writable(path) } else { Err("its name says no kind of picture".into()) };
+        if known { writable(path) } else { Err("its name does not end in .svg or .html".into()) };
     if let Err(why) = possible {
         return Err(SimError::usage(
-            format!("a plot cannot be written to {}: {why}", path.display()),
-            "give --plot a file in a directory that exists, with a name that ends in .svg or .html",
+            format!("cannot write a plot to {}: {why}", path.display()),
+            "give --plot a file in an existing directory, with a name that ends in .svg or .html",
         ));
     }
     Ok(())

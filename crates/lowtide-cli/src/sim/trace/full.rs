@@ -32,9 +32,9 @@ pub(super) fn run(
 ) -> Result<(), SimError> {
     if source.is_standard_input() {
         return Err(SimError::usage(
-            "a machine's files must exist before a trace begins, so a trace is read twice, which \
-             standard input does not allow",
-            "name a file, or leave --machine out",
+            "a machine's files must exist before a trace begins, so the trace is read twice, and \
+             standard input can be read only once",
+            "name a file, or omit --machine",
         ));
     }
     let max = machine_budget(options.max, machine, None)?;
@@ -47,7 +47,7 @@ pub(super) fn run(
     if threads > THREADS_MAX {
         return Err(SimError::usage(
             format!("the trace {} has {threads} threads, more than {THREADS_MAX}", source.name()),
-            "leave --machine out, or number its threads anew",
+            "omit --machine, or renumber its threads",
         ));
     }
     let pages = survey.footprint();

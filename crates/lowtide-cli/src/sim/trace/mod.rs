@@ -61,14 +61,13 @@ Examples:
 pub(crate) struct Options {
     /// The trace; `-` is standard input
     file: PathBuf,
-    /// Format: csv, compact, oracle-general, object-csv, msr, lackey or filemap [default: told by
-    /// the content]
+    /// Format: csv, compact, oracle-general, object-csv, msr, lackey or filemap [default: detected]
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
-    /// Bytes of a page, for a trace that does not say [default: what the trace says, else 4K]
+    /// Page size of the trace [default: as the trace says, otherwise 4K]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     page: Option<Size>,
-    /// Budget [default: a quarter of what is touched; with --machine all of its memory]
+    /// Budget [default: a quarter of the touched pages; with --machine all of its memory]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, conflicts_with = "curves")]
     max: Option<Size>,
     /// Full machine: a name (`lowtide list machines`) or a TOML file [default: the plain one]

@@ -35,8 +35,8 @@ pub(super) fn page_of(asked: Option<Size>, trace: &Trace) -> Result<u64, SimErro
     if let Some(said) = said.filter(|&said| said != bytes) {
         let said = Size::new(said);
         out::note(format_args!(
-            "the trace has pages of {said}, and --page takes each of them for {asked}; leave it \
-             out to play the trace as it is"
+            "the trace has pages of {said}, and --page treats each of them as {asked}; omit it to \
+             replay the trace as it is"
         ));
     }
     Ok(bytes)
@@ -82,10 +82,10 @@ impl Repage {
         other.ok().filter(PageOp::range_is_possible).ok_or_else(|| {
             SimError::usage(
                 format!(
-                    "page {} of the trace ends beyond the last page that a simulated file has",
+                    "page {} of the trace is beyond the largest page of a simulated file",
                     op.page
                 ),
-                "leave --machine out, or choose one with larger pages",
+                "omit --machine, or choose one with larger pages",
             )
         })
     }

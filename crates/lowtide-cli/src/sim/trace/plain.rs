@@ -69,8 +69,8 @@ struct Played {
 pub(super) fn run(options: &Options, policies: &[Policy], source: &Source) -> Result<(), SimError> {
     if options.max.is_none() && source.is_standard_input() {
         return Err(SimError::usage(
-            "the budget's default depends on what the trace touches, and standard input can be \
-             read only once",
+            "the default budget depends on the pages that the trace touches, and standard input \
+             can be read only once",
             "give a budget such as --max 64M",
         ));
     }

@@ -123,7 +123,7 @@ impl Source {
         if ops == 0 {
             return Err(SimError::usage(
                 format!("the trace {} holds no operations", self.name()),
-                "record some, or force another format with --format",
+                "record a new trace, or choose another format with --format",
             ));
         }
         Ok(())
