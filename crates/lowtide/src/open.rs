@@ -195,7 +195,7 @@ impl OpenOptions {
     }
 
     /// How much may be read ahead at a time where the file is read in order: the largest window. 0
-    /// reads nothing ahead. By default it is 4 MiB, and 0 in a pager without [background
+    /// reads nothing ahead. By default it is 8 MiB, and 0 in a pager without [background
     /// threads](crate::Builder::background), where the reader itself would have to read it. It is
     /// never more than a sixteenth of the pager's or the tenant's budget, and below four pages
     /// there is none.

@@ -47,7 +47,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The largest window, in bytes, unless the user wants another. With two windows under way, one
 /// thread keeps a device busy that needs some megabytes of requests to reach its full rate.
-pub(crate) const WINDOW_BYTES: u64 = 4 << 20;
+pub(crate) const WINDOW_BYTES: u64 = 8 << 20;
 /// Streams that a view follows at a time.
 const STREAMS: usize = 4;
 /// Steps in order that make a stream.
