@@ -11,9 +11,9 @@
 //! `shuffled`. The APIs take turns, and a ratio is of two runs of one round.
 
 use lowtide::{OpenOptions, Pager, Size};
-use lowtide_redb::ViewBackend;
 use lowtide_host::memcg::Memcg;
 use lowtide_host::usage::{CpuTime, ProcIo};
+use lowtide_redb::ViewBackend;
 use redb::{Database, ReadableDatabase, TableDefinition};
 use std::error::Error;
 use std::io::{Read, Write};
