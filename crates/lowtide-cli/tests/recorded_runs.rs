@@ -193,7 +193,7 @@ fn a_page_is_said_for_a_trace_that_does_not_and_what_differs_is_noted() {
     fs::write(&said, format!("# page_bytes: 1024\nop,space,page,pages\n{lines}")).unwrap();
     let (results, notes) = simulated(&said, &["--page", "8K"]);
     assert_eq!(rows(&results)[0]["data_bytes"], 400 * 8192);
-    assert!(notes.contains("the trace has pages of 1K") && notes.contains("for 8K"), "{notes}");
+    assert!(notes.contains("the trace has pages of 1K") && notes.contains("as 8K"), "{notes}");
 
     let table = |more: &[&str]| {
         let output =

@@ -660,7 +660,7 @@ fn budgets_and_machines_that_cannot_be_are_refused() {
         2,
         &["64G", "laptop", "16G", "--max max"],
     );
-    refused(&args(&YCSB, &["--max", "20M"]), 2, &["20M", "own cache", "--scale"]);
+    refused(&args(&YCSB, &["--max", "20M"]), 2, &["20M", "its cache", "--scale"]);
     refused(&args(&YCSB, &["--machine", "phone", "--scale", "1"]), 2, &["10G", "phone"]);
     refused(&args(&YCSB, &["--machine", "lapto"]), 2, &["did you mean `laptop`"]);
     refused(&args(&YCSB, &["--machine", "/nonexistent.toml"]), 1, &["/nonexistent.toml"]);
@@ -839,7 +839,7 @@ fn the_curves_are_printed_even_if_their_picture_cannot_be_written() {
             "{message}"
         );
     }
-    refused(&args(&curves, &["--plot", "x.png"]), 2, &["its name says no kind of picture", ".svg"]);
+    refused(&args(&curves, &["--plot", "x.png"]), 2, &["its name does not end in", ".svg"]);
 }
 
 /// A 256th of the published experiment, a minute of it.
