@@ -44,6 +44,7 @@ const WORDS: &[(&str, &str)] = &[
     ("loads/s beside it", "loads per second of the thrasher while the neighbour runs"),
     ("loads/MiB", "loads for each MiB read from the device"),
     ("company", "what runs beside the tenants"),
+    ("least hit %", "share of the tenant that found least; `most hit %` likewise"),
     ("hit %", "share of the tenants' loads that found their page in memory"),
     ("change %", "change of the hit ratio, relative to the tenants alone"),
     ("scanned pages/s", "pages per second read by the scanner"),

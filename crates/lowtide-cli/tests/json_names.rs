@@ -38,6 +38,7 @@ fn runs(trace: &str) -> Vec<(&'static str, Vec<&str>)> {
         ("ycsb-c", ycsb("ycsb-c")),
         ("tenants", vec!["tenants", "--scale", "0.004", "--seconds", "5", "--policy", both]),
         ("high-thrash", vec!["high-thrash", "--seconds", "1", "--threads", "2"]),
+        ("circles", vec!["circles", "--seconds", "1", "--policy", "mglru"]),
         ("noisy-neighbour", vec!["noisy-neighbour", "--seconds", "1", "--policy", "mglru"]),
         (
             "file-anon-mix",

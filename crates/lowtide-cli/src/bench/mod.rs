@@ -55,6 +55,7 @@ use tenancy::{cost, equals, mix};
 use write::{as_fast, dd_oom};
 
 use crate::lab::Experiment;
+use crate::lab::circles::Circles;
 use crate::lab::high_thrash::HighThrash;
 use crate::lab::noisy::Noisy;
 use crate::lab::real::Real;
@@ -84,6 +85,8 @@ pub(crate) enum Bench {
     DdOom(Box<dd_oom::DdOomArgs>),
     #[command(name = HighThrash::NAME, about = HighThrash::ABOUT)]
     HighThrash(Box<Real<HighThrash>>),
+    #[command(name = Circles::NAME, about = Circles::ABOUT)]
+    Circles(Box<Real<Circles>>),
     #[command(name = Noisy::NAME, about = Noisy::ABOUT)]
     NoisyNeighbour(Box<Real<Noisy>>),
     #[command(name = equals::NAME, about = equals::ABOUT)]
@@ -117,6 +120,7 @@ pub(crate) fn run(bench: &Bench) -> Result<(), BenchError> {
         Bench::Fill(args) => args.run(),
         Bench::DdOom(args) => args.run(),
         Bench::HighThrash(args) => args.run(),
+        Bench::Circles(args) => args.run(),
         Bench::NoisyNeighbour(args) => args.run(),
         Bench::Tenants(args) => equals::run(args),
         Bench::FileAnonMix(args) => mix::run(args),

@@ -12,11 +12,13 @@
 //!
 //! | file | concept |
 //! |---|---|
+//! | `circles` | tenants that each read a file in circles, together more than the budget |
 //! | `high_thrash` | threads above `high` under each law, and a neighbour on their device |
 //! | `noisy` | tenants with working sets beside a scanner, with and without `low` |
 //! | `real` | the player on real memory, and its command line |
 //! | `simulated` | the command line of the player on a simulated machine |
 
+pub(crate) mod circles;
 pub(crate) mod high_thrash;
 pub(crate) mod noisy;
 pub(crate) mod real;

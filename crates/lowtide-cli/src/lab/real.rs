@@ -205,7 +205,13 @@ impl Stage {
             if actor.high.is_some() {
                 programs = apply(&play.law, &tenant)?;
             }
-            let view = OpenOptions::new().tenant(&tenant).lock(false).open(&pager, file.path())?;
+            let options = OpenOptions::new().tenant(&tenant).lock(false);
+            // The window of a load is the script's.
+            let options = match actor.call {
+                Call::Load { .. } => options.read_ahead(Size::new(0)),
+                Call::Read { .. } | Call::ReadOnce => options,
+            };
+            let view = options.open(&pager, file.path())?;
             if actor.threads > 0 && actor.order != Order::Sequential && actor.call != Call::ReadOnce
             {
                 fill(&view, actor.high.unwrap_or(actor.file))?;

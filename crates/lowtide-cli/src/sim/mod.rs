@@ -48,6 +48,7 @@ use lowtide_workload::Letter;
 use stream::Pattern;
 
 use crate::lab::Experiment;
+use crate::lab::circles::Circles;
 use crate::lab::high_thrash::HighThrash;
 use crate::lab::noisy::Noisy;
 use crate::lab::simulated::Simulated;
@@ -65,6 +66,8 @@ pub(crate) enum Simulation {
     Tenants(tenants::Options),
     #[command(name = HighThrash::NAME, about = HighThrash::ABOUT)]
     HighThrash(Simulated<HighThrash>),
+    #[command(name = Circles::NAME, about = Circles::ABOUT)]
+    Circles(Simulated<Circles>),
     #[command(name = Noisy::NAME, about = Noisy::ABOUT)]
     NoisyNeighbour(Simulated<Noisy>),
     #[command(name = mix::NAME, about = mix::ABOUT)]
@@ -108,6 +111,7 @@ impl Simulation {
             Self::YcsbC(options) => database::run(options, Letter::C),
             Self::Tenants(options) => tenants::run(options),
             Self::HighThrash(options) => options.run(),
+            Self::Circles(options) => options.run(),
             Self::NoisyNeighbour(options) => options.run(),
             Self::FileAnonMix(options) => mix::run(options),
             Self::DdOom(options) => dd_oom::run(options),
