@@ -13,7 +13,6 @@ use lowtide_workload::Workload;
 
 use super::compare::random_read::RandomReadArgs;
 use super::content::Content;
-use super::crew::Until;
 use super::datafile::{DataFile, Purpose};
 use super::error::BenchError;
 use super::json::{Common, WorkloadRow};
@@ -27,6 +26,7 @@ use super::play::popularity::Popularity;
 use super::rounds::{Row, Spread, ratio, take_turns};
 use super::system::{Lowtide, System};
 use super::tally::Slice;
+use super::thread_pool::Until;
 use crate::interrupt::Cut;
 use crate::json::Report;
 use crate::{out, progress, table};

@@ -20,7 +20,6 @@ use lowtide_workload::Workload;
 
 use super::compare::scan::{ScanArgs, ScanOp};
 use super::content::Content;
-use super::crew::Until;
 use super::datafile::{DataFile, Purpose};
 use super::error::BenchError;
 use super::json::{Common, WorkloadRow};
@@ -32,6 +31,7 @@ use super::peer::fio::Fio;
 use super::rounds::{Row, ratio, take_turns};
 use super::system::{System, count, open_view};
 use super::tally::Slice;
+use super::thread_pool::Until;
 use crate::interrupt::{self, Cut};
 use crate::json::Report;
 use crate::{out, progress, table};

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `options` | options that several workloads share |
 //! | `content`, `datafile` | what data files hold; making, locking and keeping them |
-//! | `door`, `play`, `crew` | a thread's access to its data; operations; threads |
+//! | `access`, `play`, `thread_pool` | a thread's access to its data; operations; threads |
 //! | `system`, `peer` | lowtide under a policy; what it is compared with |
 //! | `record` | an extra turn whose accesses become a trace |
 //! | `tally`, `rounds` | what is counted; turns and ratios |
@@ -20,12 +20,11 @@
 //! | `proof` | killed, cut off and lied to, without losing a flushed byte |
 //! | `machine`, `table`, `json`, `error` | what is shown and written |
 
+mod access;
 mod compare;
 pub(crate) mod content;
-mod crew;
 pub(crate) mod datafile;
 mod depth;
-mod door;
 pub(crate) mod error;
 mod hit;
 mod in_order;
@@ -42,6 +41,7 @@ mod system;
 mod table;
 mod tally;
 pub(crate) mod tenancy;
+mod thread_pool;
 mod write;
 
 use clap::{Command, Subcommand};

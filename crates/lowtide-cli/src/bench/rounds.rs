@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::crew::Until;
 use super::error::BenchError;
 use super::system::System;
 use super::tally::Slice;
+use super::thread_pool::Until;
 use crate::interrupt::Cut;
 use crate::{interrupt, out};
 

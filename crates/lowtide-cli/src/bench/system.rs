@@ -3,14 +3,14 @@
 use lowtide::{OpenOptions, Pager, Policy, Size, Stat, View};
 use lowtide_host::usage::CpuTime;
 
-use super::crew::{Crew, Until};
+use super::access::ViewAccess;
 use super::datafile::DataFile;
-use super::door::ViewDoor;
 use super::error::BenchError;
 use super::play::checkpoint::Checkpointer;
 use super::play::job::{Job, Script};
 use super::play::slice::Turn;
 use super::tally::Slice;
+use super::thread_pool::{ThreadPool, Until};
 
 /// Operations that lowtide's threads ask for together while it is warmed up: a small page would
 /// otherwise take a device read of its own, one after the other, until the budget is full.
@@ -50,9 +50,9 @@ pub(crate) trait System {
 /// lowtide in this process.
 pub(crate) struct Lowtide {
     pager: Pager,
-    door: ViewDoor,
+    access: ViewAccess,
     policy: Policy,
-    crew: Crew,
+    pool: ThreadPool,
     batch: u32,
     writes: bool,
     checkpointer: Option<Checkpointer>,
@@ -62,7 +62,7 @@ impl Lowtide {
     /// Opens `file` under `pager`, whose policy is `policy`, and starts the job's threads.
     ///
     /// # Errors
-    /// [`BenchError::Open`] when the file cannot be opened, those of [`Crew::start`].
+    /// [`BenchError::Open`] when the file cannot be opened, those of [`ThreadPool::start`].
     pub(crate) fn start(
         pager: Pager,
         policy: Policy,
@@ -75,15 +75,15 @@ impl Lowtide {
             // Every miss is then an access of the trace, as in the kernel's counters of one.
             options = options.read_ahead(Size::new(0));
         }
-        let door = ViewDoor::new(options.open(&pager, file.path())?);
-        let crew = Crew::start(job.players(script, || door.clone()))?;
+        let access = ViewAccess::new(options.open(&pager, file.path())?);
+        let pool = ThreadPool::start(job.players(script, || access.clone()))?;
         let checkpointer = script.checkpointer().cloned();
-        Ok(Self { pager, door, policy, crew, batch: job.batch, writes: job.writes, checkpointer })
+        Ok(Self { pager, access, policy, pool, batch: job.batch, writes: job.writes, checkpointer })
     }
 
     /// Another way into its file, through the same pager.
-    pub(crate) fn door(&self) -> ViewDoor {
-        self.door.clone()
+    pub(crate) fn access(&self) -> ViewAccess {
+        self.access.clone()
     }
 }
 
@@ -124,7 +124,7 @@ impl Lowtide {
         let (before, cpu) = (self.pager.stat(), CpuTime::now_self());
         let turn =
             Turn { until, batch, writes: self.writes, checkpointer: self.checkpointer.as_ref() };
-        let mut slice = turn.play(&mut self.crew, &mut self.door, |slice| {
+        let mut slice = turn.play(&mut self.pool, &mut self.access, |slice| {
             slice.write_back.dirty_bytes = self.writes.then(|| dirty_bytes(&self.pager));
         })?;
         slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();

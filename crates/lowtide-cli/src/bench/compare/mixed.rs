@@ -6,13 +6,13 @@ use clap::Args;
 use lowtide_workload::Workload;
 
 use super::plan::{Common, Comparison};
-use crate::bench::crew::Until;
 use crate::bench::error::BenchError;
 use crate::bench::options::values::{budget, interval, scale, scaled, seconds};
 use crate::bench::options::{
     Mappings, Operations, Seed, Slowdown, YoungFaults, batch, rounds, threads,
 };
 use crate::bench::play::popularity::Popularity;
+use crate::bench::thread_pool::Until;
 
 /// Checkpoint intervals of a round: one checkpoint, and half an interval in which it may end.
 const CHECKPOINTS_A_ROUND: f64 = 1.5;

@@ -16,7 +16,6 @@ use lowtide_host::probe::{Availability, Probe};
 use lowtide_workload::Workload;
 
 use crate::bench::content::{Content, UNIT_BYTES};
-use crate::bench::crew::{Until, share};
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
 use crate::bench::machine::direct_align;
@@ -26,6 +25,7 @@ use crate::bench::options::{Files, Io, MmapPeer, Mode, Output, Policies, Seed, S
 use crate::bench::play::popularity::Popularity;
 use crate::bench::play::replay::Recording;
 use crate::bench::slow::Slowness;
+use crate::bench::thread_pool::{Until, share};
 use crate::out;
 
 /// What a scan reads at a time by default, in bytes: what the kernel reads ahead by default.

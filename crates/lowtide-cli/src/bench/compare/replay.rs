@@ -9,11 +9,11 @@ use lowtide_workload::Workload;
 use lowtide_workload::trace::Format;
 
 use super::plan::{Common, Comparison};
-use crate::bench::crew::Until;
 use crate::bench::error::BenchError;
 use crate::bench::options::values::{PAGE_BYTES, budget, grain, scale};
 use crate::bench::options::{Mappings, Operations, rounds};
 use crate::bench::play::replay::Recording;
+use crate::bench::thread_pool::Until;
 
 /// Options of `replay`.
 #[derive(Debug, Args)]

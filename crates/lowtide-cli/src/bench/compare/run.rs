@@ -8,7 +8,6 @@ use lowtide_workload::Distribution;
 
 use super::plan::Comparison;
 use crate::bench::content::Content;
-use crate::bench::crew::Until;
 use crate::bench::datafile::DataFile;
 use crate::bench::error::BenchError;
 use crate::bench::json::{Common, WorkloadRow};
@@ -21,6 +20,7 @@ use crate::bench::rounds::{Row, ratio, take_turns, warm_up};
 use crate::bench::system::{Lowtide, System};
 use crate::bench::table::{of_checkpoints, of_workload, of_write_back};
 use crate::bench::tally::Slice;
+use crate::bench::thread_pool::Until;
 use crate::interrupt::Cut;
 use crate::json::Report;
 use crate::{out, progress, table};
@@ -58,7 +58,7 @@ impl Comparison<'_> {
         for ((pager, &policy), &place) in pagers.iter().zip(&plan.policies).zip(&places) {
             let lowtide = Lowtide::start(pager.clone(), policy, &files[place], &job, &script)?;
             if recorded.is_none() {
-                recorded = Some((lowtide.door(), lowtide.label()));
+                recorded = Some((lowtide.access(), lowtide.label()));
             }
             systems.push(Box::new(lowtide));
         }
@@ -89,9 +89,9 @@ impl Comparison<'_> {
             take_turns(&mut systems, plan.rounds, |round| plan.slice(round), &progress, &mut cut)?;
         // What the rows say is said before anything about the recording, which may still fail.
         let recording =
-            recorder.filter(|_| !cut.is_cut()).zip(recorded).map(|(recorder, (door, label))| {
+            recorder.filter(|_| !cut.is_cut()).zip(recorded).map(|(recorder, (access, label))| {
                 progress.set_message(format!("recording {label}"));
-                recorder.turn(&label, door, &job, &script, plan.until)
+                recorder.turn(&label, access, &job, &script, plan.until)
             });
         progress.finish_and_clear();
 

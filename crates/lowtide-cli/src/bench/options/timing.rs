@@ -4,7 +4,7 @@ use clap::Args;
 use clap::builder::RangedI64ValueParser;
 
 use super::values::seconds;
-use crate::bench::crew::Until;
+use crate::bench::thread_pool::Until;
 
 /// Seconds or operations, divided into rounds.
 #[derive(Clone, Copy, Debug, Args)]

@@ -10,15 +10,15 @@ use std::path::PathBuf;
 
 use lowtide_host::usage::CpuTime;
 
-use super::mapping::{MappingDoor, Use};
+use super::mapping::{MappingAccess, Use};
 use super::protocol::{Reply, Request, receive, send};
-use crate::bench::crew::{Crew, Until};
-use crate::bench::door::{Door, DoorError};
+use crate::bench::access::{AccessError, DataAccess};
 use crate::bench::error::BenchError;
 use crate::bench::play::checkpoint::Checkpointer;
 use crate::bench::play::job::{Job, Script};
 use crate::bench::play::slice::Turn;
 use crate::bench::tally::Slice;
+use crate::bench::thread_pool::{ThreadPool, Until};
 use crate::bench::write::Fill;
 
 /// Serves standard input until it ends.
@@ -54,8 +54,8 @@ struct Prepared {
 }
 
 struct Playing {
-    door: MappingDoor,
-    crew: Crew,
+    access: MappingAccess,
+    pool: ThreadPool,
     batch: u32,
     writes: bool,
     checkpointer: Option<Checkpointer>,
@@ -75,12 +75,13 @@ impl Peer {
                     self.prepared.take().ok_or("asked to map before it was prepared")?;
                 let len = usize::try_from(job.data_bytes).map_err(|error| error.to_string())?;
                 let how = Use { writes: job.writes, shared: job.threads > 1, random };
-                let door = MappingDoor::open(&path, len, how)
+                let access = MappingAccess::open(&path, len, how)
                     .map_err(|error| format!("cannot map {}: {error}", path.display()))?;
-                let crew = Crew::start(job.players(&script, || door.clone())).map_err(text)?;
+                let pool =
+                    ThreadPool::start(job.players(&script, || access.clone())).map_err(text)?;
                 self.playing = Some(Playing {
-                    door,
-                    crew,
+                    access,
+                    pool,
                     batch: job.batch,
                     writes: job.writes,
                     checkpointer: script.checkpointer().cloned(),
@@ -101,14 +102,14 @@ impl Peer {
 /// Writes a whole file through the page cache, and makes it durable.
 fn fill_file(fill: &Fill, mapped: bool) -> Result<Slice, String> {
     let cpu = CpuTime::now_self();
-    let named = |error: DoorError| format!("cannot fill {}: {error}", fill.path.display());
+    let named = |error: AccessError| format!("cannot fill {}: {error}", fill.path.display());
     let mut slice = if mapped {
         fill.set_len().map_err(|error| named(error.into()))?;
         let how = Use { writes: true, shared: false, random: false };
         let len = usize::try_from(fill.bytes).map_err(|error| error.to_string())?;
-        let mut door =
-            MappingDoor::open(&fill.path, len, how).map_err(|error| named(error.into()))?;
-        fill.write(&mut door, MappingDoor::store, MappingDoor::flush)
+        let mut access =
+            MappingAccess::open(&fill.path, len, how).map_err(|error| named(error.into()))?;
+        fill.write(&mut access, MappingAccess::store, MappingAccess::flush)
     } else {
         let mut file = fill.open(false).map_err(|error| named(error.into()))?;
         fill.write(
@@ -131,7 +132,7 @@ impl Playing {
             writes: self.writes,
             checkpointer: self.checkpointer.as_ref(),
         };
-        let mut slice = turn.play(&mut self.crew, &mut self.door, |_| ())?;
+        let mut slice = turn.play(&mut self.pool, &mut self.access, |_| ())?;
         slice.cpu_seconds = CpuTime::now_self().since(cpu).seconds();
         Ok(slice)
     }

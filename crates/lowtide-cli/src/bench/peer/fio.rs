@@ -10,10 +10,10 @@ use std::process::Command;
 use serde::Deserialize;
 
 use super::program;
-use crate::bench::crew::Until;
 use crate::bench::error::BenchError;
 use crate::bench::system::System;
 use crate::bench::tally::Slice;
+use crate::bench::thread_pool::Until;
 
 const NAME: &str = "fio";
 

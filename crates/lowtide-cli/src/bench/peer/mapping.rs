@@ -1,4 +1,4 @@
-//! The mmap peer's door: a shared mapping of the file, and its descriptor.
+//! The mmap peer's access: a shared mapping of the file, and its descriptor.
 //!
 //! A store into a mapping is not atomic to readers beyond a machine word, so somebody has to keep
 //! readers and writers of one record apart. lowtide does that itself, page by page; a program on a
@@ -25,8 +25,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use lowtide_host::mapping::{Access, Advice, FileMapping};
 
+use crate::bench::access::{AccessError, DataAccess};
 use crate::bench::content::UNIT_BYTES;
-use crate::bench::door::{Door, DoorError};
 
 /// Locks. Enough that two of 32 threads rarely meet; a power of two, so that a stripe is found with
 /// a mask.
@@ -37,21 +37,21 @@ const STRIPES: u64 = 4096;
 pub(super) struct Use {
     /// Whether anything is written.
     pub(super) writes: bool,
-    /// Whether more than one thread has a door.
+    /// Whether more than one thread has a access.
     pub(super) shared: bool,
     /// `MADV_RANDOM`.
     pub(super) random: bool,
 }
 
-/// One thread's door to a mapping.
+/// One thread's access to a mapping.
 #[derive(Clone)]
-pub(super) struct MappingDoor {
+pub(super) struct MappingAccess {
     mapping: Arc<FileMapping>,
     file: Arc<File>,
     stripes: Option<Arc<[RwLock<()>]>>,
 }
 
-impl MappingDoor {
+impl MappingAccess {
     /// Maps the first `len` bytes of the file at `path`.
     ///
     /// # Errors
@@ -121,14 +121,14 @@ impl MappingDoor {
     }
 }
 
-impl Door for MappingDoor {
+impl DataAccess for MappingAccess {
     #[inline]
     fn load<R>(
         &mut self,
         offset: u64,
         len: usize,
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, DoorError> {
+    ) -> Result<R, AccessError> {
         let _shared = self
             .stripe(offset, len)
             .map(|lock| lock.read().unwrap_or_else(PoisonError::into_inner));
@@ -142,14 +142,14 @@ impl Door for MappingDoor {
         offsets: &[u64],
         len: usize,
         mut look: impl FnMut(usize, &[u8]),
-    ) -> Result<(), DoorError> {
+    ) -> Result<(), AccessError> {
         offsets
             .iter()
             .enumerate()
             .try_for_each(|(index, &offset)| self.load(offset, len, |bytes| look(index, bytes)))
     }
 
-    fn store(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DoorError> {
+    fn store(&mut self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         let _own = self
             .stripe(offset, bytes.len())
             .map(|lock| lock.write().unwrap_or_else(PoisonError::into_inner));
@@ -159,11 +159,11 @@ impl Door for MappingDoor {
         Ok(())
     }
 
-    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), DoorError> {
+    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), AccessError> {
         Ok(self.file.read_exact_at(bytes, offset)?)
     }
 
-    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DoorError> {
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         Ok(self.file.write_all_at(bytes, offset)?)
     }
 
@@ -172,7 +172,7 @@ impl Door for MappingDoor {
         offset: u64,
         bytes: &mut [u8],
         change: impl FnOnce(&mut [u8]) -> bool,
-    ) -> Result<(), DoorError> {
+    ) -> Result<(), AccessError> {
         let len = bytes.len();
         let _own = self
             .stripe(offset, len)
@@ -187,7 +187,7 @@ impl Door for MappingDoor {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), DoorError> {
+    fn flush(&mut self) -> Result<(), AccessError> {
         Ok(self.mapping.msync()?)
     }
 }
@@ -211,19 +211,20 @@ mod tests {
     fn readers_never_see_half_an_update() {
         let file = records(4);
         let how = Use { writes: true, shared: true, random: true };
-        let door = MappingDoor::open(file.path(), 4 * RECORD_BYTES, how).unwrap();
+        let access = MappingAccess::open(file.path(), 4 * RECORD_BYTES, how).unwrap();
         std::thread::scope(|scope| {
             for _ in 0..2 {
-                let mut door = door.clone();
+                let mut access = access.clone();
                 scope.spawn(move || {
                     for n in 0..20_000_u64 {
                         let key = n % 4;
                         let mut slot = [0; RECORD_BYTES];
-                        door.modify(key * 1024, &mut slot, |bytes| {
-                            update(key, bytes.first_chunk_mut().unwrap()).is_ok()
-                        })
-                        .unwrap();
-                        let found = door
+                        access
+                            .modify(key * 1024, &mut slot, |bytes| {
+                                update(key, bytes.first_chunk_mut().unwrap()).is_ok()
+                            })
+                            .unwrap();
+                        let found = access
                             .load(key * 1024, RECORD_BYTES, |bytes| verify(key, bytes))
                             .unwrap();
                         assert!(found.is_ok(), "{found:?}");
@@ -231,12 +232,12 @@ mod tests {
                 });
             }
         });
-        let mut door = door;
-        door.flush().unwrap();
+        let mut access = access;
+        access.flush().unwrap();
         let versions: u64 = (0..4)
             .map(|key| {
                 let mut slot = [0; RECORD_BYTES];
-                door.read(key * 1024, &mut slot).unwrap();
+                access.read(key * 1024, &mut slot).unwrap();
                 verify(key, &slot).unwrap()
             })
             .sum();
@@ -248,7 +249,7 @@ mod tests {
     fn a_range_beyond_the_mapping_is_refused() {
         let file = records(1);
         let how = Use { writes: false, shared: false, random: false };
-        let mut door = MappingDoor::open(file.path(), RECORD_BYTES, how).unwrap();
-        let _ = door.load(1000, 100, <[u8]>::len);
+        let mut access = MappingAccess::open(file.path(), RECORD_BYTES, how).unwrap();
+        let _ = access.load(1000, 100, <[u8]>::len);
     }
 }

@@ -2,12 +2,12 @@
 
 use super::process::Process;
 use super::protocol::Request;
-use crate::bench::crew::Until;
 use crate::bench::datafile::DataFile;
 use crate::bench::error::BenchError;
 use crate::bench::play::job::Job;
 use crate::bench::system::System;
 use crate::bench::tally::Slice;
+use crate::bench::thread_pool::Until;
 
 /// A child that maps the file.
 pub(crate) struct Mmap {

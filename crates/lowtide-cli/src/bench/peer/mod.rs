@@ -8,7 +8,7 @@
 //! | `dd.rs` | a file written by dd |
 //! | `child.rs` | that child |
 //! | `protocol.rs` | what the two say to each other |
-//! | `mapping.rs` | the child's door to its data |
+//! | `mapping.rs` | the child's access to its data |
 //! | `fio.rs` | random reads by fio |
 //! | `program.rs` | how such programs are run |
 

@@ -23,9 +23,9 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::crew::Until;
 use crate::bench::play::job::Job;
 use crate::bench::tally::Slice;
+use crate::bench::thread_pool::Until;
 use crate::bench::write::Fill;
 
 /// From the bench.

@@ -2,7 +2,7 @@
 //!
 //! A database makes its changes durable in the background and serves reads meanwhile; what the
 //! reads notice of it is what `mixed` measures. A thread of its own flushes at each interval
-//! (lowtide: [`flush`](Door::flush) of the view; a mapping: `msync` of all of it), and each read
+//! (lowtide: [`flush`](DataAccess::flush) of the view; a mapping: `msync` of all of it), and each read
 //! counts as *during* a checkpoint if one was going on when it began or when it ended.
 
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use lowtide_workload::ycsb::YcsbStream;
 use serde::{Deserialize, Serialize};
 
 use super::record::RecordPlayer;
-use crate::bench::crew::Player;
-use crate::bench::door::{Door, DoorError};
+use crate::bench::access::{AccessError, DataAccess};
 use crate::bench::error::BenchError;
 use crate::bench::tally::{Latency, Tally};
+use crate::bench::thread_pool::Player;
 
 /// When checkpoints are, and whether one is going on. Clones share the latter.
 #[derive(Clone, Debug)]
@@ -62,19 +62,19 @@ impl Checkpointer {
         Self { every, running: Arc::default() }
     }
 
-    /// Plays a slice with checkpoints through `door`. One that is due when the operations end is
+    /// Plays a slice with checkpoints through `access`. One that is due when the operations end is
     /// left out; one that has begun is finished.
     ///
     /// # Errors
     /// Those of `slice`. A checkpoint that fails is counted as an error of the first thread.
-    pub(crate) fn beside<D: Door>(
+    pub(crate) fn beside<D: DataAccess>(
         &self,
-        door: &mut D,
+        access: &mut D,
         slice: impl FnOnce() -> Result<Vec<Tally>, BenchError>,
     ) -> Result<(Vec<Tally>, Checkpoints), BenchError> {
         let (done, slice_done) = channel::<()>();
         let (tallies, made) = thread::scope(|scope| {
-            let thread = scope.spawn(move || self.make(door, &slice_done));
+            let thread = scope.spawn(move || self.make(access, &slice_done));
             let tallies = slice();
             drop(done);
             (tallies, thread.join())
@@ -93,11 +93,11 @@ impl Checkpointer {
     }
 
     /// Makes checkpoints until the other end of `slice_done` is gone.
-    fn make<D: Door>(
+    fn make<D: DataAccess>(
         &self,
-        door: &mut D,
+        access: &mut D,
         slice_done: &Receiver<()>,
-    ) -> (Vec<f64>, Option<DoorError>) {
+    ) -> (Vec<f64>, Option<AccessError>) {
         let (mut seconds, mut failed) = (Vec::new(), None);
         let mut due = Instant::now() + self.every;
         while slice_done.recv_timeout(due.saturating_duration_since(Instant::now()))
@@ -105,7 +105,7 @@ impl Checkpointer {
         {
             let begin = Instant::now();
             self.running.store(true, Relaxed);
-            let done = door.flush();
+            let done = access.flush();
             self.running.store(false, Relaxed);
             match done {
                 Ok(()) => seconds.push(begin.elapsed().as_secs_f64()),
@@ -124,14 +124,14 @@ pub(crate) struct CheckpointedPlayer<D> {
     began_during: bool,
 }
 
-impl<D: Door> CheckpointedPlayer<D> {
+impl<D: DataAccess> CheckpointedPlayer<D> {
     /// A player of `stream` beside `checkpointer`.
-    pub(crate) fn new(door: D, stream: YcsbStream, checkpointer: Checkpointer) -> Self {
-        Self { inner: RecordPlayer::new(door, stream), checkpointer, began_during: false }
+    pub(crate) fn new(access: D, stream: YcsbStream, checkpointer: Checkpointer) -> Self {
+        Self { inner: RecordPlayer::new(access, stream), checkpointer, began_during: false }
     }
 }
 
-impl<D: Door> Player for CheckpointedPlayer<D> {
+impl<D: DataAccess> Player for CheckpointedPlayer<D> {
     fn step(&mut self, most: u64, tally: &mut Tally) -> u64 {
         self.began_during = self.checkpointer.running.load(Relaxed);
         self.inner.step(most, tally)

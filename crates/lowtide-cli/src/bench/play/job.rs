@@ -19,11 +19,11 @@ use super::checkpoint::{CheckpointedPlayer, Checkpointer};
 use super::page::PagePlayer;
 use super::record::RecordPlayer;
 use super::replay::{Recording, ReplayPlayer};
+use crate::bench::access::DataAccess;
 use crate::bench::content::{Content, UNIT_BYTES};
-use crate::bench::crew::Player;
-use crate::bench::door::Door;
 use crate::bench::error::BenchError;
 use crate::bench::play::popularity::Popularity;
+use crate::bench::thread_pool::Player;
 
 /// Everything that decides the operations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -133,34 +133,34 @@ impl Job {
         })
     }
 
-    /// One player for each thread, each with a door of its own.
-    pub(crate) fn players<D: Door>(
+    /// One player for each thread, each with a access of its own.
+    pub(crate) fn players<D: DataAccess>(
         &self,
         script: &Script,
-        mut door: impl FnMut() -> D,
+        mut access: impl FnMut() -> D,
     ) -> Vec<Box<dyn Player>> {
         let page_bytes = usize::try_from(self.page_bytes).unwrap_or(usize::MAX);
         (0..self.threads)
             .map(|thread| -> Box<dyn Player> {
-                let door = door();
+                let access = access();
                 match script {
                     Script::Ycsb(ycsb) => {
-                        Box::new(RecordPlayer::new(door, ycsb.stream(thread, self.threads)))
+                        Box::new(RecordPlayer::new(access, ycsb.stream(thread, self.threads)))
                     }
                     Script::Mixed(ycsb, checkpointer) => {
                         let stream = ycsb.stream(thread, self.threads);
-                        Box::new(CheckpointedPlayer::new(door, stream, checkpointer.clone()))
+                        Box::new(CheckpointedPlayer::new(access, stream, checkpointer.clone()))
                     }
                     Script::Random(random) => {
                         let stream = random.stream(thread, self.threads);
-                        Box::new(PagePlayer::new(door, stream, page_bytes, self.content))
+                        Box::new(PagePlayer::new(access, stream, page_bytes, self.content))
                     }
                     Script::Scan(scan) => {
                         let stream = scan.stream(thread, self.threads);
-                        Box::new(PagePlayer::new(door, stream, page_bytes, self.content))
+                        Box::new(PagePlayer::new(access, stream, page_bytes, self.content))
                     }
                     Script::Replay(trace) => {
-                        Box::new(ReplayPlayer::new(door, Arc::clone(trace), page_bytes))
+                        Box::new(ReplayPlayer::new(access, Arc::clone(trace), page_bytes))
                     }
                 }
             })

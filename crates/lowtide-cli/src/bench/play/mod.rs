@@ -1,4 +1,4 @@
-//! Players: the operations of a workload, carried out through a [`Door`](super::door::Door) and
+//! Players: the operations of a workload, carried out through a [`DataAccess`](super::access::DataAccess) and
 //! checked.
 //!
 //! | file | workloads | content |

@@ -5,10 +5,10 @@ use std::hint::black_box;
 use lowtide_workload::PageOp;
 use lowtide_workload::block::verify_page;
 
+use crate::bench::access::DataAccess;
 use crate::bench::content::{BLOCK_SEED, Content};
-use crate::bench::crew::Player;
-use crate::bench::door::Door;
 use crate::bench::tally::Tally;
+use crate::bench::thread_pool::Player;
 
 /// Bytes of a cache line: of a file whose content is unknown, one byte of each line is touched, so
 /// that reading costs what reading costs.
@@ -16,21 +16,21 @@ const LINE_BYTES: usize = 64;
 
 /// One thread of reads.
 pub(crate) struct PagePlayer<D, S> {
-    door: D,
+    access: D,
     stream: S,
     page_bytes: usize,
     content: Content,
     offsets: Vec<u64>,
 }
 
-impl<D: Door, S: Iterator<Item = PageOp> + Send> PagePlayer<D, S> {
+impl<D: DataAccess, S: Iterator<Item = PageOp> + Send> PagePlayer<D, S> {
     /// A player of `stream`, whose operations are on single pages of `page_bytes`.
-    pub(crate) fn new(door: D, stream: S, page_bytes: usize, content: Content) -> Self {
-        Self { door, stream, page_bytes, content, offsets: Vec::new() }
+    pub(crate) fn new(access: D, stream: S, page_bytes: usize, content: Content) -> Self {
+        Self { access, stream, page_bytes, content, offsets: Vec::new() }
     }
 }
 
-impl<D: Door, S: Iterator<Item = PageOp> + Send> Player for PagePlayer<D, S> {
+impl<D: DataAccess, S: Iterator<Item = PageOp> + Send> Player for PagePlayer<D, S> {
     fn step(&mut self, most: u64, tally: &mut Tally) -> u64 {
         let page_bytes = self.page_bytes;
         let content = self.content;
@@ -41,9 +41,9 @@ impl<D: Door, S: Iterator<Item = PageOp> + Send> Player for PagePlayer<D, S> {
         let done = match self.offsets.as_slice() {
             [] => return 0,
             &[offset] => {
-                self.door.load(offset, page_bytes, |bytes| check(content, offset, bytes, tally))
+                self.access.load(offset, page_bytes, |bytes| check(content, offset, bytes, tally))
             }
-            offsets => self.door.load_many(offsets, page_bytes, |index, bytes| {
+            offsets => self.access.load_many(offsets, page_bytes, |index, bytes| {
                 check(content, offsets[index], bytes, tally);
             }),
         };

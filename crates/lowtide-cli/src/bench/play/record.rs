@@ -8,13 +8,13 @@ use lowtide_workload::record::{RECORD_BYTES, update, verify};
 use lowtide_workload::ycsb::YcsbStream;
 use lowtide_workload::{RecordOp, RecordOpKind};
 
-use crate::bench::crew::Player;
-use crate::bench::door::Door;
+use crate::bench::access::DataAccess;
 use crate::bench::tally::Tally;
+use crate::bench::thread_pool::Player;
 
 /// One thread of a YCSB workload.
 pub(crate) struct RecordPlayer<D> {
-    door: D,
+    access: D,
     stream: YcsbStream,
     /// Keys and offsets of the reads of a step, and keys of its updates.
     reads: Vec<u64>,
@@ -24,11 +24,11 @@ pub(crate) struct RecordPlayer<D> {
     last_reads: u64,
 }
 
-impl<D: Door> RecordPlayer<D> {
+impl<D: DataAccess> RecordPlayer<D> {
     /// A player of `stream`.
-    pub(crate) fn new(door: D, stream: YcsbStream) -> Self {
+    pub(crate) fn new(access: D, stream: YcsbStream) -> Self {
         Self {
-            door,
+            access,
             stream,
             reads: Vec::new(),
             offsets: Vec::new(),
@@ -45,7 +45,7 @@ impl<D: Door> RecordPlayer<D> {
     #[inline]
     fn read(&mut self, key: u64, tally: &mut Tally) {
         tally.asked_bytes += RECORD_BYTES as u64;
-        match self.door.load(place(key), RECORD_BYTES, |bytes| verify(key, bytes)) {
+        match self.access.load(place(key), RECORD_BYTES, |bytes| verify(key, bytes)) {
             Ok(found) => tally.check(found.map(drop)),
             Err(error) => tally.fail(&format_args!("record {key}: {error}")),
         }
@@ -55,7 +55,7 @@ impl<D: Door> RecordPlayer<D> {
         tally.asked_bytes += RECORD_BYTES as u64;
         let mut slot = [0; RECORD_BYTES];
         let mut found = Ok(0);
-        let done = self.door.modify(place(key), &mut slot, |bytes| {
+        let done = self.access.modify(place(key), &mut slot, |bytes| {
             found = match bytes.first_chunk_mut() {
                 Some(slot) => update(key, slot),
                 // The slice is the slot above, so this cannot be; `verify` says so better than a
@@ -85,7 +85,7 @@ impl<D: Door> RecordPlayer<D> {
         self.offsets.extend(self.reads.iter().map(|&key| place(key)));
         tally.asked_bytes += (RECORD_BYTES * self.reads.len()) as u64;
         let reads = &self.reads;
-        let done = self.door.load_many(&self.offsets, RECORD_BYTES, |index, bytes| {
+        let done = self.access.load_many(&self.offsets, RECORD_BYTES, |index, bytes| {
             tally.check(verify(reads[index], bytes).map(drop));
         });
         if let Err(error) = done {
@@ -97,7 +97,7 @@ impl<D: Door> RecordPlayer<D> {
     }
 }
 
-impl<D: Door> Player for RecordPlayer<D> {
+impl<D: DataAccess> Player for RecordPlayer<D> {
     fn step(&mut self, most: u64, tally: &mut Tally) -> u64 {
         if most > 1 {
             self.batch(most, tally);

@@ -14,11 +14,11 @@ use lowtide_workload::block::{fill_page, verify_page};
 use lowtide_workload::trace::{Format, open};
 use lowtide_workload::{OpKind, PageOp};
 
+use crate::bench::access::{AccessError, DataAccess};
 use crate::bench::content::BLOCK_SEED;
-use crate::bench::crew::Player;
-use crate::bench::door::{Door, DoorError};
 use crate::bench::error::BenchError;
 use crate::bench::tally::Tally;
+use crate::bench::thread_pool::Player;
 
 /// The longest trace that is played, in operations: it is held in memory, 24 bytes each.
 const OPS_MAX: usize = 1 << 26;
@@ -119,7 +119,7 @@ impl Recording {
 
 /// The player of a trace.
 pub(crate) struct ReplayPlayer<D> {
-    door: D,
+    access: D,
     trace: Arc<Recording>,
     next: usize,
     page_bytes: usize,
@@ -131,12 +131,12 @@ pub(crate) struct ReplayPlayer<D> {
     offsets: Vec<u64>,
 }
 
-impl<D: Door> ReplayPlayer<D> {
+impl<D: DataAccess> ReplayPlayer<D> {
     /// A player from the first operation on, over a fresh file of blocks.
-    pub(crate) fn new(door: D, trace: Arc<Recording>, page_bytes: usize) -> Self {
+    pub(crate) fn new(access: D, trace: Arc<Recording>, page_bytes: usize) -> Self {
         let seeds = vec![BLOCK_SEED as u32; usize::try_from(trace.pages).unwrap_or(usize::MAX)];
         Self {
-            door,
+            access,
             trace,
             next: 0,
             page_bytes,
@@ -147,7 +147,7 @@ impl<D: Door> ReplayPlayer<D> {
         }
     }
 
-    fn carry_out(&mut self, op: PageOp, tally: &mut Tally) -> Result<(), DoorError> {
+    fn carry_out(&mut self, op: PageOp, tally: &mut Tally) -> Result<(), AccessError> {
         let first = self.trace.base[op.space.0 as usize] + op.page;
         let pages = first..first + u64::from(op.pages);
         let offset = first * self.page_bytes as u64;
@@ -164,9 +164,9 @@ impl<D: Door> ReplayPlayer<D> {
                 };
                 match self.offsets.as_slice() {
                     &[offset] => {
-                        self.door.load(offset, self.page_bytes, |bytes| look(offset, bytes))
+                        self.access.load(offset, self.page_bytes, |bytes| look(offset, bytes))
                     }
-                    offsets => self.door.load_many(offsets, self.page_bytes, |index, bytes| {
+                    offsets => self.access.load_many(offsets, self.page_bytes, |index, bytes| {
                         look(offsets[index], bytes);
                     }),
                 }
@@ -174,7 +174,7 @@ impl<D: Door> ReplayPlayer<D> {
             OpKind::Read => {
                 tally.asked_bytes += len as u64;
                 self.bytes.resize(len, 0);
-                self.door.read(offset, &mut self.bytes)?;
+                self.access.read(offset, &mut self.bytes)?;
                 for (page, bytes) in pages.zip(self.bytes.chunks(self.page_bytes)) {
                     tally.check(verify_page(page, u64::from(self.seeds[page as usize]), bytes));
                 }
@@ -190,12 +190,12 @@ impl<D: Door> ReplayPlayer<D> {
                     self.seeds[page as usize] = self.seed;
                 }
                 if op.kind == OpKind::Store {
-                    self.door.store(offset, &self.bytes)
+                    self.access.store(offset, &self.bytes)
                 } else {
-                    self.door.write(offset, &self.bytes)
+                    self.access.write(offset, &self.bytes)
                 }
             }
-            OpKind::Sync => self.door.flush(),
+            OpKind::Sync => self.access.flush(),
             OpKind::Free => {
                 tally.ignored += 1;
                 Ok(())
@@ -204,7 +204,7 @@ impl<D: Door> ReplayPlayer<D> {
     }
 }
 
-impl<D: Door> Player for ReplayPlayer<D> {
+impl<D: DataAccess> Player for ReplayPlayer<D> {
     fn step(&mut self, _most: u64, tally: &mut Tally) -> u64 {
         let Some(&op) = self.trace.ops.get(self.next) else { return 0 };
         self.next += 1;

@@ -4,10 +4,10 @@
 use std::time::Instant;
 
 use super::checkpoint::Checkpointer;
-use crate::bench::crew::{Crew, Until};
-use crate::bench::door::Door;
+use crate::bench::access::DataAccess;
 use crate::bench::error::BenchError;
 use crate::bench::tally::Slice;
+use crate::bench::thread_pool::{ThreadPool, Until};
 
 /// What a slice is played with.
 #[derive(Debug)]
@@ -23,30 +23,30 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Plays it: `crew` operates, and `door` is flushed in between, if there are checkpoints, and
+    /// Plays it: `thread_pool` operates, and `access` is flushed in between, if there are checkpoints, and
     /// at the end, whose time counts. What there is to flush at the end can be looked at in
     /// `ended`.
     ///
     /// # Errors
-    /// Those of [`Crew::run`].
-    pub(crate) fn play<D: Door>(
+    /// Those of [`ThreadPool::run`].
+    pub(crate) fn play<D: DataAccess>(
         &self,
-        crew: &mut Crew,
-        door: &mut D,
+        pool: &mut ThreadPool,
+        access: &mut D,
         ended: impl FnOnce(&mut Slice),
     ) -> Result<Slice, BenchError> {
         let mut slice = match self.checkpointer {
-            None => Slice::of(&crew.run(self.until, self.batch)?),
+            None => Slice::of(&pool.run(self.until, self.batch)?),
             Some(checkpointer) => {
                 let (tallies, checkpoints) =
-                    checkpointer.beside(door, || crew.run(self.until, self.batch))?;
+                    checkpointer.beside(access, || pool.run(self.until, self.batch))?;
                 Slice { checkpoints: Some(checkpoints), ..Slice::of(&tallies) }
             }
         };
         ended(&mut slice);
         if self.writes {
             let begin = Instant::now();
-            if let Err(error) = door.flush() {
+            if let Err(error) = access.flush() {
                 slice.errors += 1;
                 slice.first_error.get_or_insert_with(|| format!("flush: {error}"));
             }

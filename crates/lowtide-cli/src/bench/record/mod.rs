@@ -19,7 +19,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `log.rs` | the notes and the writer thread |
-//! | `tap.rs` | a door that notes what goes through it |
+//! | `tap.rs` | a access that notes what goes through it |
 //! | `turn.rs` | the extra turn |
 
 mod log;

@@ -1,4 +1,4 @@
-//! A door that notes what goes through it.
+//! A access that notes what goes through it.
 //!
 //! An access is noted when it begins. An update is a load, and a store when there is something to
 //! write.
@@ -9,11 +9,11 @@ use std::sync::Arc;
 use lowtide_workload::OpKind;
 
 use super::log::Log;
-use crate::bench::door::{Door, DoorError};
+use crate::bench::access::{AccessError, DataAccess};
 
-/// One thread's door with its place in the log.
+/// One thread's access with its place in the log.
 pub(super) struct Tap<D> {
-    door: D,
+    access: D,
     notebook: Notebook,
 }
 
@@ -37,22 +37,22 @@ impl Notebook {
     }
 }
 
-impl<D: Door> Tap<D> {
-    /// Thread `thread`'s way through `door`, with pages of `page_bytes`, a power of two.
-    pub(super) fn new(door: D, log: Arc<Log>, thread: u32, page_bytes: u64) -> Self {
-        Self { door, notebook: Notebook { log, thread, page_shift: page_bytes.trailing_zeros() } }
+impl<D: DataAccess> Tap<D> {
+    /// Thread `thread`'s way through `access`, with pages of `page_bytes`, a power of two.
+    pub(super) fn new(access: D, log: Arc<Log>, thread: u32, page_bytes: u64) -> Self {
+        Self { access, notebook: Notebook { log, thread, page_shift: page_bytes.trailing_zeros() } }
     }
 }
 
-impl<D: Door> Door for Tap<D> {
+impl<D: DataAccess> DataAccess for Tap<D> {
     fn load<R>(
         &mut self,
         offset: u64,
         len: usize,
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, DoorError> {
+    ) -> Result<R, AccessError> {
         self.notebook.note(OpKind::Load, offset, len)?;
-        self.door.load(offset, len, look)
+        self.access.load(offset, len, look)
     }
 
     fn load_many(
@@ -60,26 +60,26 @@ impl<D: Door> Door for Tap<D> {
         offsets: &[u64],
         len: usize,
         look: impl FnMut(usize, &[u8]),
-    ) -> Result<(), DoorError> {
+    ) -> Result<(), AccessError> {
         let Notebook { log, thread, .. } = &self.notebook;
         let ranges = offsets.iter().map(|&offset| self.notebook.pages(offset, len));
         log.note(*thread, OpKind::Load, ranges)?;
-        self.door.load_many(offsets, len, look)
+        self.access.load_many(offsets, len, look)
     }
 
-    fn store(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DoorError> {
+    fn store(&mut self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         self.notebook.note(OpKind::Store, offset, bytes.len())?;
-        self.door.store(offset, bytes)
+        self.access.store(offset, bytes)
     }
 
-    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), DoorError> {
+    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), AccessError> {
         self.notebook.note(OpKind::Read, offset, bytes.len())?;
-        self.door.read(offset, bytes)
+        self.access.read(offset, bytes)
     }
 
-    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DoorError> {
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         self.notebook.note(OpKind::Write, offset, bytes.len())?;
-        self.door.write(offset, bytes)
+        self.access.write(offset, bytes)
     }
 
     fn modify(
@@ -87,11 +87,11 @@ impl<D: Door> Door for Tap<D> {
         offset: u64,
         bytes: &mut [u8],
         change: impl FnOnce(&mut [u8]) -> bool,
-    ) -> Result<(), DoorError> {
+    ) -> Result<(), AccessError> {
         self.notebook.note(OpKind::Load, offset, bytes.len())?;
         let mut noted = Ok(());
         let notebook = &self.notebook;
-        self.door.modify(offset, bytes, |bytes| {
+        self.access.modify(offset, bytes, |bytes| {
             let store = change(bytes);
             if store {
                 noted = notebook.note(OpKind::Store, offset, bytes.len());
@@ -101,7 +101,7 @@ impl<D: Door> Door for Tap<D> {
         Ok(noted?)
     }
 
-    fn flush(&mut self) -> Result<(), DoorError> {
-        self.door.flush()
+    fn flush(&mut self) -> Result<(), AccessError> {
+        self.access.flush()
     }
 }

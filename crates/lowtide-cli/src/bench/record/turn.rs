@@ -9,11 +9,11 @@ use lowtide_workload::trace::{Columns, Head, TraceWriter, check_path, create};
 
 use super::log::Log;
 use super::tap::Tap;
-use crate::bench::crew::{Crew, Until};
-use crate::bench::door::{Door, ViewDoor};
+use crate::bench::access::{DataAccess, ViewAccess};
 use crate::bench::error::BenchError;
 use crate::bench::play::job::{Job, Script};
 use crate::bench::tally::Slice;
+use crate::bench::thread_pool::{ThreadPool, Until};
 use crate::interrupt;
 use crate::table::thousands;
 
@@ -44,15 +44,15 @@ impl Recorder {
         Ok(Self { path: path.to_owned(), writer: create(path, head)? })
     }
 
-    /// Plays one turn of `job` through `door`, records it, and says what was recorded.
+    /// Plays one turn of `job` through `access`, records it, and says what was recorded.
     ///
     /// # Errors
     /// [`BenchError::Trace`] when the trace cannot be written, [`BenchError::Wrong`] when an
-    /// operation failed, [`BenchError::Interrupted`], and those of [`Crew`]. No trace is left then.
+    /// operation failed, [`BenchError::Interrupted`], and those of [`ThreadPool`]. No trace is left then.
     pub(crate) fn turn(
         self,
         label: &str,
-        mut door: ViewDoor,
+        mut access: ViewAccess,
         job: &Job,
         script: &Script,
         until: Until,
@@ -61,17 +61,17 @@ impl Recorder {
         let mut threads = 0..;
         let players = job.players(script, || {
             let thread = threads.next().unwrap_or_default();
-            Tap::new(door.clone(), Arc::clone(&log), thread, job.page_bytes)
+            Tap::new(access.clone(), Arc::clone(&log), thread, job.page_bytes)
         });
         let mut slice = {
-            let mut crew = Crew::start(players)?;
-            Slice::of(&crew.run(until, job.batch)?)
+            let mut pool = ThreadPool::start(players)?;
+            Slice::of(&pool.run(until, job.batch)?)
         };
         if job.writes {
             let pages = u32::try_from(job.data_bytes / job.page_bytes).unwrap_or(u32::MAX);
             // If the writer has failed, `finish` says why.
             let _ = log.note(0, OpKind::Sync, [(0, pages)]);
-            if let Err(error) = door.flush() {
+            if let Err(error) = access.flush() {
                 slice.errors += 1;
                 slice.first_error.get_or_insert_with(|| format!("flush: {error}"));
             }

@@ -14,8 +14,8 @@ use std::time::Instant;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
+use crate::bench::access::AccessError;
 use crate::bench::content::{Content, UNIT_BYTES};
-use crate::bench::door::DoorError;
 use crate::bench::error::BenchError;
 use crate::bench::tally::{Latency, Slice};
 use crate::interrupt;
@@ -63,9 +63,9 @@ impl Fill {
     pub(crate) fn write<W>(
         &self,
         to: &mut W,
-        mut store: impl FnMut(&mut W, u64, &[u8]) -> Result<(), DoorError>,
-        flush: impl FnOnce(&mut W) -> Result<(), DoorError>,
-    ) -> Result<Slice, DoorError> {
+        mut store: impl FnMut(&mut W, u64, &[u8]) -> Result<(), AccessError>,
+        flush: impl FnOnce(&mut W) -> Result<(), AccessError>,
+    ) -> Result<Slice, AccessError> {
         let source = File::open(&self.source)?;
         let mut buffer = vec![0; CHUNK_BYTES + ALIGN_BYTES];
         let aligned = buffer.as_ptr().align_offset(ALIGN_BYTES);

@@ -13,7 +13,6 @@ use lowtide_host::probe::{Availability, Probe};
 
 use super::source::Source;
 use super::systems::{FillPeer, Place, Way, Writer, pieces};
-use crate::bench::crew::Until;
 use crate::bench::datafile::Scratch;
 use crate::bench::error::BenchError;
 use crate::bench::json;
@@ -29,6 +28,7 @@ use crate::bench::slow::Slowness;
 use crate::bench::system::System;
 use crate::bench::table::{kib_per_write, longest_ms, slept_ms};
 use crate::bench::tally::{Latency, Slice};
+use crate::bench::thread_pool::Until;
 use crate::interrupt::Cut;
 use crate::json::Report;
 use crate::table::{self, mib, thousands, us};

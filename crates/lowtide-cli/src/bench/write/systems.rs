@@ -14,14 +14,14 @@ use lowtide_host::usage::CpuTime;
 
 use super::fill::{CHUNK_BYTES, Fill};
 use super::source::Source;
-use crate::bench::crew::Until;
+use crate::bench::access::AccessError;
 use crate::bench::datafile::Depot;
-use crate::bench::door::DoorError;
 use crate::bench::error::BenchError;
 use crate::bench::peer::dd::Dd;
 use crate::bench::peer::filler::Filler;
 use crate::bench::system::{System, count, dirty_bytes};
 use crate::bench::tally::{Slice, WriteBack};
+use crate::bench::thread_pool::Until;
 
 /// How often the dirty pages are counted during a turn of lowtide.
 const SAMPLE: Duration = Duration::from_millis(10);
@@ -93,7 +93,7 @@ impl System for Writer {
         let (path, bytes) = (scratch.path().to_owned(), self.place.bytes);
         let fill = Fill { path, source: self.place.source.path(), bytes };
         let failed =
-            |error: DoorError| BenchError::Peer { peer: "direct", what: error.to_string() };
+            |error: AccessError| BenchError::Peer { peer: "direct", what: error.to_string() };
         let mut slice = match &mut self.way {
             Way::Lowtide(pager, _) => through_lowtide(pager, &fill)?,
             Way::Dd(dd) => dd.fill(&fill)?,
@@ -106,7 +106,7 @@ impl System for Writer {
 }
 
 /// Direct writes, one after the other.
-fn directly(fill: &Fill) -> Result<Slice, DoorError> {
+fn directly(fill: &Fill) -> Result<Slice, AccessError> {
     let cpu = CpuTime::now_self();
     let mut file = fill.open(true)?;
     let slice = fill.write(

@@ -1,7 +1,7 @@
 //! The ways into a file that all systems have in common.
 //!
-//! A [`Door`] is how a player reaches its data: through a mapping (`load`, `store`; lowtide: a
-//! guard) or through the descriptor (`read`, `write`). lowtide's door is here; the mapping of the
+//! A [`DataAccess`] is how a player reaches its data: through a mapping (`load`, `store`; lowtide: a
+//! guard) or through the descriptor (`read`, `write`). lowtide's access is here; the mapping of the
 //! mmap peer is `peer/mapping.rs`. Players are generic over it, so every system runs the same
 //! instructions around its accesses.
 
@@ -12,7 +12,7 @@ use thiserror::Error;
 
 /// Why an access failed.
 #[derive(Debug, Error)]
-pub(crate) enum DoorError {
+pub(crate) enum AccessError {
     /// lowtide's own error.
     #[error(transparent)]
     Lowtide(#[from] lowtide::Error),
@@ -22,7 +22,7 @@ pub(crate) enum DoorError {
 }
 
 /// One thread's way into one file. Offsets and lengths are in bytes and inside the file.
-pub(crate) trait Door: Send + 'static {
+pub(crate) trait DataAccess: Send + 'static {
     /// Lets `look` see `len` bytes at `offset`, which do not cross a page unless they are longer
     /// than one.
     fn load<R>(
@@ -30,7 +30,7 @@ pub(crate) trait Door: Send + 'static {
         offset: u64,
         len: usize,
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, DoorError>;
+    ) -> Result<R, AccessError>;
 
     /// Lets `look` see `len` bytes at each of `offsets`, in any order; it gets the index beside the
     /// bytes. Misses may overlap.
@@ -39,16 +39,16 @@ pub(crate) trait Door: Send + 'static {
         offsets: &[u64],
         len: usize,
         look: impl FnMut(usize, &[u8]),
-    ) -> Result<(), DoorError>;
+    ) -> Result<(), AccessError>;
 
     /// Writes through the mapping.
-    fn store(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DoorError>;
+    fn store(&mut self, offset: u64, bytes: &[u8]) -> Result<(), AccessError>;
 
     /// Reads through the descriptor.
-    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), DoorError>;
+    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), AccessError>;
 
     /// Writes through the descriptor.
-    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DoorError>;
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), AccessError>;
 
     /// Changes `bytes.len()` bytes at `offset` through the mapping: `change` gets what is there in
     /// `bytes` and says whether it is to be written back. Readers see all of the change or nothing.
@@ -57,19 +57,19 @@ pub(crate) trait Door: Send + 'static {
         offset: u64,
         bytes: &mut [u8],
         change: impl FnOnce(&mut [u8]) -> bool,
-    ) -> Result<(), DoorError>;
+    ) -> Result<(), AccessError>;
 
     /// Makes everything written so far durable.
-    fn flush(&mut self) -> Result<(), DoorError>;
+    fn flush(&mut self) -> Result<(), AccessError>;
 }
 
-/// lowtide's door: a [`View`].
+/// lowtide's access: a [`View`].
 ///
 /// A write excludes the guards of its page, so readers never see half of one. Two threads that
 /// update the same record at once may both start from one version, and the later write wins: the
 /// record stays whole.
 #[derive(Clone)]
-pub(crate) struct ViewDoor {
+pub(crate) struct ViewAccess {
     view: View,
     page_shift: u32,
     /// For what crosses pages, and for page numbers of a batch.
@@ -77,8 +77,8 @@ pub(crate) struct ViewDoor {
     pages: Vec<u64>,
 }
 
-impl ViewDoor {
-    /// A door to `view`.
+impl ViewAccess {
+    /// A access to `view`.
     pub(crate) fn new(view: View) -> Self {
         let page_shift = view.page_size().trailing_zeros();
         Self { view, page_shift, bytes: Vec::new(), pages: Vec::new() }
@@ -96,14 +96,14 @@ impl ViewDoor {
     }
 }
 
-impl Door for ViewDoor {
+impl DataAccess for ViewAccess {
     #[inline]
     fn load<R>(
         &mut self,
         offset: u64,
         len: usize,
         look: impl FnOnce(&[u8]) -> R,
-    ) -> Result<R, DoorError> {
+    ) -> Result<R, AccessError> {
         let (page, start) = self.split(offset);
         if self.fits_page(start, len) {
             let guard = self.view.read(page)?;
@@ -119,7 +119,7 @@ impl Door for ViewDoor {
         offsets: &[u64],
         len: usize,
         mut look: impl FnMut(usize, &[u8]),
-    ) -> Result<(), DoorError> {
+    ) -> Result<(), AccessError> {
         if offsets.iter().any(|&offset| !self.fits_page(self.split(offset).1, len)) {
             return offsets.iter().enumerate().try_for_each(|(index, &offset)| {
                 self.load(offset, len, |bytes| look(index, bytes))
@@ -140,15 +140,15 @@ impl Door for ViewDoor {
         short
     }
 
-    fn store(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DoorError> {
+    fn store(&mut self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         self.write(offset, bytes)
     }
 
-    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), DoorError> {
+    fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<(), AccessError> {
         Ok(self.view.read_at(offset, bytes)?)
     }
 
-    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), DoorError> {
+    fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         Ok(self.view.write_at(offset, bytes)?)
     }
 
@@ -157,12 +157,12 @@ impl Door for ViewDoor {
         offset: u64,
         bytes: &mut [u8],
         change: impl FnOnce(&mut [u8]) -> bool,
-    ) -> Result<(), DoorError> {
+    ) -> Result<(), AccessError> {
         self.load(offset, bytes.len(), |found| bytes.copy_from_slice(found))?;
         if change(bytes) { self.write(offset, bytes) } else { Ok(()) }
     }
 
-    fn flush(&mut self) -> Result<(), DoorError> {
+    fn flush(&mut self) -> Result<(), AccessError> {
         Ok(self.view.flush()?)
     }
 }
@@ -170,9 +170,9 @@ impl Door for ViewDoor {
 /// A part of a page. The last page of a file may be shorter than the others, above all when the
 /// file was cut.
 #[inline]
-fn guard_bytes(page: &[u8], start: usize, len: usize) -> Result<&[u8], DoorError> {
+fn guard_bytes(page: &[u8], start: usize, len: usize) -> Result<&[u8], AccessError> {
     page.get(start..start + len).ok_or_else(|| {
-        DoorError::Io(io::Error::new(
+        AccessError::Io(io::Error::new(
             io::ErrorKind::UnexpectedEof,
             format!(
                 "the page has {} bytes where {} were expected; was the file truncated?",

@@ -46,13 +46,13 @@ pub(crate) trait Player: Send {
 
 /// The threads of one system.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct ThreadPool {
     workers: Vec<Worker>,
 }
 
 #[derive(Debug)]
 struct Worker {
-    /// `None` once the crew is being dropped.
+    /// `None` once the pool is being dropped.
     orders: Option<Sender<Order>>,
     tallies: Receiver<Tally>,
     thread: Option<JoinHandle<()>>,
@@ -65,7 +65,7 @@ struct Order {
     start: Arc<Barrier>,
 }
 
-impl Crew {
+impl ThreadPool {
     /// Starts one thread for each player.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         for worker in &mut self.workers {
             worker.orders = None;
@@ -177,17 +177,17 @@ mod tests {
         }
     }
 
-    fn crew(players: impl IntoIterator<Item = Countdown>) -> Crew {
+    fn pool(players: impl IntoIterator<Item = Countdown>) -> ThreadPool {
         let players =
             players.into_iter().map(|player| Box::new(player) as Box<dyn Player>).collect();
-        Crew::start(players).unwrap()
+        ThreadPool::start(players).unwrap()
     }
 
     #[test]
     fn operations_are_shared_exactly_and_streams_go_on_in_the_next_slice() {
-        let mut crew = crew((0..3).map(|_| Countdown { left: 100 }));
+        let mut pool = pool((0..3).map(|_| Countdown { left: 100 }));
         for (want, slice) in [(200, 200), (100, 200), (0, 200)] {
-            let tallies = crew.run(Until::Ops(slice), 7).unwrap();
+            let tallies = pool.run(Until::Ops(slice), 7).unwrap();
             assert_eq!(tallies.iter().map(|tally| tally.ops).sum::<u64>(), want);
             assert_eq!(tallies.iter().map(|tally| tally.verified).sum::<u64>(), want);
         }
@@ -196,8 +196,8 @@ mod tests {
 
     #[test]
     fn a_slice_of_time_ends() {
-        let mut crew = crew([Countdown { left: u64::MAX }]);
-        let tally = &crew.run(Until::Seconds(0.001), 1).unwrap()[0];
+        let mut pool = pool([Countdown { left: u64::MAX }]);
+        let tally = &pool.run(Until::Seconds(0.001), 1).unwrap()[0];
         assert!(tally.ops > 0 && tally.span.1 > tally.span.0);
     }
 
@@ -209,7 +209,7 @@ mod tests {
                 panic!("as the test wants");
             }
         }
-        let mut crew = Crew::start(vec![Box::new(Bomb)]).unwrap();
-        assert!(matches!(crew.run(Until::Ops(1), 1), Err(BenchError::Worker)));
+        let mut pool = ThreadPool::start(vec![Box::new(Bomb)]).unwrap();
+        assert!(matches!(pool.run(Until::Ops(1), 1), Err(BenchError::Worker)));
     }
 }
