@@ -1,5 +1,4 @@
-//! Promise: command lines that documents and help texts show are understood, and help fits on a
-//! screen.
+//! Promise: command lines in documents and help texts are valid, and help fits on a screen.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,11 +9,11 @@ use clap::{Command, CommandFactory, Parser};
 use crate::cli::Cli;
 use crate::sim::spelling;
 
-/// How the documents begin a line that runs the command.
+/// Beginnings of a command line in documents.
 const STARTS: [&str; 3] =
     ["lowtide ", "cargo run --release -- ", "cargo run --release --quiet -- "];
 
-/// Documents and scripts that show command lines.
+/// Documents and scripts with command lines.
 fn documents() -> Vec<PathBuf> {
     fn pages(dir: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(dir).unwrap() {
@@ -33,8 +32,8 @@ fn documents() -> Vec<PathBuf> {
     found
 }
 
-/// The arguments of the command lines in a text, which begin a line or follow `&&` or a pipe. Of
-/// prose in backquotes those are taken that seem to leave nothing out.
+/// The arguments of the command lines in a text, which begin a line or follow `&&` or a pipe. Also
+/// those in backquotes within prose that seem to be complete.
 fn command_lines(text: &str) -> Vec<Vec<String>> {
     let joined = text.replace("\\\n", " ");
     let quoted = joined.split('`').skip(1).step_by(2).filter(|code| {
@@ -70,7 +69,7 @@ fn understood(words: &[String]) -> Result<(), String> {
     }
 }
 
-/// The names of a command and of those below it, as they are written.
+/// The full names of a command and its subcommands.
 fn names(command: &Command, above: &[String]) -> Vec<Vec<String>> {
     let name = [above, &[command.get_name().to_owned()]].concat();
     let below = command.get_subcommands().filter(|command| !command.is_hide_set());
@@ -90,8 +89,8 @@ fn command_lines_in_documents_are_understood() {
     for path in documents() {
         for words in command_lines(&fs::read_to_string(&path).unwrap()) {
             count += 1;
-            let told = |error| format!("{}: {error}", path.display());
-            wrong.extend(understood(&words).map_err(told).err());
+            let with_path = |error| format!("{}: {error}", path.display());
+            wrong.extend(understood(&words).map_err(with_path).err());
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -1,12 +1,12 @@
-//! Signals that end a run: one flag that every loop looks at.
+//! Signals that end a run: one flag that every loop checks.
 //!
-//! The first of SIGINT (Ctrl-C), SIGTERM and SIGHUP asks: work stops after the step in hand, the
-//! command shows what had been measured by then, and on the way out destructors remove unfinished
-//! files, peers and memory cgroups. A second one ends the process where it is. The exit code is the
-//! shell's for a process that the signal ended: 130 for Ctrl-C, 143 for SIGTERM.
+//! The first SIGINT (Ctrl-C), SIGTERM or SIGHUP is a request: work stops after the current step,
+//! the command shows the results so far, and destructors remove unfinished files, peers and memory
+//! cgroups. A second signal ends the process at once. The exit code is the shell's for a process
+//! that the signal ended: 130 for Ctrl-C, 143 for SIGTERM.
 //!
-//! SIGXFSZ, which a file beyond `ulimit -f` raises, would end the process without a word. It is
-//! caught, so that the write fails with an error that is reported like any other.
+//! SIGXFSZ, which the kernel raises for a file beyond `ulimit -f`, would end the process without a
+//! message. It is caught, so that the write fails with an ordinary error.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -19,7 +19,7 @@ use thiserror::Error;
 use crate::out;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
-/// The signal that asked.
+/// The signal that requested the end.
 static SIGNAL: AtomicI32 = AtomicI32::new(SIGINT);
 
 /// The handler cannot be installed.
@@ -31,34 +31,33 @@ pub(crate) struct HandlerError(#[from] io::Error);
 #[derive(Debug, Error)]
 #[error("interrupted {during}")]
 pub(crate) struct Interrupted {
-    /// When, as in `while measuring mmap` or `after 3 seeds`.
+    /// The time, as in `while measuring mmap` or `after 3 seeds`.
     pub(crate) during: String,
 }
 
-/// A run that was interrupted and has shown what it had.
+/// A run that was interrupted and has shown its results so far.
 #[derive(Debug, Error)]
 #[error("{0}; the results shown were measured before that")]
 pub(crate) struct CutShort(Interrupted);
 
-/// Errors among which is an interruption.
+/// Errors that include an interruption.
 pub(crate) trait Interruptible: Sized + From<Interrupted> + From<CutShort> {
-    /// The interruption, or the error that it is not.
+    /// The interruption, if the error is one.
     ///
     /// # Errors
-    /// The error itself.
+    /// Any other error.
     fn into_interrupted(self) -> Result<Interrupted, Self>;
 }
 
-/// What becomes of a run that may be interrupted between its rows: rows that ended are kept and
-/// shown.
+/// The interruption of a run between its rows, if any. Completed rows are kept and shown.
 #[derive(Debug, Default)]
 pub(crate) struct Cut(Option<Interrupted>);
 
 impl Cut {
-    /// A result that the run goes on with; `None` once it has been interrupted.
+    /// A result with which the run continues; `None` after an interruption.
     ///
     /// # Errors
-    /// Any error that is no interruption.
+    /// Any error other than an interruption.
     pub(crate) fn take<T, E: Interruptible>(
         &mut self,
         result: Result<T, E>,
@@ -77,7 +76,7 @@ impl Cut {
         self.0.is_some()
     }
 
-    /// Ends a run that was interrupted before it had anything to show.
+    /// Ends a run that was interrupted before it had any result.
     ///
     /// # Errors
     /// The interruption.
@@ -85,7 +84,7 @@ impl Cut {
         self.0.take_if(|_| nothing).map_or(Ok(()), Err)
     }
 
-    /// The end of a run that has shown what it had.
+    /// The end of a run that has shown its results.
     ///
     /// # Errors
     /// [`CutShort`] if it was interrupted.
@@ -97,7 +96,7 @@ impl Cut {
 /// Installs the handler.
 ///
 /// # Errors
-/// [`HandlerError`] when the kernel refuses it.
+/// [`HandlerError`] when it cannot be installed.
 pub(crate) fn install() -> Result<(), HandlerError> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGXFSZ])?;
     thread::Builder::new().name("signals".into()).spawn(move || {
@@ -123,18 +122,18 @@ pub(crate) fn requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }
 
-/// The flag itself, for libraries that look at one.
+/// The flag itself, for libraries that check one.
 pub(crate) const fn flag() -> &'static AtomicBool {
     &REQUESTED
 }
 
 /// The exit code of a run that a signal ended.
 pub(crate) fn exit_code() -> u8 {
-    // Signals have numbers below 128.
+    // Signal numbers are below 128.
     128 + SIGNAL.load(Ordering::SeqCst) as u8
 }
 
-/// Fails when the work should stop; `during` says what that work was.
+/// Fails when the work should stop; `during` describes the work.
 ///
 /// # Errors
 /// [`Interrupted`].

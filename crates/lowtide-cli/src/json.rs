@@ -16,7 +16,7 @@ use thiserror::Error;
 /// Results that cannot be written to a file.
 #[derive(Debug, Error)]
 pub(crate) enum ResultsError {
-    /// A path that cannot work.
+    /// A path that cannot be written.
     #[error(
         "cannot write results to {}: {why}; give --json a file in an existing directory",
         path.display()
@@ -35,16 +35,16 @@ pub(crate) enum ResultsError {
     Write {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// A whole result: what is known of the machine, and the rows.
+/// A whole result: the machine, and the rows.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report<'a, M, R> {
     lowtide: &'static str,
-    /// The commit that this was built from, where there was one.
+    /// The commit of the build, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     commit: Option<&'static str>,
     machine: &'a M,
@@ -84,7 +84,7 @@ impl<'a, M: Serialize, R: Serialize> Report<'a, M, R> {
     /// The text, with a line break at its end.
     ///
     /// # Errors
-    /// Whatever serialisation fails with, which for rows of numbers and text is nothing.
+    /// Those of serialisation, which does not fail for rows of numbers and text.
     pub(crate) fn text(&self) -> io::Result<Vec<u8>> {
         let mut text = serde_json::to_vec_pretty(self)?;
         text.push(b'\n');
@@ -103,7 +103,7 @@ impl<'a, M: Serialize, R: Serialize> Report<'a, M, R> {
     }
 }
 
-/// Refuses a path for results that cannot work, before a minute is spent on them.
+/// Rejects an unwritable path for results before any work starts.
 ///
 /// # Errors
 /// [`ResultsError::Place`].
@@ -139,17 +139,17 @@ pub(crate) fn writable(path: &Path) -> Result<(), String> {
 pub(crate) struct LatencyUs {
     /// The mean; 0 when nothing was counted.
     pub(crate) mean: f64,
-    /// What half of the operations did not exceed.
+    /// The 50th percentile.
     pub(crate) p50: f64,
-    /// What 90 of 100 did not exceed.
+    /// The 90th percentile.
     pub(crate) p90: f64,
-    /// What 95 of 100 did not exceed.
+    /// The 95th percentile.
     pub(crate) p95: f64,
-    /// What 99 of 100 did not exceed.
+    /// The 99th percentile.
     pub(crate) p99: f64,
-    /// What 999 of 1000 did not exceed.
+    /// The 99.9th percentile.
     pub(crate) p999: f64,
-    /// What 9999 of 10 000 did not exceed.
+    /// The 99.99th percentile.
     pub(crate) p9999: f64,
     /// The longest.
     pub(crate) max: f64,

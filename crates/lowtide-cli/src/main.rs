@@ -1,12 +1,12 @@
 //! The `lowtide` command.
 //!
-//! This file only dispatches: [`cli`] defines the command line, [`cmd`] has one file for each
-//! command, and all work of `lowtide bench` is in [`mod@bench`], that of `lowtide sim` in
-//! [`mod@sim`], that of experiments that both play in [`mod@lab`]. Results go to standard output;
-//! errors, notes and progress go to standard error.
+//! This file only dispatches: [`cli`] defines the command line, and [`cmd`] has one file for each
+//! command. The work of `lowtide bench` is in [`mod@bench`], that of `lowtide sim` in [`mod@sim`],
+//! and experiments that both share are in [`mod@lab`]. Results go to standard output; errors, notes
+//! and progress go to standard error.
 //!
-//! Exit codes: 0 done, 1 the work failed, 2 the command line cannot be carried out as it is
-//! written; 130 and 143 for a run that Ctrl-C or SIGTERM ended.
+//! Exit codes: 0 success, 1 failure, 2 bad usage, 130 and 143 for a run that Ctrl-C or SIGTERM
+//! ended.
 
 #![deny(unsafe_code)]
 
@@ -18,7 +18,6 @@ mod documented;
 mod interrupt;
 mod json;
 mod lab;
-mod law;
 mod legend;
 mod names;
 mod out;
@@ -26,6 +25,7 @@ mod progress;
 mod sim;
 mod span;
 mod table;
+mod throttle;
 
 use std::process::ExitCode;
 

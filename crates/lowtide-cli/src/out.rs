@@ -1,9 +1,9 @@
-//! Standard output, for a reader that may go away, and standard error.
+//! Standard output, whose reader may exit early, and standard error.
 //!
-//! `println!` panics when the reader of a pipe has left (`lowtide bench … | head`). Here that is
-//! not an error: the lines are simply not wanted any more, and the work (a JSON file, the exit
-//! code) goes on. Anything else that goes wrong, such as a full device, loses results: it is
-//! remembered, and the command fails with it at its end.
+//! `println!` panics when the reader of a pipe has exited (`lowtide bench … | head`). Here that is
+//! not an error: the lines are no longer needed, and the work (a JSON file, the exit code)
+//! continues. Any other error, such as a full device, loses results: it is stored, and the command
+//! fails with it at the end.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 /// The first failure of a line.
 static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
 
-/// Prints one line to standard output. What goes wrong is told by [`failure`].
+/// Prints one line to standard output. [`failure`] returns any error.
 pub(crate) fn line(text: impl Display) {
     let mut out = io::stdout().lock();
     if let Err(error) = unless_left(writeln!(out, "{text}").and_then(|()| out.flush())) {
@@ -23,13 +23,13 @@ pub(crate) fn line(text: impl Display) {
 /// Writes a whole result to standard output.
 ///
 /// # Errors
-/// Those of writing; a reader that has left is none.
+/// Those of writing, except a reader that has exited.
 pub(crate) fn all(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     unless_left(out.write_all(bytes).and_then(|()| out.flush()))
 }
 
-/// Why some line was not printed. Asked for once, when everything has been.
+/// The first error of printing. Called once, at the end.
 pub(crate) fn failure() -> Option<io::Error> {
     FAILED.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
@@ -41,7 +41,7 @@ fn unless_left(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Prints a note for the user to standard error, where it does not mix with results.
+/// Prints a note for the user to standard error, separate from results.
 pub(crate) fn note(text: impl Display) {
     let _ = writeln!(io::stderr(), "lowtide: {text}");
 }

@@ -1,13 +1,13 @@
-//! Progress bars on standard error, for what takes more than two seconds. Invisible when that is
-//! not a terminal.
+//! Progress bars on standard error, for work of more than two seconds. Invisible unless it is a
+//! terminal.
 
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How often a bar is drawn while nothing moves.
+/// Interval at which an idle bar is redrawn.
 const TICK: Duration = Duration::from_millis(500);
-/// What is over sooner needs no bar.
+/// Shorter work shows no bar.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A bar over bytes.
@@ -15,7 +15,7 @@ pub(crate) fn bytes(what: &'static str, total: u64) -> ProgressBar {
     bar(what, total, "{msg} [{bar:30}] {bytes}/{total_bytes} ({eta})")
 }
 
-/// A bar over steps; the message says which.
+/// A bar over steps; the message names the step.
 pub(crate) fn steps(what: &'static str, total: u64) -> ProgressBar {
     bar(what, total, "[{bar:30}] {pos}/{len} {msg} ({elapsed})")
 }
@@ -31,7 +31,7 @@ fn bar(what: &'static str, total: u64, template: &str) -> ProgressBar {
     bar
 }
 
-/// What a bar counts.
+/// The unit of a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// Bytes read.
@@ -40,8 +40,7 @@ pub(crate) enum Unit {
     Steps,
 }
 
-/// A bar that appears when the work has taken longer than anybody waits without one, and goes when
-/// it is dropped.
+/// A bar that appears after [`PATIENCE`], and disappears on drop.
 #[derive(Debug)]
 pub(crate) struct Patient {
     what: &'static str,
@@ -65,7 +64,7 @@ impl Patient {
         }
     }
 
-    /// Says how far the work is. Cheap enough to be called every millisecond.
+    /// Sets the position of the work. Cheap enough to call every millisecond.
     pub(crate) fn set(&mut self, position: u64) {
         if self.bar.is_none() && self.began.elapsed() < PATIENCE {
             return;

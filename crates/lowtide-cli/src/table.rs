@@ -1,10 +1,9 @@
 //! Tables, and the numbers in them.
 //!
-//! A table that is wider than [`WIDTH`] columns is printed in several parts, below each other: each
-//! repeats the columns that name the rows. With `--wide` it stays in one piece ([`be_wide`]).
-//! Columns are two blanks apart and no cell has two blanks in a row, so `awk -F '  +'` takes them
-//! apart; on a terminal thousands are set apart by a blank, elsewhere they are not, so that a
-//! number is one word.
+//! A table wider than [`WIDTH`] columns is split into parts, one below the other; each part repeats
+//! the columns that name the rows. `--wide` disables the split ([`be_wide`]). Two blanks separate
+//! columns and no cell contains two consecutive blanks, so `awk -F '  +'` can split them. On a
+//! terminal a blank separates thousands; elsewhere a number is one word.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -16,28 +15,27 @@ use comfy_table::presets::NOTHING;
 
 use crate::legend;
 
-/// Columns of text that a table takes at most.
+/// The largest width of a table.
 const WIDTH: usize = 100;
 /// Blanks between two columns.
 const GAP: usize = 2;
 
-/// Whether tables stay in one piece.
+/// Whether tables are never split.
 static WIDE: AtomicBool = AtomicBool::new(false);
-/// Whether a person reads standard output.
+/// Whether standard output is a terminal.
 static TERMINAL: LazyLock<bool> = LazyLock::new(|| std::io::stdout().is_terminal());
 
-/// Prints each table in one piece from now on.
+/// Disables the split of wide tables.
 pub(crate) fn be_wide() {
     WIDE.store(true, Relaxed);
 }
 
-/// A table. It displays without blanks at the ends of its lines, and with what its headers mean
-/// below it.
+/// A table. It displays without trailing blanks, and with the meaning of its headers below.
 #[derive(Debug)]
 pub(crate) struct Table {
     headers: Vec<String>,
     rows: Vec<Vec<String>>,
-    /// Columns that are text, and stand to the left.
+    /// The first columns, which are left-aligned text.
     text: Vec<bool>,
     /// The first columns, which name the rows.
     names: usize,
@@ -59,13 +57,13 @@ impl Table {
         self.rows.push(row.into_iter().collect());
     }
 
-    /// Takes the cells of a column of text for numbers.
+    /// Aligns a column of text like numbers.
     pub(crate) fn align_right(&mut self, column: usize) {
         self.text[column] = false;
         self.names = 1;
     }
 
-    /// The columns of each part, so that none but the only column of a part is too wide.
+    /// The columns of each part, so that only a part with a single column can be too wide.
     fn parts(&self, most: usize) -> Vec<Vec<usize>> {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
@@ -125,7 +123,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// Cuts a text into lines of at most `most` characters, between words.
+/// Splits a text into lines of at most `most` characters, between words.
 fn wrap(text: &str, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -140,12 +138,12 @@ fn wrap(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// A whole number; on a terminal its thousands are set apart.
+/// A whole number; on a terminal a blank separates its thousands.
 pub(crate) fn thousands(number: f64) -> String {
     if *TERMINAL { grouped(number) } else { format!("{number:.0}") }
 }
 
-/// A whole number with its thousands set apart.
+/// A whole number with a blank between its thousands.
 fn grouped(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();
@@ -158,7 +156,7 @@ fn grouped(number: f64) -> String {
     text
 }
 
-/// Microseconds, with as many digits as are known.
+/// Microseconds, with only significant digits.
 pub(crate) fn us(us: f64) -> String {
     if us < 10.0 {
         format!("{us:.2}")
@@ -169,8 +167,7 @@ pub(crate) fn us(us: f64) -> String {
     }
 }
 
-/// An amount of memory for people, rounded to the nearest: three digits and more, as `7.8M`, `312M`
-/// or `1.2G`.
+/// An amount of memory for display, rounded to the nearest, as `7.8M`, `312M` or `1.2G`.
 pub(crate) fn memory(bytes: u64) -> String {
     let (unit, name) = match bytes {
         0..1024 => return bytes.to_string(),

@@ -1,6 +1,5 @@
-//! Promise: what cannot be done is refused with a message that says what, where and what to do,
-//! with exit code 2 for a command line that is wrong in itself and 1 for work that failed, and
-//! nothing is left behind.
+//! Promise: invalid input fails with a message that names the error, its place and a remedy, with
+//! exit code 2 for bad usage and 1 for failed work, and leaves no files.
 
 mod common;
 
@@ -8,7 +7,7 @@ use std::fs;
 
 use common::{files, run, text};
 
-/// Runs in an empty directory, and checks exit code, message and what is left.
+/// Runs in an empty directory, and checks the exit code, the message, and that no file is left.
 fn refused(args: &[&str], code: i32, words: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let mut all = args.to_vec();
@@ -65,7 +64,7 @@ fn budgets_beyond_the_machine_are_refused_before_anything_is_made() {
     );
 }
 
-/// As [`refused`], by commands that take no `--dir`.
+/// Like [`refused`], for commands without `--dir`.
 fn answered(arguments: &[&str], words: &[&str]) {
     let output = run(arguments);
     let message = text(&output.stderr);
@@ -211,7 +210,7 @@ fn a_broken_trace_is_named_with_its_line() {
     refused(&["bench", "replay", "--trace", "/nonexistent"], 1, &["/nonexistent"]);
 }
 
-/// A data file that an earlier run kept and that may only be read now.
+/// A data file of an earlier run that is now read-only.
 #[test]
 fn a_read_only_data_file_is_an_error_for_a_workload_that_writes() {
     use std::os::unix::fs::PermissionsExt;

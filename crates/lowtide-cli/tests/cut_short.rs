@@ -1,7 +1,6 @@
-//! Promise: a run that is cut short, by Ctrl-C or by a truncation of its file, ends soon, shows
-//! what it had measured, says why, exits with 130 (by SIGTERM with 143, by an error with 1), and
-//! leaves no process, memory cgroup or unfinished file. What a killed run leaves, the next one
-//! removes.
+//! Promise: a run that ends early, by Ctrl-C or because its file is truncated, stops soon, shows
+//! its results so far and the reason, exits with 130 (143 for SIGTERM, 1 for an error), and leaves
+//! no process, memory cgroup or unfinished file. The next run removes the files of a killed run.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Promise: what the pages about machines and traces show can be used as it stands, and they name
-//! every key and column.
+//! Promise: the examples on the pages about machines and traces work unchanged, and the pages
+//! describe every key and column.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn page(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)).unwrap()
 }
 
-/// The blocks of a page that are marked as being in a language.
+/// The code blocks of a page in a language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
     let start = format!("```{language}\n");
     page.split(&start).skip(1).map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
@@ -25,7 +25,7 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Every key of a table, with those of the tables in it.
+/// Every key of a table, including nested tables.
 fn keys(value: &Value, found: &mut Vec<String>) {
     for (key, value) in value.as_object().unwrap() {
         found.push(key.clone());

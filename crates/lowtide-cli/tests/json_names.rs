@@ -1,7 +1,8 @@
-//! Promise: no name in the JSON of a simulation is lost or renamed unnoticed.
+//! Promise: a test fails when a name in the JSON of a simulation is removed or renamed.
 //!
-//! `json_names.txt` lists the fields of the rows of every workload. A change of it is a change of
-//! an interface, which CHANGELOG.md mentions; `LOWTIDE_WRITE_NAMES=1` writes the file anew.
+//! `json_names.txt` lists the fields of the rows of every workload. A change to it
+//! changes an interface, which CHANGELOG.md must mention; `LOWTIDE_WRITE_NAMES=1` writes the file
+//! anew.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Promise: `lowtide list` prints every name that can be chosen, each with what it stands for;
-//! completions and manual pages know the same names.
+//! Promise: `lowtide list` prints every name that options accept, with its meaning; completions
+//! and manual pages contain the same names.
 
 mod common;
 

@@ -1,5 +1,4 @@
-//! Promise: no byte that a flush has called durable is lost to a kill or to a cut of the power, and
-//! a proof that could not fail would not be one.
+//! Promise: no flushed byte is lost in a kill or a power cut, and the proofs fail when it is.
 
 mod common;
 
@@ -59,7 +58,7 @@ fn power_cuts_on_a_failing_disk_leave_every_flushed_byte() {
     assert!(files(dir.path()).is_empty(), "files are left behind");
 }
 
-/// Each lie within so many cuts.
+/// Each lie within a number of cuts.
 #[test]
 fn a_disk_that_lies_is_found_out_within_200_cuts() {
     for lie in ["lost-sync", "lost-write", "lost-shrink", "lost-tail", "lost-punch", "lost-name"] {

@@ -1,5 +1,5 @@
-//! Promise: `--record` writes what the threads really did, in order of time, and that trace can be
-//! played; what fails leaves no file.
+//! Promise: `--record` writes the real accesses of the threads in order of time, the trace can be
+//! replayed, and a failure leaves no file.
 
 mod common;
 

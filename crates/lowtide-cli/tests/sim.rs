@@ -1,5 +1,5 @@
-//! Promise: `lowtide sim` prints the JSON that tools depend on, the same bytes for the same seed,
-//! and refuses what it cannot do with a message that says what, where and what to do.
+//! Promise: `lowtide sim` prints the JSON that tools depend on, with the same bytes for the same
+//! seed, and rejects invalid input with a message that names the error, its place and a remedy.
 
 mod common;
 
@@ -141,7 +141,7 @@ fn the_names_in_the_json_are_pinned() {
         );
         assert!(
             about_the_host.iter().all(|name| row[name].is_null()),
-            "host fields only when asked for: {row}"
+            "host fields only when requested: {row}"
         );
     }
     for row in rows(&json(&args(&YCSB, &["--policy", "lru", "--timing"]))) {
@@ -168,8 +168,9 @@ fn a_row_of_a_thrash_says_what_device_and_neighbour_got_and_published_samples_st
         json(&args(&THRASH, &["--high-policy", "refault-recency,stall-debt", "--bpf", TWIN]));
     let all = rows(&results);
     assert_eq!((&results["machine"]["name"], all.len()), (&"thrash".into(), 3 + 3));
-    let laws: Vec<&str> = all[..3].iter().map(|row| row["high_policy"].as_str().unwrap()).collect();
-    assert_eq!(laws, ["refault-recency", "stall-debt", "bpf:refault_recency"]);
+    let names: Vec<&str> =
+        all[..3].iter().map(|row| row["high_policy"].as_str().unwrap()).collect();
+    assert_eq!(names, ["refault-recency", "stall-debt", "bpf:refault_recency"]);
     for row in &all[..3] {
         for name in
             ["device_tps", "device_read_kib_per_s", "device_util_pct", "throttled_ms", "ops_per_s"]

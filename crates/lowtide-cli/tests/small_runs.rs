@@ -210,7 +210,7 @@ fn a_trace_is_replayed_with_every_kind_of_operation_and_leaves_no_file() {
         );
         assert!(row["verified"].as_u64().unwrap() > 900);
     }
-    assert_eq!(files(dir.path()), ["results.json.trace"], "a rewritten file serves nobody else");
+    assert_eq!(files(dir.path()), ["results.json.trace"], "a rewritten file is not kept");
 }
 
 #[test]
@@ -285,5 +285,5 @@ fn the_lists_and_the_doctor_answer() {
     let policies = said(&["list", "policies"]);
     assert!(policies.contains("mglru-7.1") && policies.contains("S15"));
     assert!(said(&["doctor"]).contains("io_uring"));
-    assert!(!said(&["--help"]).contains("peer-mmap"), "the worker is nobody's command");
+    assert!(!said(&["--help"]).contains("peer-mmap"), "the worker is not a public command");
 }

@@ -1,5 +1,5 @@
-//! Promise: benchmarks with tenants run on real memory, verify what they read, name their figures
-//! as `lowtide sim` does, and refuse what cannot be meant.
+//! Promise: benchmarks with tenants run on real memory, verify what they read, use the names of
+//! `lowtide sim` for their figures, and reject invalid options.
 
 mod common;
 
@@ -79,14 +79,14 @@ fn a_thrash_has_a_row_for_each_law_and_each_number_of_threads_beside_what_was_pu
     let cases: Vec<(u64, &str, bool)> = found
         .iter()
         .map(|row| {
-            let law = row["high_policy"].as_str().unwrap();
-            (row["threads"].as_u64().unwrap(), law, row["readahead"].as_bool().unwrap())
+            let throttle = row["high_policy"].as_str().unwrap();
+            (row["threads"].as_u64().unwrap(), throttle, row["readahead"].as_bool().unwrap())
         })
         .collect();
     let mut want = Vec::new();
     for threads in [1, 4] {
-        for law in ["overage", "refault-recency", "stall-debt", "bpf:noop"] {
-            want.extend([(threads, law, true), (threads, law, false)]);
+        for throttle in ["overage", "refault-recency", "stall-debt", "bpf:noop"] {
+            want.extend([(threads, throttle, true), (threads, throttle, false)]);
         }
     }
     assert_eq!(cases, want);

@@ -1,6 +1,5 @@
-//! Promise: workloads that write tell what became of what they wrote, prove it by reading it back,
-//! and leave no file; a device can be slowed down for lowtide, and nobody else is compared with it
-//! then.
+//! Promise: workloads that write verify their data by reading it back, report it, and leave no
+//! file; with an artificially slow device lowtide runs without peers.
 
 mod common;
 

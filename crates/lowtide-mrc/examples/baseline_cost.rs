@@ -72,9 +72,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     let run = Run { tape: &tape, threads: NonZeroUsize::MIN, stop: &stop, progress: &|_| () };
     for baseline in Baseline::ALL.into_iter().filter(|baseline| *baseline != Baseline::Lru) {
-        let contenders = [Contender::Baseline(baseline)];
+        let systems = [Contender::Baseline(baseline)];
         let rate =
-            best_of_five(accesses, || _ = run.curves(&contenders, &[u64::from(capacity.get())]));
+            best_of_five(accesses, || _ = run.curves(&systems, &[u64::from(capacity.get())]));
         println!("{baseline:<11} by tape {rate:8.1}");
     }
     Ok(())

@@ -42,12 +42,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         stop: &stop,
         progress: &|_| (),
     };
-    let contenders = Baseline::ALL.map(Contender::Baseline);
-    let curves = run.curves(&contenders, &spread(footprint, 24))?;
+    let systems = Baseline::ALL.map(Contender::Baseline);
+    let curves = run.curves(&systems, &spread(footprint, 24))?;
     print!("{}", Table::new(&curves, footprint, PAGE_BYTES));
     let mut advice = Vec::new();
-    for (contender, curve) in contenders.iter().zip(&curves) {
-        advice.push(run.advise(contender, 0.25, curve)?);
+    for (system, curve) in systems.iter().zip(&curves) {
+        advice.push(run.advise(system, 0.25, curve)?);
     }
     let about = format!(
         "zipf 0.9 and scans: {} accesses to {} in pages of {}, seed {SEED}",

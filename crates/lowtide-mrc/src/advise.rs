@@ -1,16 +1,14 @@
-//! The smallest budget that is good enough.
+//! The smallest sufficient budget.
 //!
-//! From a curve one reads between which two sizes a miss ratio is reached; the sizes between are
-//! halved, each by a run of its own, until the bracket is at most 1 % of the answer, or one page.
-//! So the answer is a size that was measured and is good enough, and the size below it was measured
-//! too and is not.
+//! A curve gives two sizes between which a miss ratio is reached. Bisection with one replay per
+//! step narrows the bracket to at most 1 % of the answer, or to one page. So the answer was
+//! measured and is sufficient, and the size below it was measured and is not.
 //!
-//! That would be the smallest such size if more memory never meant more misses. Strict LRU and OPT
-//! promise that; real policies do not (CLOCK's is the anomaly of L. A. Belady, R. A. Nelson, G. S.
-//! Shedler, "An anomaly in space-time characteristics of certain programs running in a paging
-//! machine", CACM 12(6), 1969, for FIFO). So the advice also measures a size a little above, keeps
-//! everything that was measured, and names the larger sizes that were *not* good enough, if there
-//! are any.
+//! That is the smallest such size if more memory never causes more misses. Strict LRU and OPT
+//! guarantee that; real policies do not (CLOCK's is the anomaly of L. A. Belady, R. A. Nelson, G.
+//! S. Shedler, "An anomaly in space-time characteristics of certain programs running in a paging
+//! machine", CACM 12(6), 1969, for FIFO). So the advice also measures a slightly larger size, keeps
+//! all measurements, and lists any larger sizes that were *not* sufficient.
 
 use super::curve::{Curve, Gap, Point};
 use super::next_use::NextUse;
@@ -21,14 +19,14 @@ use super::stack::StackDistances;
 use super::watch::Watch;
 use crate::baseline::Baseline;
 
-/// The bracket's width is good enough when the answer is at least this many times larger.
+/// The bracket is narrow enough when the answer is at least this many times its width.
 const PRECISION: u64 = 100;
-/// Budgets above the footprint that are tried when the footprint itself is not enough, in percent
-/// of it: an engine keeps some pages free and evicts in batches, so it may need more than every
-/// page there is.
+/// Budgets above the footprint that are tried when the footprint itself is insufficient, in percent
+/// of it: an engine keeps some pages free and evicts in batches, so it may need more pages than the
+/// footprint.
 const BEYOND_PERCENT: [u64; 4] = [110, 125, 150, 200];
 
-/// What was found for one policy.
+/// The result for one policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
     /// The policy's name.
@@ -39,9 +37,9 @@ pub struct Advice {
     pub floor: f64,
     /// The answer.
     pub verdict: Verdict,
-    /// Everything measured, the curve's points included, smallest size first.
+    /// All measured points, including the curve's, smallest size first.
     pub tried: Vec<Point>,
-    /// Sizes that the policy refused, smallest first.
+    /// Sizes that the policy rejected, smallest first.
     pub refused: Vec<Gap>,
 }
 
@@ -49,42 +47,41 @@ pub struct Advice {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// This budget is enough.
+    /// A sufficient budget.
     Enough {
         /// The budget and its own run.
         at: Point,
-        /// The largest budget below that was tried, unless the policy refused it: it is not
-        /// enough. At most 1 % or one page less, unless `at` is one page.
+        /// The largest smaller budget that was tried, unless the policy rejected it: it is not
+        /// sufficient. At most 1 % or one page less, unless `at` is one page.
         below: Option<Point>,
         /// The smallest budget above that was measured.
         above: Option<Point>,
-        /// Larger budgets that were measured and are *not* enough: the policy is not monotonic
+        /// Larger budgets that were measured and are *not* sufficient: the policy is not monotonic
         /// here. Choose a budget above them if that matters.
         relapses: Vec<Point>,
     },
-    /// The cold misses alone are more: [`Advice::floor`] is above the target.
+    /// The cold misses alone exceed the target: [`Advice::floor`] is above it.
     BelowFloor,
-    /// No budget that was tried is enough, though the cold misses would allow it. Budgets up to
+    /// No tried budget is sufficient, though the cold misses are below the target. Budgets up to
     /// twice the footprint were tried.
     NotReached {
-        /// The budget with the fewest misses, the smallest of them. `None` if the policy refused
-        /// all.
+        /// The smallest budget with the fewest misses. `None` if the policy rejected all.
         best: Option<Point>,
     },
 }
 
 impl Run<'_> {
-    /// The smallest budget with which `contender` misses at most the share `target` of its
-    /// accesses, starting from its `curve`, made from the same tape.
+    /// The smallest budget with which the policy misses at most the share `target` of its accesses,
+    /// starting from its `curve` of the same tape.
     ///
-    /// Costs one pass of the tape for strict LRU (the answer is exact), otherwise some 8 to 15
+    /// Costs one pass over the tape for strict LRU (the answer is exact), otherwise some 8 to 15
     /// passes on one thread.
     ///
     /// # Errors
     /// [`MrcError::Target`] unless `target` is from 0 to 1, and those of [`curves`](Self::curves).
     pub fn advise(
         &self,
-        contender: &Contender<'_>,
+        system: &Contender<'_>,
         target: f64,
         curve: &Curve,
     ) -> Result<Advice, MrcError> {
@@ -98,25 +95,25 @@ impl Run<'_> {
         let mut search =
             Search { target, tried: curve.points.clone(), refused: curve.gaps.clone() };
         let verdict =
-            if floor > target { Verdict::BelowFloor } else { self.search(contender, &mut search)? };
+            if floor > target { Verdict::BelowFloor } else { self.search(system, &mut search)? };
         search.tried.sort_unstable_by_key(|point| point.pages);
         search.refused.sort_unstable_by_key(|gap| gap.pages);
         let Search { tried, refused, .. } = search;
-        Ok(Advice { policy: contender.name().to_owned(), target, floor, verdict, tried, refused })
+        Ok(Advice { policy: system.name().to_owned(), target, floor, verdict, tried, refused })
     }
 
-    fn search(&self, contender: &Contender<'_>, search: &mut Search) -> Result<Verdict, MrcError> {
+    fn search(&self, system: &Contender<'_>, search: &mut Search) -> Result<Verdict, MrcError> {
         let footprint = u64::from(self.tape.distinct());
-        let passes = match contender {
+        let passes = match system {
             Contender::Baseline(Baseline::Lru) => 1,
             _ => search.passes(footprint),
         };
         let watch = Watch::new(self.stop, self.progress, passes * self.tape.len());
-        let next_use = match contender {
+        let next_use = match system {
             Contender::Baseline(Baseline::Opt) => Some(NextUse::watched(self.tape, &watch)?),
             _ => None,
         };
-        let distances = match contender {
+        let distances = match system {
             Contender::Baseline(Baseline::Lru) => Some(StackDistances::watched(self.tape, &watch)?),
             _ => None,
         };
@@ -124,7 +121,7 @@ impl Run<'_> {
         let measure = |search: &mut Search, pages: u64| {
             let outcome = match &distances {
                 Some(distances) => Outcome::Measured(replay.point(pages, distances.misses(pages))),
-                None => replay.measure(contender, pages)?,
+                None => replay.measure(system, pages)?,
             };
             Ok::<_, MrcError>(search.note(outcome))
         };
@@ -160,7 +157,7 @@ impl Run<'_> {
     }
 }
 
-/// What is known so far.
+/// The state of the search.
 struct Search {
     target: f64,
     tried: Vec<Point>,
@@ -172,7 +169,7 @@ impl Search {
         point.miss_ratio() <= self.target
     }
 
-    /// Keeps what a size gave and returns whether it is enough.
+    /// Stores the result of a size and returns whether it is sufficient.
     fn note(&mut self, outcome: Outcome) -> bool {
         match outcome {
             Outcome::Measured(point) => {
@@ -192,8 +189,8 @@ impl Search {
         self.tried.iter().filter(|point| self.enough(point)).map(|point| point.pages).min()
     }
 
-    /// The largest size below `pages` that was tried, 0 if there is none. It is not enough if
-    /// `pages` is the smallest that is.
+    /// The largest tried size below `pages`, or 0. It is not sufficient if `pages` is the smallest
+    /// sufficient one.
     fn largest_below(&self, pages: u64) -> u64 {
         let tried = self.tried.iter().map(|point| point.pages);
         let refused = self.refused.iter().map(|gap| gap.pages);
@@ -204,7 +201,7 @@ impl Search {
         self.tried.iter().min_by_key(|point| (point.misses, point.pages)).copied()
     }
 
-    /// About how many passes of the tape the search will take.
+    /// Approximate number of passes over the tape that the search needs.
     fn passes(&self, footprint: u64) -> u64 {
         let upper = self.smallest_enough().unwrap_or(footprint);
         let bracket = (upper - self.largest_below(upper)) / (upper / PRECISION).max(1);
@@ -237,11 +234,11 @@ mod tests {
     use lowtide_workload::{OpKind, SpaceId};
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    fn ask(tape: &Tape, contender: &Contender<'_>, target: f64) -> Advice {
+    fn ask(tape: &Tape, system: &Contender<'_>, target: f64) -> Advice {
         let run = quietly(tape, 2);
         let sizes = spread(u64::from(tape.distinct()), 20);
-        let curve = run.curves(std::slice::from_ref(contender), &sizes).unwrap().remove(0);
-        run.advise(contender, target, &curve).unwrap()
+        let curve = run.curves(std::slice::from_ref(system), &sizes).unwrap().remove(0);
+        run.advise(system, target, &curve).unwrap()
     }
 
     #[test]
@@ -289,11 +286,11 @@ mod tests {
     #[test]
     fn targets_that_are_no_ratio_are_refused() {
         let tape = tape(&zipf(10, 100, 1));
-        let contender = Contender::Baseline(Baseline::Clock);
+        let system = Contender::Baseline(Baseline::Clock);
         let run = quietly(&tape, 1);
-        let curve = run.curves(std::slice::from_ref(&contender), &[5]).unwrap().remove(0);
+        let curve = run.curves(std::slice::from_ref(&system), &[5]).unwrap().remove(0);
         for target in [f64::NAN, -0.1, 1.5, f64::INFINITY] {
-            assert!(matches!(run.advise(&contender, target, &curve), Err(MrcError::Target(_))));
+            assert!(matches!(run.advise(&system, target, &curve), Err(MrcError::Target(_))));
         }
     }
 
@@ -321,17 +318,17 @@ mod tests {
     fn larger_budgets_that_are_worse_again_are_named() {
         let tape = tape(&zipf(1000, 20_000, 2));
         let distinct = u64::from(tape.distinct());
-        // Enough from 300 pages on, but not between 600 and 699.
+        // Sufficient from 300 pages on, but not between 600 and 699.
         let make = |pages: u64| {
             scripted(pages, if pages < 300 || (600..700).contains(&pages) { 200 } else { 100 })
         };
-        let contender = Contender::Player { name: "odd".to_owned(), make: &make };
+        let system = Contender::Player { name: "odd".to_owned(), make: &make };
         let run = quietly(&tape, 1);
         let curve = run
-            .curves(std::slice::from_ref(&contender), &[10, 200, 400, 650, distinct])
+            .curves(std::slice::from_ref(&system), &[10, 200, 400, 650, distinct])
             .unwrap()
             .remove(0);
-        let advice = run.advise(&contender, 0.15, &curve).unwrap();
+        let advice = run.advise(&system, 0.15, &curve).unwrap();
         let Verdict::Enough { at, below, relapses, .. } = advice.verdict else {
             panic!("{advice:?}")
         };
@@ -349,13 +346,13 @@ mod tests {
             most.fetch_max(pages, Ordering::Relaxed);
             scripted(pages, if pages < 140 { 200 } else { 100 })
         };
-        let contender = Contender::Player { name: "hungry".to_owned(), make: &make };
-        let advice = ask(&tape, &contender, 0.15);
+        let system = Contender::Player { name: "hungry".to_owned(), make: &make };
+        let advice = ask(&tape, &system, 0.15);
         assert!(
             matches!(advice.verdict, Verdict::Enough { at: Point { pages: 140, .. }, .. }),
             "{advice:?}"
         );
-        let advice = ask(&tape, &contender, 0.05);
+        let advice = ask(&tape, &system, 0.05);
         let Verdict::NotReached { best: Some(best) } = advice.verdict else { panic!("{advice:?}") };
         assert!(best.miss_ratio() < 0.11, "{advice:?}");
         assert_eq!(most.load(Ordering::Relaxed), 200);

@@ -1,4 +1,4 @@
-//! The result, and which sizes to measure.
+//! The result, and the choice of sizes to measure.
 
 /// Sizes up to this share of the footprint are spread by ratio, those above by difference.
 const BEND: f64 = 0.25;
@@ -10,11 +10,11 @@ const SMALLEST: f64 = 0.001;
 pub struct Curve {
     /// The policy's name.
     pub policy: String,
-    /// What was measured, smallest size first.
+    /// The measured points, smallest size first.
     pub points: Vec<Point>,
-    /// Sizes that the policy refused, smallest first.
+    /// Sizes that the policy rejected, smallest first.
     pub gaps: Vec<Gap>,
-    /// Misses that no size avoids, of those in each point.
+    /// Misses of each point that no size avoids.
     pub cold: u64,
 }
 
@@ -23,9 +23,9 @@ pub struct Curve {
 pub struct Point {
     /// The budget.
     pub pages: u64,
-    /// Accesses played.
+    /// Number of accesses.
     pub accesses: u64,
-    /// Those that found their page not resident.
+    /// Accesses whose page was not resident.
     pub misses: u64,
 }
 
@@ -37,12 +37,12 @@ impl Point {
     }
 }
 
-/// A size that a policy refused.
+/// A size that a policy rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The budget.
     pub pages: u64,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -51,11 +51,11 @@ pub struct Gap {
 ///
 /// Half of them grow by a constant factor up to a quarter of the footprint, where curves are steep;
 /// the other half are evenly spaced. The last one is the footprint itself. Sizes are whole pages,
-/// so a footprint of hardly more than `count` pages gives a few less, and one of none gives none.
+/// so a footprint of few more than `count` pages gives slightly fewer, and an empty one gives none.
 #[must_use]
 pub fn spread(footprint: u64, count: usize) -> Vec<u64> {
     let wanted = usize::try_from(footprint).unwrap_or(count).min(count);
-    // Where small footprints make shares fall on the same page, more shares fill the number up.
+    // With small footprints several shares fall on one page, so more shares are tried.
     let attempts = (count..=count.saturating_mul(4)).map(|shares| of_shares(footprint, shares));
     let mut best = Vec::new();
     for sizes in attempts {

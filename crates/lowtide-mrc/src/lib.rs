@@ -1,32 +1,32 @@
 //! # Miss-ratio curves
 //!
-//! How often a stream misses, for every policy, at every size of memory.
+//! The misses of a stream, for every policy, at every size of memory.
 //!
-//! A trace is read once and becomes a [`Tape`], four bytes an access; everything else plays the
-//! tape, as often as there are policies and sizes, on all cores.
+//! A trace is read once and packed into a [`Tape`], four bytes per access, which is then replayed
+//! for each policy and size, on all cores.
 //!
 //! A *miss* is an access to a page that is not resident, whatever the operation: `read`, `write`,
 //! `load` and `store` all count. `sync` is no access. `free` removes its pages, so the next access
-//! to one of them misses at every size; such misses and the first ones of each page are the *cold*
-//! ones, a floor that no memory lowers.
+//! to one of them misses at every size; such misses and the first one of each page are the *cold*
+//! misses, a floor that no memory lowers.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `words.rs` | [`Storage`]: where a tape is kept, in memory or in a temporary file |
+//! | `words.rs` | [`Storage`]: a tape in memory or in a temporary file |
 //! | `numbering.rs` | dense numbers for the pages of all spaces |
 //! | `tape.rs` | [`Tape`]: the stream as 4-byte records |
-//! | `next_use.rs` | [`NextUse`]: for each access, when its page is used next; OPT needs it |
+//! | `next_use.rs` | [`NextUse`]: for each access, the next use of its page; for OPT |
 //! | `stack.rs` | [`StackDistances`]: strict LRU at all sizes in one pass |
-//! | `player.rs` | [`Player`], [`Contender`]: how other policies, the engine's above all, join in |
-//! | `curve.rs` | [`Curve`], [`spread`]: the result, and which sizes to measure |
-//! | `replay.rs` | one policy at one size: the tape played once |
-//! | `run.rs` | [`Run`]: the work as jobs over threads |
-//! | `watch.rs` | [`Progress`], and how a run is stopped |
-//! | `advise.rs` | [`Advice`]: the smallest budget that is good enough |
+//! | `player.rs` | [`Player`], [`Contender`]: the interface for other policies |
+//! | `curve.rs` | [`Curve`], [`spread`]: the result, and the choice of sizes |
+//! | `replay.rs` | one replay of the tape: one policy at one size |
+//! | `run.rs` | [`Run`]: jobs on several threads |
+//! | `watch.rs` | [`Progress`], and cancellation |
+//! | `advise.rs` | [`Advice`]: the smallest sufficient budget |
 //! | `report.rs` | [`Table`], [`Row`]: results as text and JSON |
 //! | `picture.rs` | [`chart`], [`page`]: results as SVG and HTML |
 //! | `plain.rs` | the engine's policies, on the simulator's plain machine, as a [`Player`] |
-//! | [`baseline`] | textbook caches, to hold the engine's policies against |
+//! | [`baseline`] | textbook caches, for comparison with the engine's policies |
 //! | [`plot`] | charts and pages |
 #![forbid(unsafe_code)]
 

@@ -1,13 +1,11 @@
-//! When a page is wanted next: the future that OPT needs, by one pass backwards.
+//! The next use of a page: the future that OPT needs, computed in one backward pass.
 //!
-//! The pass keeps for each page the position of its nearest later access, so going backwards the
-//! answer is always at hand. It is stored as a distance in records, one word a record: 0 is
-//! "never". An access that comes after a `free` of the page counts as never, because it misses
-//! whatever is kept. Distances above 2^32
-//! - 2 are stored as 2^32 - 1: such pages look equally far, so OPT is exact for every tape of fewer
-//!   than 2^32
-//! - 1 records, and as good as exact beyond (no cache that matters keeps a page over four billion
-//!   accesses).
+//! The pass keeps the position of the nearest later access of each page. It is stored as a distance
+//! in records, one word per record, where 0 means "never". An access after a `free` of the page
+//! counts as never, because it misses in any case. Distances above `2^32 - 2` are stored as `2^32 -
+//! 1`, so such pages look equally far away: OPT is exact for every tape of fewer than `2^32 - 1`
+//! records, and practically exact beyond (no relevant cache keeps a page over four billion
+//! accesses).
 
 use super::run::MrcError;
 use super::tape::{Effect, Record, Tape};
@@ -23,8 +21,8 @@ pub struct NextUse {
 }
 
 impl NextUse {
-    /// Works it out. Takes 8 bytes a distinct page meanwhile, 4 bytes a record (in memory or in a
-    /// file, as the tape) after.
+    /// Computes it. Uses 8 bytes per distinct page meanwhile, and 4 bytes per record afterwards (in
+    /// memory or in a file, like the tape).
     ///
     /// # Errors
     /// [`MrcError::Spill`] when a temporary file fails, [`MrcError::Cancelled`] when `stop` becomes

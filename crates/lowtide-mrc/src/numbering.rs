@@ -1,26 +1,26 @@
-//! Dense numbers for pages: the first page that is accessed is 0, the next new one is 1.
+//! Dense numbers for pages: the first accessed page is 0, the next new one is 1.
 //!
 //! Neighbouring pages are looked up together, so the table is two-level: a *leaf* holds the numbers
-//! of 64 neighbours, and each space has a *root*, an array of leaves. A root is as long as the
-//! highest page in it asks for, so one stray page far out would make it long and empty. Therefore
-//! roots grow only while all of them together stay in proportion to the number of leaves; the few
-//! leaves beyond are found by hashing. So any `u64` page and any space number will do, and an
-//! access to a space of ordinary shape is two array lookups.
+//! of 64 neighbours, and each space has a *root*, an array of leaves. The length of a root depends
+//! on its highest page, so one distant page would make it long and sparse. Therefore roots grow
+//! only while their total length is in proportion to the number of leaves; the few leaves beyond
+//! are in a hash table. So any `u64` page and any space number is supported, and an access in an
+//! ordinary space is two array lookups.
 //!
-//! Memory: 272 bytes a leaf, 12 bytes a page for the way back, and at most 32 bytes of roots a leaf
-//! plus 16 MiB.
+//! Memory: 272 bytes per leaf, 12 bytes per page for the reverse map, and at most 32 bytes of roots
+//! per leaf plus 16 MiB.
 
 use lowtide_workload::SpaceId;
 use std::collections::HashMap;
 
-/// Pages in a leaf. Smaller leaves would cost more roots, larger ones more memory where pages are
-/// scattered.
+/// Pages per leaf. Smaller leaves would need longer roots, larger ones more memory for scattered
+/// pages.
 const LEAF_PAGES: u64 = 64;
 /// "No leaf" in a root, "no number" in a leaf.
 const NONE: u32 = u32::MAX;
-/// Entries that roots may have before their number is compared with that of the leaves.
+/// Entries of roots that are allowed regardless of the number of leaves.
 const ROOT_ENTRIES_FREE: usize = 1 << 22;
-/// Entries of roots that each leaf pays for.
+/// Entries of roots allowed for each leaf.
 const ROOT_ENTRIES_A_LEAF: usize = 8;
 
 /// One space's root, with the leaf of each 64 pages.
@@ -36,13 +36,13 @@ pub(super) struct Numbering {
     root_entries: usize,
     /// Leaves that no root covers, by space and leaf number.
     far: HashMap<(u32, u64), u32>,
-    /// The way back, by dense number.
+    /// The reverse map, by dense number.
     pages: Vec<u64>,
     spaces: Vec<SpaceId>,
 }
 
 impl Numbering {
-    /// The number of a page, a new one if it has none; `None` if that would be `limit`.
+    /// The number of a page, which is new if it has none; `None` if it would reach `limit`.
     #[inline]
     pub(super) fn get_or_add(&mut self, space: SpaceId, page: u64, limit: u32) -> Option<u32> {
         let leaf = match self.leaf(space, page / LEAF_PAGES) {
@@ -62,8 +62,7 @@ impl Numbering {
         Some(*number)
     }
 
-    /// Appends the numbers of those of the pages `first..=last` that have one, in the order of the
-    /// pages.
+    /// Appends the numbers of the pages `first..=last`, in order, without those that have none.
     ///
     /// Costs the smaller of the range's leaves and all leaves.
     pub(super) fn in_range(&self, space: SpaceId, first: u64, last: u64, found: &mut Vec<u32>) {
@@ -118,7 +117,7 @@ impl Numbering {
         leaf
     }
 
-    /// The place of a leaf in its root, which grows for it if it may.
+    /// The position of a leaf in its root, which grows if allowed.
     fn root_entry(&mut self, space: SpaceId, leaf_number: u64) -> Option<&mut u32> {
         let (space, index) = (space.0 as usize, usize::try_from(leaf_number).ok()?);
         let allowed = ROOT_ENTRIES_FREE + ROOT_ENTRIES_A_LEAF * self.leaves.len();

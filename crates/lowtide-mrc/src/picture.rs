@@ -6,13 +6,13 @@ use super::report::Table;
 use crate::baseline::Baseline;
 use crate::plot::{Axis, Chart, Level, Page, Scale, Series, Unit};
 
-/// From which quotient of the largest and the smallest size on sizes are drawn by ratio.
+/// Ratio of the largest to the smallest size above which the axis of sizes is logarithmic.
 const LOG_FROM: f64 = 30.0;
 
 /// The curves as a chart: budget to the right, miss ratio upwards, the cold misses as a level.
 ///
-/// `title` is one line, `subtitle` another, smaller one (what was played, page size, footprint);
-/// either may be empty.
+/// `title` is one line, `subtitle` another, smaller one (trace, page size, footprint); either may
+/// be empty.
 #[must_use]
 pub fn chart(title: &str, subtitle: &str, curves: &[Curve], page_bytes: u64) -> Chart {
     let bytes = |pages: u64| pages as f64 * page_bytes as f64;
@@ -43,7 +43,7 @@ pub fn chart(title: &str, subtitle: &str, curves: &[Curve], page_bytes: u64) -> 
     }
 }
 
-/// A curve as a line that is broken where a size was refused.
+/// A curve as a line, which is broken at rejected sizes.
 fn series(curve: &Curve, page_bytes: u64) -> Series {
     let measured = curve.points.iter().map(|point| (point.pages, Some(point.miss_ratio() * 100.0)));
     let refused = curve.gaps.iter().map(|gap| (gap.pages, None));
@@ -59,9 +59,9 @@ fn series(curve: &Curve, page_bytes: u64) -> Series {
     }
 }
 
-/// A page that stands alone: the chart, what is advised, the table.
+/// A self-contained page: the chart, the advice, the table.
 ///
-/// `about` are paragraphs above the chart: what was played, how, with which version and seed.
+/// `about` are paragraphs above the chart: the trace, the run, its version and seed.
 #[must_use]
 pub fn page(
     title: &str,

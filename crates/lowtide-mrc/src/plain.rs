@@ -1,4 +1,4 @@
-//! The plain machine in a miss-ratio curve.
+//! The plain machine as a [`Player`](crate::Player) of miss-ratio curves.
 
 use crate::{Player, PlayerError};
 use lowtide_sim::Plain;

@@ -1,26 +1,25 @@
-//! How other policies join in: the engine's, above all.
+//! The interface for other policies, above all the engine's.
 
 use crate::baseline::Baseline;
 use lowtide_workload::{OpKind, SpaceId};
 use std::fmt;
 
-/// Why a player cannot be made for a size, or cannot go on. What it displays ends up in
+/// The reason why a player cannot be created for a size, or cannot continue. It is displayed in
 /// [`Gap::reason`](super::Gap).
 pub type PlayerError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A memory of a fixed size that operations are played on, one page at a time.
+/// A memory of a fixed size on which operations are played, one page at a time.
 pub trait Player {
     /// Plays one operation on one page and returns whether the page was resident before. The answer
     /// counts for accesses only, not for `sync` and `free`; those come only for pages with
     /// content, see [`Tape`](super::Tape).
     ///
     /// # Errors
-    /// The size turned out to be too small or the machine too small: this size becomes a gap in the
-    /// curve.
+    /// The size or the machine is too small: this size becomes a gap in the curve.
     fn play(&mut self, kind: OpKind, space: SpaceId, page: u64) -> Result<bool, PlayerError>;
 }
 
-/// Makes a player with a budget of the given pages, on the thread that will play it.
+/// Creates a player with a budget of the given pages, on the thread that will play it.
 pub type MakePlayer<'a> = dyn Fn(u64) -> Result<Box<dyn Player>, PlayerError> + Sync + 'a;
 
 /// A policy to measure.
@@ -28,11 +27,11 @@ pub type MakePlayer<'a> = dyn Fn(u64) -> Result<Box<dyn Player>, PlayerError> + 
 pub enum Contender<'a> {
     /// A textbook policy.
     Baseline(Baseline),
-    /// Anything else.
+    /// Any other policy.
     Player {
         /// The policy's name in results.
         name: String,
-        /// Makes one for each size.
+        /// Creates a player for each size.
         make: &'a MakePlayer<'a>,
     },
 }

@@ -1,4 +1,4 @@
-//! Playing the tape once, for one policy at one size.
+//! One replay of the tape, for one policy at one size.
 
 use super::curve::{Gap, Point};
 use super::next_use::NextUse;
@@ -10,13 +10,13 @@ use super::words::Chunk;
 use crate::baseline::{ArcCache, Baseline, Cache, Clock, Lru, NEVER, Opt, S3Fifo, Sieve};
 use std::num::NonZeroU32;
 
-/// What one size gave.
+/// The result of one size.
 pub(super) enum Outcome {
     Measured(Point),
     Refused(Gap),
 }
 
-/// A tape with what is needed to play it.
+/// A tape, with the data needed to replay it.
 pub(super) struct Replay<'a> {
     pub(super) tape: &'a Tape,
     /// Needed for OPT only.
@@ -29,15 +29,11 @@ impl Replay<'_> {
         Point { pages, accesses: self.tape.accesses(), misses }
     }
 
-    /// Plays the whole tape for one policy at one size.
-    pub(super) fn measure(
-        &self,
-        contender: &Contender<'_>,
-        pages: u64,
-    ) -> Result<Outcome, MrcError> {
-        let misses = match contender {
+    /// Replays the whole tape for one policy at one size.
+    pub(super) fn measure(&self, system: &Contender<'_>, pages: u64) -> Result<Outcome, MrcError> {
+        let misses = match system {
             Contender::Baseline(baseline) => {
-                // Room for more pages than there are changes nothing.
+                // Capacity for more pages than exist changes nothing.
                 let capacity = pages.min(u64::from(self.tape.distinct())) as u32;
                 let Some(capacity) = NonZeroU32::new(capacity) else {
                     let reason =
@@ -57,7 +53,7 @@ impl Replay<'_> {
     }
 
     fn refused(&self, pages: u64, reason: String, played: u64) -> Outcome {
-        // What will not be played counts as done, so that progress reaches its end.
+        // Skipped records count as done, so that progress reaches its end.
         self.watch.count(self.tape.len() - played);
         Outcome::Refused(Gap { pages, reason })
     }
@@ -138,7 +134,7 @@ impl Replay<'_> {
     }
 }
 
-/// A player gave up.
+/// A player failed.
 struct Refused {
     error: PlayerError,
     /// Records that were counted as played before.

@@ -7,29 +7,29 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// One measured size of one policy, as in the JSON. Names are an interface.
+/// One measured size of one policy, as in the JSON. The names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The policy's name.
     pub policy: String,
     /// The budget.
     pub max_bytes: u64,
-    /// Accesses played, of one page each.
+    /// Number of accesses, of one page each.
     pub accesses: u64,
-    /// Those that found their page not resident.
+    /// Accesses whose page was not resident.
     pub misses: u64,
     /// `misses / accesses`, from 0 to 1.
     pub miss_ratio: f64,
 }
 
-/// One size that a policy refused, as in the JSON.
+/// One size that a policy rejected, as in the JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The policy's name.
     pub policy: String,
     /// The budget.
     pub max_bytes: u64,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -42,11 +42,11 @@ pub struct AdviceRow {
     pub target: f64,
     /// The miss ratio of the cold misses alone.
     pub floor: f64,
-    /// The smallest budget found to be enough; none if no budget is.
+    /// The smallest sufficient budget found; `None` if no budget is sufficient.
     pub max_bytes: Option<u64>,
-    /// The miss ratio measured there.
+    /// The miss ratio measured with it.
     pub miss_ratio: Option<f64>,
-    /// Larger budgets that were measured and are not enough.
+    /// Larger budgets that were measured and are not sufficient.
     pub relapses_bytes: Vec<u64>,
 }
 
@@ -152,7 +152,7 @@ impl Advice {
     }
 }
 
-/// A number with three digits that count, but no more than four decimals.
+/// A number with three significant digits, but at most four decimals.
 fn significant(value: f64) -> String {
     let decimals = match value.abs() {
         v if v >= 100.0 => 0,
@@ -187,7 +187,7 @@ pub struct Table {
     pub rows: Vec<(u64, Vec<Option<f64>>)>,
     /// Cold misses as a share of the accesses.
     pub floor: f64,
-    /// The different reasons why sizes were refused, with the policy.
+    /// The distinct reasons why sizes were rejected, with the policy.
     pub reasons: Vec<String>,
 }
 
@@ -244,7 +244,7 @@ impl Table {
         self.rows.iter().map(row).collect()
     }
 
-    /// What must be said under the table, a line each.
+    /// The notes below the table, one line each.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let floor = format!(

@@ -1,9 +1,9 @@
-//! The work as jobs over threads: one job a policy and size, each playing the whole tape.
+//! Jobs on several threads: one job per policy and size, each replaying the whole tape.
 //!
-//! Jobs share nothing but the tape, so results do not depend on the number of threads or on who is
-//! first. Strict LRU is one job for all sizes (see `stack.rs`), and a baseline with room for every
-//! page needs no job: only its cold misses are left. OPT's look into the future is worked out once,
-//! before. A job of the engine takes longest, so those start first.
+//! Jobs share only the tape, so results do not depend on the number of threads or on their order.
+//! Strict LRU is one job for all sizes (see `stack.rs`), and a baseline that holds every page needs
+//! no job: it has only cold misses. The next uses for OPT are computed once, in advance. Jobs of
+//! the engine take longest, so they start first.
 
 use super::curve::{Curve, Point};
 use super::next_use::NextUse;
@@ -19,14 +19,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use thiserror::Error;
 
-/// Why there are no curves.
+/// The reason why there are no curves.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum MrcError {
-    /// Nothing accesses anything.
+    /// The tape has no accesses.
     #[error("the trace has no access to a page, so there is no miss ratio; is it the right file?")]
     NoAccess,
-    /// A miss ratio that no budget can have.
+    /// The requested miss ratio is not from 0 to 1.
     #[error("{0} is no miss ratio; give a share of the accesses from 0 to 1, such as 0.01 for 1 %")]
     Target(f64),
     /// The tape's temporary file failed.
@@ -37,64 +37,58 @@ pub enum MrcError {
     Cancelled,
 }
 
-/// Plays a tape for many policies and sizes.
+/// Replays a tape for many policies and sizes.
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
-    /// What to play.
+    /// The tape.
     pub tape: &'a Tape,
-    /// How many threads play at a time. Each takes the memory of one policy at one size.
+    /// Number of threads. Each needs the memory of one policy at one size.
     pub threads: NonZeroUsize,
     /// Set it to true to end the run soon, with [`MrcError::Cancelled`].
     pub stop: &'a AtomicBool,
-    /// Called with how far the run is, from any thread, a few hundred times a second. It must not
-    /// block.
+    /// Called with the progress, from any thread, a few hundred times a second. It must not block.
     pub progress: &'a (dyn Fn(Progress) + Sync),
 }
 
 impl Run<'_> {
-    /// The curve of each contender, in the given order, at the given sizes (in pages, any order;
-    /// each is played once).
+    /// The curve of each policy, in the given order, at the given sizes (in pages, in any order;
+    /// each is replayed once).
     ///
-    /// A size that a contender refuses becomes a [`Gap`](super::Gap) and does not disturb the rest.
+    /// A size that a policy rejects becomes a [`Gap`](super::Gap) and does not affect the others.
     ///
     /// # Errors
     /// [`MrcError::NoAccess`] for a tape without accesses, [`MrcError::Spill`] when a temporary
     /// file fails, [`MrcError::Cancelled`].
-    pub fn curves(
-        &self,
-        contenders: &[Contender<'_>],
-        sizes: &[u64],
-    ) -> Result<Vec<Curve>, MrcError> {
+    pub fn curves(&self, systems: &[Contender<'_>], sizes: &[u64]) -> Result<Vec<Curve>, MrcError> {
         if self.tape.accesses() == 0 {
             return Err(MrcError::NoAccess);
         }
         let mut sizes = sizes.to_vec();
         sizes.sort_unstable();
         sizes.dedup();
-        let mut curves: Vec<Curve> = contenders
+        let mut curves: Vec<Curve> = systems
             .iter()
-            .map(|contender| Curve {
-                policy: contender.name().to_owned(),
+            .map(|system| Curve {
+                policy: system.name().to_owned(),
                 points: Vec::new(),
                 gaps: Vec::new(),
                 cold: self.tape.cold(),
             })
             .collect();
 
-        let (known, mut jobs) = self.split(contenders, &sizes);
+        let (known, mut jobs) = self.split(systems, &sizes);
         for (curve, outcome) in known {
             curves[curve].add(outcome);
         }
-        jobs.sort_by_key(|job| matches!(contenders[job.curve], Contender::Baseline(_)));
-        let opt = jobs
-            .iter()
-            .any(|job| matches!(contenders[job.curve], Contender::Baseline(Baseline::Opt)));
+        jobs.sort_by_key(|job| matches!(systems[job.curve], Contender::Baseline(_)));
+        let opt =
+            jobs.iter().any(|job| matches!(systems[job.curve], Contender::Baseline(Baseline::Opt)));
         let passes = jobs.len() as u64 + u64::from(opt);
         let watch = Watch::new(self.stop, self.progress, passes * self.tape.len());
         let next_use = if opt { Some(NextUse::watched(self.tape, &watch)?) } else { None };
         let replay = Replay { tape: self.tape, next_use: next_use.as_ref(), watch: &watch };
         let outcomes = share(&watch, &jobs, self.threads, |job| match job.what {
-            What::Size(pages) => Ok(vec![replay.measure(&contenders[job.curve], pages)?]),
+            What::Size(pages) => Ok(vec![replay.measure(&systems[job.curve], pages)?]),
             What::AllOfStrictLru => {
                 let distances = StackDistances::watched(self.tape, &watch)?;
                 Ok(sizes
@@ -113,21 +107,17 @@ impl Run<'_> {
         Ok(curves)
     }
 
-    /// What is known without playing, and what must be played.
-    fn split(
-        &self,
-        contenders: &[Contender<'_>],
-        sizes: &[u64],
-    ) -> (Vec<(usize, Outcome)>, Vec<Job>) {
+    /// The results that are known without a replay, and the jobs for the others.
+    fn split(&self, systems: &[Contender<'_>], sizes: &[u64]) -> (Vec<(usize, Outcome)>, Vec<Job>) {
         let mut known = Vec::new();
         let mut jobs = Vec::new();
-        for (curve, contender) in contenders.iter().enumerate() {
-            if matches!(contender, Contender::Baseline(Baseline::Lru)) {
+        for (curve, system) in systems.iter().enumerate() {
+            if matches!(system, Contender::Baseline(Baseline::Lru)) {
                 jobs.push(Job { curve, what: What::AllOfStrictLru });
                 continue;
             }
             for &pages in sizes {
-                match self.without_playing(contender, pages) {
+                match self.without_playing(system, pages) {
                     Some(outcome) => known.push((curve, outcome)),
                     None => jobs.push(Job { curve, what: What::Size(pages) }),
                 }
@@ -136,9 +126,9 @@ impl Run<'_> {
         (known, jobs)
     }
 
-    fn without_playing(&self, contender: &Contender<'_>, pages: u64) -> Option<Outcome> {
+    fn without_playing(&self, system: &Contender<'_>, pages: u64) -> Option<Outcome> {
         let all_fits =
-            matches!(contender, Contender::Baseline(_)) && pages >= u64::from(self.tape.distinct());
+            matches!(system, Contender::Baseline(_)) && pages >= u64::from(self.tape.distinct());
         all_fits.then(|| {
             let (accesses, misses) = (self.tape.accesses(), self.tape.cold());
             Outcome::Measured(Point { pages, accesses, misses })
@@ -165,7 +155,7 @@ impl Curve {
     }
 }
 
-/// Does all jobs on `threads` threads, and returns their results in the order of the jobs.
+/// Runs all jobs on `threads` threads, and returns their results in the order of the jobs.
 fn share<J: Sync, T: Send>(
     watch: &Watch<'_>,
     jobs: &[J],
@@ -190,7 +180,7 @@ fn share<J: Sync, T: Send>(
                         }
                         Err(error) => {
                             watch.abandon();
-                            // The first failure is the cause, later ones may be its consequence.
+                            // The first failure is the cause; later ones may be its consequences.
                             failure
                                 .lock()
                                 .unwrap_or_else(PoisonError::into_inner)
@@ -330,14 +320,14 @@ mod tests {
         use OpKind::{Free, Load, Sync, Write};
         let tape =
             tape(&[op(Write, 0, 0, 20), op(Sync, 0, 0, 20), op(Free, 0, 0, 2), op(Load, 0, 0, 3)]);
-        let contender = Contender::Player { name: "hoard".to_owned(), make: &hoard };
+        let system = Contender::Player { name: "hoard".to_owned(), make: &hoard };
         let progress = Mutex::new(Progress { done: 0, total: 0 });
         let note = |now: Progress| {
             let mut last = progress.lock().unwrap();
             *last = if now.done >= last.done { now } else { *last };
         };
         let run = Run { progress: &note, ..quietly(&tape, 2) };
-        let curves = run.curves(&[contender], &[100, 0, 31, 40, 50, 100]).unwrap();
+        let curves = run.curves(&[system], &[100, 0, 31, 40, 50, 100]).unwrap();
         let point = |pages| Point { pages, accesses: 23, misses: 22 };
         assert_eq!(curves[0].points, [point(50), point(100)]);
         let gap = |pages, reason: &str| Gap { pages, reason: reason.to_owned() };
@@ -354,9 +344,9 @@ mod tests {
     fn a_set_stop_flag_ends_the_run() {
         let tape = tape(&zipf(100, 1000, 1));
         let stop = AtomicBool::new(true);
-        for contender in &ALL {
+        for system in &ALL {
             let run = Run { stop: &stop, ..quietly(&tape, 2) };
-            let result = run.curves(std::slice::from_ref(contender), &[5, 10]);
+            let result = run.curves(std::slice::from_ref(system), &[5, 10]);
             assert!(matches!(result, Err(MrcError::Cancelled)));
         }
     }

@@ -7,12 +7,12 @@
 //! histogram of depths is the whole curve.
 //!
 //! **Depth by counting.** Each page has a slot in a row ordered by time. The depth of a page is the
-//! number of taken slots from its own to the end, and a Fenwick tree over the row gives that in
-//! O(log n). When the row is full, the taken slots are moved together, in order; the row is at
-//! least twice as long as the stack is deep, so that costs O(1) an access.
+//! number of used slots from its own to the end, which a Fenwick tree over the row gives in O(log
+//! n). When the row is full, the used slots are compacted in order; the row is at least twice as
+//! long as the stack is deep, so that costs O(1) per access.
 //!
-//! **Removals leave holes.** A freed page leaves room in every cache that held it, and a smaller
-//! cache that had evicted it gains nothing. Both hold if its place in the stack stays, as a hole.
+//! **Removals leave holes.** A freed page frees space in every cache that held it, and none in a
+//! smaller cache that had evicted it. Both are modelled by a hole in its place in the stack.
 //! An access then takes its page from depth `d`, pushes the pages above down by one, and the first
 //! hole above `d` absorbs the push:
 //!
@@ -22,9 +22,9 @@
 //! ```
 //!
 //! Caches of at least `d` pages had `x` and have one hole as before, in its place; those that end
-//! between the hole and `d` missed, and put `x` in their free room; those that end above the hole
-//! missed and evicted their last. Without a hole above, the place of `x` just closes, and a new
-//! page takes the first hole there is.
+//! between the hole and `d` missed, and put `x` in their free space; those that end above the hole
+//! missed and evicted their last page. Without a hole above, the place of `x` closes, and a new
+//! page takes the first hole.
 
 use super::run::MrcError;
 use super::tape::{Effect, Record, Tape};
@@ -37,7 +37,7 @@ use std::sync::atomic::AtomicBool;
 const NONE: u32 = u32::MAX;
 /// The slot is a hole.
 const HOLE: u32 = u32::MAX - 1;
-/// Slots that a row has at least, so that short stacks are not moved all the time.
+/// Smallest number of slots of a row, so that short stacks are not compacted all the time.
 const SLOTS_MIN: usize = 1024;
 
 /// The miss counts of strict LRU at every size.
@@ -49,7 +49,7 @@ pub struct StackDistances {
 }
 
 impl StackDistances {
-    /// Plays the tape once. Takes 28 bytes a distinct page meanwhile, 8 after.
+    /// Replays the tape once. Uses 28 bytes per distinct page meanwhile, 8 afterwards.
     ///
     /// # Errors
     /// [`MrcError::Spill`] when the tape cannot be read, [`MrcError::Cancelled`] when `stop`
@@ -88,7 +88,7 @@ impl StackDistances {
         Ok(Self { hits, accesses: tape.accesses() })
     }
 
-    /// How many accesses miss in a strict LRU cache of `pages` pages.
+    /// Number of accesses that miss in a strict LRU cache of `pages` pages.
     #[must_use]
     pub fn misses(&self, pages: u64) -> u64 {
         let last = self.hits.len() - 1;
@@ -110,13 +110,13 @@ struct Stack {
     owner: Vec<u32>,
     /// By page: its slot, or [`NONE`].
     slot: Vec<u32>,
-    /// Fenwick tree over "the slot is taken", counted from 1.
+    /// Fenwick tree over "the slot is used", counted from 1.
     tree: Vec<u32>,
     /// The slots that are holes, youngest on top.
     holes: BinaryHeap<u32>,
-    /// Slots that are taken.
+    /// Number of used slots.
     taken: u32,
-    /// The next free slot; those behind it are free too.
+    /// The next free slot; all later ones are free too.
     next: u32,
 }
 
@@ -133,7 +133,7 @@ impl Stack {
         }
     }
 
-    /// Moves `page` to the top and returns the depth it was at, from 1; `None` if it was not in the
+    /// Moves `page` to the top and returns its previous depth, from 1; `None` if it was not in the
     /// stack.
     fn access(&mut self, page: u32) -> Option<u32> {
         let slot = self.slot[page as usize];
@@ -143,7 +143,7 @@ impl Stack {
         if self.next as usize == self.owner.len() {
             self.move_together();
         }
-        // Moving together gave the page another slot.
+        // Compaction gave the page another slot.
         let slot = self.slot[page as usize];
         let depth = (slot != NONE).then(|| self.taken - self.taken_before(slot));
         let hole = self.holes.peek().copied();
@@ -191,7 +191,7 @@ impl Stack {
         }
     }
 
-    /// How many slots before this one are taken.
+    /// Number of used slots before this one.
     fn taken_before(&self, slot: u32) -> u32 {
         let mut at = slot as usize;
         let mut sum = 0;
@@ -202,7 +202,7 @@ impl Stack {
         sum
     }
 
-    /// Gives the taken slots, in order, the first numbers of the row.
+    /// Compacts the used slots, in order, to the start of the row.
     fn move_together(&mut self) {
         self.holes.clear();
         let mut to = 0;
@@ -277,7 +277,7 @@ mod tests {
         }
     }
 
-    /// Long enough that the row of slots is moved together many times.
+    /// Long enough that the row of slots is compacted many times.
     #[test]
     fn long_streams_agree_too() {
         check(&zipf(40, 30_000, 1)).unwrap();

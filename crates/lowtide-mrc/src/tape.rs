@@ -1,4 +1,4 @@
-//! The tape: a stream of operations as 4-byte records.
+//! The tape: a stream of operations, packed into 4-byte records.
 //!
 //! ```text
 //!   31   29 28                          0
@@ -7,13 +7,12 @@
 //!  +-------+-----------------------------+
 //! ```
 //!
-//! Pages are numbered in the order of their first access, and a table beside the tape leads from
-//! the number back to space and page. A policy that needs no more than the number (the baselines)
-//! therefore never hashes; one that needs the place (the engine, for look-around and for file and
-//! anonymous memory) looks it up.
+//! Pages are numbered in the order of their first access, and a table maps the number back to space
+//! and page. So a policy that needs only the number (the baselines) never hashes; one that needs
+//! space and page (the engine, for look-around and for file and anonymous memory) looks them up.
 //!
 //! `sync` and `free` of pages without content (never accessed, or freed since) have no effect and
-//! are left out. So the number of dense numbers is exactly the number of distinct pages accessed.
+//! are omitted. So there are exactly as many dense numbers as distinct pages accessed.
 
 use super::numbering::Numbering;
 use super::words::{Chunk, SpillError, Storage, Words, WordsWriter};
@@ -21,11 +20,11 @@ use lowtide_workload::{OpKind, PageOp, SpaceId};
 use std::fmt::Display;
 use thiserror::Error;
 
-/// The most distinct pages that a tape can tell apart: 2^29, 2 TiB in pages of 4 KiB.
+/// The largest number of distinct pages of a tape: 2^29, 2 TiB in pages of 4 KiB.
 pub const PAGES_MAX: u32 = 1 << PAGE_BITS;
 const PAGE_BITS: u32 = 29;
 
-/// Why a stream cannot become a tape.
+/// The reason why a stream cannot be packed into a tape.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RecordError<E: Display> {
@@ -76,7 +75,7 @@ impl Record {
         self.0 & (PAGES_MAX - 1)
     }
 
-    /// What the record means to a cache without dirty pages.
+    /// The record's effect on a cache without dirty pages.
     #[inline]
     pub(super) const fn effect(self) -> Effect {
         match self.kind() {
@@ -87,7 +86,7 @@ impl Record {
     }
 }
 
-/// What a record means to a cache without dirty pages.
+/// The effect of a record on a cache without dirty pages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
     Access,
@@ -95,7 +94,7 @@ pub(super) enum Effect {
     Nothing,
 }
 
-/// A recorded stream that can be played any number of times, by any number of threads at once.
+/// A packed stream that can be replayed any number of times, by any number of threads at once.
 #[derive(Debug)]
 pub struct Tape {
     words: Words,
@@ -106,8 +105,8 @@ pub struct Tape {
 }
 
 impl Tape {
-    /// Records a stream. Costs some 10 ns a page that is touched, 12 bytes a distinct page that
-    /// stay, and less than 10 bytes (more where pages are scattered) while recording.
+    /// Packs a stream. Costs some 10 ns per touched page, 12 bytes per distinct page, and during
+    /// packing less than 10 further bytes per distinct page (more for scattered pages).
     ///
     /// # Errors
     /// The stream's first error, a failing temporary file, or more than [`PAGES_MAX`] distinct
@@ -132,26 +131,27 @@ impl Tape {
         Ok(Self { words, spaces, pages, accesses: recorder.accesses, cold: recorder.cold })
     }
 
-    /// How many records there are.
+    /// Number of records.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "what matters is whether there are accesses")]
     pub const fn len(&self) -> u64 {
         self.words.len()
     }
 
-    /// How many of them are accesses.
+    /// Number of records that are accesses.
     #[must_use]
     pub const fn accesses(&self) -> u64 {
         self.accesses
     }
 
-    /// How many accesses miss at any size: the first of each page, and the first after each `free`.
+    /// Number of accesses that miss at any size: the first of each page, and the first after each
+    /// `free`.
     #[must_use]
     pub const fn cold(&self) -> u64 {
         self.cold
     }
 
-    /// How many distinct pages are accessed: the *footprint*. Dense numbers are below it.
+    /// Number of distinct pages accessed: the *footprint*. Dense numbers are below it.
     #[must_use]
     pub fn distinct(&self) -> u32 {
         self.pages.len() as u32
@@ -173,14 +173,14 @@ impl Tape {
         (self.spaces[number as usize], self.pages[number as usize])
     }
 
-    /// How many chunks the tape has.
+    /// Number of chunks.
     #[must_use]
     pub const fn chunks(&self) -> u64 {
         self.words.chunks()
     }
 
-    /// The records of chunk `index`, to be gone through in either direction. Reads the file if the
-    /// tape is in one.
+    /// The records of chunk `index`, which can be iterated in either direction. Reads the file if
+    /// the tape is in one.
     ///
     /// # Errors
     /// The temporary file cannot be read.

@@ -1,10 +1,10 @@
-//! Progress and stopping: after each chunk of the tape, some 64 thousand records, a thread tells
-//! how far it is and looks whether it should go on.
+//! Progress and cancellation: after each chunk of the tape, some 64 thousand records, a thread
+//! reports its progress and checks whether to stop.
 
 use super::run::MrcError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Records played, over all jobs.
@@ -13,7 +13,7 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// Counts what was played, tells it, and says when to stop.
+/// Counts and reports played records, and checks for cancellation.
 pub(super) struct Watch<'a> {
     stop: &'a AtomicBool,
     /// Set when another thread failed.
@@ -46,9 +46,9 @@ impl<'a> Watch<'a> {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// Counts records as played, or as not to be played any more.
+    /// Counts records as played or skipped.
     pub(super) fn count(&self, records: u64) {
-        // Relaxed: the numbers are for people, and order nothing.
+        // Relaxed: the numbers are only displayed, and order nothing.
         let done = self.done.fetch_add(records, Ordering::Relaxed) + records;
         (self.progress)(Progress { done: done.min(self.total), total: self.total });
     }

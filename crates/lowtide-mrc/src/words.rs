@@ -1,10 +1,10 @@
-//! A long row of 32-bit words: in memory while it is short, in a temporary file when it is not.
+//! A sequence of 32-bit words: in memory while it is short, otherwise in a temporary file.
 //!
-//! Words are kept in chunks of [`CHUNK_WORDS`]. As soon as the row would take more than its memory
-//! limit, all chunks move to an unnamed temporary file, which the system removes with its last
-//! descriptor, even after a crash. Any number of readers fetch chunks at the same time, in any
-//! order: in memory a chunk is lent out, from the file it is read with one positioned read into the
-//! reader's own room.
+//! Words are in chunks of [`CHUNK_WORDS`]. When the sequence would exceed its memory limit, all
+//! chunks move to an unnamed temporary file, which the system removes with its last descriptor,
+//! even after a crash. Any number of readers can fetch chunks at the same time, in any order: a
+//! chunk in memory is borrowed, and a chunk in the file is read with one positioned read into the
+//! reader's own buffer.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Words in a chunk: 256 KiB, long enough for sequential reads at device speed, short enough for
+/// Words per chunk: 256 KiB, large enough for sequential reads at device speed, small enough for
 /// the cache of a core.
 pub(super) const CHUNK_WORDS: usize = 64 * 1024;
 const WORD_BYTES: usize = size_of::<u32>();
@@ -27,24 +27,24 @@ const CHUNK_BYTES: usize = CHUNK_WORDS * WORD_BYTES;
     dir.display()
 )]
 pub struct SpillError {
-    /// What was being done: `create`, `write` or `read`.
+    /// The failed action: `create`, `write` or `read`.
     pub what: &'static str,
     /// The directory of the file.
     pub dir: PathBuf,
-    /// How long the file is, or was to become.
+    /// The length of the file, or its intended length.
     pub bytes: u64,
-    /// What the system says.
+    /// The system's error.
     pub source: io::Error,
 }
 
-/// Where a tape may be kept.
+/// The storage of a tape.
 #[derive(Clone, Debug)]
 pub struct Storage {
-    /// Bytes that a tape may take in memory, and again its next-use positions. What is longer goes
-    /// to a file.
+    /// Largest number of bytes in memory, for a tape and again for its next-use positions. Longer
+    /// ones go to a file.
     pub memory_bytes: u64,
-    /// The directory for that file. It should be on a disk: a directory on `tmpfs` would take
-    /// memory after all.
+    /// The directory for that file. It should be on a disk: a directory on `tmpfs` would use
+    /// memory.
     pub dir: PathBuf,
 }
 
@@ -57,7 +57,7 @@ impl Default for Storage {
 
 #[derive(Debug)]
 enum Place {
-    /// All chunks full, but the last.
+    /// The chunks; all but the last are full.
     Memory(Vec<Vec<u32>>),
     File(File),
 }
@@ -87,7 +87,7 @@ impl Words {
         self.len
     }
 
-    /// How many chunks there are, the last of which may be short.
+    /// Number of chunks; the last may be short.
     pub(super) const fn chunks(&self) -> u64 {
         self.len.div_ceil(CHUNK_WORDS as u64)
     }
@@ -131,7 +131,7 @@ impl Words {
             }
             let chunks = std::mem::take(chunks);
             self.place = Place::File(self.create()?);
-            // One by one, so that memory shrinks while the file grows.
+            // One by one, so that memory is freed while the file grows.
             for (index, chunk) in (0..).zip(chunks) {
                 self.write_chunk(index, chunk)?;
             }
@@ -175,7 +175,7 @@ fn error(what: &'static str, dir: &Path, words: u64, source: io::Error) -> Spill
     SpillError { what, dir: dir.to_owned(), bytes: words * WORD_BYTES as u64, source }
 }
 
-/// A reader's own room for one chunk of a tape that is in a file. Empty at first; at most 512 KiB.
+/// A reader's buffer for one chunk of a tape in a file. Empty at first; at most 512 KiB.
 #[derive(Default, Debug)]
 pub struct Chunk {
     bytes: Vec<u8>,

@@ -1,8 +1,8 @@
-//! The ways into a file that all systems have in common.
+//! Access to a file, in the same form for all systems.
 //!
-//! A [`DataAccess`] is how a player reaches its data: through a mapping (`load`, `store`; lowtide: a
-//! guard) or through the descriptor (`read`, `write`). lowtide's access is here; the mapping of the
-//! mmap peer is `peer/mapping.rs`. Players are generic over it, so every system runs the same
+//! A player reaches its data through a [`DataAccess`]: a mapping (`load`, `store`; lowtide: a
+//! guard) or the descriptor (`read`, `write`). lowtide's implementation is here; the mapping of the
+//! mmap peer is in `peer/mapping.rs`. Players are generic over it, so every system runs the same
 //! instructions around its accesses.
 
 use std::io;
@@ -16,14 +16,14 @@ pub(crate) enum AccessError {
     /// lowtide's own error.
     #[error(transparent)]
     Lowtide(#[from] lowtide::Error),
-    /// The kernel's.
+    /// The kernel's error.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// One thread's way into one file. Offsets and lengths are in bytes and inside the file.
+/// One thread's access to one file. Offsets and lengths are in bytes and inside the file.
 pub(crate) trait DataAccess: Send + 'static {
-    /// Lets `look` see `len` bytes at `offset`, which do not cross a page unless they are longer
+    /// Passes `len` bytes at `offset` to `look`. They do not cross a page unless they are longer
     /// than one.
     fn load<R>(
         &mut self,
@@ -32,8 +32,8 @@ pub(crate) trait DataAccess: Send + 'static {
         look: impl FnOnce(&[u8]) -> R,
     ) -> Result<R, AccessError>;
 
-    /// Lets `look` see `len` bytes at each of `offsets`, in any order; it gets the index beside the
-    /// bytes. Misses may overlap.
+    /// Passes `len` bytes at each of `offsets` to `look`, with their index, in any order. Misses
+    /// may overlap.
     fn load_many(
         &mut self,
         offsets: &[u64],
@@ -50,8 +50,9 @@ pub(crate) trait DataAccess: Send + 'static {
     /// Writes through the descriptor.
     fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), AccessError>;
 
-    /// Changes `bytes.len()` bytes at `offset` through the mapping: `change` gets what is there in
-    /// `bytes` and says whether it is to be written back. Readers see all of the change or nothing.
+    /// Changes `bytes.len()` bytes at `offset` through the mapping: `change` gets the current
+    /// content in `bytes` and returns whether to write it back. Readers see all of the change or
+    /// nothing.
     fn modify(
         &mut self,
         offset: u64,
@@ -63,7 +64,7 @@ pub(crate) trait DataAccess: Send + 'static {
     fn flush(&mut self) -> Result<(), AccessError>;
 }
 
-/// lowtide's access: a [`View`].
+/// Access through lowtide: a [`View`].
 ///
 /// A write excludes the guards of its page, so readers never see half of one. Two threads that
 /// update the same record at once may both start from one version, and the later write wins: the
@@ -72,19 +73,19 @@ pub(crate) trait DataAccess: Send + 'static {
 pub(crate) struct ViewAccess {
     view: View,
     page_shift: u32,
-    /// For what crosses pages, and for page numbers of a batch.
+    /// Buffer for data that crosses pages.
     bytes: Vec<u8>,
     pages: Vec<u64>,
 }
 
 impl ViewAccess {
-    /// A access to `view`.
+    /// Access to `view`.
     pub(crate) fn new(view: View) -> Self {
         let page_shift = view.page_size().trailing_zeros();
         Self { view, page_shift, bytes: Vec::new(), pages: Vec::new() }
     }
 
-    /// The page of an offset, and the place in it.
+    /// The page of an offset, and the offset in the page.
     #[inline]
     const fn split(&self, offset: u64) -> (u64, usize) {
         (offset >> self.page_shift, (offset & ((1 << self.page_shift) - 1)) as usize)
@@ -167,8 +168,8 @@ impl DataAccess for ViewAccess {
     }
 }
 
-/// A part of a page. The last page of a file may be shorter than the others, above all when the
-/// file was cut.
+/// A part of a page. The last page of a file may be shorter than the others, for example after the
+/// file was truncated.
 #[inline]
 fn guard_bytes(page: &[u8], start: usize, len: usize) -> Result<&[u8], AccessError> {
     page.get(start..start + len).ok_or_else(|| {

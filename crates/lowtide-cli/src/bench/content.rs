@@ -1,29 +1,29 @@
-//! What is in a data file, so that every byte read can be checked.
+//! The content of a data file, so that every byte read can be checked.
 //!
 //! | content | for | made of |
 //! |---|---|---|
 //! | records | `ycsb-*` | records of 1 KiB with key, version, checksum (`workload::record`) |
 //! | blocks | `random-read`, `scan`, `replay` | 512 B: number, seed, checksum (`workload::block`) |
-//! | words | `hit` | 64-bit words, each a function of its place |
-//! | unknown | `--file` of the user's own | anything; nothing can be checked |
+//! | words | `hit` | 64-bit words, each a function of its position |
+//! | unknown | a user's file (`--file`) | anything; it cannot be checked |
 //!
-//! The content depends on the place alone, never on a run's seed, so one file serves all runs of
-//! its size. Records stay valid when they are updated (an update is the next version); blocks that
-//! a run rewrites do not serve another run.
+//! The content depends only on the position, never on a run's seed, so one file serves all runs of
+//! its size. Updated records stay valid (an update is the next version); rewritten blocks cannot be
+//! used by another run.
 
 use lowtide_workload::block::{BLOCK_BYTES, fill_page, verify_page};
 use lowtide_workload::prng::mix64;
 use lowtide_workload::record::{self, RECORD_BYTES};
 use serde::{Deserialize, Serialize};
 
-/// The seed of blocks as made; rewritten blocks have others.
+/// The seed of new blocks; rewritten blocks have other seeds.
 pub(crate) const BLOCK_SEED: u64 = 0;
 /// Bytes of a word.
 pub(crate) const WORD_BYTES: usize = 8;
 /// The unit that [`Content::fill`] and [`Content::check`] work in: whole records, blocks and words.
 pub(crate) const UNIT_BYTES: usize = RECORD_BYTES;
 
-/// What a data file holds.
+/// The content of a data file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Content {
     /// Records of 1 KiB.
@@ -32,7 +32,7 @@ pub(crate) enum Content {
     Blocks,
     /// 64-bit words.
     Words,
-    /// Somebody else's bytes.
+    /// Unknown bytes of a user's file.
     Unknown,
 }
 
@@ -54,7 +54,7 @@ impl Content {
         for (unit, bytes) in (offset / UNIT_BYTES as u64..).zip(units) {
             match self {
                 Self::Records => record::fill(unit, 0, bytes),
-                // A unit is two blocks, so it cannot be refused for its length.
+                // A unit is two blocks, so its length is always valid.
                 Self::Blocks => fill_page(unit, BLOCK_SEED, bytes).unwrap_or_default(),
                 Self::Words => {
                     let (words, _) = bytes.as_chunks_mut::<WORD_BYTES>();
@@ -68,7 +68,7 @@ impl Content {
     }
 
     /// Whether `unit`, the [`UNIT_BYTES`] number `index` of its file, is what [`Content::fill`]
-    /// makes; of records, any version will do.
+    /// writes; records may have any version.
     pub(crate) fn check(self, index: u64, unit: &[u8; UNIT_BYTES]) -> bool {
         match self {
             Self::Records => record::verify(index, unit).is_ok(),
@@ -82,7 +82,7 @@ impl Content {
         }
     }
 
-    /// What a file is, judged by its first unit.
+    /// The content of a file, detected from its first unit.
     pub(crate) fn recognise(unit: &[u8; UNIT_BYTES]) -> Self {
         [Self::Records, Self::Blocks, Self::Words]
             .into_iter()

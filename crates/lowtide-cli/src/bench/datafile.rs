@@ -1,17 +1,17 @@
-//! Data files: made once, complete or absent, used by one run at a time, kept for the next.
+//! Data files: created once, complete or absent, used by one run at a time, kept for the next.
 //!
-//! A file is written under a temporary name (`….partial`), synced and then renamed, so under its
-//! own name there are only complete files; an interruption, an error or a full disk removes the
-//! partial one. The name says content and size (`records-1G-2.data` is the second 1 GiB file of
-//! records), and the bytes carry their own place and checksum, so a file is recognised by its name,
-//! its length and a sample of its bytes. Nothing else describes it.
+//! A file is written under a temporary name (`….partial`), synced and then renamed, so a file with
+//! a final name is complete; an interruption, an error or a full disk removes the partial file. The
+//! name states content and size (`records-1G-2.data` is the second 1 GiB file of records), and the
+//! bytes contain their position and checksum, so a file is validated by its name, its length and a
+//! sample of its bytes, without other metadata.
 //!
-//! Every run holds a lock (`flock(2)`) on the files it uses. Two runs on one file would be wrong:
-//! caches in front of one file do not know of each other's updates. A file of the user's is locked
-//! against writers only. The lock is the run's: its pagers take none of their own, as several of
-//! them may read one file.
+//! Every run holds a lock (`flock(2)`) on its files. Two runs on one file would give wrong results,
+//! because caches of the same file do not see each other's updates. A user's file is locked only
+//! against writers. The run owns the lock; its pagers take no locks, as several of them may read
+//! one file.
 //!
-//! How many files a run needs follows from the same fact; see `plan.rs`.
+//! The same fact determines the number of files of a run; see `plan.rs`.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -26,32 +26,30 @@ use super::content::{Content, UNIT_BYTES};
 use super::error::BenchError;
 use crate::{interrupt, out, progress};
 
-/// How much is written at a time, in bytes: large enough for any device, small enough to react to
-/// Ctrl-C.
+/// Bytes per write: large enough for any device, small enough to react to Ctrl-C.
 const CHUNK_BYTES: usize = 1 << 20;
-/// The names of files that are never kept begin with this.
+/// Prefix of the names of files that are never kept.
 const SCRATCH: &str = "scratch-";
-/// Units of a file that are checked before it is used again, spread evenly from the first to the
-/// last.
+/// Units of a file that are checked before it is reused, evenly spaced from the first to the last.
 const SAMPLES: u64 = 16;
 
-/// A file that a run may use: it is there, complete and locked.
+/// A file that a run can use: it exists, and is complete and locked.
 #[derive(Debug)]
 pub(crate) struct DataFile {
     path: PathBuf,
     bytes: u64,
-    /// Holds the lock; reads only.
+    /// Holds the lock; read-only.
     file: File,
     /// Removed on drop.
     disposable: bool,
 }
 
 impl DataFile {
-    /// A file of the user's own, and what it holds.
+    /// A user's file, and its content.
     ///
     /// # Errors
     /// [`BenchError::File`] when it cannot be read, [`BenchError::NotAFile`] for a directory, pipe
-    /// or character device, [`BenchError::Locked`] when somebody writes it.
+    /// or character device, [`BenchError::Locked`] when a program writes it.
     pub(crate) fn of_user(path: &Path, locking: Locking) -> Result<(Self, Content), BenchError> {
         let file = File::open(path).map_err(|source| BenchError::file("open", path, source))?;
         let kind = file
@@ -79,7 +77,7 @@ impl DataFile {
         Ok((Self { path: path.to_owned(), bytes, file, disposable: false }, content))
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -89,7 +87,7 @@ impl DataFile {
         self.bytes
     }
 
-    /// Whether it stays when the run is over.
+    /// Whether it is kept after the run.
     pub(crate) const fn is_kept(&self) -> bool {
         !self.disposable
     }
@@ -99,8 +97,7 @@ impl DataFile {
         &self.file
     }
 
-    /// Makes the kernel forget what it has cached of the file, so that the first reads come from
-    /// the device.
+    /// Drops the file from the kernel's page cache, so that the first reads come from the device.
     ///
     /// # Errors
     /// [`BenchError::File`].
@@ -121,39 +118,39 @@ impl Drop for DataFile {
 /// Whether files are locked while a run uses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Locking {
-    /// They are.
+    /// They are locked.
     Locked,
-    /// They are not: `--no-lock`.
+    /// They are not locked: `--no-lock`.
     Unlocked,
 }
 
-/// Whether a file serves other runs.
+/// Whether other runs can use a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Its content stays valid whatever the run does.
+    /// The run keeps its content valid.
     Lasting,
-    /// The run rewrites it. It has a name of its own, is always made, and never kept.
+    /// The run rewrites it. It has a different name, is always created, and is never kept.
     Scratch,
 }
 
-/// The directory of data files. Drop it after the files: if it made the directory, it removes it
-/// when empty.
+/// The directory of data files. Drop it after the files: it removes a directory that it created if
+/// that is empty.
 #[derive(Debug)]
-pub(crate) struct Depot {
+pub(crate) struct DataDir {
     dir: PathBuf,
     made_dir: bool,
     keep: bool,
     locking: Locking,
 }
 
-impl Depot {
-    /// Opens `dir`, or the default place, and makes it if it is not there. With `keep`, files stay
+impl DataDir {
+    /// Opens `dir`, or the default directory, and creates it if necessary. With `keep`, files stay
     /// for the next run.
     ///
     /// # Errors
-    /// [`BenchError::File`] when the directory cannot be made, [`BenchError::NotAFile`] when the
-    /// path is something else, [`BenchError::Foreign`] when the default place belongs to another
-    /// user.
+    /// [`BenchError::File`] when the directory cannot be created, [`BenchError::NotAFile`] when the
+    /// path is not a directory, [`BenchError::Foreign`] when the default directory belongs to
+    /// another user.
     pub(crate) fn open(
         dir: Option<&Path>,
         keep: bool,
@@ -188,7 +185,7 @@ impl Depot {
         &self.dir
     }
 
-    /// Finds or makes `count` files of `bytes` bytes (a multiple of [`UNIT_BYTES`]) with this
+    /// Finds or creates `count` files of `bytes` bytes (a multiple of [`UNIT_BYTES`]) with this
     /// content.
     ///
     /// # Errors
@@ -209,7 +206,7 @@ impl Depot {
         for n in 1..=count {
             let path = self.dir.join(format!("{name}-{n}.data"));
             let file = self.find(&path, content, bytes, purpose)?;
-            // What is made for this run alone says so by its name, in case the run is killed.
+            // A file for this run alone has a scratch name, in case the run is killed.
             let once = file.is_none() && !keep && purpose == Purpose::Lasting;
             paths.push(if once {
                 self.dir.join(format!("{SCRATCH}{name}-{n}.data"))
@@ -235,8 +232,8 @@ impl Depot {
         Ok(files)
     }
 
-    /// An empty file of this name for a run to write, locked. It is never complete: it goes when it
-    /// is dropped, or with the next run of that name after a kill.
+    /// An empty, locked file of this name for a run to write. It is never complete: it is removed
+    /// on drop or, after a kill, by the next run with that name.
     ///
     /// # Errors
     /// [`BenchError::Busy`], [`BenchError::File`].
@@ -244,7 +241,7 @@ impl Depot {
         Partial::create(&self.dir.join(format!("{name}.data")), self.locking).map(Scratch)
     }
 
-    /// Refuses to write `needed` bytes where there is no room.
+    /// Fails if the directory has less than `needed` free bytes.
     ///
     /// # Errors
     /// [`BenchError::NoSpace`].
@@ -257,7 +254,7 @@ impl Depot {
         Ok(())
     }
 
-    /// A complete file of an earlier run. One that is not what its name says is removed, and so is
+    /// A complete file of an earlier run. Removes a file whose content does not match its name, and
     /// a scratch file, which only a killed run leaves behind.
     fn find(
         &self,
@@ -288,16 +285,16 @@ impl Depot {
     }
 }
 
-impl Drop for Depot {
+impl Drop for DataDir {
     fn drop(&mut self) {
         if self.made_dir {
-            // Refused while files are in it, and then it is to stay.
+            // Fails while the directory contains files; then it stays.
             let _ = fs::remove_dir(&self.dir);
         }
     }
 }
 
-/// Makes a file with `write`, which gets it empty. Whatever goes wrong, nothing is left of it.
+/// Creates a file with `write`, which receives it empty. A failure leaves no file.
 fn make(
     path: &Path,
     bytes: u64,
@@ -314,7 +311,7 @@ fn make(
     Ok(DataFile { path: path.to_owned(), bytes, file, disposable: !keep })
 }
 
-/// A file that a run writes and nobody keeps. Its name ends with `.data.partial`.
+/// A temporary file that a run writes. Its name ends with `.data.partial`.
 #[derive(Debug)]
 pub(crate) struct Scratch(Partial);
 
@@ -330,7 +327,7 @@ impl Scratch {
     }
 }
 
-/// A file that is not complete yet, under its temporary name. Removed on drop.
+/// An incomplete file under its temporary name. Removed on drop.
 #[derive(Debug)]
 struct Partial {
     path: PathBuf,
@@ -342,7 +339,7 @@ impl Partial {
     fn create(path: &Path, locking: Locking) -> Result<Self, BenchError> {
         let partial = path.with_extension("data.partial");
         match File::open(&partial) {
-            // Left by a run that was killed, unless somebody still writes it.
+            // Left by a run that was killed, unless another run still writes it.
             Ok(old) => {
                 lock(&old, &partial, locking)?;
                 fs::remove_file(&partial)
@@ -362,7 +359,7 @@ impl Partial {
         Ok(partial)
     }
 
-    /// Gives the file its own name. The lock stays, as it is on the file, not on the name.
+    /// Renames the file to its final name. The lock stays, as it is on the file, not on the name.
     fn complete(mut self, path: &Path) -> Result<File, BenchError> {
         let file =
             self.file.try_clone().map_err(|source| BenchError::file("open", path, source))?;
@@ -380,8 +377,8 @@ impl Drop for Partial {
     }
 }
 
-/// `lowtide-bench-UID` in the temporary directory, a directory for each user, or in `/var/tmp` when
-/// the former is in memory: a device that is memory would make the measurement meaningless.
+/// The user's `lowtide-bench-UID` in the temporary directory, or in `/var/tmp` if the former is in
+/// memory, which would make the measurement meaningless.
 fn default_dir() -> PathBuf {
     let temporary = std::env::temp_dir();
     let in_memory = matches!(facts::fs_name(&temporary).as_deref(), Ok("tmpfs" | "ramfs"));
@@ -389,9 +386,9 @@ fn default_dir() -> PathBuf {
     base.join(format!("lowtide-bench-{}", rustix::process::geteuid().as_raw()))
 }
 
-/// Removes what killed runs have left in the directory: files that nobody was to keep, and
-/// unfinished ones. What another run uses is locked and stays. Nothing depends on it, so what
-/// cannot be removed is left to the run that needs the name.
+/// Removes files that killed runs have left in the directory: scratch files and unfinished files.
+/// Files of other runs are locked and stay. Nothing depends on the removal, so a file that cannot
+/// be removed is left to the run that needs its name.
 fn remove_leftovers(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -429,7 +426,7 @@ fn sample_is_right(file: &File, content: Content, bytes: u64) -> bool {
         })
 }
 
-/// Writes the whole content, and stops early without an error when the user asks for it.
+/// Writes the whole content. An interruption stops it early without an error.
 fn write_content(
     content: Content,
     bytes: u64,
@@ -461,16 +458,16 @@ mod tests {
         names
     }
 
-    fn depot(dir: &Path) -> Depot {
-        Depot::open(Some(dir), true, Locking::Locked).unwrap()
+    fn data_dir(dir: &Path) -> DataDir {
+        DataDir::open(Some(dir), true, Locking::Locked).unwrap()
     }
 
     #[test]
     fn a_complete_file_is_used_again_and_a_damaged_one_made_again() {
         let dir = tempfile::tempdir().unwrap();
-        let depot = depot(dir.path());
+        let data_dir = data_dir(dir.path());
         let inode = |file: &DataFile| file.file().metadata().unwrap().ino();
-        let first = depot.prepare(Content::Records, 64 << 10, 2, Purpose::Lasting).unwrap();
+        let first = data_dir.prepare(Content::Records, 64 << 10, 2, Purpose::Lasting).unwrap();
         let inodes: Vec<u64> = first.iter().map(inode).collect();
         drop(first);
         assert_eq!(names(dir.path()), ["records-64K-1.data", "records-64K-2.data"]);
@@ -478,7 +475,7 @@ mod tests {
         let damaged =
             OpenOptions::new().write(true).open(dir.path().join("records-64K-2.data")).unwrap();
         damaged.write_all_at(&[1; 10], (64 << 10) - 500).unwrap();
-        let second = depot.prepare(Content::Records, 64 << 10, 2, Purpose::Lasting).unwrap();
+        let second = data_dir.prepare(Content::Records, 64 << 10, 2, Purpose::Lasting).unwrap();
         assert_eq!(inode(&second[0]), inodes[0]);
         assert!(sample_is_right(second[1].file(), Content::Records, 64 << 10));
     }
@@ -487,11 +484,12 @@ mod tests {
     fn two_runs_do_not_share_a_file() {
         let dir = tempfile::tempdir().unwrap();
         let _used =
-            depot(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting).unwrap();
-        let error =
-            depot(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting).unwrap_err();
+            data_dir(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting).unwrap();
+        let error = data_dir(dir.path())
+            .prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting)
+            .unwrap_err();
         assert!(matches!(error, BenchError::Busy { .. }), "{error}");
-        let unlocked = Depot::open(Some(dir.path()), true, Locking::Unlocked).unwrap();
+        let unlocked = DataDir::open(Some(dir.path()), true, Locking::Unlocked).unwrap();
         assert!(unlocked.prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting).is_ok());
     }
 
@@ -499,7 +497,7 @@ mod tests {
     fn a_file_that_somebody_writes_is_read_only_without_a_lock() {
         let dir = tempfile::tempdir().unwrap();
         let used =
-            depot(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting).unwrap();
+            data_dir(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Lasting).unwrap();
         let path = used[0].path();
         assert!(matches!(DataFile::of_user(path, Locking::Locked), Err(BenchError::Locked { .. })));
         assert!(DataFile::of_user(path, Locking::Unlocked).is_ok());
@@ -523,7 +521,7 @@ mod tests {
     fn too_little_space_is_said_before_anything_is_written() {
         let dir = tempfile::tempdir().unwrap();
         let error =
-            depot(dir.path()).prepare(Content::Words, 1 << 60, 3, Purpose::Lasting).unwrap_err();
+            data_dir(dir.path()).prepare(Content::Words, 1 << 60, 3, Purpose::Lasting).unwrap_err();
         assert!(matches!(error, BenchError::NoSpace { .. }), "{error}");
         assert!(names(dir.path()).is_empty());
     }
@@ -533,7 +531,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("words-8K-1.data.partial"), b"half").unwrap();
         let files =
-            depot(dir.path()).prepare(Content::Words, 8 << 10, 1, Purpose::Lasting).unwrap();
+            data_dir(dir.path()).prepare(Content::Words, 8 << 10, 1, Purpose::Lasting).unwrap();
         assert_eq!(names(dir.path()), ["words-8K-1.data"]);
         assert!(sample_is_right(files[0].file(), Content::Words, 8 << 10));
     }
@@ -541,15 +539,16 @@ mod tests {
     #[test]
     fn the_next_run_removes_what_a_killed_one_has_left_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
-        let kept = depot(dir.path()).prepare(Content::Words, 8 << 10, 1, Purpose::Lasting).unwrap();
-        let once = Depot::open(Some(dir.path()), false, Locking::Locked).unwrap();
+        let kept =
+            data_dir(dir.path()).prepare(Content::Words, 8 << 10, 1, Purpose::Lasting).unwrap();
+        let once = DataDir::open(Some(dir.path()), false, Locking::Locked).unwrap();
         let running = once.prepare(Content::Words, 16 << 10, 1, Purpose::Lasting).unwrap();
         for name in
             ["scratch-words-32K-1.data", "blocks-1G-1.data.partial", "notes.txt", "scratch-list"]
         {
             fs::write(dir.path().join(name), b"left").unwrap();
         }
-        drop(depot(dir.path()));
+        drop(data_dir(dir.path()));
         let stay = ["notes.txt", "scratch-list", "scratch-words-16K-1.data", "words-8K-1.data"];
         assert_eq!(names(dir.path()), stay);
         drop((running, kept, once));
@@ -560,11 +559,11 @@ mod tests {
     fn without_keep_files_and_directory_go() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("made");
-        let depot = Depot::open(Some(&dir), false, Locking::Locked).unwrap();
-        let files = depot.prepare(Content::Words, 8 << 10, 2, Purpose::Lasting).unwrap();
+        let data_dir = DataDir::open(Some(&dir), false, Locking::Locked).unwrap();
+        let files = data_dir.prepare(Content::Words, 8 << 10, 2, Purpose::Lasting).unwrap();
         assert_eq!(names(&dir).len(), 2);
         drop(files);
-        drop(depot);
+        drop(data_dir);
         assert!(!dir.exists());
     }
 
@@ -573,7 +572,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("scratch-blocks-8K-1.data"), [7; 8 << 10]).unwrap();
         let files =
-            depot(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Scratch).unwrap();
+            data_dir(dir.path()).prepare(Content::Blocks, 8 << 10, 1, Purpose::Scratch).unwrap();
         assert!(sample_is_right(files[0].file(), Content::Blocks, 8 << 10));
         drop(files);
         assert!(names(dir.path()).is_empty());

@@ -1,11 +1,10 @@
-//! `lowtide bench random-read --depth N`: cold random reads with a number of them in flight, beside
-//! fio.
+//! `lowtide bench random-read --depth N`: cold random reads, N of them in flight, beside fio.
 //!
-//! One thread asks for batches of distinct random pages of a file many times the budget with
-//! `get_many`, which keeps the configured number of reads in flight; batches are many times deeper
-//! than that, so that the queue is full nearly always. What counts is the rate of reads that the
-//! device did (IOPS): pages that happened to be resident are not in it. fio reads the same file,
-//! with direct I/O, the same block size and the same depth.
+//! One thread requests batches of distinct random pages with `get_many`, which keeps the configured
+//! number of reads in flight. The file is many times larger than the budget, and a batch many times
+//! deeper than the queue, so that the queue is nearly always full. The result is the rate of device
+//! reads (IOPS), which excludes resident pages. fio reads the same file with direct I/O, the same
+//! block size and the same depth.
 
 use lowtide::{Builder, Size};
 use lowtide_host::probe::Probe;
@@ -31,13 +30,13 @@ use crate::interrupt::Cut;
 use crate::json::Report;
 use crate::{out, progress, table};
 
-/// Pages of a batch for each read in flight: at the end of a batch the queue runs empty, so it
-/// should be rare.
+/// Pages of a batch for each read in flight. The queue runs empty at the end of a batch, so batches
+/// should be long.
 const BATCH_PER_DEPTH: u32 = 32;
-/// The largest batch: `get_many` must not need more pages than a small budget has.
+/// The largest batch, so that `get_many` never needs more pages than a small budget has.
 const BATCH_MAX: u32 = 2048;
 
-/// Measures every depth asked for.
+/// Measures every requested depth.
 ///
 /// # Errors
 /// Any [`BenchError`].
@@ -58,8 +57,8 @@ pub(crate) fn run(args: &RandomReadArgs) -> Result<(), BenchError> {
     let source = Source::of(&args.common.files, args.file.file.clone())?;
     let (file, content) = match &source {
         Source::User(path, locking) => DataFile::of_user(path, *locking)?,
-        Source::Made(depot) => {
-            let mut files = depot.prepare(Content::Blocks, wanted, 1, Purpose::Lasting)?;
+        Source::Made(data_dir) => {
+            let mut files = data_dir.prepare(Content::Blocks, wanted, 1, Purpose::Lasting)?;
             (files.remove(0), Content::Blocks)
         }
     };
@@ -193,7 +192,7 @@ fn common(job: &Job, max_bytes: u64) -> Common {
     }
 }
 
-/// Pages of a batch. A depth of one is the plain read through a guard.
+/// Pages of a batch. A depth of one is a plain read through a guard.
 fn batch(depth: u32, max_bytes: u64, page_bytes: u64) -> u32 {
     if depth == 1 {
         return 1;
@@ -202,7 +201,7 @@ fn batch(depth: u32, max_bytes: u64, page_bytes: u64) -> u32 {
     (depth * BATCH_PER_DEPTH).min(BATCH_MAX).min(fits).max(depth)
 }
 
-/// Reads per second that the device did.
+/// Device reads per second.
 fn iops(slice: &Slice, page_bytes: u64) -> f64 {
     if slice.seconds > 0.0 {
         slice.read_bytes as f64 / page_bytes as f64 / slice.seconds

@@ -15,8 +15,8 @@ use thiserror::Error;
 
 use crate::interrupt::{self, CutShort, HandlerError, Interrupted, Interruptible};
 use crate::json::ResultsError;
-use crate::law::ProgramError;
 use crate::table::memory;
+use crate::throttle::ProgramError;
 
 /// Why a benchmark ended without a result that can be trusted.
 #[derive(Debug, Error)]

@@ -1,11 +1,11 @@
-//! `lowtide bench scan --op OP`: a whole file in order, by each way that a program may read it,
-//! beside `pread` and fio.
+//! `lowtide bench scan --op OP`: a whole file read in order, by each API of lowtide, beside `pread`
+//! and fio.
 //!
-//! One thread reads the file from its begin to its end, over and over, in requests of one size:
-//! lowtide by guards (whose requests are pages), by `read_at` or by `get_many`; the peers by
-//! `pread` through the page cache, by `pread` past it, and fio in order past it, one request at a
-//! time. The page cache is dropped before each slice and whenever the file begins anew, so that
-//! everybody reads the device. What counts is the rate of bytes that arrive.
+//! One thread reads the file from beginning to end, repeatedly, in requests of one size: lowtide
+//! with guards (whose requests are pages), `read_at` or `get_many`; the peers with buffered
+//! `pread`, direct `pread`, and fio with direct reads, one request at a time. The page cache is
+//! dropped before each slice and at each beginning of the file, so that all systems read the
+//! device. The result is the rate of bytes read.
 
 use std::fs::{File, OpenOptions};
 use std::hint::black_box;
@@ -36,10 +36,10 @@ use crate::interrupt::{self, Cut};
 use crate::json::Report;
 use crate::{out, progress, table};
 
-/// `O_DIRECT` wants memory and offsets on such a grid at most.
+/// The largest alignment of memory and offsets that `O_DIRECT` requires.
 const GRID: usize = 4096;
 
-/// How one row reads.
+/// The API with which a row reads.
 #[derive(Debug)]
 enum Way {
     Lowtide(ScanOp, Pager, Box<View>),
@@ -47,7 +47,7 @@ enum Way {
     Direct(File),
 }
 
-/// One reader of the file, and how far it has come.
+/// One reader of the file, and its position.
 #[derive(Debug)]
 struct Scan {
     file: Rc<DataFile>,
@@ -59,7 +59,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// Reads one request and returns its bytes.
+    /// Reads one request and returns the number of its bytes.
     fn step(&mut self) -> Result<u64, BenchError> {
         if self.next >= self.bytes {
             self.next = 0;
@@ -135,7 +135,7 @@ impl System for Scan {
     }
 }
 
-/// Measures every operation and size asked for.
+/// Measures every requested operation and size.
 ///
 /// # Errors
 /// Any [`BenchError`].
@@ -153,8 +153,8 @@ pub(crate) fn run(args: &ScanArgs) -> Result<(), BenchError> {
     let source = Source::of(&args.common.files, args.file.file.clone())?;
     let file = match &source {
         Source::User(path, locking) => DataFile::of_user(path, *locking)?.0,
-        Source::Made(depot) => {
-            depot.prepare(Content::Blocks, wanted, 1, Purpose::Lasting)?.remove(0)
+        Source::Made(data_dir) => {
+            data_dir.prepare(Content::Blocks, wanted, 1, Purpose::Lasting)?.remove(0)
         }
     };
     let file = Rc::new(file);

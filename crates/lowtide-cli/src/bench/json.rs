@@ -15,7 +15,7 @@ impl From<&Latency> for LatencyUs {
     }
 }
 
-/// What all rows of a run have in common.
+/// The fields that all rows of a run share.
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
     /// The workload's name.
@@ -32,7 +32,7 @@ pub(crate) struct Common {
     pub(crate) batch: u32,
     /// Seed of the streams.
     pub(crate) seed: u64,
-    /// What the device is slowed by, in words.
+    /// The delays of the device, as text.
     pub(crate) slowed: Option<String>,
     /// Seconds from checkpoint to checkpoint.
     pub(crate) checkpoint_seconds: Option<f64>,
@@ -42,7 +42,7 @@ pub(crate) struct Common {
 #[derive(Debug, Serialize)]
 pub(crate) struct WorkloadRow {
     workload: &'static str,
-    /// What plays it, where `sim` has another program under the same name.
+    /// The program of the workload, if `sim` has another program with the same name.
     #[serde(skip_serializing_if = "Option::is_none")]
     program: Option<&'static str>,
     world: &'static str,
@@ -160,15 +160,15 @@ impl WorkloadRow {
         }
     }
 
-    /// The same for a file written from start to end: how fast, round by round, and `ratio` of
-    /// that.
+    /// A row for a file written from start to end: the speed of each round, and the `ratio` of
+    /// speeds.
     pub(crate) fn filled(mut self, mib_per_s: Spread, ratio: Spread) -> Self {
         self.mib_per_s = Some(mib_per_s);
         self.ratio = ratio;
         self
     }
 
-    /// The same for reads at a depth: `iops` is what the device did, and the ratio is of that.
+    /// A row for reads at a depth: `iops` counts device reads, and the ratio is of IOPS.
     pub(crate) fn at_depth(mut self, depth: u32, iops: f64, ratio: Spread) -> Self {
         self.depth = Some(depth);
         self.iops = Some(iops);
@@ -177,7 +177,7 @@ impl WorkloadRow {
     }
 }
 
-/// Checkpoints of a row, and what reads noticed of them.
+/// Checkpoints of a row, and their effect on reads.
 #[derive(Debug, Serialize)]
 struct CheckpointsRow {
     every_s: f64,
@@ -205,7 +205,7 @@ impl CheckpointsRow {
     }
 }
 
-/// Bytes of a write request on average, where requests are known.
+/// Mean bytes of a write request, if the number of requests is known.
 pub(crate) fn bytes_per_write(slice: &Slice) -> Option<f64> {
     slice
         .write_back
@@ -214,7 +214,7 @@ pub(crate) fn bytes_per_write(slice: &Slice) -> Option<f64> {
         .map(|requests| slice.write_bytes as f64 / requests as f64)
 }
 
-/// Bytes read from the device for each byte that operations asked for; 0 when they asked for none.
+/// Bytes read from the device for each requested byte; 0 if no byte was requested.
 pub(crate) fn amplification(slice: &Slice) -> f64 {
     if slice.asked_bytes == 0 { 0.0 } else { slice.read_bytes as f64 / slice.asked_bytes as f64 }
 }

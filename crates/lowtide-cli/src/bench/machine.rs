@@ -1,5 +1,5 @@
-//! The machine that a result was measured on: part of every result, because without it the numbers
-//! mean nothing.
+//! The machine of a measurement, which is part of every result: without it the numbers mean
+//! nothing.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -14,29 +14,29 @@ use serde::Serialize;
 use super::datafile::DataFile;
 use super::error::BenchError;
 
-/// What a result states about its machine. The names are part of the JSON interface.
+/// The machine as described in results. The names are part of the JSON interface.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
     /// When the run began, in UTC, as in `2026-11-22T15:30:00Z`.
     date: String,
     /// Release and architecture.
     kernel: String,
-    /// Processors that the run may use.
+    /// Number of processors that the run may use.
     cpus: usize,
-    /// Their name.
+    /// The processors' model name.
     cpu_model: String,
     /// Memory of the machine.
     memory_total_bytes: u64,
-    /// Memory that could be had when the run began.
+    /// Memory available when the run began.
     memory_available_bytes: u64,
-    /// When the kernel hands out transparent huge pages.
+    /// The kernel's setting of transparent huge pages.
     transparent_hugepage: String,
     /// File system of the data.
     file_system: String,
-    /// What direct I/O on the data must be aligned to; absent where it is refused.
+    /// Alignment of direct I/O on the data; absent if it is unavailable.
     #[serde(skip_serializing_if = "Option::is_none")]
     direct_align_bytes: Option<u64>,
-    /// What the kernel reads ahead of a default mapping at most; absent where it does not say.
+    /// Largest read-ahead of a default mapping; absent if the kernel does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     read_ahead_kib: Option<u64>,
     /// How the runtime does I/O, in its own words.
@@ -44,15 +44,15 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Asks; all pagers of a run are built like `pager`.
+    /// Queries the machine; all pagers of a run are built like `pager`.
     ///
     /// # Errors
-    /// [`BenchError::File`] when the data file does not tell what direct I/O needs.
+    /// [`BenchError::File`] when the alignment of direct I/O cannot be queried.
     pub(crate) fn ask(probe: &Probe, file: &DataFile, pager: &Pager) -> Result<Self, BenchError> {
         Self::of(probe, file.path(), file.file(), pager)
     }
 
-    /// Asks about the device of an open file.
+    /// Queries the device of an open file.
     ///
     /// # Errors
     /// As [`Machine::ask`].
@@ -82,7 +82,7 @@ impl Machine {
         self.lines_of(file.path(), file.bytes())
     }
 
-    /// The same for a file of `bytes` bytes that need not be there yet.
+    /// The same for a file of `bytes` bytes that need not exist yet.
     pub(crate) fn lines_of(&self, path: &Path, bytes: u64) -> Vec<String> {
         let direct = self.direct_align_bytes.map_or("no direct I/O".to_owned(), |bytes| {
             format!("direct I/O in multiples of {bytes} B")
@@ -114,7 +114,7 @@ impl Machine {
     }
 }
 
-/// What direct I/O on the file must be aligned to, in bytes; `None` where it is refused.
+/// Alignment of direct I/O on the file, in bytes; `None` if it is unavailable.
 ///
 /// # Errors
 /// [`BenchError::File`].
@@ -128,8 +128,8 @@ fn align_of(path: &Path, file: &File) -> Result<Option<u64>, BenchError> {
     Ok(align.map(|align| align.offset.max(align.memory) as u64))
 }
 
-/// The read-ahead window of the file's device (`/sys/class/bdi`), which decides what a default
-/// mapping costs.
+/// The read-ahead window of the file's device (`/sys/class/bdi`), which determines the cost of a
+/// default mapping.
 fn read_ahead_kib(file: &File) -> Option<u64> {
     let device = file.metadata().ok()?.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));

@@ -1,24 +1,24 @@
 //! `lowtide bench`: real files, real memory, a real device, and every byte verified.
 //!
-//! A workload's options, with their defaults, are in the file of the workload; this file is the one
-//! that knows all workloads.
+//! The file of a workload defines its options and their defaults; only this file lists all
+//! workloads.
 //!
 //! | file | concept |
 //! |---|---|
 //! | `options` | options that several workloads share |
-//! | `content`, `datafile` | what data files hold; making, locking and keeping them |
-//! | `access`, `play`, `thread_pool` | a thread's access to its data; operations; threads |
-//! | `system`, `peer` | lowtide under a policy; what it is compared with |
+//! | `content`, `datafile` | the content of data files; creating, locking and keeping them |
+//! | `access`, `play`, `thread_pool` | access to data; operations; threads |
+//! | `system`, `peer` | lowtide under a policy; the systems it is compared with |
 //! | `record` | an extra turn whose accesses become a trace |
-//! | `tally`, `rounds` | what is counted; turns and ratios |
+//! | `tally`, `rounds` | counts; turns and ratios |
 //! | `compare` | ycsb, mixed, random reads, scans, traces: lowtide beside mappings |
 //! | `depth`, `in_order` | reads at a depth; each way to read a file in order |
 //! | `hit` | hits beside a raw pointer |
 //! | `write` | sequential writing: `fill` beside `dd`, `dd-oom` on a slowed device |
-//! | `slow` | a device that is slower than it is |
+//! | `slow` | an artificially slow device |
 //! | `tenancy` | benchmarks with tenants: limits, throttle policies, programs, protection |
 //! | `proof` | killed, cut off and lied to, without losing a flushed byte |
-//! | `machine`, `table`, `json`, `error` | what is shown and written |
+//! | `machine`, `table`, `json`, `error` | output |
 
 mod access;
 mod compare;
@@ -60,7 +60,7 @@ use crate::lab::high_thrash::HighThrash;
 use crate::lab::noisy::Noisy;
 use crate::lab::real::Real;
 
-/// What can be measured or proved, in the order in which it is listed.
+/// The benchmarks and proofs, in the order of the listing.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
     #[command(name = "ycsb-a", about = Workload::YcsbA.description())]
@@ -101,10 +101,10 @@ pub(crate) enum Bench {
     PowerCut(Box<cut::CutArgs>),
 }
 
-/// Runs what the command line says.
+/// Runs the selected workload.
 ///
 /// # Errors
-/// Why there is no result, or none that can be trusted.
+/// The reason why there is no trustworthy result.
 pub(crate) fn run(bench: &Bench) -> Result<(), BenchError> {
     match bench {
         Bench::YcsbA(args) => args.run(Workload::YcsbA),

@@ -1,14 +1,14 @@
 //! Turns: warm-up, interleaved rounds, and ratios with their spread.
 //!
-//! A machine is never the same for two minutes (other tenants, the device's own cleaning, clock
-//! speed). So no system runs its whole measurement in one piece: all are set up, then take turns in
-//! short slices, A B C A B C. The ratio of two systems is taken within each round, where both met
-//! the same machine, and what is reported is the median over the rounds with the smallest and the
-//! largest beside it.
+//! The speed of a machine changes within minutes (other tenants, garbage collection of the device,
+//! clock speed). So no system is measured in one piece: all are set up, then take turns in short
+//! slices, A B C A B C. The ratio of two systems is computed within each round, in which both had
+//! the same conditions; the result is the median over the rounds, with the smallest and the
+//! largest.
 //!
-//! Before that, each system is warmed up until it is in its steady state: its budget is full, what
-//! it reads per operation has stopped changing, and since it was full its operations have asked for
-//! as much as the budget holds (or it has read several times that).
+//! Before that, each system is warmed up to its steady state: its budget is full, the bytes that it
+//! reads per operation are stable, and since the budget was full its operations have requested as
+//! many bytes as the budget holds (or it has read several times that).
 
 use std::time::{Duration, Instant};
 
@@ -22,22 +22,21 @@ use super::thread_pool::Until;
 use crate::interrupt::Cut;
 use crate::{interrupt, out};
 
-/// A budget is full when this much of it, or of the data if that is less, is charged.
+/// A budget is full when this share of it, or of the data if that is less, is charged.
 const FULL: f64 = 0.9;
-/// Budgets' worth of bytes that operations ask for, once it is full.
+/// Bytes that operations must request once the budget is full, as a multiple of the budget.
 const BUDGETS_ASKED: u64 = 1;
-/// Budgets' worth of bytes read from the device that will do instead, for a system that reads much
-/// more than it is asked for.
+/// Bytes read from the device that suffice instead, as a multiple of the budget, for a system that
+/// reads much more than requested.
 const BUDGETS_READ: u64 = 3;
-/// Bytes read per operation have settled when two steps in a row differ by at most this share.
+/// Bytes read per operation are stable when two consecutive steps differ by at most this share.
 const SETTLED: f64 = 0.1;
 /// The longest warm-up of one system.
 const WARM_MAX: Duration = Duration::from_secs(30);
-/// Length of a warm-up step in seconds for a budget of 256 MiB; smaller ones take proportionally
-/// less.
+/// Seconds of a warm-up step for a budget of 256 MiB; proportionally less for smaller budgets.
 const WARM_STEP_SECONDS: f64 = 0.5;
 
-/// What one system did.
+/// The results of one system.
 #[derive(Debug)]
 pub(crate) struct Row {
     /// The system's name.
@@ -60,7 +59,7 @@ impl Row {
         }
     }
 
-    /// Its slices together.
+    /// All of its slices, combined.
     pub(crate) fn sum(&self) -> Slice {
         Slice::sum(&self.slices)
     }
@@ -86,7 +85,7 @@ fn verdict(label: &str, slice: &Slice) -> Result<(), BenchError> {
     }
 }
 
-/// A median with the extremes.
+/// A median, with the smallest and the largest value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Spread {
     /// The middle value (of an even number, the mean of the two).
@@ -98,7 +97,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of some values; values that are not finite are left out.
+    /// Computes it; ignores values that are not finite.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         values.sort_unstable_by(f64::total_cmp);
@@ -109,7 +108,7 @@ impl Spread {
         Self { median, min, max }
     }
 
-    /// `1.23 (1.20..1.31)`, with more digits for what is far below one.
+    /// `1.23 (1.20..1.31)`, with more digits for values far below one.
     pub(crate) fn text(self) -> String {
         format!("{:.*} {}", self.digits(), self.median, self.range())
     }
@@ -125,15 +124,15 @@ impl Spread {
     }
 }
 
-/// What `row` reached against `base`, round by round.
+/// The ratio of `row` to `base` in each round.
 pub(crate) fn ratio(row: &Row, base: &Row, measure: impl Fn(&Slice) -> f64) -> Spread {
     Spread::of(
         row.slices.iter().zip(&base.slices).map(|(slice, base)| measure(slice) / measure(base)),
     )
 }
 
-/// Brings every system into its steady state. A peer that the kernel kills for want of memory is
-/// left out from then on.
+/// Brings every system into its steady state. Drops a peer that the kernel kills for lack of
+/// memory.
 ///
 /// # Errors
 /// Those of [`System::run`]; [`BenchError::Wrong`] as soon as an operation fails;
@@ -188,10 +187,9 @@ fn warm_up_one(system: &mut dyn System, max_bytes: u64, data_bytes: u64) -> Resu
     Ok(())
 }
 
-/// Lets the systems take turns: `rounds` rounds, in round `n` a slice of `until(n)` each. After a
-/// round in which an operation failed there is no other. A peer that the kernel kills for want of
-/// memory loses its row. When the run is interrupted, the rows have what was measured before the
-/// slice in hand, and `cut` says so.
+/// Runs `rounds` rounds; in round `n` each system has a slice of `until(n)`. A round in which an
+/// operation failed is the last. A peer that the kernel kills for lack of memory loses its row.
+/// After an interruption, the rows contain the slices that were complete, and `cut` is set.
 ///
 /// # Errors
 /// Those of [`System::run`], [`BenchError::Interrupted`] before any row has a slice.
@@ -215,8 +213,8 @@ pub(crate) fn take_turns(
                     rows.remove(at);
                 }
                 slice => {
-                    // A slice that was cut short says nothing, and may have ended with an error for
-                    // that reason.
+                    // An interrupted slice is no result, and the interruption may be the cause of
+                    // its error.
                     let slice = interrupt::check(what).map_err(Into::into).and(slice);
                     let Some(slice) = cut.take(slice)? else {
                         rows.retain(|row| !row.slices.is_empty());
@@ -240,8 +238,8 @@ pub(crate) fn take_turns(
 mod tests {
     use super::*;
 
-    /// Plays back rates, one a slice; with an operation that fails, or killed, in one of them
-    /// (counted from 1).
+    /// Returns given rates, one per slice; in one slice (counted from 1) an operation fails, or the
+    /// system is killed.
     #[derive(Default)]
     struct Script {
         rates: Vec<u64>,

@@ -1,11 +1,11 @@
-//! A slowed device: delays and a bandwidth that the runtime's requests meet on top of what the real
-//! device does.
+//! An artificially slow device: delays and a bandwidth for the runtime's requests, in addition to
+//! the real device.
 //!
-//! A *delay* is a property of each request: requests wait side by side, as in the delay mapper of a
-//! kernel, and a device with a delay of one second still takes any number of them at once. A
-//! *bandwidth* is a property of the device: requests of one kind queue behind each other, each for
-//! as long as its bytes take. Both are met by lowtide's own requests alone (`lowtide::Inject`), so
-//! nothing that goes another way can be compared with.
+//! A *delay* applies to each request: requests wait in parallel, as in the kernel's delay mapper,
+//! so a device with a delay of one second still serves any number of requests at once. A
+//! *bandwidth* applies to the device: requests of one kind queue, each for the time that its bytes
+//! take. Both apply only to lowtide's own requests (`lowtide::Inject`), so peers cannot be
+//! compared.
 
 use std::fmt;
 use std::str::FromStr;
@@ -36,7 +36,7 @@ impl Kind {
         Self::NAMES[self as usize].0
     }
 
-    /// The kind of a request, if it goes to the device.
+    /// The kind of a request, if it reaches the device.
     const fn of(op: InjectOp) -> Option<Self> {
         match op {
             InjectOp::Read => Some(Self::Read),
@@ -54,7 +54,7 @@ pub(crate) struct For<T> {
     value: T,
 }
 
-/// What is no value for a kind.
+/// An invalid value for a kind of request.
 #[derive(Debug, Error)]
 pub(crate) enum BadFor {
     /// The kind.
@@ -85,7 +85,7 @@ impl<T: fmt::Display> fmt::Display for For<T> {
     }
 }
 
-/// A bandwidth: of syncs it makes no sense, as they move nothing.
+/// A bandwidth. Syncs have none, as they transfer no bytes.
 pub(crate) fn bandwidth(text: &str) -> Result<For<Size>, String> {
     let bandwidth: For<Size> = text.parse().map_err(|error: BadFor| error.to_string())?;
     let value = bandwidth.value;
@@ -95,7 +95,7 @@ pub(crate) fn bandwidth(text: &str) -> Result<For<Size>, String> {
     Ok(bandwidth)
 }
 
-/// What a device is slowed by; nothing by default.
+/// Delays and bandwidths of a device; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Slowness {
     delays: Vec<For<Span>>,
@@ -108,22 +108,22 @@ impl Slowness {
         Self { delays, bandwidths }
     }
 
-    /// A pager on a device that is slowed by this.
+    /// A pager on a device with these delays.
     pub(crate) fn on(&self, builder: Builder) -> Builder {
         if self.is_none() { builder } else { builder.inject(Arc::new(self.device())) }
     }
 
-    /// In words, if there is anything to say.
+    /// As text, if there are any.
     pub(crate) fn text(&self) -> Option<String> {
         (!self.is_none()).then(|| self.to_string())
     }
 
-    /// Whether the device is as it is.
+    /// Whether there are none.
     pub(crate) const fn is_none(&self) -> bool {
         self.delays.is_empty() && self.bandwidths.is_empty()
     }
 
-    /// A device that is slowed by this.
+    /// A device with these delays.
     fn device(&self) -> SlowDevice {
         let now = Instant::now();
         let mut device = SlowDevice {
@@ -156,12 +156,12 @@ struct SlowDevice {
     delay: [Duration; 3],
     /// By kind.
     bytes_per_s: [Option<u64>; 3],
-    /// By kind: when all requests so far have had their turn.
+    /// By kind: the time at which all requests so far are done.
     idle_at: Mutex<[Instant; 3]>,
 }
 
 impl SlowDevice {
-    /// How much later a request of `len` bytes may begin, which comes `now`.
+    /// The delay of a request of `len` bytes that arrives `now`.
     fn wait(&self, kind: Kind, len: u64, now: Instant) -> Duration {
         let kind = kind as usize;
         let queued = self.bytes_per_s[kind].map_or(Duration::ZERO, |rate| {

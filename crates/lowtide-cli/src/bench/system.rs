@@ -1,4 +1,4 @@
-//! What takes turns in a benchmark: lowtide under some policy, or a peer.
+//! The systems of a benchmark: lowtide under some policy, or a peer.
 
 use lowtide::{OpenOptions, Pager, Policy, Size, Stat, View};
 use lowtide_host::usage::CpuTime;
@@ -12,16 +12,16 @@ use super::play::slice::Turn;
 use super::tally::Slice;
 use super::thread_pool::{ThreadPool, Until};
 
-/// Operations that lowtide's threads ask for together while it is warmed up: a small page would
-/// otherwise take a device read of its own, one after the other, until the budget is full.
+/// Operations per batch during lowtide's warm-up. Without batches, each small page would need its
+/// own device read, one after the other, until the budget is full.
 const WARM_BATCH: u32 = 256;
 
-/// One row of the result: something that plays slices of a job under a budget.
+/// One row of the result: a system that plays slices of a job under a budget.
 pub(crate) trait System {
     /// The system's name in results.
     fn name(&self) -> &'static str;
 
-    /// lowtide's policy; peers have none.
+    /// lowtide's policy; `None` for peers.
     fn policy(&self) -> Option<String> {
         None
     }
@@ -32,13 +32,13 @@ pub(crate) trait System {
             .map_or_else(|| self.name().to_owned(), |policy| format!("{} {policy}", self.name()))
     }
 
-    /// Plays the next slice and makes what it wrote durable.
+    /// Plays the next slice and makes its writes durable.
     ///
     /// # Errors
-    /// What ends the run. Operations that fail are counted in the slice instead.
+    /// Errors that end the run. Failed operations are counted in the slice instead.
     fn run(&mut self, until: Until) -> Result<Slice, BenchError>;
 
-    /// As [`run`](System::run), as fast as the system can: what is measured does not begin yet.
+    /// Like [`run`](System::run), but as fast as possible, before the measurement.
     ///
     /// # Errors
     /// Those of [`run`](System::run).
@@ -72,7 +72,7 @@ impl Lowtide {
     ) -> Result<Self, BenchError> {
         let mut options = data_options(job.writes);
         if job.trace.is_some() {
-            // Every miss is then an access of the trace, as in the kernel's counters of one.
+            // Then every miss is an access of the trace, as in the kernel's counters.
             options = options.read_ahead(Size::new(0));
         }
         let access = ViewAccess::new(options.open(&pager, file.path())?);
@@ -81,7 +81,7 @@ impl Lowtide {
         Ok(Self { pager, access, policy, pool, batch: job.batch, writes: job.writes, checkpointer })
     }
 
-    /// Another way into its file, through the same pager.
+    /// Another access to its file, through the same pager.
     pub(crate) fn access(&self) -> ViewAccess {
         self.access.clone()
     }
@@ -95,8 +95,8 @@ pub(crate) fn open_view(pager: &Pager, file: &DataFile, write: bool) -> Result<V
     Ok(data_options(write).open(pager, file.path())?)
 }
 
-/// How data files are opened. The run holds the lock of its files itself, and compares pagers on
-/// one file.
+/// Options for opening data files. The run itself holds the locks of its files, and compares pagers
+/// on one file.
 fn data_options(write: bool) -> OpenOptions {
     OpenOptions::new().write(write).lock(false)
 }
@@ -139,7 +139,7 @@ pub(crate) fn dirty_bytes(pager: &Pager) -> u64 {
     dirty.dirty_bytes + dirty.writeback_bytes
 }
 
-/// What the pager counted between two readings, under the kernel's names and in its units.
+/// The pager's counts between two readings, under the kernel's names and in its units.
 pub(crate) fn count(slice: &mut Slice, before: &Stat, after: &Stat) {
     slice.read_bytes = after.io.read_bytes.saturating_sub(before.io.read_bytes);
     slice.write_bytes = after.io.write_bytes.saturating_sub(before.io.write_bytes);

@@ -5,7 +5,7 @@ use super::rounds::{Row, Spread, ratio};
 use super::tally::{Latency, Slice};
 use crate::table::{self, Table, mib, thousands, us};
 
-/// The rows of a workload, ratios against the first.
+/// The rows of a workload, with ratios to the first.
 pub(crate) fn of_workload(rows: &[Row]) -> Table {
     let mut table = table::new(
         &[
@@ -35,7 +35,7 @@ pub(crate) fn of_workload(rows: &[Row]) -> Table {
     table
 }
 
-/// What became of dirty pages: a row for each system that tells.
+/// Writeback of dirty pages: a row for each system that reports it.
 pub(crate) fn of_write_back(rows: &[Row]) -> Table {
     let mut table = table::new(
         &[
@@ -76,7 +76,7 @@ pub(crate) fn of_write_back(rows: &[Row]) -> Table {
     table
 }
 
-/// What reads noticed of checkpoints.
+/// The effect of checkpoints on reads.
 pub(crate) fn of_checkpoints(rows: &[Row]) -> Table {
     let mut table = table::new(
         &[
@@ -110,12 +110,12 @@ pub(crate) fn of_checkpoints(rows: &[Row]) -> Table {
     table
 }
 
-/// KiB of a write request on average.
+/// Mean KiB of a write request.
 pub(crate) fn kib_per_write(slice: &Slice) -> String {
     bytes_per_write(slice).map_or_else(String::new, |bytes| format!("{:.1}", bytes / 1024.0))
 }
 
-/// Milliseconds that writers slept because too much was dirty.
+/// Milliseconds that dirty throttling paused writers.
 pub(crate) fn slept_ms(slice: &Slice) -> String {
     slice.write_back.dirty_throttled_ns.map_or_else(String::new, |ns| thousands(ns as f64 / 1e6))
 }

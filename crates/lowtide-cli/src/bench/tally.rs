@@ -1,7 +1,7 @@
-//! What was counted: by one thread, by one slice of a system, by all slices of a row.
+//! Counts: of one thread, of one slice of a system, of all slices of a row.
 //!
-//! A *slice* is one turn of one system. It is plain data, because slices of peers come from other
-//! processes.
+//! A *slice* is one turn of one system. It is plain data, because peers send their slices from
+//! other processes.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::play::checkpoint::{Checkpoints, Reads};
 
-/// The longest latency that is told apart, in nanoseconds; longer ones count as this (one hour).
+/// The longest recorded latency, in nanoseconds; longer ones count as this (one hour).
 const LATENCY_NS_MAX: u64 = 3600 * 1_000_000_000;
 /// Latencies are kept to two significant digits, which keeps a histogram near 30 KiB.
 const DIGITS: u8 = 2;
@@ -22,7 +22,7 @@ pub(crate) struct Latency(Histogram<u64>);
 
 impl Default for Latency {
     fn default() -> Self {
-        // The two constants are valid bounds; any others would be refused here, in every test.
+        // The two constants are valid bounds; invalid ones would fail here in every test.
         Self(
             Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS)
                 .expect("constant bounds of the histogram"),
@@ -38,7 +38,7 @@ impl Latency {
         self.0.saturating_record_n(ns, times);
     }
 
-    /// Adds what another one counted.
+    /// Adds the counts of another one.
     pub(crate) fn add(&mut self, other: &Self) {
         // Both have the same bounds, so nothing can be out of range.
         let added = self.0.add(&other.0);
@@ -76,22 +76,22 @@ impl Latency {
     }
 }
 
-/// What one thread did in one slice.
+/// Counts of one thread in one slice.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// How long operations took.
+    /// Latencies of operations.
     pub(crate) latency: Latency,
-    /// Operations done, those that failed included.
+    /// Operations done, including failed ones.
     pub(crate) ops: u64,
-    /// Contents checked and found right.
+    /// Contents checked and found correct.
     pub(crate) verified: u64,
     /// Operations that failed or found wrong bytes.
     pub(crate) errors: u64,
-    /// What was wrong first.
+    /// The first error.
     pub(crate) first_error: Option<String>,
-    /// Operations that mean nothing to a file and were passed over.
+    /// Operations that have no meaning for a file and were skipped.
     pub(crate) ignored: u64,
-    /// Bytes of records or pages that operations asked to read.
+    /// Bytes of records or pages that operations requested.
     pub(crate) asked_bytes: u64,
     /// Latencies of reads, apart from other operations, where there are checkpoints.
     pub(crate) reads: Option<Reads>,
@@ -100,7 +100,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Nothing yet, from now.
+    /// An empty tally that starts now.
     pub(crate) fn new() -> Self {
         let now = Instant::now();
         Self {
@@ -116,7 +116,7 @@ impl Tally {
         }
     }
 
-    /// Counts one content: right, or wrong for a reason.
+    /// Counts one content: correct, or wrong with a reason.
     #[inline]
     pub(crate) fn check<E: std::fmt::Display>(&mut self, result: Result<(), E>) {
         match result {
@@ -133,27 +133,27 @@ impl Tally {
     }
 }
 
-/// The way of dirty pages to the device, as far as a system tells.
+/// Writeback of dirty pages, as far as a system reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WriteBack {
     /// Write requests to the device.
     pub(crate) requests: Option<u64>,
     /// Nanoseconds that threads slept because a limit was exceeded, all threads together.
     pub(crate) throttled_ns: Option<u64>,
-    /// Nanoseconds that writers slept because too much was dirty, all threads together.
+    /// Nanoseconds that dirty throttling paused writers, all threads together.
     pub(crate) dirty_throttled_ns: Option<u64>,
-    /// How often they did.
+    /// How often it paused them.
     pub(crate) dirty_pauses: Option<u64>,
     /// Nanoseconds of the longest such sleep since the system began.
     pub(crate) longest_pause_ns: Option<u64>,
     /// How often reclaim woke the flushers.
     pub(crate) flusher_wakes: Option<u64>,
-    /// Bytes dirty or under write-back when the operations had ended, before the closing flush; of
-    /// several slices, of the last.
+    /// Bytes dirty or under writeback after the operations and before the closing flush; of several
+    /// slices, the last one's.
     pub(crate) dirty_bytes: Option<u64>,
-    /// The most that was seen of those at any moment.
+    /// The largest sampled value of those bytes.
     pub(crate) dirty_max_bytes: Option<u64>,
-    /// Writes that failed because nothing could be evicted in time.
+    /// Writes that failed because no page could be evicted in time.
     pub(crate) oom: Option<u64>,
 }
 
@@ -175,7 +175,7 @@ impl WriteBack {
     }
 }
 
-/// What one system did in one slice.
+/// Counts of one system in one slice.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Slice {
     /// From the first thread's begin to the end of the closing flush.
@@ -202,7 +202,7 @@ pub(crate) struct Slice {
     pub(crate) read_bytes: u64,
     /// Bytes written to the device.
     pub(crate) write_bytes: u64,
-    /// What is known of the way that dirty pages took.
+    /// Writeback, if it is known.
     pub(crate) write_back: WriteBack,
     /// Checkpoints, where there are any.
     pub(crate) checkpoints: Option<Checkpoints>,
@@ -210,7 +210,7 @@ pub(crate) struct Slice {
     pub(crate) stat: BTreeMap<String, u64>,
     /// Memory charged to the budget at the end.
     pub(crate) current_bytes: u64,
-    /// Memory that the system needs beside the budget, where it is known.
+    /// Memory that the system needs in addition to the budget, if it is known.
     pub(crate) metadata_bytes: Option<u64>,
 }
 

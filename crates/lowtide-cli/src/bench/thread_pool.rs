@@ -1,13 +1,11 @@
-//! The threads of one system: started once, then called slice by slice.
+//! The threads of one system: started once, and run slice by slice.
 //!
-//! A thread lives as long as its system, so that what a system keeps per thread (rings,
-//! registrations, page tables) is set up once and not in every slice. Between slices it sleeps in a
-//! channel.
+//! A thread lives as long as its system, so that per-thread state (rings, registrations, page
+//! tables) is set up once and not in every slice. Between slices it blocks on a channel.
 //!
-//! Latency is taken with one clock reading per step: the end of one step is the begin of the next,
-//! so making up the next operation and checking its bytes are part of it, the same for every
-//! system. All operations of a batch count with the batch's time, because that is how long their
-//! caller waited.
+//! Latency takes one clock reading per step: a step starts when the previous one ends, so it
+//! includes generating the operation and checking its bytes, equally for every system. Each
+//! operation of a batch counts with the batch's time, because its caller waited that long.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Barrier};
@@ -20,11 +18,11 @@ use super::error::BenchError;
 use super::tally::Tally;
 use crate::interrupt;
 
-/// A thread gives up its slice after this many errors: a run that is wrong needs no more proof, and
-/// errors are often faster than operations and would flood the result.
+/// A thread ends its slice after this many errors: a few prove that the run is wrong, and errors
+/// are often faster than operations and would flood the result.
 const ERRORS_MAX: u64 = 100;
 
-/// When a slice ends.
+/// The end of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Until {
     /// After this time.
@@ -35,11 +33,11 @@ pub(crate) enum Until {
 
 /// One thread's part of a workload.
 pub(crate) trait Player: Send {
-    /// Does up to `most` operations (at least 1), asking for their data together where the workload
-    /// allows it, and returns how many it did; 0 when the workload has ended.
+    /// Does up to `most` operations (at least 1), requesting their data together where the workload
+    /// allows it, and returns their number; 0 when the workload has ended.
     fn step(&mut self, most: u64, tally: &mut Tally) -> u64;
 
-    /// Hears how long the last step took, which is counted already.
+    /// Receives the time of the last step, which is already counted.
     #[inline]
     fn took(&mut self, _took: Duration, _tally: &mut Tally) {}
 }
@@ -69,7 +67,7 @@ impl ThreadPool {
     /// Starts one thread for each player.
     ///
     /// # Errors
-    /// [`BenchError::Usage`] when the kernel refuses to make that many threads.
+    /// [`BenchError::Usage`] when the kernel cannot create that many threads.
     pub(crate) fn start(players: Vec<Box<dyn Player>>) -> Result<Self, BenchError> {
         let count = players.len();
         let workers = players.into_iter().enumerate().map(|(number, mut player)| {
@@ -104,7 +102,7 @@ impl ThreadPool {
                 Until::Ops(ops) => (None, share(ops, number, threads)),
             };
             let order = Order { duration, ops, batch: u64::from(batch), start: Arc::clone(&start) };
-            // A worker that is gone is noticed below.
+            // The loop below detects a worker that has ended.
             let _ = worker.orders.as_ref().map(|orders| orders.send(order));
         }
         self.workers
@@ -121,14 +119,14 @@ impl Drop for ThreadPool {
         }
         for worker in &mut self.workers {
             if let Some(thread) = worker.thread.take() {
-                // A panic has already been reported by the slice it happened in.
+                // The slice in which a panic happened has already reported it.
                 let _ = thread.join();
             }
         }
     }
 }
 
-/// Part `number` of `parts` parts of `total` operations: equal up to one, together all of them.
+/// Share `number` of `total` operations in `parts` shares, which differ by at most one.
 pub(crate) fn share(total: u64, number: u64, parts: u64) -> u64 {
     let cut = |n: u64| (u128::from(total) * u128::from(n) / u128::from(parts)) as u64;
     cut(number + 1) - cut(number)

@@ -1,4 +1,4 @@
-//! `lowtide completions`: what a shell completes.
+//! `lowtide completions`: completion scripts for shells.
 
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ pub(crate) fn run(shell: Shell) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The command line without the commands that lowtide starts itself.
+/// The command line without the internal commands.
 fn visible() -> Command {
     let all = Cli::command();
     let shown = all.get_subcommands().filter(|command| !command.is_hide_set()).cloned();

@@ -1,4 +1,4 @@
-//! `lowtide crash-writer`, which only `lowtide bench crash` starts.
+//! `lowtide crash-writer`, an internal command of `lowtide bench crash`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `lowtide doctor`: the probe's report.
+//! `lowtide doctor`: the report of the probe.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use lowtide_host::probe::Probe;
 
 use crate::out;
 
-/// Prints what the machine offers. What is missing is part of the report, not a failure.
+/// Prints the machine's features. A missing feature is part of the report, not a failure.
 pub(crate) fn run() -> ExitCode {
     out::line(Probe::ask());
     ExitCode::SUCCESS

@@ -1,4 +1,4 @@
-//! `lowtide list`: names, each with a line about it.
+//! `lowtide list`: names, each with one line of description.
 
 use std::process::ExitCode;
 
@@ -62,7 +62,7 @@ pub(crate) fn run(what: Listing, toml: Option<&str>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A machine as a file that describes it.
+/// A machine as a TOML file.
 fn print_toml(name: &str) -> ExitCode {
     let error = match MachineSpec::load(name).map(|machine| machine.to_toml()) {
         Ok(Ok(text)) => {
@@ -76,8 +76,7 @@ fn print_toml(name: &str) -> ExitCode {
     ExitCode::from(error.exit_code())
 }
 
-/// The machines, a row each. One that cannot be described has its reason in place of the line about
-/// it.
+/// The machines, one row each. A machine with an invalid description shows the error instead.
 fn machines() -> table::Table {
     let mut rows = table::new(&["machine", "cpus", "memory", "device", "swap", "about"], 6);
     for column in [1, 2] {
@@ -103,8 +102,8 @@ fn machines() -> table::Table {
     rows
 }
 
-/// Memory for people: of this machine it is an odd number of bytes, so above a gibibyte to an
-/// eighth of one.
+/// Memory for display. This machine has an odd number of bytes, so it is rounded above a gibibyte
+/// to an eighth of one.
 fn memory(bytes: u64) -> String {
     let grain = if bytes < 1 << 30 { 1 } else { 1 << 27 };
     Size::new(bytes - bytes % grain).to_string()

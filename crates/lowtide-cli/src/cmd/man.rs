@@ -1,4 +1,4 @@
-//! `lowtide man`: manual pages, made of the same texts as `--help`.
+//! `lowtide man`: manual pages, generated from the texts of `--help`.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! The commands, one file each: they parse nothing and decide nothing but the exit code.
+//! The commands, one file each: they run the work and choose the exit code.
 
 pub(crate) mod bench;
 pub(crate) mod completions;

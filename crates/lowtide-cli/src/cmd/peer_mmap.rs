@@ -1,14 +1,14 @@
-//! `lowtide peer-mmap`, which only `lowtide bench` starts.
+//! `lowtide peer-mmap`, an internal command of `lowtide bench`.
 
 use std::process::ExitCode;
 
 use crate::bench::peer;
 
-/// Serves the bench at the other end of standard input and output until it hangs up.
+/// Serves the bench on standard input and output until the bench closes them.
 pub(crate) fn run() -> ExitCode {
     match peer::child::serve() {
         Ok(()) => ExitCode::SUCCESS,
-        // The bench has been told already, as far as it still listens.
+        // The bench has already received the error, if it still reads.
         Err(_) => ExitCode::FAILURE,
     }
 }

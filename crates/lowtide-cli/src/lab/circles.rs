@@ -17,9 +17,9 @@ use lowtide_workload::script::{Actor, Call, Order, Script};
 use super::simulated::Defaults;
 use super::{Experiment, Play, Played, Setting};
 use crate::bench::options::values::budget;
-use crate::law::{Law, ProgramError};
 use crate::sim::columns::{Columns, label, number, refaults};
 use crate::sim::row::Row;
+use crate::throttle::{ProgramError, ThrottlePolicy};
 
 /// Tenants.
 const TENANTS: u64 = 4;
@@ -95,7 +95,7 @@ Examples:
         let play = |policy| Play {
             policy,
             script: self.script(setting),
-            law: Law::default(),
+            throttle: ThrottlePolicy::default(),
             label: policy.to_string(),
         };
         Ok(setting.policies.iter().copied().map(play).collect())

@@ -1,4 +1,4 @@
-//! `high-thrash`: threads that thrash above `high`, under each law of what they pay, with and
+//! `high-thrash`: threads that thrash above `high`, under each throttle policy, with and
 //! without read-ahead; and a neighbour on the same device.
 //!
 //! ```text
@@ -8,13 +8,13 @@
 //!                 └───────────── one device ────────────┘
 //! ```
 //!
-//! Memory is plenty: what is evicted is evicted for the limit, and all of it is wanted again.
-//! Nothing is written. Each row is two runs: the thrasher alone, as it was published, which gives
-//! the figures of the device; and the same beside the neighbour, which gives what stands under
-//! `neighbour`. How the neighbour does without a thrasher is one more run.
+//! Memory is plentiful: only the limit causes evictions, and all evicted pages are needed again.
+//! Nothing is written. Each row is two runs: the thrasher alone, as published, which gives the
+//! figures of the device; and the same beside the neighbour, which gives the `neighbour` columns.
+//! One more run measures the neighbour without a thrasher.
 //!
-//! A run goes under its law from its first access, so the time before the measurement must be long
-//! enough for the prices to have settled. Source: `docs/kernel/workloads.md` §10.
+//! A run uses its throttle policy from its first access, so the time before the measurement must be
+//! long enough for the prices to have settled. Source: `docs/kernel/workloads.md` §10.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,12 +31,12 @@ use super::{Experiment, Play, Played, Setting};
 use crate::bench::options::threads;
 use crate::bench::options::values::budget;
 use crate::json::LatencyUs;
-use crate::law::{Law, ProgramError};
 use crate::names;
 use crate::sim::columns::{Columns, loads_per_mib, number, slept};
 use crate::sim::compare;
 use crate::sim::row::{DeviceSample, NeighbourRow, Row};
 use crate::table::{thousands, us};
+use crate::throttle::{ProgramError, ThrottlePolicy};
 
 /// Of 150 parts of `high`: the thrasher's file, and the neighbour's.
 const PARTS: u64 = 150;
@@ -45,7 +45,7 @@ const NEIGHBOUR_FILE: u64 = 1024;
 /// `high` of the published run.
 const PUBLISHED_HIGH: &str = "150M";
 const PUBLISHED_HIGH_BYTES: u64 = 150 << 20;
-/// Processor time of an iteration besides its load: a random number and a loop. Guess.
+/// CPU time of an iteration besides its load: a random number and a loop. A guess.
 const ITERATION: Duration = Duration::from_nanos(20);
 /// The neighbour's pause after each read. Alone it keeps the published disk an eighth busy.
 const THINK: Duration = Duration::from_millis(1);
@@ -61,10 +61,10 @@ pub(crate) struct HighThrash {
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = threads(),
           default_value = "1")]
     threads: Vec<u32>,
-    /// What threads pay for being over high: overage, refault-recency or stall-debt [default: all]
+    /// Throttle policies of high: overage, refault-recency or stall-debt [default: all]
     #[arg(long, value_name = "P,P", value_delimiter = ',', value_parser = names::high_policy)]
     high_policy: Option<Vec<HighPolicy>>,
-    /// A program that decides what threads pay, an object file for eBPF; one more row for each
+    /// A program that decides about throttling, an eBPF object file; one more row for each
     #[arg(long, value_name = "FILE")]
     bpf: Vec<PathBuf>,
     /// Only the rows without read-ahead
@@ -73,7 +73,7 @@ pub(crate) struct HighThrash {
 }
 
 impl HighThrash {
-    /// The actors of a run: a thrasher, if it has threads, and the neighbour, if it is there.
+    /// The actors of a run: a thrasher, if it has threads, and the neighbour, if present.
     fn actors(&self, setting: &Setting, (threads, around, beside): Run) -> Vec<Actor> {
         let parts = |parts| setting.file(self.max / PARTS * parts);
         let thrasher = Actor {
@@ -98,18 +98,18 @@ impl HighThrash {
             work: Duration::ZERO,
             pause: THINK,
             timed: true,
-            // The same however many thrashers there are.
+            // The same for any number of thrashers.
             stream: u32::MAX,
             ..thrasher
         };
         std::iter::once(thrasher).chain(beside.then_some(neighbour)).collect()
     }
 
-    fn play(&self, setting: &Setting, policy: Policy, law: &Law, run: Run) -> Play {
+    fn play(&self, setting: &Setting, policy: Policy, throttle: &ThrottlePolicy, run: Run) -> Play {
         let actors = self.actors(setting, run);
         let label = match run {
             (0, ..) => "the neighbour alone".into(),
-            _ => format!("{policy} {}", law.name()),
+            _ => format!("{policy} {}", throttle.name()),
         };
         let script = Script {
             max: None,
@@ -119,7 +119,7 @@ impl HighThrash {
             run: setting.run,
             seed: setting.seed,
         };
-        Play { policy, script, law: law.clone(), label }
+        Play { policy, script, throttle: throttle.clone(), label }
     }
 
     fn row(&self, setting: &Setting, play: &Play, parts: [&Played; 3]) -> Row {
@@ -130,7 +130,7 @@ impl HighThrash {
         let row = Row {
             data_bytes: Some(thrasher.file),
             threads: thrasher.threads,
-            high_policy: Some(play.law.name()),
+            high_policy: Some(play.throttle.name()),
             high_bytes: Some(self.max),
             readahead: Some(thrasher.call == Call::Load { around: true }),
             samples: Some(alone.samples.clone()),
@@ -158,7 +158,7 @@ impl HighThrash {
 /// A run: threads of the thrasher, whether a miss reads around, whether the neighbour is there.
 type Run = (u32, bool, bool);
 
-/// What was published, a row for each set of samples.
+/// The published results, one row for each set of samples.
 fn published(setting: &Setting) -> Vec<Row> {
     let arms = [
         (Arm::Before, HighPolicy::Overage, true),
@@ -194,10 +194,10 @@ fn published(setting: &Setting) -> Vec<Row> {
 
 /// The verdict for the rows of a policy.
 fn verdict(rows: &[Row], policy: Policy) -> Vec<String> {
-    let of = |law: HighPolicy, readahead: bool| {
+    let of = |throttle: HighPolicy, readahead: bool| {
         let row = rows.iter().find(|row| {
             row.policy == policy.to_string()
-                && row.high_policy == Some(law.to_string())
+                && row.high_policy == Some(throttle.to_string())
                 && row.readahead == Some(readahead)
         })?;
         let sample = |s: &DeviceSample| SarSample {
@@ -237,10 +237,10 @@ impl Experiment for HighThrash {
     const ABOUT: &str = "random loads by a group above its high, and a neighbour on its device";
     const HELP: &str = "\
 A group with a memory.high of 150M loads a larger file at random. Each policy has a row for each
-law of --high-policy and each program of --bpf, with and without read-ahead: what the group pays for
-being over its limit, and what a neighbour on the same device gets. A row is two runs. Published
-samples stand beside; in a simulation of their machine, with a verdict. Stall debt needs ten seconds
-to settle.
+throttle policy of --high-policy and each program of --bpf, with and without read-ahead. A row shows
+how the group is throttled, and what a neighbour on the same device achieves; it needs two runs.
+Published samples are shown too, and in a simulation of their machine a verdict. Stall debt needs
+ten seconds to settle.
 
 Examples:
   lowtide bench high-thrash --threads 1,4,16 --no-readahead
@@ -282,14 +282,14 @@ Examples:
 
     /// The neighbour without a thrasher, and for each row the thrasher alone and beside it.
     fn plays(&self, setting: &Setting) -> Result<Vec<Play>, ProgramError> {
-        let laws = Law::all(self.high_policy.as_deref(), &self.bpf)?;
+        let throttles = ThrottlePolicy::all(self.high_policy.as_deref(), &self.bpf)?;
         let readahead: &[bool] = if self.no_readahead { &[false] } else { &[true, false] };
         let mut plays = Vec::new();
         for &policy in &setting.policies {
             for &threads in &self.threads {
-                for law in &laws {
+                for throttle in &throttles {
                     for &around in readahead {
-                        let play = |run| self.play(setting, policy, law, run);
+                        let play = |run| self.play(setting, policy, throttle, run);
                         if plays.is_empty() {
                             plays.push(play((0, around, true)));
                         }
@@ -314,8 +314,8 @@ Examples:
     }
 
     fn rows(&self, setting: &Setting, plays: &[Play], played: &[Option<Played>]) -> Vec<Row> {
-        // Of a run that was interrupted, the rows are shown whose parts have all ended; the
-        // neighbour alone is a part of each.
+        // An interrupted run shows the rows whose runs are all complete, including that of the
+        // neighbour alone.
         let Some((Some(quiet), played)) = played.split_first() else { return Vec::new() };
         let mut rows = Vec::new();
         for (play, pair) in plays[1..].chunks_exact(2).zip(played.chunks_exact(2)) {
@@ -337,8 +337,8 @@ Examples:
             vec![format!("the neighbour alone: {:.0} reads a second", neighbour.alone_ops_per_s)];
         if setting.world == "real" {
             lines.push(
-                "published: a disk that serves 250 MB/s and 0.25 ms a request; the law of its \
-                 first row is the kernel's own"
+                "published: a disk with 250 MB/s and 0.25 ms per request; its first row has the \
+                 kernel's own throttle policy"
                     .into(),
             );
         }
@@ -356,7 +356,12 @@ mod tests {
     use lowtide_sim::spec::MachineSpec;
 
     /// A run of the published size on its machine, in seconds.
-    fn played(policy: Policy, law: HighPolicy, run: Run, (warm, measured): (u64, u64)) -> Played {
+    fn played(
+        policy: Policy,
+        throttle: HighPolicy,
+        run: Run,
+        (warm, measured): (u64, u64),
+    ) -> Played {
         let spec = MachineSpec::load(HighThrash::SIMULATED.machine).expect("a preset");
         let setting = Setting {
             world: "sim",
@@ -375,7 +380,7 @@ mod tests {
             bpf: vec![],
             no_readahead: false,
         };
-        let play = thrash.play(&setting, policy, &Law::Builtin(law), run);
+        let play = thrash.play(&setting, policy, &ThrottlePolicy::Builtin(throttle), run);
         simulated::play(&spec, &play).expect("nothing can fail")
     }
 
@@ -390,7 +395,7 @@ mod tests {
     #[test]
     fn overage_alone_leaves_the_device_to_the_thrasher() {
         let [before, after] = [HighPolicy::Overage, HighPolicy::RefaultRecency]
-            .map(|law| played(Policy::MGLRU_7_1, law, (1, true, false), SHORT));
+            .map(|throttle| played(Policy::MGLRU_7_1, throttle, (1, true, false), SHORT));
         assert!(busy_percent(&before) >= 85.0, "{}", busy_percent(&before));
         assert_eq!(before.slept_ms, 0.0, "it never stays above the limit");
         assert_eq!(before.samples.len(), 6);
@@ -413,7 +418,7 @@ mod tests {
         assert!((400.0..=701.0).contains(&tps), "{tps}");
     }
 
-    /// The target of the law is a tenth.
+    /// The target of the policy is a tenth.
     #[test]
     fn stall_debt_keeps_the_device_at_a_tenth_with_and_without_read_ahead_and_for_many_threads() {
         for (readahead, threads) in [(true, 1), (false, 1), (true, 16)] {
@@ -428,11 +433,11 @@ mod tests {
 
     #[test]
     fn a_neighbour_has_more_of_the_device_the_less_the_thrasher_has() {
-        let reads = |law, threads, times| {
-            played(Policy::MGLRU, law, (threads, true, true), times).actors[1].calls()
+        let reads = |throttle, threads, times| {
+            played(Policy::MGLRU, throttle, (threads, true, true), times).actors[1].calls()
         };
         let [overage, ours] =
-            [HighPolicy::Overage, HighPolicy::StallDebt].map(|law| reads(law, 1, SHORT));
+            [HighPolicy::Overage, HighPolicy::StallDebt].map(|throttle| reads(throttle, 1, SHORT));
         let alone = reads(HighPolicy::Overage, 0, (1, 6));
         assert!(overage < ours * 3 / 4, "{overage} {ours}");
         assert!(ours < alone && ours > alone * 9 / 10, "{ours} {alone}");

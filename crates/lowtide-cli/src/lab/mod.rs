@@ -1,19 +1,19 @@
-//! Experiments that both worlds play: `lowtide bench NAME` on real files and real memory,
+//! Experiments that run in both worlds: `lowtide bench NAME` on real files and real memory,
 //! `lowtide sim NAME` on a simulated machine.
 //!
 //! ```text
-//!   experiment ──► plays: policy, script, law ──► a player ──► played ──► experiment ──► rows,
-//!   (its options)                             real or simulated                          verdict
+//!   experiment ──► plays (policy, script, throttle) ─► a player ─► played ──► experiment ──► rows,
+//!   (its options)                               real or simulated                        verdict
 //! ```
 //!
 //! An experiment is one file: its own options, its sizes, its scripts, its rows with their columns,
-//! and what is said below them. It does not know which world it is played in, except for the times
-//! that the world allows.
+//! and the lines below them. It does not depend on its world, except for the times that the world
+//! allows.
 //!
 //! | file | concept |
 //! |---|---|
 //! | `circles` | tenants that each read a file in circles, together more than the budget |
-//! | `high_thrash` | threads above `high` under each law, and a neighbour on their device |
+//! | `high_thrash` | threads above `high`, each throttle policy, and a neighbour on their device |
 //! | `noisy` | tenants with working sets beside a scanner, with and without `low` |
 //! | `real` | the player on real memory, and its command line |
 //! | `simulated` | the command line of the player on a simulated machine |
@@ -33,50 +33,50 @@ use lowtide_sim::client::script::Done;
 use lowtide_workload::script::Script;
 
 use crate::bench::options::values::grain;
-use crate::bench::tenancy::crowd::WINDOW_PAGES;
-use crate::law::{Law, ProgramError};
+use crate::bench::tenancy::loaders::WINDOW_PAGES;
 use crate::sim::columns::Columns;
 use crate::sim::row::{DeviceSample, Row};
+use crate::throttle::{ProgramError, ThrottlePolicy};
 
-/// An experiment: the value has the options that are its own.
+/// An experiment. The value has its own options.
 pub(crate) trait Experiment: Args + fmt::Debug {
     /// The name.
     const NAME: &str;
-    /// One line about it, for listings.
+    /// One line for listings.
     const ABOUT: &str;
-    /// What is below the options in its help.
+    /// The text below the options in its help.
     const HELP: &str;
-    /// How it is simulated if nothing is said.
+    /// The defaults of a simulation.
     const SIMULATED: simulated::Defaults;
-    /// Measured seconds on real memory if nothing is said.
+    /// Default of the measured seconds on real memory.
     const REAL_SECONDS: &str;
     /// The table.
     const COLUMNS: Columns;
 
-    /// What is played, in order.
+    /// The plays, in order.
     ///
     /// # Errors
     /// A program that cannot be used.
     fn plays(&self, setting: &Setting) -> Result<Vec<Play>, ProgramError>;
 
-    /// Lines above the table: a name of up to nine letters, and what stands after it.
+    /// Lines above the table: a name of up to nine letters, and its text.
     fn describe(&self, setting: &Setting, plays: &[Play]) -> Vec<(&'static str, String)>;
 
-    /// The rows of what was played. Of a run that was interrupted, some have no result.
+    /// The rows of the plays. After an interruption, some have no result.
     fn rows(&self, setting: &Setting, plays: &[Play], played: &[Option<Played>]) -> Vec<Row>;
 
     /// Lines below the table.
     fn closing(&self, setting: &Setting, rows: &[Row]) -> Vec<String>;
 }
 
-/// What an experiment has to know of the world and of its options.
+/// The parts of the world and of the common options that an experiment uses.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     /// `real` or `sim`.
     pub(crate) world: &'static str,
-    /// The simulated machine's name; of the real one more is in the head of the results.
+    /// The simulated machine's name; the head of the results describes the real one.
     pub(crate) machine: String,
-    /// Whether that is the machine on which the experiment is simulated if nothing is said.
+    /// Whether that is the default machine of the experiment.
     pub(crate) is_default_machine: bool,
     /// Bytes of a page.
     pub(crate) page: u64,
@@ -96,7 +96,7 @@ impl Setting {
         grain(bytes.next_multiple_of(WINDOW_PAGES * self.page))
     }
 
-    /// A row of a play, with what its world has counted.
+    /// A row of a play, with the counts of its world.
     pub(crate) fn row(&self, workload: &'static str, play: &Play, played: &Played) -> Row {
         Row {
             workload,
@@ -114,17 +114,17 @@ impl Setting {
 /// One run of a script.
 #[derive(Clone, Debug)]
 pub(crate) struct Play {
-    /// The policy of reclaim.
+    /// The reclaim policy.
     pub(crate) policy: Policy,
     /// What is played.
     pub(crate) script: Script,
-    /// What threads of groups with `high` pay for being over it.
-    pub(crate) law: Law,
-    /// What progress calls it.
+    /// The throttle policy of groups with `high`.
+    pub(crate) throttle: ThrottlePolicy,
+    /// Its name in the progress bar.
     pub(crate) label: String,
 }
 
-/// What a run measured.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Played {
     /// A row with nothing but the counters of the world.
@@ -137,8 +137,8 @@ pub(crate) struct Played {
     pub(crate) samples: Vec<DeviceSample>,
     /// Requests of the device per second.
     pub(crate) device_tps: f64,
-    /// How long threads slept for being over a limit, all together.
+    /// Total time that threads above a limit slept.
     pub(crate) slept_ms: f64,
-    /// How often a program ran, where that is known.
+    /// Number of runs of a program, if known.
     pub(crate) program_runs: Option<u64>,
 }

@@ -1,5 +1,5 @@
-//! `noisy-neighbour`: what a tenant that scans takes from tenants with working sets, and what `low`
-//! gives back.
+//! `noisy-neighbour`: the effect of a scanning tenant on tenants with working sets, and their
+//! protection by `low`.
 //!
 //! ```text
 //!   parent (max)
@@ -8,11 +8,10 @@
 //! ```
 //!
 //! Three rows for each policy: the tenants alone, with the scanner, and with the scanner and `low`.
-//! What is compared is the share of the tenants' loads that found their page. The tenants fit into
-//! the budget without the scanner: 40 MiB each in 176 MiB, of which 38 MiB are protected, so a
-//! little of the budget is always the scanner's. No thread runs at full speed, or the fastest would
-//! decide by its speed alone how much each of them has. Source: `docs/kernel/memcg.md` §5; sizes
-//! and speeds are made up.
+//! They compare the hit ratio of the tenants' loads. The tenants fit in the budget without the
+//! scanner: 40 MiB each in 176 MiB, of which 38 MiB are protected, so a small part of the budget is
+//! always left to the scanner. No thread runs at full speed; otherwise the fastest would determine
+//! the shares of memory. Source: `docs/kernel/memcg.md` §5; sizes and speeds are made up.
 
 use std::time::Duration;
 
@@ -24,9 +23,9 @@ use lowtide_workload::script::{Actor, Call, Order, Script};
 use super::simulated::Defaults;
 use super::{Experiment, Play, Played, Setting};
 use crate::bench::options::values::budget;
-use crate::law::{Law, ProgramError};
 use crate::sim::columns::{Columns, label, number, refaults};
 use crate::sim::row::Row;
+use crate::throttle::{ProgramError, ThrottlePolicy};
 
 /// Tenants with a working set.
 const TENANTS: u32 = 4;
@@ -35,16 +34,16 @@ const PARTS: u64 = 176;
 const FILE: u64 = 40;
 const LOW: u64 = 38;
 const SCAN: u64 = 1024;
-/// Processor time of a tenant's operation besides its load: fifty thousand loads a second at most.
+/// CPU time of a tenant's operation besides its load: at most fifty thousand loads a second.
 const WORK: Duration = Duration::from_micros(20);
 /// Pages that the scanner reads at once, and its pause after each: at most eighty thousand pages a
 /// second.
 const SCAN_PAGES: u64 = 8;
 const SCAN_PAUSE: Duration = Duration::from_micros(100);
-/// Change of the hit ratio up to which it counts as kept, in percent of what it was.
+/// Largest relative change of the hit ratio that counts as protected, in percent.
 const KEPT_PCT: f64 = 2.0;
 
-/// Who is there, in the order of the rows.
+/// What runs beside the tenants, in the order of the rows.
 const COMPANIES: [&str; 3] = ["alone", "scanner", "scanner, low"];
 
 /// Options of `noisy-neighbour`.
@@ -57,7 +56,7 @@ pub(crate) struct Noisy {
 }
 
 impl Noisy {
-    /// So many of 176 parts of the budget.
+    /// A number of 176ths of the budget.
     const fn parts(&self, parts: u64) -> u64 {
         // A budget that is not a whole number of pages loses less than a page by this.
         self.max / PARTS * parts
@@ -162,7 +161,7 @@ Examples:
         let play = |policy, company| Play {
             policy,
             script: self.script(setting, company),
-            law: Law::default(),
+            throttle: ThrottlePolicy::default(),
             label: format!("{policy} {}", COMPANIES[company]),
         };
         let companies = 0..COMPANIES.len();
@@ -185,7 +184,7 @@ Examples:
         let mut rows = Vec::new();
         let each = COMPANIES.len();
         for (plays, played) in plays.chunks_exact(each).zip(played.chunks_exact(each)) {
-            // Of a run that was interrupted, the policies are shown whose rows have all ended.
+            // An interrupted run shows the policies whose rows are all complete.
             let Some(played) = played.iter().map(Option::as_ref).collect::<Option<Vec<_>>>() else {
                 continue;
             };
@@ -199,7 +198,7 @@ Examples:
         rows
     }
 
-    /// Whether protection kept what the scanner would have taken, a line for each policy.
+    /// Whether protection preserved the hit ratio, one line for each policy.
     fn closing(&self, _: &Setting, rows: &[Row]) -> Vec<String> {
         let line = |rows: &[Row]| {
             let change = |row: &Row| row.hit_ratio_change_pct.unwrap_or(f64::NAN);

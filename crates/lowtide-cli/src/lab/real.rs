@@ -1,17 +1,16 @@
-//! The player on real files, real memory and a real device: a tenant for each actor, a thread for
-//! each of its threads, all in one pager.
+//! The player on real files, real memory and a real device: one tenant per actor, one thread per
+//! thread of an actor, all in one pager.
 //!
-//! Three things differ from the simulated machine, where neither device nor processors are real:
+//! There are three differences from the simulated machine:
 //!
-//! * Before time begins, what an actor loads in any order is brought in, as far as its limit lets
-//!   it. A device takes minutes to bring it in page by page.
-//! * No thread can work for exactly 20 µs. Of the processor time that the script gives to its
-//!   operations, a thread sleeps what it has not used, a millisecond at a time.
-//! * The runtime has no read that keeps nothing. Such an actor has a `max` of a few pages.
+//! * Before the run, files that an actor loads in random order are preloaded as far as its limit
+//!   allows, because loading them page by page takes minutes.
+//! * No thread can work for exactly 20 µs. A thread sleeps for the unused part of the CPU time that
+//!   the script assigns to its operations, a millisecond at a time.
+//! * The runtime has no uncached read. An actor with such reads has a `max` of a few pages.
 //!
-//! Every load looks at one kilobyte of the page and verifies it. Counts are read while the threads
-//! run, so a thread that a limit makes sleep for seconds has done at the end of the measurement
-//! what it has done by then.
+//! Every load verifies one kilobyte of the page. Counts are read while the threads run, so the
+//! measurement does not wait for a thread that a limit makes sleep for seconds.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -27,21 +26,21 @@ use lowtide_workload::script::{Actor, Call, Choices, Order};
 
 use super::{Experiment, Play, Played, Setting};
 use crate::bench::content::{Content, UNIT_BYTES};
-use crate::bench::datafile::{DataFile, Depot, Purpose};
+use crate::bench::datafile::{DataDir, DataFile, Purpose};
 use crate::bench::error::BenchError;
 use crate::bench::options::values::seconds;
 use crate::bench::options::{FewPolicies, Seed};
-use crate::bench::tenancy::crowd::{Count, Crowd, fill, load, load_around, load_many};
 use crate::bench::tenancy::device::Device;
 use crate::bench::tenancy::host::{Common, apply, head, tail};
+use crate::bench::tenancy::loaders::{Count, Loaders, fill, load, load_around, load_many};
 use crate::interrupt::Cut;
 use crate::progress;
 use crate::sim::columns;
 use crate::sim::row::{DeviceSample, Row};
 
-/// `max`, in pages, of a group whose reads keep nothing.
+/// `max`, in pages, of a group with uncached reads.
 const READ_ONCE_PAGES: u64 = 64;
-/// A thread that owes less than this works on.
+/// A thread sleeps only if it owes at least this much.
 const GRAIN: Duration = Duration::from_millis(1);
 
 /// `lowtide bench NAME` of an experiment.
@@ -81,7 +80,7 @@ impl<E: Experiment> Real<E> {
         };
         let plays = self.own.plays(&setting)?;
         let pager = pager(&self.common, &plays[0])?;
-        let files = Files::prepare(&self.common.files.depot()?, &plays)?;
+        let files = Files::prepare(&self.common.files.data_dir()?, &plays)?;
         let device = Device::of(files.of(&plays[0])[0]);
         let mut lines = self.own.describe(&setting, &plays);
         lines.push(("device", device.about()));
@@ -121,18 +120,18 @@ impl<E: Experiment> Real<E> {
     }
 }
 
-/// A pager with more memory than a play's pages take.
+/// A pager with more memory than a play needs.
 fn pager(common: &Common, play: &Play) -> Result<Pager, BenchError> {
     let memory = play.script.memory;
     common.pager(play.policy, memory + memory / 4 + (16 << 20))
 }
 
-/// The files of all plays, by size. Actors of one size have them in turn.
+/// The files of all plays, by size. Actors with files of one size use them in order.
 #[derive(Debug)]
 struct Files(BTreeMap<u64, Vec<DataFile>>);
 
 impl Files {
-    fn prepare(depot: &Depot, plays: &[Play]) -> Result<Self, BenchError> {
+    fn prepare(data_dir: &DataDir, plays: &[Play]) -> Result<Self, BenchError> {
         let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
         for play in plays {
             for (bytes, count) in counted(&play.script.actors) {
@@ -142,7 +141,7 @@ impl Files {
         }
         let mut all = BTreeMap::new();
         for (bytes, count) in counts {
-            let files = depot.prepare(Content::Blocks, bytes, count, Purpose::Lasting)?;
+            let files = data_dir.prepare(Content::Blocks, bytes, count, Purpose::Lasting)?;
             files.iter().try_for_each(DataFile::drop_page_cache)?;
             all.insert(bytes, files);
         }
@@ -161,7 +160,7 @@ impl Files {
     }
 }
 
-/// How many actors have a file of each size.
+/// Number of actors with a file of each size.
 fn counted(actors: &[Actor]) -> BTreeMap<u64, usize> {
     let mut counts = BTreeMap::new();
     for actor in actors {
@@ -170,7 +169,7 @@ fn counted(actors: &[Actor]) -> BTreeMap<u64, usize> {
     counts
 }
 
-/// A pager with tenants and views, before anything has been done.
+/// A new pager with tenants and views.
 struct Stage {
     pager: Pager,
     views: Vec<View>,
@@ -178,7 +177,7 @@ struct Stage {
     programs: Option<lowtide::Programs>,
 }
 
-/// What a thread has done.
+/// The counts of a thread.
 #[derive(Debug, Default)]
 struct Doing {
     count: Count,
@@ -203,7 +202,7 @@ impl Stage {
             }
             let tenant = tenant.create()?;
             if actor.high.is_some() {
-                programs = apply(&play.law, &tenant)?;
+                programs = apply(&play.throttle, &tenant)?;
             }
             let options = OpenOptions::new().tenant(&tenant).lock(false);
             // The window of a load is the script's.
@@ -223,7 +222,7 @@ impl Stage {
 
     fn play(self, play: &Play, device: &Device) -> Result<Played, BenchError> {
         let script = &play.script;
-        let crowd = Crowd::default();
+        let loaders = Loaders::default();
         let doing: Vec<Vec<Doing>> = script
             .actors
             .iter()
@@ -238,21 +237,21 @@ impl Stage {
                 for (thread, doing) in (0..actor.threads).zip(doing) {
                     let choices = script.choices(actor, thread, view.pages());
                     let mut performer = Performer::new(actor, view.clone(), choices, doing);
-                    crowd.spawn(scope, move || performer.step());
+                    loaders.spawn(scope, move || performer.step());
                 }
             }
-            crowd.watch(script.warm, || ());
+            loaders.watch(script.warm, || ());
             for doing in doing.iter().flatten() {
                 doing.nanos.lock().unwrap_or_else(PoisonError::into_inner).clear();
             }
             let (then, before, begin) = (look(), self.pager.stat(), Instant::now());
             let mut watch = device.watch(&self.pager);
-            crowd.watch(script.run, || watch.sample());
+            loaders.watch(script.run, || watch.sample());
             let (now, seconds, after) = (look(), begin.elapsed().as_secs_f64(), self.pager.stat());
-            crowd.stop();
+            loaders.stop();
             (then, now, watch.end(), seconds, before, after)
         });
-        crowd.verdict(&play.label)?;
+        loaders.verdict(&play.label)?;
         let mut actors = Vec::new();
         let (mut pages, mut misses) = (0, 0);
         for (number, actor) in script.actors.iter().enumerate() {
@@ -333,7 +332,7 @@ impl<'a> Performer<'a> {
         Ok(())
     }
 
-    /// Sleeps what the operations so far should have worked and have not.
+    /// Sleeps for the CPU time that the operations so far should have used, but have not.
     fn work(&mut self) {
         let since = *self.since.get_or_insert_with(CpuTime::now_thread);
         self.owed += 1;

@@ -1,5 +1,5 @@
-//! The player on a simulated machine: the engine that the library runs on real memory, in virtual
-//! time. Plays are independent, so they run side by side, and the same seed gives the same rows.
+//! The player on a simulated machine: the engine of the library, in virtual time. Plays are
+//! independent, so they run in parallel, and the same seed gives the same rows.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
@@ -13,15 +13,15 @@ use lowtide_sim::spec::MachineSpec;
 
 use super::{Experiment, Play, Played, Setting};
 use crate::interrupt::{self, Cut};
-use crate::law::{Law, ProgramError};
 use crate::progress::{Patient, Unit};
 use crate::sim::error::SimError;
 use crate::sim::host::Host;
 use crate::sim::options::{self, Common, OnMachine, seconds};
 use crate::sim::row::{DeviceSample, Row};
 use crate::sim::{jobs, show};
+use crate::throttle::{ProgramError, ThrottlePolicy};
 
-/// What a simulation has if nothing is said.
+/// The defaults of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Defaults {
     /// The machine.
@@ -108,7 +108,7 @@ impl<E: Experiment> Simulated<E> {
     }
 }
 
-/// Nothing but limits may make reclaim happen.
+/// Only limits may cause reclaim.
 fn check_memory(machine: &MachineSpec, needed: u64) -> Result<(), SimError> {
     let memory = machine.pages() * machine.page;
     if memory < needed {
@@ -149,7 +149,7 @@ fn play_counted(
         max: None,
         seed: play.script.seed,
     };
-    let throttle = Throttle { policy: play.law.builtin(), hooks: hooks(&play.law)? };
+    let throttle = Throttle { policy: play.throttle.builtin(), hooks: hooks(&play.throttle)? };
     let result = simulate(&config, &play.script, throttle, done, stop)
         .map_err(|error| SimError::of_machine(play.policy, error, "simulating an experiment"))?;
     let seconds = play.script.run.as_secs_f64();
@@ -166,11 +166,13 @@ fn play_counted(
     })
 }
 
-/// A law's program, one of its own for each run, so that none sees another's maps.
-fn hooks(law: &Law) -> Result<Option<Box<dyn lowtide_core::hooks::LimitHooks>>, SimError> {
-    match law {
-        Law::Builtin(_) => Ok(None),
-        Law::Program { name, object } => {
+/// The program of a throttle policy, loaded for each run, so that runs do not share maps.
+fn hooks(
+    throttle: &ThrottlePolicy,
+) -> Result<Option<Box<dyn lowtide_core::hooks::LimitHooks>>, SimError> {
+    match throttle {
+        ThrottlePolicy::Builtin(_) => Ok(None),
+        ThrottlePolicy::Program { name, object } => {
             let programs = Programs::load(object, name)
                 .map_err(|error| ProgramError { path: name.into(), why: error.to_string() })?;
             Ok(Some(Box::new(programs)))

@@ -1,22 +1,22 @@
-//! How long a simulation took: processor time of the thread that simulates, so that a machine with
-//! other work does not make the simulator look slower than one core is. This is the only clock that
-//! `lowtide sim` reads for a result.
+//! The CPU time of a simulation, measured on its thread, so that other work on the machine does not
+//! make the simulator look slower. This is the only clock that `lowtide sim` reads for a result.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Processor time of a thread since a moment.
+/// CPU time of a thread since a start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(Duration);
 
 impl Stopwatch {
-    /// Begins now, for the calling thread.
+    /// Starts now, for the calling thread.
     pub(crate) fn start() -> Self {
         Self(now())
     }
 
-    /// The time since then, on the same thread. Cost: a system call, some hundred nanoseconds.
+    /// The CPU time since the start, on the same thread. Costs a system call, some hundred
+    /// nanoseconds.
     pub(crate) fn elapsed(self) -> Duration {
         now().saturating_sub(self.0)
     }

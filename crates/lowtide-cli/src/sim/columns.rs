@@ -1,17 +1,16 @@
-//! The tables of simulations, as lists of columns. How fast the simulation itself was is shown
-//! where it is known.
+//! The tables of simulations, as lists of columns. The simulation's speed is shown if it is known.
 
 use super::row::{Ratio, Row, RowLatency, Workers};
 use crate::json::LatencyUs;
 use crate::table::{self, Table, mib, thousands, us};
 
-/// A column: its header, and what stands in it.
+/// A column: its header, and its cell for a row.
 pub(crate) type Column = (&'static str, fn(&Row) -> String);
 
 /// The columns of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Columns {
-    /// How many of the first are text that names a row. Each part of a wide table repeats them.
+    /// The number of first columns that name a row. Each part of a wide table repeats them.
     names: usize,
     all: &'static [Column],
 }
@@ -29,7 +28,7 @@ impl From<&'static [Column]> for Columns {
     }
 }
 
-/// The database: published rows stand below those they belong to.
+/// The database: published rows are below the rows that they belong to.
 pub(crate) const DATABASE: &[Column] = &[
     ("policy", label),
     ("ops/s", |row| number(row.ops_per_s)),
@@ -44,7 +43,7 @@ pub(crate) const DATABASE: &[Column] = &[
     ("refaults", |row| ratio(row, |ratio| ratio.workingset_refault_file)),
 ];
 
-/// Tenants: published rows stand below those they belong to.
+/// Tenants: published rows are below the rows that they belong to.
 pub(crate) const TENANTS: &[Column] = &[
     ("policy", label),
     ("requests", |row| number(row.ops.map(|ops| ops as f64))),
@@ -93,7 +92,7 @@ pub(crate) const STREAMS: &[Column] = &[
     ("written", |row| mib(row.count("pgpgout") << 10)),
 ];
 
-/// Readers beside threads that allocate: published rows stand below those they belong to.
+/// Readers beside threads that allocate: published rows are below the rows that they belong to.
 pub(crate) const MIX: &[Column] = &[
     ("policy", label),
     ("rounds", |row| {
@@ -113,7 +112,7 @@ pub(crate) const MIX: &[Column] = &[
     ("pgfault", |row| counted(row, "pgfault", whole)),
 ];
 
-/// A writer to a slow device: published rows stand below those they belong to.
+/// A writer to a slow device: published rows are below the rows that they belong to.
 pub(crate) const DD_OOM: &[Column] = &[
     ("policy", label),
     ("outcome", |row| match (row.outcome_published, &row.kill) {
@@ -181,7 +180,7 @@ pub(crate) const MIXED: &[Column] = &[
     ("pauses ms", |row| number(row.dirty_throttled_ms)),
 ];
 
-/// How fast a row was simulated.
+/// The simulation's speed.
 const TIMING: &[Column] = &[
     ("cpu s", |row| row.host_seconds.map_or_else(String::new, |seconds| format!("{seconds:.2}"))),
     ("M accesses/s", |row| {
@@ -204,7 +203,7 @@ pub(crate) fn table(columns: impl Into<Columns>, rows: &[Row]) -> Table {
     table
 }
 
-/// The policy, or which posting; and whether the row ended in a kill.
+/// The policy or the posting, and whether the row ended in a kill.
 pub(crate) fn label(row: &Row) -> String {
     match (row.source, row.oom) {
         (Some(posting), _) => format!("  published {posting}"),
@@ -219,7 +218,7 @@ pub(crate) fn loads_per_mib(row: &Row) -> String {
     ratio.map_or_else(String::new, |ratio| format!("{ratio:.1}"))
 }
 
-/// Milliseconds that threads slept, for each second.
+/// Milliseconds per second that threads slept.
 pub(crate) fn slept(row: &Row) -> String {
     let rate = row.throttled_ms.zip(row.seconds).map(|(ms, seconds)| ms / seconds);
     number(rate)
@@ -246,7 +245,7 @@ fn miss_percent(row: &Row) -> String {
     row.miss_ratio.map_or_else(String::new, |ratio| format!("{:.2}", 100.0 * ratio))
 }
 
-/// Pages of files that came back.
+/// Refaulted pages of files.
 pub(crate) fn refaults(row: &Row) -> String {
     thousands(row.count("workingset_refault_file") as f64)
 }

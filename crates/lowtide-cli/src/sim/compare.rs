@@ -1,4 +1,4 @@
-//! Rows beside others: ratios to a base, what was published, and whether it was reproduced.
+//! Comparisons of rows: ratios to a base, published results, and whether they are reproduced.
 
 use lowtide::Policy;
 use lowtide_sim::published::{
@@ -9,8 +9,8 @@ use lowtide_sim::published::{
 use super::row::{Row, Workers};
 use crate::table;
 
-/// The row that others are compared with: `mglru-7.1`, so that a ladder of its switches shows what
-/// each is worth; else the first.
+/// The row that others are compared with: `mglru-7.1`, so that rows with more and more of its
+/// switches show the effect of each; otherwise the first.
 fn base(rows: &[Row]) -> Option<&Row> {
     let name = Policy::MGLRU_7_1.to_string();
     rows.iter().find(|row| row.policy == name).or_else(|| rows.first())
@@ -24,13 +24,13 @@ pub(crate) fn with_ratios(rows: Vec<Row>) -> Vec<Row> {
     }
 }
 
-/// Says what ratios are to.
+/// Names the base of the ratios.
 pub(crate) fn ratio_line(rows: &[Row]) -> Vec<String> {
     let to = rows.iter().find_map(|row| row.ratio.as_ref()).map(|ratio| &ratio.to);
     to.map(|to| format!("\nratios are to {to}")).into_iter().collect()
 }
 
-/// Puts what was published about an arm below its row.
+/// Adds the published results of an arm below its row.
 pub(crate) fn with_published(rows: Vec<Row>) -> Vec<Row> {
     let mut all = Vec::with_capacity(4 * rows.len());
     for row in rows {
@@ -60,14 +60,14 @@ fn arm(row: &Row) -> Option<Arm> {
     row.policy.parse().ok().and_then(Arm::of)
 }
 
-/// The criteria, a line each, if the rows before and after are there.
+/// The criteria, one line each, if both rows (before and after) exist.
 pub(crate) fn verdict_lines(rows: &[Row]) -> Vec<String> {
     let of = |wanted| rows.iter().find(|row| arm(row) == Some(wanted)).map(measured);
     let (Some(before), Some(after)) = (of(Arm::Before), of(Arm::After)) else { return Vec::new() };
     criteria_lines(&verdict(&before, &after, of(Arm::Classical).as_ref()))
 }
 
-/// The criteria for tenants, a line each, if the rows before and after are there.
+/// The criteria for tenants, one line each, if both rows (before and after) exist.
 pub(crate) fn tenants_verdict_lines(rows: &[Row]) -> Vec<String> {
     let of = |wanted| rows.iter().find(|row| arm(row) == Some(wanted)).map(measured_tenants);
     let (Some(before), Some(after)) = (of(Arm::Before), of(Arm::After)) else { return Vec::new() };
@@ -96,7 +96,7 @@ fn cells(criterion: &Criterion) -> [String; 6] {
     ]
 }
 
-/// A row of tenants as the verdict wants it.
+/// A row of tenants in the verdict's form.
 fn measured_tenants(row: &Row) -> MeasuredTenants {
     let worker =
         |of: fn(&Workers) -> Option<f64>| row.workers.as_ref().and_then(of).unwrap_or(f64::NAN);
@@ -119,7 +119,7 @@ fn measured_tenants(row: &Row) -> MeasuredTenants {
     }
 }
 
-/// A row as the verdict wants it.
+/// A row in the verdict's form.
 fn measured(row: &Row) -> Measured {
     Measured {
         ops_per_s: row.ops_per_s.unwrap_or(f64::NAN),

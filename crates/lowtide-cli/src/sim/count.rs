@@ -1,5 +1,5 @@
-//! Numbers of things on the command line: `50M` accesses are 50,000,000. Units are decimal, unlike
-//! those of sizes in bytes, because what is counted does not come in powers of two.
+//! Counts on the command line: `50M` accesses are 50,000,000. Units are decimal, unlike those of
+//! sizes in bytes, because counts are not powers of two.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Count(pub(crate) u64);
 
-/// A text that is no number of things.
+/// The text is not a count.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "`{0}` is not a number of operations; write a whole number from 1, perhaps with k, M or G, \

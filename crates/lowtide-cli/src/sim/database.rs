@@ -1,7 +1,7 @@
-//! `lowtide sim ycsb-a|b|c`: the published experiment, at its full size or a part of it.
+//! `lowtide sim ycsb-a|b|c`: the published experiment, at full size or scaled down.
 //!
-//! One machine for each policy, side by side on the cores there are. Which row is where in time
-//! does not matter to any of them.
+//! Each policy has its own machine; machines are simulated in parallel on all cores and are
+//! independent of each other.
 
 use std::sync::atomic::AtomicU64;
 
@@ -34,9 +34,9 @@ const MAX_BYTES: u64 = 10 << 30;
 const RECORD_BYTES: u64 = (32 << 10) / 27;
 
 const HELP: &str = "\
-This is the published evaluation of MGLRU: MongoDB under YCSB, whose database cache the kernel
-cannot reclaim. Full machine: CPUs, locks, a device, read-ahead, write-back, in virtual time.
-At full size, ycsb-b on xeon-96t stands beside the published figures, with a verdict.
+This is the published evaluation of MGLRU: MongoDB under YCSB, with a database cache that the kernel
+cannot reclaim, on a full machine: CPUs, locks, a device, read-ahead and writeback in virtual time.
+At full size, ycsb-b on xeon-96t shows the published figures and a verdict.
 
 Example: lowtide sim ycsb-b --scale 0.05 --machine hdd --threads 8";
 
@@ -49,7 +49,7 @@ pub(crate) const fn name(letter: Letter) -> &'static str {
     }
 }
 
-/// A line about it.
+/// One line for listings.
 pub(crate) const fn about(letter: Letter) -> &'static str {
     match letter {
         Letter::A => "a document store with a cache of its own: half reads, half updates",
@@ -68,7 +68,7 @@ pub(crate) struct Options {
     /// Budget; `max` for all of the machine's memory [default: 10G x scale]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     max: Option<Size>,
-    /// How much of it.
+    /// The scale of the experiment.
     #[command(flatten)]
     scale: Scale,
     /// Threads of the workload
@@ -82,7 +82,7 @@ pub(crate) struct Options {
     /// Operations of all threads together, as in 200k or 50M [default: 6M x scale]
     #[arg(long, value_name = "N", visible_alias = "accesses", allow_hyphen_values = true)]
     ops: Option<Count>,
-    /// How fast it was.
+    /// Whether rows include the simulation's speed.
     #[command(flatten)]
     timing: Timing,
     /// Policies, seed and results.
@@ -90,14 +90,14 @@ pub(crate) struct Options {
     common: Common,
 }
 
-/// One run, decided.
+/// One run, with all options resolved.
 #[derive(Clone, Debug)]
 struct Plan {
     letter: Letter,
     machine: MachineSpec,
     max: Option<u64>,
     config: DatabaseConfig,
-    /// Whether it is the published experiment, and nothing else.
+    /// Whether it is exactly the published experiment.
     published: bool,
 }
 

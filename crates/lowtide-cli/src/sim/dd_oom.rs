@@ -1,7 +1,6 @@
-//! `lowtide sim dd-oom`: the throttling OOM of the published series, at its full size, which is
-//! small.
+//! `lowtide sim dd-oom`: the throttling OOM of the published series, at full size, which is small.
 //!
-//! A kill is a result: the row says so, and its counters are the group's at that moment.
+//! A kill is a result: the row reports it, with the group's counters at the kill.
 
 use std::sync::atomic::AtomicU64;
 
@@ -23,12 +22,12 @@ use crate::interrupt::{self, Cut};
 use crate::progress::{Patient, Unit};
 use crate::span::Span;
 
-/// The machine of the published runs: a disk whose writes end after a second.
+/// The machine of the published runs: a disk whose writes take a second.
 const MACHINE: &str = "delay-1s";
 
 /// The name of the workload.
 pub(crate) const NAME: &str = "dd-oom";
-/// A line about it.
+/// One line for listings.
 pub(crate) const ABOUT: &str =
     "a writer to a slow device, in a group smaller than its file: the throttling OOM";
 
@@ -52,7 +51,7 @@ pub(crate) struct Options {
     /// Size of the file
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, default_value = "192M")]
     size: Size,
-    /// How long the device takes to write, as in 100ms or 5s [default: as the machine's device]
+    /// Write latency of the device, as in 100ms or 5s [default: as the machine's device]
     #[arg(long, value_name = "TIME")]
     delay: Option<Span>,
     /// Policies, seed and results.
@@ -60,7 +59,7 @@ pub(crate) struct Options {
     common: Common,
 }
 
-/// One run, decided.
+/// One run, with all options resolved.
 #[derive(Clone, Debug)]
 struct Plan {
     machine: MachineSpec,
@@ -152,14 +151,14 @@ impl Plan {
         }
     }
 
-    /// Whether it is the published experiment, and nothing else.
+    /// Whether it is exactly the published experiment.
     fn is_published(&self) -> Result<bool, SimError> {
         Ok(self.config == DdConfig::published()
             && MachineSpec::preset(MACHINE)?.as_ref() == Some(&self.machine))
     }
 }
 
-/// A line about a row's kill.
+/// One line about a row's kill.
 fn kill_line(row: &Row) -> Option<String> {
     let kill = row.kill?;
     Some(format!(
@@ -173,7 +172,7 @@ fn kill_line(row: &Row) -> Option<String> {
     ))
 }
 
-/// An arm as the verdict wants it.
+/// An arm in the verdict's form.
 fn measured(config: &DdConfig, result: &DdResult) -> MeasuredDd {
     let kernel = &result.stat.kernel;
     MeasuredDd {
@@ -188,7 +187,7 @@ fn measured(config: &DdConfig, result: &DdResult) -> MeasuredDd {
 /// Simulates the writer under every policy and prints the rows.
 ///
 /// # Errors
-/// Any [`SimError`]; a kill is none.
+/// Any [`SimError`]; a kill is not an error.
 pub(crate) fn run(options: &Options) -> Result<(), SimError> {
     let policies = options.common.begin()?;
     let plan = Plan::new(options)?;

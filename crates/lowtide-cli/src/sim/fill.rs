@@ -1,7 +1,7 @@
-//! `lowtide sim fill`: how near a writer comes to what the device writes, and how evenly it is held
-//! back.
+//! `lowtide sim fill`: the share of the device's bandwidth that a writer achieves, and how evenly
+//! it is throttled.
 //!
-//! The time is that from the first write to the end of fsync.
+//! The time is from the first write to the end of fsync.
 
 use std::sync::atomic::AtomicU64;
 
@@ -25,7 +25,7 @@ use crate::progress::{Patient, Unit};
 
 /// The name of the workload.
 pub(crate) const NAME: &str = "fill";
-/// A line about it.
+/// One line for listings.
 pub(crate) const ABOUT: &str = "a file of four budgets written from start to end and made durable";
 
 /// Options of `sim fill`.
@@ -46,7 +46,7 @@ pub(crate) struct Options {
     common: Common,
 }
 
-/// One run, decided.
+/// One run, with all options resolved.
 #[derive(Clone, Debug)]
 struct Plan {
     machine: MachineSpec,

@@ -1,4 +1,4 @@
-//! Operation streams on the full machine: one machine for each policy, side by side.
+//! Operation streams on the full machine: one machine for each policy, in parallel.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,22 +21,22 @@ use crate::interrupt::{self, Cut};
 use crate::json::LatencyUs;
 use crate::progress::Patient;
 
-/// CPU nanoseconds that a program spends between two operations, besides what they do to memory. A
+/// CPU nanoseconds that a program spends between two operations, outside memory management. A
 /// guess: a few hundred instructions.
 const OP_NS: u64 = 200;
 
-/// The rows that are wanted.
+/// The selected rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows<'a> {
     /// A row for each.
     pub(crate) policies: &'a [Policy],
-    /// Whether rows say how fast the simulation was.
+    /// Whether rows include the simulation's speed.
     pub(crate) timing: bool,
     /// The seed of the machines.
     pub(crate) seed: u64,
 }
 
-/// What is the same for all rows.
+/// The properties that all rows share.
 #[derive(Clone, Debug)]
 pub(crate) struct Play<'a> {
     /// The machine.
@@ -47,24 +47,24 @@ pub(crate) struct Play<'a> {
     pub(crate) spaces: Vec<StreamSpace>,
     /// Pages that are touched.
     pub(crate) data_pages: u64,
-    /// What the work is, for whoever interrupts it.
+    /// A description of the work, for the message of an interruption.
     pub(crate) during: String,
 }
 
-/// What the threads of one machine play.
+/// The streams of one machine's threads.
 pub(crate) struct Streams {
     /// The operations of each thread.
     pub(crate) streams: Vec<Stream>,
-    /// Why one of them ended the run, where it was not the machine.
+    /// The error of a stream that ended the run, if the machine did not.
     pub(crate) failed: Rc<Cell<Option<SimError>>>,
 }
 
-/// Rows, and why the first of those with gaps has them.
+/// Rows, and the reason for the first incomplete one.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     /// A row for each policy.
     pub(crate) rows: Vec<Row>,
-    /// Whether all rows are there.
+    /// Whether all rows are complete.
     pub(crate) cut: Cut,
     killed: Option<SimError>,
 }
@@ -80,7 +80,7 @@ impl Outcome {
     /// Prints or writes the rows, as [`show::results`] does.
     ///
     /// # Errors
-    /// Those of [`show::results`]; [`SimError::OutOfMemory`] when any row has a gap.
+    /// Those of [`show::results`]; [`SimError::OutOfMemory`] when any row is incomplete.
     pub(crate) fn show<M: Serialize>(
         self,
         common: &Common,
@@ -97,7 +97,8 @@ impl Outcome {
 /// results.
 ///
 /// # Errors
-/// Any [`SimError`] but [`SimError::OutOfMemory`] and interruptions, which [`Outcome::show`] tells.
+/// Any [`SimError`] except [`SimError::OutOfMemory`] and interruptions, which [`Outcome::show`]
+/// returns.
 pub(crate) fn run(
     rows: &Rows<'_>,
     play: &Play<'_>,

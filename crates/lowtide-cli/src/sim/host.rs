@@ -1,8 +1,8 @@
-//! The machine that simulates: how many simulations it can carry at once.
+//! The host: the number of simulations that it can run in parallel.
 //!
-//! A simulation is one thread, and its memory is known before it begins, within a small factor: a
-//! record for every frame of the budget, and an entry in page cache and page tables for every page
-//! that is touched.
+//! A simulation is one thread, and its memory is known in advance, within a small factor: a record
+//! for every frame of the budget, and an entry in page cache and page tables for every touched
+//! page.
 
 use std::num::NonZeroUsize;
 use std::thread;
@@ -11,22 +11,21 @@ use lowtide_host::probe::Probe;
 
 use super::error::SimError;
 
-/// Bytes that a frame takes: the engine's record, its access note, the list of free frames.
+/// Bytes per frame: the engine's record, its access note, the list of free frames.
 const FRAME_BYTES: u64 = 32;
-/// Bytes that a page of data takes: page cache (4 or 8), page table entry, and what the workload
-/// knows of it.
+/// Bytes per page of data: page cache (4 or 8), page table entry, and the workload's record.
 const PAGE_BYTES: u64 = 16;
 
-/// What this machine offers.
+/// The resources of the host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Host {
     cores: usize,
-    /// Bytes available; `u64::MAX` where the kernel does not say.
+    /// Bytes available; `u64::MAX` if unknown.
     available: u64,
 }
 
 impl Host {
-    /// Asks.
+    /// Queries the host.
     pub(crate) fn ask() -> Self {
         let available = match Probe::ask().memory_available {
             0 => u64::MAX,
@@ -35,8 +34,8 @@ impl Host {
         Self { cores: thread::available_parallelism().map_or(1, NonZeroUsize::get), available }
     }
 
-    /// How many simulations of so many frames and pages of data can run at once: one for each core,
-    /// as far as memory lasts.
+    /// The number of simulations of this size that can run in parallel: one for each core, as far
+    /// as memory suffices.
     ///
     /// # Errors
     /// [`SimError::HostMemory`] when there is not enough for one.
@@ -47,7 +46,7 @@ impl Host {
         Ok(self.cores.min(fit).max(1))
     }
 
-    /// Fails when so many bytes are not available.
+    /// Fails if there is less memory available than needed.
     ///
     /// # Errors
     /// [`SimError::HostMemory`].
@@ -59,7 +58,7 @@ impl Host {
     }
 }
 
-/// Bytes that a simulation of so many frames and pages of data takes.
+/// Bytes of a simulation with a number of frames and of pages of data.
 pub(crate) const fn needed(frames: u64, pages: u64) -> u64 {
     frames.saturating_mul(FRAME_BYTES).saturating_add(pages.saturating_mul(PAGE_BYTES))
 }

@@ -1,5 +1,5 @@
-//! Rows side by side: each policy's simulation is one thread's work, and none knows of the others,
-//! so results do not depend on how many run at once.
+//! Rows in parallel: each policy's simulation runs on one thread and is independent of the others,
+//! so results do not depend on the parallelism.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -11,22 +11,22 @@ use crate::interrupt::{self, Interrupted};
 use crate::out;
 use crate::progress::Patient;
 
-/// How often progress is looked at.
+/// Interval at which progress is checked.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How long jobs may take to notice Ctrl-C.
+/// Time limit for jobs to react to Ctrl-C.
 const GRACE: Duration = Duration::from_millis(600);
 
-/// Does `count` jobs, `parallel` at a time, and returns what they returned in the order of their
-/// numbers. Each gets its number and a counter, which it advances as it goes; the sum of all
-/// counters is the bar's position.
+/// Runs `count` jobs, `parallel` at a time, and returns their results in the order of their
+/// numbers. Each job receives its number and a counter, which it advances; the sum of all counters
+/// is the bar's position.
 ///
-/// Jobs look at Ctrl-C themselves. One that does not notice in time, because it is still making a
-/// large machine, is not waited for: the process ends here, with the message and exit code that it
-/// would have ended with, and leaves nothing behind.
+/// Jobs check for Ctrl-C themselves. If a job does not react in time, because it is still creating
+/// a large machine, the process ends here, with the same message and exit code, and leaves nothing
+/// behind.
 ///
 /// # Panics
-/// When a job does.
+/// If a job panics.
 pub(crate) fn run<T: Send>(
     count: usize,
     parallel: usize,
@@ -69,7 +69,7 @@ pub(crate) fn run<T: Send>(
             }
         }
     });
-    // A job without a result has panicked, and the scope with it.
+    // A job without a result has panicked, and so has the scope.
     results.into_iter().flatten().collect()
 }
 

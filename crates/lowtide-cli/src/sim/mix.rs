@@ -1,11 +1,10 @@
-//! `lowtide sim file-anon-mix`: the aging OOM of the published series, at its full size or a part
-//! of it.
+//! `lowtide sim file-anon-mix`: the aging OOM of the published series, at full size or scaled down.
 //!
-//! At a part of the size every pass over memory takes as long as over all of it: the machine is
-//! slower by the same factor, and pauses, threads and processors stay as they are (T-mode,
-//! `docs/kernel/workloads.md` §0.3). Threads must not become fewer, as the outcome hangs on how
-//! many reclaim while one of them ages. A kill is a result: the row says so, and its counters are
-//! those of that moment.
+//! At a smaller scale a pass over memory takes as long as at full size: the machine is slower by
+//! the same factor, and pauses, threads and processors do not change (T-mode,
+//! `docs/kernel/workloads.md` §0.3). The number of threads must not change, as the outcome depends
+//! on how many reclaim while one of them ages. A kill is a result: the row reports it, with the
+//! counters at the kill.
 
 use std::sync::atomic::AtomicU64;
 
@@ -28,14 +27,14 @@ use crate::progress::{Patient, Unit};
 
 /// The machine of the published runs: files on a ramdisk.
 const MACHINE: &str = "ramdisk";
-/// The part of the published size when nothing is said: a minute or two for each policy. What is
-/// smaller than 256 MiB measures the constants of reclaim more than its policy
+/// Default scale: a minute or two for each policy. A budget below 256 MiB measures the constants of
+/// reclaim more than its policy
 /// (`docs/kernel/workloads.md` §0.3).
 const SCALE: &str = "0.015625";
 
 /// The name of the workload.
 pub(crate) const NAME: &str = "file-anon-mix";
-/// A line about it.
+/// One line for listings.
 pub(crate) const ABOUT: &str =
     "readers of a mapped file beside threads that allocate and free: the aging OOM";
 
@@ -62,7 +61,7 @@ pub(crate) struct Options {
     /// Budget; `max` for all of the machine's memory [default: 16G x scale]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     max: Option<Size>,
-    /// How much of it.
+    /// The scale of the experiment.
     #[command(flatten)]
     scale: Scale,
     /// Rounds of filling and unmapping
@@ -73,7 +72,7 @@ pub(crate) struct Options {
         default_value_t = 128
     )]
     rounds: u32,
-    /// How fast it was.
+    /// Whether rows include the simulation's speed.
     #[command(flatten)]
     timing: Timing,
     /// Policies, seed and results.
@@ -81,7 +80,7 @@ pub(crate) struct Options {
     common: Common,
 }
 
-/// One run, decided.
+/// One run, with all options resolved.
 #[derive(Clone, Debug)]
 struct Plan {
     machine: MachineSpec,
@@ -175,7 +174,7 @@ impl Plan {
         row.stat.insert("usage", memory.current * memory.page_bytes);
         row.stat.insert("failcnt", memory.limits.max);
         Row {
-            // A round is no operation like those of other workloads.
+            // A round is not an operation in the sense of other workloads.
             ops: None,
             ops_per_s: None,
             oom: Some(u64::from(result.killed.is_some())),
@@ -213,7 +212,7 @@ impl Plan {
     }
 }
 
-/// A line about a row's kill.
+/// One line about a row's kill.
 fn kill_line(row: &Row) -> Option<String> {
     let kill = row.kill?;
     let share = row.max_bytes.map_or_else(String::new, |max| {
@@ -234,7 +233,7 @@ fn kill_line(row: &Row) -> Option<String> {
 /// Simulates the workload under every policy and prints the rows.
 ///
 /// # Errors
-/// Any [`SimError`]; a kill is none.
+/// Any [`SimError`]; a kill is not an error.
 pub(crate) fn run(options: &Options) -> Result<(), SimError> {
     let policies = options.common.begin()?;
     let plan = Plan::new(options)?;

@@ -1,4 +1,4 @@
-//! `lowtide sim mixed`: what a checkpoint does to reads in the meantime.
+//! `lowtide sim mixed`: the effect of a checkpoint on concurrent reads.
 
 use std::sync::atomic::AtomicU64;
 
@@ -25,7 +25,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 /// The name of the workload.
 pub(crate) const NAME: &str = "mixed";
-/// A line about it.
+/// One line for listings.
 pub(crate) const ABOUT: &str =
     "zipf loads and a few stores of a mapped file, and what a checkpoint does to the loads";
 
@@ -58,10 +58,10 @@ pub(crate) struct Options {
         default_value_t = 30
     )]
     seconds: u64,
-    /// Time between two checkpoints, as in 500ms or 10s
+    /// Time between checkpoints, as in 500ms or 10s
     #[arg(long, value_name = "TIME", default_value = "10s")]
     checkpoint: Span,
-    /// Accesses that store, in percent
+    /// Percentage of accesses that store
     #[arg(
         long,
         value_name = "PERCENT",
@@ -74,7 +74,7 @@ pub(crate) struct Options {
     common: Common,
 }
 
-/// One run, decided.
+/// One run, with all options resolved.
 #[derive(Clone, Debug)]
 struct Plan {
     machine: MachineSpec,

@@ -1,23 +1,23 @@
 //! `lowtide sim`: workloads and traces on simulated machines, in virtual time.
 //!
-//! Each workload is a subcommand. Its file has its name, its options with their defaults, and what
-//! it does with them.
+//! Each workload is a subcommand. Its file has its name, its options with their defaults, and its
+//! implementation.
 //!
 //! | file | concept |
 //! |---|---|
-//! | `options`, `count` | groups of options that workloads share; numbers of operations |
+//! | `options`, `count` | groups of options that workloads share; counts |
 //! | `spelling` | older spellings of the command line |
-//! | `database`, `compare` | the published experiment; ratios, published rows, the verdict |
+//! | `database`, `compare` | the published experiment; ratios, published rows, verdict |
 //! | `dd_oom` | the throttling OOM |
-//! | `fill`, `mixed` | writing a file from start to end; reads beside checkpoints |
+//! | `fill`, `mixed` | writing a file from start to end; reads during checkpoints |
 //! | `tenants` | programs of equal demand that share a machine |
 //! | `mix` | the aging OOM |
 //! | `pages`, `stream` | streams of single pages |
 //! | `trace` | recorded streams |
 //! | `swarm` | random plans, every invariant checked |
 //! | `full` | operation streams on a full machine |
-//! | `host`, `jobs`, `clock` | what this machine can carry; rows side by side; how long they took |
-//! | `row`, `columns`, `show`, `error` | what is shown and written |
+//! | `host`, `jobs`, `clock` | resources of the host; rows in parallel; their CPU time |
+//! | `row`, `columns`, `show`, `error` | output |
 
 mod clock;
 pub(crate) mod columns;
@@ -53,7 +53,7 @@ use crate::lab::high_thrash::HighThrash;
 use crate::lab::noisy::Noisy;
 use crate::lab::simulated::Simulated;
 
-/// What can be simulated. The options of each stand in its file.
+/// The simulations. The file of each defines its options.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Simulation {
     #[command(name = database::name(Letter::A), about = database::about(Letter::A))]
@@ -95,7 +95,7 @@ pub(crate) enum Simulation {
 }
 
 impl Simulation {
-    /// What follows `lowtide sim` on the command line: names, with a line about each.
+    /// The subcommands of `lowtide sim`: names, each with one line of description.
     pub(crate) fn commands() -> Command {
         Self::augment_subcommands(Command::new("sim"))
     }
@@ -103,7 +103,7 @@ impl Simulation {
     /// Runs it.
     ///
     /// # Errors
-    /// Why there is no result, or one with gaps.
+    /// The reason why there is no result, or an incomplete one.
     pub(crate) fn run(&self) -> Result<(), SimError> {
         match self {
             Self::YcsbA(options) => database::run(options, Letter::A),

@@ -1,8 +1,8 @@
 //! `lowtide sim zipf|uniform|loop`: streams of single pages, on the plain machine or on a full one.
 //!
-//! On the plain machine the simulation itself can be measured: accesses per second of one core.
-//! Drawing the pages is not part of it: they are drawn in batches, and the clock runs while a batch
-//! is played. So that rows are comparable, one policy is played after the other then.
+//! On the plain machine the speed of the simulation can be measured, in accesses per second of one
+//! core. It excludes drawing the pages: they are drawn in batches, and the clock runs only while a
+//! batch is played. To keep rows comparable, policies then run one after the other.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -30,15 +30,15 @@ use crate::interrupt::{self, Cut};
 use crate::progress::{Patient, Unit};
 use crate::table::thousands;
 
-/// The budget when nothing is said: a quarter of the data.
+/// The default budget: a quarter of the data.
 const MAX_BYTES: u64 = 256 << 20;
-/// Accesses drawn at a time: few enough to stay in the processor's nearest cache.
+/// Accesses drawn at a time: few enough for the processor's L1 cache.
 const BATCH: usize = 1024;
 
 const HELP: &str = "\
-Without --machine it is the plain one: one CPU, no time, no read-ahead and no fault-around, so that
-counters mean exactly what the accesses did. With it, a full machine: CPUs, locks, a device,
-read-ahead and write-back in virtual time.
+Without --machine, the plain machine: one CPU, no time, no read-ahead and no fault-around, so that
+counters reflect exactly the accesses. With --machine, a full machine: CPUs, locks, a device,
+read-ahead and writeback in virtual time.
 
 Examples:
   lowtide sim zipf --accesses 50M --json
@@ -51,7 +51,7 @@ pub(crate) struct Options {
     /// Size of the data
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, default_value = "1G")]
     size: Size,
-    /// Budget [default: 256M; on a smaller machine all of its memory]
+    /// Memory budget [default: 256M; on a smaller machine all of its memory]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     max: Option<Size>,
     /// Accesses of all threads together, as in 200k or 50M
@@ -63,7 +63,7 @@ pub(crate) struct Options {
         default_value = "20M"
     )]
     ops: Count,
-    /// Way to the pages: mapped (loads and stores) or descriptor (reads and writes)
+    /// Kind of access: mapped (loads and stores) or descriptor (reads and writes)
     #[arg(
         long,
         value_enum,
@@ -72,7 +72,7 @@ pub(crate) struct Options {
         hide_possible_values = true
     )]
     access: Way,
-    /// Accesses that write, in percent
+    /// Percentage of accesses that write
     #[arg(
         long,
         value_name = "PERCENT",
@@ -92,8 +92,8 @@ pub(crate) struct Options {
         requires = "machine"
     )]
     threads: u32,
-    /// Add how fast the simulation was: host_seconds, accesses_per_s, bytes_per_page [default:
-    /// off with --machine, else on]
+    /// Include the simulation's speed: host_seconds, accesses_per_s, bytes_per_page [default: off
+    /// with --machine, otherwise on]
     #[arg(
         long,
         value_enum,
@@ -109,7 +109,7 @@ pub(crate) struct Options {
     common: Common,
 }
 
-/// Which way an access takes.
+/// The kind of accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Way {
     /// Through a mapping.
@@ -133,7 +133,7 @@ impl Options {
     }
 }
 
-/// One run, decided.
+/// One run, with all options resolved.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     pages: Pages,
@@ -239,7 +239,7 @@ fn on_plain(options: &Options, policies: &[Policy], pattern: Pattern) -> Result<
     show::results(&options.common, &PLAIN, &rows, columns::PLAIN, &[], cut)
 }
 
-/// What one policy came to on the plain machine.
+/// The result of one policy on the plain machine.
 #[derive(Clone, Copy, Debug)]
 struct Played {
     counts: PlainCounts,

@@ -1,8 +1,8 @@
-//! A row of a simulation's result, as it stands in the JSON. The names are an interface: a field
-//! may be added, none renamed.
+//! A row of a simulation's result, as in the JSON. The names are an interface: fields may be added,
+//! but not renamed.
 //!
-//! What does not apply is left out: the plain machine has no time, so its rows have no `seconds`
-//! and no latency.
+//! Fields that do not apply are omitted: the plain machine has no time, so its rows have no
+//! `seconds` and no latency.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,17 +27,18 @@ pub(crate) type Counters = BTreeMap<&'static str, u64>;
 pub(crate) struct Row {
     /// The workload's name.
     pub(crate) workload: &'static str,
-    /// What plays it, where `bench` and `sim` have different programs under one name.
+    /// The program of the workload, if `bench` and `sim` have different programs with the same
+    /// name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) program: Option<&'static str>,
     /// The trace, as it was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trace: Option<String>,
-    /// `sim`; `real` for what was published, which was measured.
+    /// `sim`; `real` for published results, which were measured.
     pub(crate) world: &'static str,
     /// `lowtide` or `published`.
     pub(crate) system: &'static str,
-    /// Which posting a published row is from.
+    /// The posting of a published row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) source: Option<&'static str>,
     /// The policy.
@@ -61,7 +62,7 @@ pub(crate) struct Row {
     /// The seed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seed: Option<u64>,
-    /// The size of the experiment as a part of the published one, where a page stands for many.
+    /// The size of the experiment relative to the published one, if it is scaled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) scale: Option<f64>,
     /// Virtual seconds.
@@ -73,22 +74,22 @@ pub(crate) struct Row {
     /// Operations per virtual second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ops_per_s: Option<f64>,
-    /// Virtual microseconds of an operation.
+    /// Latency of an operation, in virtual microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) latency_us: Option<RowLatency>,
     /// Jain's index of fairness between workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) jain: Option<f64>,
-    /// What each worker did.
+    /// Operations of the workers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) workers: Option<Workers>,
-    /// Operations by the seconds that they took.
+    /// Operations by their latency in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) latency_buckets: Option<Vec<Bucket>>,
-    /// How long tasks spun for the lock of the lists, all together.
+    /// Total time that tasks spun for the lock of the lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) lruvec_lock_ms: Option<f64>,
-    /// How long tasks spun for the lock of swap slots, all together.
+    /// Total time that tasks spun for the lock of swap slots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) swap_lock_ms: Option<f64>,
     /// Accesses to pages.
@@ -97,7 +98,7 @@ pub(crate) struct Row {
     /// Accesses to pages that were not resident.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) misses: Option<u64>,
-    /// The share of those; 0 when there was no access.
+    /// The share of such accesses; 0 if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) miss_ratio: Option<f64>,
     /// Operations that the device failed.
@@ -106,55 +107,55 @@ pub(crate) struct Row {
     /// Charges that failed, each of which would have been an out-of-memory kill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) oom: Option<u64>,
-    /// Rounds that were finished.
+    /// Completed rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rounds: Option<u32>,
-    /// Seconds of a finished round, on average.
+    /// Mean seconds of a completed round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) round_seconds: Option<f64>,
     /// The same of a published row, in the posting's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rounds_published: Option<&'static str>,
-    /// The out-of-memory kill that ended the run. The counters are those of that moment.
+    /// The out-of-memory kill that ended the run. Counters are as of the kill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kill: Option<KillRow>,
     /// Bytes that the program had written at the end, or at the kill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) written_bytes: Option<u64>,
-    /// How fast a file was made and became durable.
+    /// The speed of writing a file and making it durable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mib_per_s: Option<Spread>,
-    /// What the device writes at most.
+    /// The device's largest write bandwidth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) device_write_mib_per_s: Option<f64>,
-    /// Times that writers were held back because too much was dirty.
+    /// Number of pauses by dirty throttling.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dirty_pauses: Option<u64>,
     /// Checkpoints, and what reads noticed of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) checkpoints: Option<CheckpointsRow>,
-    /// The part of the group's cached file pages that was dirty or being written at that moment.
+    /// The share of the group's cached file pages that was dirty or under writeback at the kill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unclean_pct: Option<f64>,
     /// Naps of reclaim, by their reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) naps: Option<Naps>,
-    /// What was published of the outcome, in the posting's words.
+    /// The published outcome, in the posting's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) outcome_published: Option<&'static str>,
-    /// The part of the time in which the device was busy.
+    /// The share of the time in which the device was busy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) device_util_pct: Option<f64>,
     /// What was read from it, per virtual second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) device_read_kib_per_s: Option<f64>,
-    /// Who is there: `alone`, `scanner`, or `scanner, low`.
+    /// What runs beside the tenants: `alone`, `scanner`, or `scanner, low`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) company: Option<&'static str>,
     /// The share of the tenants' accesses that found their page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hit_ratio: Option<f64>,
-    /// By how much that differs from what they have alone, in percent of it.
+    /// Its change relative to the tenants alone, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hit_ratio_change_pct: Option<f64>,
     /// The share for each tenant.
@@ -169,41 +170,41 @@ pub(crate) struct Row {
     /// The device, second by second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) samples: Option<Vec<DeviceSample>>,
-    /// What tasks pay for being over `memory.high`; `bpf:NAME` for a program.
+    /// The throttle policy of `memory.high`; `bpf:NAME` for a program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) high_policy: Option<String>,
     /// `memory.high` of the group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) high_bytes: Option<u64>,
-    /// Whether the kernel read ahead.
+    /// Whether the kernel reads ahead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) readahead: Option<bool>,
-    /// Who else used the device, in a run of its own.
+    /// The neighbour on the same device, measured in a separate run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) neighbour: Option<NeighbourRow>,
-    /// How long reclaim slept, all tasks together; how long tasks slept for being over a limit,
-    /// where that is what is measured.
+    /// Total time that reclaim slept; or that tasks above a limit slept, in experiments about
+    /// limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) throttled_ms: Option<f64>,
-    /// How long writers were held back because too much was dirty, all tasks together.
+    /// Total time that dirty throttling paused writers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dirty_throttled_ms: Option<f64>,
     /// Wakings of the flusher by reclaim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) flusher_wakes: Option<u64>,
-    /// Faults repeated because the page had to be read.
+    /// Faults retried because the page had to be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry_io_miss: Option<u64>,
-    /// Faults repeated because a lock was let go of.
+    /// Faults retried because a lock was released.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) retry_mmap_drop: Option<u64>,
-    /// How the row compares with another.
+    /// Ratios to another row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<Ratio>,
-    /// Contents that were checked and found right, on real memory.
+    /// Contents checked and found correct, on real memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) verified: Option<u64>,
-    /// Where figures of a real device are from: `diskstats:NAME`, which counts all of its users, or
+    /// The source of a real device's figures: `diskstats:NAME`, which counts all users, or
     /// `lowtide`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) device_source: Option<String>,
@@ -213,15 +214,15 @@ pub(crate) struct Row {
     /// KiB that lowtide itself read from it, per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) own_read_kib_per_s: Option<f64>,
-    /// How often a program ran.
+    /// Number of runs of a program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) program_runs: Option<u64>,
     /// Counters.
     pub(crate) stat: Counters,
-    /// Processor seconds that the simulation took, of the machine that simulates.
+    /// CPU seconds of the simulation on the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) host_seconds: Option<f64>,
-    /// Simulated accesses to pages per second of one core of the machine that simulates.
+    /// Simulated accesses to pages per second of one core of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) accesses_per_s: Option<f64>,
     /// Bytes of real memory for each page of data.
@@ -242,7 +243,7 @@ pub(crate) struct DeviceSample {
 }
 
 impl DeviceSample {
-    /// The mean of some; nothing of none.
+    /// The mean, or `None` without values.
     pub(crate) fn mean(samples: &[Self]) -> Self {
         let n = samples.len().max(1) as f64;
         let mean = |of: fn(&Self) -> f64| samples.iter().map(of).sum::<f64>() / n;
@@ -258,20 +259,20 @@ impl DeviceSample {
 /// A neighbour on the same device.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct NeighbourRow {
-    /// Its reads per virtual second.
+    /// Reads per virtual second.
     pub(crate) ops_per_s: f64,
-    /// The same when it has the device for itself.
+    /// The same when it uses the device alone.
     pub(crate) alone_ops_per_s: f64,
-    /// Virtual microseconds of a read.
+    /// Latency of a read, in virtual microseconds.
     pub(crate) latency_us: LatencyUs,
     /// Operations of the row's own workload per second beside it.
     pub(crate) thrasher_ops_per_s: f64,
 }
 
-/// Operations of workers that are alike, as far as they are known.
+/// Operations of equal workers, as far as they are known.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Workers {
-    /// Of one, on average.
+    /// The mean per worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mean: Option<f64>,
     /// The 95 % confidence interval of the mean.
@@ -280,19 +281,19 @@ pub(crate) struct Workers {
     /// The sample standard deviation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) stdev: Option<f64>,
-    /// Of the one that did least.
+    /// The smallest number of a worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) least: Option<f64>,
-    /// Of the one that did most.
+    /// The largest number of a worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) most: Option<f64>,
-    /// Of each; those of one tenant are side by side.
+    /// The number of each worker, grouped by tenant.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) requests: Vec<u64>,
 }
 
 impl Workers {
-    /// What a run has measured.
+    /// The results of a run.
     fn of(spread: &WorkerSpread, requests: Vec<u64>) -> Self {
         Self {
             mean: Some(spread.mean),
@@ -304,7 +305,7 @@ impl Workers {
         }
     }
 
-    /// What a posting says, or lets one compute.
+    /// The results in a posting, or computed from it.
     pub(crate) fn published(published: &PublishedTenants) -> Self {
         Self {
             mean: published.mean.or(published.ci95.map(|(low, high)| low.midpoint(high))),
@@ -315,7 +316,7 @@ impl Workers {
     }
 }
 
-/// Operations that took at least so long, and less than the next bucket says.
+/// Operations with at least this latency, and less than that of the next bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Bucket {
     /// Seconds.
@@ -334,11 +335,11 @@ impl Bucket {
 /// An out-of-memory kill.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct KillRow {
-    /// Virtual seconds since the run began.
+    /// Virtual seconds since the start of the run.
     pub(crate) seconds: f64,
-    /// Whose charge failed: `heap`, `file`, or `writer`.
+    /// The kind of the failed charge: `heap`, `file`, or `writer`.
     pub(crate) faulted: &'static str,
-    /// Virtual milliseconds that this charge had been trying.
+    /// Virtual milliseconds for which the charge had been retried.
     pub(crate) tried_ms: f64,
     /// Bytes of the file that were cached and clean.
     pub(crate) clean_file_bytes: u64,
@@ -347,30 +348,30 @@ pub(crate) struct KillRow {
 /// Checkpoints of a run, and what reads noticed of them.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct CheckpointsRow {
-    /// Seconds from the beginning of one to the beginning of the next.
+    /// Seconds between the starts of checkpoints.
     pub(crate) every_s: f64,
-    /// How many ended.
+    /// Number of completed checkpoints.
     pub(crate) count: usize,
-    /// Seconds that they took.
+    /// Their durations in seconds.
     pub(crate) seconds: Spread,
-    /// Reads that met one.
+    /// Reads during a checkpoint.
     pub(crate) reads_during: u64,
-    /// Reads that met none.
+    /// Reads outside checkpoints.
     pub(crate) reads_outside: u64,
-    /// Virtual microseconds of those that met one.
+    /// Latency of reads during a checkpoint, in virtual microseconds.
     pub(crate) during_us: LatencyUs,
-    /// Virtual microseconds of the others.
+    /// Latency of the other reads, in virtual microseconds.
     pub(crate) outside_us: LatencyUs,
 }
 
 /// Sleeps of reclaim.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Naps {
-    /// Everything dirty was being written already.
+    /// All dirty pages were already under writeback.
     pub(crate) congested: u64,
-    /// The background reclaimer wanted pages that were still being written.
+    /// The background reclaimer found pages still under writeback.
     pub(crate) writeback: u64,
-    /// Others had too many folios isolated.
+    /// Other reclaimers had isolated too many folios.
     pub(crate) isolated: u64,
 }
 
@@ -407,7 +408,7 @@ impl RowLatency {
         }
     }
 
-    /// What 999 of 1000 did not exceed, where it is known.
+    /// The 99.9th percentile, if it is known.
     pub(crate) const fn p999(self) -> Option<f64> {
         match self {
             Self::Whole(latency) => Some(latency.p999),
@@ -415,7 +416,7 @@ impl RowLatency {
         }
     }
 
-    /// What 99 of 100 did not exceed, where it is known.
+    /// The 99th percentile, if it is known.
     pub(crate) const fn p99(self) -> Option<f64> {
         match self {
             Self::Whole(latency) => Some(latency.p99),
@@ -424,14 +425,14 @@ impl RowLatency {
     }
 }
 
-/// A row as a multiple of another.
+/// A row relative to another.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Ratio {
     /// The policy of the other row.
     pub(crate) to: String,
     /// Operations per second.
     pub(crate) ops_per_s: f64,
-    /// What was read.
+    /// Bytes read.
     pub(crate) pgpgin: f64,
     /// Refaults of file pages.
     pub(crate) workingset_refault_file: f64,
@@ -458,13 +459,13 @@ impl Row {
         }
     }
 
-    /// A counter; 0 if the row has none of that name.
+    /// A counter; 0 if the row has none with that name.
     pub(crate) fn count(&self, name: &str) -> u64 {
         self.stat.get(name).copied().unwrap_or(0)
     }
 
-    /// This row with what happened on a full machine between two looks at its counters, in `ops`
-    /// operations.
+    /// This row with the results of `ops` operations on a full machine, between two readings of its
+    /// counters.
     pub(crate) fn on_machine(
         self,
         began: Option<&MachineStat>,
@@ -498,8 +499,8 @@ impl Row {
         row.with_accesses(since(|stat| stat.kernel.accesses), since(|stat| stat.kernel.major))
     }
 
-    /// This row with what a pager counted in `seconds` between two readings, and the pages that its
-    /// users accessed, how many of them were missing. All were verified, or the run would have
+    /// This row with the counts of a pager between two readings, in `seconds`, and with the
+    /// accesses and misses of its users. All contents were verified, otherwise the run would have
     /// failed.
     pub(crate) fn on_pager(
         self,
@@ -524,20 +525,20 @@ impl Row {
         row.with_accesses(pages, misses)
     }
 
-    /// This row with the work of workers that are alike.
+    /// This row with the operations of equal workers.
     pub(crate) fn with_workers(self, requests: Vec<u64>) -> Self {
         let spread = WorkerSpread::of(&requests);
         Self { jain: Some(spread.jain), workers: Some(Workers::of(&spread, requests)), ..self }
     }
 
-    /// This row with what its workload did in the time measured.
+    /// This row with the results of its workload in the measured time.
     pub(crate) fn with_ops(self, ops: u64) -> Self {
         let seconds = self.seconds.filter(|&seconds| seconds > 0.0);
         let rate = seconds.map_or(0.0, |seconds| ops as f64 / seconds);
         Self { ops: Some(ops), ops_per_s: Some(rate), ..self }
     }
 
-    /// This row with the counters of a group in place of those of the whole machine.
+    /// This row with the counters of a group instead of those of the whole machine.
     pub(crate) fn with_group(mut self, group: &MemoryStat) -> Self {
         let (read, written) = (self.count("pgpgin"), self.count("pgpgout"));
         self.stat = counters(&group.events, group, read << 10, written << 10);
@@ -545,7 +546,7 @@ impl Row {
         self
     }
 
-    /// This row with what happened on a plain machine.
+    /// This row with the results of a plain machine.
     pub(crate) fn on_plain(self, counts: &PlainCounts, memory: &MemoryStat) -> Self {
         let bytes = |pages: u64| pages * memory.page_bytes;
         let stat = counters(&memory.events, memory, bytes(counts.reads), bytes(counts.writes));
@@ -562,8 +563,8 @@ impl Row {
         }
     }
 
-    /// This row with how fast it was simulated: its accesses in `took`, with `bytes` of memory for
-    /// so many pages of data.
+    /// This row with the simulation's speed: its accesses in `took`, with `bytes` of memory for all
+    /// pages of data.
     pub(crate) fn timed(self, took: Duration, bytes: usize, pages: u64) -> Self {
         let seconds = took.as_secs_f64();
         let rate = |accesses: u64| if seconds > 0.0 { accesses as f64 / seconds } else { 0.0 };
@@ -575,7 +576,7 @@ impl Row {
         }
     }
 
-    /// A row of what was published, beside a simulated one of the same arm.
+    /// A published row, for comparison with a simulated one of the same arm.
     pub(crate) fn published(beside: &Self, published: Published) -> Self {
         Self {
             workload: beside.workload,
@@ -596,7 +597,7 @@ impl Row {
         }
     }
 
-    /// A row of what was published about tenants, beside a simulated one of the same arm.
+    /// A published row about tenants, for comparison with a simulated one of the same arm.
     pub(crate) fn published_tenants(beside: &Self, published: &PublishedTenants) -> Self {
         Self {
             workload: beside.workload,

@@ -1,5 +1,5 @@
-//! What a run prints: lines that say what was simulated, a table, and JSON. With `--json` and no
-//! file, the JSON is all there is on standard output.
+//! The output of a run: lines about the simulation, a table, and JSON. With `--json` and no file,
+//! standard output contains only the JSON.
 
 use lowtide::Size;
 use lowtide_sim::spec::MachineSpec;
@@ -13,7 +13,7 @@ use crate::interrupt::Cut;
 use crate::json::Report;
 use crate::out;
 
-/// The machine of a run without one, as it stands in results.
+/// The plain machine, as in results.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct PlainMachine {
     name: &'static str,
@@ -31,7 +31,7 @@ pub(crate) const PLAIN: PlainMachine = PlainMachine {
 };
 
 impl PlainMachine {
-    /// The same with other pages, which a trace may have.
+    /// The same with another page size, which a trace may have.
     pub(crate) const fn of(page: u64) -> Self {
         Self { page, ..PLAIN }
     }
@@ -48,20 +48,20 @@ impl PlainMachine {
 /// The lines above a table.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
-    /// What is simulated.
+    /// The workload.
     pub(crate) what: String,
-    /// On what.
+    /// The machine.
     pub(crate) machine: String,
     /// The budget in bytes; `None` for all of the machine's memory.
     pub(crate) max: Option<u64>,
-    /// What there is to be cached.
+    /// The data.
     pub(crate) data: String,
-    /// How much of it, without the seed.
+    /// The length of the run, without the seed.
     pub(crate) run: String,
 }
 
 impl Head {
-    /// Prints the lines, unless standard output is for the JSON. The last one begins with `run`.
+    /// Prints the lines, unless standard output is used for JSON. The last one begins with `run`.
     pub(crate) fn print(&self, common: &Common) {
         if common.results.output() == Output::Json {
             return;
@@ -76,7 +76,7 @@ impl Head {
         out::line(format_args!("run       {}; seed {}\n", self.run, common.seed));
     }
 
-    /// The same where the budget is what varies and nothing is random.
+    /// The same for runs with many budgets and without random choices.
     pub(crate) fn print_but_budget(&self, common: &Common) {
         if common.results.output() == Output::Json {
             return;
@@ -88,8 +88,8 @@ impl Head {
     }
 }
 
-/// Prints what is above the table of an experiment, unless standard output is for the JSON: lines
-/// with a name each, and how long it runs.
+/// Prints the lines above the table of an experiment, unless standard output is used for JSON:
+/// named lines, and the length of the run.
 pub(crate) fn experiment(
     common: &Common,
     what: &str,
@@ -108,7 +108,7 @@ pub(crate) fn experiment(
     out::line(format_args!("run       {run}; seed {}\n", common.seed));
 }
 
-/// A machine in a line.
+/// A machine in one line.
 pub(crate) fn machine(machine: &MachineSpec) -> String {
     format!(
         "{}: {} CPU{}, {} of memory, {}; simulated",
@@ -120,13 +120,13 @@ pub(crate) fn machine(machine: &MachineSpec) -> String {
     )
 }
 
-/// The plain machine in a line.
+/// The plain machine in one line.
 pub(crate) fn plain_machine() -> String {
     format!("none: {}", PLAIN.about)
 }
 
-/// Prints or writes the rows, as a table of `columns` with `closing` lines below it for people. Of
-/// a run that was interrupted they are those that had ended.
+/// Prints or writes the rows, for people as a table of `columns` with `closing` lines below it. An
+/// interrupted run has only its completed rows.
 ///
 /// # Errors
 /// [`SimError::Results`], [`SimError::Output`]; [`SimError::Interrupted`] without rows,

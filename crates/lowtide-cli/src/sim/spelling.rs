@@ -1,4 +1,4 @@
-//! Spellings of `lowtide sim` that came before its subcommands, for scripts that have them.
+//! Older spellings of `lowtide sim`, without subcommands, for scripts that use them.
 //!
 //! | written | means |
 //! |---|---|
@@ -15,11 +15,11 @@ use std::ffi::OsString;
 
 use super::Simulation;
 
-/// Options that have become subcommands: the option, and what is written for it now.
+/// Options that have become subcommands: the option, and its current spelling.
 const MODES: [(&str, &[&str]); 3] =
     [("--trace", &["trace"]), ("--swarm", &["swarm"]), ("--swarm-plan", &["swarm", "--plan"])];
 
-/// The command line as it is written now.
+/// The command line in its current spelling.
 pub(crate) fn current(mut line: Vec<OsString>) -> Vec<OsString> {
     if line.get(1).is_some_and(|command| command == "sim") && line.len() > 2 {
         let rest = line.split_off(2);
@@ -53,7 +53,7 @@ fn of_sim(mut rest: Vec<OsString>) -> Vec<OsString> {
     rest
 }
 
-/// Takes an option out of the line, and its value: `Some(None)` for an option at the end.
+/// Removes an option and its value from the line: `Some(None)` for an option at the end.
 fn take(rest: &mut Vec<OsString>, option: &str) -> Option<Option<OsString>> {
     for at in 0..rest.len() {
         if rest[at] == option {

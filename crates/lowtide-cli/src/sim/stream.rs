@@ -1,8 +1,8 @@
-//! The operation streams of `zipf`, `uniform` and `loop`: single pages of one file, number after
-//! number, from a seed.
+//! The operation streams of `zipf`, `uniform` and `loop`: accesses to single pages of one file,
+//! from a seed.
 //!
-//! Pages and kinds come from separate sub-streams, so that the same pages are asked for whatever
-//! part of the accesses writes.
+//! Pages and kinds come from separate sub-streams, so the sequence of pages does not depend on the
+//! share of writes.
 
 use std::num::NonZeroU32;
 
@@ -11,7 +11,7 @@ use lowtide_workload::{
     Access, Distribution, DistributionError, OpKind, PageOp, Sampler, Scan, SpaceId, SplitMix64,
 };
 
-/// Sub-streams of kinds begin here; those of pages have the threads' numbers.
+/// The first sub-stream of kinds; sub-streams of pages have the threads' numbers.
 const KINDS: u64 = 1 << 32;
 
 /// Which page comes next.
@@ -19,9 +19,9 @@ const KINDS: u64 = 1 << 32;
 pub(crate) enum Pattern {
     /// Zipf over the pages, exponent 0.99, scattered.
     Zipf,
-    /// All alike.
+    /// Uniform over the pages.
     Uniform,
-    /// From start to end, over and over.
+    /// From start to end, repeatedly.
     Loop,
 }
 
@@ -35,7 +35,7 @@ impl Pattern {
         }
     }
 
-    /// A line about it.
+    /// One line for listings.
     pub(crate) const fn about(self) -> &'static str {
         match self {
             Self::Zipf => "single pages, zipf popularity with exponent 0.99, scattered",
@@ -52,16 +52,15 @@ pub(crate) struct Pages {
     pub(crate) pattern: Pattern,
     /// Pages of the file.
     pub(crate) pages: u64,
-    /// The way to them.
+    /// The kind of access.
     pub(crate) access: Access,
-    /// Accesses that write, in percent.
+    /// Percentage of accesses that write.
     pub(crate) write_percent: u64,
     /// The seed.
     pub(crate) seed: u64,
 }
 
-/// The accesses of one thread, without an end; a thread of a loop that has no page to itself has
-/// none.
+/// The endless accesses of one thread. A thread of a loop without pages of its own has none.
 #[derive(Clone, Debug)]
 pub(crate) struct PageStream {
     next: NextPage,
@@ -77,8 +76,7 @@ enum NextPage {
 }
 
 impl Pages {
-    /// The accesses of thread number `thread` of `threads`. The threads of a loop share the file
-    /// out.
+    /// The accesses of thread number `thread` of `threads`. The threads of a loop divide the file.
     ///
     /// # Errors
     /// [`DistributionError::NoItems`] when there are no pages.
@@ -128,7 +126,7 @@ impl PageStream {
     }
 }
 
-/// What thread number `thread` of `threads` does of `total` accesses: all of them together do all.
+/// The share of thread number `thread` of `threads` in `total` accesses.
 pub(crate) fn share(total: u64, thread: u32, threads: u32) -> u64 {
     let (thread, threads) = (u64::from(thread), u64::from(threads));
     total / threads + u64::from(thread < total % threads)

@@ -1,8 +1,8 @@
-//! `lowtide sim swarm N`: small random machines by the thousand, every invariant checked, each seed
-//! played twice.
+//! `lowtide sim swarm N`: thousands of small random machines, with every invariant checked and each
+//! seed played twice.
 //!
-//! A failure prints the seed, the invariant, the plan, a plan made as small as possible that fails
-//! in the same way, and the command that replays it. The seeds are `--seed S` and those after it.
+//! A failure prints the seed, the invariant, the plan, a minimal plan that fails in the same way,
+//! and the command that replays it. The seeds are `--seed S` and those after it.
 
 use std::sync::Mutex;
 use std::thread;
@@ -19,14 +19,13 @@ use crate::{interrupt, out};
 
 /// The name on the command line.
 pub(crate) const NAME: &str = "swarm";
-/// A line about it.
+/// One line for listings.
 pub(crate) const ABOUT: &str =
     "test the simulator and the engine: random machines and plans, every invariant checked";
 
 const HELP: &str = "\
-Each seed makes a plan, with machine, policy and budget of its own, which is played twice. A failure
-prints the seed, the invariant, a plan made as small as possible, and the command that plays it
-again.
+Each seed determines a plan with its own machine, policy and budget, which is played twice.
+A failure prints the seed, the invariant, a minimal plan, and the command that replays it.
 
 Example: lowtide sim swarm 1000 --seed 1";
 
@@ -34,7 +33,7 @@ Example: lowtide sim swarm 1000 --seed 1";
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Options {
-    /// How many plans: those of --seed and the seeds after it
+    /// Number of plans: those of --seed and the seeds after it
     #[arg(
         value_name = "N",
         value_parser = clap::value_parser!(u64).range(1..),
@@ -50,18 +49,18 @@ pub(crate) struct Options {
         conflicts_with = "plan"
     )]
     seed: u64,
-    /// Play one plan, as a failure prints it
+    /// Play one plan, as printed by a failure
     #[arg(long, value_name = "PLAN", conflicts_with = "seeds")]
     plan: Option<Plan>,
-    /// Plant a bug into every plan, which the swarm must find
+    /// Plant a bug in every plan, which the swarm must find
     #[arg(long, value_name = "BUG", conflicts_with = "plan", hide = true)]
     canary: Option<Bug>,
-    /// Where results go.
+    /// The destination of results.
     #[command(flatten)]
     results: Results,
 }
 
-/// What stands in the JSON in place of a machine.
+/// The entry in the JSON instead of a machine.
 #[derive(Debug, Serialize)]
 struct Swarm {
     name: &'static str,
@@ -69,7 +68,7 @@ struct Swarm {
     violations: u64,
 }
 
-/// A line of what the swarm has been through.
+/// One line about the coverage of the swarm.
 #[derive(Debug, Serialize)]
 struct Met {
     group: String,

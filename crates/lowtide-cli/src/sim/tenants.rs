@@ -1,8 +1,9 @@
 //! `lowtide sim tenants`: many programs of equal demand on one machine without enough memory.
 //!
-//! At a scale below 1 each page stands for many: memory, swap and buffers shrink, what a page costs
-//! grows by as much, and the numbers of workers, CPUs and seconds stay (`docs/kernel/workloads.md`
-//! §0.3, T-mode). So requests take as long as at full size and fall into the same buckets.
+//! At a scale below 1 each page represents many: memory, swap and buffers shrink, the cost of a
+//! page grows by the same factor, and the numbers of workers, CPUs and seconds do not change
+//! (`docs/kernel/workloads.md` §0.3, T-mode). So requests take as long as at full size and fall
+//! into the same buckets.
 
 use std::sync::atomic::AtomicU64;
 
@@ -27,16 +28,15 @@ use crate::progress::{Patient, Unit};
 
 /// The machine of the published evaluation.
 const MACHINE: &str = "xeon-96t";
-/// Swap, as a multiple of memory, where the machine has none of its own: 256 GiB of zram on 128 GiB
+/// Swap, as a multiple of memory, if the machine has none: 256 GiB of zram on 128 GiB
 /// (`docs/kernel/workloads.md` §2(b)).
 const SWAP_TIMES: u64 = 2;
-/// What is simulated of the published experiment if nothing is said, so that three policies take a
-/// few minutes. Its 600 virtual seconds are for the same reason; the published runs took about
-/// 3,600.
+/// Default scale of the published experiment, so that three policies take a few minutes. The 600
+/// virtual seconds have the same reason; the published runs took about 3,600.
 const SCALE: &str = "0.0625";
 /// The name of the workload.
 pub(crate) const NAME: &str = "tenants";
-/// A line about it.
+/// One line for listings.
 pub(crate) const ABOUT: &str =
     "servers with large buffers and their browsers, 32 tenants alike, on zram";
 
@@ -61,7 +61,7 @@ pub(crate) struct Options {
     /// Budget [default: all of the machine's memory]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     max: Option<Size>,
-    /// How much of it.
+    /// The scale of the experiment.
     #[command(flatten)]
     scale: Scale,
     /// Virtual seconds measured
@@ -72,7 +72,7 @@ pub(crate) struct Options {
         default_value_t = 600
     )]
     seconds: u64,
-    /// How fast it was.
+    /// Whether rows include the simulation's speed.
     #[command(flatten)]
     timing: Timing,
     /// Policies, seed and results.
@@ -80,14 +80,14 @@ pub(crate) struct Options {
     common: Common,
 }
 
-/// One run, decided.
+/// One run, with all options resolved.
 #[derive(Clone, Debug)]
 struct Plan {
     machine: MachineSpec,
     max: Option<u64>,
     config: TenantsConfig,
     scale: f64,
-    /// Whether it is the published experiment, or a part of it.
+    /// Whether it is the published experiment at any scale.
     published: bool,
 }
 
@@ -174,7 +174,7 @@ impl Plan {
     }
 }
 
-/// The machine of which each page stands for `1 / scale` pages of `whole`, with swap.
+/// The machine in which each page represents `1 / scale` pages of `whole`, with swap.
 fn part_of(whole: &MachineSpec, scale: f64) -> MachineSpec {
     let part = |bytes: u64| ((bytes / whole.page) as f64 * scale).round() as u64 * whole.page;
     let swap = whole.swap.clone().unwrap_or_else(|| SwapSpec::zram(SWAP_TIMES * whole.memory));

@@ -1,4 +1,4 @@
-//! ARC: recency against frequency, balanced by what each of the two would have kept.
+//! ARC: recency against frequency, balanced by ghosts of the pages that each evicted.
 //!
 //! N. Megiddo, D. S. Modha: "ARC: A Self-Tuning, Low Overhead Replacement Cache", FAST 2003. Four
 //! lists in order of recency, for a cache of `c` pages:
@@ -10,22 +10,22 @@
 //!                 |<-- at most c in T1 + T2: resident -->|
 //! ```
 //!
-//! `p` is the number of pages that T1 should have. A miss that a ghost in B1 remembers says that T1
-//! should have been larger, so `p` grows, by more if B1 is the smaller ghost list; one in B2 says
-//! the opposite. A victim comes from T1 if T1 is larger than `p`, else from T2, and leaves a ghost.
-//! Every second access moves its page to T2, so a scan passes through T1 only.
+//! `p` is the target size of T1. A miss with a ghost in B1 shows that T1 should have been larger,
+//! so `p` grows, by more if B1 is the smaller ghost list; a ghost in B2 shows the opposite. A
+//! victim comes from T1 if T1 is larger than `p`, otherwise from T2, and leaves a ghost. Every
+//! second access moves its page to T2, so a scan passes through T1 only.
 //!
 //! The paper's routine assumes a full cache whenever it needs a victim. Here
-//! [`remove`](Cache::remove) may have left room; then no page is evicted. `p` is a real number, as
-//! in the paper.
+//! [`remove`](Cache::remove) may have freed space; then no page is evicted. `p` is a real number,
+//! as in the paper.
 //!
-//! 9 bytes a page; O(1).
+//! 9 bytes per page; O(1).
 
 use super::cache::Cache;
 use super::list::{List, Lists};
 use std::num::NonZeroU32;
 
-/// Where a page is.
+/// The list of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Place {
@@ -45,7 +45,7 @@ pub struct ArcCache {
     lists: Lists,
     /// Pages in each of the four lists.
     members: [u32; PLACES as usize],
-    /// How many pages T1 should have, from 0 to the capacity.
+    /// Target size of T1, from 0 to the capacity.
     p: f64,
     capacity: u32,
 }
@@ -90,8 +90,8 @@ impl ArcCache {
         }
     }
 
-    /// Turns a resident page into a ghost, if the cache is full. `from_b2`: the page that needs the
-    /// room is in B2.
+    /// Turns a resident page into a ghost if the cache is full. `from_b2`: the missing page is in
+    /// B2.
     fn replace(&mut self, from_b2: bool) {
         if self.len(Place::T1) + self.len(Place::T2) < self.capacity {
             return;
@@ -192,7 +192,7 @@ mod tests {
         fn replace(&mut self, in_b2: bool) {
             let t1 = self.t1.len() as f64;
             if self.resident() < self.c {
-                // Room that a removal left: the paper has no removals.
+                // Space freed by a removal: the paper has no removals.
             } else if !self.t1.is_empty() && ((in_b2 && t1 == self.p) || t1 > self.p) {
                 self.b1.push_front(self.t1.pop_back().unwrap());
             } else {

@@ -1,18 +1,18 @@
-//! CLOCK: first in, first out, but a page that was accessed since it was last looked at gets a
+//! CLOCK: first in, first out, but a page that was accessed since its last examination gets a
 //! second chance.
 //!
-//! LRU without the list move: a hit sets one bit, and the bit is read only when a victim is wanted
+//! LRU without the list move: a hit sets one bit, and the bit is read only when a victim is needed
 //! (F. J. Corbató: "A paging experiment with the Multics system", MIT Project MAC, 1968). The pages
-//! form a circle with a hand. The hand looks at the oldest page: bit set, it clears the bit and
-//! moves on, which makes that page the newest; bit clear, that is the victim. New pages come in
-//! behind the hand.
+//! form a circle with a hand. The hand examines the oldest page: if the bit is set, it clears the
+//! bit and moves on, which makes that page the newest; otherwise the page is the victim. New pages
+//! are inserted behind the hand.
 //!
-//! The circle is kept as a queue, and the hand's step is a move from its old end to its new one:
-//! the same order. A room that [`remove`](Cache::remove) left free is closed, and the next page
-//! comes in behind the hand like any other.
+//! The circle is a queue, and a step of the hand moves a page from the old end to the new one,
+//! which is the same order. [`remove`](Cache::remove) closes the gap, and the next page is inserted
+//! behind the hand like any other.
 //!
-//! 9 bytes a page, of which a hit touches one; O(1) amortised, because each step of the hand is
-//! paid by a hit before it.
+//! 9 bytes per page, of which a hit touches one; O(1) amortised, because an earlier hit pays for
+//! each step of the hand.
 
 use super::cache::Cache;
 use super::list::{List, Lists};
@@ -28,7 +28,7 @@ enum State {
     Referenced,
 }
 
-/// A CLOCK cache with one reference bit a page.
+/// A CLOCK cache with one reference bit per page.
 #[derive(Clone, Debug)]
 pub struct Clock {
     state: Vec<State>,

@@ -1,10 +1,10 @@
 //! Index-linked lists of pages: circular, doubly linked through one flat array.
 //!
 //! Record `p` of the array links page `p`; the records behind the last page are the heads of the
-//! lists. A page is on one list at most, and can be taken off without knowing which. 8 bytes a
-//! page, and nothing is allocated after construction.
+//! lists. A page is on at most one list, and can be removed without knowing which. 8 bytes per
+//! page, and no allocation after construction.
 
-/// Where an unlinked page's links point.
+/// The link of an unlinked page.
 const NOWHERE: u32 = u32::MAX;
 
 /// The number of a list.
@@ -73,7 +73,7 @@ impl Lists {
         (oldest < self.pages).then_some(oldest)
     }
 
-    /// The page that came next after `page` on its list.
+    /// The page that was inserted after `page` on its list.
     #[inline]
     pub(super) fn newer(&self, page: u32) -> Option<u32> {
         let newer = self.links[page as usize].newer;

@@ -1,14 +1,14 @@
-//! LRU: the page whose last access is longest ago goes.
+//! LRU: evicts the page whose last access is longest ago.
 //!
 //! The reference point of the field, with one property that no other policy here has, *inclusion*:
 //! a larger cache holds everything that a smaller one holds, at every moment, so one pass with a
 //! stack finds the misses of all sizes at once (R. L. Mattson, J. Gecsei, D. R. Slutz, I. L.
 //! Traiger: "Evaluation techniques for storage hierarchies", IBM Systems Journal 9(2), 1970; see
-//! [`mrc::StackDistances`](crate::StackDistances)). Its price in a kernel is the list move on every
-//! hit. This is the strict policy, not the kernel's pair of active and inactive lists that also
-//! goes by the name.
+//! [`mrc::StackDistances`](crate::StackDistances)). Its cost in a kernel is the list move on every
+//! hit. This is the strict policy, not the kernel's pair of active and inactive lists with the same
+//! name.
 //!
-//! 8 bytes a page; O(1).
+//! 8 bytes per page; O(1).
 
 use super::cache::Cache;
 use super::list::{List, Lists};

@@ -1,21 +1,20 @@
-//! Textbook caches, to hold the engine's policies against.
+//! Textbook caches, for comparison with the engine's policies.
 //!
-//! Each is one file with its theory on top, over pages that are dense numbers, with every link in a
-//! flat array: an access hashes nothing and allocates nothing. They have no dirty pages, no
-//! readahead and no batches; what is left is the choice of the victim, and that is what a
-//! miss-ratio curve compares.
+//! Each is one file that begins with its theory. Pages are dense numbers and links are in flat
+//! arrays, so an access neither hashes nor allocates. The caches have no dirty pages, no readahead
+//! and no batches; only the choice of victims is left, and a miss-ratio curve compares just that.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `cache.rs` | [`Cache`]: what every policy can do |
+//! | `cache.rs` | [`Cache`]: the interface of every policy |
 //! | `name.rs` | [`Baseline`]: the policies by name |
-//! | `list.rs` | the index-linked lists that most of them are made of |
+//! | `list.rs` | the index-linked lists that most of them use |
 //! | `lru.rs` | [`Lru`]: strict recency |
 //! | `clock.rs` | [`Clock`]: a queue with second chances |
 //! | `sieve.rs` | [`Sieve`]: a hand that sifts a queue in place |
-//! | `s3fifo.rs` | [`S3Fifo`]: a small queue as filter before the main one |
+//! | `s3fifo.rs` | [`S3Fifo`]: a small queue as a filter in front of the main one |
 //! | `arc.rs` | [`ArcCache`]: recency against frequency, balanced by ghosts |
-//! | `opt.rs` | [`Opt`]: Belady's bound, which knows the future |
+//! | `opt.rs` | [`Opt`]: Belady's bound, which uses the future |
 
 mod arc;
 mod cache;

@@ -78,7 +78,7 @@ impl fmt::Display for Baseline {
     }
 }
 
-/// A name that is no textbook policy's.
+/// The name is not that of a textbook policy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{0}` is no baseline{hint}; possible are {names}", hint = hint(.0), names = names())]
 pub struct UnknownBaseline(pub String);

@@ -1,16 +1,15 @@
-//! OPT: the page whose next access is farthest in the future goes.
+//! OPT: evicts the page whose next access is farthest in the future.
 //!
 //! L. A. Belady: "A study of replacement algorithms for a virtual-storage computer", IBM Systems
-//! Journal 5(2), 1966; optimal by Mattson et al., 1970. No policy that must admit every page that
-//! is accessed misses less often, so this is the bound that the others are measured by. It needs
-//! the future, which a recorded stream has: [`mrc::NextUse`](crate::NextUse) works it out in one
-//! pass backwards. An access before which the content is given up counts as never, since it will
-//! miss whatever is kept.
+//! Journal 5(2), 1966; optimal by Mattson et al., 1970. No policy that must admit every accessed
+//! page misses less often, so this is the bound for the others. It needs the future, which a
+//! recorded stream has: [`mrc::NextUse`](crate::NextUse) computes it in one backward pass. An
+//! access after the content is freed counts as never, since it misses in any case.
 //!
 //! The resident pages are a binary heap by next access, farthest on top, and each page knows its
 //! place in the heap. On a hit the page held the nearest key of all, and rises with the new one.
 //!
-//! 4 bytes a page and 16 bytes a resident page; O(log capacity).
+//! 4 bytes per page and 16 bytes per resident page; O(log capacity).
 
 use super::cache::Cache;
 use std::num::NonZeroU32;
@@ -132,7 +131,7 @@ mod tests {
     use crate::baseline::{Baseline, NEVER};
     use proptest::prelude::*;
 
-    /// Misses by definition: at each miss, look at the whole future of every resident page.
+    /// Misses by definition: each miss examines the whole future of every resident page.
     fn misses_by_looking_ahead(stream: &Stream, capacity: usize) -> u64 {
         let next_of = |page: u32, from: usize| {
             let found = stream.steps[from..].iter().position(|step| step.page == page);
@@ -156,7 +155,7 @@ mod tests {
         misses
     }
 
-    /// The fewest misses that any choice of victims gives, by trying all of them.
+    /// The fewest misses of any choice of victims, by trying all of them.
     fn fewest_misses(stream: &Stream, position: usize, resident: &[u32], capacity: usize) -> u64 {
         let Some(step) = stream.steps.get(position) else { return 0 };
         let rest = |resident: &[u32]| fewest_misses(stream, position + 1, resident, capacity);

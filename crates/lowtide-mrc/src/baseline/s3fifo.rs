@@ -1,8 +1,8 @@
-//! S3-FIFO: three queues, the small one as a filter before the main one.
+//! S3-FIFO: three queues, with the small one as a filter in front of the main one.
 //!
 //! J. Yang, Y. Zhang, Z. Qiu, Y. Yue, K. V. Rashmi: "FIFO queues are all you need for cache
 //! eviction", SOSP 2023. Most pages of a skewed stream are accessed once while they are cached;
-//! S3-FIFO throws those out early.
+//! S3-FIFO evicts those early.
 //!
 //! ```text
 //!            not in the ghost        accessed more than once since
@@ -15,11 +15,11 @@
 //! ```
 //!
 //! A hit adds 1 to a count that saturates at 3, and moves nothing. A full cache evicts from SMALL
-//! while SMALL has its tenth of the room, else from MAIN. The move from SMALL to MAIN clears the
-//! count. Two details that the paper leaves open: SMALL's tenth is rounded down, but is at least
-//! one page; and MAIN counts as full at the capacity less SMALL's tenth.
+//! while SMALL has its tenth of the capacity, otherwise from MAIN. The move from SMALL to MAIN
+//! clears the count. Two details that the paper leaves open: SMALL's tenth is rounded down, but is
+//! at least one page; and MAIN counts as full at the capacity less SMALL's tenth.
 //!
-//! 9 bytes a page, of which a hit touches one; O(1) amortised.
+//! 9 bytes per page, of which a hit touches one; O(1) amortised.
 
 use super::cache::Cache;
 use super::list::{List, Lists};
@@ -30,7 +30,7 @@ const MAIN: List = List(1);
 const GHOST: List = List(2);
 const COUNT_MAX: u8 = 3;
 
-/// Where a page is, and how often it was accessed there.
+/// The queue of a page, and its access count there.
 #[derive(Clone, Copy, Debug)]
 #[repr(u8)]
 enum Place {
@@ -52,7 +52,7 @@ pub struct S3Fifo {
     state: Vec<State>,
     lists: Lists,
     capacity: u32,
-    /// From how many pages on SMALL is the one to evict from.
+    /// Number of pages from which on SMALL is the queue to evict from.
     small_target: u32,
     small: u32,
     main: u32,
@@ -75,7 +75,7 @@ impl S3Fifo {
         }
     }
 
-    /// Room of MAIN in pages, and of GHOST in numbers.
+    /// Capacity of MAIN in pages, and of GHOST in numbers.
     fn main_target(&self) -> u32 {
         self.capacity - self.small_target
     }
@@ -88,7 +88,7 @@ impl S3Fifo {
         }
     }
 
-    /// Moves pages from SMALL to MAIN until one may go, or none is left.
+    /// Moves pages from SMALL to MAIN until one can be evicted, or none is left.
     fn evict_small(&mut self) {
         while let Some(page) = self.lists.oldest(SMALL) {
             let wanted = self.state[page as usize].count > 1;

@@ -1,16 +1,16 @@
-//! SIEVE: a hand sifts a queue in place and leaves what was accessed where it is.
+//! SIEVE: a hand sifts a queue, and leaves accessed pages in place.
 //!
 //! Y. Zhang, J. Yang, Y. Yue, Y. Vigfusson, K. V. Rashmi: "SIEVE is Simpler than LRU: an Efficient
 //! Turn-Key Eviction Algorithm for Web Caches", NSDI 2024. As in CLOCK, a hit sets a bit. The hand
 //! walks from the old end of the queue to the new one and starts over there; it clears set bits and
 //! evicts the first page whose bit is clear. The difference is that surviving pages keep their
 //! place instead of becoming the newest. So new pages, which always enter at the new end, gather
-//! behind the survivors and are looked at soon (quick demotion), while the old end fills with pages
-//! that survived (lazy promotion).
+//! behind the survivors and are examined soon (quick demotion), while the old end fills with
+//! survivors (lazy promotion).
 //!
 //! It is not resistant to scans or loops: one sweep over unpopular pages clears bits everywhere.
 //!
-//! 9 bytes a page, of which a hit touches one; O(1) amortised.
+//! 9 bytes per page, of which a hit touches one; O(1) amortised.
 
 use super::cache::Cache;
 use super::list::{List, Lists};
@@ -31,7 +31,7 @@ enum State {
 pub struct Sieve {
     state: Vec<State>,
     lists: Lists,
-    /// The page to look at next; `None` is the old end.
+    /// The page to examine next; `None` is the old end.
     hand: Option<u32>,
     capacity: u32,
     resident: u32,

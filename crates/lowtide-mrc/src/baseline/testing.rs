@@ -1,4 +1,4 @@
-//! Random streams, and the comparison of a cache with a naive model of it.
+//! Random streams, and the comparison of a cache with a naive model.
 
 use super::{Cache, NEVER};
 use proptest::prelude::*;
@@ -86,8 +86,8 @@ pub(super) trait Model {
     fn resident(&self) -> usize;
 }
 
-/// Plays the stream on both and demands the same hits and the same number of pages, never above the
-/// capacity.
+/// Plays the stream on both and checks that hits and numbers of pages are equal, and that the
+/// capacity is never exceeded.
 pub(super) fn agree(
     stream: &Stream,
     mut cache: impl Cache,

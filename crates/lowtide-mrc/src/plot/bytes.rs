@@ -1,11 +1,11 @@
-//! Amounts of memory as people say them.
+//! Amounts of memory in a readable form.
 
 use std::fmt;
 
 const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-/// A number of bytes that displays in the largest binary unit that leaves at least 1 before the
-/// point, with three digits that count: `960 MiB`, `1.5 GiB`, `12.3 MiB`.
+/// A number of bytes that displays in the largest binary unit of which it has at least one, with
+/// three significant digits: `960 MiB`, `1.5 GiB`, `12.3 MiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
 

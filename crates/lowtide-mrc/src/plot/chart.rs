@@ -1,4 +1,4 @@
-//! Lines over two axes, with a legend beside them.
+//! Line charts with two axes and a legend.
 //!
 //! ```text
 //!   title
@@ -11,10 +11,10 @@
 //!           x label
 //! ```
 //!
-//! Lines differ in colour, dash and marker, each of them with a period of its own, so that any two
-//! among the first dozens differ in colour, dash or marker, and neighbours in all three, also in
-//! grey or for the colour-blind. A line that is a *bound* of the others is black, thick and dashed,
-//! and drawn below them.
+//! Lines differ in colour, dash and marker, each with a different period, so that any two of the
+//! first dozens differ in at least one of them, and neighbours in all three, also in grey or for
+//! colour-blind readers. A line that is a *bound* of the others is black, thick and dashed, and
+//! drawn below them.
 
 use super::scale::Scale;
 use super::svg::{Px, Svg};
@@ -24,18 +24,18 @@ const WIDTH: u32 = 900;
 const HEIGHT: u32 = 560;
 const LEFT: f64 = 72.0;
 const BOTTOM: f64 = 62.0;
-/// The width of a character of the legend, on the safe side for a sans-serif font of 13 pixels.
+/// Width of a character in the legend: an upper bound for a sans-serif font of 13 pixels.
 const CHARACTER: f64 = 8.6;
-/// Names in the legend are cut at this many characters.
+/// Largest number of characters of a name in the legend.
 const NAME_MAX: usize = 28;
 /// The length of a line's sample in the legend.
 const SAMPLE: f64 = 34.0;
-/// Markers closer than this to the one before on the same line are left out: they would hide the
+/// Markers closer than this to the previous one on the same line are omitted: they would hide the
 /// line.
 const MARKER_DISTANCE: f64 = 14.0;
 
-/// The first six are colours that also colour-blind people tell apart, after M. Okabe and K. Ito,
-/// the lightest ones darkened for lines on white. Those after them are for charts with many lines.
+/// The first six are distinguishable by colour-blind readers, after M. Okabe and K. Ito, with the
+/// lightest ones darkened for lines on white. The others are for charts with many lines.
 const COLOURS: [&str; 10] = [
     "#0072b2", "#d55e00", "#00876a", "#b1458b", "#c78500", "#3a9bd8", "#7a5230", "#5e4fa2",
     "#8a8a1e", "#e0307f",
@@ -54,7 +54,7 @@ const BOUND_COLOUR: &str = "#222222";
 /// One axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What is along it; the units are at the ticks.
+    /// Its label, without the unit, which is at the ticks.
     pub label: String,
     /// Its range.
     pub scale: Scale,
@@ -137,7 +137,7 @@ impl Marker {
     }
 }
 
-/// How a line looks.
+/// The style of a line.
 #[derive(Clone, Copy, Debug)]
 struct Style {
     colour: &'static str,
@@ -248,7 +248,7 @@ impl Chart {
         svg.finish()
     }
 
-    /// The lines with their looks, in the order of the legend.
+    /// The lines with their styles, in the order of the legend.
     fn styled(&self) -> Vec<(&Series, Style)> {
         let mut index = 0;
         let mut style = |line: &Series| {

@@ -1,4 +1,4 @@
-//! A page in one file: nothing is fetched, nothing is run.
+//! A page in one file, without external resources or scripts.
 
 use super::chart::Chart;
 use super::svg::escape;
@@ -15,7 +15,7 @@ th, td { padding: 0.2rem 0.8rem; text-align: right; white-space: nowrap; }
 th { border-bottom: 2px solid #444444; } td { border-bottom: 1px solid #e3e3e3; }
 ";
 
-/// A page that is being written. What is given as text is escaped.
+/// A page that is being written. Text arguments are escaped.
 #[derive(Clone, Debug)]
 pub struct Page {
     text: String,

@@ -1,8 +1,8 @@
-//! Pictures: charts as SVG text, and pages around them that need nothing from elsewhere.
+//! Charts as SVG text, and self-contained pages around them.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `bytes.rs` | [`Bytes`]: amounts of memory as people say them |
+//! | `bytes.rs` | [`Bytes`]: amounts of memory in a readable form |
 //! | `svg.rs` | elements, attributes and escaping |
 //! | `scale.rs` | [`Scale`]: from values to pixels, and ticks at round numbers |
 //! | `chart.rs` | [`Chart`]: lines with axes and a legend |

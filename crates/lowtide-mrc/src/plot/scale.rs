@@ -1,14 +1,14 @@
-//! From values to places on an axis, and ticks at round numbers.
+//! The map from values to positions on an axis, and ticks at round numbers.
 //!
-//! Round means what the unit calls round: 1, 2 or 5 times a power of ten for percent; powers of two
-//! for bytes, and 1, 2 or 5 times a power of ten of a binary unit where an axis of bytes is even.
+//! Round numbers depend on the unit: 1, 2 or 5 times a power of ten for percent; powers of two for
+//! bytes, and 1, 2 or 5 times a power of ten of a binary unit on a linear axis of bytes.
 
 use super::bytes::Bytes;
 
-/// Ticks with a label that an axis has at most.
+/// Largest number of labelled ticks of an axis.
 const LABELS_MAX: usize = 9;
 
-/// What the values of an axis are.
+/// The unit of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes, labelled in binary units.
@@ -25,7 +25,7 @@ pub(super) struct Tick {
     pub(super) label: String,
 }
 
-/// The range of an axis, and whether equal distances on it are equal differences or equal ratios.
+/// The range of an axis, and whether it is linear or logarithmic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     min: f64,
@@ -35,7 +35,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Equal distances are equal differences. An empty or impossible range becomes `min..min + 1`.
+    /// A linear scale. An empty or invalid range becomes `min..min + 1`.
     #[must_use]
     pub fn linear(min: f64, max: f64, unit: Unit) -> Self {
         let min = if min.is_finite() { min } else { 0.0 };
@@ -43,7 +43,7 @@ impl Scale {
         Self { min, max, log: false, unit }
     }
 
-    /// Equal distances are equal ratios. A range that is not positive becomes a linear one.
+    /// A logarithmic scale. A range that is not positive becomes linear.
     #[must_use]
     pub fn log(min: f64, max: f64, unit: Unit) -> Self {
         let log = min > 0.0 && max.is_finite() && max > min;
@@ -57,14 +57,14 @@ impl Scale {
         if self.log { self } else { Self { max: (self.max / step - 1e-9).ceil() * step, ..self } }
     }
 
-    /// Whether equal distances are equal ratios.
+    /// Whether the scale is logarithmic.
     #[must_use]
     pub const fn is_log(&self) -> bool {
         self.log
     }
 
-    /// The place of a value, from 0 at the beginning to 1 at the end; values beyond are put at the
-    /// ends.
+    /// The position of a value, from 0 at the beginning to 1 at the end; values outside are
+    /// clamped.
     pub(super) fn place(&self, value: f64) -> f64 {
         let (value, min, max) = match self.log {
             true => (value.max(self.min).log2(), self.min.log2(), self.max.log2()),

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-/// Text as it may stand in an element or between the quotes of an attribute.
+/// Text, escaped for an element or a quoted attribute.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -11,7 +11,7 @@ pub(super) fn escape(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // Control characters are not allowed in XML at all.
+            // XML does not allow control characters.
             c if c.is_control() => escaped.push(' '),
             c => escaped.push(c),
         }

@@ -1,4 +1,4 @@
-//! `lowtide bench mixed`: `ycsb-b`, and everything made durable at intervals.
+//! `lowtide bench mixed`: `ycsb-b` with checkpoints at intervals.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::bench::options::{
 use crate::bench::play::popularity::Popularity;
 use crate::bench::thread_pool::Until;
 
-/// Checkpoint intervals of a round: one checkpoint, and half an interval in which it may end.
+/// Checkpoint intervals per round: one checkpoint, and half an interval in which it can end.
 const CHECKPOINTS_A_ROUND: f64 = 1.5;
 
 /// Options of `mixed`.
 #[derive(Debug, Args)]
 pub(crate) struct MixedArgs {
-    /// How often everything is made durable while operations go on
+    /// Interval at which all data is made durable while operations continue
     #[arg(long, value_name = "TIME", value_parser = interval, default_value = "10s")]
     checkpoint: Duration,
     /// Memory budget of each system

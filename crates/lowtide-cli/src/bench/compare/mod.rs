@@ -1,10 +1,10 @@
-//! Comparisons: lowtide under some policies and mappings of the kernel play the same operations
-//! under the same budget, in turns.
+//! Comparisons: lowtide under some policies and kernel mappings take turns to play the same
+//! operations under the same budget.
 //!
 //! | file | concept |
 //! |---|---|
-//! | `plan` | what is compared: options of all, defaults, checks, files |
-//! | `run` | from the comparison to table and JSON |
+//! | `plan` | the plan of a comparison: common options, defaults, checks, files |
+//! | `run` | running a comparison, its table and JSON |
 //! | `ycsb`, `mixed`, `random_read`, `scan`, `replay` | a workload's options and defaults |
 
 pub(crate) mod mixed;

@@ -1,10 +1,10 @@
-//! What is compared, decided: impossible combinations are refused before anything is made.
+//! The plan of a comparison: impossible combinations are rejected before any file is created.
 //!
-//! How many data files a run needs follows from what is cached in front of them. Caches of one file
-//! that do not know of each other must not write to it, so for a workload that writes every system
-//! has a file of its own. When nothing is written, lowtide's pagers share one, but every mmap peer
-//! still has its own: the kernel has one page cache for a file, and a page that one peer brought in
-//! would be free memory for another.
+//! The number of data files of a run follows from the caches in front of them. Independent caches
+//! of one file must not write to it, so every system of a writing workload has its own file. For a
+//! read-only workload, lowtide's pagers share one, but every mmap peer still has its own: the
+//! kernel has one page cache per file, and pages that one peer faulted in would be free memory for
+//! another.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::bench::slow::Slowness;
 use crate::bench::thread_pool::{Until, share};
 use crate::out;
 
-/// What a scan reads at a time by default, in bytes: what the kernel reads ahead by default.
+/// Default bytes per read of a scan: the kernel's default read-ahead.
 const SCAN_BYTES: u64 = 128 << 10;
 
 /// Options of all comparisons.
@@ -47,8 +47,7 @@ pub(crate) struct Common {
     pub(crate) output: Output,
 }
 
-/// What is compared. The fields that are not in [`Common`] have usual values, which a workload
-/// replaces.
+/// The plan of a comparison. Fields outside [`Common`] have defaults, which a workload replaces.
 #[derive(Debug)]
 pub(crate) struct Comparison<'a> {
     pub(super) common: &'a Common,
@@ -57,7 +56,7 @@ pub(crate) struct Comparison<'a> {
     pub(super) max_bytes: u64,
     /// The size of the data.
     pub(super) data_bytes: u64,
-    /// What the data is made of.
+    /// The content of the data.
     pub(super) content: Content,
     /// Whether the workload writes.
     pub(super) writes: bool,
@@ -66,27 +65,27 @@ pub(crate) struct Comparison<'a> {
     /// The peers' rows.
     pub(super) peers: Vec<MmapPeer>,
     pub(super) rounds: u32,
-    /// What all rounds of a system together are.
+    /// The total length of all rounds of a system.
     pub(super) until: Until,
     pub(super) popularity: Popularity,
-    /// The time from checkpoint to checkpoint, where there are any.
+    /// The time between checkpoints, if there are any.
     pub(super) checkpoint: Option<Duration>,
     pub(super) threads: u32,
     pub(super) seed: u64,
-    /// Records or pages at a time, if an option says it.
+    /// Records or pages per call, if an option sets it.
     pub(super) batch: Option<u32>,
     pub(super) young_faults: bool,
     pub(super) slowness: Slowness,
-    /// A file of the user's own.
+    /// A user's file.
     pub(super) file: Option<PathBuf>,
-    /// Where an extra turn is recorded.
+    /// The file in which an extra turn is recorded.
     pub(super) record: Option<PathBuf>,
-    /// The trace of a replay: its file, the name of its format, and what is in it.
+    /// The trace of a replay: its file, the name of its format, and its content.
     pub(super) trace: Option<(PathBuf, Option<String>, Arc<Recording>)>,
 }
 
 impl<'a> Comparison<'a> {
-    /// A comparison with the usual values.
+    /// A comparison with defaults.
     pub(super) fn new(
         workload: Workload,
         common: &'a Common,
@@ -118,7 +117,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Refuses what cannot be run, and leaves out peers that cannot run here.
+    /// Rejects a plan that cannot run, and drops peers that cannot run on this machine.
     ///
     /// # Errors
     /// [`BenchError::Usage`], [`BenchError::Setup`], [`BenchError::NoMemory`].
@@ -150,7 +149,7 @@ impl<'a> Comparison<'a> {
         check_memory(0, systems, self.max_bytes, probe.memory_available)?;
         let records = self.content == Content::Records;
         let smallest_default = if records { UNIT_BYTES as u64 } else { PAGE_BYTES };
-        // Built and dropped, to learn early that it can be had.
+        // Built and dropped, to detect errors early.
         drop(self.pager(self.policies[0], page.unwrap_or(smallest_default))?);
         Ok(self)
     }
@@ -173,7 +172,7 @@ impl<'a> Comparison<'a> {
         Ok(())
     }
 
-    /// lowtide's base page, where an option or the trace of a replay says it.
+    /// lowtide's base page, if an option or the trace of a replay sets it.
     fn page(&self) -> Option<u64> {
         self.common.page.or_else(|| self.page_of_trace())
     }
@@ -182,7 +181,7 @@ impl<'a> Comparison<'a> {
         self.trace.as_ref().and_then(|(_, _, recording)| recording.page_bytes())
     }
 
-    /// A pager as the options describe it.
+    /// A pager according to the options.
     ///
     /// # Errors
     /// [`BenchError::Setup`].
@@ -192,7 +191,7 @@ impl<'a> Comparison<'a> {
         })
     }
 
-    /// What round `round` of one system is.
+    /// The length of round `round` of one system.
     pub(super) fn slice(&self, round: u32) -> Until {
         match self.until {
             Until::Seconds(seconds) => Until::Seconds(seconds / f64::from(self.rounds)),
@@ -200,7 +199,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// How many records or pages are read at a time.
+    /// Records or pages per call.
     pub(super) fn batch(&self, page_bytes: u64) -> u32 {
         self.batch.unwrap_or_else(|| match self.workload {
             Workload::Scan => u32::try_from(SCAN_BYTES / page_bytes).unwrap_or(1).max(1),
@@ -208,17 +207,17 @@ impl<'a> Comparison<'a> {
         })
     }
 
-    /// Finds or makes the data files: one for each system, in the order of the rows. Systems may
-    /// share one, and then its position repeats.
+    /// Finds or creates the data files, and returns the position of each row's file. Systems that
+    /// share a file have the same position.
     ///
     /// # Errors
-    /// Those of preparing files; [`BenchError::Usage`] for a file of the user's that does not suit.
+    /// Those of preparing files; [`BenchError::Usage`] for an unsuitable file of the user's.
     pub(super) fn files(
         &mut self,
         source: &Source,
     ) -> Result<(Vec<DataFile>, Vec<usize>), BenchError> {
-        let depot = match source {
-            Source::Made(depot) => depot,
+        let data_dir = match source {
+            Source::Made(data_dir) => data_dir,
             Source::User(path, locking) => {
                 let (file, found) = DataFile::of_user(path, *locking)?;
                 self.suit(path, &file, found)?;
@@ -239,16 +238,16 @@ impl<'a> Comparison<'a> {
             std::iter::repeat_n(0, lowtides).chain(1..=self.peers.len()).collect()
         };
         let count = places.last().map_or(0, |last| last + 1);
-        // Updated records are records; rewritten blocks are not what the next run expects.
+        // Updated records stay valid; the next run cannot use rewritten blocks.
         let purpose = if self.writes && self.content == Content::Blocks {
             Purpose::Scratch
         } else {
             Purpose::Lasting
         };
-        Ok((depot.prepare(self.content, self.data_bytes, count, purpose)?, places))
+        Ok((data_dir.prepare(self.content, self.data_bytes, count, purpose)?, places))
     }
 
-    /// Takes a file of the user's as the data, if it can be.
+    /// Uses a user's file as the data, if it is suitable.
     fn suit(&mut self, path: &Path, file: &DataFile, found: Content) -> Result<(), BenchError> {
         let name = path.display();
         if self.content == Content::Records && found != Content::Records {
@@ -273,7 +272,7 @@ impl<'a> Comparison<'a> {
         Ok(())
     }
 
-    /// lowtide's base page and the reason for it, now that the file is known.
+    /// lowtide's base page and the reason for it, once the file is known.
     ///
     /// # Errors
     /// [`BenchError::File`].
@@ -308,7 +307,7 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// Refuses peers beside a device that is slowed down.
+/// Rejects peers together with an artificially slow device.
 ///
 /// # Errors
 /// [`BenchError::Usage`].

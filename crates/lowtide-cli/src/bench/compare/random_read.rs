@@ -1,5 +1,5 @@
-//! `lowtide bench random-read`: uniform reads of single pages. With `--depth` it is another
-//! measurement with the same name: cold, from one thread, a number of reads in flight (`depth.rs`).
+//! `lowtide bench random-read`: uniform reads of single pages. With `--depth` it is a different
+//! measurement: cold reads from one thread, with a number of reads in flight (`depth.rs`).
 
 use clap::builder::ArgPredicate::IsPresent;
 use clap::{Args, ValueEnum};
@@ -16,7 +16,7 @@ use crate::bench::options::{
 /// Options of `random-read`.
 #[derive(Debug, Args)]
 pub(crate) struct RandomReadArgs {
-    /// Reads in flight from one thread: measures cold reads under the first policy, one row each
+    /// Reads in flight from one thread: measure cold reads under the first policy, one row each
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = threads(),
           conflicts_with_all =
               ["ops", "threads", "batch", "record", "device_delay", "device_bandwidth"])]
@@ -40,8 +40,8 @@ pub(crate) struct RandomReadArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = batch())]
     batch: u32,
-    /// What else runs beside lowtide: fio with --depth, else mappings where a memory cgroup can be
-    /// made [default: mmap,mmap-random; none with --depth]
+    /// Systems to compare with: fio with --depth, otherwise mappings, which need a memory cgroup
+    /// [default: mmap,mmap-random; none with --depth]
     #[arg(long, value_name = "PEER,PEER", value_enum, value_delimiter = ',',
           default_value = "mmap,mmap-random", hide_default_value = true,
           default_value_ifs = [("depth", IsPresent, "none"), ("device_delay", IsPresent, "none"),
@@ -61,12 +61,12 @@ pub(crate) struct RandomReadArgs {
     pub(crate) file: UserFile,
 }
 
-/// What random reads are compared with.
+/// The peers of random reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Peer {
     Mmap,
     MmapRandom,
-    // With direct I/O, at a depth.
+    // With direct I/O, at a queue depth.
     Fio,
     None,
 }
@@ -106,7 +106,7 @@ impl RandomReadArgs {
         comparison.run()
     }
 
-    /// Whether fio is wanted, at a depth. Other peers have none.
+    /// Whether fio is selected, which needs a depth. Other peers have no depth.
     ///
     /// # Errors
     /// [`BenchError::Usage`] for a mapping.

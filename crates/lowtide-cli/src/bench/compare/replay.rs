@@ -1,4 +1,4 @@
-//! `lowtide bench replay`: a recorded trace, played as fast as it goes.
+//! `lowtide bench replay`: a recorded trace, replayed as fast as possible.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ pub(crate) struct ReplayArgs {
     /// The trace
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
-    /// Its format: csv, compact, oracle-general, object-csv, msr, lackey or filemap [default: by
-    /// its content]
+    /// Its format: csv, compact, oracle-general, object-csv, msr, lackey or filemap
+    /// [default: detected]
     #[arg(long, value_name = "NAME")]
     format: Option<Format>,
     /// Memory budget of each system [default: data / scale]
@@ -59,7 +59,7 @@ impl ReplayArgs {
         let comparison = Comparison {
             peers: self.against.rows()?,
             writes: trace.writes(),
-            // A replayed access means what it means for a kernel.
+            // A replayed access has the same effect as in the kernel.
             young_faults: true,
             trace: Some((self.trace.clone(), self.format.map(|f| f.to_string()), trace)),
             ..Comparison::new(Workload::Replay, &self.common, sizes, times)

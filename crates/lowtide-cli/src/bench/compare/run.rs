@@ -1,4 +1,4 @@
-//! From a comparison to its table and JSON.
+//! Runs a comparison, and writes its table and JSON.
 
 use std::sync::Arc;
 
@@ -35,8 +35,7 @@ impl Comparison<'_> {
         let probe = Probe::ask();
         let mut plan = self.checked(&probe)?;
         plan.record.as_deref().map(Recorder::check).transpose()?;
-        // Declared in this order so that they go in the opposite one: systems, then files, then
-        // their directory.
+        // Drop order is the reverse: systems, then files, then their directory.
         let source = Source::of(&plan.common.files, plan.file.clone())?;
         let (files, places) = plan.files(&source)?;
         let (page_bytes, page_note) = plan.choose_page(&files[0])?;
@@ -74,7 +73,7 @@ impl Comparison<'_> {
         let machine = Machine::ask(&probe, &files[0], &pagers[0])?;
         head(&machine, &files, &plan, &job, &page_note);
         if let Some(slowed) = &common.slowed {
-            out::line(format_args!("device    {slowed}, beside what it takes itself"));
+            out::line(format_args!("device    {slowed}, in addition to its own time"));
         }
         out::line("");
         let warmed = plan.trace.is_none();
@@ -87,7 +86,7 @@ impl Comparison<'_> {
         let mut cut = Cut::default();
         let rows =
             take_turns(&mut systems, plan.rounds, |round| plan.slice(round), &progress, &mut cut)?;
-        // What the rows say is said before anything about the recording, which may still fail.
+        // The rows are printed before the recording, which may still fail.
         let recording =
             recorder.filter(|_| !cut.is_cut()).zip(recorded).map(|(recorder, (access, label))| {
                 progress.set_message(format!("recording {label}"));
@@ -138,7 +137,7 @@ fn common(plan: &Comparison<'_>, job: &Job) -> Common {
     }
 }
 
-/// What the numbers below are numbers of.
+/// The lines above the table: what was measured.
 fn head(machine: &Machine, files: &[DataFile], plan: &Comparison<'_>, job: &Job, page_note: &str) {
     out::line(format_args!("{}: {}", plan.workload, plan.workload.description()));
     for line in machine.lines(&files[0]) {
@@ -171,8 +170,8 @@ fn head(machine: &Machine, files: &[DataFile], plan: &Comparison<'_>, job: &Job,
     }
     if let Some(every) = plan.checkpoint {
         out::line(format_args!(
-            "          a checkpoint every {every:?} by a thread of its own: a flush, or msync of \
-             the whole mapping"
+            "          a checkpoint every {every:?} by a separate thread: a flush, or msync of the \
+             whole mapping"
         ));
     }
 }
@@ -189,7 +188,7 @@ fn comparison(rows: &[Row]) -> Option<String> {
     Some(format!("{label} is {:.2} x {} {range}{which}{slower}", ratio.median, peer.label))
 }
 
-/// The table and what follows from it.
+/// The table and its conclusions.
 fn tail(rows: &[Row], job: &Job, source: &Source, files: &[DataFile]) {
     out::line(of_workload(rows));
     out::line("");
@@ -213,7 +212,7 @@ fn tail(rows: &[Row], job: &Job, source: &Source, files: &[DataFile]) {
     ));
     if sums.iter().any(|sum| sum.ignored > 0) {
         out::line(format_args!(
-            "{} operations mean nothing to a file and were passed over",
+            "{} operations have no meaning for a file and were skipped",
             total(|sum| sum.ignored)
         ));
     }
@@ -221,13 +220,13 @@ fn tail(rows: &[Row], job: &Job, source: &Source, files: &[DataFile]) {
         out::line(sentence);
     }
     let bytes: u64 = files.iter().filter(|file| file.is_kept()).map(DataFile::bytes).sum();
-    if let Source::Made(depot) = source
+    if let Source::Made(data_dir) = source
         && bytes > 0
     {
         out::line(format_args!(
             "data files ({}) are kept in {} for the next run; --no-keep removes them",
             Size::new(bytes),
-            depot.path().display()
+            data_dir.path().display()
         ));
     }
 }

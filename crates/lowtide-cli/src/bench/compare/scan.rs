@@ -1,5 +1,5 @@
-//! `lowtide bench scan`: the whole file from start to end, repeated. With `--op` it is another
-//! measurement with the same name: cold, by each way to read a file in order (`in_order.rs`).
+//! `lowtide bench scan`: the whole file from start to end, repeated. With `--op` it is a
+//! different measurement: cold reads in order, by each API (`in_order.rs`).
 
 use clap::builder::ArgPredicate::IsPresent;
 use clap::{Args, ValueEnum};
@@ -16,13 +16,13 @@ use crate::bench::options::{
 /// Options of `scan`.
 #[derive(Debug, Args)]
 pub(crate) struct ScanArgs {
-    /// Ways to read a file in order, cold, under the first policy, one row each, beside pread and
-    /// fio
+    /// APIs to read a file in order: measure cold reads under the first policy, one row each,
+    /// beside pread and fio
     #[arg(long, value_name = "OP,OP", value_enum, value_delimiter = ',',
           conflicts_with_all =
               ["against", "batch", "record", "ops", "threads", "device_delay", "device_bandwidth"])]
     pub(crate) op: Vec<ScanOp>,
-    /// Bytes of a request, one group of rows each; with --op
+    /// Bytes per request, one group of rows each; with --op
     #[arg(long, value_name = "SIZE,SIZE", value_delimiter = ',', value_parser = size,
           default_value = "64K,1M", requires = "op")]
     pub(crate) io_size: Vec<u64>,
@@ -60,7 +60,7 @@ pub(crate) struct ScanArgs {
     pub(crate) file: UserFile,
 }
 
-/// A way to read a file in order.
+/// An API to read a file in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub(crate) enum ScanOp {

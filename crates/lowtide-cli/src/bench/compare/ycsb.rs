@@ -59,11 +59,11 @@ pub(crate) struct YcsbCArgs {
     file: UserFile,
 }
 
-/// An extra turn that becomes a trace.
+/// An extra turn that is recorded as a trace.
 #[derive(Debug, Args)]
 pub(crate) struct Record {
-    /// Record an extra turn, which is not measured, of the first lowtide row to FILE (.csv or .lt,
-    /// and .gz or .zst behind it)
+    /// Record an extra, unmeasured turn of the first lowtide row in FILE (.csv or .lt, optionally
+    /// followed by .gz or .zst)
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
 }

@@ -1,6 +1,6 @@
 //! The two patterns of reading words at random places.
 //!
-//! The sum of the words read is the proof that the right ones were: it is compared with the sum
+//! The sum of the words read proves that the correct words were read: it is compared with the sum
 //! computed from the words' definition.
 
 use lowtide::View;
@@ -16,7 +16,7 @@ pub(super) trait Words {
     /// Why a read failed.
     type Error;
 
-    /// How many words there are.
+    /// The number of words.
     fn count(&self) -> u64;
 
     /// The word number `index`, which is below [`count`](Words::count).
@@ -74,12 +74,12 @@ impl Words for Definition {
     }
 }
 
-/// Which word is next.
+/// The choice of the next word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pattern {
-    /// As the last one says.
+    /// Determined by the last word.
     Dependent,
-    /// As a generator says.
+    /// Determined by a generator.
     Independent,
 }
 

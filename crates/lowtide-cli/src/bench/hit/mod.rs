@@ -1,12 +1,12 @@
-//! `lowtide bench hit`: what a hit costs through a View, beside a raw pointer.
+//! `lowtide bench hit`: the cost of a hit through a View, compared with a raw pointer.
 //!
-//! The same words lie twice in memory: in a file, all of it resident under a budget that holds it,
-//! and in a private anonymous mapping of ordinary 4 KiB pages, which is what a program has that
-//! simply loads its data. Both are read 8 bytes at a random place at a time, in two patterns:
+//! The same words are in memory twice: in a file that is entirely resident under its budget, and in
+//! a private anonymous mapping of ordinary 4 KiB pages, as in a program that simply loads its data.
+//! Both are read 8 bytes at a time at random places, in two patterns:
 //!
 //! * *independent*: places come from a generator, so the processor overlaps many reads; this shows
 //!   throughput;
-//! * *dependent*: each place follows from the word read before, as in a search tree; this shows
+//! * *dependent*: each place depends on the previous word, as in a search tree; this shows
 //!   latency.
 //!
 //! | file | concept |

@@ -2,9 +2,9 @@
 //!
 //! # Safety
 //!
-//! The mapping is written once, before it can be read, and then only read; every index is checked
-//! against its length when the code is built for debugging, and is below it by the contract of
-//! [`Words`] otherwise: a bounds check would not be a raw pointer's cost.
+//! The mapping is written once, before it can be read, and then only read. Debug builds check every
+//! index against its length; otherwise the contract of [`Words`] guarantees that it is below. A
+//! bounds check would not belong to the cost of a raw pointer.
 
 #![allow(unsafe_code)]
 

@@ -25,21 +25,21 @@ use crate::{interrupt, out, progress, table};
 
 /// The name.
 pub(crate) const NAME: &str = "hit";
-/// One line about it, for listings.
+/// One line for listings.
 pub(crate) const ABOUT: &str =
     "random 8-byte reads of resident pages, through a View and a raw pointer";
 
-/// Accesses of a slice when nothing is said; a quarter or half of a second.
+/// Default accesses of a slice; a quarter or half of a second.
 const ACCESSES_DEPENDENT: u64 = 1_000_000;
 const ACCESSES_INDEPENDENT: u64 = 8_000_000;
-/// Pages that are loaded at a time before the measurement.
+/// Pages loaded at a time before the measurement.
 const LOAD_PAGES: u64 = 512;
 
 /// Options of `hit`.
 #[derive(Debug, Args)]
 pub(crate) struct HitArgs {
     /// Bytes that stay in memory, one pair of rows each
-    // Inside, and far outside, what a processor's translation cache reaches.
+    // Within, and far beyond, the reach of a processor's TLB.
     #[arg(long, value_name = "SIZE,SIZE", value_delimiter = ',', value_parser = size,
           default_value = "256M,2G", allow_hyphen_values = true)]
     size: Vec<u64>,
@@ -74,7 +74,7 @@ struct HitRow {
     page_bytes: u64,
     ns_per_access: f64,
     ns_per_access_spread: Spread,
-    /// Of the View's time to the pointer's in the same round; 1 for the pointer.
+    /// Ratio of the View's time to the pointer's in the same round; 1 for the pointer.
     ratio: Spread,
     rounds: u32,
     ops: u64,
@@ -83,7 +83,7 @@ struct HitRow {
     seed: u64,
 }
 
-/// Measures every size asked for.
+/// Measures every requested size.
 ///
 /// # Errors
 /// Any [`BenchError`].
@@ -94,14 +94,14 @@ pub(crate) fn run(args: &HitArgs) -> Result<(), BenchError> {
     for &size in &sizes {
         check_memory(0, 2, budget(size), probe.memory_available)?;
     }
-    let depot = args.files.depot()?;
+    let data_dir = args.files.data_dir()?;
     let mut rows: Vec<HitRow> = Vec::new();
     let mut machine = None;
     let mut closing = Vec::new();
     let progress = progress::steps("", sizes.len() as u64 * (1 + 2 * u64::from(rounds)));
     let mut cut = Cut::default();
     'sizes: for &size in &sizes {
-        let file = depot.prepare(Content::Words, size, 1, Purpose::Lasting)?.remove(0);
+        let file = data_dir.prepare(Content::Words, size, 1, Purpose::Lasting)?.remove(0);
         let pager = args.io.pager(policy, budget(size), page_bytes, |builder| builder)?;
         if machine.is_none() {
             let asked = Machine::ask(&probe, &file, &pager)?;
@@ -148,7 +148,7 @@ pub(crate) fn run(args: &HitArgs) -> Result<(), BenchError> {
     wrong.map_or_else(|| cut.verdict(), Err)
 }
 
-/// The budget that holds `size` bytes with room to spare: free frames are kept back for the next
+/// The budget that holds `size` bytes with room to spare: some frames are kept free for the next
 /// miss.
 const fn budget(size: u64) -> u64 {
     size + size / 8 + (16 << 20)
@@ -160,7 +160,7 @@ struct Pair {
     pointer: PointerWords,
 }
 
-/// Nanoseconds an access, round by round, and the accesses with right sums.
+/// Nanoseconds per access in each round, and the number of accesses with correct sums.
 struct Turns {
     view_ns: Vec<f64>,
     pointer_ns: Vec<f64>,
@@ -211,8 +211,7 @@ impl Pair {
             let (view_sum, view_ns) = timed(&self.view, pattern, accesses, seed)?;
             let (pointer_sum, pointer_ns) = timed(&self.pointer, pattern, accesses, seed)?;
             interrupt::check(|| format!("measuring {} hits", pattern.name()))?;
-            // Nobody measures the first turn: it brings caches and translations into the state of
-            // all others.
+            // The first turn is not measured: it warms up caches and translations.
             if round > 0 {
                 turns.view_ns.push(view_ns);
                 turns.pointer_ns.push(pointer_ns);
@@ -225,7 +224,7 @@ impl Pair {
     }
 }
 
-/// One turn: the sum of the words and the nanoseconds an access took.
+/// One turn: the sum of the words, and the nanoseconds per access.
 fn timed<W: Words<Error: Display>>(
     words: &W,
     pattern: Pattern,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::bench::datafile::{Depot, Locking};
+use crate::bench::datafile::{DataDir, Locking};
 use crate::bench::error::BenchError;
 
 /// The directory of data files, and whether they are locked.
@@ -39,9 +39,9 @@ impl ScratchPlace {
     /// The directory.
     ///
     /// # Errors
-    /// Those of [`Depot::open`].
-    pub(crate) fn depot(&self) -> Result<Depot, BenchError> {
-        Depot::open(self.place.dir.as_deref(), false, self.place.locking())
+    /// Those of [`DataDir::open`].
+    pub(crate) fn data_dir(&self) -> Result<DataDir, BenchError> {
+        DataDir::open(self.place.dir.as_deref(), false, self.place.locking())
     }
 }
 
@@ -59,9 +59,9 @@ impl Files {
     /// The directory of the files that the bench creates.
     ///
     /// # Errors
-    /// Those of [`Depot::open`].
-    pub(crate) fn depot(&self) -> Result<Depot, BenchError> {
-        Depot::open(self.place.dir.as_deref(), !self.no_keep, self.place.locking())
+    /// Those of [`DataDir::open`].
+    pub(crate) fn data_dir(&self) -> Result<DataDir, BenchError> {
+        DataDir::open(self.place.dir.as_deref(), !self.no_keep, self.place.locking())
     }
 
     /// Whether data files are locked.
@@ -82,7 +82,7 @@ pub(crate) struct UserFile {
 #[derive(Debug)]
 pub(crate) enum Source {
     /// Files that the bench creates and may keep.
-    Made(Depot),
+    Made(DataDir),
     /// A file of the user's own, which is only read.
     User(PathBuf, Locking),
 }
@@ -91,11 +91,11 @@ impl Source {
     /// The source that the options select.
     ///
     /// # Errors
-    /// Those of [`Depot::open`].
+    /// Those of [`DataDir::open`].
     pub(crate) fn of(files: &Files, user: Option<PathBuf>) -> Result<Self, BenchError> {
         match user {
             Some(path) => Ok(Self::User(path, files.locking())),
-            None => files.depot().map(Self::Made),
+            None => files.data_dir().map(Self::Made),
         }
     }
 }

@@ -1,8 +1,7 @@
-//! The mmap peer itself: a child process that plays slices on a mapping, as its parent asks.
+//! The mmap peer: a child process that plays slices on a mapping at its parent's request.
 //!
-//! Everything it can allocate before it is moved into the memory cgroup it allocates before (the
-//! trace, the table of a replay's page seeds), so that the budget is spent on the file's pages, as
-//! lowtide's is.
+//! It allocates as much as possible before it is moved into the memory cgroup (the trace, the table
+//! of a replay's page seeds), so that the budget is used for the file's pages, as lowtide's is.
 
 use std::io::{self, BufRead, Write};
 use std::os::unix::fs::FileExt;
@@ -26,7 +25,7 @@ use crate::bench::write::Fill;
 /// # Errors
 /// Those of the pipe to the bench.
 pub(crate) fn serve() -> io::Result<()> {
-    // The bench may be killed at a moment when this process reads nothing.
+    // The bench may be killed while this process is not reading.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     converse(&mut io::stdin().lock(), &mut io::stdout().lock())
 }

@@ -1,7 +1,7 @@
-//! dd as a peer: pieces of one mebibyte, one after the other, past the page cache, and one
-//! `fdatasync` at the end.
+//! dd as a peer: direct writes of one mebibyte, one after the other, and one `fdatasync` at the
+//! end.
 //!
-//! Its own clock excludes its start; the flush is in it.
+//! Its own clock excludes process start and includes the flush.
 
 use std::process::Command;
 

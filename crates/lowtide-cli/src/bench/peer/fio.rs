@@ -1,7 +1,7 @@
-//! fio as a peer: reads past the page cache at a depth, by a program that does nothing else.
+//! fio as a peer: direct reads at a given depth, by a program that does nothing else.
 //!
 //! Each slice is one run of fio (`ioengine=io_uring`, `direct=1`, `time_based`); its own clock
-//! excludes its start. Results come from its JSON (`json+`, which has the whole histogram).
+//! excludes process start. Results come from its JSON (`json+`, with the whole histogram).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -42,8 +42,8 @@ impl Fio {
         Reads { version, path, order: "--rw=randread", bytes, block_bytes, depth, seed }
     }
 
-    /// fio on the first `bytes` of a file from begin to end, in blocks of `block_bytes`, one at a
-    /// time.
+    /// fio on the first `bytes` of a file from beginning to end, in blocks of `block_bytes`, one at
+    /// a time.
     pub(crate) fn in_order(&self, path: &Path, bytes: u64, block_bytes: u64) -> Reads {
         Reads { order: "--rw=read", ..self.at(path, bytes, block_bytes, 1, 0) }
     }
@@ -57,7 +57,7 @@ pub(crate) struct Reads {
     bytes: u64,
     block_bytes: u64,
     depth: u32,
-    /// Of the next slice: every slice reads other pages.
+    /// Seed of the next slice: every slice reads different pages.
     seed: u64,
 }
 
@@ -133,7 +133,7 @@ struct LatencyNs {
 }
 
 fn parse(text: &str) -> Result<Slice, String> {
-    // Notes for people may stand before the JSON.
+    // Text for people may precede the JSON.
     let json = text.find('{').map_or("", |start| &text[start..]);
     let output: Output = serde_json::from_str(json)
         .map_err(|error| format!("prints what cannot be read: {error}"))?;

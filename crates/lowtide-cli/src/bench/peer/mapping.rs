@@ -1,19 +1,19 @@
-//! The mmap peer's access: a shared mapping of the file, and its descriptor.
+//! The mmap peer's access to its data: a shared mapping of the file, and its descriptor.
 //!
-//! A store into a mapping is not atomic to readers beyond a machine word, so somebody has to keep
-//! readers and writers of one record apart. lowtide does that itself, page by page; a program on a
-//! mapping needs locks of its own. Here they are striped: record `n` is guarded by reader-writer
-//! lock `n mod 4096`, so readers wait only for a writer of the same stripe. For workloads that
-//! never write there are no locks at all.
+//! A store into a mapping is atomic only up to a machine word, so readers and writers of one record
+//! must exclude each other. lowtide does that itself for each page; a program that uses a mapping
+//! needs its own locks. Here they are striped: record `n` is guarded by reader-writer lock
+//! `n mod 4096`, so readers wait only for a writer of the same stripe. Workloads that never write
+//! use no locks.
 //!
 //! # Safety
 //!
-//! References are made from the mapping's pointer. They are sound as long as (1) their range lies
-//! inside the mapping, which every method asserts; (2) nobody writes the bytes while a shared
-//! reference to them lives, and nobody else reads or writes them while they are written. Inside the
-//! process the stripes see to (2), or the fact that there is one thread or no writer at all;
-//! outside, the data file is locked for this run. Should someone truncate the file nevertheless,
-//! the next access is SIGBUS: it ends this process, not the bench, which reports it.
+//! References are made from the mapping's pointer. They are sound as long as (1) their range is
+//! inside the mapping, which every method asserts; (2) no thread writes the bytes while a shared
+//! reference to them lives, and no other thread accesses them while they are written. Within the
+//! process, the stripes ensure (2), unless there is only one thread or no writer; against other
+//! processes, the data file is locked for this run. If a process truncates the file nevertheless,
+//! the next access raises SIGBUS: it ends this process, and the bench reports it.
 
 #![allow(unsafe_code)]
 
@@ -28,16 +28,16 @@ use lowtide_host::mapping::{Access, Advice, FileMapping};
 use crate::bench::access::{AccessError, DataAccess};
 use crate::bench::content::UNIT_BYTES;
 
-/// Locks. Enough that two of 32 threads rarely meet; a power of two, so that a stripe is found with
-/// a mask.
+/// Number of locks. Enough that 32 threads rarely contend; a power of two, so that a mask finds the
+/// stripe.
 const STRIPES: u64 = 4096;
 
-/// How a mapping is used.
+/// The use of a mapping.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Use {
-    /// Whether anything is written.
+    /// Whether the job writes.
     pub(super) writes: bool,
-    /// Whether more than one thread has a access.
+    /// Whether more than one thread accesses it.
     pub(super) shared: bool,
     /// `MADV_RANDOM`.
     pub(super) random: bool,
@@ -68,7 +68,7 @@ impl MappingAccess {
         Ok(Self { mapping: Arc::new(mapping), file: Arc::new(file), stripes })
     }
 
-    /// The lock of the record at `offset`, where there are locks.
+    /// The lock of the record at `offset`, if there are locks.
     ///
     /// # Panics
     /// When locks are needed and the range is not inside one record: one stripe would not guard it.
@@ -100,7 +100,7 @@ impl MappingAccess {
     /// The bytes of a range.
     ///
     /// # Safety
-    /// Nobody writes the range while the reference lives.
+    /// No thread writes the range while the reference lives.
     #[inline]
     unsafe fn bytes(&self, offset: u64, len: usize) -> &[u8] {
         // SAFETY: `address` asserts that the whole range is mapped, and it stays mapped as long as
@@ -111,7 +111,7 @@ impl MappingAccess {
     /// Copies `bytes` to `offset`.
     ///
     /// # Safety
-    /// The mapping is writable, and nobody reads or writes the range meanwhile.
+    /// The mapping is writable, and no other thread accesses the range meanwhile.
     unsafe fn put(&self, offset: u64, bytes: &[u8]) {
         let to = self.address(offset, bytes.len());
         // SAFETY: `address` asserts that the destination is mapped, the caller that it is writable
@@ -153,8 +153,8 @@ impl DataAccess for MappingAccess {
         let _own = self
             .stripe(offset, bytes.len())
             .map(|lock| lock.write().unwrap_or_else(PoisonError::into_inner));
-        // SAFETY: Only jobs that write store, and for those the mapping is writable. The lock keeps
-        // other threads away, or there are none.
+        // SAFETY: Only jobs that write call `store`, and their mapping is writable. The lock
+        // excludes other threads, or there are none.
         unsafe { self.put(offset, bytes) };
         Ok(())
     }
@@ -177,11 +177,11 @@ impl DataAccess for MappingAccess {
         let _own = self
             .stripe(offset, len)
             .map(|lock| lock.write().unwrap_or_else(PoisonError::into_inner));
-        // SAFETY: The lock keeps writers away, or there is one thread.
+        // SAFETY: The lock excludes writers, or there is one thread.
         bytes.copy_from_slice(unsafe { self.bytes(offset, len) });
         if change(bytes) {
-            // SAFETY: The mapping of a job that writes is writable, and the lock, still held, keeps
-            // others away.
+            // SAFETY: The mapping of a job that writes is writable, and the lock, still held,
+            // excludes other threads.
             unsafe { self.put(offset, bytes) };
         }
         Ok(())

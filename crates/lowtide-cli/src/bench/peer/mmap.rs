@@ -16,8 +16,8 @@ pub(crate) struct Mmap {
 }
 
 impl Mmap {
-    /// Starts a peer on `file` with a budget of `max_bytes`. What the kernel has cached of the file
-    /// belongs to nobody's budget and is dropped before.
+    /// Starts a peer on `file` with a budget of `max_bytes`. First drops the file from the page
+    /// cache, because pages already cached are charged to no budget.
     ///
     /// # Errors
     /// Those of [`Process::start`] and [`DataFile::drop_page_cache`].

@@ -1,16 +1,16 @@
-//! What lowtide is compared with.
+//! Peers: the systems that lowtide is compared with.
 //!
-//! | file | what it is |
+//! | file | concept |
 //! |---|---|
 //! | `process.rs` | the bench's side of a child process under a memory cgroup |
 //! | `mmap.rs` | a kernel mapping in such a child |
 //! | `filler.rs` | a file written by such a child |
 //! | `dd.rs` | a file written by dd |
-//! | `child.rs` | that child |
-//! | `protocol.rs` | what the two say to each other |
+//! | `child.rs` | the child process itself |
+//! | `protocol.rs` | the messages between bench and child |
 //! | `mapping.rs` | the child's access to its data |
 //! | `fio.rs` | random reads by fio |
-//! | `program.rs` | how such programs are run |
+//! | `program.rs` | running external programs |
 
 pub(crate) mod child;
 pub(crate) mod dd;

@@ -1,12 +1,12 @@
 //! The bench's side of a peer that uses the kernel's page cache: a child process, its memory
-//! cgroup, and the conversation with it.
+//! cgroup, and the requests to it.
 //!
-//! The order matters (`lowtide_host::memcg` says why): the child gets ready, is moved into a fresh
-//! group whose limit is the budget, and only then touches its file. So every page of the file is
-//! charged to its budget, and its own code and tables are not, as lowtide's are not. The budget is
-//! the same number of bytes for all.
+//! The order matters (see `lowtide_host::memcg`): the child prepares itself, is moved into a new
+//! group whose limit is the budget, and only then touches its file. So the budget is charged for
+//! every page of the file, but not for the child's code and tables, as with lowtide. All systems
+//! have the same budget.
 //!
-//! On drop the child is ended and the group removed, in that order, whatever happened before.
+//! On drop the child is ended and then the group is removed, also after an error.
 
 use std::io::{self, BufReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -23,15 +23,15 @@ use crate::bench::system::add_device_kib;
 use crate::bench::tally::Slice;
 use crate::interrupt;
 
-/// How often a wait for the child looks for Ctrl-C.
+/// Interval at which a wait for the child checks for Ctrl-C.
 const POLL: Duration = Duration::from_millis(50);
-/// Counters of `memory.stat` that only grow begin with one of these; the rest are levels.
+/// Prefixes of the counters of `memory.stat` that only grow; the others are levels.
 const COUNTERS: [&str; 4] = ["pg", "pswp", "workingset_", "thp_"];
-/// The fatal signals that have a usual reason.
+/// Fatal signals with a common cause.
 const SIGKILL: i32 = 9;
 const SIGBUS: i32 = 7;
 
-/// A child under a memory cgroup of its own.
+/// A child in its own memory cgroup.
 pub(super) struct Process {
     name: &'static str,
     max_bytes: u64,
@@ -43,13 +43,13 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts a child with a budget of `max_bytes`, and lets it get `ready` before it is moved into
-    /// its group.
+    /// Starts a child with a budget of `max_bytes`. The child handles `ready` before it is moved
+    /// into its group.
     ///
     /// # Errors
-    /// [`BenchError::Memcg`] when no group can be made, [`BenchError::Peer`] when the child does
-    /// not get ready, [`BenchError::PeerKilled`] when the budget does not even allow that,
-    /// [`BenchError::Interrupted`].
+    /// [`BenchError::Memcg`] when the group cannot be created, [`BenchError::Peer`] when the child
+    /// cannot prepare itself, [`BenchError::PeerKilled`] when the budget is too small even for
+    /// that, [`BenchError::Interrupted`].
     pub(super) fn start(
         name: &'static str,
         max_bytes: u64,
@@ -83,7 +83,7 @@ impl Process {
         Ok(peer)
     }
 
-    /// Asks for a slice, and counts what the kernel counts meanwhile.
+    /// Requests a slice, and adds the kernel's counters for it.
     ///
     /// # Errors
     /// Those of [`ask`](Self::ask); [`BenchError::Memcg`].
@@ -111,10 +111,10 @@ impl Process {
         Ok(*slice)
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the reply.
     ///
     /// # Errors
-    /// [`BenchError::Peer`] when it is that it did not work, or none comes;
+    /// [`BenchError::Peer`] when the reply is a failure, or there is none;
     /// [`BenchError::PeerKilled`], [`BenchError::Interrupted`].
     pub(super) fn ask(&mut self, request: &Request) -> Result<Reply, BenchError> {
         let sent = self.requests.as_mut().map_or(Ok(()), |to| send(to, request));
@@ -147,7 +147,7 @@ impl Process {
     }
 }
 
-/// What the way in which a peer ended means to the user.
+/// An explanation of a peer's end for the user.
 fn obituary(peer: &'static str, max_bytes: u64, status: ExitStatus) -> BenchError {
     let what = match status.signal() {
         Some(SIGKILL) => return BenchError::PeerKilled { peer, max_bytes },
@@ -162,8 +162,8 @@ fn obituary(peer: &'static str, max_bytes: u64, status: ExitStatus) -> BenchErro
     BenchError::Peer { peer, what }
 }
 
-/// A thread that reads the child's replies, so that waiting for one can look for Ctrl-C. It ends
-/// with the child.
+/// A thread that reads the child's replies, so that a wait can check for Ctrl-C. It ends with the
+/// child.
 fn listen(child: &mut Child) -> Receiver<io::Result<Reply>> {
     let (sender, receiver) = channel();
     if let Some(output) = child.stdout.take() {
@@ -183,7 +183,7 @@ fn listen(child: &mut Child) -> Receiver<io::Result<Reply>> {
 impl Drop for Process {
     fn drop(&mut self) {
         self.requests = None;
-        // It may be in the middle of a slice that nobody wants any more.
+        // It may be in the middle of a slice whose result is no longer needed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -9,19 +9,19 @@ use std::time::Duration;
 use crate::bench::error::BenchError;
 use crate::interrupt;
 
-/// How often a wait looks for Ctrl-C.
+/// Interval at which a wait checks for Ctrl-C.
 const POLL: Duration = Duration::from_millis(20);
 
-/// What a program said.
+/// The output of a program.
 #[derive(Debug)]
 pub(super) struct Said {
-    /// On standard output.
+    /// Standard output.
     pub(super) out: String,
-    /// On standard error.
+    /// Standard error.
     pub(super) err: String,
 }
 
-/// The first line of `name --version`, if there is such a program.
+/// The first line of `name --version`, if the program is installed.
 pub(super) fn version(name: &str) -> Option<String> {
     let said = Command::new(name).arg("--version").stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&said.stdout);
@@ -31,8 +31,8 @@ pub(super) fn version(name: &str) -> Option<String> {
 /// Runs a program to its end.
 ///
 /// # Errors
-/// What `error` makes of a program that cannot be started or fails; [`BenchError::Interrupted`],
-/// and the program has been ended then.
+/// The result of `error` for a program that cannot be started or fails; [`BenchError::Interrupted`]
+/// after ending the program.
 pub(super) fn run(
     command: &mut Command,
     name: &str,
@@ -71,17 +71,17 @@ pub(super) fn run(
 }
 
 fn end(child: &mut Child) {
-    // It may have ended by itself.
+    // The program may already have ended.
     let _ = child.kill();
     let _ = child.wait();
 }
 
-/// Reads a pipe to its end in a thread, as a program waits when nobody does.
+/// Reads a pipe to its end in a thread: a program blocks when its pipe is full.
 fn drain(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut text = String::new();
         if let Some(mut pipe) = pipe {
-            // What was read so far is reported either way.
+            // The bytes read so far are reported in either case.
             let _ = pipe.read_to_string(&mut text);
         }
         text

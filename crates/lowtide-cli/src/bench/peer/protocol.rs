@@ -1,5 +1,5 @@
-//! What the bench and an mmap peer say to each other: JSON, one message a line, strictly question
-//! and answer.
+//! The protocol between the bench and an mmap peer: JSON, one message per line, one reply to each
+//! request.
 //!
 //! ```text
 //!   bench                            peer
@@ -15,7 +15,7 @@
 //!     │  (end of file)  ───────────►   ends
 //! ```
 //!
-//! Any answer may be `Failed` instead.
+//! Any reply may be `Failed` instead.
 
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
@@ -28,14 +28,14 @@ use crate::bench::tally::Slice;
 use crate::bench::thread_pool::Until;
 use crate::bench::write::Fill;
 
-/// From the bench.
+/// A request from the bench.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
-    /// Get ready, without touching the file.
+    /// Prepare for the job without touching the file.
     Prepare {
-        /// What will be played.
+        /// The job.
         job: Box<Job>,
-        /// On which file.
+        /// The file.
         path: PathBuf,
         /// With `MADV_RANDOM`.
         random: bool,
@@ -44,31 +44,31 @@ pub(super) enum Request {
     Map,
     /// Play a slice.
     Run {
-        /// How long.
+        /// Its length.
         until: Until,
     },
     /// Write a file from its start to its end.
     Fill {
-        /// Which, and from what.
+        /// The file, and the source of its bytes.
         fill: Fill,
         /// Through a mapping instead of the descriptor.
         mapped: bool,
     },
 }
 
-/// From the peer.
+/// A reply from the peer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Reply {
-    /// As asked.
+    /// Success.
     Done,
-    /// What was played.
+    /// The result of a slice.
     Played {
-        /// The counts; those that the bench can see better are left empty.
+        /// The counts, without those that the bench measures itself.
         slice: Box<Slice>,
     },
-    /// It did not work.
+    /// Failure.
     Failed {
-        /// Why.
+        /// The reason.
         what: String,
     },
 }
@@ -87,7 +87,7 @@ pub(super) fn send(to: &mut impl Write, message: &impl Serialize) -> io::Result<
 /// Reads one message; `None` when the other side has ended.
 ///
 /// # Errors
-/// Those of reading; `InvalidData` for what is no message.
+/// Those of reading; `InvalidData` for an invalid message.
 pub(super) fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> io::Result<Option<T>> {
     let mut line = String::new();
     if from.read_line(&mut line)? == 0 {

@@ -1,9 +1,9 @@
-//! Checkpoints: everything that is dirty made durable at intervals, while operations go on.
+//! Checkpoints: all dirty data is made durable at intervals, while operations continue.
 //!
-//! A database makes its changes durable in the background and serves reads meanwhile; what the
-//! reads notice of it is what `mixed` measures. A thread of its own flushes at each interval
-//! (lowtide: [`flush`](DataAccess::flush) of the view; a mapping: `msync` of all of it), and each read
-//! counts as *during* a checkpoint if one was going on when it began or when it ended.
+//! A database makes its changes durable in the background and serves reads meanwhile; `mixed`
+//! measures the effect on the reads. A separate thread flushes at each interval (lowtide:
+//! [`flush`](DataAccess::flush) of the view; a mapping: `msync` of all of it), and a read counts as
+//! *during* a checkpoint if one was in progress when the read began or ended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -20,19 +20,19 @@ use crate::bench::error::BenchError;
 use crate::bench::tally::{Latency, Tally};
 use crate::bench::thread_pool::Player;
 
-/// When checkpoints are, and whether one is going on. Clones share the latter.
+/// The times of checkpoints, and whether one is in progress. Clones share the latter.
 #[derive(Clone, Debug)]
 pub(crate) struct Checkpointer {
     every: Duration,
     running: Arc<AtomicBool>,
 }
 
-/// The checkpoints of a slice, and the reads beside them.
+/// The checkpoints of a slice, and the reads during and outside them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Checkpoints {
-    /// How long each took, in seconds.
+    /// Duration of each, in seconds.
     pub(crate) seconds: Vec<f64>,
-    /// Latencies of reads while one was going on, as in [`Latency::pairs`].
+    /// Latencies of reads during a checkpoint, as in [`Latency::pairs`].
     pub(crate) during: Vec<(u64, u64)>,
     /// Latencies of the other reads.
     pub(crate) outside: Vec<(u64, u64)>,
@@ -50,20 +50,20 @@ impl Checkpoints {
 /// Latencies of one thread's reads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reads {
-    /// While a checkpoint was going on.
+    /// During a checkpoint.
     pub(crate) during: Latency,
     /// Otherwise.
     pub(crate) outside: Latency,
 }
 
 impl Checkpointer {
-    /// One checkpoint every so often, counted from the begin of a slice.
+    /// One checkpoint per interval, counted from the start of a slice.
     pub(crate) fn every(every: Duration) -> Self {
         Self { every, running: Arc::default() }
     }
 
-    /// Plays a slice with checkpoints through `access`. One that is due when the operations end is
-    /// left out; one that has begun is finished.
+    /// Plays a slice with checkpoints through `access`. A checkpoint in progress when the
+    /// operations end is finished; one that is only due is skipped.
     ///
     /// # Errors
     /// Those of `slice`. A checkpoint that fails is counted as an error of the first thread.
@@ -92,7 +92,7 @@ impl Checkpointer {
         Ok((tallies, checkpoints))
     }
 
-    /// Makes checkpoints until the other end of `slice_done` is gone.
+    /// Makes checkpoints until the other end of `slice_done` is dropped.
     fn make<D: DataAccess>(
         &self,
         access: &mut D,
@@ -117,7 +117,7 @@ impl Checkpointer {
     }
 }
 
-/// Operations on records whose reads know whether there is a checkpoint.
+/// Operations on records, whose reads are counted as during or outside a checkpoint.
 pub(crate) struct CheckpointedPlayer<D> {
     inner: RecordPlayer<D>,
     checkpointer: Checkpointer,
@@ -125,7 +125,7 @@ pub(crate) struct CheckpointedPlayer<D> {
 }
 
 impl<D: DataAccess> CheckpointedPlayer<D> {
-    /// A player of `stream` beside `checkpointer`.
+    /// A player of `stream` with checkpoints by `checkpointer`.
     pub(crate) fn new(access: D, stream: YcsbStream, checkpointer: Checkpointer) -> Self {
         Self { inner: RecordPlayer::new(access, stream), checkpointer, began_during: false }
     }

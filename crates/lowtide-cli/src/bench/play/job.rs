@@ -1,8 +1,8 @@
-//! What is to be played: everything that decides the sequence of operations, in a form that can be
-//! sent to a peer.
+//! The job: everything that determines the sequence of operations, in a form that can be sent to a
+//! peer.
 //!
-//! The job is the same for every system of a run, and players of equal jobs make equal accesses in
-//! every process.
+//! All systems of a run have the same job, and players of equal jobs make equal accesses in every
+//! process.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -25,36 +25,36 @@ use crate::bench::error::BenchError;
 use crate::bench::play::popularity::Popularity;
 use crate::bench::thread_pool::Player;
 
-/// Everything that decides the operations.
+/// Everything that determines the operations.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
     /// The workload's name in the catalog.
     pub(crate) workload: String,
     /// Popularity of records.
     pub(crate) popularity: Popularity,
-    /// What the data file holds.
+    /// The content of the data file.
     pub(crate) content: Content,
-    /// Bytes of it that are used, from the start.
+    /// Bytes used from the start of the file.
     pub(crate) data_bytes: u64,
     /// Bytes of a page of the workload.
     pub(crate) page_bytes: u64,
     /// Threads.
     pub(crate) threads: u32,
-    /// Records or pages asked for at a time.
+    /// Records or pages per call.
     pub(crate) batch: u32,
     /// Seed of the streams.
     pub(crate) seed: u64,
     /// The trace to replay.
     pub(crate) trace: Option<PathBuf>,
-    /// The name of its format; `None` when that is told by its content.
+    /// The name of its format; `None` to detect it from the content.
     pub(crate) trace_format: Option<String>,
     /// Whether operations write.
     pub(crate) writes: bool,
-    /// Seconds from checkpoint to checkpoint, where there are any.
+    /// Seconds between checkpoints, if there are any.
     pub(crate) checkpoint_seconds: Option<f64>,
 }
 
-/// What players of a job share, made once per process.
+/// Data shared by the players of a job, made once per process.
 #[derive(Clone, Debug)]
 pub(crate) enum Script {
     /// Records.
@@ -70,7 +70,7 @@ pub(crate) enum Script {
 }
 
 impl Script {
-    /// Who makes checkpoints, if there are any.
+    /// The checkpointer, if there are checkpoints.
     pub(crate) const fn checkpointer(&self) -> Option<&Checkpointer> {
         match self {
             Self::Mixed(_, checkpointer) => Some(checkpointer),
@@ -133,7 +133,7 @@ impl Job {
         })
     }
 
-    /// One player for each thread, each with a access of its own.
+    /// One player for each thread, each with its own access to the data.
     pub(crate) fn players<D: DataAccess>(
         &self,
         script: &Script,

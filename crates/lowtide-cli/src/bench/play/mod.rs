@@ -1,15 +1,15 @@
-//! Players: the operations of a workload, carried out through a [`DataAccess`](super::access::DataAccess) and
-//! checked.
+//! Players: they perform the operations of a workload through a
+//! [`DataAccess`](super::access::DataAccess), and check the results.
 //!
 //! | file | workloads | content |
 //! |---|---|---|
 //! | `record.rs` | `ycsb-a`, `ycsb-b`, `ycsb-c` | records |
 //! | `page.rs` | `random-read`, `scan` | blocks, or a file of the user's |
-//! | `checkpoint.rs` | `mixed`, which is `record.rs` beside checkpoints | records |
+//! | `checkpoint.rs` | `mixed`: `record.rs` with checkpoints | records |
 //! | `replay.rs` | `replay` | blocks |
-//! | `job.rs` | what is to be played, and players for it | |
-//! | `popularity.rs` | which records are used more | |
-//! | `slice.rs` | one slice of it | |
+//! | `job.rs` | a job, and its players | |
+//! | `popularity.rs` | popularity of records | |
+//! | `slice.rs` | one slice of a job | |
 
 pub(crate) mod checkpoint;
 pub(crate) mod job;

@@ -10,8 +10,8 @@ use crate::bench::content::{BLOCK_SEED, Content};
 use crate::bench::tally::Tally;
 use crate::bench::thread_pool::Player;
 
-/// Bytes of a cache line: of a file whose content is unknown, one byte of each line is touched, so
-/// that reading costs what reading costs.
+/// Bytes of a cache line. In a file of unknown content, one byte of each line is touched, so that
+/// the data is really read.
 const LINE_BYTES: usize = 64;
 
 /// One thread of reads.

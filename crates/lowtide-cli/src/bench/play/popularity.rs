@@ -1,4 +1,4 @@
-//! Which records are used more than others.
+//! The popularity of records.
 
 use clap::ValueEnum;
 use lowtide_workload::Distribution;

@@ -1,8 +1,8 @@
 //! Operations on records: YCSB's reads and updates.
 //!
-//! A read looks at the whole record and checks key and checksum. An update reads the record, checks
-//! it, and writes its next version. In steps of more than one, the reads of a step are asked for
-//! together, and its updates follow one by one.
+//! A read checks key and checksum of the whole record. An update reads and checks the record, and
+//! writes its next version. A step of several operations requests its reads together, and then does
+//! its updates one by one.
 
 use lowtide_workload::record::{RECORD_BYTES, update, verify};
 use lowtide_workload::ycsb::YcsbStream;
@@ -37,7 +37,7 @@ impl<D: DataAccess> RecordPlayer<D> {
         }
     }
 
-    /// How many operations of the last step were reads.
+    /// Number of reads in the last step.
     pub(crate) const fn last_reads(&self) -> u64 {
         self.last_reads
     }
@@ -58,8 +58,8 @@ impl<D: DataAccess> RecordPlayer<D> {
         let done = self.access.modify(place(key), &mut slot, |bytes| {
             found = match bytes.first_chunk_mut() {
                 Some(slot) => update(key, slot),
-                // The slice is the slot above, so this cannot be; `verify` says so better than a
-                // panic.
+                // The slice is the slot above, so this cannot happen; an error of `verify` is
+                // better than a panic.
                 None => verify(key, bytes),
             };
             found.is_ok()

@@ -1,11 +1,11 @@
-//! A recorded trace, played in its order by one thread.
+//! A recorded trace, replayed in order by one thread.
 //!
-//! The spaces of a trace lie one behind the other in one data file, heaps too: a heap is paged to
-//! its file as to swap. `load` and `store` go through the mapping (lowtide: a guard, and a write),
-//! `read` and `write` through the descriptor, `sync` makes everything durable, `free` means nothing
-//! to a file and is counted as ignored. A written page gets a seed of its own, and as there is one
-//! thread, the player knows which seed every page must have: a stale page is as wrong as a torn
-//! one.
+//! The spaces of a trace, including heaps, lie one after the other in one data file: a heap is
+//! paged to its file as to swap. `load` and `store` use the mapping (lowtide: a guard, and a
+//! write), `read` and `write` the descriptor, and `sync` makes everything durable; `free` has no
+//! meaning for a file and is counted as ignored. Each write of a page has a new seed. As there is
+//! one thread, the player knows the seed of every page, and detects stale pages as well as torn
+//! ones.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use crate::bench::error::BenchError;
 use crate::bench::tally::Tally;
 use crate::bench::thread_pool::Player;
 
-/// The longest trace that is played, in operations: it is held in memory, 24 bytes each.
+/// The longest trace, in operations: a trace is in memory, 24 bytes per operation.
 const OPS_MAX: usize = 1 << 26;
-/// The most pages that the spaces of a trace may have together: the player keeps 4 bytes for each.
+/// The largest number of pages of all spaces of a trace: the player keeps 4 bytes for each.
 const PAGES_MAX: u64 = 1 << 32;
 
 /// A trace in memory.
@@ -40,10 +40,10 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Reads a trace, in the format given or the one that its content is in.
+    /// Reads a trace in the given format, or in the format detected from its content.
     ///
     /// # Errors
-    /// [`BenchError::Trace`] naming place and reason, [`BenchError::Usage`] for a trace that is
+    /// [`BenchError::Trace`] with position and reason, [`BenchError::Usage`] for a trace that is
     /// empty or too long.
     pub(crate) fn read(path: &Path, format: Option<Format>) -> Result<Self, BenchError> {
         if path == Path::new("-") {
@@ -96,7 +96,7 @@ impl Recording {
         Ok(Self { ops, base, pages, writes, page_bytes })
     }
 
-    /// How many operations it has.
+    /// Number of operations.
     pub(crate) const fn len(&self) -> u64 {
         self.ops.len() as u64
     }
@@ -106,7 +106,7 @@ impl Recording {
         self.page_bytes
     }
 
-    /// How many pages the data file must have.
+    /// Number of pages that the data file needs.
     pub(crate) const fn pages(&self) -> u64 {
         self.pages
     }
@@ -123,7 +123,7 @@ pub(crate) struct ReplayPlayer<D> {
     trace: Arc<Recording>,
     next: usize,
     page_bytes: usize,
-    /// The seed that each page was last written with.
+    /// The seed of the last write of each page.
     seeds: Vec<u32>,
     /// The seed of the next write.
     seed: u32,

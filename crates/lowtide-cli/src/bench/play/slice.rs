@@ -1,5 +1,5 @@
-//! One slice of a system, where its threads are: operations, with checkpoints beside them if there
-//! are any, and the closing flush.
+//! One slice of a system, in the process of its threads: operations, with concurrent checkpoints if
+//! there are any, and the closing flush.
 
 use std::time::Instant;
 
@@ -9,12 +9,12 @@ use crate::bench::error::BenchError;
 use crate::bench::tally::Slice;
 use crate::bench::thread_pool::{ThreadPool, Until};
 
-/// What a slice is played with.
+/// The parameters of a slice.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     /// Its length.
     pub(crate) until: Until,
-    /// Operations asked for together.
+    /// Operations per step.
     pub(crate) batch: u32,
     /// Whether there may be something to flush.
     pub(crate) writes: bool,
@@ -23,9 +23,8 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Plays it: `thread_pool` operates, and `access` is flushed in between, if there are checkpoints, and
-    /// at the end, whose time counts. What there is to flush at the end can be looked at in
-    /// `ended`.
+    /// Plays it: `pool` performs the operations; `access` is flushed at each checkpoint and at the
+    /// end, whose time counts. `ended` sees the slice before the closing flush.
     ///
     /// # Errors
     /// Those of [`ThreadPool::run`].

@@ -1,4 +1,4 @@
-//! What a proof has covered, as tables and as rows of the JSON.
+//! The coverage of a proof, as tables and as rows of the JSON.
 
 use lowtide::InjectOp;
 use lowtide_proof::coverage::Coverage;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::bench::error::BenchError;
 use crate::table;
 
-/// How often a kind of request suffered a fault, as it stands in the JSON.
+/// Number of faults of a kind of request, as in the JSON.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct FaultRow {
     op: &'static str,
@@ -16,21 +16,21 @@ pub(super) struct FaultRow {
     count: u64,
 }
 
-/// How often a place was reached, as it stands in the JSON.
+/// Number of times that a place was reached, as in the JSON.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct SiteRow {
     site: &'static str,
     count: u64,
 }
 
-/// How often something was drawn, as it stands in the JSON.
+/// Number of times that a variant was drawn, as in the JSON.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct DrawnRow {
     what: String,
     count: u64,
 }
 
-/// Fails if a proof that was long enough never met something.
+/// Fails if a sufficiently long proof has not covered every case.
 ///
 /// # Errors
 /// [`BenchError::Uncovered`].

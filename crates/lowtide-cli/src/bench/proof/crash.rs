@@ -1,12 +1,13 @@
-//! `bench crash`: processes that are killed, and the file they leave.
+//! `bench crash`: killed processes, and the file that they leave.
 //!
 //! Each cycle starts a process (`victim.rs`) whose threads write records to one file under a small
-//! budget, lets it write for a random time, and kills it by SIGKILL. Then the file is read and
-//! compared with what the process had said was durable. The next cycle goes on with the file.
+//! budget, lets it write for a random time, and kills it with SIGKILL. Then the file is read and
+//! compared with the data that the process had reported as durable. The next cycle continues with
+//! the file.
 //!
-//! A killed process takes nothing with it that the kernel had: this finds acknowledgements that
-//! come before the write, and pages that are lost, torn or mixed up by their own machinery. What
-//! the kernel itself may lose, `bench power-cut` plays.
+//! A kill loses nothing that the kernel already has: this proof finds acknowledgements before the
+//! write, and pages that the runtime loses, tears or confuses. `bench power-cut` simulates the loss
+//! of data that the kernel has.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -42,27 +43,27 @@ use crate::{interrupt, out};
 
 /// The name.
 pub(crate) const NAME: &str = "crash";
-/// One line about it, for listings.
+/// One line for listings.
 pub(crate) const ABOUT: &str =
     "writers killed by SIGKILL at random moments: no flushed byte may be lost";
 
-/// A proof of so many kills must have drawn everything.
+/// A proof with this many kills must have drawn every variant.
 const CYCLES_FOR_COVERAGE: u64 = 500;
-/// How long a process writes at most, in microseconds.
+/// The longest time that a process writes, in microseconds.
 const LIFE_US: u64 = 60_000;
-/// Changes that a thread may have begun in that time, at most.
+/// The largest number of changes that a thread can begin in that time.
 const CHANGES_MAX: u64 = 1 << 15;
-/// Kills that one file lives for, until the next begins.
+/// Kills per file.
 const CYCLES_OF_A_FILE: u64 = 16;
-/// How long a process may take to begin.
+/// Time limit for the start of a process.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often a wait looks for Ctrl-C.
+/// Interval at which a wait checks for Ctrl-C.
 const POLL: Duration = Duration::from_millis(50);
 
 /// Options of `crash`.
 #[derive(Debug, Args)]
 pub(crate) struct CrashArgs {
-    /// How often writers are killed
+    /// Number of writers to kill
     #[arg(long, value_name = "N", default_value_t = 1000,
           value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     cycles: u64,
@@ -75,7 +76,7 @@ pub(crate) struct CrashArgs {
     max: u64,
     #[command(flatten)]
     policy: OnePolicy,
-    /// System calls that lowtide reads and writes with; auto prefers uring
+    /// I/O system calls that lowtide uses; auto prefers io_uring
     #[arg(long, value_enum, default_value = "auto")]
     io: Engine,
     #[command(flatten)]
@@ -85,13 +86,13 @@ pub(crate) struct CrashArgs {
 /// Runs the proof.
 ///
 /// # Errors
-/// Any [`BenchError`]; [`BenchError::Broken`] for a promise that was not kept.
+/// Any [`BenchError`]; [`BenchError::Broken`] for a broken guarantee.
 pub(crate) fn run(args: &CrashArgs) -> Result<(), BenchError> {
     let Sizes { max_bytes, bytes, threads, layout } =
         Sizes::new(args.max, args.common.scale, args.threads)?;
     let seed = args.common.seed.seed;
-    let depot = args.common.place.depot()?;
-    let scratch = depot.scratch("crash")?;
+    let data_dir = args.common.place.data_dir()?;
+    let scratch = data_dir.scratch("crash")?;
     let files = Files::beside(scratch.path());
     let path = files.now.as_path();
 
@@ -161,7 +162,7 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), BenchError> {
         for (row, times) in promise(&layout, &victim, &said, &mut ledger, &mut tally) {
             coverage.count(row, times);
         }
-        // Unless it was killed before it had made the file.
+        // Unless it was killed before it created the file.
         create = create.filter(|_| !path.exists());
         let found = verify(path, &layout, &victim, &mut ledger)?;
         tally.findings.add(found);
@@ -176,11 +177,11 @@ pub(crate) fn run(args: &CrashArgs) -> Result<(), BenchError> {
     must_have(long, &coverage.missing_draws())
 }
 
-/// A process that ends with whoever holds it, and is waited for.
+/// A process that is killed and reaped on drop.
 struct Victim(Child);
 
 impl Victim {
-    /// Kills it. Returns whether it was alive until then.
+    /// Kills it. Returns whether it was still alive.
     fn kill(&mut self) -> io::Result<bool> {
         self.0.kill()?;
         Ok(self.0.wait()?.signal() == Some(9))
@@ -193,7 +194,7 @@ impl Drop for Victim {
     }
 }
 
-/// Starts a process, lets it write for a time, and kills it. Returns what it said.
+/// Starts a process, lets it write for a time, and kills it. Returns its messages.
 fn kill_one(args: &VictimArgs, life: Duration) -> Result<Vec<Message>, BenchError> {
     let broken = |what: &str| {
         let what = what.to_owned();
@@ -215,12 +216,12 @@ fn kill_one(args: &VictimArgs, life: Duration) -> Result<Vec<Message>, BenchErro
     let mut pipe =
         victim.0.stdout.take().ok_or_else(|| broken("has no pipe")(io::ErrorKind::Other.into()))?;
     let (send, receive) = channel();
-    // The pipe is emptied while the process writes, or the process would wait.
+    // Drain the pipe while the process writes, or the process would block.
     let listener = std::thread::spawn(move || {
         let mut said = Vec::new();
         while let Some(message) = Message::receive(&mut pipe)? {
             if message == Message::Begun {
-                // Nobody may wait any more.
+                // The receiver may no longer wait.
                 let _ = send.send(());
             }
             said.push(message);
@@ -251,7 +252,7 @@ fn kill_one(args: &VictimArgs, life: Duration) -> Result<Vec<Message>, BenchErro
     Ok(said)
 }
 
-/// Enters what a process said into the ledger. Returns how often it had done what is counted.
+/// Enters a process's messages into the ledger. Returns its counts.
 fn promise(
     layout: &Layout,
     victim: &VictimArgs,
@@ -260,9 +261,9 @@ fn promise(
     tally: &mut Tally,
 ) -> HashMap<&'static str, u64> {
     let mut counts = HashMap::new();
-    // By thread: how many of its changes were played back, and the last of them in each slot.
+    // By thread: the number of its changes replayed so far, and the last one in each slot.
     let mut played: Vec<(u64, HashMap<usize, Version>)> = vec![Default::default(); victim.threads];
-    // Messages of a thread are in its order, so a slot never goes back.
+    // The messages of a thread are in order, so a slot never goes back.
     for message in said {
         let (thread, n, only) = match *message {
             Message::Begun => continue,
@@ -276,7 +277,7 @@ fn promise(
             for slot in change.slots(layout) {
                 match change.makes(part.number(n)) {
                     Some(version) => drop(last.insert(slot, version)),
-                    // What was flushed before is in the ledger.
+                    // Earlier flushes are already in the ledger.
                     None => drop(last.remove(&slot)),
                 }
             }
@@ -303,9 +304,9 @@ fn promise(
     counts
 }
 
-/// Reads the file when nothing of a killed process is under way any more. The kernel ends what it
-/// had in flight after the process is gone, and then lets go of its lock. A file that was not made
-/// yet is empty.
+/// Reads the file once all I/O of a killed process is complete. The kernel completes requests in
+/// flight after the process has ended, and then releases its lock. A file that does not exist yet
+/// is empty.
 fn read_when_quiet(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

@@ -1,6 +1,6 @@
-//! `bench power-cut`: pagers whose power is cut.
+//! `bench power-cut`: pagers on a disk that loses power.
 //!
-//! The proof is [`lowtide_proof::power_cut`]. Here are its options, its progress and its result.
+//! The proof is [`lowtide_proof::power_cut`]; this file has its options, progress and result.
 
 use std::time::Instant;
 
@@ -22,24 +22,24 @@ use crate::{interrupt, out};
 
 /// The name.
 pub(crate) const NAME: &str = "power-cut";
-/// One line about it, for listings.
+/// One line for listings.
 pub(crate) const ABOUT: &str =
     "a disk that fails, hangs and loses power: no flushed byte may be lost";
 
-/// A proof of so many cuts must have reached everything.
+/// A proof with this many cuts must have covered every case.
 const CUTS_FOR_COVERAGE: u64 = 2000;
 
 /// Options of `power-cut`.
 #[derive(Debug, Args)]
 pub(crate) struct CutArgs {
-    /// How often the power is cut
+    /// Number of power cuts
     #[arg(long, value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u64).range(1..=1 << 24))]
     cuts: u64,
     /// Threads that write
     #[arg(long, value_name = "N", value_parser = threads(), default_value_t = 4)]
     threads: u32,
-    /// Memory budget: the least that there is
+    /// Memory budget; the default is the smallest possible
     #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "128K",
           allow_hyphen_values = true)]
     max: u64,
@@ -49,7 +49,7 @@ pub(crate) struct CutArgs {
     io: Io,
     #[command(flatten)]
     common: Common,
-    /// Give the runtime a disk that lies, so that the proof must fail
+    /// Give the runtime a disk that lies about syncs, so that the proof must fail
     #[arg(long, hide = true)]
     sabotage: Option<Lie>,
 }
@@ -57,14 +57,14 @@ pub(crate) struct CutArgs {
 /// Runs the proof.
 ///
 /// # Errors
-/// Any [`BenchError`]; [`BenchError::Broken`] for a promise that was not kept,
-/// [`BenchError::Uncovered`] when something that a long proof should have seen never happened.
+/// Any [`BenchError`]; [`BenchError::Broken`] for a broken guarantee, [`BenchError::Uncovered`]
+/// when a long proof has not covered every case.
 pub(crate) fn run(args: &CutArgs) -> Result<(), BenchError> {
     let Sizes { max_bytes, bytes, threads, layout } =
         Sizes::new(args.max, args.common.scale, args.threads)?;
     let (policies, seed) = (args.policies.rows(), args.common.seed.seed);
-    let depot = args.common.place.depot()?;
-    let scratch = depot.scratch("power-cut")?;
+    let data_dir = args.common.place.data_dir()?;
+    let scratch = data_dir.scratch("power-cut")?;
     let files = Files::beside(scratch.path());
     let setting = Setting {
         proof: NAME,

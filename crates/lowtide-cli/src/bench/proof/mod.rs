@@ -1,15 +1,15 @@
-//! `lowtide bench` as a proof: killed, cut off and lied to, without losing a byte that was called
-//! durable.
+//! `lowtide bench` as a proof: no durable byte is lost when writers are killed, or when a disk
+//! loses power or lies.
 //!
 //! | file | concept |
 //! |---|---|
-//! | `crash`, `victim` | processes that are killed, and the file they leave |
-//! | `cut` | pagers whose power is cut |
-//! | `report` | how large a proof is, its result in words and as JSON |
-//! | `coverage` | what it has covered, as tables and as rows of the JSON |
+//! | `crash`, `victim` | killed processes, and the file that they leave |
+//! | `cut` | pagers on a disk that loses power |
+//! | `report` | the size of a proof, and its result as text and JSON |
+//! | `coverage` | its coverage, as tables and as rows of the JSON |
 //!
-//! What is promised, what is checked and the disk are in [`lowtide_proof`]. Here is what belongs to
-//! the command: its options, processes to kill, progress, tables.
+//! The guarantees, the checks and the disk are in [`lowtide_proof`]. This module has the parts of
+//! the command: options, the processes to kill, progress and tables.
 
 mod coverage;
 pub(crate) mod crash;

@@ -1,4 +1,4 @@
-//! How large a proof is, and its result in words and as JSON.
+//! The size of a proof, and its result as text and JSON.
 
 use clap::Args;
 use lowtide_host::probe::Probe;
@@ -30,7 +30,7 @@ pub(crate) struct Common {
     pub(super) output: Output,
 }
 
-/// How large a proof is.
+/// The size of a proof.
 #[derive(Debug)]
 pub(super) struct Sizes {
     pub(super) max_bytes: u64,
@@ -46,10 +46,10 @@ impl Sizes {
     /// # Errors
     /// [`BenchError::Usage`].
     pub(super) fn new(max_bytes: u64, scale: f64, threads: u32) -> Result<Self, BenchError> {
-        // A little more than whole pages, so that the end of the file is no whole page.
+        // Slightly more than whole pages, so that the last page is partial.
         let bytes = scaled(max_bytes, scale) + 1600;
         let layout = Layout::new(bytes);
-        // All but one share the first half.
+        // All threads but one share the first half.
         if layout.tail() < threads as usize {
             let records = layout.tail();
             return Err(BenchError::usage(
@@ -63,7 +63,7 @@ impl Sizes {
     }
 }
 
-/// What is known of the machine.
+/// The description of the machine.
 #[derive(Debug, Serialize)]
 struct Machine {
     kernel: String,
@@ -73,7 +73,7 @@ struct Machine {
     io: String,
 }
 
-/// A proof's result, as it stands in the JSON.
+/// A proof's result, as in the JSON.
 #[derive(Debug, Serialize)]
 struct ProofRow {
     workload: &'static str,
@@ -85,19 +85,19 @@ struct ProofRow {
     threads: u32,
     seed: u64,
     seconds: f64,
-    /// Kills, or cuts of the power.
+    /// Kills, or power cuts.
     cycles: u64,
-    /// Changes of records; of killed processes, those that a flush had promised.
+    /// Changes of records; for killed processes, only flushed ones.
     writes: u64,
-    /// Records read and compared before the end; killed processes do not tell.
+    /// Records read and compared before the end; killed processes do not report them.
     #[serde(skip_serializing_if = "Option::is_none")]
     reads: Option<u64>,
-    /// Flushes that returned well.
+    /// Successful flushes.
     flushes: u64,
-    /// Operations that ended in an error, which on a failing disk they may.
+    /// Operations that ended in an error, which is allowed on a failing disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<u64>,
-    /// Bytes compared with what must be there.
+    /// Bytes compared with their expected values.
     verified_bytes: u64,
     lost_bytes: u64,
     wrong_bytes: u64,
@@ -115,13 +115,13 @@ struct ProofRow {
     drawn: Vec<coverage::DrawnRow>,
 }
 
-/// How a proof was made.
+/// The kind of a proof.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
     pub(super) proof: &'static str,
-    /// How its cycles end, in the plural.
+    /// The name of the ends of its cycles, in the plural.
     pub(super) cycles: &'static str,
-    /// Whether readings and refusals are counted: killed processes do not report them.
+    /// Whether reads and errors are counted: killed processes do not report them.
     pub(super) in_process: bool,
     pub(super) policy: String,
     pub(super) max_bytes: u64,
@@ -132,12 +132,12 @@ pub(super) struct Setting {
     pub(super) io: String,
 }
 
-/// Prints what follows from the counts, and writes the JSON; then ends the run, which may have been
+/// Prints the result of the counts, and writes the JSON; then ends the run, which may have been
 /// interrupted.
 ///
 /// # Errors
-/// [`BenchError::Broken`] if a promise was not kept, after the JSON was written; those of writing
-/// it; the interruption.
+/// [`BenchError::Broken`] for a broken guarantee, after writing the JSON; those of writing it; the
+/// interruption.
 pub(super) fn conclude(
     output: &Output,
     setting: &Setting,

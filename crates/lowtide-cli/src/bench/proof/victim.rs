@@ -1,8 +1,8 @@
 //! `lowtide crash-writer`: the process that is killed.
 //!
-//! It says on standard output that its threads begin to write, and then what each flush has
-//! promised: messages of 24 bytes, each written by one call, which a pipe takes whole or not at
-//! all. It goes on until it is killed, or until standard output is closed.
+//! It reports on standard output that its threads begin to write, and then the changes that each
+//! flush has made durable: messages of 24 bytes, each written with one call, so that a pipe accepts
+//! all or nothing of it. It continues until it is killed or standard output is closed.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -16,10 +16,10 @@ use lowtide_proof::script::Part;
 use lowtide_proof::shape::Shape;
 use lowtide_proof::writer::{Step, Writer};
 
-/// Steps of each thread before the file is closed and opened again.
+/// Steps of each thread before the file is closed and reopened.
 const STEPS_BEFORE_REOPENING: u64 = 60;
 
-/// What the process is to do; made by `lowtide bench crash`.
+/// The arguments of the process, set by `lowtide bench crash`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct VictimArgs {
     /// The file
@@ -54,10 +54,10 @@ pub(crate) struct VictimArgs {
     /// Two views of the file
     #[arg(long)]
     pub(crate) two_views: bool,
-    /// The file is closed and opened again after so many steps of each thread
+    /// The file is closed and reopened after this many steps of each thread
     #[arg(long)]
     pub(crate) reopens: bool,
-    /// The file is made, so long
+    /// The length with which the file is created
     #[arg(long)]
     pub(crate) create: Option<u64>,
 }
@@ -97,25 +97,25 @@ impl VictimArgs {
     }
 }
 
-/// What the process says.
+/// A message of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message {
     /// The threads begin.
     Begun,
-    /// A thread's first so many changes are durable.
+    /// The first changes of a thread, up to a number, are durable.
     Flushed {
         /// The thread.
         thread: usize,
-        /// So many.
+        /// Number of changes.
         n: u64,
     },
-    /// What the first so many did to one slot is.
+    /// The effect of the first changes on one slot is durable.
     FlushedSlot {
         /// The thread.
         thread: usize,
         /// The slot.
         slot: usize,
-        /// So many.
+        /// Number of changes.
         n: u64,
     },
 }
@@ -139,7 +139,7 @@ impl Message {
     /// The next message, or `None` at the end.
     ///
     /// # Errors
-    /// Those of the pipe; [`InvalidData`](io::ErrorKind::InvalidData) for what is no message.
+    /// Those of the pipe; [`InvalidData`](io::ErrorKind::InvalidData) for an invalid message.
     pub(super) fn receive(from: &mut impl Read) -> io::Result<Option<Self>> {
         let mut bytes = [0; Self::BYTES];
         match from.read_exact(&mut bytes) {
@@ -171,7 +171,7 @@ fn say(message: Message) -> io::Result<()> {
 /// Writes until killed.
 ///
 /// # Errors
-/// What should not have happened, in words.
+/// A description of the unexpected failure.
 pub(crate) fn run(args: &VictimArgs) -> Result<(), String> {
     // The bench may be killed before it kills this process.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
@@ -181,7 +181,7 @@ pub(crate) fn run(args: &VictimArgs) -> Result<(), String> {
         None => std::fs::read(&args.path).map_err(|error| error.to_string())?,
     };
     let mut ledger = Ledger::new(&layout);
-    // What the file holds was verified by the parent.
+    // The parent has verified the content of the file.
     ledger.adopt(&layout, &file);
     let shape = args.shape();
     let pager = Pager::builder()
@@ -200,7 +200,7 @@ pub(crate) fn run(args: &VictimArgs) -> Result<(), String> {
     act(args, &pager, &mut writers, &ledger, args.create, u64::MAX)
 }
 
-/// Opens the file, lets the threads write so many steps, and closes it.
+/// Opens the file, lets each thread write a number of steps, and closes it.
 fn act(
     args: &VictimArgs,
     pager: &Pager,
@@ -225,7 +225,7 @@ fn act(
                 Step::Wrong(_, what) => return Err(what),
             };
             if said.is_err() {
-                // The bench is gone.
+                // The bench has ended.
                 stop.store(true, Relaxed);
             }
         }

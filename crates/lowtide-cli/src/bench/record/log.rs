@@ -1,4 +1,4 @@
-//! Notes of all threads in order of time, and the thread that writes them.
+//! Accesses of all threads in order of time, and the thread that writes them.
 
 use std::io;
 use std::mem;
@@ -12,9 +12,9 @@ use lowtide_workload::{OpKind, PageOp, Space, SpaceId};
 
 use crate::bench::error::BenchError;
 
-/// The space of all notes: there is one file, and its name on this machine is nobody's business.
+/// The space of all notes: there is one file, and the trace must not contain its local name.
 const SPACE: &str = "data";
-/// Notes that are handed to the writer together.
+/// Notes sent to the writer together.
 const CHUNK: usize = 1 << 14;
 /// Chunks that may wait for the writer.
 const CHUNKS_WAITING: usize = 4;
@@ -41,7 +41,7 @@ pub(super) struct Log {
 struct Notes {
     chunk: Vec<Note>,
     noted: u64,
-    /// `None` when the log is closed.
+    /// `None` once the log is closed.
     chunks: Option<SyncSender<Vec<Note>>>,
 }
 
@@ -49,7 +49,7 @@ impl Log {
     /// Starts the thread that writes to `writer`. Time begins now.
     ///
     /// # Errors
-    /// [`BenchError::Usage`] when the kernel refuses to make a thread.
+    /// [`BenchError::Usage`] when the kernel cannot create a thread.
     pub(super) fn start(writer: TraceWriter) -> Result<Self, BenchError> {
         let (chunks, inbox) = sync_channel(CHUNKS_WAITING);
         let thread = std::thread::Builder::new()
@@ -69,8 +69,7 @@ impl Log {
         })
     }
 
-    /// Notes accesses that begin now, all of one kind and by one thread. Waits while the writer is
-    /// behind.
+    /// Records accesses of one kind by one thread that begin now. Waits while the writer is behind.
     ///
     /// # Errors
     /// When the writer has failed; [`finish`](Self::finish) says why.
@@ -98,11 +97,11 @@ impl Log {
     /// accesses it has.
     ///
     /// # Errors
-    /// [`BenchError::Trace`] when the writer has failed; the file is then removed.
+    /// [`BenchError::Trace`] when the writer has failed; then the file is removed.
     pub(super) fn finish(&self) -> Result<(TraceWriter, u64), BenchError> {
         let noted = {
             let mut notes = lock(&self.notes);
-            // That the writer is gone is found out below, with its reason.
+            // The code below detects a failed writer, and its reason.
             let _ = notes.hand_over();
             notes.chunks = None;
             notes.noted
@@ -113,13 +112,13 @@ impl Log {
     }
 }
 
-/// A log that is given up waits for its writer, which removes the unfinished file: the program may
-/// end right after.
+/// Dropping an unfinished log waits for its writer, which removes the file: the program may end
+/// right afterwards.
 impl Drop for Log {
     fn drop(&mut self) {
         lock(&self.notes).chunks = None;
         if let Some(thread) = lock(&self.writer).take() {
-            // Whatever went wrong, the trace is not wanted any more.
+            // The trace is no longer needed, so its error does not matter.
             drop(thread.join());
         }
     }
@@ -137,7 +136,7 @@ impl Notes {
     }
 }
 
-/// Nothing is done under these locks that could leave half a note.
+/// A panic under these locks cannot leave an incomplete note.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

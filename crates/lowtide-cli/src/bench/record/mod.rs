@@ -1,9 +1,9 @@
-//! `--record`: what the threads of a real run did, as a trace.
+//! `--record`: the accesses of a real run, as a trace.
 //!
 //! Recording costs time: two clock readings and a lock for every operation. So it never happens
-//! during a round. The first lowtide row plays one more turn after the last round, through doors
-//! with a [`Tap`](tap::Tap), and that turn counts nowhere; all others run the same instructions
-//! with and without `--record`.
+//! during a round. After the last round, the first lowtide row plays an extra turn through a
+//! [`Tap`](tap::Tap), which counts nowhere; all other turns run the same instructions with and
+//! without `--record`.
 //!
 //! ```text
 //! player 0 ─ tap ─┐  lock: read the clock   ┌───────┐  a few chunks   ┌───────────────┐
@@ -11,15 +11,14 @@
 //! player n ─ tap ─┘                         └───────┘                 └───────────────┘
 //! ```
 //!
-//! The time is read under the same lock that puts the note in its place, so the order of the trace
-//! is the order of time, without any merging. A writer that is slower than the players stops them
-//! at the lock; memory is bounded. The writer may fail (a full disk): then the next note fails, its
-//! operation with it, and the turn ends.
+//! The clock is read under the lock that orders the notes, so the trace is in order of time without
+//! a merge. A slow writer blocks the players at the lock, so memory is bounded. If the writer fails
+//! (a full disk), the next note and its operation fail, and the turn ends.
 //!
 //! | file | concept |
 //! |---|---|
 //! | `log.rs` | the notes and the writer thread |
-//! | `tap.rs` | a access that notes what goes through it |
+//! | `tap.rs` | a wrapper that records accesses |
 //! | `turn.rs` | the extra turn |
 
 mod log;

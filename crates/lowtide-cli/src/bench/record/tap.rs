@@ -1,7 +1,6 @@
-//! A access that notes what goes through it.
+//! A wrapper of a [`DataAccess`] that records every access.
 //!
-//! An access is noted when it begins. An update is a load, and a store when there is something to
-//! write.
+//! An access is recorded when it begins. An update is a load, and a store if it writes.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use lowtide_workload::OpKind;
 use super::log::Log;
 use crate::bench::access::{AccessError, DataAccess};
 
-/// One thread's access with its place in the log.
+/// One thread's access, and its number in the log.
 pub(super) struct Tap<D> {
     access: D,
     notebook: Notebook,
@@ -28,17 +27,17 @@ impl Notebook {
         self.log.note(self.thread, kind, [self.pages(offset, len)])
     }
 
-    /// The pages of a range of bytes, as the first and how many.
+    /// The pages of a range of bytes: the first, and their number.
     fn pages(&self, offset: u64, len: usize) -> (u64, u32) {
         let first = offset >> self.page_shift;
         let last = (offset + (len as u64).max(1) - 1) >> self.page_shift;
-        // Players ask for 64 KiB pages in runs of 2^16 at most; more would be refused by the trace.
+        // Players request at most 2^16 pages of 64 KiB; the trace rejects more.
         (first, u32::try_from(last - first + 1).unwrap_or(u32::MAX))
     }
 }
 
 impl<D: DataAccess> Tap<D> {
-    /// Thread `thread`'s way through `access`, with pages of `page_bytes`, a power of two.
+    /// Records the accesses of `thread` through `access`, in pages of `page_bytes`, a power of two.
     pub(super) fn new(access: D, log: Arc<Log>, thread: u32, page_bytes: u64) -> Self {
         Self { access, notebook: Notebook { log, thread, page_shift: page_bytes.trailing_zeros() } }
     }

@@ -17,8 +17,8 @@ use crate::bench::thread_pool::{ThreadPool, Until};
 use crate::interrupt;
 use crate::table::thousands;
 
-/// A trace to be recorded. Its file exists under a temporary name, so that a path that cannot be
-/// written is known before the first round; dropped without a finished turn, the file is removed.
+/// A trace to be recorded. Its file exists under a temporary name, so that an unwritable path is
+/// detected before the first round. Drop without a finished turn removes the file.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     path: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Refuses a path that cannot be a trace's, before data files are made.
+    /// Rejects an invalid path for a trace, before data files are created.
     ///
     /// # Errors
     /// [`BenchError::Trace`].
@@ -44,11 +44,12 @@ impl Recorder {
         Ok(Self { path: path.to_owned(), writer: create(path, head)? })
     }
 
-    /// Plays one turn of `job` through `access`, records it, and says what was recorded.
+    /// Plays and records one turn of `job` through `access`, and returns a line about the trace.
     ///
     /// # Errors
     /// [`BenchError::Trace`] when the trace cannot be written, [`BenchError::Wrong`] when an
-    /// operation failed, [`BenchError::Interrupted`], and those of [`ThreadPool`]. No trace is left then.
+    /// operation failed, [`BenchError::Interrupted`], and those of [`ThreadPool`]. No trace is left
+    /// then.
     pub(crate) fn turn(
         self,
         label: &str,
@@ -69,7 +70,7 @@ impl Recorder {
         };
         if job.writes {
             let pages = u32::try_from(job.data_bytes / job.page_bytes).unwrap_or(u32::MAX);
-            // If the writer has failed, `finish` says why.
+            // If the writer has failed, `finish` returns the reason.
             let _ = log.note(0, OpKind::Sync, [(0, pages)]);
             if let Err(error) = access.flush() {
                 slice.errors += 1;
@@ -77,7 +78,7 @@ impl Recorder {
             }
         }
         interrupt::check(|| format!("recording {label}"))?;
-        // A trace that cannot be written fails the operations, so it is looked at first.
+        // A failed writer makes operations fail, so its error comes first.
         let (writer, noted) = log.finish()?;
         if slice.errors > 0 {
             let first = slice.first_error.unwrap_or_else(|| "not described".into());

@@ -1,16 +1,15 @@
-//! `lowtide bench program-cost`: what a program costs whose answer changes nothing.
+//! `lowtide bench program-cost`: the cost of a program whose answer changes nothing.
 //!
-//! A tenant above its `high` loads random pages under the kernel's law, without read-ahead, so that
-//! every miss charges and evicts. Files are read through the kernel's page cache unless `--direct`
-//! says otherwise: a miss is as short as it can be then, and what a program adds to it as large a
-//! share as it can be.
+//! A tenant above its `high` loads random pages under the kernel's throttle policy, without
+//! read-ahead, so that every miss charges and evicts. Files are read through the kernel's page
+//! cache unless `--direct` is set: then a miss is as short as possible, and the share of a program
+//! as large as possible.
 //!
-//! Slices of the same number of loads go in turns, with the program and without, in the same
-//! tenant. Which of a pair is first changes from pair to pair, so that what a machine does to
-//! whoever is second does not count for either. The ratio is of a pair; the median of all is the
-//! result, with its 95 % confidence interval by order statistics, which asks nothing of how the
-//! ratios are distributed: on a machine with others on it, single pairs are far off. Processor time
-//! stands beside, which they change less.
+//! Slices of the same number of loads alternate with and without the program, in the same tenant.
+//! The order changes from pair to pair, so that a systematic effect on the second slice cancels
+//! out. Each pair gives a ratio; the result is their median, with its 95 % confidence interval by
+//! order statistics, which makes no assumption about the distribution: on a shared machine, single
+//! pairs vary widely. CPU time, which varies less, is also shown.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -21,8 +20,8 @@ use lowtide_host::usage::CpuTime;
 use lowtide_workload::SplitMix64;
 use serde::Serialize;
 
-use super::crowd::{fill, load};
 use super::host::{apply, check_memory, head, page, tail, whole_windows};
+use super::loaders::{fill, load};
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
@@ -30,26 +29,26 @@ use crate::bench::options::values::{PAGE, budget, seconds};
 use crate::bench::options::{Engine, Files, Io, Mode, OnePolicy, Output, Seed, rounds};
 use crate::bench::rounds::Spread;
 use crate::interrupt::{self, Cut};
-use crate::law::Law;
 use crate::progress;
 use crate::sim::columns::number;
 use crate::sim::row::Row;
 use crate::table::{self, Table};
+use crate::throttle::ThrottlePolicy;
 
 /// The name.
 pub(crate) const NAME: &str = "program-cost";
-/// One line about it, for listings.
+/// One line for listings.
 pub(crate) const ABOUT: &str = "loads above high with an eBPF program and without it, in turns";
 
-/// Loads by which the length of a slice is found.
+/// Loads that calibrate the length of a slice.
 const TRIAL: u64 = 2_000;
-/// By how much a program without an opinion may slow loads down.
+/// The largest slowdown of loads that a program without effect may cause.
 const TOLERANCE: f64 = 0.02;
 
 /// Options of `program-cost`.
 #[derive(Debug, Args)]
 pub(crate) struct CostArgs {
-    /// The program, an object file for eBPF, such as examples/bpf/noop.bpf.o; a row for each
+    /// The program, an eBPF object file such as examples/bpf/noop.bpf.o; one row for each
     #[arg(long, value_name = "FILE", required = true)]
     bpf: Vec<PathBuf>,
     /// high of the tenant; its file is a third larger
@@ -71,7 +70,7 @@ pub(crate) struct CostArgs {
     page: u64,
     #[command(flatten)]
     seed: Seed,
-    /// System calls that lowtide reads and writes with; auto prefers uring
+    /// I/O system calls that lowtide uses; auto prefers io_uring
     #[arg(long, value_enum, default_value = "auto")]
     io: Engine,
     /// Whether lowtide bypasses the kernel's page cache
@@ -122,7 +121,7 @@ type Pair = (Slice, Slice);
 fn pairs(
     tenant: &Tenant,
     view: &View,
-    law: &Law,
+    throttle: &ThrottlePolicy,
     loads: u64,
     count: u32,
     rng: &mut SplitMix64,
@@ -130,7 +129,7 @@ fn pairs(
     let (mut pairs, mut runs) = (Vec::new(), 0);
     for number in 0..count {
         let mut with = |rng: &mut SplitMix64| -> Result<Slice, BenchError> {
-            let programs = apply(law, tenant)?;
+            let programs = apply(throttle, tenant)?;
             let slice = slice(view, loads, rng)?;
             runs += programs.as_ref().map_or(0, runs_of);
             Ok(slice)
@@ -163,7 +162,7 @@ struct CostRow {
     /// The 95 % confidence interval of its median.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_ci95: Option<[f64; 2]>,
-    /// The same of processor time.
+    /// The same of CPU time.
     cpu_ratio: Spread,
     #[serde(skip_serializing_if = "Option::is_none")]
     cpu_ratio_ci95: Option<[f64; 2]>,
@@ -205,8 +204,8 @@ fn text(spread: Spread, ci95: Option<[f64; 2]>) -> String {
     format!("{:.4} ({low:.4}..{high:.4})", spread.median)
 }
 
-/// The 95 % confidence interval of the median: ranks as far from the middle as a fair coin comes in
-/// so many throws. The extremes, of fewer than six.
+/// The 95 % confidence interval of the median, with ranks from the binomial distribution of fair
+/// coin throws. The extremes of fewer than six values.
 fn median_ci95(values: impl IntoIterator<Item = f64>) -> Option<[f64; 2]> {
     let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
     values.sort_unstable_by(f64::total_cmp);
@@ -220,20 +219,20 @@ fn median_ci95(values: impl IntoIterator<Item = f64>) -> Option<[f64; 2]> {
 /// # Errors
 /// Any [`BenchError`].
 pub(crate) fn run(args: &CostArgs) -> Result<(), BenchError> {
-    let programs = Law::programs(&args.bpf)?;
+    let programs = ThrottlePolicy::programs(&args.bpf)?;
     let (high, seconds, count) = (args.max, args.seconds, args.rounds);
     let (policy, seed) = (args.policy.policy, args.seed.seed);
     let data = whole_windows(high / 3 * 4, args.page);
     let max = check_memory(data + data / 8 + (16 << 20))?.bytes();
     let io = Io { io: args.io, direct: args.direct };
     let pager = io.pager(policy, max, args.page, |builder| builder)?;
-    let depot = args.files.depot()?;
-    let file = depot.prepare(Content::Blocks, data, 1, Purpose::Lasting)?.remove(0);
+    let data_dir = args.files.data_dir()?;
+    let file = data_dir.prepare(Content::Blocks, data, 1, Purpose::Lasting)?.remove(0);
     let lines = [
         (
             "tenant",
             format!(
-                "high {}, law overage; a file of {}, loaded at random",
+                "high {}, throttle policy overage; a file of {}, loaded at random",
                 Size::new(high),
                 Size::new(data)
             ),
@@ -259,11 +258,11 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), BenchError> {
     let progress = progress::steps("", programs.len() as u64);
     let (mut rows, mut closing) = (Vec::new(), Vec::new());
     let mut cut = Cut::default();
-    for law in &programs {
-        progress.set_message(law.name());
+    for throttle in &programs {
+        progress.set_message(throttle.name());
         let before = pager.stat();
         let begin = Instant::now();
-        let measured = pairs(&tenant, &view, law, loads, count, &mut rng);
+        let measured = pairs(&tenant, &view, throttle, loads, count, &mut rng);
         let Some((pairs, runs)) = cut.take(measured)? else { break };
         let took = begin.elapsed().as_secs_f64();
         tenant.detach()?;
@@ -283,7 +282,7 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), BenchError> {
         closing.push(format!(
             "{}: {:+.2} % of the time of a load, {:+.2} % of its processor time (a program \
              without an opinion: at most {:.0} %)",
-            law.name(),
+            throttle.name(),
             100.0 * (wall.median - 1.0),
             100.0 * (cpu.median - 1.0),
             100.0 * TOLERANCE
@@ -292,7 +291,7 @@ pub(crate) fn run(args: &CostArgs) -> Result<(), BenchError> {
             row: Row {
                 data_bytes: Some(data),
                 high_bytes: Some(high),
-                high_policy: Some(law.name()),
+                high_policy: Some(throttle.name()),
                 readahead: Some(false),
                 rounds: Some(count),
                 ops: Some(ops),

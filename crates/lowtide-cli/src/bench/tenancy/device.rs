@@ -1,7 +1,7 @@
-//! What the device does, second by second: the kernel's counters where there are any, else
-//! lowtide's own.
+//! The device's activity, second by second: the kernel's counters if available, otherwise lowtide's
+//! own.
 //!
-//! `/proc/diskstats` counts whoever uses the device, as `sar` does for the published samples;
+//! `/proc/diskstats` counts all users of the device, as `sar` does for the published samples;
 //! lowtide's counters are those of one pager. A directory whose file system has no single device
 //! (btrfs, overlay, tmpfs) is not in the kernel's table.
 
@@ -23,7 +23,7 @@ struct Reading {
     busy_ms: Option<u64>,
 }
 
-/// Which counters are looked at.
+/// The source of the counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Device {
     /// A line of the kernel's table.
@@ -58,7 +58,7 @@ impl Device {
         }
     }
 
-    /// Where its figures are from, in a line.
+    /// The source of its figures, in one line.
     pub(crate) fn about(&self) -> String {
         match self {
             Self::Kernel { name, .. } => {
@@ -80,7 +80,7 @@ impl Device {
         Reading { at, requests: io.reads + io.writes, read_kib: io.read_bytes >> 10, busy_ms: None }
     }
 
-    /// Begins to watch.
+    /// Starts sampling.
     pub(crate) fn watch<'a>(&'a self, pager: &'a Pager) -> Watch<'a> {
         Watch { device: self, pager, last: self.read(pager), samples: Vec::new() }
     }
@@ -96,7 +96,7 @@ pub(crate) struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Ends a sample and begins the next. Rates are per second, however long it was.
+    /// Ends a sample and begins the next. Rates are per second, regardless of its length.
     pub(crate) fn sample(&mut self) {
         let now = self.device.read(self.pager);
         let seconds = now.at.duration_since(self.last.at).as_secs_f64();

@@ -1,18 +1,18 @@
 //! `lowtide bench tenants`: 64 workers of equal demand in 32 tenants, as Chrome & Node.js in the
 //! published evaluation of fairness.
 //!
-//! Each worker sweeps one of the 16 chunks of its own file, chosen uniformly, over and over. That
-//! is what the published servers do with buffers in anonymous memory; here the pages are a file's,
-//! as the runtime does not swap: an evicted page costs a read, never a write. There is no browser
-//! either. What can be compared with the published rows is how evenly requests are shared out and
-//! how bimodal they are, not how many there are.
+//! Each worker repeatedly sweeps one of the 16 chunks of its own file, chosen uniformly. The
+//! published servers do that with buffers in anonymous memory; here the pages are a file's, as the
+//! runtime does not swap: an evicted page costs a read, never a write. There is no browser either.
+//! The fairness and the bimodality of requests are comparable with the published rows, their number
+//! is not.
 //!
-//! Sizes are a part (`--scale`) of the published ones, 47 % of them resident. Times are that part
-//! of the published ones, and longer by as much as 96 processors are more than there are here: by
-//! this a request's time is divided before it is put into a bucket, and in this proportion a worker
-//! pauses before each request for as long as the simulator's takes besides its pages. Without the
-//! pause a worker whose chunks are resident would do hundreds of requests while another does one,
-//! and keep its chunks by that. Source: `docs/kernel/workloads.md` §2.
+//! Sizes are a fraction (`--scale`) of the published ones, 47 % of them resident. Times have the
+//! same fraction, multiplied by the ratio of 96 processors to those of this machine: a request's
+//! time is divided by this factor before it is put into a bucket, and a worker pauses before each
+//! request for the simulator's time outside page accesses, multiplied by it. Without the pause, a
+//! worker whose chunks are resident would do hundreds of requests while another does one, and so
+//! keep its chunks. Source: `docs/kernel/workloads.md` §2.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -24,8 +24,8 @@ use lowtide_sim::client::tenants::{BUCKETS_S, TenantsConfig};
 use lowtide_sim::statistics::Spread;
 use lowtide_workload::SplitMix64;
 
-use super::crowd::{Count, Crowd, load};
 use super::host::{Common, head, tail, whole_windows};
+use super::loaders::{Count, Loaders, load};
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
@@ -40,15 +40,15 @@ use crate::sim::{columns, compare};
 
 /// The name.
 pub(crate) const NAME: &str = "tenants";
-/// One line about it, for listings.
+/// One line for listings.
 pub(crate) const ABOUT: &str =
     "64 workers in 32 tenants alike, each sweeping chunks of its own file";
 
-/// What is resident at full size, in percent.
+/// Resident share at full size, in percent.
 const RESIDENT_PERCENT: u64 = 47;
 /// Processors of the published machine.
 const CPUS: f64 = 96.0;
-/// The part of the measured time that goes before it, uncounted.
+/// Warm-up time, as a fraction of the measured time.
 const WARM: f64 = 0.3;
 
 /// Options of `tenants`.
@@ -73,7 +73,7 @@ pub(crate) struct TenantsArgs {
     common: Common,
 }
 
-/// What is run, decided.
+/// One run, with all options resolved.
 #[derive(Debug)]
 struct Alike<'a> {
     common: &'a Common,
@@ -81,9 +81,9 @@ struct Alike<'a> {
     whole: TenantsConfig,
     page: u64,
     scale: f64,
-    /// What a second of the published run is here.
+    /// The length of a second of the published run here.
     time_scale: f64,
-    /// What a request takes besides its pages.
+    /// The time of a request outside page accesses.
     pause: Duration,
     chunk: u64,
     max: u64,
@@ -92,7 +92,7 @@ struct Alike<'a> {
     policies: Vec<Policy>,
 }
 
-/// What workers did.
+/// Results of the workers.
 #[derive(Debug)]
 struct Work {
     latency: Latency,
@@ -111,7 +111,7 @@ impl<'a> Alike<'a> {
         let whole = TenantsConfig::published(1.0, args.seed.seed);
         let chunk = whole_windows((whole.chunk as f64 * args.scale) as u64, page);
         let data = whole.chunks * u64::from(whole.all_workers()) * chunk;
-        // A chunk has a smallest size.
+        // A chunk has a minimum size.
         let scale = chunk as f64 / whole.chunk as f64;
         let cpus = thread::available_parallelism().map_or(1.0, |cpus| cpus.get() as f64);
         let time_scale = scale * (CPUS / cpus).max(1.0);
@@ -145,20 +145,20 @@ impl<'a> Alike<'a> {
                 );
             }
         }
-        let crowd = Crowd::default();
+        let loaders = Loaders::default();
         let counts: Vec<(Count, Count)> = views.iter().map(|_| Default::default()).collect();
         let work = Mutex::new(Work::default());
         let (units, pages) = (self.page / UNIT_BYTES as u64, self.chunk / self.page);
         let (requests, loads, seconds, before, after) = thread::scope(|scope| {
             for (number, (view, (requests, loads))) in views.into_iter().zip(&counts).enumerate() {
                 let mut rng = SplitMix64::new(self.seed.wrapping_add(number as u64));
-                let (crowd, work) = (&crowd, &work);
-                crowd.spawn(scope, move || {
+                let (loaders, work) = (&loaders, &work);
+                loaders.spawn(scope, move || {
                     let begin = Instant::now();
-                    crowd.pause(self.pause);
+                    loaders.pause(self.pause);
                     let first = rng.below(self.whole.chunks) * pages;
                     for page in first..first + pages {
-                        if crowd.stopped() {
+                        if loaders.stopped() {
                             return Ok(());
                         }
                         let missed = !view.is_resident(page);
@@ -173,7 +173,7 @@ impl<'a> Alike<'a> {
                     Ok::<(), String>(())
                 });
             }
-            crowd.watch(self.time.mul_f64(WARM), || ());
+            loaders.watch(self.time.mul_f64(WARM), || ());
             let look = || {
                 let read = |(requests, loads): &(Count, Count)| {
                     (requests.ops(), loads.ops(), loads.misses())
@@ -182,16 +182,16 @@ impl<'a> Alike<'a> {
             };
             *work.lock().unwrap_or_else(PoisonError::into_inner) = Work::default();
             let (began, before, begin) = (look(), pager.stat(), Instant::now());
-            crowd.watch(self.time, || ());
+            loaders.watch(self.time, || ());
             let (ended, after, seconds) = (look(), pager.stat(), begin.elapsed().as_secs_f64());
-            crowd.stop();
+            loaders.stop();
             let both = || ended.iter().zip(&began);
             let requests: Vec<u64> = both().map(|(now, then)| now.0 - then.0).collect();
             let loads = both()
                 .fold((0, 0), |sum, (now, then)| (sum.0 + now.1 - then.1, sum.1 + now.2 - then.2));
             (requests, loads, seconds, before, after)
         });
-        crowd.verdict(&policy.to_string())?;
+        loaders.verdict(&policy.to_string())?;
         let work = work.into_inner().unwrap_or_else(PoisonError::into_inner);
         let total: u64 = requests.iter().sum();
         let threads = self.whole.all_workers();
@@ -223,8 +223,8 @@ fn bucket_of(seconds: f64) -> usize {
 pub(crate) fn run(args: &TenantsArgs) -> Result<(), BenchError> {
     let plan = Alike::new(args);
     let pager = plan.common.pager(plan.policies[0], plan.max)?;
-    let depot = args.common.files.depot()?;
-    let files = depot.prepare(
+    let data_dir = args.common.files.data_dir()?;
+    let files = data_dir.prepare(
         Content::Blocks,
         plan.file(),
         plan.whole.all_workers() as usize,

@@ -1,11 +1,11 @@
-//! What workloads with tenants share: options, head and tail of the result, limits.
+//! The parts that workloads with tenants share: options, head and tail of the result, limits.
 
 use clap::Args;
 use lowtide::{Builder, Pager, Policy, Programs, Size, Tenant, TenantPolicyError};
 use lowtide_host::probe::Probe;
 use serde::Serialize;
 
-use super::crowd;
+use super::loaders;
 use crate::bench::content::UNIT_BYTES;
 use crate::bench::datafile::DataFile;
 use crate::bench::error::BenchError;
@@ -15,9 +15,9 @@ use crate::bench::options::values::{self, PAGE, grain};
 use crate::bench::options::{Files, Io, Output};
 use crate::interrupt::Cut;
 use crate::json::Report;
-use crate::law::{Law, ProgramError};
 use crate::out;
 use crate::table::Table;
+use crate::throttle::{ProgramError, ThrottlePolicy};
 
 /// Options of all workloads with tenants.
 #[derive(Debug, Args)]
@@ -45,7 +45,7 @@ impl Common {
     }
 }
 
-/// A page that holds what a load looks at.
+/// A page that is large enough for a load.
 pub(crate) fn page(text: &str) -> Result<u64, String> {
     match values::page(text)? {
         page if page < UNIT_BYTES as u64 => {
@@ -55,8 +55,8 @@ pub(crate) fn page(text: &str) -> Result<u64, String> {
     }
 }
 
-/// What the numbers below are numbers of: machine, data, and lines of the workload's own. Returns
-/// what is known of the machine.
+/// Prints the lines above the table: machine, data, and the workload's own lines. Returns the
+/// description of the machine.
 pub(crate) fn head(
     (name, about): (&str, &str),
     pager: &Pager,
@@ -75,8 +75,7 @@ pub(crate) fn head(
     Ok(machine)
 }
 
-/// The table, what follows from it, and the JSON; of a run that was interrupted, of the rows that
-/// had ended.
+/// The table, its conclusions, and the JSON; an interrupted run has only its completed rows.
 pub(crate) fn tail(
     output: &Output,
     machine: &Machine,
@@ -94,13 +93,16 @@ pub(crate) fn tail(
     cut.verdict()
 }
 
-/// Puts a tenant under a law.
+/// Sets a tenant's throttle policy.
 ///
 /// # Errors
 /// [`BenchError::Tenant`], [`BenchError::Program`].
-pub(crate) fn apply(law: &Law, tenant: &Tenant) -> Result<Option<Programs>, BenchError> {
-    tenant.set_high_policy(law.builtin())?;
-    let Law::Program { name, object } = law else { return Ok(None) };
+pub(crate) fn apply(
+    throttle: &ThrottlePolicy,
+    tenant: &Tenant,
+) -> Result<Option<Programs>, BenchError> {
+    tenant.set_high_policy(throttle.builtin())?;
+    let ThrottlePolicy::Program { name, object } = throttle else { return Ok(None) };
     let programs = tenant.attach(object, name).map_err(|error| match error {
         TenantPolicyError::Tenant(error) => BenchError::from(error),
         error => ProgramError { path: name.into(), why: error.to_string() }.into(),
@@ -110,10 +112,10 @@ pub(crate) fn apply(law: &Law, tenant: &Tenant) -> Result<Option<Programs>, Benc
 
 /// A data size that is a whole number of read-around windows.
 pub(crate) fn whole_windows(bytes: u64, page_bytes: u64) -> u64 {
-    grain(bytes.next_multiple_of(crowd::WINDOW_PAGES * page_bytes))
+    grain(bytes.next_multiple_of(loaders::WINDOW_PAGES * page_bytes))
 }
 
-/// Refuses a budget that the machine cannot hold, before anything is made.
+/// Rejects a budget that does not fit in memory, before any file is created.
 pub(crate) fn check_memory(bytes: u64) -> Result<Size, BenchError> {
     memory::check_memory(0, 1, bytes, Probe::ask().memory_available)?;
     Ok(Size::new(bytes))

@@ -8,10 +8,10 @@
 //! ```
 //!
 //! The heap is real memory, reserved in the tenant piece by piece before it is written, so it
-//! pushes the file's pages out of the same budget, and nothing but those can go. A reservation or a
-//! load for which no room can be made is the kill of the published run; here it is a result
-//! (`oom`), and the round does not count. Memory of the process: the budget's frames and, beside
-//! them, 7/8 of the budget of heap. Source: `docs/kernel/workloads.md` §3.
+//! evicts the file's pages from the same budget, and only those are evictable. A reservation or a
+//! load that fails for lack of memory corresponds to the kill of the published run; here it is a
+//! result (`oom`), and the round does not count. The process uses the budget's frames and, in
+//! addition, 7/8 of the budget for the heap. Source: `docs/kernel/workloads.md` §3.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -21,8 +21,8 @@ use clap::Args;
 use lowtide::{Error, OpenOptions, Policy, Size, Tenant, View};
 use lowtide_sim::client::mix::MixConfig;
 
-use super::crowd::{Count, Crowd};
 use super::host::{Common, check_memory, head, tail, whole_windows};
+use super::loaders::{Count, Loaders};
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::datafile::{DataFile, Purpose};
 use crate::bench::error::BenchError;
@@ -35,11 +35,11 @@ use crate::sim::row::Row;
 
 /// The name.
 pub(crate) const NAME: &str = "file-anon-mix";
-/// One line about it, for listings.
+/// One line for listings.
 pub(crate) const ABOUT: &str =
     "readers of a file beside workers that allocate and free, 1.375 times the budget";
 
-/// Readers and workers: those of the published run are 96 each, on 96 threads.
+/// Readers and workers: the published run has 96 each, on 96 threads.
 const READERS: usize = 6;
 const WORKERS: usize = 6;
 /// The published run, whose sizes and readers' pause these are.
@@ -47,7 +47,7 @@ const PUBLISHED: MixConfig = MixConfig::published();
 const READER_PAUSE: Duration = Duration::from_nanos(PUBLISHED.pause_ns);
 /// The workers' pause between rounds.
 const ROUND_PAUSE: Duration = Duration::from_millis(60);
-/// What a worker reserves at a time.
+/// Size of a worker's reservations.
 const PIECE_BYTES: u64 = 64 << 10;
 /// Bytes of a page of the program's own memory.
 const HEAP_PAGE: usize = 4096;
@@ -62,7 +62,7 @@ pub(crate) struct MixArgs {
     /// Rounds of the workers; the published run has 128
     #[arg(long, value_name = "N", value_parser = rounds(), default_value_t = 16)]
     rounds: u32,
-    /// Seconds after which a row ends with the rounds that it has
+    /// Time limit of a row in seconds; it ends with the rounds completed by then
     #[arg(long, value_name = "S", value_parser = seconds, default_value = "30",
           allow_negative_numbers = true)]
     seconds: f64,
@@ -72,7 +72,7 @@ pub(crate) struct MixArgs {
     common: Common,
 }
 
-/// What is run, decided.
+/// One run, with all options resolved.
 #[derive(Debug)]
 struct Mix<'a> {
     common: &'a Common,
@@ -84,18 +84,18 @@ struct Mix<'a> {
     policies: Vec<Policy>,
 }
 
-/// What a published size is in this budget.
+/// A published size, scaled to this budget.
 const fn part(max: u64, published: u64) -> u64 {
     max / (MixConfig::MAX >> 30) * (published >> 30)
 }
 
-/// What happens between readers, workers and the round's clock.
+/// The state shared by readers, workers and the round's clock.
 #[derive(Debug, Default)]
 struct Scene {
-    crowd: Crowd,
-    /// Readers that have been through once.
+    loaders: Loaders,
+    /// Readers that have completed one pass.
     ready: AtomicU64,
-    /// A charge for which there was no room.
+    /// A charge that failed for lack of memory.
     killed: AtomicBool,
 }
 
@@ -128,35 +128,36 @@ impl<'a> Mix<'a> {
             for count in &counts {
                 let (view, scene) = (view.clone(), &scene);
                 let mut passes = 0_u64;
-                scene.crowd.spawn(scope, move || {
+                scene.loaders.spawn(scope, move || {
                     read_once(&view, count, scene)?;
                     passes += 1;
                     if passes == 1 {
                         scene.ready.fetch_add(1, Relaxed);
                     }
-                    scene.crowd.pause(READER_PAUSE);
+                    scene.loaders.pause(READER_PAUSE);
                     Ok::<(), String>(())
                 });
             }
             let late = || begin.elapsed() >= self.limit;
-            while !scene.crowd.stopped() && !late() && scene.ready.load(Relaxed) < READERS as u64 {
+            while !scene.loaders.stopped() && !late() && scene.ready.load(Relaxed) < READERS as u64
+            {
                 thread::sleep(Duration::from_millis(1));
             }
             let (mut rounds, mut seconds) = (0, 0.0);
-            while rounds < self.rounds && !scene.crowd.stopped() && !late() {
+            while rounds < self.rounds && !scene.loaders.stopped() && !late() {
                 let round = Instant::now();
                 if !self.round(&tenant, &scene) {
                     break;
                 }
                 seconds += round.elapsed().as_secs_f64();
                 rounds += 1;
-                scene.crowd.pause(ROUND_PAUSE);
+                scene.loaders.pause(ROUND_PAUSE);
             }
-            scene.crowd.stop();
+            scene.loaders.stop();
             (rounds, seconds)
         });
         let seconds = begin.elapsed().as_secs_f64();
-        scene.crowd.verdict(&policy.to_string())?;
+        scene.loaders.verdict(&policy.to_string())?;
         let after = pager.stat();
         let (loads, misses) =
             counts.iter().fold((0, 0), |sum, count| (sum.0 + count.ops(), sum.1 + count.misses()));
@@ -176,13 +177,13 @@ impl<'a> Mix<'a> {
         })
     }
 
-    /// One round of the workers. Whether it was finished.
+    /// One round of the workers. Returns whether it was completed.
     fn round(&self, tenant: &Tenant, scene: &Scene) -> bool {
         let share = self.anon / WORKERS as u64;
         thread::scope(|scope| {
             let workers: Vec<_> =
                 (0..WORKERS).map(|_| scope.spawn(|| fill_share(tenant, share, scene))).collect();
-            // What one has filled stays until all have.
+            // A worker keeps its share until all are filled.
             let heaps: Vec<_> =
                 workers.into_iter().map(|worker| worker.join().unwrap_or_default()).collect();
             heaps.iter().all(Option::is_some)
@@ -190,15 +191,15 @@ impl<'a> Mix<'a> {
     }
 }
 
-/// One piece of the heap: its place in the budget and its memory.
+/// One piece of the heap: its reservation in the budget, and its memory.
 type Piece = (lowtide::Reservation, Vec<u8>);
 
-/// Reserves and writes a share of the heap, a byte of each page. `None` if it did not come to that.
+/// Reserves a share of the heap, and writes a byte of each page. `None` if it was not completed.
 fn fill_share(tenant: &Tenant, share: u64, scene: &Scene) -> Option<Vec<Piece>> {
     let mut heap = Vec::new();
     let mut left = share;
     while left > 0 {
-        if scene.crowd.stopped() {
+        if scene.loaders.stopped() {
             return None;
         }
         let bytes = left.min(PIECE_BYTES);
@@ -221,7 +222,7 @@ fn fill_share(tenant: &Tenant, share: u64, scene: &Scene) -> Option<Vec<Piece>> 
 fn read_once(view: &View, count: &Count, scene: &Scene) -> Result<(), String> {
     let units = view.page_size() / UNIT_BYTES;
     for page in 0..view.pages() {
-        if scene.crowd.stopped() {
+        if scene.loaders.stopped() {
             return Ok(());
         }
         let missed = !view.is_resident(page);
@@ -244,13 +245,13 @@ fn read_once(view: &View, count: &Count, scene: &Scene) -> Result<(), String> {
 }
 
 impl Scene {
-    /// No room is a result; anything else is a failure.
+    /// Lack of memory is a result; any other error is a failure.
     fn refused(&self, error: &Error) {
         if matches!(error, Error::OutOfBudget { .. }) {
             self.killed.store(true, Relaxed);
-            self.crowd.stop();
+            self.loaders.stop();
         } else {
-            self.crowd.fail(error);
+            self.loaders.fail(error);
         }
     }
 }
@@ -258,13 +259,13 @@ impl Scene {
 /// Measures every policy.
 ///
 /// # Errors
-/// Any [`BenchError`]; running out of the budget is none.
+/// Any [`BenchError`]; an exhausted budget is not an error.
 pub(crate) fn run(args: &MixArgs) -> Result<(), BenchError> {
     let plan = Mix::new(args);
     check_memory(plan.budget() + plan.anon)?;
     let pager = plan.common.pager(plan.policies[0], plan.budget())?;
-    let depot = args.common.files.depot()?;
-    let file = depot.prepare(Content::Blocks, plan.file, 1, Purpose::Lasting)?.remove(0);
+    let data_dir = args.common.files.data_dir()?;
+    let file = data_dir.prepare(Content::Blocks, plan.file, 1, Purpose::Lasting)?.remove(0);
     file.drop_page_cache()?;
     let lines = [
         (

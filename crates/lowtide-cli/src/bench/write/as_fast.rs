@@ -1,4 +1,4 @@
-//! `lowtide bench fill`: a file written as fast as it goes, beside `dd`.
+//! `lowtide bench fill`: a file written as fast as possible, beside `dd`.
 
 use clap::Args;
 use clap::builder::ArgPredicate::IsPresent;
@@ -14,7 +14,7 @@ use crate::out;
 
 /// The name.
 pub(crate) const NAME: &str = "fill";
-/// One line about it, for listings.
+/// One line for listings.
 pub(crate) const ABOUT: &str =
     "a file of four budgets written from start to end and made durable, beside dd";
 
@@ -32,7 +32,7 @@ pub(crate) struct FillArgs {
     /// Files that each system writes, in turns
     #[arg(long, value_name = "N", value_parser = rounds(), default_value_t = 3)]
     rounds: u32,
-    /// What else writes; pwrite and mmap where a memory cgroup can be made
+    /// Systems to compare with; pwrite and mmap need a memory cgroup
     #[arg(long, value_name = "PEER,PEER", value_enum, value_delimiter = ',',
           default_value = "dd,pwrite,mmap",
           default_value_ifs = [("device_delay", IsPresent, "none"),

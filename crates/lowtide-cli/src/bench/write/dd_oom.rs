@@ -1,6 +1,6 @@
 //! `lowtide bench dd-oom`: a writer on a device whose writes take a second each
-//! (`docs/kernel/fault-and-writeback.md` B12). All memory is soon dirty or under write-back, and a
-//! pass of reclaim finds nothing to free for a long time.
+//! (`docs/kernel/fault-and-writeback.md` B12). Soon all memory is dirty or under writeback, and
+//! reclaim passes find nothing to free for a long time.
 
 use clap::Args;
 use clap::builder::ArgPredicate::IsPresent;
@@ -16,7 +16,7 @@ use crate::span::Span;
 
 /// The name.
 pub(crate) const NAME: &str = "dd-oom";
-/// One line about it, for listings.
+/// One line for listings.
 pub(crate) const ABOUT: &str =
     "fill of one and a half budgets where each write takes a second: no write may fail";
 
@@ -36,7 +36,7 @@ pub(crate) struct DdOomArgs {
     rounds: u32,
     #[command(flatten)]
     common: Common,
-    /// Delay each request, side by side
+    /// Delay each request, in parallel
     #[arg(
         long,
         value_name = "K=TIME",
@@ -45,7 +45,7 @@ pub(crate) struct DdOomArgs {
         default_value_if("device_bandwidth", IsPresent, None)
     )]
     device_delay: Vec<For<Span>>,
-    /// Bytes a second of all reads, or writes, as in write=50M, instead of delays
+    /// Limit reads or writes to bytes per second, as in write=50M, instead of delays
     #[arg(long, value_name = "K=SIZE", value_delimiter = ',', value_parser = bandwidth)]
     device_bandwidth: Vec<For<Size>>,
 }

@@ -1,9 +1,9 @@
-//! One file to be written: the loop that all systems share, and the proof that the file is right.
+//! One file to be written: the loop that all systems share, and the check of the file.
 //!
-//! The clock runs from before the first piece is fetched to after the flush, so that a system gains
-//! nothing by leaving its writing to later. The proof is outside the clock: the file is read back
-//! through a descriptor of its own, after the kernel's page cache of it was dropped, and every
-//! record must be there with its key and checksum.
+//! The clock runs from before the first piece is fetched until after the flush, so a system gains
+//! nothing by deferring its writes. The check is not timed: the file is dropped from the kernel's
+//! page cache and read back through another descriptor, and every record must have its key and
+//! checksum.
 
 use std::fs::File;
 use std::io;
@@ -20,33 +20,33 @@ use crate::bench::error::BenchError;
 use crate::bench::tally::{Latency, Slice};
 use crate::interrupt;
 
-/// Bytes written at a time, as by `dd bs=1M`.
+/// Bytes per write, as with `dd bs=1M`.
 pub(super) const CHUNK_BYTES: usize = 1 << 20;
-/// What buffers of direct I/O are aligned to, in bytes: a page, which is enough for every device.
+/// Alignment of buffers for direct I/O, in bytes: a page, which suffices for every device.
 const ALIGN_BYTES: usize = 4096;
 
 /// A file to be written, in a form that can be sent to a peer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Fill {
-    /// The file. It is there and empty.
+    /// The file, which exists and is empty.
     pub(crate) path: PathBuf,
-    /// Where the bytes are.
+    /// The source of the bytes.
     pub(crate) source: PathBuf,
-    /// How many.
+    /// Number of bytes.
     pub(crate) bytes: u64,
 }
 
 impl Fill {
-    /// Opens the file for writing, past the page cache if it is to be `direct`.
+    /// Opens the file for writing, with direct I/O if `direct`.
     ///
     /// # Errors
-    /// Those of opening; `EINVAL` where the file system has no direct I/O.
+    /// Those of opening; `EINVAL` if the file system does not support direct I/O.
     pub(crate) fn open(&self, direct: bool) -> io::Result<File> {
         let flags = if direct { OFlags::DIRECT } else { OFlags::empty() };
         File::options().read(true).write(true).custom_flags(flags.bits() as i32).open(&self.path)
     }
 
-    /// Gives the file its length at once, for those who cannot make it longer as they write.
+    /// Sets the file's length in advance, for systems that cannot extend it.
     ///
     /// # Errors
     /// Those of `ftruncate(2)`.
@@ -55,8 +55,8 @@ impl Fill {
     }
 
     /// Writes all of it to `to` with `store`, piece by piece, and then makes it durable with
-    /// `flush`. An operation is a piece. The first failure ends it and is counted; Ctrl-C ends it
-    /// early.
+    /// `flush`. Each piece counts as an operation. The first failure is counted and ends the loop;
+    /// Ctrl-C ends it early.
     ///
     /// # Errors
     /// Those of reading the source.
@@ -99,8 +99,8 @@ impl Fill {
         Ok(slice)
     }
 
-    /// Reads the file back and adds what is right and what is wrong to `slice`. A write that failed
-    /// is proof enough.
+    /// Reads the file back and adds the correct and wrong records to `slice`. Skipped after a
+    /// failed write.
     ///
     /// # Errors
     /// [`BenchError::File`].

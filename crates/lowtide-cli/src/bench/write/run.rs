@@ -1,8 +1,8 @@
 //! Rounds, table and JSON of `lowtide bench fill` and `dd-oom`.
 //!
-//! Both write files in turns, interleaved as all benchmarks are. `fill` measures how much of the
-//! device's bandwidth a writer gets whose data passes through a budget, so its ratios are to `dd`
-//! with direct I/O, which has no cache between. `dd-oom` shows whether the writer survives on a
+//! Both write files in interleaved turns, like all benchmarks. `fill` measures the share of the
+//! device's bandwidth that a writer gets when its data passes through a budget, so its ratios are
+//! to `dd` with direct I/O, which uses no cache. `dd-oom` shows whether the writer survives on a
 //! device whose writes take a second each.
 
 use std::rc::Rc;
@@ -57,10 +57,10 @@ pub(super) struct Common {
 #[derive(Debug)]
 pub(super) struct Writing<'a> {
     pub(super) name: &'static str,
-    /// One line about it.
+    /// One line for listings.
     pub(super) about: &'static str,
     pub(super) max_bytes: u64,
-    /// The file as a multiple of the budget.
+    /// Size of the file as a multiple of the budget.
     pub(super) scale: f64,
     pub(super) rounds: u32,
     pub(super) peers: Vec<FillPeer>,
@@ -81,7 +81,7 @@ impl Writing<'_> {
         })
     }
 
-    /// Leaves out peers that cannot run here.
+    /// Drops peers that cannot run on this machine.
     fn leave_out_peers(&mut self, probe: &Probe) {
         if let Availability::No(why) = &probe.memcg
             && self.peers.iter().any(|&peer| peer != FillPeer::Dd)
@@ -142,7 +142,7 @@ impl Writing<'_> {
         out::line(format_args!("budget    {}", Size::new(self.max_bytes)));
         out::line(format_args!("page      {}", Size::new(self.common.page)));
         if let Some(slowed) = self.slowness.text() {
-            out::line(format_args!("device    {slowed}, beside what it takes itself"));
+            out::line(format_args!("device    {slowed}, in addition to its own time"));
         }
         out::line(format_args!(
             "run       {} round{}, in turns; each time a new file in pieces of 1M, and a flush, \
@@ -211,10 +211,10 @@ impl Writing<'_> {
         check_memory(bytes, budgets, self.max_bytes, probe.memory_available)?;
         let pagers = policies.into_iter().map(|policy| Ok((self.pager(policy)?, policy)));
         let pagers = pagers.collect::<Result<Vec<_>, BenchError>>()?;
-        let depot = self.common.place.depot()?;
-        depot.check_free(bytes)?;
-        let place = Rc::new(Place { depot, source: Source::make(bytes)?, bytes });
-        let example = place.depot.scratch("fill")?;
+        let data_dir = self.common.place.data_dir()?;
+        data_dir.check_free(bytes)?;
+        let place = Rc::new(Place { data_dir, source: Source::make(bytes)?, bytes });
+        let example = place.data_dir.scratch("fill")?;
         let direct = lowtide_sys::file::direct_alignment(example.file())
             .map_err(|source| BenchError::file("examine", example.path(), source))?;
         let machine = Machine::of(probe, example.path(), example.file(), &pagers[0].0)?;

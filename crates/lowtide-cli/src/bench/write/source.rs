@@ -1,9 +1,9 @@
-//! The bytes that are written: records with key and checksum, made once, in a file in memory.
+//! The bytes to be written: records with key and checksum, generated once, in a file in memory.
 //!
-//! Making them costs about as much as copying them several times, so it must not be inside
-//! anybody's clock; and `dd` can only read them. So they are in a file in memory
-//! (`memfd_create(2)`) that goes with this process, and every system reads each piece of it into a
-//! buffer of its own before it writes it, as `dd` does. Other processes find it under `/proc`.
+//! Generating them costs as much as copying them several times, so it must not be timed, and `dd`
+//! can only read them from a file. So they are in a file in memory (`memfd_create(2)`) that ends
+//! with this process. Every system reads each piece into its own buffer before writing it, as `dd`
+//! does. Other processes find the file under `/proc`.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -17,14 +17,14 @@ use crate::bench::content::Content;
 use crate::bench::error::BenchError;
 use crate::{interrupt, progress};
 
-/// Bytes to be written. They are in memory, beside all budgets.
+/// The bytes to be written, in memory outside all budgets.
 #[derive(Debug)]
 pub(super) struct Source {
     file: File,
 }
 
 impl Source {
-    /// Makes `bytes` bytes, a multiple of a record.
+    /// Generates `bytes` bytes, a multiple of a record.
     ///
     /// # Errors
     /// [`BenchError::File`], [`BenchError::Interrupted`].
@@ -54,7 +54,7 @@ impl Source {
         Ok(Self { file })
     }
 
-    /// Where other processes find it, as long as it lives.
+    /// The path by which other processes find it while it exists.
     pub(super) fn path(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }

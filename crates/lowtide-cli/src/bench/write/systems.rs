@@ -1,5 +1,5 @@
-//! Who writes the file: lowtide under a policy, and what it is compared with. A turn is one whole
-//! file, made anew, proved, and removed.
+//! The writers: lowtide under a policy, and its peers. A turn is one whole file, which is created,
+//! checked, and removed.
 
 use std::cell::Cell;
 use std::os::unix::fs::FileExt;
@@ -15,7 +15,7 @@ use lowtide_host::usage::CpuTime;
 use super::fill::{CHUNK_BYTES, Fill};
 use super::source::Source;
 use crate::bench::access::AccessError;
-use crate::bench::datafile::Depot;
+use crate::bench::datafile::DataDir;
 use crate::bench::error::BenchError;
 use crate::bench::peer::dd::Dd;
 use crate::bench::peer::filler::Filler;
@@ -23,10 +23,10 @@ use crate::bench::system::{System, count, dirty_bytes};
 use crate::bench::tally::{Slice, WriteBack};
 use crate::bench::thread_pool::Until;
 
-/// How often the dirty pages are counted during a turn of lowtide.
+/// Interval at which dirty pages are counted during a turn of lowtide.
 const SAMPLE: Duration = Duration::from_millis(10);
 
-/// What `fill` is compared with.
+/// The peers of `fill`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FillPeer {
     // With direct I/O.
@@ -38,14 +38,14 @@ pub(crate) enum FillPeer {
     None,
 }
 
-/// Where files are made, and of what.
+/// The directory of the files, and their content.
 #[derive(Debug)]
 pub(super) struct Place {
     /// The directory.
-    pub(super) depot: Depot,
+    pub(super) data_dir: DataDir,
     /// The bytes.
     pub(super) source: Source,
-    /// How many.
+    /// Number of bytes.
     pub(super) bytes: u64,
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Way {
     Lowtide(Pager, Policy),
     /// `dd`.
     Dd(Dd),
-    /// Direct writes from this process, which is what `dd` does.
+    /// Direct writes from this process, as `dd` does.
     Direct,
     /// Through the kernel's page cache, in a memory cgroup: `pwrite` or `mmap`.
     Cached(&'static str, Filler),
@@ -63,9 +63,9 @@ pub(super) enum Way {
 
 /// A writer.
 pub(super) struct Writer {
-    /// How.
+    /// The way of writing.
     pub(super) way: Way,
-    /// Where.
+    /// The directory and the bytes.
     pub(super) place: Rc<Place>,
 }
 
@@ -86,10 +86,10 @@ impl System for Writer {
         }
     }
 
-    /// Writes one file, however long a turn is to be.
+    /// Writes one file, regardless of the length of a turn.
     fn run(&mut self, _: Until) -> Result<Slice, BenchError> {
         let scratch =
-            self.place.depot.scratch(&format!("fill-{}", self.label().replace(' ', "-")))?;
+            self.place.data_dir.scratch(&format!("fill-{}", self.label().replace(' ', "-")))?;
         let (path, bytes) = (scratch.path().to_owned(), self.place.bytes);
         let fill = Fill { path, source: self.place.source.path(), bytes };
         let failed =
@@ -122,9 +122,9 @@ fn directly(fill: &Fill) -> Result<Slice, AccessError> {
     })
 }
 
-/// Through a view that makes the file longer as it goes, while the dirty pages are counted.
+/// Writes through a view that extends the file, while the dirty pages are counted.
 fn through_lowtide(pager: &Pager, fill: &Fill) -> Result<Slice, BenchError> {
-    // The run holds the lock of its files itself.
+    // The run itself holds the locks of its files.
     let mut view = OpenOptions::new().write(true).lock(false).open(pager, &fill.path)?;
     let (before, cpu) = (pager.stat(), CpuTime::now_self());
     let (oom, dirty_bytes_at_end) = (Cell::new(0), Cell::new(0));
@@ -150,7 +150,7 @@ fn through_lowtide(pager: &Pager, fill: &Fill) -> Result<Slice, BenchError> {
     Ok(slice)
 }
 
-/// Does `work`, and says how many bytes were dirty or under write-back at most.
+/// Does `work`, and returns the largest number of bytes that were dirty or under writeback.
 fn watched<T>(pager: &Pager, work: impl FnOnce() -> T) -> (T, u64) {
     let (done, work_done) = channel::<()>();
     thread::scope(|scope| {
@@ -167,7 +167,7 @@ fn watched<T>(pager: &Pager, work: impl FnOnce() -> T) -> (T, u64) {
     })
 }
 
-/// Pieces that a file is written in.
+/// Number of pieces in which a file is written.
 pub(super) const fn pieces(bytes: u64) -> u64 {
     bytes.div_ceil(CHUNK_BYTES as u64)
 }

@@ -1,10 +1,9 @@
-//! `sim trace --mrc` and `--advise`: miss ratios at many budgets, and the smallest budget that is
-//! good enough.
+//! `sim trace --mrc` and `--advise`: miss ratios at many budgets, and the smallest sufficient
+//! budget.
 //!
-//! The trace is read once, onto a tape of four bytes an access (in memory up to 256 MiB, else in a
-//! temporary file). The tape is then played for each policy at each size, on the plain machine for
-//! those of the engine, on as many threads as this machine has. OPT, which knows the future, is the
-//! bound.
+//! The trace is read once and packed into four bytes per access (in memory up to 256 MiB, otherwise
+//! in a temporary file). The packed trace is replayed for each policy at each size, on all cores;
+//! the engine's policies run on the plain machine. OPT, which knows the future, is the bound.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -35,10 +34,10 @@ use crate::sim::show::{self, Head, PlainMachine};
 use crate::table::{self, thousands};
 use crate::{interrupt, out};
 
-/// Records between two looks at progress and Ctrl-C.
+/// Records between two checks of progress and Ctrl-C.
 const STRIDE: u64 = 4096;
 
-/// Options about many budgets instead of one.
+/// Options for many budgets instead of one.
 #[derive(Debug, Args)]
 pub(super) struct Curves {
     /// Print the miss-ratio curve of each policy and baseline
@@ -47,7 +46,7 @@ pub(super) struct Curves {
     /// Find the smallest budget with at most this share of misses, as in 0.01
     #[arg(long, value_name = "RATIO", value_parser = share, allow_negative_numbers = true)]
     advise: Option<f64>,
-    /// Sizes on each curve
+    /// Number of budgets on each curve
     #[arg(
         long,
         value_name = "N",
@@ -56,8 +55,8 @@ pub(super) struct Curves {
         requires = "curves"
     )]
     points: u16,
-    /// Textbook policies beside the engine's on a curve: strict-lru, clock, sieve, s3-fifo, arc,
-    /// opt, or none [default: all with --mrc, else none]
+    /// Textbook policies to plot beside the engine's: strict-lru, clock, sieve, s3-fifo, arc, opt,
+    /// or none [default: all with --mrc, otherwise none]
     #[arg(long, value_name = "B,B", value_delimiter = ',', requires = "curves")]
     baseline: Option<Vec<BaselineName>>,
     /// Draw the curves into FILE: .svg for the chart, .html for a page with table and advice
@@ -88,13 +87,12 @@ impl FromStr for BaselineName {
 }
 
 impl Curves {
-    /// Whether curves are wanted, or advice, which is read off them.
+    /// Whether curves are requested, or advice, which needs them.
     pub(super) const fn are_wanted(&self) -> bool {
         self.mrc || self.advise.is_some()
     }
 
-    /// The baselines beside the policies, each once: all for curves, none for advice alone, unless
-    /// said.
+    /// The selected baselines, each once; by default all for curves, and none for advice alone.
     fn baselines(&self) -> Vec<Baseline> {
         let Some(given) = &self.baseline else {
             return if self.mrc { Baseline::ALL.to_vec() } else { Vec::new() };
@@ -109,7 +107,7 @@ impl Curves {
     }
 }
 
-/// What stands in the JSON: the points are its rows.
+/// The JSON; its rows are the points.
 #[derive(Debug, Serialize)]
 struct Extra {
     #[serde(flatten)]
@@ -122,7 +120,7 @@ struct Extra {
     refused: Vec<Refusal>,
 }
 
-/// A point of a curve, as a row like those of every other run.
+/// A point of a curve, as a row like those of other runs.
 #[derive(Debug, Serialize)]
 struct Measured {
     workload: &'static str,
@@ -169,7 +167,7 @@ pub(super) fn run(options: &Options, policies: &[Policy], source: &Source) -> Re
         .iter()
         .zip(&makers)
         .map(|(policy, make)| Contender::Player { name: policy.to_string(), make: make.as_ref() });
-    let contenders: Vec<Contender<'_>> =
+    let systems: Vec<Contender<'_>> =
         engine.chain(wanted.baselines().into_iter().map(Contender::Baseline)).collect();
     let bar = Mutex::new(Patient::new("accesses", Unit::Steps, 0));
     let progress = |p: Progress| {
@@ -181,18 +179,18 @@ pub(super) fn run(options: &Options, policies: &[Policy], source: &Source) -> Re
     let threads = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let run = Run { tape: &tape, threads, stop: interrupt::flag(), progress: &progress };
     let sizes = sizes(footprint, wanted.points.into());
-    let curves = run.curves(&contenders, &sizes).map_err(|e| mrc_error(e, source))?;
+    let curves = run.curves(&systems, &sizes).map_err(|e| mrc_error(e, source))?;
     let mut advice = Vec::new();
     if let Some(target) = wanted.advise {
-        for (contender, curve) in contenders.iter().zip(&curves) {
-            advice.push(run.advise(contender, target, curve).map_err(|e| mrc_error(e, source))?);
+        for (system, curve) in systems.iter().zip(&curves) {
+            advice.push(run.advise(system, target, curve).map_err(|e| mrc_error(e, source))?);
         }
     }
     drop(bar);
     show_all(options, source, page, &tape, &curves, &advice)
 }
 
-/// About `count` sizes, none below what the engine can be given, unless the whole footprint is.
+/// About `count` sizes, none below the engine's smallest budget unless the whole footprint is.
 fn sizes(footprint: u64, count: usize) -> Vec<u64> {
     let possible =
         |n| -> Vec<u64> { spread(footprint, n).into_iter().filter(|&s| s >= MIN_BUDGET).collect() };
@@ -201,7 +199,7 @@ fn sizes(footprint: u64, count: usize) -> Vec<u64> {
     if sizes.is_empty() { spread(footprint, count) } else { sizes }
 }
 
-/// Reads the trace onto a tape. Returns what its spaces are, too.
+/// Packs the trace. Also returns its spaces.
 fn record(source: &Source, mut trace: Trace) -> Result<(Tape, Vec<SpaceKind>), SimError> {
     let mut progress = reading(trace.progress());
     let mut n = 0_u64;
@@ -283,7 +281,7 @@ fn show_all(
     for advice in advice {
         out::line(advice.sentences(bytes));
     }
-    // What is printed stays, whatever becomes of the files.
+    // The table is printed first, as writing the files may fail.
     if let Output::Both(path) = options.common.results.output() {
         report.write(Some(path))?;
     }
@@ -294,7 +292,7 @@ fn show_all(
     Ok(())
 }
 
-/// Draws the curves, if that was asked for.
+/// Draws the curves, if requested.
 fn plot(
     path: &Option<PathBuf>,
     source: &Source,
@@ -332,7 +330,7 @@ fn is_svg(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"))
 }
 
-/// Refuses a path for a picture that cannot work, before a minute is spent on it.
+/// Rejects an unwritable path for a plot before any work starts.
 fn check_plot(path: &Path) -> Result<(), SimError> {
     let known = is_svg(path)
         || path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("html"));

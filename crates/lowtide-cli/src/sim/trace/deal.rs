@@ -1,12 +1,12 @@
 //! The operations of each thread of a trace, from one reader.
 //!
-//! Threads of a simulated machine ask for their next operations in an order of their own. What is
-//! read for one and belongs to another is kept for it, up to a limit that all threads share. A
-//! thread that is so far ahead of the others that the limit is reached gets a reader of its own,
-//! which passes over what has been read already and over all that is not the thread's: it costs
-//! time, but memory stays bounded whatever the trace looks like.
+//! The threads of a simulated machine request their next operations in any order. An operation read
+//! for one thread that belongs to another is buffered, up to a limit that all threads share. If a
+//! thread is so far ahead of the others that the limit is reached, it gets its own reader, which
+//! skips the operations already read and those of other threads: this costs time, but memory is
+//! bounded for every trace.
 //!
-//! Operations without a thread belong to the first.
+//! Operations without a thread number belong to the first thread.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -22,24 +22,24 @@ use crate::interrupt;
 use crate::sim::error::SimError;
 use crate::sim::full::Streams;
 
-/// Operations that are kept for their threads at most: 24 MiB.
+/// The largest number of buffered operations: 24 MiB.
 const KEPT_MAX: usize = 1 << 20;
-/// Records between two looks at Ctrl-C, for a thread that finds none of its own.
+/// Records between two checks for Ctrl-C, for a thread that finds no operation.
 const STRIDE: u64 = 4096;
 
-/// What the threads share.
+/// The state that the threads share.
 struct Deal {
     source: Source,
     trace: Records,
     /// Records read.
     read: u64,
-    /// The place of each thread, by its number in the trace.
+    /// The index of each thread, by its number in the trace.
     places: BTreeMap<u32, usize>,
-    /// What has been read and not been asked for.
+    /// Buffered operations, by thread.
     queues: Vec<VecDeque<PageOp>>,
     kept: usize,
     kept_max: usize,
-    /// Threads that read for themselves.
+    /// Threads with their own readers.
     alone: Vec<bool>,
     failed: Rc<Cell<Option<SimError>>>,
 }
@@ -78,11 +78,11 @@ fn deal_within(source: &Source, survey: &Survey, kept_max: usize) -> Result<Stre
     Ok(Streams { streams: (0..threads).map(stream).collect(), failed })
 }
 
-/// What the shared reader had for a thread.
+/// The shared reader's result for a thread.
 enum Next {
     Op(PageOp),
     End,
-    /// Nothing, and there is no room to read on.
+    /// No operation, and the buffer is full.
     Full,
 }
 
@@ -112,8 +112,8 @@ impl Deal {
         Ok(Next::Full)
     }
 
-    /// A reader for a thread that has been given everything of its own up to where the shared
-    /// reader is.
+    /// A reader for a thread that has received all of its operations up to the shared reader's
+    /// position.
     fn reader_for(&mut self, place: usize) -> Result<Records, SimError> {
         self.alone[place] = true;
         let mut trace = self.source.records()?;
@@ -164,7 +164,7 @@ impl Iterator for ThreadStream {
         match self.next_op() {
             Ok(op) => op.map(Ok),
             Err(error) => {
-                // The machine only has to stop; whoever runs it finds the reason here.
+                // This only stops the machine; its caller finds the reason here.
                 self.deal.borrow().failed.set(Some(error));
                 Some(Err(MachineError::Interrupted { at_ns: 0 }))
             }

@@ -1,9 +1,8 @@
-//! Which pages of a space have been touched: a bit each, in blocks that are made when their first
-//! page is.
+//! The touched pages of a space: one bit each, in blocks that are allocated with their first page.
 
-/// Pages of a block.
+/// Pages per block.
 const BLOCK_PAGES: u64 = 4096;
-/// Pages of a word.
+/// Pages per word.
 const WORD_PAGES: u64 = 64;
 
 type Block = [u64; (BLOCK_PAGES / WORD_PAGES) as usize];
@@ -16,7 +15,7 @@ pub(super) struct Footprint {
 }
 
 impl Footprint {
-    /// Adds `pages` pages from `first`. Cost: a step for every 64 of them.
+    /// Adds `pages` pages from `first`. Costs one step for each 64 pages.
     pub(super) fn touch(&mut self, first: u64, pages: u64) {
         let end = first + pages;
         let mut page = first;
@@ -36,7 +35,7 @@ impl Footprint {
         }
     }
 
-    /// How many pages there are.
+    /// Number of pages in the set.
     pub(super) const fn pages(&self) -> u64 {
         self.pages
     }

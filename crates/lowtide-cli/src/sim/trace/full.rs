@@ -1,4 +1,4 @@
-//! A trace on a full machine: a task for each of its threads.
+//! A trace on a full machine: one task for each of its threads.
 
 use lowtide::Policy;
 use lowtide_sim::client::stream::StreamSpace;
@@ -17,7 +17,7 @@ use crate::sim::row::Row;
 use crate::sim::show::{self, Head};
 use crate::table::{self, thousands};
 
-/// More tasks than this are not simulated.
+/// The largest number of tasks.
 const THREADS_MAX: usize = 65_536;
 
 /// Plays the trace under every policy and prints the rows.

@@ -1,14 +1,14 @@
 //! `lowtide sim trace FILE`: a recorded stream, on the plain machine or on a full one.
 //!
-//! A trace may be larger than memory and is read as it is played. The plain machine needs one pass;
-//! so that `--max` has a default, and for a full machine, whose files must exist before the first
-//! operation, another pass comes first.
+//! A trace may be larger than memory and is read while it is played. The plain machine needs one
+//! pass. Another pass comes first to compute the default of `--max`, and for a full machine, whose
+//! files must exist before the first operation.
 //!
 //! | file | concept |
 //! |---|---|
-//! | `source` | which trace; one pass over it, to know what it touches |
-//! | `paging` | how large its pages are |
-//! | `footprint` | which pages have been touched |
+//! | `source` | the trace, and a pass that finds the pages it touches |
+//! | `paging` | the size of its pages |
+//! | `footprint` | the set of touched pages |
 //! | `plain` | one reader, and a plain machine for each policy |
 //! | `curves` | miss-ratio curves and advice |
 //! | `deal` | the operations of each thread, from one reader |
@@ -35,16 +35,16 @@ use source::Source;
 
 /// The name on the command line.
 pub(crate) const NAME: &str = "trace";
-/// A line about it.
+/// One line for listings.
 pub(crate) const ABOUT: &str =
     "a recorded trace, on the plain machine or a full one; miss-ratio curves and advice";
 
-/// What rows of a trace call their workload, as in `lowtide bench`.
+/// The workload's name in rows, as in `lowtide bench`.
 const WORKLOAD: &str = "replay";
 
 const HELP: &str = "\
-Without --machine it is the plain one: one CPU, no time, no read-ahead and no fault-around, so that
-counters mean exactly what the accesses did. docs/traces.md describes the formats.
+Without --machine, the plain machine: one CPU, no time, no read-ahead and no fault-around, so that
+counters reflect exactly the accesses. docs/traces.md describes the formats.
 
 Examples:
   lowtide sim trace t.csv --max 64M --policy mglru,lru
@@ -76,10 +76,10 @@ pub(crate) struct Options {
     /// Swap of the plain machine.
     #[command(flatten)]
     swap: Swap,
-    /// Many budgets.
+    /// Curves and advice.
     #[command(flatten)]
     curves: curves::Curves,
-    /// How fast it was.
+    /// Whether rows include the simulation's speed.
     #[command(flatten)]
     timing: Timing,
     /// Policies, seed and results.

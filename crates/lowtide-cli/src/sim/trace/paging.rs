@@ -1,12 +1,13 @@
-//! How many bytes a page of a trace has, and what its pages are on a machine that counts in others.
+//! The page size of a trace, and the conversion to the page size of a machine.
 //!
-//! A trace counts in pages, so all sizes in bytes follow from how large a page is. Our own formats
-//! may say it; foreign ones have bytes or addresses, of which the reader makes pages of 4 KiB.
-//! `--page` is for traces that do not say, and wins over those that do, which is noted.
+//! A trace counts in pages, so all sizes in bytes depend on the page size. Our own formats may
+//! specify it; foreign formats have bytes or addresses, which the reader converts to pages of 4
+//! KiB. `--page` is for traces that do not specify a size, and overrides those that do, with a
+//! note.
 //!
-//! The plain machine takes the trace's pages for its own. A full machine has pages of a fixed size:
-//! what touches bytes of the trace's page touches the machine's pages that hold them, so small
-//! pages share one, and a large one is several.
+//! The plain machine uses the trace's pages as its own. A full machine has a fixed page size: an
+//! access to a page of the trace touches the machine's pages with the same bytes, so several small
+//! pages share one, and a large page covers several.
 
 use lowtide::Size;
 use lowtide_workload::PageOp;
@@ -15,10 +16,10 @@ use lowtide_workload::trace::{Trace, page_is_possible};
 use crate::out;
 use crate::sim::error::SimError;
 
-/// Bytes of a page when neither the trace nor an option says.
+/// The page size if neither the trace nor an option specifies it.
 const USUAL_BYTES: u64 = 4096;
 
-/// Bytes of a page of `trace`, of which `--page` may have `asked`. Notes when they differ.
+/// The page size of `trace`, or that of `--page` (`asked`). Notes if they differ.
 ///
 /// # Errors
 /// [`SimError::Usage`] for an impossible `--page`.
@@ -42,7 +43,7 @@ pub(super) fn page_of(asked: Option<Size>, trace: &Trace) -> Result<u64, SimErro
     Ok(bytes)
 }
 
-/// A page's size for the lines above the table, and where it is from.
+/// A page size for the lines above the table, and its source.
 pub(super) fn shown(asked: Option<Size>, trace: &Trace, page: u64) -> String {
     let from = match (asked, trace.page_bytes()) {
         (None, None) => " (the trace does not say; --page may)",
@@ -51,7 +52,7 @@ pub(super) fn shown(asked: Option<Size>, trace: &Trace, page: u64) -> String {
     format!("pages of {}{from}", Size::new(page))
 }
 
-/// Pages of one size taken for pages of another. Both are powers of two.
+/// The conversion of pages of one size to another. Both are powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Repage {
     from: u64,
@@ -59,7 +60,7 @@ pub(super) struct Repage {
 }
 
 impl Repage {
-    /// Leaves all as it is.
+    /// The identity.
     pub(super) const NONE: Self = Self { from: 1, to: 1 };
 
     /// Pages of `from` bytes become pages of `to` bytes.
@@ -67,7 +68,7 @@ impl Repage {
         Self { from, to }
     }
 
-    /// The operation on the other pages.
+    /// The operation on the converted pages.
     ///
     /// # Errors
     /// [`SimError::Usage`] when there are more of them than a space can have.

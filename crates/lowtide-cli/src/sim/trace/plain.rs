@@ -1,5 +1,5 @@
-//! A trace on the plain machine: the trace is read once, and each policy's machine plays what has
-//! been read.
+//! A trace on the plain machine: the trace is read once, and each policy's machine plays the
+//! batches.
 //!
 //! ```text
 //!   reader ──► batch of operations ──┬──► machine of mglru       a thread each,
@@ -7,7 +7,7 @@
 //!                                    └──► machine of lru
 //! ```
 //!
-//! An operation on many pages is cut into pieces, so that no batch takes long.
+//! An operation on many pages is split, so that no batch takes long.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -36,14 +36,14 @@ use crate::sim::row::Row;
 use crate::sim::show::{self, Head, PlainMachine};
 use crate::table::{self, thousands};
 
-/// The budget when nothing is said, as a part of what the trace touches.
+/// The default budget, as a share of the touched pages.
 const MAX_PART: u64 = 4;
-/// Pages of operations in a batch, about.
+/// Approximate number of pages in a batch.
 const BATCH_PAGES: u64 = 16_384;
-/// Batches that the reader may be ahead of the slowest machine.
+/// The largest number of batches by which the reader is ahead of the slowest machine.
 const AHEAD: usize = 8;
 
-/// What the reader hands to every machine.
+/// A batch from the reader to every machine.
 #[derive(Debug, Default)]
 struct Batch {
     /// Spaces that appear for the first time.
@@ -51,14 +51,14 @@ struct Batch {
     ops: Vec<PageOp>,
 }
 
-/// What one policy came to.
+/// The result of one policy.
 #[derive(Debug)]
 struct Played {
     counts: PlainCounts,
     memory: MemoryStat,
     took: Duration,
     bytes: usize,
-    /// Why it ended before the trace did.
+    /// The error that ended it before the end of the trace.
     killed: Option<String>,
 }
 
@@ -119,7 +119,7 @@ pub(super) fn run(options: &Options, policies: &[Policy], source: &Source) -> Re
             })
             .unzip();
         let read = deliver(source, trace, &senders);
-        // The machines end when nobody can send any more.
+        // The machines end when the channel is closed.
         drop(senders);
         let played: Vec<_> = workers
             .into_iter()
@@ -167,16 +167,16 @@ pub(super) fn run(options: &Options, policies: &[Policy], source: &Source) -> Re
     outcome.show(&options.common, &PlainMachine::of(page), columns::PLAIN, &[closing])
 }
 
-/// What was read of a trace.
+/// The part of a trace that was read.
 struct Read {
-    /// Different pages that it touches.
+    /// Distinct pages that it touches.
     pages: u64,
-    /// Why it was not read to its end.
+    /// The error that ended reading early.
     interrupted: Option<Interrupted>,
 }
 
-/// Reads the trace and hands it to the machines. What was read before an interruption is played to
-/// its end.
+/// Reads the trace and sends it to the machines. Batches read before an interruption are still
+/// played.
 fn deliver(
     source: &Source,
     mut trace: Trace,
@@ -189,7 +189,7 @@ fn deliver(
         progress.set(position);
         let full = Arc::new(std::mem::take(batch));
         for sender in senders {
-            // A machine that has ended early, and said why, takes no more.
+            // A machine that has ended with an error receives no more.
             let _ = sender.send(Arc::clone(&full));
         }
         interrupt::check(|| format!("playing the trace {}", source.name()))
@@ -238,7 +238,7 @@ struct Player {
     machine: Plain,
     spaces: usize,
     host: Host,
-    /// How many machines share this one's memory.
+    /// Number of machines that share the host's memory.
     machines: u64,
 }
 
@@ -248,7 +248,7 @@ impl Player {
         Ok(Self { machine, spaces: 0, host: *host, machines: machines as u64 })
     }
 
-    /// Plays batches until there are no more, or the machine can take no more.
+    /// Plays batches until the last one or an error of the machine.
     fn play(mut self, batches: &Receiver<Arc<Batch>>) -> Result<Played, SimError> {
         let mut took = Duration::ZERO;
         let mut killed = None;
@@ -266,7 +266,7 @@ impl Player {
                 Err(error) => return Err(SimError::Play(error)),
             }
             if until_check == 0 {
-                // Asking costs a step for every space.
+                // The query costs a step for every space.
                 until_check = self.spaces / 64 + 1;
                 self.host.check((self.machine.bytes() as u64).saturating_mul(self.machines))?;
             }

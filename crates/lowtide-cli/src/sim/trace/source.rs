@@ -1,4 +1,4 @@
-//! Which trace is played, and one pass over it to know what it touches.
+//! The trace, and a pass over it that finds the pages it touches.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::interrupt;
 use crate::progress::{Patient, Unit};
 use crate::sim::error::SimError;
 
-/// Records between two looks at progress and Ctrl-C.
+/// Records between two checks of progress and Ctrl-C.
 const STRIDE: u64 = 4096;
 
-/// A trace that can be opened any number of times, unless it is standard input.
+/// A trace, which can be opened any number of times unless it is standard input.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     path: PathBuf,
@@ -23,41 +23,41 @@ pub(super) struct Source {
     repage: Repage,
 }
 
-/// The operations of a trace, on the pages of the machine that plays them.
+/// The operations of a trace, in pages of the machine that plays them.
 #[derive(Debug)]
 pub(super) struct Records {
     trace: Trace,
     repage: Repage,
 }
 
-/// What a pass over a trace found.
+/// The result of a pass over a trace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Survey {
-    /// Operations.
+    /// Number of operations.
     pub(super) ops: u64,
-    /// The spaces, by their numbers.
+    /// The spaces, by number.
     pub(super) spaces: Vec<SpaceSurvey>,
     /// The numbers of all threads.
     pub(super) threads: BTreeSet<u32>,
 }
 
-/// What a pass over a trace found about a space.
+/// The result of a pass for one space.
 #[derive(Clone, Debug)]
 pub(super) struct SpaceSurvey {
-    /// What it is.
+    /// Its kind.
     pub(super) kind: SpaceKind,
-    /// One more than the last page that any operation names.
+    /// One more than the last page of any operation.
     pub(super) end: u64,
     footprint: Footprint,
 }
 
 impl Source {
-    /// The trace in a file, in a format that is told by its content unless given.
+    /// The trace in a file, in the given format or the one detected from its content.
     pub(super) fn new(path: &Path, format: Option<Format>) -> Self {
         Self { path: path.to_owned(), format, repage: Repage::NONE }
     }
 
-    /// The same trace for a machine with other pages.
+    /// The same trace for a machine with another page size.
     pub(super) fn on(self, repage: Repage) -> Self {
         Self { repage, ..self }
     }
@@ -67,7 +67,7 @@ impl Source {
         self.path == Path::new("-")
     }
 
-    /// What it was named as.
+    /// Its name as given.
     pub(super) fn name(&self) -> String {
         self.path.display().to_string()
     }
@@ -80,7 +80,7 @@ impl Source {
         Ok(open(&self.path, self.format)?)
     }
 
-    /// Its operations from the first, on the pages of the machine.
+    /// Its operations from the first, in pages of the machine.
     ///
     /// # Errors
     /// [`SimError::Trace`].
@@ -91,7 +91,7 @@ impl Source {
     /// Reads it to its end.
     ///
     /// # Errors
-    /// [`SimError::Trace`] for the first thing that is wrong with it, [`SimError::Usage`] for a
+    /// [`SimError::Trace`] for the first error in it, [`SimError::Usage`] for a
     /// trace without operations, [`SimError::Interrupted`].
     pub(super) fn survey(&self) -> Result<Survey, SimError> {
         let mut trace = self.records()?;
@@ -115,7 +115,7 @@ impl Source {
         Ok(survey)
     }
 
-    /// Refuses a trace without operations.
+    /// Rejects a trace without operations.
     ///
     /// # Errors
     /// [`SimError::Usage`].
@@ -145,7 +145,7 @@ impl Records {
         self.trace.names()
     }
 
-    /// How far the file has been read.
+    /// The position in the file.
     pub(super) fn progress(&self) -> Progress {
         self.trace.progress()
     }
@@ -159,12 +159,12 @@ impl Survey {
 }
 
 impl SpaceSurvey {
-    /// A space of which nothing is known.
+    /// A space without operations so far.
     pub(super) fn new(kind: SpaceKind) -> Self {
         Self { kind, end: 0, footprint: Footprint::default() }
     }
 
-    /// Adds an operation. What is only synced or given up is not touched.
+    /// Adds an operation. `sync` and `free` do not count as touching a page.
     pub(super) fn add(&mut self, op: &PageOp) {
         self.end = self.end.max(op.last_page() + 1);
         if !matches!(op.kind, OpKind::Sync | OpKind::Free) {

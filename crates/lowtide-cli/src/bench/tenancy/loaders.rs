@@ -1,8 +1,7 @@
-//! Threads that load pages until they are told to stop, and what is read off them meanwhile.
+//! Threads that load pages until they are stopped, and their counts.
 //!
-//! Every load looks at one kilobyte of the page and verifies it. Counts are read while the threads
-//! run, so a thread that a limit makes sleep for seconds has done at the end of the measurement
-//! what it has done by then.
+//! Every load verifies one kilobyte of the page. Counts are read while the threads run, so the
+//! measurement does not wait for a thread that a limit makes sleep for seconds.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -17,10 +16,10 @@ use crate::interrupt;
 
 /// Pages of a read-around window: 128 KiB, aligned, as the kernel's for a mapping.
 pub(crate) const WINDOW_PAGES: u64 = 32;
-/// How often a measurement looks whether it is over or unwanted.
+/// Interval at which a measurement checks for its end or an interruption.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What one thread has done. On a cache line of its own.
+/// Counts of one thread, on a separate cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Count {
@@ -29,9 +28,9 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// One more operation, and how many of its pages were missing.
+    /// Counts one operation, and the number of its misses.
     pub(crate) fn done(&self, missed: impl Into<u64>) {
-        // Only its own thread writes.
+        // Only the thread itself writes.
         self.ops.store(self.ops.load(Relaxed) + 1, Relaxed);
         let missed = missed.into();
         if missed > 0 {
@@ -44,32 +43,32 @@ impl Count {
         self.ops.load(Relaxed)
     }
 
-    /// Pages of them that were missing.
+    /// Misses of these operations.
     pub(crate) fn misses(&self) -> u64 {
         self.misses.load(Relaxed)
     }
 }
 
-/// What threads of a run share: whether to go on, and what went wrong first.
+/// The state that the threads of a run share: the stop flag, and the first error.
 #[derive(Debug, Default)]
-pub(crate) struct Crowd {
+pub(crate) struct Loaders {
     stop: AtomicBool,
     errors: AtomicU64,
     first_error: Mutex<Option<String>>,
 }
 
-impl Crowd {
-    /// Whether threads should end.
+impl Loaders {
+    /// Whether threads should stop.
     pub(crate) fn stopped(&self) -> bool {
         self.stop.load(Relaxed) || interrupt::requested()
     }
 
-    /// Tells them to.
+    /// Stops them.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Relaxed);
     }
 
-    /// Something failed, and everybody ends.
+    /// Counts a failure, and stops all threads.
     pub(crate) fn fail(&self, error: &dyn std::fmt::Display) {
         self.errors.fetch_add(1, Relaxed);
         self.first_error
@@ -79,7 +78,7 @@ impl Crowd {
         self.stop();
     }
 
-    /// Sleeps for a while or until the crowd has stopped.
+    /// Sleeps for `time` or until the threads are stopped.
     pub(crate) fn pause(&self, time: Duration) {
         let end = Instant::now() + time;
         while !self.stopped() {
@@ -91,7 +90,7 @@ impl Crowd {
         }
     }
 
-    /// Starts a thread that repeats `step` until the crowd has stopped or `step` fails.
+    /// Starts a thread that repeats `step` until the threads are stopped or `step` fails.
     pub(crate) fn spawn<'scope, 'env, E: std::fmt::Display>(
         &'env self,
         scope: &'scope Scope<'scope, 'env>,
@@ -106,8 +105,8 @@ impl Crowd {
         })
     }
 
-    /// Lets a time pass, with `tick` after each second of it and at its end. Returns early when
-    /// threads have failed.
+    /// Waits for a time, and calls `tick` after each second and at the end. Returns early when a
+    /// thread has failed.
     pub(crate) fn watch(&self, time: Duration, mut tick: impl FnMut()) {
         let begin = Instant::now();
         let mut next = Duration::from_secs(1);
@@ -131,7 +130,7 @@ impl Crowd {
     /// The end of a run.
     ///
     /// # Errors
-    /// [`BenchError::Interrupted`], and [`BenchError::Wrong`] for what threads found.
+    /// [`BenchError::Interrupted`], and [`BenchError::Wrong`] for errors of threads.
     pub(crate) fn verdict(&self, system: &str) -> Result<(), BenchError> {
         interrupt::check(|| format!("running {system}"))?;
         match self.errors.load(Relaxed) {
@@ -150,10 +149,10 @@ impl Crowd {
     }
 }
 
-/// Pages asked for at a time while memory is filled.
+/// Pages per request while memory is filled.
 const FILL_PAGES: usize = 256;
 
-/// Brings in the first `bytes` of a file, as fast as the device can.
+/// Reads the first `bytes` of a file at the device's speed.
 ///
 /// # Errors
 /// [`BenchError::Runtime`], [`BenchError::Interrupted`].
@@ -170,14 +169,14 @@ pub(crate) fn fill(view: &View, bytes: u64) -> Result<(), BenchError> {
 /// Loads a page and verifies a kilobyte of it.
 ///
 /// # Errors
-/// lowtide's, as text, or which bytes are wrong.
+/// lowtide's error as text, or the position of wrong bytes.
 pub(crate) fn load(view: &View, page: u64, unit: u64) -> Result<(), String> {
     let bytes = view.read(page).map_err(|error| error.to_string())?;
     check(&bytes, page, unit)
 }
 
-/// As [`load`]; when the page is missing, the whole window around it is read, as the kernel does
-/// for a mapping. Returns whether it was.
+/// Like [`load`], but a miss reads the whole window around the page, as the kernel does for a
+/// mapping. Returns whether it missed.
 ///
 /// # Errors
 /// As [`load`].
@@ -200,7 +199,7 @@ pub(crate) fn load_around(view: &View, page: u64, unit: u64) -> Result<bool, Str
 }
 
 /// Reads `pages` pages at once, as far as the file goes, and verifies the first kilobyte of each.
-/// Returns how many were missing.
+/// Returns the number of misses.
 ///
 /// # Errors
 /// As [`load`].

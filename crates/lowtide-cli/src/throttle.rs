@@ -25,7 +25,7 @@ pub(crate) struct ProgramError {
 
 /// One throttle policy.
 #[derive(Clone, Debug)]
-pub(crate) enum Law {
+pub(crate) enum ThrottlePolicy {
     /// A built-in policy.
     Builtin(HighPolicy),
     /// An eBPF program, on top of the kernel's policy.
@@ -37,32 +37,32 @@ pub(crate) enum Law {
     },
 }
 
-impl Default for Law {
+impl Default for ThrottlePolicy {
     fn default() -> Self {
         Self::Builtin(HighPolicy::default())
     }
 }
 
-impl Law {
+impl ThrottlePolicy {
     /// The selected policies, by default all built-in ones, and every program.
     ///
     /// # Errors
-    /// Those of [`Law::programs`].
+    /// Those of [`ThrottlePolicy::programs`].
     pub(crate) fn all(
         policies: Option<&[HighPolicy]>,
         bpf: &[PathBuf],
     ) -> Result<Vec<Self>, ProgramError> {
         let builtin = HighPolicy::ALL.map(|(policy, _)| policy);
-        let mut laws: Vec<Self> = Vec::new();
+        let mut throttles: Vec<Self> = Vec::new();
         let mut seen: Vec<HighPolicy> = Vec::new();
         for &policy in policies.unwrap_or(&builtin) {
             if !seen.contains(&policy) {
                 seen.push(policy);
-                laws.push(Self::Builtin(policy));
+                throttles.push(Self::Builtin(policy));
             }
         }
-        laws.extend(Self::programs(bpf)?);
-        Ok(laws)
+        throttles.extend(Self::programs(bpf)?);
+        Ok(throttles)
     }
 
     /// The programs in these files.
