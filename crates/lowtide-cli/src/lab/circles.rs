@@ -15,7 +15,7 @@ use lowtide_sim::client::script::Done;
 use lowtide_workload::script::{Actor, Call, Order, Script};
 
 use super::simulated::Defaults;
-use super::{Experiment, Play, Played, Setting};
+use super::{Experiment, Play, Played, Setting, together};
 use crate::bench::options::values::budget;
 use crate::sim::columns::{Columns, label, number, refaults};
 use crate::sim::row::Row;
@@ -110,19 +110,15 @@ Examples:
     fn rows(&self, setting: &Setting, plays: &[Play], played: &[Option<Played>]) -> Vec<Row> {
         let row = |(play, played): (&Play, &Option<Played>)| {
             let played = played.as_ref()?;
-            let (hits, calls) = played
-                .actors
-                .iter()
-                .fold((0, 0), |sum, done| (sum.0 + done.hits, sum.1 + done.calls()));
             let row = Row {
                 max_bytes: Some(self.max),
                 data_bytes: Some(play.script.bytes()),
                 threads: TENANTS as u32,
-                hit_ratio: Some(hits as f64 / calls.max(1) as f64),
+                hit_ratio: Some(together(&played.actors)),
                 tenant_hit_ratios: Some(played.actors.iter().map(Done::hit_ratio).collect()),
                 ..setting.row(Self::NAME, play, played)
             };
-            Some(row.with_ops(calls))
+            Some(row.with_ops(played.actors.iter().map(Done::calls).sum()))
         };
         plays.iter().zip(played).filter_map(row).collect()
     }

@@ -142,3 +142,10 @@ pub(crate) struct Played {
     /// Number of runs of a program, if known.
     pub(crate) program_runs: Option<u64>,
 }
+
+/// The share of the calls of some actors that found their page.
+fn together(actors: &[Done]) -> f64 {
+    let (hits, calls) =
+        actors.iter().fold((0, 0), |sum, done| (sum.0 + done.hits, sum.1 + done.calls()));
+    if calls == 0 { 0.0 } else { hits as f64 / calls as f64 }
+}

@@ -21,7 +21,7 @@ use lowtide_sim::client::script::Done;
 use lowtide_workload::script::{Actor, Call, Order, Script};
 
 use super::simulated::Defaults;
-use super::{Experiment, Play, Played, Setting};
+use super::{Experiment, Play, Played, Setting, together};
 use crate::bench::options::values::budget;
 use crate::sim::columns::{Columns, label, number, refaults};
 use crate::sim::row::Row;
@@ -114,13 +114,6 @@ impl Noisy {
         }
         .with_ops(tenants.iter().map(Done::calls).sum())
     }
-}
-
-/// The share of the calls of some actors that found their page.
-fn together(actors: &[Done]) -> f64 {
-    let (hits, calls) =
-        actors.iter().fold((0, 0), |sum, done| (sum.0 + done.hits, sum.1 + done.calls()));
-    if calls == 0 { 0.0 } else { hits as f64 / calls as f64 }
 }
 
 impl Experiment for Noisy {

@@ -12,10 +12,11 @@ use crate::bench::options::{
     Mappings, Seed, Slowdown, Timing, UserFile, YoungFaults, batch, threads,
 };
 use crate::bench::play::popularity::Popularity;
+use crate::bench::thread_pool::Until;
 
-/// Options of workloads on records.
+/// Options of all workloads on records.
 #[derive(Debug, Args)]
-pub(crate) struct YcsbArgs {
+pub(super) struct OnRecords {
     /// Memory budget of each system
     #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "256M",
           allow_hyphen_values = true)]
@@ -24,8 +25,6 @@ pub(crate) struct YcsbArgs {
     #[arg(long, value_name = "F", value_parser = scale, default_value = "4",
           allow_negative_numbers = true)]
     scale: f64,
-    #[command(flatten)]
-    timing: Timing,
     /// Threads of each system
     #[arg(long, value_name = "N", value_parser = threads(), default_value_t = 1)]
     threads: u32,
@@ -46,6 +45,39 @@ pub(crate) struct YcsbArgs {
     young: YoungFaults,
     #[command(flatten)]
     slowdown: Slowdown,
+}
+
+impl OnRecords {
+    /// A comparison with these options.
+    ///
+    /// # Errors
+    /// [`BenchError::Usage`] for peers that exclude each other.
+    pub(super) fn comparison(
+        &self,
+        workload: Workload,
+        times: (u32, Until),
+    ) -> Result<Comparison<'_>, BenchError> {
+        let sizes = (self.max, scaled(self.max, self.scale));
+        Ok(Comparison {
+            peers: self.against.rows()?,
+            popularity: self.distribution,
+            threads: self.threads,
+            seed: self.seed.seed,
+            batch: Some(self.batch),
+            young_faults: self.young.young_faults,
+            slowness: self.slowdown.slowness(),
+            ..Comparison::new(workload, &self.common, sizes, times)
+        })
+    }
+}
+
+/// Options of `ycsb-a` and `ycsb-b`.
+#[derive(Debug, Args)]
+pub(crate) struct YcsbArgs {
+    #[command(flatten)]
+    records: OnRecords,
+    #[command(flatten)]
+    timing: Timing,
     #[command(flatten)]
     record: Record,
 }
@@ -78,19 +110,9 @@ impl YcsbArgs {
     }
 
     fn comparison(&self, workload: Workload) -> Result<Comparison<'_>, BenchError> {
-        let sizes = (self.max, scaled(self.max, self.scale));
         let times = (self.timing.rounds, self.timing.until());
-        Ok(Comparison {
-            peers: self.against.rows()?,
-            popularity: self.distribution,
-            threads: self.threads,
-            seed: self.seed.seed,
-            batch: Some(self.batch),
-            young_faults: self.young.young_faults,
-            slowness: self.slowdown.slowness(),
-            record: self.record.record.clone(),
-            ..Comparison::new(workload, &self.common, sizes, times)
-        })
+        let record = self.record.record.clone();
+        Ok(Comparison { record, ..self.records.comparison(workload, times)? })
     }
 }
 
