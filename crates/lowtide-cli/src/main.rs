@@ -25,6 +25,7 @@ mod progress;
 mod sim;
 mod span;
 mod table;
+mod threads;
 mod throttle;
 
 use std::process::ExitCode;

@@ -16,6 +16,7 @@ use thiserror::Error;
 use crate::interrupt::{self, CutShort, HandlerError, Interrupted, Interruptible};
 use crate::json::ResultsError;
 use crate::table::memory;
+use crate::threads::ThreadError;
 use crate::throttle::ProgramError;
 
 /// Why a benchmark ended without a result that can be trusted.
@@ -171,9 +172,9 @@ pub(crate) enum BenchError {
         /// Its budget.
         max_bytes: u64,
     },
-    /// A worker thread panicked, which is a bug.
-    #[error("a worker thread panicked; please report the lines above")]
-    Worker,
+    /// Threads could not be started, or panicked.
+    #[error(transparent)]
+    Threads(#[from] ThreadError),
     /// Operations failed or returned wrong bytes.
     #[error("{system}: {errors} operations failed or returned wrong bytes; the first: {first}")]
     Wrong {
@@ -240,7 +241,7 @@ impl From<ProofError> for BenchError {
             }
             ProofError::Open(error) => Self::Open(error),
             ProofError::Image(error) => Self::Peer { peer: "power-cut", what: error.to_string() },
-            ProofError::Worker => Self::Worker,
+            ProofError::Worker => Self::Threads(ThreadError::Panicked),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The threads of one system: started once, and run slice by slice.
 //!
 //! A thread lives as long as its system, so that per-thread state (rings, registrations, page
-//! tables) is set up once and not in every slice. Between slices it blocks on a channel.
+//! tables) is set up once and not in every slice. Between slices it blocks on a channel. That is
+//! why these are not threads of [`crate::threads`], which end with the call that starts them.
 //!
 //! Latency takes one clock reading per step: a step starts when the previous one ends, so it
 //! includes generating the operation and checking its bytes, equally for every system. Each
@@ -14,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::error::BenchError;
 use super::tally::Tally;
 use crate::interrupt;
+use crate::threads::ThreadError;
 
 /// A thread ends its slice after this many errors: a few prove that the run is wrong, and errors
 /// are often faster than operations and would flood the result.
@@ -67,8 +68,8 @@ impl ThreadPool {
     /// Starts one thread for each player.
     ///
     /// # Errors
-    /// [`BenchError::Usage`] when the kernel cannot create that many threads.
-    pub(crate) fn start(players: Vec<Box<dyn Player>>) -> Result<Self, BenchError> {
+    /// [`ThreadError::Create`] when the kernel cannot create that many threads.
+    pub(crate) fn start(players: Vec<Box<dyn Player>>) -> Result<Self, ThreadError> {
         let count = players.len();
         let workers = players.into_iter().enumerate().map(|(number, mut player)| {
             let (orders, inbox) = channel::<Order>();
@@ -84,16 +85,16 @@ impl ThreadPool {
             Ok(Worker { orders: Some(orders), tallies, thread: Some(thread) })
         });
         let workers: std::io::Result<_> = workers.collect();
-        workers.map(|workers| Self { workers }).map_err(|error| {
-            BenchError::usage(format!("cannot start {count} threads: {error}"), "lower --threads")
-        })
+        workers
+            .map(|workers| Self { workers })
+            .map_err(|source| ThreadError::Create { count, source })
     }
 
     /// Runs one slice in steps of `batch` operations and returns the threads' tallies.
     ///
     /// # Errors
-    /// [`BenchError::Worker`] when a thread panicked.
-    pub(crate) fn run(&mut self, until: Until, batch: u32) -> Result<Vec<Tally>, BenchError> {
+    /// [`ThreadError::Panicked`].
+    pub(crate) fn run(&mut self, until: Until, batch: u32) -> Result<Vec<Tally>, ThreadError> {
         let threads = self.workers.len() as u64;
         let start = Arc::new(Barrier::new(self.workers.len()));
         for (number, worker) in (0..).zip(&self.workers) {
@@ -107,7 +108,7 @@ impl ThreadPool {
         }
         self.workers
             .iter()
-            .map(|worker| worker.tallies.recv().map_err(|_| BenchError::Worker))
+            .map(|worker| worker.tallies.recv().map_err(|_| ThreadError::Panicked))
             .collect()
     }
 }
@@ -208,6 +209,6 @@ mod tests {
             }
         }
         let mut pool = ThreadPool::start(vec![Box::new(Bomb)]).unwrap();
-        assert!(matches!(pool.run(Until::Ops(1), 1), Err(BenchError::Worker)));
+        assert!(matches!(pool.run(Until::Ops(1), 1), Err(ThreadError::Panicked)));
     }
 }

@@ -232,14 +232,15 @@ impl Stage {
             let read = |doing: &Doing| (doing.count.ops(), doing.count.misses());
             doing.iter().map(|threads| threads.iter().map(read).collect()).collect()
         };
-        let (then, now, samples, seconds, before, after) = thread::scope(|scope| {
-            for ((actor, view), doing) in script.actors.iter().zip(&self.views).zip(&doing) {
-                for (thread, doing) in (0..actor.threads).zip(doing) {
-                    let choices = script.choices(actor, thread, view.pages());
-                    let mut performer = Performer::new(actor, view.clone(), choices, doing);
-                    loaders.spawn(scope, move || performer.step());
-                }
-            }
+        let actors = script.actors.iter().zip(&self.views).zip(&doing);
+        let performers = actors.flat_map(|((actor, view), doing)| {
+            (0..actor.threads).zip(doing).map(move |(thread, doing)| {
+                let choices = script.choices(actor, thread, view.pages());
+                let mut performer = Performer::new(actor, view.clone(), choices, doing);
+                move || performer.step()
+            })
+        });
+        let measure = || {
             loaders.watch(script.warm, || ());
             for doing in doing.iter().flatten() {
                 doing.nanos.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -248,9 +249,9 @@ impl Stage {
             let mut watch = device.watch(&self.pager);
             loaders.watch(script.run, || watch.sample());
             let (now, seconds, after) = (look(), begin.elapsed().as_secs_f64(), self.pager.stat());
-            loaders.stop();
             (then, now, watch.end(), seconds, before, after)
-        });
+        };
+        let (then, now, samples, seconds, before, after) = loaders.run(performers, measure)?;
         loaders.verdict(&play.label)?;
         let mut actors = Vec::new();
         let (mut pages, mut misses) = (0, 0);

@@ -16,6 +16,7 @@ use thiserror::Error;
 use crate::interrupt::{self, CutShort, HandlerError, Interrupted, Interruptible};
 use crate::json::ResultsError;
 use crate::table::memory;
+use crate::threads::ThreadError;
 use crate::throttle::ProgramError;
 
 /// Why a simulation ended without a result, or with an incomplete one.
@@ -99,6 +100,9 @@ pub(crate) enum SimError {
     /// A trace cannot be packed for repeated replay.
     #[error("{0}")]
     Tape(String),
+    /// Threads could not be started, or panicked.
+    #[error(transparent)]
+    Threads(#[from] ThreadError),
     /// The signal handler cannot be installed.
     #[error(transparent)]
     Handler(#[from] HandlerError),

@@ -3,13 +3,13 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
 use std::time::Duration;
 
 use super::error::SimError;
 use crate::interrupt::{self, Interrupted};
 use crate::out;
 use crate::progress::Patient;
+use crate::threads::{self, Stop};
 
 /// Interval at which progress is checked.
 const TICK: Duration = Duration::from_millis(100);
@@ -26,7 +26,7 @@ const GRACE: Duration = Duration::from_millis(600);
 /// behind.
 ///
 /// # Panics
-/// If a job panics.
+/// If a job panics, or the threads cannot be started.
 pub(crate) fn run<T: Send>(
     count: usize,
     parallel: usize,
@@ -37,19 +37,21 @@ pub(crate) fn run<T: Send>(
     let next = AtomicUsize::new(0);
     let mut results: Vec<Option<T>> = (0..count).map(|_| None).collect();
     let (sender, receiver) = channel();
-    thread::scope(|scope| {
-        for _ in 0..parallel.clamp(1, count.max(1)) {
-            let (sender, job, done, next) = (sender.clone(), &job, &done, &next);
-            scope.spawn(move || {
-                loop {
-                    let number = next.fetch_add(1, Relaxed);
-                    let Some(counter) = done.get(number) else { break };
-                    // The receiver lives as long as the scope.
-                    let _ = sender.send((number, job(number, counter)));
-                }
-            });
+    let works = (0..parallel.clamp(1, count.max(1))).map(|_| {
+        let (sender, job, done, next) = (sender.clone(), &job, &done, &next);
+        move || {
+            loop {
+                let number = next.fetch_add(1, Relaxed);
+                let Some(counter) = done.get(number) else { break };
+                // The receiver lives longer than the thread.
+                let _ = sender.send((number, job(number, counter)));
+            }
         }
-        drop(sender);
+    });
+    // All threads have a sender of their own before this one is dropped.
+    let works: Vec<_> = works.collect();
+    drop(sender);
+    let collect = || {
         let mut interrupted = Duration::ZERO;
         loop {
             match receiver.recv_timeout(TICK) {
@@ -68,8 +70,10 @@ pub(crate) fn run<T: Send>(
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-    });
-    // A job without a result has panicked, and so has the scope.
+    };
+    if let Err(error) = threads::run(&Stop::default(), works, collect) {
+        std::panic::resume_unwind(Box::new(error.to_string()));
+    }
     results.into_iter().flatten().collect()
 }
 

@@ -76,8 +76,8 @@ impl Peer {
                 let how = Use { writes: job.writes, shared: job.threads > 1, random };
                 let access = MappingAccess::open(&path, len, how)
                     .map_err(|error| format!("cannot map {}: {error}", path.display()))?;
-                let pool =
-                    ThreadPool::start(job.players(&script, || access.clone())).map_err(text)?;
+                let pool = ThreadPool::start(job.players(&script, || access.clone()))
+                    .map_err(|error| error.to_string())?;
                 self.playing = Some(Playing {
                     access,
                     pool,

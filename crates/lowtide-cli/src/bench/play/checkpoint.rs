@@ -8,7 +8,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use lowtide_workload::ycsb::YcsbStream;
@@ -19,6 +18,7 @@ use crate::bench::access::{AccessError, DataAccess};
 use crate::bench::error::BenchError;
 use crate::bench::tally::{Latency, Tally};
 use crate::bench::thread_pool::Player;
+use crate::threads::{self, Stop};
 
 /// The times of checkpoints, and whether one is in progress. Clones share the latter.
 #[derive(Clone, Debug)]
@@ -73,13 +73,18 @@ impl Checkpointer {
         slice: impl FnOnce() -> Result<Vec<Tally>, BenchError>,
     ) -> Result<(Vec<Tally>, Checkpoints), BenchError> {
         let (done, slice_done) = channel::<()>();
-        let (tallies, made) = thread::scope(|scope| {
-            let thread = scope.spawn(move || self.make(access, &slice_done));
-            let tallies = slice();
-            drop(done);
-            (tallies, thread.join())
-        });
-        let (mut tallies, (seconds, failed)) = (tallies?, made.map_err(|_| BenchError::Worker)?);
+        let slice = move || {
+            let _until_it_ends = done;
+            slice()
+        };
+        let make = move || self.make(access, &slice_done);
+        let (tallies, made) = threads::run(&Stop::default(), [make], slice)?;
+        let mut tallies = tallies?;
+        let (mut seconds, mut failed) = (Vec::new(), None);
+        for (took, error) in made {
+            seconds.extend(took);
+            failed = failed.or(error);
+        }
         if let (Some(error), Some(tally)) = (failed, tallies.first_mut()) {
             tally.fail(&format_args!("checkpoint: {error}"));
         }

@@ -38,7 +38,7 @@ impl Turn<'_> {
             None => Slice::of(&pool.run(self.until, self.batch)?),
             Some(checkpointer) => {
                 let (tallies, checkpoints) =
-                    checkpointer.beside(access, || pool.run(self.until, self.batch))?;
+                    checkpointer.beside(access, || Ok(pool.run(self.until, self.batch)?))?;
                 Slice { checkpoints: Some(checkpoints), ..Slice::of(&tallies) }
             }
         };

@@ -39,6 +39,7 @@ use crate::bench::options::{Engine, OnePolicy, threads};
 use crate::interrupt::Cut;
 use crate::progress::{Patient, Unit};
 use crate::table;
+use crate::threads::{self, Stop};
 use crate::{interrupt, out};
 
 /// The name.
@@ -217,7 +218,7 @@ fn kill_one(args: &VictimArgs, life: Duration) -> Result<Vec<Message>, BenchErro
         victim.0.stdout.take().ok_or_else(|| broken("has no pipe")(io::ErrorKind::Other.into()))?;
     let (send, receive) = channel();
     // Drain the pipe while the process writes, or the process would block.
-    let listener = std::thread::spawn(move || {
+    let listen = move || {
         let mut said = Vec::new();
         while let Some(message) = Message::receive(&mut pipe)? {
             if message == Message::Begun {
@@ -227,24 +228,29 @@ fn kill_one(args: &VictimArgs, life: Duration) -> Result<Vec<Message>, BenchErro
             said.push(message);
         }
         io::Result::Ok(said)
-    });
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match receive.recv_timeout(POLL) {
-            Ok(()) => break,
-            Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {
-                interrupt::check(|| "starting a writer".into())?;
-            }
-            Err(_) => {
-                let what = "did not begin; its reason is above".to_owned();
-                return Err(BenchError::Peer { peer: "crash-writer", what });
+    };
+    // Owns the process: on any error it is dropped, hence killed, and its pipe ends.
+    let live = move || {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match receive.recv_timeout(POLL) {
+                Ok(()) => break,
+                Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {
+                    interrupt::check(|| "starting a writer".into())?;
+                }
+                Err(_) => {
+                    let what = "did not begin; its reason is above".to_owned();
+                    return Err(BenchError::Peer { peer: "crash-writer", what });
+                }
             }
         }
-    }
-    std::thread::sleep(life);
-    let was_alive = victim.kill().map_err(broken("cannot be killed"))?;
-    let said =
-        listener.join().map_err(|_| BenchError::Worker)?.map_err(broken("cannot be heard"))?;
+        std::thread::sleep(life);
+        victim.kill().map_err(broken("cannot be killed"))
+    };
+    let (was_alive, said) = threads::run(&Stop::default(), [listen], live)?;
+    let was_alive = was_alive?;
+    let said: io::Result<Vec<_>> = said.into_iter().collect();
+    let said = said.map_err(broken("cannot be heard"))?.concat();
     if !was_alive {
         let what = "ended before it was killed; its reason is above".to_owned();
         return Err(BenchError::Peer { peer: "crash-writer", what });

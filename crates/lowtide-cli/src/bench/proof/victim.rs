@@ -6,7 +6,6 @@
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use clap::Args;
 use lowtide::{IoEngine, Pager, Policy, Size};
@@ -15,6 +14,8 @@ use lowtide_proof::ledger::Ledger;
 use lowtide_proof::script::Part;
 use lowtide_proof::shape::Shape;
 use lowtide_proof::writer::{Step, Writer};
+
+use crate::threads::{self, Stop};
 
 /// Steps of each thread before the file is closed and reopened.
 const STEPS_BEFORE_REOPENING: u64 = 60;
@@ -210,11 +211,11 @@ fn act(
     steps: u64,
 ) -> Result<(), String> {
     let views = args.shape().open(pager, &args.path, create).map_err(|error| error.to_string())?;
-    let stop = AtomicBool::new(false);
+    let stop = Stop::default();
     let play = |thread: usize, writer: &mut Writer<'_>| -> Result<(), String> {
         let view = &views[thread % views.len()];
         for _ in 0..steps {
-            if stop.load(Relaxed) {
+            if stop.is_requested() {
                 break;
             }
             let said = match writer.step(view, ledger) {
@@ -226,31 +227,18 @@ fn act(
             };
             if said.is_err() {
                 // The bench has ended.
-                stop.store(true, Relaxed);
+                stop.request();
             }
         }
         Ok(())
     };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = writers
-            .iter_mut()
-            .enumerate()
-            .map(|(thread, writer)| {
-                let (play, stop) = (&play, &stop);
-                scope.spawn(move || {
-                    let ended = play(thread, writer);
-                    if ended.is_err() {
-                        stop.store(true, Relaxed);
-                    }
-                    ended
-                })
-            })
-            .collect();
-        let ends = threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or(Err("a thread panicked".into())));
-        ends.collect::<Result<Vec<()>, String>>().map(drop)
-    })
+    let works = writers.iter_mut().enumerate().map(|(thread, writer)| {
+        let (play, stop) = (&play, &stop);
+        move || play(thread, writer).inspect_err(|_| stop.request())
+    });
+    let ended = threads::run(&stop, works, || ());
+    let ((), ends) = ended.map_err(|error| error.to_string())?;
+    ends.into_iter().collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
 //! Accesses of all threads in order of time, and the thread that writes them.
+//!
+//! That thread lives as long as the log, which the players of a turn share, and not as long as one
+//! call; so it is not one of [`crate::threads`].
 
 use std::io;
 use std::mem;
@@ -11,6 +14,7 @@ use lowtide_workload::trace::{Names, TraceFileError, TraceRecord, TraceWriter};
 use lowtide_workload::{OpKind, PageOp, Space, SpaceId};
 
 use crate::bench::error::BenchError;
+use crate::threads::ThreadError;
 
 /// The space of all notes: there is one file, and the trace must not contain its local name.
 const SPACE: &str = "data";
@@ -49,18 +53,13 @@ impl Log {
     /// Starts the thread that writes to `writer`. Time begins now.
     ///
     /// # Errors
-    /// [`BenchError::Usage`] when the kernel cannot create a thread.
-    pub(super) fn start(writer: TraceWriter) -> Result<Self, BenchError> {
+    /// [`ThreadError::Create`] when the kernel cannot create a thread.
+    pub(super) fn start(writer: TraceWriter) -> Result<Self, ThreadError> {
         let (chunks, inbox) = sync_channel(CHUNKS_WAITING);
         let thread = std::thread::Builder::new()
             .name("recorder".into())
             .spawn(move || write(writer, &inbox));
-        let thread = thread.map_err(|error| {
-            BenchError::usage(
-                format!("cannot start a thread that writes the trace: {error}"),
-                "lower --threads",
-            )
-        })?;
+        let thread = thread.map_err(|source| ThreadError::Create { count: 1, source })?;
         let notes = Notes { chunk: Vec::with_capacity(CHUNK), noted: 0, chunks: Some(chunks) };
         Ok(Self {
             begin: Instant::now(),
@@ -106,8 +105,8 @@ impl Log {
             notes.chunks = None;
             notes.noted
         };
-        let thread = lock(&self.writer).take().ok_or(BenchError::Worker)?;
-        let written = thread.join().map_err(|_| BenchError::Worker)?;
+        let thread = lock(&self.writer).take().ok_or(ThreadError::Panicked)?;
+        let written = thread.join().map_err(|_| ThreadError::Panicked)?;
         Ok((written?, noted))
     }
 }

@@ -149,30 +149,31 @@ impl<'a> Alike<'a> {
         let counts: Vec<(Count, Count)> = views.iter().map(|_| Default::default()).collect();
         let work = Mutex::new(Work::default());
         let (units, pages) = (self.page / UNIT_BYTES as u64, self.chunk / self.page);
-        let (requests, loads, seconds, before, after) = thread::scope(|scope| {
-            for (number, (view, (requests, loads))) in views.into_iter().zip(&counts).enumerate() {
-                let mut rng = SplitMix64::new(self.seed.wrapping_add(number as u64));
-                let (loaders, work) = (&loaders, &work);
-                loaders.spawn(scope, move || {
-                    let begin = Instant::now();
-                    loaders.pause(self.pause);
-                    let first = rng.below(self.whole.chunks) * pages;
-                    for page in first..first + pages {
-                        if loaders.stopped() {
-                            return Ok(());
-                        }
-                        let missed = !view.is_resident(page);
-                        load(&view, page, page % units)?;
-                        loads.done(missed);
+        let workers = views.into_iter().zip(&counts).enumerate();
+        let workers = workers.map(|(number, (view, (requests, loads)))| {
+            let mut rng = SplitMix64::new(self.seed.wrapping_add(number as u64));
+            let (loaders, work) = (&loaders, &work);
+            move || {
+                let begin = Instant::now();
+                loaders.pause(self.pause);
+                let first = rng.below(self.whole.chunks) * pages;
+                for page in first..first + pages {
+                    if loaders.stopped() {
+                        return Ok(());
                     }
-                    requests.done(false);
-                    let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
-                    work.latency.record(begin.elapsed(), 1);
-                    let bucket = bucket_of(begin.elapsed().as_secs_f64() / self.time_scale);
-                    work.buckets[bucket] += 1;
-                    Ok::<(), String>(())
-                });
+                    let missed = !view.is_resident(page);
+                    load(&view, page, page % units)?;
+                    loads.done(missed);
+                }
+                requests.done(false);
+                let mut work = work.lock().unwrap_or_else(PoisonError::into_inner);
+                work.latency.record(begin.elapsed(), 1);
+                let bucket = bucket_of(begin.elapsed().as_secs_f64() / self.time_scale);
+                work.buckets[bucket] += 1;
+                Ok::<(), String>(())
             }
+        });
+        let measure = || {
             loaders.watch(self.time.mul_f64(WARM), || ());
             let look = || {
                 let read = |(requests, loads): &(Count, Count)| {
@@ -184,13 +185,13 @@ impl<'a> Alike<'a> {
             let (began, before, begin) = (look(), pager.stat(), Instant::now());
             loaders.watch(self.time, || ());
             let (ended, after, seconds) = (look(), pager.stat(), begin.elapsed().as_secs_f64());
-            loaders.stop();
             let both = || ended.iter().zip(&began);
             let requests: Vec<u64> = both().map(|(now, then)| now.0 - then.0).collect();
             let loads = both()
                 .fold((0, 0), |sum, (now, then)| (sum.0 + now.1 - then.1, sum.1 + now.2 - then.2));
             (requests, loads, seconds, before, after)
-        });
+        };
+        let (requests, loads, seconds, before, after) = loaders.run(workers, measure)?;
         loaders.verdict(&policy.to_string())?;
         let work = work.into_inner().unwrap_or_else(PoisonError::into_inner);
         let total: u64 = requests.iter().sum();

@@ -3,9 +3,8 @@
 //! Every load verifies one kilobyte of the page. Counts are read while the threads run, so the
 //! measurement does not wait for a thread that a limit makes sleep for seconds.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
-use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use lowtide::View;
@@ -13,6 +12,7 @@ use lowtide::View;
 use crate::bench::content::{Content, UNIT_BYTES};
 use crate::bench::error::BenchError;
 use crate::interrupt;
+use crate::threads::{self, Stop, ThreadError};
 
 /// Pages of a read-around window: 128 KiB, aligned, as the kernel's for a mapping.
 pub(crate) const WINDOW_PAGES: u64 = 32;
@@ -52,7 +52,7 @@ impl Count {
 /// The state that the threads of a run share: the stop flag, and the first error.
 #[derive(Debug, Default)]
 pub(crate) struct Loaders {
-    stop: AtomicBool,
+    stop: Stop,
     errors: AtomicU64,
     first_error: Mutex<Option<String>>,
 }
@@ -60,12 +60,12 @@ pub(crate) struct Loaders {
 impl Loaders {
     /// Whether threads should stop.
     pub(crate) fn stopped(&self) -> bool {
-        self.stop.load(Relaxed) || interrupt::requested()
+        self.stop.is_requested()
     }
 
     /// Stops them.
     pub(crate) fn stop(&self) {
-        self.stop.store(true, Relaxed);
+        self.stop.request();
     }
 
     /// Counts a failure, and stops all threads.
@@ -90,19 +90,51 @@ impl Loaders {
         }
     }
 
-    /// Starts a thread that repeats `step` until the threads are stopped or `step` fails.
-    pub(crate) fn spawn<'scope, 'env, E: std::fmt::Display>(
-        &'env self,
-        scope: &'scope Scope<'scope, 'env>,
-        mut step: impl FnMut() -> Result<(), E> + Send + 'scope,
-    ) -> ScopedJoinHandle<'scope, ()> {
-        scope.spawn(move || {
-            while !self.stopped() {
-                if let Err(error) = step() {
-                    self.fail(&error);
+    /// Runs one thread for each of `steps`, which repeats its step until the threads are stopped,
+    /// while the caller runs `beside`. The threads are stopped when that returns, or earlier when a
+    /// step fails.
+    ///
+    /// # Errors
+    /// Those of [`threads::run`]; a failed step is an error of [`verdict`](Self::verdict).
+    pub(crate) fn run<S, E, B>(
+        &self,
+        steps: impl IntoIterator<Item = S>,
+        beside: impl FnOnce() -> B,
+    ) -> Result<B, ThreadError>
+    where
+        S: FnMut() -> Result<(), E> + Send,
+        E: std::fmt::Display,
+    {
+        let works = steps.into_iter().map(|mut step| {
+            move || {
+                while !self.stopped() {
+                    if let Err(error) = step() {
+                        self.fail(&error);
+                    }
                 }
             }
-        })
+        });
+        let beside = || {
+            let result = beside();
+            self.stop();
+            result
+        };
+        threads::run(&self.stop, works, beside).map(|(result, _)| result)
+    }
+
+    /// Runs each of `works` once on its own thread, and returns their results.
+    ///
+    /// # Errors
+    /// Those of [`threads::run`].
+    pub(crate) fn once<W, T>(
+        &self,
+        works: impl IntoIterator<Item = W>,
+    ) -> Result<Vec<T>, ThreadError>
+    where
+        W: FnOnce() -> T + Send,
+        T: Send,
+    {
+        threads::run(&self.stop, works, || ()).map(|((), results)| results)
     }
 
     /// Waits for a time, and calls `tick` after each second and at the end. Returns early when a

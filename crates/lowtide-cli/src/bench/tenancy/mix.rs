@@ -124,20 +124,20 @@ impl<'a> Mix<'a> {
         let counts: Vec<Count> = (0..READERS).map(|_| Count::default()).collect();
         let before = pager.stat();
         let begin = Instant::now();
-        let (rounds, round_seconds) = thread::scope(|scope| {
-            for count in &counts {
-                let (view, scene) = (view.clone(), &scene);
-                let mut passes = 0_u64;
-                scene.loaders.spawn(scope, move || {
-                    read_once(&view, count, scene)?;
-                    passes += 1;
-                    if passes == 1 {
-                        scene.ready.fetch_add(1, Relaxed);
-                    }
-                    scene.loaders.pause(READER_PAUSE);
-                    Ok::<(), String>(())
-                });
+        let readers = counts.iter().map(|count| {
+            let (view, scene) = (view.clone(), &scene);
+            let mut passes = 0_u64;
+            move || {
+                read_once(&view, count, scene)?;
+                passes += 1;
+                if passes == 1 {
+                    scene.ready.fetch_add(1, Relaxed);
+                }
+                scene.loaders.pause(READER_PAUSE);
+                Ok::<(), String>(())
             }
+        });
+        let fill_and_free = || -> Result<_, BenchError> {
             let late = || begin.elapsed() >= self.limit;
             while !scene.loaders.stopped() && !late() && scene.ready.load(Relaxed) < READERS as u64
             {
@@ -146,16 +146,16 @@ impl<'a> Mix<'a> {
             let (mut rounds, mut seconds) = (0, 0.0);
             while rounds < self.rounds && !scene.loaders.stopped() && !late() {
                 let round = Instant::now();
-                if !self.round(&tenant, &scene) {
+                if !self.round(&tenant, &scene)? {
                     break;
                 }
                 seconds += round.elapsed().as_secs_f64();
                 rounds += 1;
                 scene.loaders.pause(ROUND_PAUSE);
             }
-            scene.loaders.stop();
-            (rounds, seconds)
-        });
+            Ok((rounds, seconds))
+        };
+        let (rounds, round_seconds) = scene.loaders.run(readers, fill_and_free)??;
         let seconds = begin.elapsed().as_secs_f64();
         scene.loaders.verdict(&policy.to_string())?;
         let after = pager.stat();
@@ -178,16 +178,12 @@ impl<'a> Mix<'a> {
     }
 
     /// One round of the workers. Returns whether it was completed.
-    fn round(&self, tenant: &Tenant, scene: &Scene) -> bool {
+    fn round(&self, tenant: &Tenant, scene: &Scene) -> Result<bool, BenchError> {
         let share = self.anon / WORKERS as u64;
-        thread::scope(|scope| {
-            let workers: Vec<_> =
-                (0..WORKERS).map(|_| scope.spawn(|| fill_share(tenant, share, scene))).collect();
-            // A worker keeps its share until all are filled.
-            let heaps: Vec<_> =
-                workers.into_iter().map(|worker| worker.join().unwrap_or_default()).collect();
-            heaps.iter().all(Option::is_some)
-        })
+        let workers = (0..WORKERS).map(|_| || fill_share(tenant, share, scene));
+        // Shares are kept until all are filled.
+        let heaps = scene.loaders.once(workers)?;
+        Ok(heaps.iter().all(Option::is_some))
     }
 }
 

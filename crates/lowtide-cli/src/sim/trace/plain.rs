@@ -11,7 +11,6 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
 use std::time::Duration;
 
 use lowtide::{Policy, Size};
@@ -35,6 +34,7 @@ use crate::sim::options::plain_budget;
 use crate::sim::row::Row;
 use crate::sim::show::{self, Head, PlainMachine};
 use crate::table::{self, thousands};
+use crate::threads::{self, Stop};
 
 /// The default budget, as a share of the touched pages.
 const MAX_PART: u64 = 4;
@@ -110,23 +110,14 @@ pub(super) fn run(options: &Options, policies: &[Policy], source: &Source) -> Re
         Player::new(&options.swap.plain_config(policy, max, page), &host, policies.len())
     });
     let machines = machines.collect::<Result<Vec<_>, _>>()?;
-    let (read, played) = thread::scope(|scope| {
-        let (senders, workers): (Vec<_>, Vec<_>) = machines
-            .into_iter()
-            .map(|machine| {
-                let (sender, receiver) = sync_channel(AHEAD);
-                (sender, scope.spawn(move || machine.play(&receiver)))
-            })
-            .unzip();
-        let read = deliver(source, trace, &senders);
-        // The machines end when the channel is closed.
-        drop(senders);
-        let played: Vec<_> = workers
-            .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect();
-        (read, played)
+    let machines = machines.into_iter().map(|machine| {
+        let (sender, receiver) = sync_channel(AHEAD);
+        (sender, move || machine.play(&receiver))
     });
+    let (senders, works): (Vec<_>, Vec<_>) = machines.unzip();
+    // Owns the senders: the machines end when their channels are closed.
+    let read = move || deliver(source, trace, &senders);
+    let (read, played) = threads::run(&Stop::default(), works, read)?;
     let Read { pages, interrupted } = read?;
 
     let timing = options.timing.is_on();
