@@ -43,18 +43,19 @@ const BATCH_MAX: u32 = 2048;
 pub(crate) fn run(args: &RandomReadArgs) -> Result<(), BenchError> {
     let probe = Probe::ask();
     let fio = if args.beside_fio()? { find_fio() } else { None };
-    let page_bytes = args.common.page.unwrap_or(PAGE_BYTES);
-    let (max_bytes, seconds, rounds) = (args.max, args.timing.seconds, args.timing.rounds);
-    let policy = args.common.policies.rows()[0];
+    let page_bytes = args.pages.common.page.unwrap_or(PAGE_BYTES);
+    let (max_bytes, seconds, rounds) =
+        (args.max, args.pages.timing.seconds, args.pages.timing.rounds);
+    let policy = args.pages.common.policies.rows()[0];
     let pager = |depth| {
-        let young = args.young.young_faults;
+        let young = args.pages.young.young_faults;
         let adjust = |builder: Builder| builder.young_faults(young).depth(depth);
-        args.common.io.pager(policy, max_bytes, page_bytes, adjust)
+        args.pages.common.io.pager(policy, max_bytes, page_bytes, adjust)
     };
     check_memory(0, 1, max_bytes, probe.memory_available)?;
     drop(pager(1)?);
     let wanted = scaled(max_bytes, args.scale);
-    let source = Source::of(&args.common.files, args.file.file.clone())?;
+    let source = Source::of(&args.pages.common.files, args.pages.file.file.clone())?;
     let (file, content) = match &source {
         Source::User(path, locking) => DataFile::of_user(path, *locking)?,
         Source::Made(data_dir) => {
@@ -117,7 +118,7 @@ pub(crate) fn run(args: &RandomReadArgs) -> Result<(), BenchError> {
     if let Some(machine) = &machine {
         Report::new(machine, json)
             .cut_short(cut.is_cut())
-            .write(args.common.output.json.as_deref())?;
+            .write(args.pages.common.output.json.as_deref())?;
     }
     all_rows.iter().try_for_each(Row::verdict)?;
     cut.verdict()
@@ -149,7 +150,7 @@ fn systems(
             job.data_bytes,
             job.page_bytes,
             depth,
-            args.seed.seed,
+            args.pages.seed.seed,
         )));
     }
     Ok(systems)
@@ -170,7 +171,7 @@ fn job(
         page_bytes,
         threads: 1,
         batch,
-        seed: args.seed.seed,
+        seed: args.pages.seed.seed,
         trace: None,
         trace_format: None,
         writes: false,

@@ -145,12 +145,13 @@ pub(crate) fn run(args: &ScanArgs) -> Result<(), BenchError> {
     if fio.is_none() {
         out::note("fio left out: it is not installed (the package is called fio)");
     }
-    let page_bytes = args.common.page.unwrap_or(PAGE_BYTES);
-    let (max_bytes, seconds, rounds) = (args.max, args.timing.seconds, args.timing.rounds);
-    let policy = args.common.policies.rows()[0];
+    let page_bytes = args.pages.common.page.unwrap_or(PAGE_BYTES);
+    let (max_bytes, seconds, rounds) =
+        (args.max, args.pages.timing.seconds, args.pages.timing.rounds);
+    let policy = args.pages.common.policies.rows()[0];
     check_memory(0, 1, max_bytes, probe.memory_available)?;
     let wanted = scaled(max_bytes, args.scale);
-    let source = Source::of(&args.common.files, args.file.file.clone())?;
+    let source = Source::of(&args.pages.common.files, args.pages.file.file.clone())?;
     let file = match &source {
         Source::User(path, locking) => DataFile::of_user(path, *locking)?.0,
         Source::Made(data_dir) => {
@@ -179,9 +180,9 @@ pub(crate) fn run(args: &ScanArgs) -> Result<(), BenchError> {
         };
         let mut systems: Vec<Box<dyn System>> = Vec::new();
         for &op in &args.op {
-            let young = args.young.young_faults;
+            let young = args.pages.young.young_faults;
             let adjust = |builder: Builder| builder.young_faults(young);
-            let pager = args.common.io.pager(policy, max_bytes, page_bytes, adjust)?;
+            let pager = args.pages.common.io.pager(policy, max_bytes, page_bytes, adjust)?;
             if machine.is_none() {
                 machine = Some(Machine::ask(&probe, &file, &pager)?);
             }
@@ -239,7 +240,7 @@ pub(crate) fn run(args: &ScanArgs) -> Result<(), BenchError> {
     if let Some(machine) = &machine {
         Report::new(machine, json)
             .cut_short(cut.is_cut())
-            .write(args.common.output.json.as_deref())?;
+            .write(args.pages.common.output.json.as_deref())?;
     }
     all_rows.iter().try_for_each(Row::verdict)?;
     cut.verdict()
@@ -259,7 +260,7 @@ fn common(
         page_bytes,
         threads: 1,
         batch: (request / page_bytes) as u32,
-        seed: args.seed.seed,
+        seed: args.pages.seed.seed,
         slowed: None,
         checkpoint_seconds: None,
     }

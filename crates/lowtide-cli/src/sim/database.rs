@@ -17,7 +17,7 @@ use super::compare;
 use super::count::Count;
 use super::error::SimError;
 use super::host::Host;
-use super::options::{self, Common, OnMachine, Scale, Timing, threads};
+use super::options::{self, AtScale, threads};
 use super::row::{Row, RowLatency};
 use super::show::{self, Head};
 use super::{columns, jobs};
@@ -33,6 +33,7 @@ const MAX_BYTES: u64 = 10 << 30;
 /// Bytes of data for each record (`docs/kernel/workloads.md` §1(b)): leaves of 32 KiB hold 27.
 const RECORD_BYTES: u64 = (32 << 10) / 27;
 
+const MAX_HELP: &str = "Budget; `max` for all of the machine's memory [default: 10G x scale]";
 const HELP: &str = "\
 This is the published evaluation of MGLRU: MongoDB under YCSB, with a database cache that the kernel
 cannot reclaim, on a full machine: CPUs, locks, a device, read-ahead and writeback in virtual time.
@@ -60,17 +61,9 @@ pub(crate) const fn about(letter: Letter) -> &'static str {
 
 /// Options of `sim ycsb-a`, `ycsb-b` and `ycsb-c`.
 #[derive(Debug, Args)]
-#[command(after_help = HELP, mut_arg("machine", |arg| arg.default_value(MACHINE)))]
+#[command(after_help = HELP, mut_arg("machine", |arg| arg.default_value(MACHINE)),
+    mut_arg("max", |arg| arg.help(MAX_HELP)))]
 pub(crate) struct Options {
-    /// The machine.
-    #[command(flatten)]
-    machine: OnMachine,
-    /// Budget; `max` for all of the machine's memory [default: 10G x scale]
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    max: Option<Size>,
-    /// The scale of the experiment.
-    #[command(flatten)]
-    scale: Scale,
     /// Threads of the workload
     #[arg(
         long,
@@ -82,12 +75,9 @@ pub(crate) struct Options {
     /// Operations of all threads together, as in 200k or 50M [default: 6M x scale]
     #[arg(long, value_name = "N", visible_alias = "accesses", allow_hyphen_values = true)]
     ops: Option<Count>,
-    /// Whether rows include the simulation's speed.
+    /// The machine, the budget, the scale and the results.
     #[command(flatten)]
-    timing: Timing,
-    /// Policies, seed and results.
-    #[command(flatten)]
-    common: Common,
+    at_scale: AtScale,
 }
 
 /// One run, with all options resolved.
@@ -103,7 +93,7 @@ struct Plan {
 
 impl Plan {
     fn new(options: &Options, letter: Letter) -> Result<Self, SimError> {
-        let (scale, seed) = (options.scale.scale, options.common.seed);
+        let (scale, seed) = (options.at_scale.scale, options.at_scale.common.seed);
         let whole = DatabaseConfig { seed, ..DatabaseConfig::published(letter) };
         let part = |amount: u64| ((amount as f64 * scale).round() as u64).max(1);
         // Sizes are whole mebibytes, and so whole pages.
@@ -117,8 +107,8 @@ impl Plan {
             other: size(whole.other),
             ..whole
         };
-        let machine = options.machine.load()?;
-        let max = options::machine_budget(options.max, &machine, Some(size(MAX_BYTES)))?;
+        let machine = options.at_scale.machine.load()?;
+        let max = options::machine_budget(options.at_scale.max, &machine, Some(size(MAX_BYTES)))?;
         let own = config.cache + config.other;
         if let Some(max) = max.filter(|&max| max <= own) {
             return Err(SimError::usage(
@@ -190,13 +180,13 @@ impl Plan {
 /// # Errors
 /// Any [`SimError`].
 pub(crate) fn run(options: &Options, letter: Letter) -> Result<(), SimError> {
-    let policies = options.common.begin()?;
+    let policies = options.at_scale.common.begin()?;
     let plan = Plan::new(options, letter)?;
-    let timing = options.timing.is_on();
+    let timing = options.at_scale.timing.is_on();
     let frames = plan.max.map_or(plan.machine.pages(), |max| max / plan.machine.page);
     let data_pages = plan.config.records.saturating_mul(RECORD_BYTES) / plan.machine.page;
     let parallel = Host::ask().parallel(frames, data_pages)?;
-    plan.head().print(&options.common);
+    plan.head().print(&options.at_scale.common);
 
     let total = plan.config.ops * policies.len() as u64;
     let progress = Patient::new("operations", Unit::Steps, total);
@@ -221,5 +211,5 @@ pub(crate) fn run(options: &Options, letter: Letter) -> Result<(), SimError> {
         closing.extend(compare::verdict_lines(&rows));
         rows = compare::with_published(rows);
     }
-    show::results(&options.common, &plan.machine, &rows, columns::DATABASE, &closing, cut)
+    show::results(&options.at_scale.common, &plan.machine, &rows, columns::DATABASE, &closing, cut)
 }

@@ -18,7 +18,7 @@ use lowtide_sim::{MachineConfig, MachineError};
 use super::clock::Stopwatch;
 use super::error::SimError;
 use super::host::Host;
-use super::options::{self, Common, OnMachine, Scale, Timing};
+use super::options::{self, AtScale};
 use super::row::{KillRow, Row};
 use super::show::{self, Head};
 use super::{columns, jobs};
@@ -38,6 +38,7 @@ pub(crate) const NAME: &str = "file-anon-mix";
 pub(crate) const ABOUT: &str =
     "readers of a mapped file beside threads that allocate and free: the aging OOM";
 
+const MAX_HELP: &str = "Budget; `max` for all of the machine's memory [default: 16G x scale]";
 const HELP: &str = "\
 96 readers and 96 allocating threads want more memory than the budget, without swap, and a hundred
 of them reclaim at once. A kill is a result: its row has the counters of that moment. At a part of
@@ -52,18 +53,10 @@ Example: lowtide sim file-anon-mix --rounds 20 --seed 1";
 #[command(
     after_help = HELP,
     mut_arg("machine", |arg| arg.default_value(MACHINE)),
+    mut_arg("max", |arg| arg.help(MAX_HELP)),
     mut_arg("scale", |arg| arg.default_value(SCALE))
 )]
 pub(crate) struct Options {
-    /// The machine.
-    #[command(flatten)]
-    machine: OnMachine,
-    /// Budget; `max` for all of the machine's memory [default: 16G x scale]
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    max: Option<Size>,
-    /// The scale of the experiment.
-    #[command(flatten)]
-    scale: Scale,
     /// Rounds of filling and unmapping
     #[arg(
         long,
@@ -72,12 +65,9 @@ pub(crate) struct Options {
         default_value_t = 128
     )]
     rounds: u32,
-    /// Whether rows include the simulation's speed.
+    /// The machine, the budget, the scale and the results.
     #[command(flatten)]
-    timing: Timing,
-    /// Policies, seed and results.
-    #[command(flatten)]
-    common: Common,
+    at_scale: AtScale,
 }
 
 /// One run, with all options resolved.
@@ -90,8 +80,8 @@ struct Plan {
 
 impl Plan {
     fn new(options: &Options) -> Result<Self, SimError> {
-        let scale = options.scale.scale;
-        let machine = options.machine.load()?;
+        let scale = options.at_scale.scale;
+        let machine = options.at_scale.machine.load()?;
         // Sizes are whole mebibytes, and so whole pages.
         let size = |bytes: u64| (((bytes >> 20) as f64 * scale).round() as u64).max(1) << 20;
         let whole = MixConfig::published();
@@ -100,10 +90,11 @@ impl Plan {
             anon: size(whole.anon),
             rounds: options.rounds,
             slowdown: (1.0 / scale).round().max(1.0) as u32,
-            seed: options.common.seed,
+            seed: options.at_scale.common.seed,
             ..whole
         };
-        let max = options::machine_budget(options.max, &machine, Some(size(MixConfig::MAX)))?;
+        let max =
+            options::machine_budget(options.at_scale.max, &machine, Some(size(MixConfig::MAX)))?;
         if max.is_some_and(|max| max <= config.anon) {
             return Err(SimError::usage(
                 format!(
@@ -235,12 +226,12 @@ fn kill_line(row: &Row) -> Option<String> {
 /// # Errors
 /// Any [`SimError`]; a kill is not an error.
 pub(crate) fn run(options: &Options) -> Result<(), SimError> {
-    let policies = options.common.begin()?;
+    let policies = options.at_scale.common.begin()?;
     let plan = Plan::new(options)?;
-    let timing = options.timing.is_on();
+    let timing = options.at_scale.timing.is_on();
     let frames = plan.max.map_or(plan.machine.pages(), |max| max / plan.machine.page);
     let parallel = Host::ask().parallel(frames, plan.data_pages())?;
-    plan.head().print(&options.common);
+    plan.head().print(&options.at_scale.common);
 
     let total = u64::from(plan.config.rounds) * policies.len() as u64;
     let progress = Patient::new("rounds", Unit::Steps, total);
@@ -271,5 +262,5 @@ pub(crate) fn run(options: &Options) -> Result<(), SimError> {
     if let Some(first) = closing.first_mut() {
         first.insert(0, '\n');
     }
-    show::results(&options.common, &plan.machine, &rows, columns::MIX, &closing, cut)
+    show::results(&options.at_scale.common, &plan.machine, &rows, columns::MIX, &closing, cut)
 }

@@ -18,7 +18,7 @@ use lowtide_sim::{Costs, MachineConfig, MachineError};
 use super::clock::Stopwatch;
 use super::error::SimError;
 use super::host::Host;
-use super::options::{self, Common, OnMachine, Scale, Timing, seconds};
+use super::options::{self, AtScale, seconds};
 use super::row::{Bucket, Row, RowLatency};
 use super::show::{self, Head};
 use super::{columns, compare, jobs};
@@ -40,6 +40,7 @@ pub(crate) const NAME: &str = "tenants";
 pub(crate) const ABOUT: &str =
     "servers with large buffers and their browsers, 32 tenants alike, on zram";
 
+const MAX_HELP: &str = "Budget [default: all of the machine's memory]";
 const HELP: &str = "\
 64 workers with large buffers run on a machine with zram, without a group limit. Below full size a
 page stands for many: memory shrinks, what a page costs grows, numbers and times stay. So the rows
@@ -52,18 +53,10 @@ Example: lowtide sim tenants --seconds 120 --policy mglru-7.1,mglru";
 #[command(
     after_help = HELP,
     mut_arg("machine", |arg| arg.default_value(MACHINE)),
+    mut_arg("max", |arg| arg.help(MAX_HELP)),
     mut_arg("scale", |arg| arg.default_value(SCALE))
 )]
 pub(crate) struct Options {
-    /// The machine.
-    #[command(flatten)]
-    machine: OnMachine,
-    /// Budget [default: all of the machine's memory]
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    max: Option<Size>,
-    /// The scale of the experiment.
-    #[command(flatten)]
-    scale: Scale,
     /// Virtual seconds measured
     #[arg(
         long,
@@ -72,12 +65,9 @@ pub(crate) struct Options {
         default_value_t = 600
     )]
     seconds: u64,
-    /// Whether rows include the simulation's speed.
+    /// The machine, the budget, the scale and the results.
     #[command(flatten)]
-    timing: Timing,
-    /// Policies, seed and results.
-    #[command(flatten)]
-    common: Common,
+    at_scale: AtScale,
 }
 
 /// One run, with all options resolved.
@@ -93,10 +83,10 @@ struct Plan {
 
 impl Plan {
     fn new(options: &Options) -> Result<Self, SimError> {
-        let scale = options.scale.scale;
-        let whole = options.machine.load()?;
-        let published =
-            MachineSpec::preset(MACHINE)?.as_ref() == Some(&whole) && options.max.is_none();
+        let scale = options.at_scale.scale;
+        let whole = options.at_scale.machine.load()?;
+        let published = MachineSpec::preset(MACHINE)?.as_ref() == Some(&whole)
+            && options.at_scale.max.is_none();
         let calibrated = if published {
             MachineSpec {
                 costs: Costs { swap_slot_ns: CONTENDED_SLOT_NS, ..whole.costs.clone() },
@@ -107,10 +97,12 @@ impl Plan {
         };
         let machine = part_of(&calibrated, scale);
         machine.validate()?;
-        let max = options::machine_budget(options.max, &machine, None)?;
+        let max = options::machine_budget(options.at_scale.max, &machine, None)?;
         let run_ns = options.seconds * 1_000_000_000;
-        let config =
-            TenantsConfig { run_ns, ..TenantsConfig::published(scale, options.common.seed) };
+        let config = TenantsConfig {
+            run_ns,
+            ..TenantsConfig::published(scale, options.at_scale.common.seed)
+        };
         Ok(Self { machine, max, config, scale, published })
     }
 
@@ -192,13 +184,13 @@ fn part_of(whole: &MachineSpec, scale: f64) -> MachineSpec {
 /// # Errors
 /// Any [`SimError`].
 pub(crate) fn run(options: &Options) -> Result<(), SimError> {
-    let policies = options.common.begin()?;
+    let policies = options.at_scale.common.begin()?;
     let plan = Plan::new(options)?;
-    let timing = options.timing.is_on();
+    let timing = options.at_scale.timing.is_on();
     let frames = plan.max.map_or(plan.machine.pages(), |max| max / plan.machine.page);
     let data_pages = plan.config.bytes() / plan.machine.page;
     let parallel = Host::ask().parallel(frames, data_pages)?;
-    plan.head().print(&options.common);
+    plan.head().print(&options.at_scale.common);
 
     let total = plan.config.run_ns / 1_000_000 * policies.len() as u64;
     let progress = Patient::new("virtual milliseconds", Unit::Steps, total);
@@ -222,7 +214,7 @@ pub(crate) fn run(options: &Options) -> Result<(), SimError> {
         closing.extend(compare::tenants_verdict_lines(&rows));
         rows = compare::with_published_tenants(rows);
     }
-    show::results(&options.common, &plan.machine, &rows, columns::TENANTS, &closing, cut)
+    show::results(&options.at_scale.common, &plan.machine, &rows, columns::TENANTS, &closing, cut)
 }
 
 #[cfg(test)]

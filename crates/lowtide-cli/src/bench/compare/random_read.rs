@@ -5,13 +5,11 @@ use clap::builder::ArgPredicate::IsPresent;
 use clap::{Args, ValueEnum};
 use lowtide_workload::Workload;
 
-use super::plan::{Common, Comparison};
-use super::ycsb::Record;
+use super::on_pages::OnPages;
+use super::plan::Comparison;
 use crate::bench::error::BenchError;
 use crate::bench::options::values::{budget, scale, scaled};
-use crate::bench::options::{
-    MmapPeer, Seed, Slowdown, Timing, UserFile, YoungFaults, batch, chosen, threads,
-};
+use crate::bench::options::{MmapPeer, batch, chosen, threads};
 
 /// Options of `random-read`.
 #[derive(Debug, Args)]
@@ -31,11 +29,6 @@ pub(crate) struct RandomReadArgs {
           default_value_if("depth", IsPresent, "16"), hide_default_value = true,
           allow_negative_numbers = true)]
     pub(crate) scale: f64,
-    #[command(flatten)]
-    pub(crate) timing: Timing,
-    /// Threads of each system
-    #[arg(long, value_name = "N", value_parser = threads(), default_value_t = 1)]
-    threads: u32,
     /// Pages per call: 1 reads through a guard, more through get_many
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = batch())]
@@ -48,17 +41,7 @@ pub(crate) struct RandomReadArgs {
                                ("device_bandwidth", IsPresent, "none")])]
     against: Vec<Peer>,
     #[command(flatten)]
-    pub(crate) seed: Seed,
-    #[command(flatten)]
-    pub(crate) common: Common,
-    #[command(flatten)]
-    pub(crate) young: YoungFaults,
-    #[command(flatten)]
-    slowdown: Slowdown,
-    #[command(flatten)]
-    record: Record,
-    #[command(flatten)]
-    pub(crate) file: UserFile,
+    pub(crate) pages: OnPages,
 }
 
 /// The peers of random reads.
@@ -91,17 +74,10 @@ impl RandomReadArgs {
             });
         }
         let sizes = (self.max, scaled(self.max, self.scale));
-        let times = (self.timing.rounds, self.timing.until());
         let comparison = Comparison {
             peers,
-            threads: self.threads,
-            seed: self.seed.seed,
             batch: Some(self.batch),
-            young_faults: self.young.young_faults,
-            slowness: self.slowdown.slowness(),
-            file: self.file.file.clone(),
-            record: self.record.record.clone(),
-            ..Comparison::new(Workload::RandomRead, &self.common, sizes, times)
+            ..self.pages.comparison(Workload::RandomRead, sizes)
         };
         comparison.run()
     }

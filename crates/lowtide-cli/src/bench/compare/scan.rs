@@ -5,13 +5,11 @@ use clap::builder::ArgPredicate::IsPresent;
 use clap::{Args, ValueEnum};
 use lowtide_workload::Workload;
 
-use super::plan::{Common, Comparison};
-use super::ycsb::Record;
+use super::on_pages::OnPages;
+use super::plan::Comparison;
 use crate::bench::error::BenchError;
 use crate::bench::options::values::{budget, scale, scaled, size};
-use crate::bench::options::{
-    Mappings, Seed, Slowdown, Timing, UserFile, YoungFaults, batch, threads,
-};
+use crate::bench::options::{Mappings, batch};
 
 /// Options of `scan`.
 #[derive(Debug, Args)]
@@ -36,28 +34,13 @@ pub(crate) struct ScanArgs {
           default_value_if("op", IsPresent, "8"), hide_default_value = true,
           allow_negative_numbers = true)]
     pub(crate) scale: f64,
-    #[command(flatten)]
-    pub(crate) timing: Timing,
-    /// Threads of each system
-    #[arg(long, value_name = "N", value_parser = threads(), default_value_t = 1)]
-    threads: u32,
     /// Pages per call; 1 reads through a guard [default: 128 KiB]
     #[arg(long, value_name = "N", value_parser = batch())]
     batch: Option<u32>,
     #[command(flatten)]
     against: Mappings,
     #[command(flatten)]
-    pub(crate) seed: Seed,
-    #[command(flatten)]
-    pub(crate) common: Common,
-    #[command(flatten)]
-    pub(crate) young: YoungFaults,
-    #[command(flatten)]
-    slowdown: Slowdown,
-    #[command(flatten)]
-    record: Record,
-    #[command(flatten)]
-    pub(crate) file: UserFile,
+    pub(crate) pages: OnPages,
 }
 
 /// An API to read a file in order.
@@ -79,17 +62,10 @@ impl ScanArgs {
     /// Any [`BenchError`].
     pub(crate) fn run(&self) -> Result<(), BenchError> {
         let sizes = (self.max, scaled(self.max, self.scale));
-        let times = (self.timing.rounds, self.timing.until());
         let comparison = Comparison {
             peers: self.against.rows()?,
-            threads: self.threads,
-            seed: self.seed.seed,
             batch: self.batch,
-            young_faults: self.young.young_faults,
-            slowness: self.slowdown.slowness(),
-            file: self.file.file.clone(),
-            record: self.record.record.clone(),
-            ..Comparison::new(Workload::Scan, &self.common, sizes, times)
+            ..self.pages.comparison(Workload::Scan, sizes)
         };
         comparison.run()
     }

@@ -8,10 +8,12 @@
 //! | `common` | policies, seed and results, for every simulation that compares policies |
 //! | `results` | `--json`, `--timing` |
 //! | `load` | valid numbers of threads and seconds |
-//! | `machine` | `--machine`, `--scale` |
+//! | `machine` | `--machine` |
+//! | `at_scale` | `--max`, `--scale` and the groups above, for a published experiment |
 //! | `budget` | valid values of `--max` and `--size` |
 //! | `swap` | swap of the plain machine |
 
+mod at_scale;
 mod budget;
 mod common;
 mod load;
@@ -19,10 +21,11 @@ mod machine;
 mod results;
 mod swap;
 
+pub(crate) use at_scale::AtScale;
 pub(crate) use budget::{data_pages, floor, group_budget, machine_budget, plain_budget};
 pub(crate) use common::Common;
 pub(crate) use load::{seconds, threads};
-pub(crate) use machine::{OnMachine, Scale};
+pub(crate) use machine::OnMachine;
 pub(crate) use results::{Output, Results, Switch, Timing};
 pub(crate) use swap::Swap;
 

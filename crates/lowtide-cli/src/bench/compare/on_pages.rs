@@ -1,0 +1,47 @@
+//! Options of workloads on pages, `random-read` and `scan`. Sizes, the number of pages per call and
+//! the peers have other defaults in each, so they are in its file.
+
+use clap::Args;
+use lowtide_workload::Workload;
+
+use super::plan::{Common, Comparison};
+use super::ycsb::Record;
+use crate::bench::options::{Seed, Slowdown, Timing, UserFile, YoungFaults, threads};
+
+/// Options of all workloads on pages.
+#[derive(Debug, Args)]
+pub(crate) struct OnPages {
+    #[command(flatten)]
+    pub(crate) timing: Timing,
+    /// Threads of each system
+    #[arg(long, value_name = "N", value_parser = threads(), default_value_t = 1)]
+    threads: u32,
+    #[command(flatten)]
+    pub(crate) seed: Seed,
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) young: YoungFaults,
+    #[command(flatten)]
+    slowdown: Slowdown,
+    #[command(flatten)]
+    record: Record,
+    #[command(flatten)]
+    pub(crate) file: UserFile,
+}
+
+impl OnPages {
+    /// A comparison with these options: `sizes` are the budget and the data in bytes.
+    pub(super) fn comparison(&self, workload: Workload, sizes: (u64, u64)) -> Comparison<'_> {
+        let times = (self.timing.rounds, self.timing.until());
+        Comparison {
+            threads: self.threads,
+            seed: self.seed.seed,
+            young_faults: self.young.young_faults,
+            slowness: self.slowdown.slowness(),
+            file: self.file.file.clone(),
+            record: self.record.record.clone(),
+            ..Comparison::new(workload, &self.common, sizes, times)
+        }
+    }
+}
