@@ -46,7 +46,10 @@ bitflags::bitflags! {
         /// Aging, successful or not, no longer ends the loop.
         /// Read in `reclaim/mglru_loop.rs` (`aged`).
         const S8 = 1 << 8;
-        /// Folios that need swap are isolated even where swap may not be used.
+        /// Where the allocation may not begin I/O ([`Reclaim::without_io`](crate::Reclaim)),
+        /// folios that would need it (dirty, or anonymous and not in the swap cache) are isolated
+        /// too, and put back by the common code. Before, the scanner skipped them, and met them
+        /// again in the next scan.
         /// Read in `lruvec/scan.rs` (`sort`).
         const S9 = 1 << 9;
         /// Dirty folios and those under writeback are isolated and activated by the common shrinker
@@ -114,7 +117,10 @@ const ABOUT: [(Switches, &str); 23] = [
     (Switches::S6, "the other type is tried only if nothing at all was scanned"),
     (Switches::S7, "a batch looks at 64 folios at most, not at 4096"),
     (Switches::S8, "reclaim goes on after aging (ends the out-of-memory kill beside clean pages)"),
-    (Switches::S9, "anonymous folios without swap are isolated, too, and kept by the common code"),
+    (
+        Switches::S9,
+        "where I/O is not allowed, folios that need it are isolated and put back, not skipped",
+    ),
     (Switches::S10, "dirty folios are isolated and activated, not sorted one generation up"),
     (
         Switches::S11,

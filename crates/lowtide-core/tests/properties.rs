@@ -255,6 +255,8 @@ impl World {
             Op::Begin { slot, reason, goal } => {
                 let task = self.task(true);
                 let reclaim = Reclaim::new(ROOT, goal, reason, task);
+                // Every fourth may not begin I/O.
+                let reclaim = if goal % 4 == 0 { reclaim.without_io() } else { reclaim };
                 self.runs[slot].get_or_insert(Run {
                     reclaim,
                     reason,

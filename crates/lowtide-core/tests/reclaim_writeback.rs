@@ -12,6 +12,7 @@
 //! | end of a write | `the_end_of_a_write_rotates_only_what_reclaim_marked` |
 //! | isolated | `only_the_classical_lists_wait_for_isolated_pages` in `easy_to_get_wrong.rs` |
 //! | no progress | does not exist: a group reclaims itself |
+//! | without I/O (§2.8 f) | `a_task_that_may_not_begin_io_skips_before_s9_and_puts_back_since` |
 //! | legacy hierarchy | does not exist: there is one hierarchy |
 
 mod harness;
@@ -85,6 +86,30 @@ fn mglru_7_1_never_naps() {
             );
             assert_eq!(events.pgsteal, 0, "{policy}");
         }
+    }
+}
+
+/// §2.8 f and §3.5: what a scan skips stays at the eviction end, where the next scan meets it
+/// again; what is isolated and put back goes to a younger generation.
+#[test]
+fn a_task_that_may_not_begin_io_skips_before_s9_and_puts_back_since() {
+    let scanned = |policy: &str, io: bool| {
+        let mut harness = Harness::of(policy, 256);
+        harness.fill(0..248);
+        harness.dirty(0..62, false);
+        let reclaim = Reclaim::new(ROOT, 32, Reason::Direct, Task::DESCRIPTOR);
+        harness.run(&mut if io { reclaim } else { reclaim.without_io() });
+        harness.engine.validate().unwrap();
+        let oldest = (0..62).filter(|&id| harness.depth(id) == Some(4)).count();
+        (harness.events().nr_shrink_dirty > 0, oldest)
+    };
+    // S10 too, without which dirty file pages are sorted away before.
+    for (policy, io, expected) in [
+        ("mglru-7.1+S10+S15", false, (false, 62)),
+        ("mglru-7.1+S10+S15", true, (true, 0)),
+        ("mglru-7.1+S9+S10+S15", false, (true, 0)),
+    ] {
+        assert_eq!(scanned(policy, io), expected, "{policy}, I/O {io}");
     }
 }
 

@@ -35,6 +35,24 @@ fn end_writes(harness: &mut Harness, ids: &[u32], written: bool) {
     ids.iter().for_each(|&id| harness.engine.end_writeback(FolioId(id), written, Task::FAULT));
 }
 
+/// A task that may not begin I/O frees what is clean already, and gets nothing else written.
+#[test]
+fn a_task_that_may_not_begin_io_writes_nothing_to_swap() {
+    for policy in POLICIES {
+        let mut harness = heap(policy, 1000, false);
+        let all =
+            harness.run(&mut Reclaim::new(ROOT, 32, Reason::Direct, Task::FAULT).without_io());
+        assert!(!all.contains(&Step::Unmap), "{policy}: no victim would be without a write");
+        assert_eq!(harness.engine.stat(ROOT).events.pswpout, 0, "{policy}");
+        let writing = swap_out(&mut harness);
+        end_writes(&mut harness, &writing, true);
+        harness.run(&mut Reclaim::new(ROOT, 1, Reason::Direct, Task::FAULT).without_io());
+        let freed: Vec<u32> = harness.freed.iter().map(|(id, _)| id.0).collect();
+        assert!(!freed.is_empty() && freed.iter().all(|id| writing.contains(id)), "{policy}");
+        harness.engine.validate().unwrap();
+    }
+}
+
 /// Swaps pages out for good. Returns them with their shadows.
 fn swapped_out(harness: &mut Harness) -> Vec<(u32, Shadow)> {
     while harness.freed.is_empty() {

@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(lru.evictable_size(), 3);
         assert_eq!(lru.inc_max_seq(7, 0), Some(true));
         let mut isolated = Vec::new();
-        assert_eq!(lru.scan(LruType::Anon, 3, 64, &mut isolated).isolated, 3);
+        assert_eq!(lru.scan(LruType::Anon, 3, 64, true, &mut isolated).isolated, 3);
         assert_eq!(lru.lv.gens.pages(LruType::Anon), 0);
     }
 

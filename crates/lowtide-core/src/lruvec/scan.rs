@@ -39,12 +39,13 @@ impl Locked<'_> {
     /// Scans the oldest generation of a type; appends the isolated folios to `out`, oldest first.
     ///
     /// `folios` is a number of *folios*, everything counted in the answer is pages
-    /// (`docs/kernel/reclaim.md` §3.4).
+    /// (`docs/kernel/reclaim.md` §3.4). `may_io`: the invocation may wait for a device.
     pub(crate) fn scan(
         &mut self,
         t: LruType,
         tier_limit: usize,
         folios: u64,
+        may_io: bool,
         out: &mut Vec<FolioId>,
     ) -> Scan {
         let mut scan = Scan::default();
@@ -62,7 +63,7 @@ impl Locked<'_> {
             left -= 1;
             let pages = self.folios[id].pages();
             scan.scanned += pages;
-            match self.sort(id, t, tier_limit, &mut scan) {
+            match self.sort(id, t, tier_limit, may_io, &mut scan) {
                 Sorted::Away => scan.sorted += pages,
                 Sorted::Isolate => {
                     self.isolate(id);
@@ -87,7 +88,14 @@ impl Locked<'_> {
         scan
     }
 
-    fn sort(&mut self, id: FolioId, t: LruType, tier_limit: usize, scan: &mut Scan) -> Sorted {
+    fn sort(
+        &mut self,
+        id: FolioId,
+        t: LruType,
+        tier_limit: usize,
+        may_io: bool,
+        scan: &mut Scan,
+    ) -> Sorted {
         self.absorb(id);
         let gens = &self.lv.gens;
         let min = gens.min_seq[t as usize];
@@ -133,7 +141,8 @@ impl Locked<'_> {
             return Sorted::Away;
         }
         let needs_swap = flags.contains(Flags::ANON) && !flags.contains(Flags::SWAPCACHE);
-        if !self.policy.has(Switches::S9) && needs_swap && !self.can_swap() {
+        let needs_io = flags.contains(Flags::DIRTY) || needs_swap;
+        if !may_io && needs_io && !self.policy.has(Switches::S9) {
             return Sorted::NotIsolatable;
         }
         Sorted::Isolate

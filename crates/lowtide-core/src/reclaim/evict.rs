@@ -30,7 +30,7 @@ impl Reclaim {
         let mut taken = 0;
         for _ in 0..lru.evictable_types().len() {
             let limit = lru.lv.tiers[t as usize].limit();
-            let scan = lru.scan(t, limit, folios, &mut isolated);
+            let scan = lru.scan(t, limit, folios, self.may_io, &mut isolated);
             let counted =
                 if exact || scan.isolated > 0 || scan.exhausted { scan.scanned } else { 0 };
             total += counted;

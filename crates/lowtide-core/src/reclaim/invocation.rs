@@ -112,6 +112,8 @@ pub struct Reclaim {
     /// The kind of limit for which folios are evicted.
     pub(super) cause: EvictedFor,
     pub(super) task: Task,
+    /// The task may wait for a device.
+    pub(super) may_io: bool,
     pub(super) priority: u32,
     passes: u32,
     pub(super) isolations: u32,
@@ -162,6 +164,7 @@ impl Reclaim {
                 Reason::Direct | Reason::Kswapd => EvictedFor::Global,
             },
             task,
+            may_io: true,
             priority: DEF_PRIORITY,
             passes: 0,
             isolations: 0,
@@ -193,6 +196,15 @@ impl Reclaim {
     #[must_use]
     pub const fn sharing_the_lock(mut self) -> Self {
         self.shares_lock = true;
+        self
+    }
+
+    /// The same invocation for a task that may not begin any I/O, because it allocates on behalf of
+    /// a device (the kernel's `GFP_NOIO`). Anonymous memory is freed only if it is unmapped, clean
+    /// and in the swap cache; so no victim has to be written.
+    #[must_use]
+    pub const fn without_io(mut self) -> Self {
+        self.may_io = false;
         self
     }
 

@@ -163,8 +163,11 @@ impl Reclaim {
             }
             let state = facts.state(entry.folio, &engine.folios[entry.folio]);
             entry.mapped = state.mapped;
-            entry.fate =
-                if state.locked { Fate::Keep } else { self.judge_one(engine, facts, entry.folio) };
+            entry.fate = if state.locked {
+                Fate::Keep
+            } else {
+                self.judge_one(engine, facts, entry.folio, state.mapped)
+            };
             match entry.fate {
                 Fate::Unmap => {
                     let f = &engine.folios[entry.folio];
@@ -184,7 +187,13 @@ impl Reclaim {
         !self.batch.victims.is_empty()
     }
 
-    fn judge_one<F: Facts>(&mut self, engine: &mut Engine, facts: &mut F, id: FolioId) -> Fate {
+    fn judge_one<F: Facts>(
+        &mut self,
+        engine: &mut Engine,
+        facts: &mut F,
+        id: FolioId,
+        mapped: bool,
+    ) -> Fate {
         let f = &engine.folios[id];
         let (flags, pages) = (f.flags, f.pages());
         if flags.contains(Flags::MLOCKED) {
@@ -217,6 +226,11 @@ impl Reclaim {
             fate => return fate,
         }
         if !file {
+            // What only the translations know to be dirty would have to be written, too.
+            let clean = flags.contains(Flags::SWAPCACHE) && !dirty && !mapped;
+            if !self.may_io && !clean {
+                return Fate::Keep;
+            }
             let slot = flags.contains(Flags::SWAPCACHE) || engine.take_slot(id);
             return if slot { Fate::Unmap } else { Fate::Activate };
         }
