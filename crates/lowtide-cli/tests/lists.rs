@@ -42,6 +42,7 @@ fn workloads_and_policies_are_listed_with_a_line_about_each() {
         ("workloads", "ycsb-b"),
         ("workloads", "hit"),
         ("policies", "mglru-7.1"),
+        ("policies", "mglru-7.1+series"),
         ("policies", "lru"),
         ("policies", "S10"),
         ("policies", "placement"),

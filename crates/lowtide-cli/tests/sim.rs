@@ -247,12 +247,12 @@ fn options_of_a_thrash_that_cannot_be_are_refused() {
 /// The throttling OOM: a kill before the series, a file written after it.
 #[test]
 fn a_writer_to_a_slow_device_has_rows_with_outcomes_and_a_verdict() {
-    let results = json(&["sim", "dd-oom", "--policy", "mglru-7.1,mglru"]);
+    let results = json(&["sim", "dd-oom", "--policy", "mglru-7.1,mglru-7.1+series"]);
     let all = rows(&results);
     let kinds: Vec<_> =
         all.iter().map(|row| (row["system"].as_str(), row["policy"].as_str())).collect();
     let of = |policy| [(Some("lowtide"), Some(policy)), (Some("published"), Some(policy))];
-    assert_eq!(kinds, [of("mglru-7.1"), of("mglru")].concat());
+    assert_eq!(kinds, [of("mglru-7.1"), of("mglru-7.1+series")].concat());
     let (before, after) = (&all[0], &all[2]);
     assert_eq!(
         (&before["oom"], &before["kill"]["faulted"]),
@@ -276,7 +276,7 @@ fn a_writer_to_a_slow_device_has_rows_with_outcomes_and_a_verdict() {
     );
     assert!(after["naps"]["congested"].as_u64() > Some(0), "{after}");
     assert_eq!(all[1]["outcome_published"], "killed immediately");
-    let said = text(&run(&["sim", "dd-oom", "--policy", "mglru-7.1,mglru,lru"]).stdout);
+    let said = text(&run(&["sim", "dd-oom", "--policy", "mglru-7.1,mglru-7.1+series,lru"]).stdout);
     assert_eq!(said.lines().filter(|line| line.ends_with("  reproduced")).count(), 9, "{said}");
     assert!(
         said.contains("mglru-7.1: killed after") && said.contains("published v2_v3_v7"),
@@ -357,12 +357,12 @@ fn reads_that_meet_a_checkpoint_are_told_apart() {
 #[test]
 fn readers_beside_allocating_threads_have_rows_with_rounds_and_kills() {
     let mix = ["sim", "file-anon-mix", "--scale", "0.0078125", "--rounds", "3", "--seed", "6"];
-    let results = json(&args(&mix, &["--policy", "mglru-7.1,mglru"]));
+    let results = json(&args(&mix, &["--policy", "mglru-7.1,mglru-7.1+series"]));
     let all = rows(&results);
     let kinds: Vec<_> =
         all.iter().map(|row| (row["system"].as_str(), row["policy"].as_str())).collect();
     let of = |policy| [(Some("lowtide"), Some(policy)), (Some("published"), Some(policy))];
-    assert_eq!(kinds, [of("mglru-7.1"), of("mglru")].concat());
+    assert_eq!(kinds, [of("mglru-7.1"), of("mglru-7.1+series")].concat());
     let (before, after) = (&all[0], &all[2]);
     assert_eq!((&before["oom"], &before["rounds"]), (&1.into(), &1.into()), "{before}");
     assert_eq!((&after["oom"], &after["rounds"]), (&0.into(), &3.into()), "{after}");
@@ -848,7 +848,7 @@ const TENANTS: [&str; 6] = ["sim", "tenants", "--scale", "0.00390625", "--second
 
 #[test]
 fn tenants_are_shown_with_their_fairness_beside_what_was_published() {
-    let results = json(&args(&TENANTS, &["--policy", "mglru-7.1,mglru"]));
+    let results = json(&args(&TENANTS, &["--policy", "mglru-7.1,mglru-7.1+series"]));
     let rows = rows(&results);
     assert_eq!(results["machine"]["swap"]["kind"], "zram");
     let sources: Vec<_> = rows.iter().map(|row| row["source"].as_str()).collect();
@@ -886,7 +886,7 @@ fn tenants_are_shown_with_their_fairness_beside_what_was_published() {
     assert_eq!((&published["jain"], &published["ops"]), (&0.995_893.into(), &81_898.into()));
     assert_eq!(published["latency_buckets"][3]["ops"], 39_354);
 
-    let output = run(&args(&TENANTS, &["--policy", "mglru-7.1,mglru"]));
+    let output = run(&args(&TENANTS, &["--policy", "mglru-7.1,mglru-7.1+series"]));
     let table = text(&output.stdout);
     for word in ["Jain", "published v7", "reproduced?", "a page stands for 256", "of zram for swap"]
     {

@@ -1,16 +1,20 @@
 //! Policies by name, and the switches they are made of.
 //!
-//! Three policies are built in: `mglru` (Linux 7.3), `mglru-7.1` (before the reclaim-loop series)
-//! and `lru` (the classical active and inactive lists, as of 7.3). The two multi-gen policies
-//! differ by exactly the switches below, one for each patch of the series (`docs/kernel/reclaim.md`
-//! §3.5) and one for each later change. A policy's name may be followed by any number of `+SWITCH`
-//! and `-SWITCH`:
+//! Four policies are built in: `mglru` (Linux 7.3), `mglru-7.1` (before the reclaim-loop series),
+//! `mglru-7.1+series` (the same with the series and nothing else, which is what was measured when
+//! the series was published) and `lru` (the classical active and inactive lists, as of 7.3). The
+//! multi-gen policies differ by switches: one for each patch of the series
+//! (`docs/kernel/reclaim.md` §3.5), one for each later change, and one that no release has. A
+//! policy's name may be followed by any number of `+SWITCH` and `-SWITCH`; `series` stands for all
+//! fifteen patches:
 //!
 //! ```
 //! use lowtide_core::{Policy, Switches};
 //! let p: Policy = "mglru-7.1+S10+S11".parse()?;
 //! assert!(p.has(Switches::S10) && !p.has(Switches::S7));
 //! assert_eq!(p.to_string(), "mglru-7.1+S10+S11");
+//! let p: Policy = "mglru-7.1+series-S10".parse()?;
+//! assert!(p.has(Switches::S11) && !p.has(Switches::S10) && !p.has(Switches::PLACEMENT));
 //! # Ok::<(), lowtide_core::PolicyError>(())
 //! ```
 //!
@@ -20,7 +24,8 @@ use std::fmt;
 use std::str::FromStr;
 
 bitflags::bitflags! {
-    /// One bit for each change between Linux 7.1 and 7.3. A set bit is the later behaviour.
+    /// One bit for each change between Linux 7.1 and 7.3, where a set bit is the later behaviour,
+    /// and one for a rule of an earlier version of the series.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
     pub struct Switches: u32 {
         /// One helper computes the evictable size. No effect on behaviour.
@@ -98,11 +103,27 @@ bitflags::bitflags! {
         /// Read in `lruvec/swappiness.rs` (`effective_swappiness`) and `lruvec/cost.rs`
         /// (`balance`).
         const ANONONLY = 1 << 23;
+        /// The second version of the series never scanned less than 32 pages of an lruvec in a
+        /// pass. The third dropped that: a group of fewer than 4096 pages, which is to be spared
+        /// at priority 12, loses as much to each pass over a tree as a large one. Off in all
+        /// built-in policies.
+        /// Read in `reclaim/mglru_loop.rs` (`scan_budget`).
+        const FLOOR = 1 << 24;
     }
 }
 
+impl Switches {
+    /// All patches of the reclaim-loop series, S1 to S15; `series` in a policy's name.
+    pub const SERIES: Self = Self::from_bits_truncate(((1 << 15) - 1) << 1);
+    /// What Linux 7.3 does.
+    const LINUX_7_3: Self = Self::all().difference(Self::FLOOR);
+}
+
+/// The name of [`Switches::SERIES`].
+const SERIES: &str = "series";
+
 /// Each change in a line.
-const ABOUT: [(Switches, &str); 23] = [
+const ABOUT: [(Switches, &str); 24] = [
     (Switches::S1, "one function computes the evictable size (no effect)"),
     (Switches::S2, "names only (no effect)"),
     (Switches::S3, "the cap of a batch moves to its callers (no effect)"),
@@ -148,6 +169,11 @@ const ABOUT: [(Switches, &str); 23] = [
     (Switches::WINDOW, "7.3: a hit of look-around counts all pages of its folio"),
     (Switches::COST, "7.3: the costs of the classical lists are pulled from counters"),
     (Switches::ANONONLY, "7.3: swappiness 201 goes before everything else"),
+    (
+        Switches::FLOOR,
+        "no release: a pass scans 32 pages of a group at least, however small (version 2 of the \
+         series)",
+    ),
 ];
 
 /// Which lists a policy keeps.
@@ -169,45 +195,41 @@ pub struct Policy {
 #[derive(PartialEq, Eq, Debug, Hash)]
 struct Builtin {
     name: &'static str,
-    about: &'static str,
     lists: Lists,
     switches: Switches,
 }
 
 // Longest names first: a name is recognised by its prefix.
 static BUILTIN: [Builtin; 3] = [
-    Builtin {
-        name: "mglru-7.1",
-        about: "multi-gen LRU of Linux 7.1, before the reclaim-loop series",
-        lists: Lists::MultiGen,
-        switches: Switches::empty(),
-    },
-    Builtin {
-        name: "mglru",
-        about: "multi-gen LRU of Linux 7.3, with the reclaim-loop series and what followed",
-        lists: Lists::MultiGen,
-        switches: Switches::all(),
-    },
-    Builtin {
-        name: "lru",
-        about: "classical active and inactive lists of Linux 7.3",
-        lists: Lists::Classical,
-        switches: Switches::all(),
-    },
+    Builtin { name: "mglru-7.1", lists: Lists::MultiGen, switches: Switches::empty() },
+    Builtin { name: "mglru", lists: Lists::MultiGen, switches: Switches::LINUX_7_3 },
+    Builtin { name: "lru", lists: Lists::Classical, switches: Switches::LINUX_7_3 },
 ];
 
 impl Policy {
     /// Linux 7.3 behaviour.
-    pub const MGLRU: Self = Self { base: &BUILTIN[1], switches: Switches::all() };
+    pub const MGLRU: Self = Self { base: &BUILTIN[1], switches: Switches::LINUX_7_3 };
     /// Linux 7.1 behaviour.
     pub const MGLRU_7_1: Self = Self { base: &BUILTIN[0], switches: Switches::empty() };
+    /// Linux 7.1 with the reclaim-loop series and nothing that came after it: what the series'
+    /// measurements call *after*.
+    pub const MGLRU_7_1_SERIES: Self = Self { base: &BUILTIN[0], switches: Switches::SERIES };
     /// Classical lists.
-    pub const LRU: Self = Self { base: &BUILTIN[2], switches: Switches::all() };
+    pub const LRU: Self = Self { base: &BUILTIN[2], switches: Switches::LINUX_7_3 };
 
     /// The built-in policies in the order in which they are usually compared, each with a line
     /// about it.
     pub fn builtin() -> impl Iterator<Item = (Self, &'static str)> {
-        [Self::MGLRU, Self::MGLRU_7_1, Self::LRU].into_iter().map(|p| (p, p.base.about))
+        [
+            (
+                Self::MGLRU,
+                "multi-gen LRU of Linux 7.3, with the reclaim-loop series and what followed",
+            ),
+            (Self::MGLRU_7_1_SERIES, "multi-gen LRU of Linux 7.1 with the reclaim-loop series"),
+            (Self::MGLRU_7_1, "multi-gen LRU of Linux 7.1, before the reclaim-loop series"),
+            (Self::LRU, "classical active and inactive lists of Linux 7.3"),
+        ]
+        .into_iter()
     }
 
     /// All switches as they are written after a `+` or `-`, each with a line about the change.
@@ -261,9 +283,18 @@ impl fmt::Debug for Policy {
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.base.name)?;
-        for (name, bit) in (self.switches ^ self.base.switches).iter_names() {
-            let sign = if self.switches.contains(bit) { '+' } else { '-' };
-            write!(f, "{sign}{}", spelled(name))?;
+        let sign = |bit| if self.switches.contains(bit) { '+' } else { '-' };
+        let mut turned = self.switches ^ self.base.switches;
+        // Most patches of the series together are written as the series, less those that are left.
+        if turned.intersection(Switches::SERIES).bits().count_ones()
+            > Switches::SERIES.bits().count_ones() / 2
+        {
+            let first = turned.iter().next().unwrap_or(Switches::S1);
+            write!(f, "{}{SERIES}", sign(first))?;
+            turned ^= Switches::SERIES;
+        }
+        for (name, bit) in turned.iter_names() {
+            write!(f, "{}{}", sign(bit), spelled(name))?;
         }
         Ok(())
     }
@@ -274,13 +305,14 @@ impl fmt::Display for Policy {
 pub enum PolicyError {
     /// No built-in policy has this name.
     #[error(
-        "unknown policy `{0}`: choose mglru, mglru-7.1 or lru, optionally followed by switches \
-         such as +S10 or -S7"
+        "unknown policy `{0}`: choose mglru, mglru-7.1+series, mglru-7.1 or lru, optionally \
+         followed by switches such as +S10 or -S7"
     )]
     UnknownName(String),
     /// No switch has this name.
     #[error(
-        "unknown switch `{switch}` in policy `{policy}`: the switches are {}",
+        "unknown switch `{switch}` in policy `{policy}`: the switches are {}, and {SERIES} for S1 \
+         to S15",
         Policy::switch_names().collect::<Vec<_>>().join(", ")
     )]
     UnknownSwitch {
@@ -307,14 +339,15 @@ impl FromStr for Policy {
         while let Some(sign) = rest.chars().next() {
             let end = rest[1..].find(['+', '-']).map_or(rest.len(), |i| i + 1);
             let name = &rest[1..end];
-            let (_, bit) = Switches::all()
+            let (_, bits) = Switches::all()
                 .iter_names()
+                .chain([(SERIES, Switches::SERIES)])
                 .find(|(flag, _)| flag.eq_ignore_ascii_case(name))
                 .ok_or_else(|| PolicyError::UnknownSwitch {
                     policy: text.to_owned(),
                     switch: name.to_owned(),
                 })?;
-            policy.switches.set(bit, sign == '+');
+            policy.switches.set(bits, sign == '+');
             rest = &rest[end..];
         }
         Ok(policy)
@@ -339,18 +372,58 @@ mod tests {
             let off: Policy = format!("mglru-{name}").parse().unwrap();
             assert_eq!(
                 (on.switches | off.switches, on.switches & off.switches),
-                (Switches::all(), Switches::empty())
+                (Switches::LINUX_7_3 | on.switches, Switches::empty())
             );
             assert_eq!(on.to_string(), format!("mglru-7.1+{name}"));
-            assert_eq!(off.to_string(), format!("mglru-{name}"));
+            let written = if name == "floor" { "mglru".into() } else { format!("mglru-{name}") };
+            assert_eq!(off.to_string(), written);
         }
     }
 
     #[test]
-    fn the_two_multi_gen_policies_differ_by_all_switches() {
+    fn the_two_multi_gen_policies_differ_by_all_switches_but_the_floor() {
         let all = format!("mglru-7.1+{}", Policy::switch_names().collect::<Vec<_>>().join("+"));
         let policy: Policy = all.parse().unwrap();
-        assert_eq!(policy.switches, Policy::MGLRU.switches);
+        assert_eq!(policy.switches, Policy::MGLRU.switches | Switches::FLOOR);
+    }
+
+    #[test]
+    fn the_series_is_its_fifteen_patches() {
+        let patches = (1..=15).fold(String::new(), |text, n| format!("{text}+S{n}"));
+        let series: Policy = format!("mglru-7.1{patches}").parse().unwrap();
+        assert_eq!(series, Policy::MGLRU_7_1_SERIES);
+        assert_eq!("MGLRU-7.1+Series".parse(), Ok(series));
+        let later = Policy::MGLRU.switches.difference(series.switches).iter_names();
+        assert_eq!(
+            later.map(|(name, _)| name).collect::<Vec<_>>(),
+            [
+                "PLACEMENT",
+                "PROMOTION",
+                "ACTIVATE",
+                "UNEVICTABLE",
+                "EXEC",
+                "WINDOW",
+                "COST",
+                "ANONONLY"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_series_has_a_short_name_in_mixtures_too() {
+        for (given, written) in [
+            ("mglru-7.1+series", "mglru-7.1+series"),
+            ("mglru-7.1+series-S10", "mglru-7.1+series-S10"),
+            ("mglru-7.1-S10+series", "mglru-7.1+series"),
+            ("mglru-7.1+series-S10+placement", "mglru-7.1+series-S10+placement"),
+            ("mglru-series", "mglru-series"),
+            ("mglru-series+S11", "mglru-series+S11"),
+            ("mglru-7.1+S1+S2+S3+S4+S5+S6+S7", "mglru-7.1+S1+S2+S3+S4+S5+S6+S7"),
+        ] {
+            let policy: Policy = given.parse().unwrap();
+            assert_eq!(policy.to_string(), written);
+            assert_eq!(written.parse(), Ok(policy), "{written} is read back");
+        }
     }
 
     #[test]

@@ -108,6 +108,31 @@ fn pages_above_high_are_reported_by_batch() {
     assert_eq!(f.over_high, 128);
 }
 
+/// `docs/kernel/reclaim.md` §3.2: the budget of a small group has no lower bound, so a pass at
+/// priority 12 spares it. The second version of the series scanned 32 pages all the same, and so
+/// took as many from a group of a hundred pages as from one of thirty thousand.
+#[test]
+fn a_floor_of_the_scan_budget_empties_tiny_groups() {
+    let left = |policy: &str| {
+        let mut f = Forest::new(policy.parse().unwrap(), 40_000, 1);
+        let parent = f.group(ROOT, u64::MAX);
+        let (large, tiny) = (f.group(parent, u64::MAX), f.group(parent, u64::MAX));
+        f.fill(large, 32_768);
+        f.fill(tiny, 100);
+        for _ in 0..40 {
+            let taken = f.reclaim(parent, 16);
+            assert!(taken >= 16, "{policy}: {taken}");
+        }
+        f.engine.validate().unwrap();
+        (f.resident(large), f.resident(tiny))
+    };
+    let (large, tiny) = left("mglru-7.1+series");
+    assert_eq!(tiny, 100, "nothing of it is its part of a few hundred of 32,868 pages");
+    let (large_with_floor, tiny_with_floor) = left("mglru-7.1+series+floor");
+    assert!(tiny_with_floor < 40, "of 100 pages {tiny_with_floor} are left");
+    assert!(large_with_floor >= large, "which is what the large group did not have to give");
+}
+
 /// §5.3: below `min` a group is not touched by others' reclaim, whatever that means for them.
 #[test]
 fn a_group_below_min_is_never_reclaimed_for_others() {

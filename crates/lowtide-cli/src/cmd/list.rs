@@ -35,17 +35,18 @@ pub(crate) fn run(what: Listing, toml: Option<&str>) -> ExitCode {
         }
         Listing::Policies => {
             for (policy, about) in Policy::builtin() {
-                out::line(format_args!("{:<12} {about}", policy.to_string()));
+                out::line(format_args!("{:<16} {about}", policy.to_string()));
             }
             out::line(
                 "\nswitches, as in mglru-7.1+S10 or mglru-S7. S1 to S15 are the patches of the \
                  series\n\
-                 \"mm/mglru: improve reclaim loop and dirty folio handling\" (Linux 7.2); mglru \
-                 and lru have\n\
-                 all switches, mglru-7.1 has none. More: docs/policies.md.\n",
+                 \"mm/mglru: improve reclaim loop and dirty folio handling\" (Linux 7.2), together \
+                 `series`.\n\
+                 mglru and lru have all switches but floor, mglru-7.1 has none. More: \
+                 docs/policies.md.\n",
             );
             for (name, about) in Policy::switches() {
-                out::line(format_args!("{name:<12} {about}"));
+                out::line(format_args!("{name:<16} {about}"));
             }
         }
         Listing::Machines => {

@@ -61,8 +61,12 @@ pub(crate) const fn about(letter: Letter) -> &'static str {
 
 /// Options of `sim ycsb-a`, `ycsb-b` and `ycsb-c`.
 #[derive(Debug, Args)]
-#[command(after_help = HELP, mut_arg("machine", |arg| arg.default_value(MACHINE)),
-    mut_arg("max", |arg| arg.help(MAX_HELP)))]
+#[command(
+    after_help = HELP,
+    mut_arg("machine", |arg| arg.default_value(MACHINE)),
+    mut_arg("max", |arg| arg.help(MAX_HELP)),
+    mut_arg("policy", |arg| arg.default_value(options::PUBLISHED_POLICIES))
+)]
 pub(crate) struct Options {
     /// Threads of the workload
     #[arg(

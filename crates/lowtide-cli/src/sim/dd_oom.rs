@@ -36,11 +36,15 @@ The published experiment is small and runs at its full size. A kill is a result:
 and its counters are those of the group at that moment. With the default sizes each row stands
 beside its published outcome, with a verdict.
 
-Example: lowtide sim dd-oom --delay 100ms --policy mglru-7.1,mglru";
+Example: lowtide sim dd-oom --delay 100ms --policy mglru-7.1,mglru-7.1+series";
 
 /// Options of `sim dd-oom`.
 #[derive(Debug, Args)]
-#[command(after_help = HELP, mut_arg("machine", |arg| arg.default_value(MACHINE)))]
+#[command(
+    after_help = HELP,
+    mut_arg("machine", |arg| arg.default_value(MACHINE)),
+    mut_arg("policy", |arg| arg.default_value(options::PUBLISHED_POLICIES))
+)]
 pub(crate) struct Options {
     /// The machine.
     #[command(flatten)]

@@ -54,6 +54,7 @@ Example: lowtide sim file-anon-mix --rounds 20 --seed 1";
     after_help = HELP,
     mut_arg("machine", |arg| arg.default_value(MACHINE)),
     mut_arg("max", |arg| arg.help(MAX_HELP)),
+    mut_arg("policy", |arg| arg.default_value(options::PUBLISHED_POLICIES)),
     mut_arg("scale", |arg| arg.default_value(SCALE))
 )]
 pub(crate) struct Options {

@@ -46,7 +46,7 @@ const HELP: &str = "\
 page stands for many: memory shrinks, what a page costs grows, numbers and times stay. So the rows
 stand beside the published figures at any --scale, on xeon-96t with all of its memory.
 
-Example: lowtide sim tenants --seconds 120 --policy mglru-7.1,mglru";
+Example: lowtide sim tenants --seconds 120 --policy mglru-7.1,mglru-7.1+series";
 
 /// Options of `sim tenants`.
 #[derive(Debug, Args)]
@@ -54,6 +54,7 @@ Example: lowtide sim tenants --seconds 120 --policy mglru-7.1,mglru";
     after_help = HELP,
     mut_arg("machine", |arg| arg.default_value(MACHINE)),
     mut_arg("max", |arg| arg.help(MAX_HELP)),
+    mut_arg("policy", |arg| arg.default_value(options::PUBLISHED_POLICIES)),
     mut_arg("scale", |arg| arg.default_value(SCALE))
 )]
 pub(crate) struct Options {

@@ -10,7 +10,7 @@
 use super::invocation::{At, Reclaim, Step};
 use crate::engine::Engine;
 use crate::limits::{
-    DEF_PRIORITY, MAX_LRU_BATCH, MIN_LRU_BATCH, MIN_NR_GENS, SWAPPINESS_ANON_ONLY,
+    DEF_PRIORITY, MAX_LRU_BATCH, MIN_LRU_BATCH, MIN_NR_GENS, SWAP_CLUSTER_MAX, SWAPPINESS_ANON_ONLY,
 };
 use crate::lruvec::{AgeJob, Locked};
 use crate::policy::Switches;
@@ -41,8 +41,9 @@ impl Reclaim {
         if lru.effective_swappiness() == SWAPPINESS_ANON_ONLY && !lru.can_swap() {
             return 0;
         }
+        let least = if lru.policy.has(Switches::FLOOR) { SWAP_CLUSTER_MAX } else { 0 };
         let size = lru.evictable_size();
-        self.unprotected(size) >> self.priority
+        (self.unprotected(size) >> self.priority).max(least)
     }
 
     pub(super) fn begin_mglru(&mut self, engine: &mut Engine) {

@@ -13,7 +13,8 @@ const EXPERIMENT: &str = "mongodb_ycsb_b";
 pub enum Arm {
     /// The multi-gen LRU without the series: `mglru-7.1`.
     Before,
-    /// The multi-gen LRU with it: `mglru`.
+    /// The same kernel with the series and nothing else: `mglru-7.1+series`. The changes that came
+    /// later (`mglru` has them) were posted after the series was measured.
     After,
     /// The classical lists: `lru`.
     Classical,
@@ -25,7 +26,7 @@ impl Arm {
     pub fn of(policy: Policy) -> Option<Self> {
         match policy {
             Policy::MGLRU_7_1 => Some(Self::Before),
-            Policy::MGLRU => Some(Self::After),
+            Policy::MGLRU_7_1_SERIES => Some(Self::After),
             Policy::LRU => Some(Self::Classical),
             _ => None,
         }
@@ -165,10 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn only_the_three_policies_are_arms() {
+    fn only_what_was_measured_is_an_arm() {
         assert_eq!(Arm::of("mglru-7.1".parse().unwrap()), Some(Arm::Before));
         assert_eq!(Arm::of("lru".parse().unwrap()), Some(Arm::Classical));
-        assert_eq!(Arm::of("mglru-7.1+S10".parse().unwrap()), None);
+        assert_eq!(Arm::of("mglru-7.1+series".parse().unwrap()), Some(Arm::After));
+        for other in ["mglru-7.1+S10", "mglru-7.1+series-S10", "mglru"] {
+            assert_eq!(Arm::of(other.parse().unwrap()), None, "{other} was not measured");
+        }
     }
 
     #[test]

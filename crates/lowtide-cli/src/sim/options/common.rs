@@ -8,6 +8,10 @@ use crate::names::{once, policy};
 use crate::out;
 use crate::sim::error::SimError;
 
+/// The default rows of an experiment that was published: the three that were measured, and what the
+/// kernel does since.
+pub(crate) const PUBLISHED_POLICIES: &str = "mglru,mglru-7.1+series,mglru-7.1,lru";
+
 /// Policies, seed and results.
 #[derive(Debug, Args)]
 pub(crate) struct Common {

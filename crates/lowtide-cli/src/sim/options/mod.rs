@@ -23,7 +23,7 @@ mod swap;
 
 pub(crate) use at_scale::AtScale;
 pub(crate) use budget::{data_pages, floor, group_budget, machine_budget, plain_budget};
-pub(crate) use common::Common;
+pub(crate) use common::{Common, PUBLISHED_POLICIES};
 pub(crate) use load::{seconds, threads};
 pub(crate) use machine::OnMachine;
 pub(crate) use results::{Output, Results, Switch, Timing};
