@@ -122,6 +122,7 @@ fn measured_tenants(row: &Row) -> MeasuredTenants {
 /// A row in the verdict's form.
 fn measured(row: &Row) -> Measured {
     Measured {
+        ops: row.ops.unwrap_or(0) as f64,
         ops_per_s: row.ops_per_s.unwrap_or(f64::NAN),
         read: row.count("pgpgin") as f64,
         written: row.count("pgpgout") as f64,
