@@ -135,7 +135,7 @@ pub(crate) fn writable(path: &Path) -> Result<(), String> {
 }
 
 /// Latencies in microseconds.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct LatencyUs {
     /// The mean; 0 when nothing was counted.
     pub(crate) mean: f64,

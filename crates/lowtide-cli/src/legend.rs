@@ -17,6 +17,11 @@ const WORDS: &[(&str, &str)] = &[
         "to the first row of the same round: median (smallest..largest); it can differ from the \
          quotient of the rates shown",
     ),
+    (
+        "speed ratio",
+        "speed relative to the row that is named below, in the same round: median \
+         (smallest..largest)",
+    ),
     ("writes", "write requests to the device"),
     ("slept ms", "total time that dirty throttling paused writers, in milliseconds"),
     ("longest", "longest pause of dirty throttling, in milliseconds"),

@@ -291,7 +291,7 @@ fn a_writer_to_a_slow_device_has_rows_with_outcomes_and_a_verdict() {
     assert_eq!((&row["max_bytes"], &row["data_bytes"]), (&(32 << 20).into(), &(40 << 20).into()));
     assert_eq!(quick["machine"]["device"]["write_ns"], 20_000_000);
     refused(&["sim", "dd-oom", "--delay", "5"], 2, &["`5`", "10ms"]);
-    refused(&["sim", "dd-oom", "--max", "max"], 2, &["--max max", "128M"]);
+    refused(&["sim", "dd-oom", "--max", "max"], 2, &["'max' for '--max", "256M"]);
     has_no(&["sim", "dd-oom"], "--threads", "2");
     has_no(&ZIPF, "--delay", "1s");
 }
@@ -313,7 +313,7 @@ fn a_writer_of_a_whole_file_has_a_rate_beside_its_device() {
         assert!(row["dirty_pauses"].is_u64() && row["latency_us"]["p999"].is_f64());
     }
     has_no(&["sim", "fill"], "--ops", "5");
-    refused(&["sim", "fill", "--max", "max"], 2, &["--max max", "128M"]);
+    refused(&["sim", "fill", "--max", "max"], 2, &["'max' for '--max", "256M"]);
 }
 
 #[test]

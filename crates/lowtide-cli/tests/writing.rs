@@ -82,8 +82,28 @@ fn a_writer_survives_a_device_that_is_slow_to_write() {
         assert_eq!(row["slowed"], "delay write=20ms");
         assert!(number(row, "seconds") >= 0.02, "no write ends before its delay");
         assert!(number(row, "dirty_max_bytes") <= f64::from(2 << 20));
+        // Names and proportions are those of the simulation.
+        assert_eq!(
+            (&row["written_bytes"], &row["data_bytes"]),
+            (&(3 << 20).into(), &(3 << 20).into())
+        );
+        assert!((0.0..=100.0).contains(&number(row, "unclean_pct")), "{row}");
+        let naps = ["congested", "writeback", "isolated"];
+        assert!(naps.iter().all(|nap| row["naps"][nap].is_u64()), "{row}");
+        assert!(row["kill"].is_null() && row["mib_per_s"].is_null() && row["seed"].is_null());
     }
     assert!(files(dir.path()).is_empty(), "{:?}", files(dir.path()));
+}
+
+#[test]
+fn the_delay_of_writes_has_one_option_in_both_worlds() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["bench", "dd-oom", "--max", "2M", "--size", "1M", "--policy", "mglru"];
+    let delayed = results(dir.path(), &[args.as_slice(), &["--delay", "7ms"]].concat());
+    assert_eq!(rows(&delayed)[0]["slowed"], "delay write=7ms");
+    assert_eq!(rows(&delayed)[0]["data_bytes"], 1 << 20);
+    let both = ["--delay", "7ms", "--device-bandwidth", "write=1M"];
+    refused(&[args.as_slice(), &both].concat(), &["--delay", "--device-delay write="]);
 }
 
 #[test]
@@ -173,6 +193,7 @@ fn what_cannot_be_meant_is_refused_before_anything_is_made() {
     refused(&[["bench", "ycsb-b", "--against", "mmap"].as_slice(), &slow].concat(), &["--against"]);
     refused(&[["bench", "fill", "--against", "dd"].as_slice(), &slow].concat(), &["--against"]);
     refused(&[["bench", "hit"].as_slice(), &slow].concat(), &["--device-delay", "hit"]);
+    refused(&["bench", "fill", "--size", "1M", "--scale", "2"], &["--size", "--scale"]);
     refused(&["bench", "fill", "--against", "fio"], &["dd, pwrite, mmap"]);
     refused(&["bench", "ycsb-b", "--against", "dd"], &["mmap-random"]);
     refused(&["bench", "dd-oom", "--against", "dd"], &["--against"]);

@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use lowtide_core::Policy;
 use lowtide_sim::MachineConfig;
-use lowtide_sim::client::dd::{DdConfig, DdResult, run};
+use lowtide_sim::client::dd::{DdResult, run};
 use lowtide_sim::spec::MachineSpec;
+use lowtide_workload::writer::Writer;
 
 fn dd(policy: Policy) -> DdResult {
     let spec = MachineSpec::load("delay-1s").unwrap();
     let machine = MachineConfig { spec, policy, max: None, seed: 1 };
     let done = AtomicU64::new(0);
-    let result = run(&machine, &DdConfig::published(), &done, &AtomicBool::new(false)).unwrap();
+    let result = run(&machine, &Writer::published(), &done, &AtomicBool::new(false)).unwrap();
     assert!(done.load(Relaxed) <= result.written);
     result
 }
@@ -21,7 +22,7 @@ fn dd(policy: Policy) -> DdResult {
 #[test]
 fn a_writer_is_killed_with_7_1_while_everything_is_dirty_or_being_written() {
     let result = dd(Policy::MGLRU_7_1);
-    assert!(result.killed_after_ns.is_some() && result.written < DdConfig::published().size);
+    assert!(result.killed_after_ns.is_some() && result.written < Writer::published().file);
     assert_eq!(result.group.limits.oom, 1);
     assert!(result.unclean() > 0.9, "{}", result.unclean());
     assert_eq!(result.stat.kernel.throttled, 0, "it never sleeps, which is why");
@@ -33,7 +34,7 @@ fn a_writer_finishes_with_the_series_and_with_the_classical_lists() {
     for policy in [Policy::MGLRU, Policy::LRU] {
         let result = dd(policy);
         assert_eq!((result.killed_after_ns, result.group.limits.oom), (None, 0), "{policy}");
-        assert_eq!(result.written, DdConfig::published().size, "{policy}");
+        assert_eq!(result.written, Writer::published().file, "{policy}");
         assert!(
             result.group.events.nr_throttled_congested > 0,
             "{policy}: it waited for the device"

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use lowtide_core::Policy;
 use lowtide_sim::MachineConfig;
 use lowtide_sim::client::checkpoints::{self, MixedConfig};
-use lowtide_sim::client::dd::{self, DdConfig};
+use lowtide_sim::client::dd;
 use lowtide_sim::spec::MachineSpec;
+use lowtide_workload::writer::Writer;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -23,13 +24,13 @@ fn machine(device: &str, policy: Policy) -> MachineConfig {
 #[test]
 fn a_writer_goes_as_fast_as_its_device_and_stays_within_its_share() {
     for policy in [Policy::MGLRU, Policy::MGLRU_7_1, Policy::LRU] {
-        let config = DdConfig { size: 3 << 30, ..DdConfig::fill(1 << 30) };
+        let writer = Writer { file: 3 << 30, ..Writer::fill(1 << 30) };
         let machine = machine("hdd", policy);
         let result =
-            dd::run(&machine, &config, &AtomicU64::new(0), &AtomicBool::new(false)).unwrap();
-        assert_eq!((result.killed_after_ns, result.written), (None, config.size), "{policy}");
+            dd::run(&machine, &writer, &AtomicU64::new(0), &AtomicBool::new(false)).unwrap();
+        assert_eq!((result.killed_after_ns, result.written), (None, writer.file), "{policy}");
         let seconds = result.stat.now_ns as f64 / 1e9;
-        let part = config.size as f64 / seconds / machine.spec.device.write_bandwidth as f64;
+        let part = writer.file as f64 / seconds / machine.spec.device.write_bandwidth as f64;
         assert!((0.85..=1.0).contains(&part), "{policy}: {part:.3} of the device");
         let kernel = &result.stat.kernel;
         assert!(kernel.dirty_pauses > 0, "{policy}");

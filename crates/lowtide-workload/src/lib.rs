@@ -16,6 +16,7 @@
 //! | [`catalog`] | the workloads by name |
 //! | [`ycsb`], [`random`], [`scan`] | the streams behind those names |
 //! | [`script`] | experiments of groups that share memory, for both players |
+//! | [`writer`] | a file written from start to end, for both players |
 //! | [`record`], [`block`], [`layout`] | the bytes of records and pages: every read is verified |
 //! | [`groundtruth`] | the exact sequences that real kernels were measured on |
 //! | [`trace`] | recorded streams: our exchange format, and the formats of other tools |
@@ -35,6 +36,7 @@ pub mod record;
 pub mod scan;
 pub mod script;
 pub mod trace;
+pub mod writer;
 pub mod ycsb;
 pub mod zipf;
 

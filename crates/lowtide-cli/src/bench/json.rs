@@ -97,8 +97,6 @@ pub(crate) struct WorkloadRow {
     ratio: Spread,
     stat: BTreeMap<String, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    mib_per_s: Option<Spread>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     depth: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     iops: Option<f64>,
@@ -154,18 +152,9 @@ impl WorkloadRow {
             round_ops_per_s: row.slices.iter().map(Slice::rate).collect(),
             ratio: ratio(row, base, Slice::rate),
             stat: sum.stat,
-            mib_per_s: None,
             depth: None,
             iops: None,
         }
-    }
-
-    /// A row for a file written from start to end: the speed of each round, and the `ratio` of
-    /// speeds.
-    pub(crate) fn filled(mut self, mib_per_s: Spread, ratio: Spread) -> Self {
-        self.mib_per_s = Some(mib_per_s);
-        self.ratio = ratio;
-        self
     }
 
     /// A row for reads at a depth: `iops` counts device reads, and the ratio is of IOPS.

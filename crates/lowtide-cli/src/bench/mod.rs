@@ -14,35 +14,35 @@
 //! | `compare` | ycsb, mixed, random reads, scans, traces: lowtide beside mappings |
 //! | `depth`, `in_order` | reads at a depth; each way to read a file in order |
 //! | `hit` | hits beside a raw pointer |
-//! | `write` | sequential writing: `fill` beside `dd`, `dd-oom` on a slowed device |
+//! | `write` | files written from start to end, by lowtide and its peers |
 //! | `slow` | an artificially slow device |
 //! | `tenancy` | benchmarks with tenants: limits, throttle policies, programs, protection |
 //! | `proof` | killed, cut off and lied to, without losing a flushed byte |
 //! | `machine`, `table`, `json`, `error` | output |
 
 mod access;
-mod compare;
+pub(crate) mod compare;
 pub(crate) mod content;
 pub(crate) mod datafile;
 mod depth;
 pub(crate) mod error;
 mod hit;
 mod in_order;
-mod json;
-mod machine;
+pub(crate) mod json;
+pub(crate) mod machine;
 pub(crate) mod options;
 pub(crate) mod peer;
 mod play;
 pub(crate) mod proof;
 mod record;
-mod rounds;
-mod slow;
-mod system;
+pub(crate) mod rounds;
+pub(crate) mod slow;
+pub(crate) mod system;
 mod table;
-mod tally;
+pub(crate) mod tally;
 pub(crate) mod tenancy;
-mod thread_pool;
-mod write;
+pub(crate) mod thread_pool;
+pub(crate) mod write;
 
 use clap::{Command, Subcommand};
 use lowtide_workload::Workload;
@@ -52,13 +52,16 @@ use compare::{mixed, random_read, replay, scan, ycsb};
 use error::BenchError;
 use proof::{crash, cut};
 use tenancy::{cost, equals, mix};
-use write::{as_fast, dd_oom};
 
 use crate::lab::Experiment;
 use crate::lab::circles::Circles;
+use crate::lab::dd_oom::DdOom;
+use crate::lab::fill::Fill;
 use crate::lab::high_thrash::HighThrash;
 use crate::lab::noisy::Noisy;
 use crate::lab::real::Real;
+use crate::lab::writing::Writing;
+use crate::lab::writing::real::RealWriting;
 
 /// The benchmarks and proofs, in the order of the listing.
 #[derive(Debug, Subcommand)]
@@ -79,10 +82,10 @@ pub(crate) enum Bench {
     Replay(Box<replay::ReplayArgs>),
     #[command(name = hit::NAME, about = hit::ABOUT)]
     Hit(Box<hit::HitArgs>),
-    #[command(name = as_fast::NAME, about = as_fast::ABOUT)]
-    Fill(Box<as_fast::FillArgs>),
-    #[command(name = dd_oom::NAME, about = dd_oom::ABOUT)]
-    DdOom(Box<dd_oom::DdOomArgs>),
+    #[command(name = Fill::NAME, about = Fill::ABOUT)]
+    Fill(Box<RealWriting<Fill>>),
+    #[command(name = DdOom::NAME, about = DdOom::ABOUT)]
+    DdOom(Box<RealWriting<DdOom>>),
     #[command(name = HighThrash::NAME, about = HighThrash::ABOUT)]
     HighThrash(Box<Real<HighThrash>>),
     #[command(name = Circles::NAME, about = Circles::ABOUT)]

@@ -108,6 +108,11 @@ impl Slowness {
         Self { delays, bandwidths }
     }
 
+    /// A delay of writes.
+    pub(crate) fn of_writes(delay: Span) -> Self {
+        Self::new(vec![For { kind: Kind::Write, value: delay }], Vec::new())
+    }
+
     /// A pager on a device with these delays.
     pub(crate) fn on(&self, builder: Builder) -> Builder {
         if self.is_none() { builder } else { builder.inject(Arc::new(self.device())) }

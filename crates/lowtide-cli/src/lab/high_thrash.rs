@@ -442,9 +442,13 @@ mod tests {
         assert!(overage < ours * 3 / 4, "{overage} {ours}");
         assert!(ours < alone && ours > alone * 9 / 10, "{ours} {alone}");
     }
+
     #[test]
     fn each_part_of_the_table_names_its_rows() {
-        let text = crate::sim::columns::table(HighThrash::COLUMNS, &[Row::default()]).to_string();
+        let neighbour = Some(NeighbourRow::default());
+        let (ops_per_s, device_tps, device_util_pct) = (Some(1e6), Some(1e6), Some(1e6));
+        let row = Row { ops_per_s, device_tps, device_util_pct, neighbour, ..Row::default() };
+        let text = crate::sim::columns::table(HighThrash::COLUMNS, &[row]).to_string();
         let heads: Vec<_> = text.lines().filter(|line| line.starts_with("policy")).collect();
         assert!(heads.len() > 1 && heads.iter().all(|head| head.contains("read-ahead")), "{text}");
     }

@@ -13,16 +13,22 @@
 //! | file | concept |
 //! |---|---|
 //! | `circles` | tenants that each read a file in circles, together more than the budget |
+//! | `dd_oom` | a writer to a device whose writes take a second |
+//! | `fill` | a file written from start to end, beside other programs |
 //! | `high_thrash` | threads above `high`, each throttle policy, and a neighbour on their device |
 //! | `noisy` | tenants with working sets beside a scanner, with and without `low` |
 //! | `real` | the player on real memory, and its command line |
 //! | `simulated` | the command line of the player on a simulated machine |
+//! | `writing` | the players of `fill` and `dd-oom`, whose runs end by themselves |
 
 pub(crate) mod circles;
+pub(crate) mod dd_oom;
+pub(crate) mod fill;
 pub(crate) mod high_thrash;
 pub(crate) mod noisy;
 pub(crate) mod real;
 pub(crate) mod simulated;
+pub(crate) mod writing;
 
 use std::fmt;
 use std::time::Duration;
@@ -32,7 +38,7 @@ use lowtide::Policy;
 use lowtide_sim::client::script::Done;
 use lowtide_workload::script::Script;
 
-use crate::bench::options::values::grain;
+use crate::bench::options::values::{budget, grain, scale, scaled, size};
 use crate::bench::tenancy::loaders::WINDOW_PAGES;
 use crate::sim::columns::Columns;
 use crate::sim::row::{DeviceSample, Row};
@@ -67,6 +73,30 @@ pub(crate) trait Experiment: Args + fmt::Debug {
 
     /// Lines below the table.
     fn closing(&self, setting: &Setting, rows: &[Row]) -> Vec<String>;
+}
+
+/// Budget and data of an experiment. Each sets its own defaults.
+#[derive(Debug, Args)]
+pub(crate) struct Sizes {
+    /// Memory budget
+    #[arg(long, value_name = "SIZE", value_parser = budget, default_value = "256M",
+          allow_hyphen_values = true)]
+    max: u64,
+    /// Size of the file, instead of --scale
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "scale",
+          allow_hyphen_values = true)]
+    size: Option<u64>,
+    /// Size of the file as a multiple of the budget
+    #[arg(long, value_name = "F", value_parser = scale, default_value = "4",
+          allow_negative_numbers = true)]
+    scale: f64,
+}
+
+impl Sizes {
+    /// Bytes of the file.
+    fn bytes(&self) -> u64 {
+        self.size.map_or_else(|| scaled(self.max, self.scale), grain)
+    }
 }
 
 /// The parts of the world and of the common options that an experiment uses.

@@ -1,6 +1,7 @@
 //! The tables of simulations, as lists of columns. The simulation's speed is shown if it is known.
 
 use super::row::{Ratio, Row, RowLatency, Workers};
+use crate::bench::Spread;
 use crate::json::LatencyUs;
 use crate::table::{self, Table, mib, thousands, us};
 
@@ -112,53 +113,6 @@ pub(crate) const MIX: &[Column] = &[
     ("pgfault", |row| counted(row, "pgfault", whole)),
 ];
 
-/// A writer to a slow device: published rows are below the rows that they belong to.
-pub(crate) const DD_OOM: &[Column] = &[
-    ("policy", label),
-    ("outcome", |row| match (row.outcome_published, &row.kill) {
-        (Some(outcome), _) => outcome.into(),
-        (None, Some(_)) => "killed".into(),
-        (None, None) => "finished".into(),
-    }),
-    ("MiB written", |row| row.written_bytes.map_or_else(String::new, mib)),
-    ("seconds", |row| row.seconds.map_or_else(String::new, |seconds| format!("{seconds:.3}"))),
-    ("dirty or writeback %", |row| {
-        row.unclean_pct.map_or_else(String::new, |part| format!("{part:.1}"))
-    }),
-    ("naps", |row| row.naps.map_or_else(String::new, |naps| whole(naps.congested))),
-    ("nap ms", |row| number(row.throttled_ms)),
-    ("writer's pauses ms", |row| number(row.dirty_throttled_ms)),
-    ("flusher wakes", |row| number(row.flusher_wakes.map(|wakes| wakes as f64))),
-    ("pgscan", |row| counted(row, "pgscan", whole)),
-    ("pgrefill", |row| counted(row, "pgrefill", whole)),
-    ("pgsteal", |row| counted(row, "pgsteal", whole)),
-];
-
-/// A writer of a whole file.
-pub(crate) const FILL: &[Column] = &[
-    ("policy", label),
-    ("MiB/s", |row| row.mib_per_s.map_or_else(String::new, |rate| format!("{:.1}", rate.median))),
-    ("device MiB/s", |row| number(row.device_write_mib_per_s)),
-    ("part of it", |row| {
-        let part = row
-            .mib_per_s
-            .zip(row.device_write_mib_per_s)
-            .map(|(rate, device)| rate.median / device);
-        part.map_or_else(String::new, |part| format!("{part:.3}"))
-    }),
-    ("write() mean µs", |row| {
-        row.latency_us.map_or_else(String::new, |latency| us(latency.mean()))
-    }),
-    ("p99", p99),
-    ("p99.9", |row| row.latency_us.and_then(RowLatency::p999).map_or_else(String::new, us)),
-    ("pauses", |row| number(row.dirty_pauses.map(|pauses| pauses as f64))),
-    ("pauses ms", |row| number(row.dirty_throttled_ms)),
-    ("nap ms", |row| number(row.throttled_ms)),
-    ("flusher wakes", |row| number(row.flusher_wakes.map(|wakes| wakes as f64))),
-    ("pgscan", |row| counted(row, "pgscan", whole)),
-    ("pgsteal", |row| counted(row, "pgsteal", whole)),
-];
-
 /// Readers beside checkpoints.
 pub(crate) const MIXED: &[Column] = &[
     ("policy", label),
@@ -189,12 +143,30 @@ const TIMING: &[Column] = &[
     ("B/page", |row| row.bytes_per_page.map_or_else(String::new, |bytes| format!("{bytes:.1}"))),
 ];
 
-/// A table with these columns.
+/// Write-back on a real machine, of all rounds together.
+const WRITE_BACK: &[Column] = &[
+    ("speed ratio", |row| row.speed_ratio.map_or_else(String::new, Spread::text)),
+    ("longest", |row| number(row.longest_pause_ms)),
+    ("flush s", |row| row.flush_seconds.map_or_else(String::new, |s| format!("{s:.2}"))),
+    ("oom", |row| number(row.oom.map(|oom| oom as f64))),
+    ("dirty MiB max", |row| row.dirty_max_bytes.map_or_else(String::new, mib)),
+    ("writes", |row| number(row.device_writes.map(|writes| writes as f64))),
+    ("KiB each", |row| {
+        row.bytes_per_write.map_or_else(String::new, |bytes| format!("{:.1}", bytes / 1024.0))
+    }),
+    ("cpu s", |row| row.cpu_seconds.map_or_else(String::new, |s| format!("{s:.2}"))),
+];
+
+/// A table with these columns, except those that no row fills and that name no row.
 pub(crate) fn table(columns: impl Into<Columns>, rows: &[Row]) -> Table {
     let Columns { names, all } = columns.into();
     let timed = rows.iter().any(|row| row.host_seconds.is_some());
-    let columns: Vec<Column> =
-        all.iter().chain(if timed { TIMING } else { &[] }).copied().collect();
+    let flushed = rows.iter().any(|row| row.flush_seconds.is_some());
+    let more = [if timed { TIMING } else { &[] }, if flushed { WRITE_BACK } else { &[] }];
+    let fills = |(_, cell): &&Column| rows.iter().any(|row| !cell(row).is_empty());
+    let (first, rest) = all.split_at(names);
+    let rest = rest.iter().chain(more.into_iter().flatten()).filter(fills);
+    let columns: Vec<Column> = first.iter().chain(rest).copied().collect();
     let headers: Vec<&str> = columns.iter().map(|(header, _)| *header).collect();
     let mut table = table::new(&headers, names);
     for row in rows {
@@ -203,10 +175,11 @@ pub(crate) fn table(columns: impl Into<Columns>, rows: &[Row]) -> Table {
     table
 }
 
-/// The policy or the posting, and whether the row ended in a kill.
+/// The policy, the other program or the posting, and whether the row ended in a kill.
 pub(crate) fn label(row: &Row) -> String {
     match (row.source, row.oom) {
         (Some(posting), _) => format!("  published {posting}"),
+        _ if row.policy.is_empty() => row.system.into(),
         (None, Some(1..)) => format!("{} (out of memory)", row.policy),
         (None, _) => row.policy.clone(),
     }
@@ -225,11 +198,12 @@ pub(crate) fn slept(row: &Row) -> String {
 }
 
 /// A counter, if the row has it.
-fn counted(row: &Row, name: &str, text: fn(u64) -> String) -> String {
+pub(crate) fn counted(row: &Row, name: &str, text: fn(u64) -> String) -> String {
     row.stat.get(name).copied().map_or_else(String::new, text)
 }
 
-fn whole(count: u64) -> String {
+/// A whole number.
+pub(crate) fn whole(count: u64) -> String {
     thousands(count as f64)
 }
 
@@ -258,7 +232,8 @@ fn pgsteal(row: &Row) -> String {
     thousands(row.count("pgsteal") as f64)
 }
 
-fn p99(row: &Row) -> String {
+/// The 99th percentile of the latency.
+pub(crate) fn p99(row: &Row) -> String {
     row.latency_us.and_then(RowLatency::p99).map_or_else(String::new, us)
 }
 

@@ -135,6 +135,7 @@ fn measured(row: &Row) -> Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sim::row::named;
 
     const AFTER: &str = "mglru-7.1+series";
 
@@ -143,8 +144,11 @@ mod tests {
             policy: policy.into(),
             ops_per_s: Some(ops_per_s),
             ops: Some(6_000_000),
-            stat: [("pgpgin", pgpgin), ("pgpgout", 5), ("workingset_refault_file", 2 * pgpgin)]
-                .into(),
+            stat: named([
+                ("pgpgin", pgpgin),
+                ("pgpgout", 5),
+                ("workingset_refault_file", 2 * pgpgin),
+            ]),
             ..Row::default()
         }
     }

@@ -19,7 +19,7 @@ use super::clock::Stopwatch;
 use super::error::SimError;
 use super::host::Host;
 use super::options::{self, AtScale};
-use super::row::{KillRow, Row};
+use super::row::{KillRow, Row, named};
 use super::show::{self, Head};
 use super::{columns, jobs};
 use crate::interrupt::{self, Cut};
@@ -163,8 +163,8 @@ impl Plan {
             ..Row::default()
         };
         let mut row = row.on_machine(None, &result.stat, u64::from(result.rounds));
-        row.stat.insert("usage", memory.current * memory.page_bytes);
-        row.stat.insert("failcnt", memory.limits.max);
+        row.stat.insert("usage".into(), memory.current * memory.page_bytes);
+        row.stat.insert("failcnt".into(), memory.limits.max);
         Row {
             // A round is not an operation in the sense of other workloads.
             ops: None,
@@ -198,7 +198,7 @@ impl Plan {
             threads: beside.threads,
             oom: Some(u64::from(!published.stat.is_empty())),
             rounds_published: Some(published.rounds),
-            stat: published.stat,
+            stat: named(published.stat),
             ..Row::default()
         }
     }

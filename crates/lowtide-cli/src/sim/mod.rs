@@ -8,8 +8,7 @@
 //! | `options`, `count` | groups of options that workloads share; counts |
 //! | `spelling` | older spellings of the command line |
 //! | `database`, `compare` | the published experiment; ratios, published rows, verdict |
-//! | `dd_oom` | the throttling OOM |
-//! | `fill`, `mixed` | writing a file from start to end; reads during checkpoints |
+//! | `mixed` | reads during checkpoints |
 //! | `tenants` | programs of equal demand that share a machine |
 //! | `mix` | the aging OOM |
 //! | `pages`, `stream` | streams of single pages |
@@ -24,9 +23,7 @@ pub(crate) mod columns;
 pub(crate) mod compare;
 mod count;
 mod database;
-mod dd_oom;
 pub(crate) mod error;
-mod fill;
 mod full;
 pub(crate) mod host;
 pub(crate) mod jobs;
@@ -49,9 +46,13 @@ use stream::Pattern;
 
 use crate::lab::Experiment;
 use crate::lab::circles::Circles;
+use crate::lab::dd_oom::DdOom;
+use crate::lab::fill::Fill;
 use crate::lab::high_thrash::HighThrash;
 use crate::lab::noisy::Noisy;
 use crate::lab::simulated::Simulated;
+use crate::lab::writing::Writing;
+use crate::lab::writing::simulated::SimulatedWriting;
 
 /// The simulations. The file of each defines its options.
 #[derive(Debug, Subcommand)]
@@ -72,10 +73,10 @@ pub(crate) enum Simulation {
     NoisyNeighbour(Simulated<Noisy>),
     #[command(name = mix::NAME, about = mix::ABOUT)]
     FileAnonMix(mix::Options),
-    #[command(name = dd_oom::NAME, about = dd_oom::ABOUT)]
-    DdOom(dd_oom::Options),
-    #[command(name = fill::NAME, about = fill::ABOUT)]
-    Fill(fill::Options),
+    #[command(name = DdOom::NAME, about = DdOom::ABOUT)]
+    DdOom(SimulatedWriting<DdOom>),
+    #[command(name = Fill::NAME, about = Fill::ABOUT)]
+    Fill(SimulatedWriting<Fill>),
     #[command(name = mixed::NAME, about = mixed::ABOUT)]
     Mixed(mixed::Options),
     #[command(name = Pattern::Zipf.name(), about = Pattern::Zipf.about())]
@@ -114,8 +115,8 @@ impl Simulation {
             Self::Circles(options) => options.run(),
             Self::NoisyNeighbour(options) => options.run(),
             Self::FileAnonMix(options) => mix::run(options),
-            Self::DdOom(options) => dd_oom::run(options),
-            Self::Fill(options) => fill::run(options),
+            Self::DdOom(options) => options.run(),
+            Self::Fill(options) => options.run(),
             Self::Mixed(options) => mixed::run(options),
             Self::Zipf(options) => pages::run(options, Pattern::Zipf),
             Self::Uniform(options) => pages::run(options, Pattern::Uniform),

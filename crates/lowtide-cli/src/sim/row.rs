@@ -4,6 +4,7 @@
 //! Fields that do not apply are omitted: the plain machine has no time, so its rows have no
 //! `seconds` and no latency.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::json::LatencyUs;
 
 /// Counters by their kernel names, in the kernel's units: events in pages or occurrences, `pgpgin`
 /// and `pgpgout` in KiB, sizes in bytes.
-pub(crate) type Counters = BTreeMap<&'static str, u64>;
+pub(crate) type Counters = BTreeMap<Cow<'static, str>, u64>;
 
 /// See the module documentation.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -41,7 +42,8 @@ pub(crate) struct Row {
     /// The posting of a published row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) source: Option<&'static str>,
-    /// The policy.
+    /// The policy; empty for another program, and `null` in the JSON.
+    #[serde(serialize_with = "or_null")]
     pub(crate) policy: String,
     /// The simulated machine's name.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -214,6 +216,36 @@ pub(crate) struct Row {
     /// KiB that lowtide itself read from it, per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) own_read_kib_per_s: Option<f64>,
+    /// The part of the seconds that the flush took, or what it took after them, on real memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) flush_seconds: Option<f64>,
+    /// CPU seconds of a real system, in user and kernel mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu_seconds: Option<f64>,
+    /// The longest pause by dirty throttling since a real system began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) longest_pause_ms: Option<f64>,
+    /// Bytes dirty or under writeback before the last flush, on real memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dirty_bytes: Option<u64>,
+    /// The largest sampled value of those bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) dirty_max_bytes: Option<u64>,
+    /// Bytes written to a real device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) device_write_bytes: Option<u64>,
+    /// Write requests to a real device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) device_writes: Option<u64>,
+    /// Mean bytes of such a request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bytes_per_write: Option<f64>,
+    /// Artificial delays of a real device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) slowed: Option<String>,
+    /// Speed relative to another real system, round by round. No row has both ratios.
+    #[serde(rename = "ratio", skip_serializing_if = "Option::is_none")]
+    pub(crate) speed_ratio: Option<Spread>,
     /// Number of runs of a program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) program_runs: Option<u64>,
@@ -257,7 +289,7 @@ impl DeviceSample {
 }
 
 /// A neighbour on the same device.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct NeighbourRow {
     /// Reads per virtual second.
     pub(crate) ops_per_s: f64,
@@ -592,7 +624,7 @@ impl Row {
             ops: beside.ops,
             ops_per_s: published.ops_per_s,
             latency_us: published.mean_us.map(|mean| RowLatency::Mean { mean }),
-            stat: published.stat,
+            stat: named(published.stat),
             ..Self::default()
         }
     }
@@ -638,8 +670,18 @@ impl Row {
     }
 }
 
+/// Text, or `null` if it is empty.
+fn or_null<S: serde::Serializer>(text: &str, to: S) -> Result<S::Ok, S::Error> {
+    (!text.is_empty()).then_some(text).serialize(to)
+}
+
 fn counters(events: &Events, memory: &MemoryStat, read: u64, written: u64) -> Counters {
     let sizes = memory.sizes().map(|(name, pages)| (name, pages * memory.page_bytes));
     let device = [("pgpgin", read / 1024), ("pgpgout", written / 1024)];
-    events.iter().chain(sizes).chain(device).collect()
+    named(events.iter().chain(sizes).chain(device))
+}
+
+/// Counters with the names of the source.
+pub(crate) fn named(counts: impl IntoIterator<Item = (&'static str, u64)>) -> Counters {
+    counts.into_iter().map(|(name, count)| (name.into(), count)).collect()
 }

@@ -25,38 +25,10 @@ use crate::machine::{Ctx, Machine, MachineConfig, MachineError, MachineStat, Ope
 use hdrhistogram::Histogram;
 use lowtide_core::high::handler::HighPolicy;
 use lowtide_core::{MemcgId, MemoryStat};
+use lowtide_workload::writer::Writer;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-
-/// What is run. Sizes are in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DdConfig {
-    /// The budget of the group.
-    pub max: u64,
-    /// Bytes to be written.
-    pub size: u64,
-    /// Bytes of one `write()`.
-    pub block: u64,
-    /// CPU nanoseconds that the program takes to make a block, besides what writing it costs.
-    pub block_ns: u64,
-    /// Whether it makes the file durable before it ends.
-    pub fsync: bool,
-}
-
-impl DdConfig {
-    /// The published reproducer of the throttling OOM.
-    #[must_use]
-    pub const fn published() -> Self {
-        Self { max: 128 << 20, size: 192 << 20, block: 1 << 20, block_ns: 60_000, fsync: false }
-    }
-
-    /// A durable file of four times the budget.
-    #[must_use]
-    pub const fn fill(max: u64) -> Self {
-        Self { max, size: 4 * max, fsync: true, ..Self::published() }
-    }
-}
 
 /// How a run ended.
 #[derive(Clone, Debug)]
@@ -107,7 +79,7 @@ struct Tally {
 /// When the machine has no room for a group.
 pub fn run(
     machine: &MachineConfig,
-    config: &DdConfig,
+    writer: &Writer,
     done: &AtomicU64,
     stop: &AtomicBool,
 ) -> Result<DdResult, MachineError> {
@@ -117,7 +89,7 @@ pub fn run(
         let mut world = m.world();
         let group =
             world.pool.engine.create_group(MemcgId::ROOT).expect("the root has room for a group");
-        world.pool.engine.set_max(group, config.max / page)?;
+        world.pool.engine.set_max(group, writer.max / page)?;
         // As in a kernel: nobody pays for having waited.
         world.pool.engine.set_high_policy(group, HighPolicy::Overage);
         let file = world.add_file_of(group, 0);
@@ -125,8 +97,8 @@ pub fn run(
     };
     let latency = Histogram::new_with_max(3_600_000_000_000, 3).expect("the bounds are possible");
     let tally = Rc::new(RefCell::new(Tally { written: 0, latency }));
-    let (config, counted) = (*config, Rc::clone(&tally));
-    m.client_in(group, move |ctx| dd(ctx, open, config, counted));
+    let (writer, counted) = (*writer, Rc::clone(&tally));
+    m.client_in(group, move |ctx| dd(ctx, open, writer, counted));
     let ended = m.run(stop, &mut || done.store(tally.borrow().written, Relaxed));
     let stat = m.stat();
     let killed_after_ns = match ended {
@@ -149,14 +121,15 @@ pub fn run(
 async fn dd(
     ctx: Ctx,
     open: OpenId,
-    config: DdConfig,
+    writer: Writer,
     tally: Rc<RefCell<Tally>>,
 ) -> Result<(), MachineError> {
     let page = ctx.w().page_bytes;
+    let work_ns = u64::try_from(writer.work.as_nanos()).unwrap_or(u64::MAX);
     let mut at = 0;
-    while at < config.size {
-        let block = config.block.min(config.size - at);
-        ctx.spend(config.block_ns).await;
+    while at < writer.file {
+        let block = Writer::BLOCK.min(writer.file - at);
+        ctx.spend(work_ns).await;
         let began = ctx.now();
         ctx.write(open, at / page, block.div_ceil(page)).await?;
         at += block;
@@ -165,7 +138,7 @@ async fn dd(
         tally.written = at;
         tally.latency.saturating_record(now - began);
     }
-    if config.fsync {
+    if writer.durable {
         ctx.sync(open).await?;
     }
     ctx.settle().await;

@@ -164,8 +164,8 @@ impl<'a> Mix<'a> {
         let threads = (READERS + WORKERS) as u32;
         let row = Row::real(NAME, &pager, policy, threads, Seed::USUAL);
         let mut row = row.on_pager(&before, &after, seconds, (loads, misses));
-        row.stat.insert("peak", tenant.peak()?);
-        row.stat.insert("failcnt", tenant.events()?.max);
+        row.stat.insert("peak".into(), tenant.peak()?);
+        row.stat.insert("failcnt".into(), tenant.events()?.max);
         Ok(Row {
             program: Some("views and reservations"),
             max_bytes: Some(self.max),

@@ -12,14 +12,14 @@ use std::path::PathBuf;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::fill::CHUNK_BYTES;
+use super::file::CHUNK_BYTES;
 use crate::bench::content::Content;
 use crate::bench::error::BenchError;
 use crate::{interrupt, progress};
 
 /// The bytes to be written, in memory outside all budgets.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(crate) struct Source {
     file: File,
 }
 
@@ -28,7 +28,7 @@ impl Source {
     ///
     /// # Errors
     /// [`BenchError::File`], [`BenchError::Interrupted`].
-    pub(super) fn make(bytes: u64) -> Result<Self, BenchError> {
+    pub(crate) fn make(bytes: u64) -> Result<Self, BenchError> {
         Self::filled(bytes)
             .map_err(|source| BenchError::file("make", "a file in memory".as_ref(), source))
             .and_then(|source| {
@@ -55,7 +55,7 @@ impl Source {
     }
 
     /// The path by which other processes find it while it exists.
-    pub(super) fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }
 }

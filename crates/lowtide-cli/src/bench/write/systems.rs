@@ -11,8 +11,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use lowtide::{Error, OpenOptions, Pager, Policy, View};
 use lowtide_host::usage::CpuTime;
+use lowtide_workload::writer::Writer;
 
-use super::fill::{CHUNK_BYTES, Fill};
+use super::file::Fill;
 use super::source::Source;
 use crate::bench::access::AccessError;
 use crate::bench::datafile::DataDir;
@@ -38,19 +39,19 @@ pub(crate) enum FillPeer {
     None,
 }
 
-/// The directory of the files, and their content.
+/// The directory of the files, their content, and what is written.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// The directory.
-    pub(super) data_dir: DataDir,
+    pub(crate) data_dir: DataDir,
     /// The bytes.
-    pub(super) source: Source,
-    /// Number of bytes.
-    pub(super) bytes: u64,
+    pub(crate) source: Source,
+    /// Sizes.
+    pub(crate) writer: Writer,
 }
 
 /// A way to write a file.
-pub(super) enum Way {
+pub(crate) enum Way {
     /// lowtide.
     Lowtide(Pager, Policy),
     /// `dd`.
@@ -62,14 +63,14 @@ pub(super) enum Way {
 }
 
 /// A writer.
-pub(super) struct Writer {
+pub(crate) struct WritingSystem {
     /// The way of writing.
-    pub(super) way: Way,
+    pub(crate) way: Way,
     /// The directory and the bytes.
-    pub(super) place: Rc<Place>,
+    pub(crate) place: Rc<Place>,
 }
 
-impl System for Writer {
+impl System for WritingSystem {
     fn name(&self) -> &'static str {
         match &self.way {
             Way::Lowtide(..) => "lowtide",
@@ -90,8 +91,9 @@ impl System for Writer {
     fn run(&mut self, _: Until) -> Result<Slice, BenchError> {
         let scratch =
             self.place.data_dir.scratch(&format!("fill-{}", self.label().replace(' ', "-")))?;
-        let (path, bytes) = (scratch.path().to_owned(), self.place.bytes);
-        let fill = Fill { path, source: self.place.source.path(), bytes };
+        let (path, source) = (scratch.path().to_owned(), self.place.source.path());
+        let Writer { file: bytes, durable, .. } = self.place.writer;
+        let fill = Fill { path, source, bytes, durable };
         let failed =
             |error: AccessError| BenchError::Peer { peer: "direct", what: error.to_string() };
         let mut slice = match &mut self.way {
@@ -165,9 +167,4 @@ fn watched<T>(pager: &Pager, work: impl FnOnce() -> T) -> (T, u64) {
         drop(done);
         (result, watch.join().unwrap_or_default())
     })
-}
-
-/// Number of pieces in which a file is written.
-pub(super) const fn pieces(bytes: u64) -> u64 {
-    bytes.div_ceil(CHUNK_BYTES as u64)
 }

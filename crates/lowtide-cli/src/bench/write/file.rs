@@ -1,9 +1,9 @@
 //! One file to be written: the loop that all systems share, and the check of the file.
 //!
-//! The clock runs from before the first piece is fetched until after the flush, so a system gains
-//! nothing by deferring its writes. The check is not timed: the file is dropped from the kernel's
-//! page cache and read back through another descriptor, and every record must have its key and
-//! checksum.
+//! The clock runs from before the first piece is fetched. If the file is to be durable it stops
+//! after the flush, so a system gains nothing by deferring its writes; else before it. The check is
+//! not timed: the file is dropped from the kernel's page cache and read back through another
+//! descriptor, and every record must have its key and checksum.
 
 use std::fs::File;
 use std::io;
@@ -11,6 +11,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::time::Instant;
 
+use lowtide_workload::writer::Writer;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
@@ -20,8 +21,8 @@ use crate::bench::error::BenchError;
 use crate::bench::tally::{Latency, Slice};
 use crate::interrupt;
 
-/// Bytes per write, as with `dd bs=1M`.
-pub(super) const CHUNK_BYTES: usize = 1 << 20;
+/// Bytes per write.
+pub(super) const CHUNK_BYTES: usize = Writer::BLOCK as usize;
 /// Alignment of buffers for direct I/O, in bytes: a page, which suffices for every device.
 const ALIGN_BYTES: usize = 4096;
 
@@ -34,6 +35,8 @@ pub(crate) struct Fill {
     pub(crate) source: PathBuf,
     /// Number of bytes.
     pub(crate) bytes: u64,
+    /// Whether the time of the flush counts.
+    pub(crate) durable: bool,
 }
 
 impl Fill {
@@ -90,7 +93,11 @@ impl Fill {
         slice.seconds = begin.elapsed().as_secs_f64();
         let begin = Instant::now();
         let flushed = flush(to);
-        slice.add_flush(begin.elapsed());
+        if self.durable {
+            slice.add_flush(begin.elapsed());
+        } else {
+            slice.flush_seconds = begin.elapsed().as_secs_f64();
+        }
         if let Err(error) = done.and(flushed) {
             slice.errors += 1;
             slice.first_error = Some(format!("writing {}: {error}", self.path.display()));
@@ -156,7 +163,7 @@ mod tests {
     fn fill(dir: &std::path::Path, source: &Source) -> Fill {
         let path = dir.join("file");
         File::create(&path).unwrap();
-        Fill { path, source: source.path(), bytes: (1 << 20) + (64 << 10) }
+        Fill { path, source: source.path(), bytes: (1 << 20) + (64 << 10), durable: true }
     }
 
     fn written(fill: &Fill) -> Slice {
@@ -172,6 +179,21 @@ mod tests {
         let mut slice = written(&fill);
         fill.prove(&mut slice).unwrap();
         assert_eq!((slice.ops, slice.verified, slice.errors), (2, 1088, 0));
+    }
+
+    #[test]
+    fn the_time_of_the_flush_counts_if_the_file_is_to_be_durable() {
+        let (dir, source) = (tempfile::tempdir().unwrap(), Source::make(2 << 20).unwrap());
+        for durable in [true, false] {
+            let fill = Fill { durable, ..fill(dir.path(), &source) };
+            let flush = |(): &mut ()| {
+                std::thread::sleep(std::time::Duration::from_millis(400));
+                Ok(())
+            };
+            let slice = fill.write(&mut (), |(), _, _| Ok(()), flush).unwrap();
+            assert!(slice.flush_seconds >= 0.4);
+            assert_eq!(slice.seconds >= 0.4, durable, "{}", slice.seconds);
+        }
     }
 
     #[test]
