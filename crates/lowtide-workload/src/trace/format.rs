@@ -18,7 +18,7 @@ use super::compact::MAGIC;
 use super::csv;
 use super::foreign::{lackey, msr, object_csv, oracle};
 use super::record::{OPTIONAL, REQUIRED};
-use super::text::Fields;
+use super::text::{Fields, lines_of};
 use crate::nearest;
 use std::fmt;
 use std::str::FromStr;
@@ -105,7 +105,7 @@ impl Format {
             Some(last) if !whole => &sample[..=last],
             _ => sample,
         };
-        let mut lines = text.split(|&byte| byte == b'\n').map(trim_end);
+        let mut lines = lines_of(text);
         let first = lines.clone().find(|line| !line.is_empty()).unwrap_or_default();
         // Our own header may have comments before it.
         let uncommented = lines.clone().find(|line| !line.is_empty() && !line.starts_with(b"#"));
@@ -130,13 +130,9 @@ impl Format {
 /// Whether any field is one of our columns, or the line is a record whose header is missing: the
 /// reader says what is wrong.
 fn is_own(line: &[u8]) -> bool {
-    csv::is_record(Fields::of(line))
+    csv::is_record(line)
         || Fields::of(line)
-            .any(|field| REQUIRED.iter().chain(&OPTIONAL).any(|name| name.as_bytes() == field))
-}
-
-fn trim_end(line: &[u8]) -> &[u8] {
-    line.strip_suffix(b"\r").unwrap_or(line)
+            .any(|field| REQUIRED.iter().chain(&OPTIONAL).any(|name| name.as_bytes() == &*field))
 }
 
 impl fmt::Display for Format {

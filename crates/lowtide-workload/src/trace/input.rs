@@ -10,10 +10,8 @@
 //! Compression is recognised by the first bytes of a file, not by its name: gzip starts with `1f
 //! 8b` (RFC 1952), Zstandard with `28 b5 2f fd` (RFC 8878). Files made by joining several
 //! compressed files are read to the end of the last.
-//!
-//! The formats look ahead and decode in place, so this is not a `BufRead`, but a buffer that can
-//! grow without giving up its contents.
 
+use super::buffer::{BUFFER_BYTES, Buffer};
 use flate2::bufread::MultiGzDecoder;
 use std::fmt;
 use std::io::{self, BufReader, Cursor, Read};
@@ -23,31 +21,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
-/// Bytes requested at a time: a few hundred system calls a second at the speed of a fast device,
-/// and still in the second-level cache. Not tuned.
-const BUFFER_BYTES: usize = 256 << 10;
-
-/// A buffered source of decompressed bytes.
-pub(super) struct Input {
-    source: Box<dyn Read + Send>,
-    buffer: Vec<u8>,
-    /// What is unread: `buffer[start..end]`.
-    start: usize,
-    end: usize,
-    /// The offset of `buffer[start]` after decompression.
-    offset: u64,
+/// The decompressed bytes of a trace.
+pub(super) struct Source {
+    bytes: Box<dyn Read + Send>,
     /// Bytes taken from the file.
     taken: Arc<AtomicU64>,
-    /// The error that the source ended with. A decompressor asked again after an error may say
-    /// that all is well.
-    failed: Option<(io::ErrorKind, String)>,
 }
 
-impl fmt::Debug for Input {
+impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Input").field("offset", &self.offset).finish_non_exhaustive()
+        f.debug_struct("Source").field("taken", &self.taken).finish_non_exhaustive()
     }
 }
+
+/// The buffered bytes of a trace. Offsets are those after decompression.
+pub(super) type Input = Buffer<Source>;
 
 impl Input {
     /// Reads `source`, which may be plain, gzip or Zstandard. Reads up to four bytes to tell.
@@ -63,94 +51,25 @@ impl Input {
         let (gzip, zstd) = (magic.starts_with(&GZIP_MAGIC), magic.starts_with(&ZSTD_MAGIC));
         let whole = Cursor::new(magic).chain(source);
         let buffered = |source| BufReader::with_capacity(BUFFER_BYTES, source);
-        let source: Box<dyn Read + Send> = if gzip {
+        let bytes: Box<dyn Read + Send> = if gzip {
             Box::new(MultiGzDecoder::new(buffered(whole)))
         } else if zstd {
             Box::new(zstd::stream::read::Decoder::with_buffer(buffered(whole))?)
         } else {
             Box::new(whole)
         };
-        Ok(Self { source, buffer: Vec::new(), start: 0, end: 0, offset: 0, taken, failed: None })
+        Ok(Self::over(Source { bytes, taken }))
     }
 
-    /// What is buffered and not consumed.
-    #[inline]
-    pub(super) fn available(&self) -> &[u8] {
-        &self.buffer[self.start..self.end]
-    }
-
-    /// Reads until `wanted` bytes are available or the input ends; whether they are.
-    ///
-    /// # Errors
-    /// Those of the source, every time from the first on; what was available stays so.
-    #[inline]
-    pub(super) fn fill(&mut self, wanted: usize) -> io::Result<bool> {
-        while self.end - self.start < wanted {
-            if self.more()? == 0 {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Reads some more behind what is available; 0 at the end of the input.
-    ///
-    /// # Errors
-    /// Those of the source, every time from the first on; what was available stays so.
-    #[cold]
-    pub(super) fn more(&mut self) -> io::Result<usize> {
-        if let Some((kind, what)) = &self.failed {
-            return Err(io::Error::new(*kind, what.clone()));
-        }
-        self.buffer.copy_within(self.start..self.end, 0);
-        (self.start, self.end) = (0, self.end - self.start);
-        if self.buffer.len() - self.end < BUFFER_BYTES / 2 {
-            self.buffer.resize(self.end + BUFFER_BYTES, 0);
-        }
-        loop {
-            match self.source.read(&mut self.buffer[self.end..]) {
-                Ok(count) => {
-                    self.end += count;
-                    return Ok(count);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    self.failed = Some((error.kind(), error.to_string()));
-                    return Err(error);
-                }
-            }
-        }
-    }
-
-    /// Goes on behind the first `count` bytes available.
-    #[inline]
-    pub(super) fn consume(&mut self, count: usize) {
-        debug_assert!(count <= self.end - self.start);
-        self.start += count;
-        self.offset += count as u64;
-    }
-
-    /// The offset of the first byte available, after decompression.
-    #[inline]
-    pub(super) const fn offset(&self) -> u64 {
-        self.offset
-    }
-
-    /// A counter of the bytes taken from the file so far, which is ahead of what was consumed.
+    /// A counter of the bytes taken from the file so far, which is ahead of the consumed ones.
     pub(super) fn taken(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.taken)
+        Arc::clone(&self.source().taken)
     }
 }
 
-impl Read for Input {
+impl Read for Source {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if !out.is_empty() && !self.fill(1)? {
-            return Ok(0);
-        }
-        let count = out.len().min(self.end - self.start);
-        out[..count].copy_from_slice(&self.available()[..count]);
-        self.consume(count);
-        Ok(count)
+        self.bytes.read(out)
     }
 }
 

@@ -45,10 +45,12 @@
 //! | `csv/` | [`Reader`], [`Writer`]: our format as text |
 //! | `compact/` | [`CompactWriter`], and its reader: our format in binary |
 //! | `foreign/` | libCacheSim, object and block CSV, Valgrind Lackey, page-cache events |
-//! | `input.rs`, `text.rs` | bytes decompressed and counted; lines, fields, numbers |
+//! | `buffer.rs`, `input.rs` | bytes read ahead; decompressed and counted |
+//! | `text.rs` | lines, fields, numbers of all text formats |
 //! | `error.rs` | [`TraceError`]: line, byte offset, what is wrong |
 //! | `survey.rs` | [`survey()`]: the size of each space, before the trace is played |
 
+mod buffer;
 mod compact;
 mod create;
 mod csv;

@@ -10,7 +10,7 @@ use super::foreign::msr::Msr;
 use super::foreign::object_csv::ObjectCsv;
 use super::foreign::oracle::Oracle;
 use super::format::{Format, SAMPLE_BYTES};
-use super::input::Input;
+use super::input::{Input, Source};
 use super::record::{Names, TraceRecord};
 use super::text::{Lines, Text};
 use std::fs::File;
@@ -60,13 +60,13 @@ pub struct Progress {
 /// A reader for each format. An enumeration and not an object: the call is made for every record.
 #[derive(Debug)]
 enum Decoder {
-    Csv(csv::Reader<Input>),
+    Csv(csv::Reader<Source>),
     Compact(compact::Reader),
     Oracle(Oracle),
-    ObjectCsv(Text<ObjectCsv>),
-    Msr(Text<Msr>),
-    Lackey(Text<Lackey>),
-    Filemap(Text<Filemap>),
+    ObjectCsv(Text<ObjectCsv, Source>),
+    Msr(Text<Msr, Source>),
+    Lackey(Text<Lackey, Source>),
+    Filemap(Text<Filemap, Source>),
 }
 
 /// Opens the trace at `path`, or standard input for `-`. Decompression happens as records are read.
@@ -129,7 +129,7 @@ impl Trace {
         let recognised = format.or_else(|| Format::of_sample(sample, whole));
         let format = recognised.ok_or_else(|| at_start(TraceFault::UnknownFormat))?;
         let decoder = match format {
-            Format::Csv => Decoder::Csv(csv::Reader::new(input).map_err(content)?),
+            Format::Csv => Decoder::Csv(csv::Reader::of(Lines::new(input)).map_err(content)?),
             Format::Compact => Decoder::Compact(compact::Reader::new(input).map_err(content)?),
             Format::OracleGeneral => Decoder::Oracle(Oracle::new(input)),
             Format::ObjectCsv => {

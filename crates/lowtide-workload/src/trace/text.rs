@@ -3,20 +3,26 @@
 //! Every line, the last one too, must end in a line break: without that rule, a trace cut off in
 //! the middle of a number would be read as a smaller number. A format is then a [`LineParser`];
 //! [`Text`] reads for it.
+//!
+//! Fields are quoted as CSV quotes them, with one restriction: a line break ends a line even inside
+//! quotes, as no name may contain one. So a quote that is never closed spoils one line and not all
+//! lines after it.
 
+use super::buffer::Buffer;
 use super::error::{TraceError, TraceFault};
-use super::input::Input;
 use super::record::{Names, TraceRecord, parse_number};
 use memchr::{memchr, memchr2};
+use std::borrow::Cow;
+use std::io::Read;
 
-/// How long a line may be, in bytes: a file that is no trace must not be gathered into one line of
-/// the size of the file. Far above any real line; not tuned.
-pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
+/// The length limit of a line, in bytes: a file that is no trace must not be gathered into one line
+/// of the size of the file. Far above any real line; not tuned.
+const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes of a line or field that a message shows.
 const SHOWN_BYTES: usize = 80;
 
-/// What one format makes of a line.
+/// The parser of a text format.
 pub(super) trait LineParser {
     /// The record of a line without its line break; `None` for a line that is no access.
     fn parse(&mut self, line: &[u8], names: &mut Names) -> Result<Option<TraceRecord>, TraceFault>;
@@ -30,15 +36,15 @@ pub(super) trait LineParser {
 
 /// A reader of a text format.
 #[derive(Debug)]
-pub(super) struct Text<P> {
-    lines: Lines,
+pub(super) struct Text<P, R> {
+    lines: Lines<R>,
     names: Names,
     parser: P,
 }
 
-impl<P: LineParser> Text<P> {
-    /// Reads the lines of `lines` from where it is.
-    pub(super) fn new(lines: Lines, parser: P) -> Self {
+impl<P: LineParser, R: Read> Text<P, R> {
+    /// Reads the next lines of `lines`.
+    pub(super) fn new(lines: Lines<R>, parser: P) -> Self {
         Self { lines, names: Names::default(), parser }
     }
 
@@ -72,7 +78,7 @@ impl<P: LineParser> Text<P> {
         &self.names
     }
 
-    /// What it parses with.
+    /// The parser.
     pub(super) const fn parser(&self) -> &P {
         &self.parser
     }
@@ -85,8 +91,8 @@ impl<P: LineParser> Text<P> {
 
 /// Lines with their places.
 #[derive(Debug)]
-pub(super) struct Lines {
-    input: Input,
+pub(super) struct Lines<R> {
+    input: Buffer<R>,
     /// The number of the current line, from 1; 0 before the first.
     line: u64,
     /// The offset of its first byte.
@@ -95,10 +101,28 @@ pub(super) struct Lines {
     lent: usize,
 }
 
-impl Lines {
-    /// The lines of `input` from where it is, which is line 1.
-    pub(super) const fn new(input: Input) -> Self {
+impl<R> Lines<R> {
+    /// The lines of `input`, whose next byte is in line 1.
+    pub(super) const fn new(input: Buffer<R>) -> Self {
         Self { input, line: 0, byte_offset: 0, lent: 0 }
+    }
+
+    /// `what` is wrong with the current line.
+    pub(super) const fn at(&self, what: TraceFault) -> TraceError {
+        TraceError { line: Some(self.line), byte_offset: self.byte_offset, what }
+    }
+}
+
+impl<R: Read> Lines<R> {
+    /// Goes to the next line that is not empty, and lends it out as [`advance`](Self::advance)
+    /// does.
+    pub(super) fn advance_to_text(&mut self) -> Result<Option<&[u8]>, TraceFault> {
+        while let Some(line) = self.advance()? {
+            if !line.is_empty() {
+                return Ok(Some(self.current()));
+            }
+        }
+        Ok(None)
     }
 
     /// Goes to the next line and lends it out without its line break (`\n` or `\r\n`); `None` at
@@ -123,20 +147,29 @@ impl Lines {
             }
         };
         self.lent = length + 1;
-        let line = &self.input.available()[..length];
-        Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
+        Ok(Some(self.current()))
     }
 
-    /// `what` is wrong with the current line.
-    pub(super) const fn at(&self, what: TraceFault) -> TraceError {
-        TraceError { line: Some(self.line), byte_offset: self.byte_offset, what }
+    /// The line lent out.
+    #[inline]
+    fn current(&self) -> &[u8] {
+        without_return(&self.input.available()[..self.lent - 1])
     }
 }
 
-/// The fields of a line: separated by commas, quoted with `"` where they hold some. A doubled quote
-/// inside quotes is left as it is, since fields are compared and hashed here and never shown to
-/// anyone.
-#[derive(Debug)]
+/// The lines of a sample, without their line breaks.
+pub(super) fn lines_of(sample: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+    sample.split(|&byte| byte == b'\n').map(without_return)
+}
+
+fn without_return(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// The fields of a line: separated by commas, and quoted with `"` if they contain some. A doubled
+/// quote inside quotes is one quote. Text after the closing quote belongs to the field. A quote that
+/// is not closed belongs to it too, and the field ends at the next comma.
+#[derive(Clone, Debug)]
 pub(super) struct Fields<'a> {
     rest: Option<&'a [u8]>,
 }
@@ -150,35 +183,55 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Iterator for Fields<'a> {
-    type Item = &'a [u8];
+    type Item = Cow<'a, [u8]>;
 
     #[inline]
-    fn next(&mut self) -> Option<&'a [u8]> {
+    fn next(&mut self) -> Option<Cow<'a, [u8]>> {
         let rest = self.rest?;
-        if rest.first() == Some(&b'"') {
-            let mut end = 1;
-            // A quote that is doubled goes on; one that is not ends the field.
-            while let Some(place) = memchr(b'"', &rest[end..]) {
-                end += place + 1;
-                if rest.get(end) != Some(&b'"') {
-                    let field = &rest[1..end - 1];
-                    self.rest = rest[end..].strip_prefix(b",");
-                    return Some(field);
-                }
-                end += 1;
-            }
+        let quoted = rest.strip_prefix(b"\"").and_then(closing_quote);
+        let searched = quoted.map_or(0, |closing| closing + 2);
+        let comma = memchr(b',', &rest[searched..]).map(|place| searched + place);
+        let (field, rest) = match comma {
+            Some(comma) => (&rest[..comma], Some(&rest[comma + 1..])),
+            None => (rest, None),
+        };
+        self.rest = rest;
+        Some(match quoted {
+            Some(closing) => unquoted(&field[1..=closing], &field[closing + 2..]),
+            None => Cow::Borrowed(field),
+        })
+    }
+}
+
+/// The place of the quote that ends a field: the first that is not doubled. `text` begins after the
+/// opening quote.
+fn closing_quote(text: &[u8]) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let quote = from + memchr(b'"', &text[from..])?;
+        if text.get(quote + 1) != Some(&b'"') {
+            return Some(quote);
         }
-        match memchr(b',', rest) {
-            Some(comma) => {
-                self.rest = Some(&rest[comma + 1..]);
-                Some(&rest[..comma])
-            }
-            None => {
-                self.rest = None;
-                Some(rest)
-            }
+        from = quote + 2;
+    }
+}
+
+/// A field by its text between the quotes, and the text after them.
+fn unquoted<'a>(inside: &'a [u8], after: &'a [u8]) -> Cow<'a, [u8]> {
+    if after.is_empty() && memchr(b'"', inside).is_none() {
+        return Cow::Borrowed(inside);
+    }
+    let mut field = Vec::with_capacity(inside.len() + after.len());
+    let mut quotes = 0;
+    for &byte in inside {
+        quotes += usize::from(byte == b'"');
+        // Every second quote is the double of the one before.
+        if byte != b'"' || quotes % 2 == 1 {
+            field.push(byte);
         }
     }
+    field.extend(after);
+    Cow::Owned(field)
 }
 
 /// Bytes for a message: readable whatever they are, and cut when they are long.
@@ -234,10 +287,9 @@ pub(super) fn parse_seconds(text: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Cursor;
 
     fn fields(line: &str) -> Vec<String> {
-        Fields::of(line.as_bytes()).map(shown).collect()
+        Fields::of(line.as_bytes()).map(|field| shown(&field)).collect()
     }
 
     #[test]
@@ -246,7 +298,10 @@ mod tests {
         assert_eq!(fields(""), [""]);
         assert_eq!(fields("a,"), ["a", ""]);
         assert_eq!(fields("\"a,b\",c"), ["a,b", "c"]);
-        assert_eq!(fields("x,\"a\"\"b\",c"), ["x", "a\"\"b", "c"]);
+        assert_eq!(fields("x,\"a\"\"b\",c"), ["x", "a\"b", "c"]);
+        assert_eq!(fields("\"\",\"\"\"\",\"a\"\"\"\"b,\""), ["", "\"", "a\"\"b,"]);
+        assert_eq!(fields("\"a\"b,\"c\"d"), ["ab", "cd"]);
+        assert_eq!(fields("a\"b\",c"), ["a\"b\"", "c"]);
         assert_eq!(fields("\"never closed,c"), ["\"never closed", "c"]);
     }
 
@@ -268,8 +323,7 @@ mod tests {
 
     #[test]
     fn lines_have_places_and_endless_ones_are_refused() {
-        let input = Input::new(Cursor::new(b"one\r\n\ntwo\nthr".to_vec())).unwrap();
-        let mut lines = Lines::new(input);
+        let mut lines = Lines::new(Buffer::over(b"one\r\n\ntwo\nthr".as_slice()));
         assert_eq!(lines.advance().unwrap(), Some(b"one".as_slice()));
         assert_eq!(lines.advance().unwrap(), Some(b"".as_slice()));
         assert_eq!(lines.advance().unwrap(), Some(b"two".as_slice()));
@@ -277,7 +331,7 @@ mod tests {
         assert!(matches!(lines.advance(), Err(TraceFault::Truncated)));
         assert_eq!((lines.line, lines.byte_offset), (4, 10));
 
-        let mut endless = Lines::new(Input::new(std::io::repeat(b'x')).unwrap());
+        let mut endless = Lines::new(Buffer::over(std::io::repeat(b'x')));
         assert!(matches!(endless.advance(), Err(TraceFault::LineTooLong { .. })));
     }
 }

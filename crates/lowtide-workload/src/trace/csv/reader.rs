@@ -1,27 +1,24 @@
-//! Reads the exchange format, one record at a time.
+//! Reads the exchange format as text, one record at a time.
 //!
-//! The `csv` crate splits lines into fields; this file interprets them. A trace
-//! usually stays on one space for long runs, so the last space is compared before any table
-//! look-up.
-//!
-//! A last line without line break is only noticed at the end of the input: the splitter returns
-//! such a line after it has seen the end, and all others before. [`EndWatch`] sits under it and
-//! remembers both the last byte and the end.
-//!
-//! The splitter skips blank lines and counts from the first of them. [`Lines`] corrects that, so
-//! that errors point at the line they mean; for the same reason only `\n` ends a line for it,
-//! and the `\r` before it, if there is one, is taken off the last field here.
+//! [`Text`] splits the lines; this file has the header and the parser of a line. A trace usually
+//! stays in one space for long runs, so the last space is compared before any table look-up.
 
+use super::super::buffer::Buffer;
 use super::super::error::{TraceError, TraceFault};
 use super::super::record::{
     Names, OPTIONAL, REQUIRED, TenantId, TraceRecord, name_is_possible, page_is_possible,
     parse_space,
 };
-use super::super::text::{LINE_BYTES_MAX, number, shown};
+use super::super::text::{Fields, LineParser, Lines, Text, number, shown};
 use super::PAGE_COMMENT;
 use crate::op::{OpKind, PageOp, SpaceId};
-use csv::{ByteRecord, ReaderBuilder, Terminator};
-use std::io::{self, Read};
+use std::borrow::Cow;
+use std::io::Read;
+
+/// Columns that a trace can have.
+const COLUMNS_MAX: usize = REQUIRED.len() + OPTIONAL.len();
+/// The mark that some programs write before text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// An iterator over the records of a trace, in constant memory but for the names.
 ///
@@ -40,12 +37,7 @@ use std::io::{self, Read};
 /// ```
 #[derive(Debug)]
 pub struct Reader<R> {
-    lines: Lines<R>,
-    page_bytes: Option<u64>,
-    header: Header,
-    names: Names,
-    /// The text and number of the space of the record before.
-    last_space: Option<(Vec<u8>, SpaceId)>,
+    text: Text<Records, R>,
     ended: bool,
 }
 
@@ -54,49 +46,118 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// A [`TraceError`] when there is no header, it is not one of the format's, or a comment before
-    /// it says an impossible page.
+    /// it states an impossible page.
     pub fn new(input: R) -> Result<Self, TraceError> {
-        let mut lines = Lines::new(input);
-        match head(&mut lines) {
-            Ok((page_bytes, header)) => Ok(Self {
-                lines,
-                page_bytes,
-                header,
-                names: Names::default(),
-                last_space: None,
-                ended: false,
-            }),
+        Self::of(Lines::new(Buffer::over(input)))
+    }
+
+    /// Reads the comments and the header from `lines`.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub(in super::super) fn of(mut lines: Lines<R>) -> Result<Self, TraceError> {
+        match Records::after_head(&mut lines) {
+            Ok(records) => Ok(Self { text: Text::new(lines, records), ended: false }),
             Err(fault) => Err(lines.at(fault)),
         }
     }
 
-    /// Bytes of a page, if the trace says.
+    /// Bytes of a page, if the trace states it.
     #[must_use]
     pub fn page_bytes(&self) -> Option<u64> {
-        self.page_bytes
+        self.text.parser().page_bytes
     }
 
     /// The spaces and tenants seen so far. Records refer to them by number.
     #[must_use]
     pub fn names(&self) -> &Names {
-        &self.names
+        self.text.names()
     }
 
     /// The offset, in the text, of the line read last.
     #[must_use]
     pub fn byte_offset(&self) -> u64 {
-        self.lines.byte_offset
+        self.text.byte_offset()
+    }
+}
+
+impl<R: Read> Iterator for Reader<R> {
+    type Item = Result<TraceRecord, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let next = self.text.next().transpose();
+        self.ended = !matches!(next, Some(Ok(_)));
+        next
+    }
+}
+
+impl<R: Read> std::iter::FusedIterator for Reader<R> {}
+
+/// The parser of the lines after the header.
+#[derive(Debug)]
+struct Records {
+    page_bytes: Option<u64>,
+    header: Header,
+    /// The text and number of the previous record's space.
+    last_space: Option<(Vec<u8>, SpaceId)>,
+}
+
+impl Records {
+    /// Reads up to the header.
+    fn after_head<R: Read>(lines: &mut Lines<R>) -> Result<Self, TraceFault> {
+        let mut page_bytes = None;
+        let mut is_first = true;
+        while let Some(mut line) = lines.advance_to_text()? {
+            if std::mem::take(&mut is_first) {
+                line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line);
+            }
+            if !line.starts_with(b"#") {
+                let header = Header::parse(line)?;
+                return Ok(Self { page_bytes, header, last_space: None });
+            }
+            let first = Fields::of(&line[1..]).next().unwrap_or_default();
+            if let Some(said) = page_comment(&first)?
+                && page_bytes.replace(said).is_some()
+            {
+                return Err(TraceFault::PageTwice);
+            }
+        }
+        Err(TraceFault::NoHeader)
     }
 
-    fn parse(&mut self) -> Result<TraceRecord, TraceFault> {
-        let header = self.header;
-        if self.lines.fields() != header.columns {
-            return Err(TraceFault::FieldCount {
-                expected: header.columns,
-                found: self.lines.fields(),
-            });
+    fn space(&mut self, text: &[u8], names: &mut Names) -> Result<SpaceId, TraceFault> {
+        match &self.last_space {
+            Some((last, id)) if last == text => Ok(*id),
+            _ => {
+                let id = space(names, text)?;
+                self.last_space = Some((text.to_vec(), id));
+                Ok(id)
+            }
         }
-        let field = |column: usize| self.lines.field(column);
+    }
+}
+
+impl LineParser for Records {
+    fn parse(&mut self, line: &[u8], names: &mut Names) -> Result<Option<TraceRecord>, TraceFault> {
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let header = self.header;
+        let mut columns = [const { Cow::Borrowed([].as_slice()) }; COLUMNS_MAX];
+        let mut found = 0;
+        for field in Fields::of(line) {
+            if let Some(column) = columns.get_mut(found) {
+                *column = field;
+            }
+            found += 1;
+        }
+        if found != header.columns {
+            return Err(TraceFault::FieldCount { expected: header.columns, found });
+        }
+        let field = |column: usize| &*columns[column];
 
         let kind = parse_op(field(header.op))?;
         let page = number("page", field(header.page), u64::MAX)?;
@@ -113,62 +174,12 @@ impl<R: Read> Reader<R> {
             optional("thread", header.thread, u64::from(u32::MAX))?.map(|thread| thread as u32);
         let tenant = match header.tenant.map(field) {
             None | Some([]) => None,
-            Some(text) => Some(tenant(&mut self.names, text)?),
+            Some(text) => Some(tenant(names, text)?),
         };
-        let space = match &self.last_space {
-            Some((text, id)) if text == field(header.space) => *id,
-            _ => {
-                let text = field(header.space);
-                let id = space(&mut self.names, text)?;
-                self.last_space = Some((text.to_vec(), id));
-                id
-            }
-        };
+        let space = self.space(field(header.space), names)?;
         let op = PageOp { kind, space, page, pages };
-        if !op.range_is_possible() {
-            return Err(TraceFault::TooFar { page, pages });
-        }
-        Ok(TraceRecord { op, time_ns, thread, tenant })
+        Ok(Some(TraceRecord { op, time_ns, thread, tenant }))
     }
-}
-
-impl<R: Read> Iterator for Reader<R> {
-    type Item = Result<TraceRecord, TraceError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
-            return None;
-        }
-        let result = match self.lines.advance() {
-            Ok(true) => self.parse(),
-            Ok(false) => {
-                self.ended = true;
-                return None;
-            }
-            Err(fault) => Err(fault),
-        };
-        self.ended = result.is_err();
-        Some(result.map_err(|fault| self.lines.at(fault)))
-    }
-}
-
-impl<R: Read> std::iter::FusedIterator for Reader<R> {}
-
-/// Reads up to the header: what the comments before it say about the page, and where the columns
-/// are.
-fn head<R: Read>(lines: &mut Lines<R>) -> Result<(Option<u64>, Header), TraceFault> {
-    let mut page_bytes = None;
-    while lines.advance()? {
-        let Some(comment) = lines.field(0).strip_prefix(b"#") else {
-            return Ok((page_bytes, Header::parse(lines)?));
-        };
-        if let Some(said) = page_comment(comment)?
-            && page_bytes.replace(said).is_some()
-        {
-            return Err(TraceFault::PageTwice);
-        }
-    }
-    Err(TraceFault::NoHeader)
 }
 
 /// The page that a comment says; `None` for a comment about anything else.
@@ -197,18 +208,19 @@ struct Header {
 }
 
 impl Header {
-    fn parse<R: Read>(lines: &Lines<R>) -> Result<Self, TraceFault> {
-        let names = || (0..lines.fields()).map(|place| lines.field(place));
-        if is_record(names()) {
-            return Err(TraceFault::HeaderMissing { fields: lines.fields() });
+    fn parse(line: &[u8]) -> Result<Self, TraceFault> {
+        let names = || Fields::of(line);
+        let columns = names().count();
+        if is_record(line) {
+            return Err(TraceFault::HeaderMissing { fields: columns });
         }
         if let Some(name) = names()
-            .find(|name| !REQUIRED.iter().chain(&OPTIONAL).any(|known| known.as_bytes() == *name))
+            .find(|name| !REQUIRED.iter().chain(&OPTIONAL).any(|known| known.as_bytes() == &**name))
         {
-            return Err(TraceFault::UnknownColumn { column: shown(name) });
+            return Err(TraceFault::UnknownColumn { column: shown(&name) });
         }
         let find = |column: &'static str| {
-            let mut places = names().enumerate().filter(|(_, name)| *name == column.as_bytes());
+            let mut places = names().enumerate().filter(|(_, name)| &**name == column.as_bytes());
             let place = places.next().map(|(place, _)| place);
             if places.next().is_some() {
                 Err(TraceFault::DuplicateColumn { column })
@@ -218,7 +230,7 @@ impl Header {
         };
         let need = |column| find(column)?.ok_or(TraceFault::MissingColumn { column });
         Ok(Self {
-            columns: lines.fields(),
+            columns,
             op: need("op")?,
             space: need("space")?,
             page: need("page")?,
@@ -230,12 +242,12 @@ impl Header {
     }
 }
 
-/// Whether fields are those of a record in the usual order: what a trace without its header begins
-/// with.
-pub(in super::super) fn is_record<'a>(mut fields: impl Iterator<Item = &'a [u8]>) -> bool {
-    let mut next = || fields.next().unwrap_or_default();
-    let (op, space) = (next(), next());
-    OpKind::ALL.iter().any(|kind| kind.name().as_bytes() == op)
+/// Whether a line is a record with its columns in the usual order: the beginning of a trace without
+/// header.
+pub(in super::super) fn is_record(line: &[u8]) -> bool {
+    let mut fields = Fields::of(line);
+    let (op, space) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+    OpKind::ALL.iter().any(|kind| kind.name().as_bytes() == &*op)
         && (space.starts_with(b"file:") || space.starts_with(b"anon:"))
 }
 
@@ -262,122 +274,12 @@ fn tenant(names: &mut Names, field: &[u8]) -> Result<TenantId, TraceFault> {
     }
 }
 
-/// The lines of the input, split into fields, with their places.
-#[derive(Debug)]
-struct Lines<R> {
-    splitter: csv::Reader<EndWatch<R>>,
-    record: ByteRecord,
-    /// The number of the current line, from 1.
-    line: u64,
-    /// The offset of its first byte.
-    byte_offset: u64,
-}
-
-impl<R: Read> Lines<R> {
-    fn new(input: R) -> Self {
-        let watch = EndWatch { input, last: None, ended: false, budget: 0, overrun: false };
-        let splitter = ReaderBuilder::new()
-            .has_headers(false)
-            .flexible(true)
-            .terminator(Terminator::Any(b'\n'))
-            .from_reader(watch);
-        Self { splitter, record: ByteRecord::new(), line: 1, byte_offset: 0 }
-    }
-
-    /// Goes to the next line that is not blank; `false` when there is none.
-    fn advance(&mut self) -> Result<bool, TraceFault> {
-        loop {
-            let (line, byte) = (self.splitter.position().line(), self.splitter.position().byte());
-            (self.line, self.byte_offset) = (line, byte);
-            self.splitter.get_mut().budget = LINE_BYTES_MAX;
-            match self.splitter.read_byte_record(&mut self.record) {
-                Ok(true) => {}
-                Ok(false) => return Ok(false),
-                Err(_) if self.splitter.get_ref().overrun => {
-                    return Err(TraceFault::LineTooLong { max: LINE_BYTES_MAX });
-                }
-                Err(error) => return Err(TraceFault::Io { source: error.into() }),
-            }
-            let cut_short = self.splitter.get_ref().cut_short();
-            // Line breaks passed, less those inside quotes and the one at the end, are those of
-            // blank lines.
-            let passed = self.splitter.position().line() - line;
-            let quoted =
-                self.record.as_slice().iter().filter(|&&byte| byte == b'\n').count() as u64;
-            let blank = passed.saturating_sub(quoted + u64::from(!cut_short));
-            (self.line, self.byte_offset) = (line + blank, byte + blank);
-            if cut_short {
-                return Err(TraceFault::Truncated);
-            }
-            if self.record.as_slice() != b"\r" {
-                return Ok(true);
-            }
-        }
-    }
-
-    /// How many fields the line has.
-    fn fields(&self) -> usize {
-        self.record.len()
-    }
-
-    /// The field number `column`, from 0; empty when there is none.
-    fn field(&self, column: usize) -> &[u8] {
-        let field = self.record.get(column).unwrap_or_default();
-        if column + 1 == self.record.len() {
-            field.strip_suffix(b"\r").unwrap_or(field)
-        } else {
-            field
-        }
-    }
-
-    /// `what` is wrong with the current line.
-    fn at(&self, what: TraceFault) -> TraceError {
-        TraceError { line: Some(self.line), byte_offset: self.byte_offset, what }
-    }
-}
-
-/// Passes bytes through, remembers how they ended, and stops a line without end.
-#[derive(Debug)]
-struct EndWatch<R> {
-    input: R,
-    last: Option<u8>,
-    ended: bool,
-    /// How many more bytes may be read for the current line.
-    budget: usize,
-    /// Whether more were requested.
-    overrun: bool,
-}
-
-impl<R> EndWatch<R> {
-    /// Whether the end has been seen and the byte before it was no line break.
-    fn cut_short(&self) -> bool {
-        self.ended && self.last.is_some_and(|byte| byte != b'\n')
-    }
-}
-
-impl<R: Read> Read for EndWatch<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.budget == 0 && !buffer.is_empty() {
-            self.overrun = true;
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        let allowed = buffer.len().min(self.budget);
-        let buffer = &mut buffer[..allowed];
-        let count = self.input.read(buffer)?;
-        self.budget -= count;
-        match buffer[..count].last() {
-            Some(&byte) => self.last = Some(byte),
-            None => self.ended |= !buffer.is_empty(),
-        }
-        Ok(count)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::op::Space;
     use proptest::prelude::*;
+    use std::io;
 
     const HEADER: &str = "op,space,page,pages\n";
 
@@ -509,12 +411,39 @@ mod tests {
         let error = Reader::new(endless()).expect_err("an endless header");
         assert!(matches!(error.what, TraceFault::LineTooLong { .. }));
 
-        let quote = format!("{HEADER}read,\"file:a,1,1\n");
-        let lines = io::repeat(b'\n');
-        let mut reader = Reader::new(io::BufReader::new(quote.as_bytes().chain(lines))).unwrap();
+        let line = format!("{HEADER}read,\"file:a");
+        let mut reader = Reader::new(line.as_bytes().chain(io::repeat(b','))).unwrap();
         let error = reader.next().and_then(Result::err).expect("an endless field");
         assert!(matches!(error.what, TraceFault::LineTooLong { .. }));
         assert_eq!(error.line, Some(2));
+    }
+
+    #[test]
+    fn a_quote_that_is_never_closed_is_an_error_of_its_own_line() {
+        let quote = format!("{HEADER}read,\"file:a,1,1\n");
+        let lines = io::repeat(b'\n');
+        let mut reader = Reader::new(io::BufReader::new(quote.as_bytes().chain(lines))).unwrap();
+        let error = reader.next().and_then(Result::err).expect("an open field");
+        assert!(matches!(error.what, TraceFault::BadSpace { .. }), "{error}");
+        assert_eq!(error.line, Some(2));
+    }
+
+    #[test]
+    fn quotes_are_taken_off_and_doubled_ones_halved() {
+        let text = "op,\"space\",page,pages\nread,\"file:a\"\"b\"\",c\",\"1\",1\n";
+        let mut reader = Reader::new(text.as_bytes()).unwrap();
+        assert_eq!(reader.next().unwrap().unwrap().op.page, 1);
+        assert_eq!(reader.names().spaces(), [Space::file("a\"b\",c")]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_before_the_first_line_is_skipped() {
+        for comment in ["", "# page_bytes: 512\n"] {
+            let text = format!("\u{FEFF}{comment}{HEADER}read,file:a,7,1\n");
+            let reader = Reader::new(text.as_bytes()).unwrap();
+            assert_eq!(reader.page_bytes(), (!comment.is_empty()).then_some(512));
+            assert_eq!(reader.map(|record| record.unwrap().op.page).collect::<Vec<_>>(), [7]);
+        }
     }
 
     #[test]

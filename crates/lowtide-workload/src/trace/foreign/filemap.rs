@@ -28,7 +28,7 @@
 
 use super::super::error::TraceFault;
 use super::super::record::{Names, TraceRecord, parse_number};
-use super::super::text::{LineParser, parse_hex, parse_seconds, shown};
+use super::super::text::{LineParser, lines_of, parse_hex, parse_seconds, shown};
 use super::{PAGE_BYTES, pages_of};
 use crate::op::{OpKind, PageOp, Space, SpaceId};
 use memchr::memmem::Finder;
@@ -88,7 +88,7 @@ struct FileId {
 /// Reads lines.
 #[derive(Debug)]
 pub(in super::super) struct Filemap {
-    prefix: Finder<'static>,
+    prefix: Box<Finder<'static>>,
     files: HashMap<FileId, SpaceId>,
     /// Whether additions are accesses.
     adds_count: bool,
@@ -98,9 +98,8 @@ pub(in super::super) struct Filemap {
 impl Filemap {
     /// A reader for a trace that begins with `sample`.
     pub(in super::super) fn new(sample: &[u8]) -> Self {
-        let prefix = Finder::new("mm_filemap_");
-        let has_accesses = sample
-            .split(|&byte| byte == b'\n')
+        let prefix = Box::new(Finder::new("mm_filemap_"));
+        let has_accesses = lines_of(sample)
             .any(|line| split(&prefix, line).is_some_and(|(_, event, _)| event.is_access()));
         Self {
             prefix,

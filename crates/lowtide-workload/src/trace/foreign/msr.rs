@@ -14,14 +14,15 @@ use super::super::record::{Names, TraceRecord};
 use super::super::text::{Fields, LineParser, number, shown};
 use super::{PAGE_BYTES, pages_of};
 use crate::op::{OpKind, PageOp, Space, SpaceId};
+use std::borrow::Cow;
 
 const COLUMNS: usize = 7;
 const TICK_NS: u64 = 100;
 
 /// The fields of a line, if it has as many as it must have.
-fn columns(line: &[u8]) -> Option<[&[u8]; COLUMNS]> {
+fn columns(line: &[u8]) -> Option<[Cow<'_, [u8]>; COLUMNS]> {
     let mut fields = Fields::of(line);
-    let mut columns = [[].as_slice(); COLUMNS];
+    let mut columns = [const { Cow::Borrowed([].as_slice()) }; COLUMNS];
     for column in &mut columns {
         *column = fields.next()?;
     }
@@ -41,7 +42,7 @@ fn kind_of(column: &[u8]) -> Option<OpKind> {
 /// Whether a line is such an access.
 pub(in super::super) fn is_record(line: &[u8]) -> bool {
     columns(line).is_some_and(|columns| {
-        kind_of(columns[3]).is_some() && number("", columns[4], u64::MAX).is_ok()
+        kind_of(&columns[3]).is_some() && number("", &columns[4], u64::MAX).is_ok()
     })
 }
 
@@ -89,14 +90,14 @@ impl LineParser for Msr {
         let [time, host, disk, kind, offset, size, _response] = columns(line).ok_or_else(|| {
             TraceFault::FieldCount { expected: COLUMNS, found: Fields::of(line).count() }
         })?;
-        let kind = kind_of(kind)
-            .ok_or_else(|| TraceFault::BadLine { text: shown(kind), expected: "Read or Write" })?;
-        let time_ns = number("Timestamp", time, u64::MAX / TICK_NS)? * TICK_NS;
-        let offset = number("Offset", offset, u64::MAX)?;
-        let bytes = number("Size", size, u64::from(u32::MAX))?;
+        let kind = kind_of(&kind)
+            .ok_or_else(|| TraceFault::BadLine { text: shown(&kind), expected: "Read or Write" })?;
+        let time_ns = number("Timestamp", &time, u64::MAX / TICK_NS)? * TICK_NS;
+        let offset = number("Offset", &offset, u64::MAX)?;
+        let bytes = number("Size", &size, u64::from(u32::MAX))?;
         let (page, pages) = pages_of(offset, bytes)
             .ok_or(TraceFault::TooFar { page: offset / PAGE_BYTES, pages: 1 })?;
-        let op = PageOp { kind, space: self.space(host, disk, names)?, page, pages };
+        let op = PageOp { kind, space: self.space(&host, &disk, names)?, page, pages };
         Ok(Some(TraceRecord { time_ns: Some(time_ns), ..op.into() }))
     }
 }

@@ -23,6 +23,7 @@ use super::super::record::{Names, TraceRecord};
 use super::super::text::{Fields, LineParser, Lines, number, parse_seconds, shown};
 use super::objects::Arena;
 use crate::op::OpKind;
+use std::io::Read;
 use xxhash_rust::xxh3::xxh3_64;
 
 const ID: [&str; 3] = ["id", "obj_id", "key"];
@@ -38,8 +39,8 @@ const FREES: [&str; 4] = ["delete", "del", "remove", "free"];
 
 /// Whether a line is the header of such a trace: it names an object's identity and its size.
 pub(in super::super) fn is_header(line: &[u8]) -> bool {
-    Fields::of(line).any(|field| is_one_of(&ID, field))
-        && Fields::of(line).any(|field| is_one_of(&SIZE, field))
+    Fields::of(line).any(|field| is_one_of(&ID, &field))
+        && Fields::of(line).any(|field| is_one_of(&SIZE, &field))
 }
 
 fn is_one_of(names: &[&str], field: &[u8]) -> bool {
@@ -63,15 +64,9 @@ impl ObjectCsv {
     /// # Errors
     /// [`TraceFault::NoObjectColumn`], [`TraceFault::Truncated`] and what else can be wrong with a
     /// line.
-    pub(in super::super) fn new(lines: &mut Lines) -> Result<Self, TraceFault> {
-        let header = loop {
-            match lines.advance()? {
-                Some([]) => {}
-                Some(line) => break line,
-                None => return Err(TraceFault::Empty),
-            }
-        };
-        let find = |names: &[&str]| Fields::of(header).position(|field| is_one_of(names, field));
+    pub(in super::super) fn new<R: Read>(lines: &mut Lines<R>) -> Result<Self, TraceFault> {
+        let header = lines.advance_to_text()?.ok_or(TraceFault::Empty)?;
+        let find = |names: &[&str]| Fields::of(header).position(|field| is_one_of(names, &field));
         let need = |names| {
             find(names).ok_or_else(|| TraceFault::NoObjectColumn { names: names.join(" or ") })
         };
@@ -109,9 +104,9 @@ impl LineParser for ObjectCsv {
         let (Some(id), Some(size), true) = (id, size, found == self.columns) else {
             return Err(TraceFault::FieldCount { expected: self.columns, found });
         };
-        let id = xxh3_64(id);
-        let size = number("size", size, u64::MAX)?;
-        let time_ns = match time {
+        let id = xxh3_64(&id);
+        let size = number("size", &size, u64::MAX)?;
+        let time_ns = match time.as_deref() {
             None | Some([]) => None,
             Some(text) => Some(parse_seconds(text).ok_or_else(|| TraceFault::BadLine {
                 text: shown(text),
@@ -120,7 +115,7 @@ impl LineParser for ObjectCsv {
         };
         let kind = match op {
             None => OpKind::Read,
-            Some(op) => parse_op(op)?,
+            Some(op) => parse_op(&op)?,
         };
         let op = match kind {
             OpKind::Free => self.arena.free(id, names)?,
