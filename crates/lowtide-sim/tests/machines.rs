@@ -95,8 +95,8 @@ fn without_a_base_the_size_is_enough_and_needed() {
     let small = machine("cpus = 2\nmemory = '1G'");
     assert_eq!((small.page, small.hz, small.timeslice_ns), (4096, 250, 3_000_000));
     assert_eq!(
-        (small.readahead, small.fault_around, small.kernel),
-        (128 << 10, 64 << 10, (1 << 30) / 50)
+        (small.readahead, small.fault_around, small.fault_around_young, small.kernel),
+        (128 << 10, 64 << 10, true, (1 << 30) / 50)
     );
     assert_eq!((small.device.name.as_str(), small.swap), ("nvme", None));
 

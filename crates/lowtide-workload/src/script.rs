@@ -74,11 +74,14 @@ pub enum Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
     /// It loads a byte of a mapping. With `around`, a miss brings in the window around the page, as
-    /// kernels before 7.0 do; else the mapping is advised to be random.
+    /// kernels before 7.0 do; else its page alone.
     Load {
         /// Whether a miss reads around.
         around: bool,
     },
+    /// It loads a byte of a mapping that was advised to be accessed at random (`MADV_RANDOM`): a
+    /// miss brings in its page alone, and a kernel does not learn of loads that hit.
+    LoadRandom,
     /// It reads several pages at once.
     Read {
         /// How many.
@@ -94,7 +97,7 @@ impl Call {
     pub const fn pages(self) -> u64 {
         match self {
             Self::Read { pages } => pages,
-            Self::Load { .. } | Self::ReadOnce => 1,
+            Self::Load { .. } | Self::LoadRandom | Self::ReadOnce => 1,
         }
     }
 }

@@ -83,7 +83,7 @@ impl HighThrash {
             file: parts(FILE),
             threads,
             order: Order::Uniform,
-            call: Call::Load { around },
+            call: if around { Call::Load { around } } else { Call::LoadRandom },
             work: ITERATION,
             pause: Duration::ZERO,
             timed: false,

@@ -207,7 +207,7 @@ impl Stage {
             let options = OpenOptions::new().tenant(&tenant).lock(false);
             // The window of a load is the script's.
             let options = match actor.call {
-                Call::Load { .. } => options.read_ahead(Size::new(0)),
+                Call::Load { .. } | Call::LoadRandom => options.read_ahead(Size::new(0)),
                 Call::Read { .. } | Call::ReadOnce => options,
             };
             let view = options.open(&pager, file.path())?;
@@ -315,7 +315,7 @@ impl<'a> Performer<'a> {
         let begin = self.actor.timed.then(Instant::now);
         let missed = match self.actor.call {
             Call::Load { around: true } => u64::from(load_around(&self.view, page, unit)?),
-            Call::Load { around: false } | Call::ReadOnce => {
+            Call::Load { around: false } | Call::LoadRandom | Call::ReadOnce => {
                 let missed = !self.view.is_resident(page);
                 load(&self.view, page, unit)?;
                 u64::from(missed)

@@ -206,13 +206,14 @@ fn set_up(
     let process = world.add_address_space(group);
     let file = world.add_file(actor.file.div_ceil(page));
     let open = world.open(file);
+    let mapping = world.map_file(process, open);
     match actor.call {
         Call::Load { around: true } => world.count_misses_as_before_7(open),
+        Call::LoadRandom => world.advise_mapping_random(mapping),
         Call::Load { around: false } | Call::ReadOnce => world.advise_random(open),
         Call::Read { .. } => {}
     }
-    let object = world.file(file).object;
-    (group, Place { object, open, mapping: world.map_file(process, open) })
+    (group, Place { object: world.file(file).object, open, mapping })
 }
 
 /// What a thread does for ever. Each call is told: whether it hit, and how long it took.
@@ -236,7 +237,9 @@ async fn perform(
         };
         let began = ctx.now();
         match actor.call {
-            Call::Load { .. } => ctx.access(place.mapping, page, 1, false).await?,
+            Call::Load { .. } | Call::LoadRandom => {
+                ctx.access(place.mapping, page, 1, false).await?
+            }
             Call::Read { pages } => ctx.read(place.open, page, pages).await?,
             Call::ReadOnce => {
                 ctx.read(place.open, page, 1).await?;

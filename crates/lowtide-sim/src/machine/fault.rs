@@ -4,6 +4,8 @@
 //!   translation allows it ─────────────────────────────────────► young bit, done
 //!   otherwise: fault, under the mapping's own lock
 //!     cached, arrived ─► map it and up to 15 cached neighbours ► done   (minor)
+//!     with the mark ───► release the lock, read ahead, fault again
+//!                        under the address space's lock                 (retry)
 //!     on its way ──────► release the lock, wait, fault again            (retry)
 //!                        under the address space's lock
 //!     absent ──────────► start the read, release the lock, wait,
@@ -14,15 +16,19 @@
 //!
 //! The first attempt takes the lock of the mapping alone. If that is held for writing, or if the
 //! fault has to be repeated, the fault takes the lock of the whole address space for reading.
-//! Sources:
-//! `docs/kernel/fault-and-writeback.md` A1-A5, A9.
+//!
+//! A page with the mark of read-ahead is left out when a fault maps cached neighbours: it is to
+//! fault when it is touched, and so start the next window in time. Sources:
+//! `docs/kernel/fault-and-writeback.md` A1-A6, A9.
 
 use super::ctx::Ctx;
 use super::ended::MachineError;
 use super::files::{FileId, OpenId};
 use super::lock::RwSemId;
+use super::readahead::Window;
 use super::world::{Mapping, MappingId, World};
 use crate::memory::ObjectId;
+use crate::pool::Pool;
 use lowtide_core::{Flags, FolioId, LruType, MemcgId, SpaceId};
 
 /// An address space.
@@ -51,6 +57,40 @@ impl World {
     pub(crate) fn map_heap(&mut self, into: AddressSpace, pages: u64) -> MappingId {
         let object = self.pool.memory.add_object(&mut self.pool.engine, LruType::Anon, into.memcg);
         self.add_mapping(into, object, pages, None)
+    }
+
+    /// Advises that a mapping is accessed at random, as `MADV_RANDOM` does: misses read no more than
+    /// their page, and accesses do not count (`docs/kernel/reclaim.md` §1.3, 2.3).
+    pub(crate) fn advise_mapping_random(&mut self, mapping: MappingId) {
+        let vma = self.mappings[mapping.0 as usize].vma;
+        self.pool.memory.vmas[vma.0 as usize].recency = false;
+    }
+
+    /// Whether accesses through a mapping count.
+    fn has_recency(&self, mapping: Mapping) -> bool {
+        self.pool.memory.vmas[mapping.vma.0 as usize].recency
+    }
+
+    /// A fault has found a page in the cache. If the page has the mark of read-ahead: the window to
+    /// read, as far as something of it is missing.
+    fn mark_touched(
+        &mut self,
+        mapping: Mapping,
+        open: OpenId,
+        object: ObjectId,
+        page: u64,
+    ) -> Option<Window> {
+        let frame = self.pool.frame(object, page)?;
+        if !self.has_recency(mapping) || !self.marks.take(frame) {
+            return None;
+        }
+        let mut readahead = self.opens[open.0 as usize].readahead;
+        // A fault asks for one page, but what follows a mark is read in windows.
+        let window = readahead.mark_met(page, self.readahead_pages, |n| {
+            (page + 1..=page + n).find(|&p| self.pool.frame(object, p).is_none())
+        });
+        self.opens[open.0 as usize].readahead = readahead;
+        window
     }
 
     /// What a mapping maps.
@@ -104,12 +144,12 @@ impl World {
             let file = self.opens[open.0 as usize].file;
             end = end.min(self.file(file).pages);
         }
-        let memory = &mut self.pool.memory;
+        let (Pool { memory, .. }, marks) = (&mut self.pool, &self.marks);
         memory.map(mapping.vma, page, store);
         if store || mapping.open.is_none() {
             return 0;
         }
-        memory.map_around(mapping.vma, page, first, end)
+        memory.map_around(mapping.vma, page, (first, end), |frame| !marks.has(frame))
     }
 }
 
@@ -122,6 +162,8 @@ enum Attempt {
     SwappedIn,
     /// The page is on its way.
     Wait,
+    /// The page is there and has the mark: this window comes first.
+    ReadAhead(FileId, Window),
 }
 
 impl Ctx {
@@ -219,8 +261,11 @@ impl Ctx {
             (mapping, file.map_or(0, |file| world.file(file).read_failures))
         };
         let mut repeated = false;
+        let mut whole_space = false;
         let major = loop {
-            let own = !repeated && self.w().rwsems[mapping.vma_lock.0 as usize].try_take(false);
+            let own = !repeated
+                && !whole_space
+                && self.w().rwsems[mapping.vma_lock.0 as usize].try_take(false);
             let lock = if own { mapping.vma_lock } else { mapping.mmap_lock };
             if !own {
                 self.take(lock, false).await;
@@ -242,6 +287,16 @@ impl Ctx {
                         world.pool.memory.vmas[mapping.vma.0 as usize].object
                     };
                     self.wait_page(object, page).await;
+                }
+                Attempt::ReadAhead(file, window) => {
+                    whole_space = true;
+                    {
+                        let mut world = self.w();
+                        world.counts.retry_mmap_drop += u64::from(own);
+                        let object = world.pool.memory.vmas[mapping.vma.0 as usize].object;
+                        world.hold(self.id, object, page);
+                    }
+                    self.read_window(file, window, None, true).await?;
                 }
             }
         };
@@ -275,6 +330,12 @@ impl Ctx {
         if page >= self.w().file(file).pages {
             return Err(MachineError::BeyondEnd { at_ns: self.now() });
         }
+        if frame.is_some() && !*repeated {
+            let window = self.w().mark_touched(mapping, open, object, page);
+            if let Some(window) = window {
+                return Ok(Attempt::ReadAhead(file, window));
+            }
+        }
         match frame {
             Some(frame) if self.w().is_locked(frame) => {
                 *repeated = true;
@@ -306,7 +367,7 @@ impl Ctx {
                 Ok(if owes { Attempt::Owes(file) } else { Attempt::Mapped })
             }
             None => {
-                let (window, cost) = {
+                let (window, recency, cost) = {
                     let mut world = self.w();
                     if world.file(file).failed_since(page, failures) {
                         let at_ns = world.sched.local(self.id);
@@ -315,12 +376,17 @@ impl Ctx {
                     world.hold(self.id, object, page);
                     world.counts.retry_io_miss += u64::from(*repeated);
                     world.counts.major += u64::from(!*repeated);
-                    let window = world.opens[open.0 as usize].readahead.fault_missed(page);
-                    (window, world.costs.major_fault_cpu_ns)
+                    let recency = world.has_recency(mapping);
+                    let window = if recency {
+                        world.opens[open.0 as usize].readahead.fault_missed(page)
+                    } else {
+                        Window { start: page, size: 1, mark: None }
+                    };
+                    (window, recency, world.costs.major_fault_cpu_ns)
                 };
                 self.spend(cost).await;
                 *repeated = true;
-                self.read_window(file, window, Some(page), true).await?;
+                self.read_window(file, window, Some(page), recency).await?;
                 Ok(Attempt::Wait)
             }
         }
@@ -336,6 +402,86 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     const PAGES: u64 = 4_000;
+
+    /// A machine with a group of `room` pages, and a mapping of a file of `PAGES` in it.
+    fn mapped(spec: MachineSpec, policy: Policy, room: u64) -> (Machine, MappingId) {
+        let config = MachineConfig { spec, policy, max: Some(room * 4096), seed: 1 };
+        let m = Machine::new(&config).unwrap();
+        let mapping = {
+            let mut world = m.world();
+            let file = world.add_file(PAGES);
+            let space = world.add_address_space(MemcgId::ROOT);
+            let open = world.open(file);
+            world.map_file(space, open)
+        };
+        (m, mapping)
+    }
+
+    fn load(m: &mut Machine, mapping: MappingId, pages: impl IntoIterator<Item = u64> + 'static) {
+        m.client(move |ctx| async move {
+            for page in pages {
+                ctx.access(mapping, page, 1, false).await?;
+            }
+            Ok(())
+        });
+        m.run(&AtomicBool::new(false), &mut || ()).unwrap();
+    }
+
+    /// A4: neighbours that a fault maps are young on x86 and old on arm64. In both, those with the
+    /// mark of read-ahead are left out.
+    #[test]
+    fn neighbours_are_mapped_young_where_the_processor_is_no_arm() {
+        for (machine, young) in [("laptop", true), ("phone", false)] {
+            let spec = MachineSpec::load(machine).unwrap();
+            let (mut m, mapping) = mapped(spec, Policy::MGLRU, PAGES);
+            load(&mut m, mapping, [100]);
+            let world = m.world();
+            let vma = &world.pool.memory.vmas[world.mappings[mapping.0 as usize].vma.0 as usize];
+            let pte = |page: u64| vma.ptes.get(page);
+            // Read around 100 are 84 to 115 with a mark at 108, and mapped are 96 to 111.
+            assert!(pte(100).young && pte(100).present);
+            for page in (96..112).filter(|page| ![100, 108].contains(page)) {
+                assert_eq!((pte(page).present, pte(page).young), (true, young), "{machine} {page}");
+            }
+            assert!([95, 108, 112].iter().all(|&page| !pte(page).present), "{machine}");
+        }
+    }
+
+    /// A6.3: the first miss of a file that is loaded in order is the last.
+    #[test]
+    fn a_mark_that_a_load_meets_starts_the_next_window() {
+        let (mut m, mapping) = mapped(MachineSpec::load("laptop").unwrap(), Policy::MGLRU, PAGES);
+        load(&mut m, mapping, 0..PAGES);
+        let counts = m.stat().kernel;
+        assert_eq!((counts.major, counts.readahead), (1, PAGES - 1), "{counts:?}");
+        assert!(counts.retry_mmap_drop > PAGES / 32, "a lock was released for each: {counts:?}");
+    }
+
+    /// `docs/kernel/reclaim.md` §1.3, 2.3: pages of a mapping that is advised to be random leave in
+    /// the order in which they came, whatever is loaded in between.
+    #[test]
+    fn a_mapping_that_is_advised_to_be_random_is_first_in_first_out() {
+        const ROOM: u64 = 1_000;
+        for policy in [Policy::MGLRU, Policy::MGLRU_7_1, Policy::LRU] {
+            let majors = |random: bool| {
+                let spec = MachineSpec { readahead: 0, ..MachineSpec::load("laptop").unwrap() };
+                let (mut m, mapping) = mapped(spec, policy, ROOM);
+                if random {
+                    m.world().advise_mapping_random(mapping);
+                }
+                // One page over and over, and all others once.
+                load(&mut m, mapping, (1..PAGES).flat_map(|page| [0, page]));
+                let agings = m.stat().memory.events.aging;
+                (m.stat().kernel.major - (PAGES - 1), agings)
+            };
+            let (kept, _) = majors(false);
+            assert!(kept <= 2, "{policy}: {kept}, as it is hot");
+            let (forgotten, agings) = majors(true);
+            let turns = PAGES / ROOM;
+            assert!((turns..=turns + 1).contains(&forgotten), "{policy}: {forgotten}");
+            assert_eq!(agings, 0, "{policy}: the oldest generation never runs dry");
+        }
+    }
 
     /// Four readers of a file, each in its own address space, and two threads that fill a heap,
     /// with room for two thirds. `whole` sweeps, or a page at a time.

@@ -154,6 +154,7 @@ impl Machine {
         if limit.is_none() {
             pool.engine.set_machine_root();
         }
+        pool.memory.around_is_young = spec.fault_around_young;
         let writeback = device::Writeback::new(&mut pool.engine);
         let swap = SwapArea::new(spec, &mut pool, limit.is_none())?;
         let world = World {

@@ -224,6 +224,11 @@ impl Marks {
         }
     }
 
+    /// Whether a frame has the mark.
+    pub(super) fn has(&self, frame: FolioId) -> bool {
+        self.bits.get(frame.index() / 64).is_some_and(|word| word >> (frame.index() % 64) & 1 != 0)
+    }
+
     /// Takes the mark off a frame. Returns whether it had one.
     pub(super) fn take(&mut self, frame: FolioId) -> bool {
         let (word, bit) = (frame.index() / 64, 1 << (frame.index() % 64));

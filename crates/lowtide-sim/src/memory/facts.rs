@@ -34,7 +34,7 @@ impl Facts for Memory {
         self.hit = None;
         for &id in &self.objects[owner.space.0 as usize].vmas {
             let vma = &mut self.vmas[id.0 as usize];
-            if vma.ptes.take_young(owner.page) {
+            if vma.recency && vma.ptes.take_young(owner.page) {
                 found.young += 1;
                 found.exec |= vma.exec;
                 self.hit.get_or_insert(id);

@@ -67,6 +67,9 @@ pub(crate) struct Vma {
     /// Tables end with the object: entries behind its last page do not count as empty ones.
     pub(crate) pages: u64,
     pub(crate) exec: bool,
+    /// Young bits count. Not so after advice that accesses are random (`MADV_RANDOM`): nothing
+    /// looks at them, and pages come and go in the order in which they were read.
+    pub(crate) recency: bool,
 }
 
 impl Vma {
@@ -134,6 +137,8 @@ pub(crate) struct Memory {
     hit: Option<VmaId>,
     /// Dirty pages that reclaim meets keep their translations.
     pub(crate) keeps_dirty_mapped: bool,
+    /// Neighbours that a fault maps are mapped young.
+    pub(crate) around_is_young: bool,
 }
 
 impl Memory {
@@ -173,7 +178,8 @@ impl Memory {
         exec: bool,
     ) -> VmaId {
         let id = VmaId(self.vmas.len() as u32);
-        self.vmas.push(Vma { object, ptes: PageTables::default(), young: Vec::new(), pages, exec });
+        let (ptes, young) = (PageTables::default(), Vec::new());
+        self.vmas.push(Vma { object, ptes, young, pages, exec, recency: true });
         self.spaces[space.0 as usize].push(id);
         self.objects[object.0 as usize].vmas.push(id);
         id
@@ -205,9 +211,16 @@ impl Memory {
     }
 
     /// Maps those of the pages from `first` on and before `end` that are resident, have arrived and
-    /// are not `page`, without their being accessed. Returns how many those are, mapped before or
-    /// not.
-    pub(crate) fn map_around(&mut self, id: VmaId, page: u64, first: u64, end: u64) -> u64 {
+    /// are not `page`, as far as `takes` accepts their frames. They are not accessed, but an x86
+    /// kernel maps them young all the same, so that such a block of pages lives and dies as one
+    /// (`docs/kernel/fault-and-writeback.md` A4). Returns how many those are, mapped before or not.
+    pub(crate) fn map_around(
+        &mut self,
+        id: VmaId,
+        page: u64,
+        (first, end): (u64, u64),
+        takes: impl Fn(FolioId) -> bool,
+    ) -> u64 {
         let vma = &mut self.vmas[id.0 as usize];
         let mut mapped = 0;
         let mut row = first / ROW * ROW;
@@ -220,12 +233,12 @@ impl Memory {
             let mut arrived = 0_u64;
             for neighbour in row.max(first)..(row + ROW).min(end) {
                 let frame = cached[(neighbour % TABLE_ENTRIES) as usize].frame();
-                let there =
-                    neighbour != page && frame.is_some_and(|frame| !is_set(&self.locked, frame));
+                let there = neighbour != page
+                    && frame.is_some_and(|frame| !is_set(&self.locked, frame) && takes(frame));
                 arrived |= u64::from(there) << (neighbour - row);
             }
             if arrived != 0 {
-                vma.ptes.map_old_row(row, arrived);
+                vma.ptes.map_row(row, arrived, self.around_is_young);
                 vma.covers(row + (ROW - 1 - u64::from(arrived.leading_zeros())));
                 mapped += u64::from(arrived.count_ones());
             }

@@ -221,15 +221,17 @@ impl PageTables {
         row.present |= bit;
     }
 
-    /// Maps pages of the 64 from `first` on, their young bits as they are: those whose bit in
-    /// `pages` is set.
+    /// Maps those pages of the 64 from `first` on whose bit in `pages` is set and that are not
+    /// mapped yet, `young` or not; entries that are there stay as they are.
     ///
     /// # Panics
     /// As [`PageTables::map`].
-    pub(crate) fn map_old_row(&mut self, first: u64, pages: u64) {
+    pub(crate) fn map_row(&mut self, first: u64, pages: u64, young: bool) {
         debug_assert_eq!(first % ROW, 0, "a whole row");
         if pages != 0 {
-            self.row_made(first).0.present |= pages;
+            let (row, _) = self.row_made(first);
+            row.young |= if young { pages & !row.present } else { 0 };
+            row.present |= pages;
         }
     }
 
@@ -286,7 +288,7 @@ mod tests {
     enum Op {
         Map(u64, bool),
         MapOld(u64),
-        MapOldRow(u64, u64),
+        MapRow(u64, u64, bool),
         Fill(u64, u64, bool),
         Touch(u64, bool),
         Sweep(u64, u64, bool),
@@ -300,7 +302,11 @@ mod tests {
         prop_oneof![
             (page(), any::<bool>()).prop_map(|(page, writable)| Op::Map(page, writable)),
             page().prop_map(Op::MapOld),
-            (page(), any::<u64>()).prop_map(|(page, pages)| Op::MapOldRow(page / ROW * ROW, pages)),
+            (page(), any::<u64>(), any::<bool>()).prop_map(|(page, pages, young)| Op::MapRow(
+                page / ROW * ROW,
+                pages,
+                young
+            )),
             (page(), 0..300_u64, any::<bool>())
                 .prop_map(|(page, n, writable)| Op::Fill(page, n, writable)),
             (page(), any::<bool>()).prop_map(|(page, store)| Op::Touch(page, store)),
@@ -355,9 +361,12 @@ mod tests {
                         tables.map_old(page);
                         naive.map(page, false, false);
                     }
-                    Op::MapOldRow(first, pages) => {
-                        tables.map_old_row(first, pages);
-                        bits(pages).for_each(|bit| naive.map(first + bit, false, false));
+                    Op::MapRow(first, pages, young) => {
+                        tables.map_row(first, pages, young);
+                        for page in bits(pages).map(|bit| first + bit) {
+                            let there = naive.0.get(&page).is_some_and(|pte| pte.present);
+                            naive.map(page, young && !there, false);
+                        }
                     }
                     Op::Fill(page, pages, writable) => {
                         for page in page..page + pages {

@@ -1,6 +1,6 @@
 //! The aging walk: all tables of all address spaces that have a young bit, in the order of
 //! addresses (`docs/kernel/reclaim.md` §2.5). Mappings of what may not be evicted, such as heaps
-//! without swap, are left out.
+//! without swap, are left out, and so are those that were advised to be random.
 //!
 //! It is a value that can be stopped between tables, since on a machine with several CPUs others
 //! run meanwhile.
@@ -56,8 +56,8 @@ impl Walk {
                 self.table = 0;
                 continue;
             };
-            let Vma { object, young, .. } = &memory.vmas[vma.0 as usize];
-            if !job.visits(engine, memory.objects[object.0 as usize].lru_type) {
+            let Vma { object, young, recency, .. } = &memory.vmas[vma.0 as usize];
+            if !recency || !job.visits(engine, memory.objects[object.0 as usize].lru_type) {
                 self.vmas.pop();
                 self.table = 0;
                 continue;

@@ -32,6 +32,7 @@ pub(super) struct MachineFile {
     timeslice_ns: Option<Whole>,
     readahead: Option<Bytes>,
     fault_around: Option<Bytes>,
+    fault_around_young: Option<bool>,
     kernel: Option<Bytes>,
     device: Option<NameOr<DeviceFile>>,
     swap: Option<NameOr<SwapFile>>,
@@ -132,6 +133,7 @@ impl MachineFile {
             timeslice_ns: limits::TIMESLICE.take(self.timeslice_ns, base.timeslice_ns)?,
             readahead: limits::READAHEAD.take(self.readahead, base.readahead)?,
             fault_around: limits::FAULT_AROUND.take(self.fault_around, base.fault_around)?,
+            fault_around_young: self.fault_around_young.unwrap_or(base.fault_around_young),
             kernel: limits::KERNEL.take(self.kernel, share(base.kernel, base.memory, memory))?,
             device: self
                 .device

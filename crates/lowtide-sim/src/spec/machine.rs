@@ -40,6 +40,9 @@ pub struct MachineSpec {
     /// What one fault maps of the cached pages around it, in bytes: a power of two of at least a
     /// page, at most 2 MiB; 0 is the page alone. Default 64 KiB.
     pub fault_around: u64,
+    /// Whether those cached pages are mapped young, as if they had been accessed: x86 does, arm64
+    /// does not. Default true.
+    pub fault_around_young: bool,
     /// Memory that is not available to pages (the kernel itself, page tables of idle programs,
     /// firmware), in bytes. Default 2 % of the memory; in a file with a base, the same share as
     /// there.
@@ -218,6 +221,7 @@ impl MachineSpec {
             timeslice_ns: 3_000_000,
             readahead: 128 << 10,
             fault_around: 64 << 10,
+            fault_around_young: true,
             kernel: memory / 50,
             device: DeviceSpec::nvme(),
             swap: None,

@@ -51,6 +51,8 @@ fn phone() -> MachineSpec {
     MachineSpec {
         // Guess: firmware, graphics and modem keep a twelfth.
         kernel: memory / 12,
+        // An arm64 processor sets young bits itself, and cheaply, so neighbours are mapped old.
+        fault_around_young: false,
         // §8 [A].
         device: DeviceSpec::ufs(),
         // Guess: half the memory, which is usual; §8 reports one phone with as much zram as memory.
