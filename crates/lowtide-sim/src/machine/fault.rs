@@ -59,8 +59,8 @@ impl World {
         self.add_mapping(into, object, pages, None)
     }
 
-    /// Advises that a mapping is accessed at random, as `MADV_RANDOM` does: misses read no more than
-    /// their page, and accesses do not count (`docs/kernel/reclaim.md` §1.3, 2.3).
+    /// Advises that a mapping is accessed at random, as `MADV_RANDOM` does: misses read only their
+    /// page, and accesses do not count (`docs/kernel/reclaim.md` §1.3, 2.3).
     pub(crate) fn advise_mapping_random(&mut self, mapping: MappingId) {
         let vma = self.mappings[mapping.0 as usize].vma;
         self.pool.memory.vmas[vma.0 as usize].recency = false;
