@@ -33,6 +33,8 @@ pub struct Charge {
     over: MemcgId,
     /// A failure counts as `oom`.
     counted: bool,
+    /// It is worth trying again after a reclaim that made too little room.
+    retried: bool,
 }
 
 /// What to do next about a charge.
@@ -66,7 +68,16 @@ impl Charge {
     pub fn new(memcg: MemcgId, pages: u64) -> Self {
         let batch = charge_batch(memcg, pages);
         let retries = MAX_RECLAIM_RETRIES;
-        Self { memcg, pages, batch, retries, drained: false, over: memcg, counted: true }
+        Self {
+            memcg,
+            pages,
+            batch,
+            retries,
+            drained: false,
+            over: memcg,
+            counted: true,
+            retried: true,
+        }
     }
 
     /// A charge of a driver that waits and charges again when this one fails. The failure is not
@@ -74,6 +85,14 @@ impl Charge {
     #[must_use]
     pub fn patient(memcg: MemcgId, pages: u64) -> Self {
         Self { counted: false, ..Self::new(memcg, pages) }
+    }
+
+    /// A charge that gives up, uncounted, if reclaim and one draining of stocks make no room for
+    /// it: that of read-ahead, which can do without the page (`docs/kernel/fault-and-writeback.md`
+    /// A6.6).
+    #[must_use]
+    pub fn without_retries(memcg: MemcgId, pages: u64) -> Self {
+        Self { counted: false, retried: false, ..Self::new(memcg, pages) }
     }
 
     /// Tries to charge. `reclaimed` is the result of the reclaim that the last call returned.
@@ -123,6 +142,9 @@ impl Charge {
         if !std::mem::replace(&mut self.drained, true) {
             engine.drain_stocks(self.over.slot);
             return true;
+        }
+        if !self.retried {
+            return false;
         }
         if reclaimed > 0 && self.pages <= PAGE_ALLOC_COSTLY {
             return true;

@@ -425,6 +425,35 @@ impl Engine {
         }
     }
 
+    /// Sets the read-ahead mark of a folio: an access that finds it begins the next window.
+    ///
+    /// The mark is the same bit as [`Flags::RECLAIM`], as it is in a kernel, and the confusion is
+    /// part of the behaviour: see [`Engine::take_readahead`].
+    pub fn mark_readahead(&mut self, id: FolioId) {
+        self.folios[id].flags.insert(Flags::RECLAIM);
+    }
+
+    /// Whether a folio carries the bit of the read-ahead mark.
+    #[must_use]
+    pub fn has_readahead(&self, id: FolioId) -> bool {
+        self.folios[id].flags.contains(Flags::RECLAIM)
+    }
+
+    /// Takes the read-ahead mark off a folio that an access has found. Returns whether it had one.
+    ///
+    /// A dirty folio that reclaim has met carries the same bit, so it passes for one that
+    /// read-ahead has marked, and the access reads pages for which no program has asked. Folios
+    /// under writeback are exempt and keep the bit: reclaim waits for them. Sources:
+    /// `docs/kernel/reclaim.md` §9, 24; `docs/kernel/fault-and-writeback.md` A6.5.
+    pub fn take_readahead(&mut self, id: FolioId) -> bool {
+        let flags = &mut self.folios[id].flags;
+        let marked = flags.contains(Flags::RECLAIM) && !flags.contains(Flags::WRITEBACK);
+        if marked {
+            flags.remove(Flags::RECLAIM);
+        }
+        marked
+    }
+
     /// Counts a page fault, and whether it had to read.
     pub fn count_fault(&mut self, memcg: MemcgId, major: bool) {
         let events = &mut self.memcgs[memcg].events;

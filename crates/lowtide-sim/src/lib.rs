@@ -16,6 +16,7 @@ pub mod published;
 pub mod spec;
 pub mod statistics;
 pub mod swarm;
+mod unused;
 mod zram;
 
 pub use costs::Costs;

@@ -5,6 +5,7 @@
 //! this within one access, the full machine (`machine/`) in steps, with other tasks in between.
 
 use crate::memory::{Cached, Memory, ObjectId, VmaId};
+use crate::unused::Unused;
 use crate::zram::Zram;
 use lowtide_core::high::Refaulted;
 use lowtide_core::{
@@ -30,6 +31,8 @@ pub(crate) struct Pool {
     pub(crate) engine: Engine,
     pub(crate) memory: Memory,
     pub(crate) zram: Zram,
+    /// Frames that read-ahead has filled and that nothing has used since.
+    pub(crate) unused: Unused,
     accesses: Arc<AccessCounts>,
     free: Vec<u32>,
     frames: usize,
@@ -55,6 +58,7 @@ impl Pool {
             engine,
             memory: Memory::default(),
             zram: Zram::default(),
+            unused: Unused::default(),
             accesses,
             frames: free.len(),
             free,
@@ -197,6 +201,7 @@ impl Pool {
             if self.is_writing(frame) || !self.engine.remove(frame) {
                 return false;
             }
+            self.unused.take(frame);
             self.free.push(frame.0);
         } else if cached.is_gone() && self.is_anon(object) {
             self.engine.free_swap(self.memory.objects[object.0 as usize].memcg, 1);

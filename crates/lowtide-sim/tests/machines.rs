@@ -174,7 +174,7 @@ fn an_unknown_base_is_answered_with_the_machines_there_are() {
     for word in [
         "`base = \"xeon-69t\"`",
         "did you mean `xeon-96t`",
-        "thrash, delay-1s, this",
+        "thrash, delay-1s, emulated, this",
         "`cpus` and `memory`",
     ] {
         assert!(message.contains(word), "`{word}` is not in: {message}");

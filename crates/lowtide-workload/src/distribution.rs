@@ -5,6 +5,7 @@
 //! | [`Uniform`] | all equal | checks of capacity and device speed: no policy can help |
 //! | [`Zipfian`] | exactly Zipf, scattered over the items | the default; the same at every scale |
 //! | [`YcsbScrambled`] | that of YCSB's client | comparison with published YCSB results |
+//! | [`YcsbRanks`] | the same with fewer ranks | the same at a smaller scale |
 //!
 //! The two skewed distributions differ: see
 //! [`ScrambledZipfian`]. Popular items are scattered in both, so that they share pages only by
@@ -16,6 +17,7 @@
 //! [`Uniform`]: Distribution::Uniform
 //! [`Zipfian`]: Distribution::Zipfian
 //! [`YcsbScrambled`]: Distribution::YcsbScrambled
+//! [`YcsbRanks`]: Distribution::YcsbRanks
 
 use crate::prng::SplitMix64;
 use crate::zipf::{Bijection, ScrambledZipfian, Zipfian};
@@ -54,6 +56,9 @@ pub enum Distribution {
     /// YCSB's chooser as its client has it: key space one larger than the record count, and a draw
     /// of the key one past the end repeated.
     YcsbScrambled,
+    /// The same over this many ranks instead of YCSB's, for a key space that was scaled down: with
+    /// all of YCSB's ranks the nearly uniform floor would hide the head.
+    YcsbRanks(u64),
 }
 
 impl Default for Distribution {
@@ -69,13 +74,14 @@ impl fmt::Display for Distribution {
             Self::Uniform => f.write_str("uniform"),
             Self::Zipfian(theta) => write!(f, "zipfian({theta})"),
             Self::YcsbScrambled => f.write_str("ycsb-scrambled"),
+            Self::YcsbRanks(ranks) => write!(f, "ycsb-scrambled({ranks} ranks)"),
         }
     }
 }
 
 impl Distribution {
     /// A sampler over `0..items`. `seed` selects which items are the popular ones
-    /// ([`YcsbScrambled`](Self::YcsbScrambled) has fixed ones and ignores it).
+    /// (YCSB's chooser has fixed ones and ignores it).
     ///
     /// # Errors
     /// [`DistributionError::NoItems`] when `items` is 0, [`DistributionError::Theta`] unless
@@ -92,6 +98,11 @@ impl Distribution {
             },
             Self::YcsbScrambled => {
                 Choice::Ycsb { items, keys: ScrambledZipfian::ycsb(items.saturating_add(1))? }
+            }
+            Self::YcsbRanks(ranks) => {
+                let keys =
+                    ScrambledZipfian::new(items.saturating_add(1), ranks, crate::zipf::YCSB_THETA)?;
+                Choice::Ycsb { items, keys }
             }
         }))
     }
@@ -140,8 +151,12 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    const ALL: [Distribution; 3] =
-        [Distribution::Uniform, Distribution::Zipfian(0.99), Distribution::YcsbScrambled];
+    const ALL: [Distribution; 4] = [
+        Distribution::Uniform,
+        Distribution::Zipfian(0.99),
+        Distribution::YcsbScrambled,
+        Distribution::YcsbRanks(1_000_000),
+    ];
 
     #[test]
     fn draws_stay_in_range_and_repeat_for_a_seed() {

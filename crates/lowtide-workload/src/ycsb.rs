@@ -74,6 +74,7 @@ pub struct RecordOp {
 #[derive(Clone, Debug)]
 pub struct Ycsb {
     letter: Letter,
+    update_percent: u32,
     sampler: Sampler,
     root: SplitMix64,
 }
@@ -92,9 +93,16 @@ impl Ycsb {
     ) -> Result<Self, DistributionError> {
         Ok(Self {
             letter,
+            update_percent: letter.update_percent(),
             sampler: distribution.sampler(records, seed)?,
             root: SplitMix64::new(seed),
         })
+    }
+
+    /// The same workload with another share of updates, in percent. More than 100 is 100.
+    #[must_use]
+    pub fn with_updates(self, percent: u32) -> Self {
+        Self { update_percent: percent.min(100), ..self }
     }
 
     /// Which workload this is.
@@ -117,7 +125,7 @@ impl Ycsb {
     pub fn stream(&self, thread: u32, threads: u32) -> YcsbStream {
         assert!(thread < threads, "thread {thread} of {threads} threads");
         YcsbStream {
-            update_percent: self.letter.update_percent(),
+            update_percent: self.update_percent,
             sampler: self.sampler.clone(),
             rng: self.root.fork(u64::from(thread)),
         }

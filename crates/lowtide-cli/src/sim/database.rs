@@ -28,10 +28,6 @@ use crate::table::thousands;
 
 /// The machine of the published evaluation.
 const MACHINE: &str = "xeon-96t";
-/// Its budget: a group of 10 GiB (`docs/kernel/workloads.md` §1(b)).
-const MAX_BYTES: u64 = 10 << 30;
-/// Bytes of data for each record (`docs/kernel/workloads.md` §1(b)): leaves of 32 KiB hold 27.
-const RECORD_BYTES: u64 = (32 << 10) / 27;
 
 const MAX_HELP: &str = "Budget; `max` for all of the machine's memory [default: 10G x scale]";
 const HELP: &str = "\
@@ -89,7 +85,6 @@ pub(crate) struct Options {
 struct Plan {
     letter: Letter,
     machine: MachineSpec,
-    max: Option<u64>,
     config: DatabaseConfig,
     /// Whether it is exactly the published experiment.
     published: bool,
@@ -98,51 +93,44 @@ struct Plan {
 impl Plan {
     fn new(options: &Options, letter: Letter) -> Result<Self, SimError> {
         let (scale, seed) = (options.at_scale.scale, options.at_scale.common.seed);
-        let whole = DatabaseConfig { seed, ..DatabaseConfig::published(letter) };
-        let part = |amount: u64| ((amount as f64 * scale).round() as u64).max(1);
-        // Sizes are whole mebibytes, and so whole pages.
-        let size = |bytes: u64| part(bytes >> 20) << 20;
+        let whole = DatabaseConfig { seed, ..DatabaseConfig::published(letter, scale) };
+        let machine = options.at_scale.machine.load()?;
+        let max = options::machine_budget(options.at_scale.max, &machine, Some(whole.max))?
+            .unwrap_or(machine.pages() * machine.page);
         let config = DatabaseConfig {
-            records: part(whole.records),
-            ops: options.ops.map_or(part(whole.ops), |ops| ops.0),
+            ops: options.ops.map_or(whole.ops, |ops| ops.0),
             threads: options.threads,
-            cache: size(whole.cache),
-            index: size(whole.index),
-            other: size(whole.other),
+            max,
             ..whole
         };
-        let machine = options.at_scale.machine.load()?;
-        let max = options::machine_budget(options.at_scale.max, &machine, Some(size(MAX_BYTES)))?;
-        let own = config.cache + config.other;
-        if let Some(max) = max.filter(|&max| max <= own) {
+        if max <= config.anon {
             return Err(SimError::usage(
                 format!(
                     "a budget of {} leaves no room for files: the database and its cache take {}",
                     Size::new(max),
-                    options::floor(own)
+                    options::floor(config.anon)
                 ),
                 "raise --max, or lower --scale",
             ));
         }
         let published = letter == Letter::B
-            && config == DatabaseConfig { seed, ..DatabaseConfig::published(letter) }
-            && max == Some(MAX_BYTES)
+            && config == DatabaseConfig { seed, ..DatabaseConfig::published(letter, 1.0) }
             && MachineSpec::preset(MACHINE)?.as_ref() == Some(&machine);
-        Ok(Self { letter, machine, max, config, published })
+        Ok(Self { letter, machine, config, published })
     }
 
     fn head(&self) -> Head {
         Head {
             what: format!("{}: {}", name(self.letter), about(self.letter)),
             machine: show::machine(&self.machine),
-            max: self.max,
+            max: Some(self.config.max),
             data: format!(
-                "{} records; a cache of {} in the database, which is not the kernel's to reclaim",
+                "{} records; {} of memory of the database's own, which the kernel cannot reclaim",
                 thousands(self.config.records as f64),
-                options::floor(self.config.cache)
+                options::floor(self.config.anon)
             ),
             run: format!(
-                "{} thread{}; {} operations, after all records have been loaded",
+                "{} thread{}; {} operations on a file that has been in use, nothing of it cached",
                 self.config.threads,
                 if self.config.threads == 1 { "" } else { "s" },
                 thousands(self.config.ops as f64)
@@ -151,12 +139,8 @@ impl Plan {
     }
 
     fn simulate(&self, policy: Policy, done: &AtomicU64) -> Result<DatabaseResult, MachineError> {
-        let machine = MachineConfig {
-            spec: self.machine.clone(),
-            policy,
-            max: self.max,
-            seed: self.config.seed,
-        };
+        let machine =
+            MachineConfig { spec: self.machine.clone(), policy, max: None, seed: self.config.seed };
         database::run(&machine, &self.config, done, interrupt::flag())
     }
 
@@ -168,7 +152,7 @@ impl Plan {
             system: "lowtide",
             policy: policy.to_string(),
             machine: self.machine.name.clone(),
-            max_bytes: self.max,
+            max_bytes: Some(self.config.max),
             page_bytes: self.machine.page,
             threads: self.config.threads,
             seed: Some(self.config.seed),
@@ -187,8 +171,8 @@ pub(crate) fn run(options: &Options, letter: Letter) -> Result<(), SimError> {
     let policies = options.at_scale.common.begin()?;
     let plan = Plan::new(options, letter)?;
     let timing = options.at_scale.timing.is_on();
-    let frames = plan.max.map_or(plan.machine.pages(), |max| max / plan.machine.page);
-    let data_pages = plan.config.records.saturating_mul(RECORD_BYTES) / plan.machine.page;
+    let frames = 2 * plan.config.max / plan.machine.page;
+    let data_pages = plan.config.file_bytes(plan.machine.page) / plan.machine.page;
     let parallel = Host::ask().parallel(frames, data_pages)?;
     plan.head().print(&options.at_scale.common);
 

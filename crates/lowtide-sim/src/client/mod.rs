@@ -3,7 +3,7 @@
 //! | file | program |
 //! |---|---|
 //! | `checkpoints.rs` | readers and a few updates of a mapped file, with checkpoints |
-//! | `database.rs` | a document store with a cache of its own, as MongoDB's, under YCSB |
+//! | `database/` | a document store with a cache of its own, as MongoDB's, under YCSB |
 //! | `dd.rs` | a writer in a group smaller than its file: the throttling OOM, filling of files |
 //! | `mix.rs` | readers of a mapped file beside threads that allocate and free: the aging OOM |
 //! | `script.rs` | threads that play a script: groups with limits that share memory |
@@ -13,7 +13,6 @@
 pub mod checkpoints;
 pub mod database;
 pub mod dd;
-mod leaves;
 pub mod mix;
 pub mod script;
 pub mod stream;

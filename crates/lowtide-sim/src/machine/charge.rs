@@ -15,10 +15,27 @@ use lowtide_core::{Charge, Next, Reclaim, Step};
 const WALK_CHUNK: u64 = 4096;
 
 impl Ctx {
-    /// Charges one page. Returns false when that is impossible.
+    /// Charges one page. Returns false when that is impossible: in the kernel, the out-of-memory
+    /// killer comes.
     pub(crate) async fn charge(&self, in_lru_fault: bool) -> bool {
         let began = self.now();
-        let mut charge = Charge::new(self.memcg(), 1);
+        let charged = self.try_charge(Charge::new(self.memcg(), 1), in_lru_fault).await;
+        if !charged {
+            let mut world = self.w();
+            world.counts.oom += 1;
+            world.counts.oom_tried_ns = world.sched.local(self.id) - began;
+            world.watched(|watch, world| watch.out_of_memory(world, began));
+        }
+        charged
+    }
+
+    /// Charges one page that read-ahead would like to have. Returns false if that takes more than
+    /// one reclaim.
+    pub(crate) async fn charge_readahead(&self, in_lru_fault: bool) -> bool {
+        self.try_charge(Charge::without_retries(self.memcg(), 1), in_lru_fault).await
+    }
+
+    async fn try_charge(&self, mut charge: Charge, in_lru_fault: bool) -> bool {
         let mut reclaimed = None;
         loop {
             let next = {
@@ -32,13 +49,7 @@ impl Ctx {
                     self.charged_over(over_high).await;
                     return true;
                 }
-                Next::Failed { .. } => {
-                    let mut world = self.w();
-                    world.counts.oom += 1;
-                    world.counts.oom_tried_ns = world.sched.local(self.id) - began;
-                    world.watched(|watch, world| watch.out_of_memory(world, began));
-                    return false;
-                }
+                Next::Failed { .. } => return false,
                 Next::Gone => unreachable!("a group is not removed while its tasks run"),
                 Next::Reclaim(reclaim) => {
                     self.w().counts.direct_reclaims += 1;
@@ -83,6 +94,7 @@ impl Ctx {
                     }
                     Step::Freed => {
                         cost += world.pool.take_freed(&reclaim) * world.costs.free_page_ns;
+                        world.count_unused(&reclaim);
                         world.fit_zram();
                         world.watched(|watch, world| watch.freed(world, reclaim.freed()));
                     }

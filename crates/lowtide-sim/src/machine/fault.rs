@@ -81,7 +81,7 @@ impl World {
         page: u64,
     ) -> Option<Window> {
         let frame = self.pool.frame(object, page)?;
-        if !self.has_recency(mapping) || !self.marks.take(frame) {
+        if !self.has_recency(mapping) || !self.pool.engine.take_readahead(frame) {
             return None;
         }
         let mut readahead = self.opens[open.0 as usize].readahead;
@@ -144,12 +144,12 @@ impl World {
             let file = self.opens[open.0 as usize].file;
             end = end.min(self.file(file).pages);
         }
-        let (Pool { memory, .. }, marks) = (&mut self.pool, &self.marks);
+        let Pool { memory, engine, .. } = &mut self.pool;
         memory.map(mapping.vma, page, store);
         if store || mapping.open.is_none() {
             return 0;
         }
-        memory.map_around(mapping.vma, page, (first, end), |frame| !marks.has(frame))
+        memory.map_around(mapping.vma, page, (first, end), |frame| !engine.has_readahead(frame))
     }
 }
 
@@ -296,7 +296,7 @@ impl Ctx {
                         let object = world.pool.memory.vmas[mapping.vma.0 as usize].object;
                         world.hold(self.id, object, page);
                     }
-                    self.read_window(file, window, None, true).await?;
+                    self.read_window(file, window, None, page..page + 1, true).await?;
                 }
             }
         };
@@ -352,6 +352,7 @@ impl Ctx {
                     if world.is_locked(frame) {
                         return Ok(Attempt::Wait);
                     }
+                    world.count_use(frame);
                     let owes = store && world.set_dirty(self.id, file, page, frame);
                     let neighbours = world.map_around(mapping, page, store, !*repeated);
                     world.watched_touch(mapping.vma, page, store);
@@ -386,7 +387,7 @@ impl Ctx {
                 };
                 self.spend(cost).await;
                 *repeated = true;
-                self.read_window(file, window, Some(page), recency).await?;
+                self.read_window(file, window, Some(page), page..page + 1, recency).await?;
                 Ok(Attempt::Wait)
             }
         }

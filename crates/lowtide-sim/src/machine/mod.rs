@@ -169,7 +169,6 @@ impl Machine {
             mappings: Vec::new(),
             readahead_pages: spec.readahead / spec.page,
             fault_around_pages: spec.fault_around / spec.page,
-            marks: readahead::Marks::default(),
             lruvec_lock: SpinLock::default(),
             swap,
             groups: groups::Groups::default(),

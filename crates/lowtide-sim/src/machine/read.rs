@@ -8,7 +8,8 @@ use super::resize::Size;
 use super::watch::PageEvent;
 use super::world::World;
 use crate::memory::ObjectId;
-use lowtide_core::FolioId;
+use lowtide_core::{FolioId, Reclaim};
+use std::ops::Range;
 
 /// The state of a page of which a part is to be kept.
 #[derive(Debug)]
@@ -24,6 +25,31 @@ impl World {
     fn cached_before(&self, object: ObjectId, idx: u64, n: u64) -> u64 {
         (1..=n.min(idx)).take_while(|back| self.pool.frame(object, idx - back).is_some()).count()
             as u64
+    }
+
+    /// Counts a page that is on its way from the device: `asked` for or read ahead, and whether it
+    /// had been in memory before.
+    fn count_arrival(&mut self, frame: FolioId, asked: bool, again: bool) {
+        if asked {
+            self.pool.unused.take(frame);
+            self.counts.missing += 1;
+            self.counts.missing_again += u64::from(again);
+        } else {
+            self.pool.unused.set(frame);
+            self.counts.readahead += 1;
+        }
+    }
+
+    /// Counts the pages that read-ahead brought in for nothing, of those that a reclaim freed.
+    pub(super) fn count_unused(&mut self, reclaim: &Reclaim) {
+        for gone in reclaim.freed() {
+            self.counts.readahead_unused += u64::from(self.pool.unused.take(gone.folio));
+        }
+    }
+
+    /// Counts the first use of a page that was read ahead.
+    pub(super) fn count_use(&mut self, frame: FolioId) {
+        self.counts.readahead_used += u64::from(self.pool.unused.take(frame));
     }
 }
 
@@ -48,12 +74,15 @@ impl Ctx {
     }
 
     /// Brings in the pages of a window that are not cached, as reads in flight. `wanted` is the
-    /// page that the window is for; it alone is worth an out-of-memory error.
+    /// page that the window is for; it alone is worth an out-of-memory error. The others are
+    /// brought in as long as there is room for them after one reclaim. `request` is what the task
+    /// has asked for: whatever else is read was read ahead.
     pub(crate) async fn read_window(
         &self,
         file: FileId,
         window: Window,
         wanted: Option<u64>,
+        request: Range<u64>,
         in_lru_fault: bool,
     ) -> Result<(), MachineError> {
         let (object, end) = {
@@ -62,14 +91,21 @@ impl Ctx {
             (file.object, file.pages)
         };
         let mut run: Option<(u64, Vec<FolioId>)> = None;
+        let mut room = true;
         for page in window.start..(window.start + window.size).min(end) {
+            let is_wanted = wanted == Some(page);
+            if !room && !is_wanted {
+                continue;
+            }
             let cached = self.w().pool.frame(object, page).is_some();
-            if !cached && !self.charge(in_lru_fault).await {
+            if !cached && is_wanted && !self.charge(in_lru_fault).await {
                 self.submit(file, &mut run).await;
-                if wanted.is_some_and(|wanted| wanted >= page) {
-                    return Err(MachineError::OutOfMemory { at_ns: self.now() });
-                }
-                break;
+                return Err(MachineError::OutOfMemory { at_ns: self.now() });
+            }
+            if !cached && !is_wanted && !self.charge_readahead(in_lru_fault).await {
+                self.submit(file, &mut run).await;
+                room = false;
+                continue;
             }
             if cached {
                 self.submit(file, &mut run).await;
@@ -95,8 +131,10 @@ impl Ctx {
                 let (frame, refaulted) = world.pool.insert(object, page, true, memcg, task);
                 world.note_refault(frame, refaulted);
                 world.pool.memory.set_locked(frame, true);
-                world.marks.set(frame, window.mark == Some(page));
-                world.counts.readahead += u64::from(wanted != Some(page));
+                if window.mark == Some(page) {
+                    world.pool.engine.mark_readahead(frame);
+                }
+                world.count_arrival(frame, request.contains(&page), refaulted.is_some());
                 let mut copied = 0;
                 if run.as_ref().is_some_and(|(first, frames)| first + frames.len() as u64 != page) {
                     let (first, frames) = run.take().expect("there is a run");
@@ -155,7 +193,7 @@ impl Ctx {
                 let mut guard = self.w();
                 let world = &mut *guard;
                 let frame = world.pool.frame(object, page);
-                (frame, frame.is_some_and(|frame| world.marks.take(frame)))
+                (frame, frame.is_some_and(|frame| world.pool.engine.take_readahead(frame)))
             };
             let Some(frame) = frame else {
                 if self.w().file(file).failed_since(page, failures) {
@@ -171,7 +209,7 @@ impl Ctx {
                     world.opens[open.0 as usize].readahead = readahead;
                     window
                 };
-                self.read_window(file, window, Some(page), false).await?;
+                self.read_window(file, window, Some(page), page..end, false).await?;
                 continue;
             };
             if marked {
@@ -183,11 +221,14 @@ impl Ctx {
                         (page + 1..=page + n).find(|&p| world.pool.frame(object, p).is_none())
                     });
                     world.opens[open.0 as usize].readahead = readahead;
+                    world.counts.marked_hits += 1;
+                    world.counts.marked_windows += u64::from(window.is_some());
+                    world.counts.marked_window_pages += window.map_or(0, |window| window.size);
                     window
                 };
                 if let Some(window) = window {
                     self.w().hold(self.id, object, page);
-                    self.read_window(file, window, None, false).await?;
+                    self.read_window(file, window, None, page..end, false).await?;
                     // The page may have been given up meanwhile.
                     continue;
                 }
@@ -202,6 +243,7 @@ impl Ctx {
                 let mut guard = self.w();
                 let world = &mut *guard;
                 world.counts.accesses += 1;
+                world.count_use(frame);
                 world.watched_file(PageEvent::Loaded, file, page, frame);
                 world.let_go(self.id);
                 let task = world.engine_task(self.id, false);
@@ -297,7 +339,7 @@ impl Ctx {
                 }
                 self.w().hold(self.id, object, page);
                 let window = Window { start: page, size: 1, mark: None };
-                self.read_window(file, window, Some(page), false).await?;
+                self.read_window(file, window, Some(page), page..page + 1, false).await?;
             }
         }
         Ok(Part::Again)
@@ -363,7 +405,7 @@ impl Ctx {
                     (Some(_), Some(frame)) => frame,
                 };
                 world.counts.accesses += 1;
-                world.marks.set(frame, false);
+                world.count_use(frame);
                 let owes = world.set_dirty(self.id, file, page, frame);
                 let event = if whole { PageEvent::Stored } else { PageEvent::Patched };
                 world.watched_file(event, file, page, frame);

@@ -10,8 +10,6 @@
 //! This is arithmetic only; the reading is in `read.rs` and `fault.rs`. Source:
 //! `docs/kernel/fault-and-writeback.md` A6.
 
-use lowtide_core::FolioId;
-
 /// A window of pages from `start`, and the place of its mark, if it has one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Window {
@@ -33,8 +31,6 @@ pub(crate) struct Readahead {
     prev: Option<u64>,
     /// Faults that missed, less those that hit.
     misses: u32,
-    /// Pages that a random read brings in beyond what it wants.
-    pub(crate) excess: u64,
     /// What a fault that finds its page takes back of the misses.
     rule: MissRule,
 }
@@ -64,7 +60,6 @@ impl Readahead {
             order: 0,
             prev: None,
             misses: 0,
-            excess: 0,
             rule: MissRule::Faults,
         }
     }
@@ -116,7 +111,7 @@ impl Readahead {
         } else {
             let mut before = cached_before(self.max);
             if before <= r {
-                return Window { start: idx, size: r + self.excess, mark: None };
+                return Window { start: idx, size: r, mark: None };
             }
             if before >= idx {
                 before *= 2;
@@ -202,43 +197,6 @@ impl Readahead {
             MissRule::MappedPages => fresh,
         };
         self.misses = self.misses.saturating_sub(back);
-    }
-}
-
-/// The read-ahead marks, a bit a frame.
-#[derive(Debug, Default)]
-pub(crate) struct Marks {
-    bits: Vec<u64>,
-}
-
-impl Marks {
-    pub(crate) fn set(&mut self, frame: FolioId, on: bool) {
-        let (word, bit) = (frame.index() / 64, 1 << (frame.index() % 64));
-        if word >= self.bits.len() {
-            self.bits.resize(word + 1, 0);
-        }
-        if on {
-            self.bits[word] |= bit;
-        } else {
-            self.bits[word] &= !bit;
-        }
-    }
-
-    /// Whether a frame has the mark.
-    pub(super) fn has(&self, frame: FolioId) -> bool {
-        self.bits.get(frame.index() / 64).is_some_and(|word| word >> (frame.index() % 64) & 1 != 0)
-    }
-
-    /// Takes the mark off a frame. Returns whether it had one.
-    pub(super) fn take(&mut self, frame: FolioId) -> bool {
-        let (word, bit) = (frame.index() / 64, 1 << (frame.index() % 64));
-        match self.bits.get_mut(word) {
-            Some(bits) if *bits & bit != 0 => {
-                *bits &= !bit;
-                true
-            }
-            _ => false,
-        }
     }
 }
 

@@ -7,7 +7,6 @@ use super::groups::Groups;
 use super::hold::Holds;
 use super::kswapd::Kswapd;
 use super::lock::{RwSem, RwSemId, SpinLock};
-use super::readahead::Marks;
 use super::requests::Requests;
 use super::sched::{Sched, TaskId};
 use super::swap::SwapArea;
@@ -57,6 +56,20 @@ pub struct KernelCounts {
     pub retry_mmap_drop: u64,
     /// Pages that read-ahead brought in beyond those requested.
     pub readahead: u64,
+    /// Pages of those that were used later: read, written or faulted in.
+    pub readahead_used: u64,
+    /// Pages of those that were evicted before anything used them.
+    pub readahead_unused: u64,
+    /// Accesses that found a page with the read-ahead mark.
+    pub marked_hits: u64,
+    /// Windows that those opened, and the pages of them.
+    pub marked_windows: u64,
+    /// See `marked_windows`.
+    pub marked_window_pages: u64,
+    /// Pages that were requested and had to be read.
+    pub missing: u64,
+    /// Pages of those that had been in memory before.
+    pub missing_again: u64,
     /// Commands that a device failed.
     pub io_errors: u64,
     /// Write commands among them.
@@ -99,8 +112,6 @@ pub(crate) struct World {
     pub(crate) readahead_pages: u64,
     /// Cached pages that one fault maps at most.
     pub(crate) fault_around_pages: u64,
-    /// Frames whose page carries the read-ahead mark.
-    pub(crate) marks: Marks,
     pub(crate) lruvec_lock: SpinLock,
     pub(crate) swap: SwapArea,
     pub(crate) rwsems: Vec<RwSem>,
